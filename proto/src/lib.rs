@@ -1,0 +1,19 @@
+//! The contract of proctor: the `proctor.v1` messages, their descriptor set, and the text forms of the answers.
+//!
+//! Both ends of the wire depend on this crate and on nothing else of each other. It must not know how anything is done.
+
+pub mod client;
+pub mod reason;
+pub mod text;
+
+/// Messages, clients and servers of `proctor.v1`, generated from `proto/proctor/v1/*.proto`, where they are documented.
+#[expect(missing_docs, unused_qualifications, clippy::all, reason = "generated; documented in the .proto files")]
+pub mod v1 {
+    tonic::include_proto!("proctor.v1");
+}
+
+/// The encoded `FileDescriptorSet` of `proctor.v1`, for gRPC reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/proctor_v1.bin"));
+
+/// Largest message either side accepts, in bytes. A report of 100,000 tests takes about 30 MiB.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -1,0 +1,25 @@
+//! The reasons that an `ErrorInfo` of domain [`DOMAIN`] may carry, so that programs need not read texts.
+
+/// The domain of every `ErrorInfo` of proctor.
+pub const DOMAIN: &str = "proctor";
+
+/// No project that any framework knows.
+pub const NO_PROJECT: &str = "NO_PROJECT";
+/// Several frameworks, and the request names none.
+pub const POLYGLOT: &str = "POLYGLOT";
+/// The named framework has no project here.
+pub const FRAMEWORK_NOT_HERE: &str = "FRAMEWORK_NOT_HERE";
+/// The runner's program is not on PATH.
+pub const RUNNER_MISSING: &str = "RUNNER_MISSING";
+/// A required layer of the sandbox is not available.
+pub const LAYER_MISSING: &str = "LAYER_MISSING";
+/// A limit that was asked for by name cannot be enforced.
+pub const LIMIT_MISSING: &str = "LIMIT_MISSING";
+/// Another run is going on and the request refuses to wait.
+pub const BUSY: &str = "BUSY";
+/// No run has ended in this session.
+pub const NO_RUN_YET: &str = "NO_RUN_YET";
+/// The last run had no failures. Metadata `framework` names its framework.
+pub const NOTHING_TO_RERUN: &str = "NOTHING_TO_RERUN";
+/// A quota is used up. Metadata `quota` names it.
+pub const QUOTA: &str = "QUOTA";

@@ -1,0 +1,338 @@
+//! The text forms of the answers, to the letter: agents already parse them, so they are part of the contract like the
+//! messages. Must not know where an answer came from or who reads it.
+
+use crate::v1::{Attribution, Failure, LastTestFailuresResponse, Outcome, Report, TestId, TestsCoveringResponse};
+use std::fmt::Write as _;
+
+/// Most bytes of each stream in the text of a run: 500 KiB. The head is kept.
+pub const STREAM_BYTES_MAX: usize = 512_000;
+
+/// Said by every question about a last run while there is none.
+pub const NO_RUN_YET: &str = "no run_tests call yet in this session";
+
+/// Said by `tests_covering` before anything was measured.
+pub const NO_COVERAGE_YET: &str = "no coverage data yet — run `run_tests` first";
+
+/// How long ago: `3s ago`, `1m42s ago`, `2h15m ago`, and `just now` under a second.
+#[must_use]
+pub fn ago(age_ms: u64) -> String {
+    let seconds = age_ms / 1_000;
+    match seconds {
+        0 => "just now".to_owned(),
+        1..=59 => format!("{seconds}s ago"),
+        60..=3_599 => format!("{}m{}s ago", seconds / 60, seconds % 60),
+        _ => format!("{}h{}m ago", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+/// The lower-case name of an outcome: `timed_out`.
+#[must_use]
+pub fn outcome_name(outcome: Outcome) -> String {
+    outcome.as_str_name().trim_start_matches("OUTCOME_").to_ascii_lowercase()
+}
+
+/// The head of a stream and the number of bytes that the whole stream has.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'a> {
+    /// The first bytes, at most [`STREAM_BYTES_MAX`] of which are shown.
+    pub bytes: &'a [u8],
+    /// Bytes of the whole stream.
+    pub total: u64,
+    /// How to read the rest, said when something is left out.
+    pub how_to_read_on: &'a str,
+}
+
+impl Head<'_> {
+    fn write(&self, text: &mut String) {
+        let shown = &self.bytes[..self.bytes.len().min(STREAM_BYTES_MAX)];
+        if shown.is_empty() {
+            return;
+        }
+        let lossy = String::from_utf8_lossy(shown);
+        let _ = write!(text, "{}", anstream::adapter::strip_str(&lossy));
+        end_line(text);
+        let left_out = self.total.saturating_sub(shown.len() as u64);
+        if left_out > 0 {
+            let _ = writeln!(text, "[TRUNCATED] {left_out} bytes left out; {}", self.how_to_read_on);
+        }
+    }
+}
+
+/// The text of a run: stdout, stderr if there is any, why it stopped, and `exit: N`.
+#[must_use]
+pub fn run(stdout: Head<'_>, stderr: Head<'_>, report: &Report) -> String {
+    let mut text = String::new();
+    stdout.write(&mut text);
+    if !stderr.bytes.is_empty() {
+        text.push_str("--- stderr ---\n");
+        stderr.write(&mut text);
+    }
+    text.push_str(&run_trailer(report));
+    text
+}
+
+/// The last lines of a run's text, which are the same however much of its output is shown.
+#[must_use]
+pub fn run_trailer(report: &Report) -> String {
+    let why = match report.outcome() {
+        Outcome::TimedOut => {
+            format!("timed out after {}\n", seconds(report.limits.as_ref().map_or(0, |limits| limits.wall_ms)))
+        }
+        Outcome::NoTests => "no tests ran\n".to_owned(),
+        _ => String::new(),
+    };
+    format!("{why}exit: {}\n", report.exit_code)
+}
+
+fn seconds(ms: u64) -> String {
+    match ms % 1_000 {
+        0 => format!("{}s", ms / 1_000),
+        rest => format!("{}.{}s", ms / 1_000, format!("{rest:03}").trim_end_matches('0')),
+    }
+}
+
+/// The text of `last_test_failures`.
+#[must_use]
+pub fn failures(answer: &LastTestFailuresResponse) -> String {
+    if !answer.has_run {
+        return NO_RUN_YET.to_owned();
+    }
+    let (framework, ago) = (&answer.framework, ago(answer.age_ms));
+    let summary = answer.summary.unwrap_or_default();
+    if !answer.structured && answer.total == 0 {
+        return format!("no structured failures available for {framework} (last run_tests {ago})");
+    }
+    if answer.total == 0 {
+        return match answer.outcome() {
+            Outcome::Passed => {
+                format!("last run_tests had no failures ({} tests passed, {framework}, {ago})", summary.passed)
+            }
+            outcome => format!(
+                "last run_tests did not pass: {} ({} passed, {} failed{})",
+                outcome_name(outcome),
+                summary.passed,
+                summary.failed + summary.error,
+                running(&answer.running),
+            ),
+        };
+    }
+    let mut text = format!("{} test failure(s) from last run_tests call ({framework}, {ago}):\n\n", answer.total);
+    for (number, failure) in (1..).zip(&answer.failures) {
+        write_failure(&mut text, number, failure);
+    }
+    let more = answer.total.saturating_sub(answer.failures.len() as u64);
+    if more > 0 {
+        let _ = writeln!(text, "({more} more entries truncated; pass a larger limit to see them)");
+    }
+    text
+}
+
+fn running(tests: &[TestId]) -> String {
+    match tests {
+        [] => String::new(),
+        tests => {
+            let names: Vec<String> = tests.iter().map(|test| format!("{}/{}", test.package, test.name)).collect();
+            format!(", running: {}", names.join(", "))
+        }
+    }
+}
+
+fn write_failure(text: &mut String, number: u32, failure: &Failure) {
+    let _ = writeln!(text, "{number}. {}", clean(&failure.nodeid));
+    match (&failure.file, failure.line) {
+        (Some(file), Some(line)) => indent(text, &format!("{file}:{line}")),
+        (Some(file), None) => indent(text, file),
+        _ => {}
+    }
+    indent(text, &failure.message);
+    if failure.actual.is_some() || failure.expected.is_some() {
+        indent(text, "--- diff ---");
+        for (label, value) in [("got", &failure.actual), ("want", &failure.expected)] {
+            if let Some(value) = value {
+                indent(text, &format!("{label}: {value}"));
+            }
+        }
+    }
+    text.push('\n');
+}
+
+// Three spaces before every line, so that a block stays a block whatever a test printed.
+fn indent(text: &mut String, block: &str) {
+    for line in clean(block).lines() {
+        let _ = writeln!(text, "   {}", line.trim_end());
+    }
+}
+
+fn clean(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+/// The text of `tests_covering` for `file` and, if asked for, `line`.
+#[must_use]
+pub fn covering(answer: &TestsCoveringResponse, file: &str, line: Option<u32>) -> String {
+    if !answer.has_coverage {
+        return NO_COVERAGE_YET.to_owned();
+    }
+    let place = line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"));
+    let mut text =
+        if answer.tests.is_empty() { format!("no coverage found for {place}") } else { covering_tests(answer, &place) };
+    if answer.attribution() == Attribution::Package && !answer.tests.is_empty() {
+        text.push_str("attribution: per package (some test of each package listed executes it)\n");
+    } else if answer.attribution() == Attribution::File && !answer.tests.is_empty() {
+        text.push_str("attribution: per file (some test of each file listed executes it)\n");
+    }
+    if answer.file_changed {
+        end_line(&mut text);
+        let _ = writeln!(text, "{file} has changed since it was measured: lines may have moved");
+    }
+    text
+}
+
+fn covering_tests(answer: &TestsCoveringResponse, place: &str) -> String {
+    let mut text = format!("{} test(s) cover {place}:\n", answer.total);
+    for tests in answer.tests.chunk_by(|a, b| a.package == b.package) {
+        let _ = writeln!(text, "\n{}:", tests[0].package);
+        for test in tests {
+            let _ = writeln!(text, "  {}", test.name);
+        }
+    }
+    let more = answer.total.saturating_sub(answer.tests.len() as u64);
+    if more > 0 {
+        let _ = writeln!(text, "... ({more} more truncated)");
+    }
+    text
+}
+
+/// The text of `run_failing_tests` when there is nothing to run again.
+#[must_use]
+pub fn nothing_to_rerun(framework: &str) -> String {
+    format!("last run_tests had no failures — nothing to rerun ({framework})")
+}
+
+fn end_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::v1::{Limits, Summary};
+
+    fn test(package: &str, name: &str) -> TestId {
+        TestId { package: package.into(), name: name.into() }
+    }
+
+    fn whole(bytes: &[u8]) -> Head<'_> {
+        Head { bytes, total: bytes.len() as u64, how_to_read_on: "read on" }
+    }
+
+    #[test]
+    fn ages_have_the_contract_forms() {
+        let cases = [(999, "just now"), (3_000, "3s ago"), (102_000, "1m42s ago"), (8_100_000, "2h15m ago")];
+        for (ms, text) in cases {
+            assert_eq!(ago(ms), text);
+        }
+    }
+
+    #[test]
+    fn a_run_ends_with_its_exit_line() {
+        let mut report = Report { outcome: Outcome::TimedOut.into(), exit_code: 124, ..Report::default() };
+        report.limits = Some(Limits { wall_ms: 300_000, ..Limits::default() });
+        let text = run(whole(b"\x1b[31mred\x1b[0m"), whole(b"oops\n"), &report);
+        assert_eq!(text, "red\n--- stderr ---\noops\ntimed out after 300s\nexit: 124\n");
+        let passed = Report { outcome: Outcome::Passed.into(), ..Report::default() };
+        assert_eq!(run(whole(b""), whole(b""), &passed), "exit: 0\n");
+        let none = Report { outcome: Outcome::NoTests.into(), exit_code: 4, ..Report::default() };
+        assert_eq!(run(whole(b"ok\n"), whole(b""), &none), "ok\nno tests ran\nexit: 4\n");
+    }
+
+    #[test]
+    fn a_long_stream_keeps_its_head_and_says_what_is_missing() {
+        let long = vec![b'x'; STREAM_BYTES_MAX + 10];
+        let text = run(whole(&long), whole(b""), &Report::default());
+        assert!(text.ends_with("x\n[TRUNCATED] 10 bytes left out; read on\nexit: 0\n"));
+        assert_eq!(text.matches('x').count(), STREAM_BYTES_MAX);
+    }
+
+    #[test]
+    fn failures_are_listed_as_agents_expect() {
+        let answer = LastTestFailuresResponse {
+            has_run: true,
+            framework: "go".into(),
+            structured: true,
+            age_ms: 3_200,
+            total: 3,
+            failures: vec![
+                Failure {
+                    nodeid: "example.com/pkg/foo/TestValidate/empty_input".into(),
+                    file: Some("internal/foo/foo.go".into()),
+                    line: Some(42),
+                    message: "expected error for empty input, got nil".into(),
+                    ..Failure::default()
+                },
+                Failure {
+                    nodeid: "example.com/pkg/bar/TestBaz".into(),
+                    file: Some("internal/bar/bar_test.go".into()),
+                    line: Some(87),
+                    message: "mismatch".into(),
+                    actual: Some("5".into()),
+                    expected: Some("3".into()),
+                    ..Failure::default()
+                },
+            ],
+            ..LastTestFailuresResponse::default()
+        };
+        assert_eq!(
+            failures(&answer),
+            "3 test failure(s) from last run_tests call (go, 3s ago):\n\n\
+             1. example.com/pkg/foo/TestValidate/empty_input\n   internal/foo/foo.go:42\n   \
+             expected error for empty input, got nil\n\n\
+             2. example.com/pkg/bar/TestBaz\n   internal/bar/bar_test.go:87\n   mismatch\n   --- diff ---\n   got: 5\n   \
+             want: 3\n\n(1 more entries truncated; pass a larger limit to see them)\n"
+        );
+    }
+
+    #[test]
+    fn a_run_without_listed_failures_says_how_it_ended() {
+        assert_eq!(failures(&LastTestFailuresResponse::default()), NO_RUN_YET);
+        let mut answer = LastTestFailuresResponse {
+            has_run: true,
+            framework: "go".into(),
+            structured: true,
+            outcome: Outcome::Passed.into(),
+            age_ms: 102_000,
+            summary: Some(Summary { passed: 7, ..Summary::default() }),
+            ..LastTestFailuresResponse::default()
+        };
+        assert_eq!(failures(&answer), "last run_tests had no failures (7 tests passed, go, 1m42s ago)");
+        answer.outcome = Outcome::TimedOut.into();
+        answer.running = vec![test("example.com/hang", "TestHang")];
+        assert_eq!(
+            failures(&answer),
+            "last run_tests did not pass: timed_out (7 passed, 0 failed, running: example.com/hang/TestHang)"
+        );
+        answer.structured = false;
+        assert_eq!(failures(&answer), "no structured failures available for go (last run_tests 1m42s ago)");
+    }
+
+    #[test]
+    fn covering_tests_are_grouped_by_package() {
+        let mut answer = TestsCoveringResponse {
+            has_coverage: true,
+            total: 3,
+            tests: vec![test("a/x", "TestA"), test("a/x", "TestB"), test("b", "TestC")],
+            attribution: Attribution::Package.into(),
+            ..TestsCoveringResponse::default()
+        };
+        assert_eq!(
+            covering(&answer, "x/read.go", Some(42)),
+            "3 test(s) cover x/read.go:42:\n\na/x:\n  TestA\n  TestB\n\nb:\n  TestC\n\
+             attribution: per package (some test of each package listed executes it)\n"
+        );
+        answer.tests.clear();
+        assert_eq!(covering(&answer, "x.go", None), "no coverage found for x.go");
+        assert_eq!(covering(&TestsCoveringResponse::default(), "x.go", None), NO_COVERAGE_YET);
+    }
+}

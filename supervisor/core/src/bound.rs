@@ -1,0 +1,74 @@
+//! Every bound of the domain in one table, each with the reason for its number, and the one way to clip a string.
+//! Must not know what the strings mean.
+
+/// Longest message, expected or actual value kept per test, in bytes. A screenful is 4 KiB; a diff worth reading fits
+/// in four of them.
+pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+
+/// Longest captured output or stack kept per test, in bytes. The whole stream stays readable through `ReadOutput`.
+pub const TEST_OUTPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest test, package or file name kept, in bytes. Parametrised pytest ids reach some KiB; paths end at 4,096.
+pub const NAME_BYTES_MAX: usize = 4 * 1024;
+
+/// Most test cases kept in one report. Suites of 60,000 parametrised tests exist; passing ones are dropped first.
+pub const TEST_CASES_MAX: usize = 100_000;
+
+/// Most failures kept in a session's slot. Nobody reads more; the count stays exact.
+pub const FAILURES_MAX: usize = 10_000;
+
+/// Most build and collection errors kept in one report.
+pub const COLLECTORS_MAX: usize = 1_000;
+
+/// Most names listed as running when a run was cut off.
+pub const RUNNING_NAMES_MAX: usize = 64;
+
+/// Bytes of each stream repeated at the end of a report (`stdout_tail`, `stderr_tail`).
+pub const TAIL_BYTES_MAX: usize = 16 * 1024;
+
+/// Most files in a coverage index. The Linux kernel has 80,000; a larger index would answer for no one.
+pub const COVERED_FILES_MAX: usize = 100_000;
+
+/// Most spans (runs of covered lines) of one file. A file of 10,000 functions has about 50,000.
+pub const SPANS_PER_FILE_MAX: usize = 65_536;
+
+/// Most sets of tests that were measured together. One per package, or one per test where a language gives that.
+pub const COVERAGE_UNITS_MAX: usize = 200_000;
+
+/// Most runs that wait behind the running one of a session. An agent asks for one at a time; eight is a team of them.
+pub const QUEUED_RUNS_MAX: usize = 8;
+
+/// Most finished runs whose events stay readable per session; the oldest is forgotten first.
+pub const FINISHED_RUNS_MAX: usize = 16;
+
+/// Clips `text` to at most `bytes_max` bytes on a character boundary and marks the cut with an ellipsis.
+///
+/// The result, mark included, is never longer than `bytes_max` (for `bytes_max` of 3 or more).
+#[must_use]
+pub fn clip(mut text: String, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text;
+    }
+    let mut end = bytes_max.saturating_sub('…'.len_utf8());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text.push('…');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn clip_never_exceeds_its_bound_and_keeps_a_prefix(text in ".*", bytes_max in 3usize..64) {
+            let clipped = clip(text.clone(), bytes_max);
+            prop_assert!(clipped.len() <= bytes_max);
+            prop_assert!(text.starts_with(clipped.trim_end_matches('…')));
+        }
+    }
+}

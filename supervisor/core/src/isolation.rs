@@ -1,0 +1,112 @@
+//! The layers between a run and the host, by name, and what a run really had. Must not know how a layer is made.
+
+use serde::{Deserialize, Serialize};
+
+/// One layer of the sandbox. The order is the order in which a worker puts them on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// A cgroup leaf of its own, from which usage and verdicts are read.
+    Cgroup,
+    /// A user namespace, when the launcher has no privilege.
+    UserNamespace,
+    /// A mount namespace with private propagation, its own `/proc` and a private `/tmp`.
+    MountNamespace,
+    /// A pid namespace whose init is proctor's worker.
+    PidNamespace,
+    /// A network namespace with only `lo`.
+    NetNamespace,
+    /// A System V IPC and POSIX message queue namespace.
+    IpcNamespace,
+    /// A host name of its own.
+    UtsNamespace,
+    /// A view of cgroups that begins at the leaf.
+    CgroupNamespace,
+    /// A root that holds only what the run needs.
+    PivotRoot,
+    /// A user id of the tenant's own.
+    TenantUid,
+    /// No capabilities in any set.
+    Capabilities,
+    /// `no_new_privs`: set-user-id programs gain nothing.
+    NoNewPrivs,
+    /// Resource limits of each process: core files, descriptors.
+    Rlimits,
+    /// File access by landlock.
+    Landlock,
+    /// Dangerous system calls refused.
+    Seccomp,
+    /// An environment built from an allow-list.
+    CleanEnvironment,
+}
+
+impl Layer {
+    /// The name users see in reports and in the host file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Layer::Cgroup => "cgroup",
+            Layer::UserNamespace => "user_namespace",
+            Layer::MountNamespace => "mount_namespace",
+            Layer::PidNamespace => "pid_namespace",
+            Layer::NetNamespace => "net_namespace",
+            Layer::IpcNamespace => "ipc_namespace",
+            Layer::UtsNamespace => "uts_namespace",
+            Layer::CgroupNamespace => "cgroup_namespace",
+            Layer::PivotRoot => "pivot_root",
+            Layer::TenantUid => "tenant_uid",
+            Layer::Capabilities => "capabilities",
+            Layer::NoNewPrivs => "no_new_privs",
+            Layer::Rlimits => "rlimits",
+            Layer::Landlock => "landlock",
+            Layer::Seccomp => "seccomp",
+            Layer::CleanEnvironment => "clean_environment",
+        }
+    }
+}
+
+/// Whether a run may reach the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// A network namespace of its own with only `lo`, which is up.
+    #[default]
+    None,
+    /// The host's network.
+    Host,
+}
+
+/// A limit as it was read back from the kernel before anything ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitInForce {
+    /// Which limit.
+    pub limit: crate::limits::LimitKind,
+    /// The bound, in the unit of its [`crate::limits::Limits`] field.
+    pub max: u64,
+    /// What enforces it: `cgroup-v1`, `cgroup-v2`, `supervisor`, `tmpfs`.
+    pub by: String,
+}
+
+/// Something that this run did not have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// The layer's or limit's name.
+    pub name: String,
+    /// Why it is not in force.
+    pub reason: String,
+    /// What a person can do about it.
+    pub remedy: String,
+}
+
+/// The layers and limits that were really in force, for the report (invariant 6).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Isolation {
+    /// Layers in force, in the order they were put on.
+    pub layers: Vec<Layer>,
+    /// Limits in force.
+    pub limits: Vec<LimitInForce>,
+    /// What was wanted and is not in force, with its remedy.
+    pub missing: Vec<Missing>,
+    /// Whether the run could reach the network.
+    pub network: Network,
+}

@@ -1,0 +1,226 @@
+//! What a run may use, and the one rule for combining bounds: the smallest wins. Must not know how limits are enforced.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The bounds of one run. Every field is a ceiling that is greater than zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Memory of all processes of the run together, page cache and tmpfs included, swap excluded; bytes.
+    pub memory_bytes_max: u64,
+    /// Processor time per wall time, in thousandths of a processor (2,000 is two processors).
+    pub cpu_millis_max: u32,
+    /// Processes and threads alive at the same time.
+    pub pids_max: u32,
+    /// Wall time from the first command's start to the SIGTERM, in milliseconds.
+    pub wall_ms_max: u64,
+    /// Wall time from SIGTERM to the kill, in milliseconds.
+    pub grace_ms: u64,
+    /// Bytes that the run may write to stdout and stderr together; one more is an output flood.
+    pub log_bytes_max: u64,
+    /// Size of the run's private `/tmp`, in bytes. It is charged to the run's memory as well.
+    pub tmp_bytes_max: u64,
+}
+
+const MIB: u64 = 1024 * 1024;
+
+impl Limits {
+    /// What a run gets when nobody asks for anything: 2 GiB, 2 processors, 512 pids, 300 s, 5 s of grace, 256 MiB of
+    /// output, 1 GiB of `/tmp`.
+    pub const DEFAULT: Limits = Limits {
+        memory_bytes_max: 2048 * MIB,
+        cpu_millis_max: 2_000,
+        pids_max: 512,
+        wall_ms_max: 300_000,
+        grace_ms: 5_000,
+        log_bytes_max: 256 * MIB,
+        tmp_bytes_max: 1024 * MIB,
+    };
+
+    /// The ceiling of the wall time that a caller may ask for: 1,800 s.
+    pub const WALL_MS_CEILING: u64 = 1_800_000;
+
+    /// The ceilings that hold when neither host nor tenant says otherwise: as much as the kernel takes, and
+    /// [`Limits::WALL_MS_CEILING`].
+    pub const CEILING: Limits = Limits {
+        memory_bytes_max: u64::MAX,
+        cpu_millis_max: u32::MAX,
+        pids_max: u32::MAX,
+        wall_ms_max: Limits::WALL_MS_CEILING,
+        grace_ms: 60_000,
+        log_bytes_max: 1024 * MIB,
+        tmp_bytes_max: u64::MAX,
+    };
+
+    /// The smaller bound of each pair: how host and tenant ceilings combine.
+    #[must_use]
+    pub fn min(self, other: Limits) -> Limits {
+        Limits {
+            memory_bytes_max: self.memory_bytes_max.min(other.memory_bytes_max),
+            cpu_millis_max: self.cpu_millis_max.min(other.cpu_millis_max),
+            pids_max: self.pids_max.min(other.pids_max),
+            wall_ms_max: self.wall_ms_max.min(other.wall_ms_max),
+            grace_ms: self.grace_ms.min(other.grace_ms),
+            log_bytes_max: self.log_bytes_max.min(other.log_bytes_max),
+            tmp_bytes_max: self.tmp_bytes_max.min(other.tmp_bytes_max),
+        }
+    }
+
+    /// The limits of a run: what was asked for, or the defaults, and never more than `ceiling`.
+    ///
+    /// Returns the limits and a sentence for every request that was above its ceiling.
+    #[must_use]
+    pub fn resolve(asked: &LimitRequest, defaults: Limits, ceiling: Limits) -> (Limits, Vec<String>) {
+        let mut clamped = Vec::new();
+        let mut wanted = defaults.min(ceiling);
+        if let Some(bytes) = asked.memory_bytes {
+            wanted.memory_bytes_max = clamp("memory", bytes, ceiling.memory_bytes_max, "bytes", &mut clamped);
+        }
+        if let Some(millis) = asked.cpu_millis {
+            wanted.cpu_millis_max = clamp("cpus", millis, ceiling.cpu_millis_max, "thousandths", &mut clamped);
+        }
+        if let Some(pids) = asked.pids {
+            wanted.pids_max = clamp("pids", pids, ceiling.pids_max, "processes", &mut clamped);
+        }
+        if let Some(ms) = asked.wall_ms {
+            wanted.wall_ms_max = clamp("timeout", ms, ceiling.wall_ms_max, "ms", &mut clamped);
+        }
+        (wanted, clamped)
+    }
+}
+
+fn clamp<N: Ord + Copy + std::fmt::Display>(
+    name: &str,
+    asked: N,
+    ceiling: N,
+    unit: &str,
+    clamped: &mut Vec<String>,
+) -> N {
+    if asked > ceiling {
+        clamped.push(format!("{name} clamped from {asked} to {ceiling} {unit}"));
+    }
+    asked.min(ceiling)
+}
+
+/// What a caller asked for; `None` leaves the default. A caller can only ask for less than the ceilings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LimitRequest {
+    /// See [`Limits::memory_bytes_max`].
+    pub memory_bytes: Option<u64>,
+    /// See [`Limits::cpu_millis_max`].
+    pub cpu_millis: Option<u32>,
+    /// See [`Limits::pids_max`].
+    pub pids: Option<u32>,
+    /// See [`Limits::wall_ms_max`].
+    pub wall_ms: Option<u64>,
+}
+
+/// Below these a worker cannot even start its runner; asking for less is a mistake, not a wish.
+const MEMORY_BYTES_MIN: u64 = 4 * MIB;
+const CPU_MILLIS_MIN: u32 = 10;
+const PIDS_MIN: u32 = 4;
+
+impl LimitRequest {
+    /// Refuses zero and anything too small to start a runner.
+    pub fn check(&self) -> Result<(), LimitError> {
+        let too_small = |limit, min: u64, asked: Option<u64>| match asked {
+            Some(asked) if asked < min => Err(LimitError::TooSmall { limit, asked, min }),
+            _ => Ok(()),
+        };
+        too_small(LimitKind::Memory, MEMORY_BYTES_MIN, self.memory_bytes)?;
+        too_small(LimitKind::Cpu, CPU_MILLIS_MIN.into(), self.cpu_millis.map(u64::from))?;
+        too_small(LimitKind::Pids, PIDS_MIN.into(), self.pids.map(u64::from))?;
+        too_small(LimitKind::Wall, 1, self.wall_ms)
+    }
+
+    /// The limits that were asked for by name, which must be enforced or the run refused.
+    #[must_use]
+    pub fn named(&self) -> Vec<LimitKind> {
+        [
+            (LimitKind::Memory, self.memory_bytes.is_some()),
+            (LimitKind::Cpu, self.cpu_millis.is_some()),
+            (LimitKind::Pids, self.pids.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(kind, asked)| asked.then_some(kind))
+        .collect()
+    }
+}
+
+/// One bound of [`Limits`], by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitKind {
+    /// [`Limits::memory_bytes_max`]
+    Memory,
+    /// [`Limits::cpu_millis_max`]
+    Cpu,
+    /// [`Limits::pids_max`]
+    Pids,
+    /// [`Limits::wall_ms_max`]
+    Wall,
+    /// [`Limits::log_bytes_max`]
+    Log,
+    /// [`Limits::tmp_bytes_max`]
+    Tmp,
+}
+
+impl LimitKind {
+    /// The name users see, also the name of the option or field that sets it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            LimitKind::Memory => "memory",
+            LimitKind::Cpu => "cpus",
+            LimitKind::Pids => "pids",
+            LimitKind::Wall => "timeout",
+            LimitKind::Log => "log",
+            LimitKind::Tmp => "tmp",
+        }
+    }
+}
+
+/// Why a limit request is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LimitError {
+    /// The value is zero or too small for any runner.
+    #[error("{} must be at least {min}, got {asked}", limit.name())]
+    TooSmall {
+        /// Which limit.
+        limit: LimitKind,
+        /// What was asked for.
+        asked: u64,
+        /// The least that makes sense.
+        min: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn request() -> impl Strategy<Value = LimitRequest> {
+        (any::<Option<u64>>(), any::<Option<u32>>(), any::<Option<u32>>(), any::<Option<u64>>()).prop_map(
+            |(memory_bytes, cpu_millis, pids, wall_ms)| LimitRequest { memory_bytes, cpu_millis, pids, wall_ms },
+        )
+    }
+
+    proptest! {
+        /// Invariant 2: limits = min(host, tenant policy, request).
+        #[test]
+        fn a_caller_can_only_ask_for_less(asked in request()) {
+            let ceiling = Limits { memory_bytes_max: 1 << 30, cpu_millis_max: 1_500, pids_max: 100, ..Limits::CEILING };
+            let (limits, clamped) = Limits::resolve(&asked, Limits::DEFAULT, ceiling);
+            prop_assert_eq!(limits.min(ceiling), limits);
+            prop_assert_eq!(asked.memory_bytes.is_some_and(|bytes| bytes > 1 << 30),
+                            clamped.iter().any(|note| note.starts_with("memory")));
+        }
+    }
+
+    #[test]
+    fn zero_is_refused_by_name() {
+        let asked = LimitRequest { pids: Some(0), ..LimitRequest::default() };
+        assert_eq!(asked.check().unwrap_err().to_string(), "pids must be at least 4, got 0");
+    }
+}

@@ -1,0 +1,25 @@
+//! A point in time as the edge saw it. Must not know where time comes from.
+
+use serde::{Deserialize, Serialize};
+
+/// Milliseconds since the Unix epoch on a clock that never runs backwards within one process.
+///
+/// The edge anchors the monotonic clock at the wall clock once, at start, so that moments order runs within a process
+/// and still mean something when a later process reads them back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// Milliseconds from `earlier` to `self`; zero when `earlier` is later.
+    #[must_use]
+    pub fn ms_since(self, earlier: Moment) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The moment `ms` milliseconds later.
+    #[must_use]
+    pub fn plus_ms(self, ms: u64) -> Moment {
+        Moment(self.0.saturating_add(ms))
+    }
+}

@@ -1,0 +1,149 @@
+//! The report of a run: one record for every language, every entrance and every ending. Its serde form is the JSON
+//! document of `--output json` and `GetReport`. Must not know how it is shown.
+
+use crate::isolation::Isolation;
+use crate::limits::Limits;
+use crate::moment::Moment;
+use crate::outcome::{Evidence, Outcome};
+use crate::test_case::{Collector, TestCase, TestOutcome};
+use serde::{Deserialize, Serialize};
+
+/// Everything that is known about a finished run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// What the run came to.
+    pub outcome: Outcome,
+    /// The runner's own status when it ended by itself and not with 0, else the outcome's number.
+    pub exit_code: i32,
+    /// The runner's own status, when it exited by itself.
+    pub raw_exit_code: Option<i32>,
+    /// The framework's name: `go`.
+    pub framework: String,
+    /// The version that the runner reported, if it was asked.
+    pub framework_version: Option<String>,
+    /// Counts over all tests, also those that `tests` had no room for.
+    pub summary: Summary,
+    /// Wall time of the runner in seconds.
+    pub duration_s: f64,
+    /// When the runner started.
+    pub started_at: Moment,
+    /// When the run ended.
+    pub ended_at: Moment,
+    /// Whether the run was cut off, so that `tests` holds what was known until then.
+    pub partial: bool,
+    /// Whether the runner gives results test by test. Without that only its exit status counts.
+    pub structured: bool,
+    /// The tests, failures first in the order they finished, at most [`crate::bound::TEST_CASES_MAX`].
+    pub tests: Vec<TestCase>,
+    /// Build and collection errors, at most [`crate::bound::COLLECTORS_MAX`].
+    pub collectors: Vec<Collector>,
+    /// What the outcome rests on.
+    pub evidence: Evidence,
+    /// What the run used.
+    pub resources: Resources,
+    /// The limits of the run. What enforced each is in `isolation`.
+    pub limits: Limits,
+    /// The layers and limits that were in force.
+    pub isolation: Isolation,
+    /// What was measured of coverage.
+    pub coverage: CoverageSummary,
+    /// The end of stdout, as text.
+    pub stdout_tail: String,
+    /// The end of stderr, as text.
+    pub stderr_tail: String,
+    /// What the report had to leave out.
+    pub truncated: Truncated,
+}
+
+/// Counts of tests by outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// All tests that finished or were cut off.
+    pub total: u64,
+    /// [`TestOutcome::Passed`]
+    pub passed: u64,
+    /// [`TestOutcome::Failed`]
+    pub failed: u64,
+    /// [`TestOutcome::Skipped`]
+    pub skipped: u64,
+    /// [`TestOutcome::Xfailed`]
+    pub xfailed: u64,
+    /// [`TestOutcome::Xpassed`]
+    pub xpassed: u64,
+    /// [`TestOutcome::Error`]
+    pub error: u64,
+}
+
+impl Summary {
+    /// Counts one more test.
+    pub fn count(&mut self, outcome: TestOutcome) {
+        self.total += 1;
+        *match outcome {
+            TestOutcome::Passed => &mut self.passed,
+            TestOutcome::Failed => &mut self.failed,
+            TestOutcome::Skipped => &mut self.skipped,
+            TestOutcome::Xfailed => &mut self.xfailed,
+            TestOutcome::Xpassed => &mut self.xpassed,
+            TestOutcome::Error => &mut self.error,
+        } += 1;
+    }
+
+    /// Tests that somebody has to look at.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.failed + self.error
+    }
+}
+
+/// What a run used, read from its cgroup leaf and from the worker.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Resources {
+    /// Wall time of the runner, seconds.
+    pub wall_s: f64,
+    /// Processor time in user mode, seconds.
+    pub cpu_user_s: f64,
+    /// Processor time in the kernel, seconds.
+    pub cpu_system_s: f64,
+    /// Highest memory use of the leaf, bytes; `None` without a memory controller.
+    pub memory_peak_bytes: Option<u64>,
+    /// Wall time during which the cpu limit held the run back, seconds; `None` without a cpu controller.
+    pub throttled_s: Option<f64>,
+    /// Most processes and threads at the same time; `None` where the kernel does not record it.
+    pub pids_peak: Option<u64>,
+    /// Bytes read from block devices; `None` without an io controller.
+    pub read_bytes: Option<u64>,
+    /// Bytes written to block devices; `None` without an io controller.
+    pub written_bytes: Option<u64>,
+    /// Time spent waiting for a turn, seconds.
+    pub queue_wait_s: f64,
+    /// Time from the launch to the runner's start, seconds.
+    pub setup_s: f64,
+    /// Bytes of stdout and stderr.
+    pub output_bytes: u64,
+}
+
+/// What a run measured of coverage.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CoverageSummary {
+    /// Whether anything was measured.
+    pub measured: bool,
+    /// What a covering entry names: one test, or all tests of a file or package.
+    pub attribution: Option<crate::coverage::Attribution>,
+    /// Source files with at least one executed line.
+    pub files: u64,
+    /// Why nothing or not everything was measured.
+    pub notes: Vec<String>,
+}
+
+/// What a report had to leave out; all zero when it is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Truncated {
+    /// Tests counted in the summary and not listed.
+    pub tests: u64,
+    /// Build and collection errors not listed.
+    pub collectors: u64,
+    /// Bytes of stdout before the tail.
+    pub stdout_bytes: u64,
+    /// Bytes of stderr before the tail.
+    pub stderr_bytes: u64,
+}

@@ -1,0 +1,95 @@
+//! What a caller asks of a run, checked and free of transport. Must not know how it arrived or how it will be run.
+
+use crate::filter::Filter;
+use crate::isolation::Network;
+use crate::limits::LimitRequest;
+use crate::test_case::TestId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One request for a test run. Two equal requests on an unchanged workspace are one run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RunRequest {
+    /// Framework by name, `all`, or `None` to detect it.
+    pub framework: Option<String>,
+    /// Which tests.
+    pub selection: Selection,
+    /// A command that replaces the framework's own; empty for none.
+    pub command: Vec<String>,
+    /// Bounds asked for.
+    pub limits: LimitRequest,
+    /// Network asked for; `None` takes the tenant's default.
+    pub network: Option<Network>,
+    /// Whether to measure coverage.
+    pub coverage: CoverageMode,
+    /// Variables added to the run's environment.
+    pub env: BTreeMap<String, String>,
+    /// Tests at the same time within one package or process, where the runner can be told.
+    pub parallel: Option<u32>,
+}
+
+/// Which tests of the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selection {
+    /// All of them.
+    #[default]
+    All,
+    /// Those that the runner's own filter picks, in the packages of these files (all packages when empty).
+    Matching {
+        /// The runner's own filter expression.
+        filter: Option<Filter>,
+        /// Files relative to the workspace.
+        files: Vec<String>,
+    },
+    /// What failed in the session's last run, at most `limit` entries. The session turns it into [`Selection::Exactly`].
+    LastFailed {
+        /// Most entries to rerun; `None` is all.
+        limit: Option<u32>,
+    },
+    /// Exactly these.
+    Exactly(Vec<RerunTarget>),
+}
+
+impl Selection {
+    /// Whether the selection is the whole suite, so that its coverage may replace everything known before.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Selection::All)
+    }
+}
+
+/// One thing to run again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RerunTarget {
+    /// A whole package or file: what failed to build or to load.
+    Package(String),
+    /// One test.
+    Test(TestId),
+}
+
+/// Whether a run measures coverage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CoverageMode {
+    /// As the framework's adapter sees fit.
+    #[default]
+    Auto,
+    /// Not at all.
+    Off,
+}
+
+/// What to do while another run of the session is going on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum IfBusy {
+    /// Attach to an identical run on an unchanged workspace, else wait behind it.
+    #[default]
+    Queue,
+    /// Attach to an identical run on an unchanged workspace, else refuse.
+    Refuse,
+}
+
+/// What the files of a workspace looked like: equal fingerprints mean that nothing was edited in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub [u8; 32]);

@@ -1,0 +1,167 @@
+//! One test and what became of it: the same record for every language. Must not know any framework.
+
+use crate::bound::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip};
+use serde::{Deserialize, Serialize};
+
+/// A test by its package and its name within the package.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TestId {
+    /// Go import path, Python or JavaScript file, Rust crate and binary: what the framework runs as a unit.
+    pub package: String,
+    /// The test within it, in the runner's own form (`TestValidate/empty_input`).
+    pub name: String,
+}
+
+/// What became of one test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TestOutcome {
+    /// It ran and held.
+    Passed,
+    /// It ran and did not hold.
+    Failed,
+    /// The runner chose not to run it.
+    Skipped,
+    /// It was expected to fail and did.
+    Xfailed,
+    /// It was expected to fail and passed.
+    Xpassed,
+    /// It could not be carried out: fixture, hook or runner error, or cut off by a crash.
+    Error,
+}
+
+impl TestOutcome {
+    /// The name users see.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            TestOutcome::Passed => "passed",
+            TestOutcome::Failed => "failed",
+            TestOutcome::Skipped => "skipped",
+            TestOutcome::Xfailed => "xfailed",
+            TestOutcome::Xpassed => "xpassed",
+            TestOutcome::Error => "error",
+        }
+    }
+
+    /// Whether somebody has to look at it.
+    #[must_use]
+    pub fn is_failure(self) -> bool {
+        matches!(self, TestOutcome::Failed | TestOutcome::Error)
+    }
+}
+
+/// A finished test. Strings are bounded by [`crate::bound`]; paths are relative to the workspace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TestCase {
+    /// The runner's own form of the whole name: Go's `package/Test/sub`, pytest's node id.
+    pub nodeid: String,
+    /// See [`TestId::package`].
+    pub package: String,
+    /// See [`TestId::name`].
+    pub name: String,
+    /// What became of it.
+    pub outcome: TestOutcome,
+    /// Wall time in seconds, as the runner measured it.
+    pub duration_s: Option<f64>,
+    /// File of the failure, relative to the workspace, `/`-separated.
+    pub file: Option<String>,
+    /// Line of the failure, from 1.
+    pub line: Option<u32>,
+    /// What the assertion said, without position and without the diff.
+    pub message: Option<String>,
+    /// The wanted value, as the runner printed it.
+    pub expected: Option<String>,
+    /// The value that came instead.
+    pub actual: Option<String>,
+    /// Stack trace, innermost frame first.
+    pub stack: Option<String>,
+    /// What the test printed. Kept for failures and skips; a passing test's output stays in the stream.
+    pub output: Option<String>,
+}
+
+impl TestCase {
+    /// A test with an outcome and nothing else known.
+    #[must_use]
+    pub fn new(id: TestId, nodeid: String, outcome: TestOutcome) -> Self {
+        TestCase {
+            nodeid,
+            package: id.package,
+            name: id.name,
+            outcome,
+            duration_s: None,
+            file: None,
+            line: None,
+            message: None,
+            expected: None,
+            actual: None,
+            stack: None,
+            output: None,
+        }
+    }
+
+    /// Its package and name.
+    #[must_use]
+    pub fn id(&self) -> TestId {
+        TestId { package: self.package.clone(), name: self.name.clone() }
+    }
+
+    /// The same test with every string within its bound. Every test passes through here on its way out of a parser.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        let clip_opt = |text: &mut Option<String>, max| {
+            if let Some(inner) = text.take() {
+                *text = Some(clip(inner, max));
+            }
+        };
+        self.nodeid = clip(self.nodeid, 2 * NAME_BYTES_MAX);
+        self.package = clip(self.package, NAME_BYTES_MAX);
+        self.name = clip(self.name, NAME_BYTES_MAX);
+        clip_opt(&mut self.file, NAME_BYTES_MAX);
+        clip_opt(&mut self.message, MESSAGE_BYTES_MAX);
+        clip_opt(&mut self.expected, MESSAGE_BYTES_MAX);
+        clip_opt(&mut self.actual, MESSAGE_BYTES_MAX);
+        clip_opt(&mut self.stack, TEST_OUTPUT_BYTES_MAX);
+        clip_opt(&mut self.output, TEST_OUTPUT_BYTES_MAX);
+        self
+    }
+}
+
+/// Why something could not be built or collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CollectorKind {
+    /// A compiler or vet refused it.
+    Build,
+    /// The runner could not load the file or find its tests.
+    Collection,
+}
+
+/// A build or collection error: a failure of a whole package or file, with no test to blame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collector {
+    /// The package or file that could not be built or collected, in the runner's own form.
+    pub nodeid: String,
+    /// Build or collection.
+    pub kind: CollectorKind,
+    /// File of the first error, relative to the workspace.
+    pub file: Option<String>,
+    /// Line of the first error, from 1.
+    pub line: Option<u32>,
+    /// The first error's message.
+    pub message: String,
+    /// All that the compiler or loader said, bounded.
+    pub output: String,
+}
+
+impl Collector {
+    /// The same record with every string within its bound.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        self.nodeid = clip(self.nodeid, NAME_BYTES_MAX);
+        self.file = self.file.map(|file| clip(file, NAME_BYTES_MAX));
+        self.message = clip(self.message, MESSAGE_BYTES_MAX);
+        self.output = clip(self.output, TEST_OUTPUT_BYTES_MAX);
+        self
+    }
+}
