@@ -4,9 +4,13 @@
 //! sets of one; Go's own profile gives one set per package. A partial run replaces only the tests that it completed:
 //! they leave the sets they were in and form new ones.
 
+use crate::bound::{COVERAGE_UNITS_MAX, COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
+use crate::moment::Moment;
+use crate::test_case::TestId;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What a covering entry names.
+/// What a covering entry names. The order is from fine to coarse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attribution {
@@ -38,4 +42,213 @@ pub struct Measured {
     pub attribution: Attribution,
     /// Executed lines by file, relative to the workspace.
     pub files: Vec<(String, Vec<LineSpan>)>,
+}
+
+/// Everything a session knows about which tests execute which lines.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct CoverageIndex {
+    units: BTreeMap<u32, Unit>,
+    files: BTreeMap<String, Vec<UnitSpan>>,
+    next_unit: u32,
+    has_measured: bool,
+}
+
+/// Tests that were measured together.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Unit {
+    package: String,
+    tests: BTreeSet<String>,
+    attribution: Attribution,
+    measured_at: Moment,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct UnitSpan {
+    first: u32,
+    last: u32,
+    unit: u32,
+}
+
+/// The answer to a question about a file or a line.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Covering {
+    /// The tests, sorted by package and name.
+    pub tests: Vec<TestId>,
+    /// The coarsest attribution among them; `None` when there are none.
+    pub attribution: Option<Attribution>,
+    /// When the oldest of these measurements began; `None` when there are none.
+    pub measured_at: Option<Moment>,
+}
+
+impl CoverageIndex {
+    /// Whether any run of this session has measured coverage.
+    #[must_use]
+    pub fn has_measured(&self) -> bool {
+        self.has_measured
+    }
+
+    /// Takes in what a run measured, which began at `began_at`. A `whole` run replaces everything that was known; any
+    /// other replaces only the entries of the tests in `measured`.
+    ///
+    /// Returns a sentence for each bound that left something out.
+    pub fn ingest(&mut self, measured: Vec<Measured>, whole: bool, began_at: Moment) -> Vec<String> {
+        if measured.is_empty() {
+            return Vec::new();
+        }
+        self.has_measured = true;
+        if whole {
+            self.units.clear();
+            self.files.clear();
+        } else {
+            self.forget_tests(&measured);
+        }
+        let mut left_out = LeftOut::default();
+        for set in measured {
+            self.add(set, began_at, &mut left_out);
+        }
+        left_out.notes()
+    }
+
+    fn forget_tests(&mut self, measured: &[Measured]) {
+        let mut again: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for set in measured {
+            again.entry(&set.package).or_default().extend(set.tests.iter().map(String::as_str));
+        }
+        self.units.retain(|_, unit| {
+            if let Some(tests) = again.get(unit.package.as_str()) {
+                unit.tests.retain(|test| !tests.contains(test.as_str()));
+            }
+            !unit.tests.is_empty()
+        });
+        self.files.retain(|_, spans| {
+            spans.retain(|span| self.units.contains_key(&span.unit));
+            !spans.is_empty()
+        });
+    }
+
+    fn add(&mut self, set: Measured, measured_at: Moment, left_out: &mut LeftOut) {
+        if set.tests.is_empty() {
+            return;
+        }
+        if self.units.len() >= COVERAGE_UNITS_MAX {
+            left_out.units += 1;
+            return;
+        }
+        let id = self.next_unit;
+        self.next_unit = self.next_unit.wrapping_add(1);
+        for (file, spans) in set.files {
+            if !self.files.contains_key(&file) && self.files.len() >= COVERED_FILES_MAX {
+                left_out.files += 1;
+                continue;
+            }
+            let known = self.files.entry(file).or_default();
+            let room = SPANS_PER_FILE_MAX.saturating_sub(known.len());
+            left_out.spans += spans.len().saturating_sub(room);
+            known.extend(spans.iter().take(room).map(|span| UnitSpan { first: span.first, last: span.last, unit: id }));
+        }
+        let unit = Unit {
+            package: set.package,
+            tests: set.tests.into_iter().collect(),
+            attribution: set.attribution,
+            measured_at,
+        };
+        self.units.insert(id, unit);
+    }
+
+    /// The tests that executed `line` of `file`, or any of its lines.
+    #[must_use]
+    pub fn covering(&self, file: &str, line: Option<u32>) -> Covering {
+        let hit = |span: &&UnitSpan| line.is_none_or(|line| (span.first..=span.last).contains(&line));
+        let units: BTreeSet<u32> =
+            self.files.get(file).into_iter().flatten().filter(hit).map(|span| span.unit).collect();
+        let mut tests = BTreeSet::new();
+        let mut covering = Covering::default();
+        for unit in units.iter().filter_map(|id| self.units.get(id)) {
+            covering.attribution = covering.attribution.max(Some(unit.attribution));
+            covering.measured_at =
+                Some(covering.measured_at.map_or(unit.measured_at, |oldest| oldest.min(unit.measured_at)));
+            tests.extend(unit.tests.iter().map(|name| TestId { package: unit.package.clone(), name: name.clone() }));
+        }
+        covering.tests = tests.into_iter().collect();
+        covering
+    }
+
+    /// Number of files with at least one executed line.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+}
+
+#[derive(Default)]
+struct LeftOut {
+    units: usize,
+    files: usize,
+    spans: usize,
+}
+
+impl LeftOut {
+    fn notes(&self) -> Vec<String> {
+        [(self.units, "sets of tests"), (self.files, "files"), (self.spans, "line spans")]
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("coverage index full: {count} {what} left out"))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(package: &str, tests: &[&str], file: &str, spans: &[(u32, u32)]) -> Measured {
+        Measured {
+            package: package.into(),
+            tests: tests.iter().map(ToString::to_string).collect(),
+            attribution: if tests.len() == 1 { Attribution::Test } else { Attribution::Package },
+            files: vec![(file.into(), spans.iter().map(|&(first, last)| LineSpan { first, last }).collect())],
+        }
+    }
+
+    fn names(index: &CoverageIndex, line: Option<u32>) -> Vec<String> {
+        index.covering("a.go", line).tests.into_iter().map(|test| format!("{}.{}", test.package, test.name)).collect()
+    }
+
+    #[test]
+    fn a_line_is_covered_by_the_tests_measured_on_it_and_by_no_others() {
+        let mut index = CoverageIndex::default();
+        assert!(!index.has_measured());
+        index.ingest(
+            vec![measured("p", &["A", "B"], "a.go", &[(1, 3)]), measured("q", &["C"], "a.go", &[(3, 9)])],
+            true,
+            Moment(5),
+        );
+        assert_eq!(names(&index, Some(1)), ["p.A", "p.B"]);
+        assert_eq!(names(&index, Some(3)), ["p.A", "p.B", "q.C"]);
+        assert_eq!(names(&index, Some(10)), [""; 0]);
+        assert_eq!(names(&index, None), ["p.A", "p.B", "q.C"]);
+        assert_eq!(index.covering("a.go", Some(9)).attribution, Some(Attribution::Test));
+        assert_eq!(index.covering("a.go", Some(3)).attribution, Some(Attribution::Package));
+    }
+
+    #[test]
+    fn a_filtered_run_replaces_only_the_tests_it_completed() {
+        let mut index = CoverageIndex::default();
+        index.ingest(vec![measured("p", &["A", "B"], "a.go", &[(1, 3)])], true, Moment(5));
+        index.ingest(vec![measured("p", &["A"], "a.go", &[(7, 7)])], false, Moment(9));
+        assert_eq!(names(&index, Some(2)), ["p.B"]);
+        assert_eq!(names(&index, Some(7)), ["p.A"]);
+        assert_eq!(index.covering("a.go", None).measured_at, Some(Moment(5)));
+    }
+
+    #[test]
+    fn a_whole_run_replaces_everything_and_an_unmeasured_one_nothing() {
+        let mut index = CoverageIndex::default();
+        index.ingest(vec![measured("p", &["A"], "a.go", &[(1, 3)])], true, Moment(5));
+        index.ingest(Vec::new(), true, Moment(6));
+        assert_eq!(names(&index, None), ["p.A"]);
+        index.ingest(vec![measured("q", &["C"], "b.go", &[(1, 1)])], true, Moment(7));
+        assert_eq!(names(&index, None), [""; 0]);
+        assert_eq!(index.files(), 1);
+    }
 }

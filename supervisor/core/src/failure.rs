@@ -1,1 +1,235 @@
-//! placeholder
+//! The failure slot: what went wrong in a session's last run, and what to run again. Must not know how tests are run.
+
+use crate::bound::{FAILURES_MAX, NAME_BYTES_MAX};
+use crate::id::RunId;
+use crate::moment::Moment;
+use crate::outcome::Outcome;
+use crate::report::{Report, Summary};
+use crate::request::RerunTarget;
+use crate::test_case::{Collector, CollectorKind, TestCase, TestId};
+use serde::{Deserialize, Serialize};
+
+/// One failure: a test, or a package that could not be built or collected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The runner's own name for it.
+    pub nodeid: String,
+    /// The test; `None` for a build or collection error.
+    pub test: Option<TestId>,
+    /// Set for a build or collection error.
+    pub collector: Option<CollectorKind>,
+    /// Where, relative to the workspace.
+    pub file: Option<String>,
+    /// Line, from 1.
+    pub line: Option<u32>,
+    /// What the assertion or the compiler said.
+    pub message: String,
+    /// The wanted value.
+    pub expected: Option<String>,
+    /// The value that came instead.
+    pub actual: Option<String>,
+    /// Stack trace.
+    pub stack: Option<String>,
+    /// What was printed.
+    pub output: Option<String>,
+}
+
+/// What is remembered of the last run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LastRun {
+    /// Its name.
+    pub run: RunId,
+    /// Its framework.
+    pub framework: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Whether the runner gives results test by test.
+    pub structured: bool,
+    /// Counts.
+    pub summary: Summary,
+    /// When it ended.
+    pub ended_at: Moment,
+    /// What failed, in the order it finished, at most [`FAILURES_MAX`].
+    pub failures: Vec<Failure>,
+    /// How many failed, also those beyond the bound.
+    pub total: u64,
+    /// What was running when it was cut off.
+    pub running: Vec<TestId>,
+}
+
+/// The slot of one session. Every run replaces it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FailureSlot {
+    last: Option<LastRun>,
+}
+
+/// What a rerun of failures comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rerun {
+    /// No run has ended in this session.
+    NoRunYet,
+    /// The last run passed.
+    NothingFailed {
+        /// Its framework.
+        framework: String,
+    },
+    /// These failed, or were running when the run was cut off.
+    Targets(Vec<RerunTarget>),
+    /// The last run did not pass and names no test: only the whole of it can be run again.
+    Everything,
+}
+
+impl FailureSlot {
+    /// Replaces the slot with what `report` says.
+    pub fn fill(&mut self, run: RunId, report: &Report) {
+        let failures: Vec<Failure> = report
+            .collectors
+            .iter()
+            .map(Failure::from_collector)
+            .chain(without_echoing_parents(&report.tests).map(Failure::from_test))
+            .collect();
+        let hidden = report.truncated.tests.min(report.summary.failures()) + report.truncated.collectors;
+        self.last = Some(LastRun {
+            run,
+            framework: report.framework.clone(),
+            outcome: report.outcome,
+            structured: report.structured,
+            summary: report.summary,
+            ended_at: report.ended_at,
+            total: failures.len() as u64 + if failures.len() < FAILURES_MAX { 0 } else { hidden },
+            failures: failures.into_iter().take(FAILURES_MAX).collect(),
+            running: report.evidence.running.clone(),
+        });
+    }
+
+    /// The last run, if there was one.
+    #[must_use]
+    pub fn last(&self) -> Option<&LastRun> {
+        self.last.as_ref()
+    }
+
+    /// What to run again, at most `limit` entries.
+    #[must_use]
+    pub fn rerun(&self, limit: Option<u32>) -> Rerun {
+        let Some(last) = &self.last else { return Rerun::NoRunYet };
+        if last.outcome == Outcome::Passed {
+            return Rerun::NothingFailed { framework: last.framework.clone() };
+        }
+        let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let targets: Vec<RerunTarget> = last
+            .failures
+            .iter()
+            .map(|failure| match &failure.test {
+                Some(test) => RerunTarget::Test(test.clone()),
+                None => RerunTarget::Package(failure.nodeid.clone()),
+            })
+            .chain(last.running.iter().cloned().map(RerunTarget::Test))
+            .take(limit)
+            .collect();
+        if targets.is_empty() { Rerun::Everything } else { Rerun::Targets(targets) }
+    }
+}
+
+impl Failure {
+    fn from_test(test: &TestCase) -> Failure {
+        Failure {
+            nodeid: test.nodeid.clone(),
+            test: Some(test.id()),
+            collector: None,
+            file: test.file.clone(),
+            line: test.line,
+            message: test.message.clone().unwrap_or_default(),
+            expected: test.expected.clone(),
+            actual: test.actual.clone(),
+            stack: test.stack.clone(),
+            output: test.output.clone(),
+        }
+    }
+
+    fn from_collector(collector: &Collector) -> Failure {
+        Failure {
+            nodeid: collector.nodeid.clone(),
+            test: None,
+            collector: Some(collector.kind),
+            file: collector.file.clone(),
+            line: collector.line,
+            message: collector.message.clone(),
+            expected: None,
+            actual: None,
+            stack: None,
+            output: Some(collector.output.clone()),
+        }
+    }
+}
+
+// A parent that failed only because of its subtests says nothing of its own, so it is an echo of a failure that is
+// listed anyway. Sorting the ids brings each parent directly before its first subtest.
+fn without_echoing_parents(tests: &[TestCase]) -> impl Iterator<Item = &TestCase> {
+    let mut failing: Vec<&str> =
+        tests.iter().filter(|test| test.outcome.is_failure()).map(|test| test.nodeid.as_str()).collect();
+    failing.sort_unstable();
+    tests
+        .iter()
+        .filter(|test| test.outcome.is_failure())
+        .filter(move |test| test.message.is_some() || test.file.is_some() || !has_child(&failing, &test.nodeid))
+}
+
+fn has_child(sorted: &[&str], parent: &str) -> bool {
+    debug_assert!(parent.len() <= 2 * NAME_BYTES_MAX);
+    let prefix = format!("{parent}/");
+    let at = sorted.partition_point(|id| *id < prefix.as_str());
+    sorted.get(at).is_some_and(|id| id.starts_with(&prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::report;
+    use crate::test_case::TestOutcome;
+
+    fn failing(name: &str, message: Option<&str>) -> TestCase {
+        let id = TestId { package: "p".into(), name: name.into() };
+        let mut test = TestCase::new(id, format!("p/{name}"), TestOutcome::Failed);
+        test.message = message.map(Into::into);
+        test
+    }
+
+    #[test]
+    fn a_parent_without_words_of_its_own_is_not_listed_beside_its_subtest() {
+        let mut slot = FailureSlot::default();
+        let tests = vec![
+            failing("T/a", Some("boom")),
+            failing("T", None),
+            failing("T2", None),
+            failing("U/x", Some("no")),
+            failing("U", Some("and I failed too")),
+        ];
+        slot.fill(RunId::new("r"), &report(Outcome::Failed, tests));
+        let names: Vec<_> = slot.last().unwrap().failures.iter().map(|failure| failure.nodeid.as_str()).collect();
+        assert_eq!(names, ["p/T/a", "p/T2", "p/U/x", "p/U"]);
+    }
+
+    #[test]
+    fn a_rerun_names_exactly_what_failed() {
+        let mut slot = FailureSlot::default();
+        assert_eq!(slot.rerun(None), Rerun::NoRunYet);
+        slot.fill(RunId::new("r"), &report(Outcome::Passed, Vec::new()));
+        assert_eq!(slot.rerun(None), Rerun::NothingFailed { framework: "go".into() });
+        slot.fill(RunId::new("r"), &report(Outcome::Crashed, Vec::new()));
+        assert_eq!(slot.rerun(None), Rerun::Everything);
+        slot.fill(RunId::new("r"), &report(Outcome::Failed, vec![failing("A", Some("x")), failing("B", Some("y"))]));
+        let target = |name: &str| RerunTarget::Test(TestId { package: "p".into(), name: name.into() });
+        assert_eq!(slot.rerun(None), Rerun::Targets(vec![target("A"), target("B")]));
+        assert_eq!(slot.rerun(Some(1)), Rerun::Targets(vec![target("A")]));
+    }
+
+    #[test]
+    fn a_timed_out_run_reruns_what_was_running() {
+        let mut slot = FailureSlot::default();
+        let mut timed_out = report(Outcome::TimedOut, Vec::new());
+        let hung = TestId { package: "p".into(), name: "Hang".into() };
+        timed_out.evidence.running = vec![hung.clone()];
+        slot.fill(RunId::new("r"), &timed_out);
+        assert_eq!(slot.rerun(None), Rerun::Targets(vec![RerunTarget::Test(hung)]));
+    }
+}

@@ -147,3 +147,66 @@ pub struct Truncated {
     /// Bytes of stderr before the tail.
     pub stderr_bytes: u64,
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A report with this outcome and these tests.
+    pub(crate) fn report(outcome: Outcome, tests: Vec<TestCase>) -> Report {
+        let mut summary = Summary::default();
+        tests.iter().for_each(|test| summary.count(test.outcome));
+        Report {
+            outcome,
+            exit_code: i32::from(outcome.exit_code(None)),
+            raw_exit_code: None,
+            framework: "go".into(),
+            framework_version: None,
+            summary,
+            duration_s: 0.0,
+            started_at: Moment(0),
+            ended_at: Moment(0),
+            partial: false,
+            structured: true,
+            tests,
+            collectors: Vec::new(),
+            evidence: Evidence::default(),
+            resources: Resources::default(),
+            limits: Limits::DEFAULT,
+            isolation: Isolation::default(),
+            coverage: CoverageSummary::default(),
+            stdout_tail: String::new(),
+            stderr_tail: String::new(),
+            truncated: Truncated::default(),
+        }
+    }
+
+    #[test]
+    fn the_json_document_has_the_fields_that_programs_read() {
+        let document = serde_json::to_value(report(Outcome::Passed, Vec::new())).unwrap();
+        for field in [
+            "outcome",
+            "exit_code",
+            "raw_exit_code",
+            "framework",
+            "summary",
+            "duration_s",
+            "partial",
+            "tests",
+            "collectors",
+            "evidence",
+            "resources",
+            "limits",
+            "isolation",
+            "coverage",
+            "stdout_tail",
+            "stderr_tail",
+            "truncated",
+        ] {
+            assert!(document.get(field).is_some(), "{field}");
+        }
+        for field in ["total", "passed", "failed", "skipped", "xfailed", "xpassed", "error"] {
+            assert_eq!(document["summary"][field], 0, "{field}");
+        }
+    }
+}

@@ -1,1 +1,418 @@
-//! placeholder
+//! The state machine of one session: which run is going on, which wait, what the session remembers. `step` takes one
+//! event and returns what has to be done; the actor at the edge does it. Must not know channels, tasks or clocks.
+
+use crate::bound::{FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
+use crate::coverage::{CoverageIndex, Measured};
+use crate::failure::{FailureSlot, Rerun};
+use crate::id::RunId;
+use crate::moment::Moment;
+use crate::outcome::{KillReason, Outcome};
+use crate::report::Report;
+use crate::request::{Fingerprint, IfBusy, RunRequest, Selection};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How long a run that nobody watches goes on, in milliseconds. An agent's client gives up after its own timer and asks
+/// again within seconds; a run that nobody comes back for must not hold the host.
+pub const DETACHED_MS_MAX: u64 = 30_000;
+
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RunKind {
+    /// It runs tests and replaces the failure slot.
+    Tests,
+    /// It lists tests and leaves slot and index alone.
+    Listing,
+}
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A caller wants a run, for which the edge has drawn a name.
+    Requested {
+        /// The name that the run gets if it becomes one.
+        run: RunId,
+        /// What is wanted.
+        request: Box<RunRequest>,
+        /// What for.
+        kind: RunKind,
+        /// The workspace as it is now; `None` when it is too large to look at, which is never equal to anything.
+        fingerprint: Option<Fingerprint>,
+        /// What to do while another run is going on.
+        if_busy: IfBusy,
+    },
+    /// A run that waited begins on this workspace.
+    Began {
+        /// The run.
+        run: RunId,
+        /// The workspace as it is now.
+        fingerprint: Option<Fingerprint>,
+    },
+    /// How many callers watch a run now.
+    Watched {
+        /// The run.
+        run: RunId,
+        /// Callers that watch it.
+        watchers: usize,
+    },
+    /// Somebody wants a run to end.
+    CancelRequested {
+        /// The run.
+        run: RunId,
+    },
+    /// A run ended and everything of it is gone.
+    Ended {
+        /// The run.
+        run: RunId,
+        /// Its report.
+        report: Arc<Report>,
+        /// What it measured of coverage.
+        measured: Vec<Measured>,
+    },
+    /// Time has passed.
+    Tick,
+    /// The session is to end.
+    CloseRequested,
+}
+
+/// What has to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Tell the caller of `run` that it waits at `position` (0: it starts at once).
+    Accept {
+        /// The run.
+        run: RunId,
+        /// Runs that come before it, the running one included.
+        position: u32,
+    },
+    /// Tell the caller of `run` to watch `to` instead.
+    Attach {
+        /// The name that was drawn and is not used.
+        run: RunId,
+        /// The run that is the same.
+        to: RunId,
+        /// Milliseconds since that one was accepted.
+        age_ms: u64,
+    },
+    /// Tell the caller of `run` why it does not become one.
+    Refuse {
+        /// The name that was drawn and is not used.
+        run: RunId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// Start this run now.
+    Start {
+        /// The run.
+        run: RunId,
+        /// What it runs, with the selection resolved.
+        request: Box<RunRequest>,
+    },
+    /// Tell the watchers of a waiting run its new place.
+    Moved {
+        /// The run.
+        run: RunId,
+        /// Runs that come before it.
+        position: u32,
+    },
+    /// Kill this running run.
+    Kill {
+        /// The run.
+        run: RunId,
+        /// Why.
+        reason: KillReason,
+    },
+    /// End this waiting run, which never started.
+    Withdraw {
+        /// The run.
+        run: RunId,
+        /// Why.
+        reason: KillReason,
+    },
+    /// Nobody may read this run's events any more.
+    Forget {
+        /// The run.
+        run: RunId,
+    },
+    /// Everything is over: the actor may end.
+    Stop,
+}
+
+/// Why a request does not become a run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Another run is going on and the caller does not want to wait.
+    #[error("another run is going on")]
+    Busy,
+    /// [`QUEUED_RUNS_MAX`] runs wait already.
+    #[error("{QUEUED_RUNS_MAX} runs wait already in this session")]
+    QueueFull,
+    /// A rerun was asked for before any run.
+    #[error("no run_tests call yet in this session")]
+    NoRunYet,
+    /// A rerun was asked for and the last run passed.
+    #[error("last run_tests had no failures — nothing to rerun ({framework})")]
+    NothingToRerun {
+        /// The last run's framework.
+        framework: String,
+    },
+    /// The session is being closed.
+    #[error("the session is being closed")]
+    Closing,
+}
+
+#[derive(Debug, Clone)]
+struct Run {
+    run: RunId,
+    request: Box<RunRequest>,
+    kind: RunKind,
+    fingerprint: Option<Fingerprint>,
+    accepted_at: Moment,
+    /// When it is abandoned unless somebody watches it; `None` while somebody does.
+    abandon_at: Option<Moment>,
+}
+
+/// One session.
+#[derive(Debug, Default)]
+pub struct Session {
+    running: Option<Run>,
+    waiting: VecDeque<Run>,
+    finished: VecDeque<RunId>,
+    slot: FailureSlot,
+    index: CoverageIndex,
+    /// The last request that ran tests, which a rerun repeats with another selection.
+    last_request: Option<Box<RunRequest>>,
+    last: Option<(RunId, Outcome)>,
+    closing: bool,
+}
+
+impl Session {
+    /// A session that remembers what an earlier process of this workspace knew.
+    #[must_use]
+    pub fn remembering(slot: FailureSlot, index: CoverageIndex, last_request: Option<RunRequest>) -> Self {
+        Session { slot, index, last_request: last_request.map(Box::new), ..Session::default() }
+    }
+
+    /// The failures of the last run.
+    #[must_use]
+    pub fn slot(&self) -> &FailureSlot {
+        &self.slot
+    }
+
+    /// The coverage of all runs.
+    #[must_use]
+    pub fn index(&self) -> &CoverageIndex {
+        &self.index
+    }
+
+    /// The last request that ran tests.
+    #[must_use]
+    pub fn last_request(&self) -> Option<&RunRequest> {
+        self.last_request.as_deref()
+    }
+
+    /// The run that is going on.
+    #[must_use]
+    pub fn running(&self) -> Option<&RunId> {
+        self.running.as_ref().map(|run| &run.run)
+    }
+
+    /// How many runs wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The last run that ended, and how.
+    #[must_use]
+    pub fn last(&self) -> Option<&(RunId, Outcome)> {
+        self.last.as_ref()
+    }
+
+    /// Takes one event and says what has to be done, in order.
+    #[must_use]
+    pub fn step(&mut self, now: Moment, event: Event) -> Vec<Effect> {
+        match event {
+            Event::Requested { run, request, kind, fingerprint, if_busy } => {
+                let asked = Run {
+                    run,
+                    request,
+                    kind,
+                    fingerprint,
+                    accepted_at: now,
+                    abandon_at: Some(now.plus_ms(DETACHED_MS_MAX)),
+                };
+                self.requested(now, asked, if_busy)
+            }
+            Event::Began { run, fingerprint } => {
+                if let Some(running) = self.running.as_mut().filter(|running| running.run == run) {
+                    running.fingerprint = fingerprint;
+                }
+                Vec::new()
+            }
+            Event::Watched { run, watchers } => {
+                self.watched(now, &run, watchers);
+                Vec::new()
+            }
+            Event::CancelRequested { run } => self.end_run(&run, KillReason::Cancelled),
+            Event::Ended { run, report, measured } => self.ended(&run, &report, measured),
+            Event::Tick => self.abandon(now),
+            Event::CloseRequested => self.close(),
+        }
+    }
+
+    fn requested(&mut self, now: Moment, asked: Run, if_busy: IfBusy) -> Vec<Effect> {
+        if self.closing {
+            return vec![Effect::Refuse { run: asked.run, refusal: Refusal::Closing }];
+        }
+        if let Some(same) = self.same_run(&asked) {
+            same.abandon_at = Some(now.plus_ms(DETACHED_MS_MAX));
+            let (to, age_ms) = (same.run.clone(), now.ms_since(same.accepted_at));
+            return vec![Effect::Attach { run: asked.run, to, age_ms }];
+        }
+        let refusal = match (self.running.is_some(), if_busy) {
+            (true, IfBusy::Refuse) => Some(Refusal::Busy),
+            (true, IfBusy::Queue) if self.waiting.len() >= QUEUED_RUNS_MAX => Some(Refusal::QueueFull),
+            (true, IfBusy::Queue) => None,
+            (false, _) => self.nothing_to_rerun(&asked.request.selection),
+        };
+        if let Some(refusal) = refusal {
+            return vec![Effect::Refuse { run: asked.run, refusal }];
+        }
+        let position = u32::from(self.running.is_some()) + u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        let mut effects = vec![Effect::Accept { run: asked.run.clone(), position }];
+        // A run that waits looks at the workspace again when it begins.
+        let fingerprint = asked.fingerprint.filter(|_| position == 0);
+        self.waiting.push_back(Run { fingerprint, ..asked });
+        effects.extend(self.start_next());
+        effects
+    }
+
+    // A waiting run has not looked at the workspace yet, so it is the same as any equal request.
+    fn same_run(&mut self, asked: &Run) -> Option<&mut Run> {
+        let equal = |run: &Run| run.kind == asked.kind && run.request == asked.request;
+        let running = self
+            .running
+            .as_mut()
+            .filter(|run| equal(run) && run.fingerprint.is_some() && run.fingerprint == asked.fingerprint);
+        running.or_else(|| self.waiting.iter_mut().find(|run| equal(run)))
+    }
+
+    fn nothing_to_rerun(&self, selection: &Selection) -> Option<Refusal> {
+        let Selection::LastFailed { limit } = selection else { return None };
+        match self.slot.rerun(*limit) {
+            Rerun::NoRunYet => Some(Refusal::NoRunYet),
+            Rerun::NothingFailed { framework } => Some(Refusal::NothingToRerun { framework }),
+            Rerun::Targets(_) | Rerun::Everything => None,
+        }
+    }
+
+    fn start_next(&mut self) -> Vec<Effect> {
+        if self.running.is_some() || self.closing {
+            return Vec::new();
+        }
+        let Some(next) = self.waiting.pop_front() else { return Vec::new() };
+        let start = Effect::Start { run: next.run.clone(), request: self.resolved(&next.request) };
+        self.running = Some(next);
+        std::iter::once(start).chain(self.moved()).collect()
+    }
+
+    // A rerun repeats the last request, environment and framework included, on what failed in the run before it.
+    fn resolved(&self, request: &RunRequest) -> Box<RunRequest> {
+        let Selection::LastFailed { limit } = &request.selection else { return Box::new(request.clone()) };
+        let last = self.last_request.as_deref().cloned().unwrap_or_default();
+        let selection = match self.slot.rerun(*limit) {
+            Rerun::Targets(targets) => Selection::Exactly(targets),
+            Rerun::Everything => last.selection.clone(),
+            Rerun::NoRunYet | Rerun::NothingFailed { .. } => Selection::Exactly(Vec::new()),
+        };
+        Box::new(RunRequest { selection, limits: request.limits, ..last })
+    }
+
+    fn watched(&mut self, now: Moment, run: &RunId, watchers: usize) {
+        let runs = self.running.iter_mut().chain(&mut self.waiting);
+        for seen in runs.filter(|seen| seen.run == *run) {
+            seen.abandon_at = match (watchers, seen.abandon_at) {
+                (0, None) => Some(now.plus_ms(DETACHED_MS_MAX)),
+                (0, already) => already,
+                _ => None,
+            };
+        }
+    }
+
+    fn end_run(&mut self, run: &RunId, reason: KillReason) -> Vec<Effect> {
+        if self.running.as_ref().is_some_and(|running| running.run == *run) {
+            return vec![Effect::Kill { run: run.clone(), reason }];
+        }
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| waiting.run != *run);
+        if self.waiting.len() == before {
+            return Vec::new();
+        }
+        let withdraw = Effect::Withdraw { run: run.clone(), reason };
+        let mut effects = vec![withdraw];
+        effects.extend(self.moved());
+        effects.extend(self.retained(run.clone()));
+        effects
+    }
+
+    fn moved(&self) -> impl Iterator<Item = Effect> {
+        (1..).zip(&self.waiting).map(|(position, run)| Effect::Moved { run: run.run.clone(), position })
+    }
+
+    fn abandon(&mut self, now: Moment) -> Vec<Effect> {
+        let abandoned: Vec<RunId> = self
+            .running
+            .iter()
+            .chain(&self.waiting)
+            .filter(|run| run.abandon_at.is_some_and(|at| at <= now))
+            .map(|run| run.run.clone())
+            .collect();
+        abandoned.iter().flat_map(|run| self.end_run(run, KillReason::Abandoned)).collect()
+    }
+
+    fn ended(&mut self, run: &RunId, report: &Report, measured: Vec<Measured>) -> Vec<Effect> {
+        let Some(ended) = self.running.take_if(|running| running.run == *run) else { return Vec::new() };
+        if ended.kind == RunKind::Tests {
+            let whole = ended.request.selection.is_whole() && !report.partial && report.collectors.is_empty();
+            self.index.ingest(measured, whole, report.started_at);
+            self.slot.fill(run.clone(), report);
+            self.last = Some((run.clone(), report.outcome));
+            if !matches!(ended.request.selection, Selection::LastFailed { .. }) {
+                self.last_request = Some(ended.request);
+            }
+        }
+        let mut effects = self.retained(run.clone());
+        if self.closing {
+            effects.push(Effect::Stop);
+        } else {
+            effects.extend(self.start_next());
+        }
+        effects
+    }
+
+    fn retained(&mut self, run: RunId) -> Vec<Effect> {
+        self.finished.push_back(run);
+        let over = self.finished.len().saturating_sub(FINISHED_RUNS_MAX);
+        self.finished.drain(..over).map(|run| Effect::Forget { run }).collect()
+    }
+
+    fn close(&mut self) -> Vec<Effect> {
+        if self.closing {
+            return Vec::new();
+        }
+        self.closing = true;
+        let reason = KillReason::Closed;
+        let mut effects: Vec<Effect> =
+            self.waiting.drain(..).map(|run| Effect::Withdraw { run: run.run, reason }).collect();
+        match &self.running {
+            Some(running) => effects.push(Effect::Kill { run: running.run.clone(), reason }),
+            None => effects.push(Effect::Stop),
+        }
+        effects
+    }
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -1,1 +1,307 @@
-//! placeholder
+//! The verdict: from what was recorded while a run went on to its outcome. This is where a false green would be made,
+//! so every way to [`Outcome::Passed`] is in one function. Must not know how facts were recorded.
+
+use crate::limits::LimitKind;
+use crate::outcome::{Evidence, Exit, KillReason, LimitHit, Outcome};
+use crate::report::Summary;
+use crate::test_case::TestId;
+use std::collections::BTreeSet;
+
+/// What was recorded about a run.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Commands that the run was to execute.
+    pub commands: usize,
+    /// How each command that was started ended.
+    pub exits: Vec<Exit>,
+    /// Why proctor killed the run, if it did.
+    pub killed: Option<KillReason>,
+    /// Whether the worker ended without saying how its command ended.
+    pub worker_lost: bool,
+    /// Limits that were touched; for memory, `count` is the number of processes that the kernel killed.
+    pub limit_hits: Vec<LimitHit>,
+    /// Counts of finished tests.
+    pub summary: Summary,
+    /// Packages or files that could not be built.
+    pub build_errors: u64,
+    /// Packages or files that could not be collected.
+    pub collection_errors: u64,
+    /// Whether the runner gives results test by test.
+    pub structured: bool,
+    /// Whether the runner's stream ended early or could not be read in full.
+    pub cut_off: bool,
+    /// Tests that had begun and not ended.
+    pub running: Vec<TestId>,
+    /// Sentences that the parser or the plan has for the evidence.
+    pub notes: Vec<String>,
+}
+
+/// The outcome and what it rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// What the run came to.
+    pub outcome: Outcome,
+    /// The trailer's number: the runner's own status when it ended by itself and not with 0, else the outcome's.
+    pub exit_code: i32,
+    /// The runner's own status, when it exited by itself.
+    pub raw_exit_code: Option<i32>,
+    /// Whether the run was cut off.
+    pub partial: bool,
+    /// What the outcome rests on.
+    pub evidence: Evidence,
+}
+
+/// Judges a run.
+#[must_use]
+pub fn judge(facts: Facts) -> Verdict {
+    let raw_exit_code = raw_exit_code(&facts);
+    let signal = facts.exits.iter().find_map(|exit| match exit {
+        Exit::Signal(number) => Some(*number),
+        _ => None,
+    });
+    let mut notes = facts.notes.clone();
+    let held = held(&facts, raw_exit_code, &mut notes);
+    let outcome = held.first().copied().unwrap_or(Outcome::WorkerLost);
+    let own_status = raw_exit_code.filter(|code| *code != 0 && facts.killed.is_none());
+    Verdict {
+        outcome,
+        exit_code: own_status.unwrap_or_else(|| i32::from(outcome.exit_code(signal))),
+        raw_exit_code,
+        partial: facts.killed.is_some() || facts.worker_lost || facts.cut_off || !facts.running.is_empty(),
+        evidence: Evidence {
+            held,
+            exit_code: raw_exit_code,
+            signal,
+            killed: facts.killed,
+            limit_hits: facts.limit_hits,
+            running: facts.running,
+            tests_finished: facts.summary.total,
+            notes,
+        },
+    }
+}
+
+// The first status that is not 0, and 0 only when every command that was to run exited with it.
+fn raw_exit_code(facts: &Facts) -> Option<i32> {
+    let codes: Vec<i32> = facts
+        .exits
+        .iter()
+        .filter_map(|exit| match exit {
+            Exit::Code(code) => Some(*code),
+            _ => None,
+        })
+        .collect();
+    let all_exited = codes.len() == facts.commands && facts.commands > 0;
+    codes.iter().copied().find(|code| *code != 0).or_else(|| all_exited.then_some(0))
+}
+
+fn held(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> Vec<Outcome> {
+    let exited_well = raw_exit_code == Some(0) && facts.killed.is_none() && !facts.worker_lost;
+    let mut held = BTreeSet::new();
+    held.extend(facts.killed.map(KillReason::outcome));
+    for hit in facts.limit_hits.iter().filter(|hit| hit.count > 0 && !exited_well) {
+        match hit.limit {
+            LimitKind::Memory => _ = held.insert(Outcome::OutOfMemory),
+            LimitKind::Pids => _ = held.insert(Outcome::PidsExhausted),
+            LimitKind::Tmp => _ = held.insert(Outcome::DiskFull),
+            LimitKind::Cpu | LimitKind::Wall | LimitKind::Log => {}
+        }
+    }
+    if facts.worker_lost {
+        held.insert(Outcome::WorkerLost);
+    }
+    for exit in &facts.exits {
+        match exit {
+            Exit::Signal(_) if facts.killed.is_none() => _ = held.insert(Outcome::Crashed),
+            Exit::NotStarted(_) => _ = held.insert(Outcome::RunnerMissing),
+            Exit::Signal(_) | Exit::Code(_) => {}
+        }
+    }
+    if facts.build_errors > 0 {
+        held.insert(Outcome::BuildFailed);
+    }
+    if facts.collection_errors > 0 {
+        held.insert(Outcome::CollectionFailed);
+    }
+    if facts.summary.failures() > 0 {
+        held.insert(Outcome::Failed);
+    }
+    if held.is_empty() {
+        held.insert(without_evidence_of_failure(facts, raw_exit_code, notes));
+    }
+    held.into_iter().collect()
+}
+
+// Nothing recorded says that the run went wrong. Green still has to be earned.
+fn without_evidence_of_failure(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> Outcome {
+    match raw_exit_code {
+        None => return Outcome::WorkerLost,
+        Some(0) => {}
+        Some(code) => {
+            notes.push(format!("the runner exited with {code} and named no failed test"));
+            return Outcome::Failed;
+        }
+    }
+    if facts.cut_off || !facts.running.is_empty() {
+        notes.push("the runner exited with 0 before its results were complete".to_owned());
+        return Outcome::Failed;
+    }
+    if !facts.structured {
+        notes.push("the runner has no test-level output: only its exit status counts".to_owned());
+        return Outcome::Passed;
+    }
+    if facts.summary.total == 0 {
+        return Outcome::NoTests;
+    }
+    if facts.summary.skipped == facts.summary.total {
+        notes.push("all tests were skipped".to_owned());
+    }
+    Outcome::Passed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn green() -> Facts {
+        Facts {
+            commands: 1,
+            exits: vec![Exit::Code(0)],
+            summary: Summary { total: 3, passed: 3, ..Summary::default() },
+            structured: true,
+            ..Facts::default()
+        }
+    }
+
+    fn hit(limit: LimitKind) -> LimitHit {
+        LimitHit { limit, max: 1, peak: 1, count: 1 }
+    }
+
+    fn hung() -> Vec<TestId> {
+        vec![TestId { package: "p".into(), name: "T".into() }]
+    }
+
+    /// One row per way in which a run can end: what is changed about a green run, and what it then is.
+    #[test]
+    fn each_ending_has_its_own_outcome() {
+        type Change = fn(&mut Facts);
+        let rows: [(&str, Change, Outcome, i32); 18] = [
+            ("green", |_| {}, Outcome::Passed, 0),
+            (
+                "failed test",
+                |f| {
+                    f.summary.failed = 1;
+                    f.exits = vec![Exit::Code(1)]
+                },
+                Outcome::Failed,
+                1,
+            ),
+            ("failed test, exit 0", |f| f.summary.failed = 1, Outcome::Failed, 1),
+            ("error, exit 0", |f| f.summary.error = 1, Outcome::Failed, 1),
+            ("exit 2, no failed test", |f| f.exits = vec![Exit::Code(2)], Outcome::Failed, 2),
+            ("cut off, exit 0", |f| f.cut_off = true, Outcome::Failed, 1),
+            ("unfinished test, exit 0", |f| f.running = hung(), Outcome::Failed, 1),
+            ("nothing ran", |f| f.summary = Summary::default(), Outcome::NoTests, 4),
+            ("all skipped", |f| f.summary = Summary { total: 1, skipped: 1, ..Summary::default() }, Outcome::Passed, 0),
+            (
+                "build",
+                |f| {
+                    f.build_errors = 1;
+                    f.exits = vec![Exit::Code(1)]
+                },
+                Outcome::BuildFailed,
+                1,
+            ),
+            (
+                "collection",
+                |f| {
+                    f.collection_errors = 1;
+                    f.exits = vec![Exit::Code(2)]
+                },
+                Outcome::CollectionFailed,
+                2,
+            ),
+            ("crash", |f| f.exits = vec![Exit::Signal(11)], Outcome::Crashed, 139),
+            ("missing", |f| f.exits = vec![Exit::NotStarted(2)], Outcome::RunnerMissing, 5),
+            (
+                "deadline",
+                |f| {
+                    f.killed = Some(KillReason::Deadline);
+                    f.exits = vec![Exit::Code(1)]
+                },
+                Outcome::TimedOut,
+                124,
+            ),
+            (
+                "pids",
+                |f| {
+                    f.limit_hits = vec![hit(LimitKind::Pids)];
+                    f.exits = vec![Exit::Code(1)]
+                },
+                Outcome::PidsExhausted,
+                1,
+            ),
+            ("pids, recovered", |f| f.limit_hits = vec![hit(LimitKind::Pids)], Outcome::Passed, 0),
+            (
+                "worker lost",
+                |f| {
+                    f.worker_lost = true;
+                    f.exits.clear()
+                },
+                Outcome::WorkerLost,
+                5,
+            ),
+            ("second command never ran", |f| f.commands = 2, Outcome::WorkerLost, 5),
+        ];
+        for (name, change, outcome, exit_code) in rows {
+            let mut facts = green();
+            change(&mut facts);
+            let verdict = judge(facts);
+            assert_eq!((verdict.outcome, verdict.exit_code), (outcome, exit_code), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_program_without_test_output_is_judged_by_its_status_and_the_report_says_so() {
+        let verdict = judge(Facts { structured: false, summary: Summary::default(), ..green() });
+        assert_eq!(verdict.outcome, Outcome::Passed);
+        assert!(verdict.evidence.notes[0].contains("only its exit status counts"));
+    }
+
+    fn exit() -> impl Strategy<Value = Exit> {
+        prop_oneof![
+            Just(Exit::Code(0)),
+            (1..255).prop_map(Exit::Code),
+            (1..32).prop_map(Exit::Signal),
+            Just(Exit::NotStarted(2))
+        ]
+    }
+
+    proptest! {
+        /// Invariant 7: no false green, whatever combination of facts comes together.
+        #[test]
+        fn passed_means_that_everything_went_well(
+            exits in prop::collection::vec(exit(), 0..3), commands in 0usize..3, total in 0u64..3, failed in 0u64..2,
+            error in 0u64..2, build_errors in 0u64..2, collection_errors in 0u64..2, lost: bool, cut_off: bool,
+            structured: bool, killed: bool, unfinished: bool,
+        ) {
+            let facts = Facts {
+                commands, exits: exits.clone(), worker_lost: lost, cut_off, structured, build_errors, collection_errors,
+                killed: killed.then_some(KillReason::Cancelled),
+                running: if unfinished { hung() } else { Vec::new() },
+                summary: Summary { total, failed, error, ..Summary::default() },
+                ..Facts::default()
+            };
+            let verdict = judge(facts);
+            if verdict.outcome == Outcome::Passed {
+                prop_assert!(commands > 0 && exits.len() == commands && exits.iter().all(|exit| *exit == Exit::Code(0)));
+                prop_assert!(!lost && !cut_off && !killed && !unfinished);
+                prop_assert_eq!(failed + error + build_errors + collection_errors, 0);
+                prop_assert!(!structured || total > 0);
+            }
+            prop_assert_eq!(verdict.exit_code == 0, verdict.outcome == Outcome::Passed);
+            prop_assert_eq!(verdict.evidence.held.first(), Some(&verdict.outcome));
+        }
+    }
+}

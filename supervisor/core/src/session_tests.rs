@@ -1,0 +1,228 @@
+//! What must hold of a session whatever happens to it: tables for the contract, properties for the rest.
+
+use super::*;
+use crate::report::tests::report;
+use crate::test_case::{TestCase, TestId, TestOutcome};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn run(name: &str) -> RunId {
+    RunId::new(name)
+}
+
+fn ask(name: &str, selection: Selection, workspace: u8, if_busy: IfBusy) -> Event {
+    Event::Requested {
+        run: run(name),
+        request: Box::new(RunRequest { selection, ..RunRequest::default() }),
+        kind: RunKind::Tests,
+        fingerprint: Some(Fingerprint([workspace; 32])),
+        if_busy,
+    }
+}
+
+fn files(name: &str) -> Selection {
+    Selection::Matching { filter: None, files: vec![name.into()] }
+}
+
+fn ended(name: &str, outcome: Outcome, tests: Vec<TestCase>) -> Event {
+    Event::Ended { run: run(name), report: Arc::new(report(outcome, tests)), measured: Vec::new() }
+}
+
+fn started(effects: &[Effect]) -> Vec<&str> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Start { run, .. } => Some(run.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn one_run_at_a_time_and_the_next_starts_when_it_ends() {
+    let mut session = Session::default();
+    let effects = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    assert_eq!(effects[0], Effect::Accept { run: run("a"), position: 0 });
+    assert_eq!(started(&effects), ["a"]);
+    let effects = session.step(Moment(1), ask("b", files("x"), 1, IfBusy::Queue));
+    assert_eq!(effects, [Effect::Accept { run: run("b"), position: 1 }]);
+    let effects = session.step(Moment(2), ask("c", files("y"), 1, IfBusy::Refuse));
+    assert_eq!(effects, [Effect::Refuse { run: run("c"), refusal: Refusal::Busy }]);
+    let effects = session.step(Moment(3), ended("a", Outcome::Passed, Vec::new()));
+    assert_eq!(started(&effects), ["b"]);
+}
+
+#[test]
+fn an_identical_request_attaches_only_while_the_workspace_is_unchanged() {
+    let mut session = Session::default();
+    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let effects = session.step(Moment(12), ask("b", Selection::All, 1, IfBusy::Refuse));
+    assert_eq!(effects, [Effect::Attach { run: run("b"), to: run("a"), age_ms: 12 }]);
+    let effects = session.step(Moment(13), ask("c", Selection::All, 2, IfBusy::Queue));
+    assert_eq!(effects, [Effect::Accept { run: run("c"), position: 1 }], "edited since: queues");
+    let effects = session.step(Moment(14), ask("d", Selection::All, 3, IfBusy::Queue));
+    assert_eq!(effects, [Effect::Attach { run: run("d"), to: run("c"), age_ms: 1 }], "c has not looked yet");
+}
+
+#[test]
+fn a_run_that_waited_is_attached_to_by_what_it_saw_when_it_began() {
+    let mut session = Session::default();
+    let _ = session.step(Moment(0), ask("a", files("x"), 1, IfBusy::Queue));
+    let _ = session.step(Moment(0), ask("b", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Moment(0), ended("a", Outcome::Passed, Vec::new()));
+    let refused = session.step(Moment(1), ask("c", Selection::All, 1, IfBusy::Refuse));
+    assert_eq!(refused, [Effect::Refuse { run: run("c"), refusal: Refusal::Busy }], "nobody knows what b saw");
+    let _ = session.step(Moment(2), Event::Began { run: run("b"), fingerprint: Some(Fingerprint([2; 32])) });
+    let attached = session.step(Moment(3), ask("d", Selection::All, 2, IfBusy::Refuse));
+    assert_eq!(attached, [Effect::Attach { run: run("d"), to: run("b"), age_ms: 3 }]);
+}
+
+#[test]
+fn a_run_that_nobody_watches_is_abandoned_after_its_grace() {
+    let mut session = Session::default();
+    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Moment(10), Event::Watched { run: run("a"), watchers: 1 });
+    assert_eq!(session.step(Moment(100_000), Event::Tick), []);
+    let _ = session.step(Moment(100_000), Event::Watched { run: run("a"), watchers: 0 });
+    let _ = session.step(Moment(110_000), Event::Watched { run: run("a"), watchers: 0 });
+    assert_eq!(session.step(Moment(129_999), Event::Tick), []);
+    let kill = Effect::Kill { run: run("a"), reason: KillReason::Abandoned };
+    assert_eq!(session.step(Moment(130_000), Event::Tick), [kill]);
+}
+
+#[test]
+fn a_rerun_repeats_the_last_request_on_what_failed() {
+    let mut session = Session::default();
+    let failed = Selection::LastFailed { limit: None };
+    let effects = session.step(Moment(0), ask("r", failed.clone(), 1, IfBusy::Queue));
+    assert_eq!(effects, [Effect::Refuse { run: run("r"), refusal: Refusal::NoRunYet }]);
+    let request = RunRequest { framework: Some("go".into()), ..RunRequest::default() };
+    let _ = session.step(
+        Moment(0),
+        Event::Requested {
+            run: run("a"),
+            request: Box::new(request),
+            kind: RunKind::Tests,
+            fingerprint: None,
+            if_busy: IfBusy::Queue,
+        },
+    );
+    let id = TestId { package: "p".into(), name: "T".into() };
+    let test = TestCase::new(id.clone(), "p/T".into(), TestOutcome::Failed);
+    let _ = session.step(Moment(1), ended("a", Outcome::Failed, vec![test]));
+    let effects = session.step(Moment(2), ask("r", failed.clone(), 1, IfBusy::Queue));
+    let Effect::Start { request, .. } = &effects[1] else { unreachable!("{effects:?}") };
+    assert_eq!(request.framework.as_deref(), Some("go"));
+    assert_eq!(request.selection, Selection::Exactly(vec![crate::request::RerunTarget::Test(id)]));
+    let _ = session.step(Moment(3), ended("r", Outcome::Passed, Vec::new()));
+    let effects = session.step(Moment(4), ask("s", failed, 1, IfBusy::Queue));
+    let refusal = Refusal::NothingToRerun { framework: "go".into() };
+    assert_eq!(effects, [Effect::Refuse { run: run("s"), refusal }]);
+}
+
+#[test]
+fn a_listing_leaves_what_is_remembered_alone() {
+    let mut session = Session::default();
+    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Moment(1), ended("a", Outcome::Failed, Vec::new()));
+    let before = session.slot().clone();
+    let listing = Event::Requested {
+        run: run("l"),
+        request: Box::default(),
+        kind: RunKind::Listing,
+        fingerprint: None,
+        if_busy: IfBusy::Queue,
+    };
+    let _ = session.step(Moment(2), listing);
+    let _ = session.step(Moment(3), ended("l", Outcome::Passed, Vec::new()));
+    assert_eq!(session.slot(), &before);
+    assert_eq!(session.last(), Some(&(run("a"), Outcome::Failed)));
+}
+
+#[derive(Debug, Clone)]
+enum Happening {
+    Ask { selection: u8, workspace: u8, refuse: bool },
+    End { passed: bool },
+    Cancel(u8),
+    Watch(u8, usize),
+    Tick(u16),
+    Close,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        8 => (0u8..4, 0u8..2, any::<bool>())
+            .prop_map(|(selection, workspace, refuse)| Happening::Ask { selection, workspace, refuse }),
+        4 => any::<bool>().prop_map(|passed| Happening::End { passed }),
+        2 => (0u8..30).prop_map(Happening::Cancel),
+        2 => ((0u8..30), 0usize..3).prop_map(|(run, watchers)| Happening::Watch(run, watchers)),
+        2 => any::<u16>().prop_map(Happening::Tick),
+        1 => Just(Happening::Close),
+    ]
+}
+
+proptest! {
+    /// Every accepted run reaches exactly one end, at most one runs at a time, the queue keeps its bound, and a closed
+    /// session stops once, when nothing of it is left.
+    #[test]
+    fn every_accepted_run_ends_once(happenings in prop::collection::vec(happening(), 0..60)) {
+        let mut session = Session::default();
+        let mut now = Moment(0);
+        let mut open: BTreeMap<RunId, bool> = BTreeMap::new(); // accepted and not ended -> started
+        let mut done = BTreeSet::new();
+        let mut stops = 0;
+        let mut names = 0u8;
+        for happening in happenings {
+            let ending = matches!(happening, Happening::End { .. });
+            let event = match happening {
+                Happening::Ask { selection, workspace, refuse } => {
+                    names += 1;
+                    let if_busy = if refuse { IfBusy::Refuse } else { IfBusy::Queue };
+                    let selection = match selection {
+                        0 => Selection::All,
+                        1 => Selection::LastFailed { limit: None },
+                        other => files(&other.to_string()),
+                    };
+                    ask(&names.to_string(), selection, workspace, if_busy)
+                }
+                Happening::End { passed } => match session.running() {
+                    Some(running) => {
+                        let running = running.as_str().to_owned();
+                        ended(&running, if passed { Outcome::Passed } else { Outcome::Failed }, Vec::new())
+                    }
+                    None => continue,
+                },
+                Happening::Cancel(name) => Event::CancelRequested { run: run(&name.to_string()) },
+                Happening::Watch(name, watchers) => Event::Watched { run: run(&name.to_string()), watchers },
+                Happening::Tick(ms) => { now = now.plus_ms(ms.into()); Event::Tick }
+                Happening::Close => Event::CloseRequested,
+            };
+            if ending {
+                let running = session.running().cloned();
+                for run in running {
+                    prop_assert_eq!(open.remove(&run), Some(true));
+                    prop_assert!(done.insert(run));
+                }
+            }
+            for effect in session.step(now, event) {
+                match effect {
+                    Effect::Accept { run, .. } => prop_assert!(open.insert(run, false).is_none()),
+                    Effect::Start { run, .. } => prop_assert_eq!(open.insert(run, true), Some(false)),
+                    Effect::Withdraw { run, .. } => {
+                        prop_assert_eq!(open.remove(&run), Some(false));
+                        prop_assert!(done.insert(run));
+                    }
+                    Effect::Attach { to, .. } => prop_assert!(open.contains_key(&to)),
+                    Effect::Kill { run, .. } => prop_assert_eq!(open.get(&run), Some(&true)),
+                    Effect::Forget { run } => prop_assert!(done.contains(&run)),
+                    Effect::Stop => { stops += 1; prop_assert!(open.is_empty()); }
+                    Effect::Moved { run, .. } => prop_assert_eq!(open.get(&run), Some(&false)),
+                    Effect::Refuse { .. } => {}
+                }
+            }
+            prop_assert!(open.values().filter(|started| **started).count() <= 1);
+            prop_assert!(session.waiting() <= QUEUED_RUNS_MAX);
+            prop_assert!(stops <= 1);
+        }
+    }
+}
