@@ -1,0 +1,194 @@
+//! What every adapter offers: detect, plan, parse, ingest. Must not know any framework.
+
+use crate::tree::FileTree;
+use proctor_core::coverage::Measured;
+use proctor_core::event::RunnerEvent;
+use proctor_core::isolation::Network;
+use proctor_core::outcome::Exit;
+use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::test_case::TestId;
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// A test framework.
+pub trait Framework: Send + Sync {
+    /// Its name in requests and reports: `go`.
+    fn name(&self) -> &'static str;
+
+    /// The program that must be on PATH.
+    fn program(&self) -> &'static str;
+
+    /// Names of files whose content detection reads (`go.mod`). The edge puts them into the tree.
+    fn markers(&self) -> &'static [&'static str];
+
+    /// The projects of this framework in the tree, sorted by directory.
+    fn detect(&self, tree: &FileTree) -> Vec<Project>;
+
+    /// The commands that run the selected tests.
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError>;
+
+    /// The commands that list tests without running them; their output goes to [`Framework::listing`].
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError>;
+
+    /// A parser for one run of `plan`.
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser>;
+
+    /// A parser for one listing: its `TestStarted` events are the tests, its collectors the errors.
+    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser>;
+
+    /// What the files that the run left in its artefact directory say about coverage.
+    ///
+    /// `finished` names the tests that finished, by package; a package that is not in it completed none.
+    fn ingest(
+        &self,
+        projects: &[Project],
+        workspace: &str,
+        artifacts: &[(String, Vec<u8>)],
+        finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> Harvest;
+}
+
+/// One project of one framework within a workspace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Project {
+    /// Directory relative to the workspace, `/`-separated, empty for the root.
+    pub dir: String,
+    /// The project's own name (Go's module path), which prefixes its package names.
+    pub name: String,
+}
+
+/// What an adapter has to know to plan a run.
+#[derive(Debug, Clone)]
+pub struct Want<'a> {
+    /// Which tests. Never [`Selection::LastFailed`]: the session has resolved it.
+    pub selection: &'a Selection,
+    /// Whether to measure coverage.
+    pub coverage: CoverageMode,
+    /// Tests at the same time within one package, if asked for.
+    pub parallel: Option<u32>,
+    /// Whether the run will have a network.
+    pub network: Network,
+    /// Absolute path of the workspace inside the sandbox, without a trailing slash.
+    pub workspace: &'a str,
+    /// Absolute path of the scratch directory inside the sandbox, without a trailing slash.
+    pub scratch: &'a str,
+    /// Absolute path of a directory that outlives the run, for build caches.
+    pub cache: &'a str,
+}
+
+/// The commands of a run and what they bring along.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// Run one after the other.
+    pub steps: Vec<Step>,
+    /// Files that the run finds below its scratch directory.
+    pub files: Vec<InjectedFile>,
+    /// Directories that the run finds below its scratch directory, empty.
+    pub dirs: Vec<String>,
+    /// Directory below scratch whose files go to [`Framework::ingest`]; empty for none.
+    pub artifacts: String,
+    /// Sentences for the report, such as why coverage is not measured.
+    pub notes: Vec<String>,
+}
+
+/// One command of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Name of the program, looked up on PATH by the edge, or an absolute path.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Working directory relative to the workspace, empty for the root.
+    pub dir: String,
+    /// Variables on top of the allow-listed environment. Requests cannot override these.
+    pub env: BTreeMap<String, String>,
+}
+
+/// A file of ours that a plan brings along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InjectedFile {
+    /// Path below the scratch directory.
+    pub path: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+    /// Whether it may be executed.
+    pub executable: bool,
+}
+
+/// Reads a runner's output as it comes. Memory stays bounded whatever the runner writes, and nothing panics.
+pub trait Parser: Send {
+    /// A step begins.
+    fn step_started(&mut self, step: usize);
+
+    /// Bytes of stdout, cut anywhere.
+    fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>);
+
+    /// Bytes of stderr, cut anywhere.
+    fn stderr(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>);
+
+    /// A step ended, or was cut off by proctor (`killed`). Tests that began and did not end are finished as errors
+    /// here, unless the run was killed: then they stay in [`Parser::running`].
+    fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>);
+
+    /// Commands to run after the step that just ended, because of what it showed: after [`Parser::step_ended`], before
+    /// the plan's next step, and not after a kill. They are reported through [`Parser::step_started`] with numbers that
+    /// go on after the plan's own, in the order in which they were given out. Bounded by the number of plan steps.
+    fn follow_up(&mut self) -> Vec<Step> {
+        Vec::new()
+    }
+
+    /// Tests that have begun and not ended, the longest running first.
+    fn running(&self) -> Vec<TestId>;
+
+    /// What the stream as a whole says, after the last step.
+    fn summary(&self) -> StreamSummary;
+}
+
+/// What a parser knows about the stream as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamSummary {
+    /// Whether the runner gives results test by test.
+    pub structured: bool,
+    /// Whether the stream ended before the runner said that it was done, or a part of it could not be read.
+    pub cut_off: bool,
+    /// Sentences for the report's evidence.
+    pub notes: Vec<String>,
+}
+
+/// What was measured of coverage.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Harvest {
+    /// Sets of tests and what they executed.
+    pub measured: Vec<Measured>,
+    /// Why nothing or not everything was measured.
+    pub notes: Vec<String>,
+}
+
+/// Why no command can be planned.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// A file of the request is in no project of this framework.
+    #[error("{file} is in no {framework} project of this workspace")]
+    FileOutsideProject {
+        /// The file, relative to the workspace.
+        file: String,
+        /// The framework.
+        framework: &'static str,
+    },
+    /// An option has no meaning for this framework.
+    #[error("{option} has no meaning for {framework}")]
+    NotApplicable {
+        /// The option.
+        option: &'static str,
+        /// The framework.
+        framework: &'static str,
+    },
+    /// More commands than a run may have.
+    #[error("{steps} packages to run one by one, at most {max}: run the whole suite instead")]
+    TooManySteps {
+        /// How many were needed.
+        steps: usize,
+        /// How many there may be.
+        max: usize,
+    },
+}

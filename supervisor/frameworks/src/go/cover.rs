@@ -1,0 +1,207 @@
+//! Coverage by executing package: the flags, the wrapper that keeps each test binary's own profile, and what the profiles
+//! say. Must not know the event stream.
+//!
+//! The go tool merges the profiles of all test binaries into one that names none of them. The wrapper runs in front of
+//! each test binary, in the package's directory, and puts a link where the profile is to be, so that the binary writes a
+//! file that stays. Then it becomes the binary: signals and exit status are the binary's own.
+
+use super::detect::join;
+use super::paths::Paths;
+use crate::framework::{Harvest, InjectedFile, Project, Step};
+use proctor_core::bound::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
+use proctor_core::coverage::{Attribution, LineSpan, Measured};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Directory below scratch in which every test binary gets one of its own.
+pub(super) const ARTIFACTS: &str = "cover";
+
+/// The wrapper's place below scratch.
+const WRAPPER: &str = "go-test-exec";
+
+/// Most packages named in a note.
+const NAMED_MAX: usize = 10;
+
+/// The flags of a measured run.
+pub(super) fn flags(scratch: &str) -> [String; 4] {
+    // The go tool splits the value of -exec at blanks, unless it is quoted.
+    [
+        "-covermode=atomic".to_owned(),
+        format!("-coverprofile={scratch}/go-merged-profile"),
+        "-coverpkg=./...".to_owned(),
+        format!("-exec='{scratch}/{WRAPPER}'"),
+    ]
+}
+
+/// Whether a step measures.
+pub(super) fn is_measured(step: &Step) -> bool {
+    step.args.iter().any(|argument| argument.starts_with("-coverpkg="))
+}
+
+/// The same step without coverage.
+pub(super) fn without_coverage(step: &Step) -> Step {
+    let mut plain = step.clone();
+    plain.args.retain(|argument| !argument.starts_with("-cover") && !argument.starts_with("-exec="));
+    plain
+}
+
+/// The wrapper. A directory that it cannot make costs the measurement and nothing else.
+pub(super) fn wrapper(scratch: &str) -> InjectedFile {
+    let script = format!(
+        "#!/bin/sh
+for argument; do
+	case $argument in
+	-test.coverprofile=*)
+		unit='{scratch}/{ARTIFACTS}'/$$
+		while [ -e \"$unit\" ]; do unit=$unit+; done
+		mkdir \"$unit\" && pwd >\"$unit/dir\" && ln -s \"$unit/profile\" \"${{argument#*=}}\"
+		break
+		;;
+	esac
+done 2>/dev/null
+exec \"$@\"
+"
+    );
+    InjectedFile { path: WRAPPER.to_owned(), bytes: script.into_bytes(), executable: true }
+}
+
+/// What one test binary left; empty where it left nothing.
+#[derive(Debug, Default)]
+struct Unit<'a> {
+    dir: &'a [u8],
+    profile: &'a [u8],
+}
+
+/// Reads the profiles. `artifacts` are `…/<unit>/dir` and `…/<unit>/profile`.
+pub(super) fn ingest(
+    projects: &[Project],
+    workspace: &str,
+    artifacts: &[(String, Vec<u8>)],
+    finished: &BTreeMap<String, BTreeSet<String>>,
+) -> Harvest {
+    let paths = Paths::new(workspace);
+    let mut units: BTreeMap<&str, Unit<'_>> = BTreeMap::new();
+    for (path, bytes) in artifacts {
+        let (unit, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let unit = units.entry(unit).or_default();
+        match name {
+            "dir" => unit.dir = bytes,
+            "profile" => unit.profile = bytes,
+            _ => {}
+        }
+    }
+    let mut harvest = Harvest::default();
+    let mut measured: BTreeSet<String> = BTreeSet::new();
+    for Unit { dir, profile } in units.into_values() {
+        let Some(package) = package_at(projects, &paths, dir) else { continue };
+        // A package without finished tests has nobody to attribute its lines to.
+        let Some(tests) = finished.get(&package).map(top_level).filter(|tests| !tests.is_empty()) else { continue };
+        let Some(files) = executed(profile, projects) else { continue };
+        measured.insert(package.clone());
+        harvest.measured.push(Measured { package, tests, attribution: Attribution::Package, files });
+    }
+    let missing: Vec<&str> = finished
+        .iter()
+        .filter(|(package, tests)| !tests.is_empty() && !measured.contains(*package))
+        .map(|(package, _)| package.as_str())
+        .collect();
+    if !missing.is_empty() {
+        let named = missing[..missing.len().min(NAMED_MAX)].join(", ");
+        let more = missing.len().saturating_sub(NAMED_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        harvest.notes.push(format!("no coverage of {named}{more}: the test process did not end by itself"));
+    }
+    harvest
+}
+
+fn top_level(tests: &BTreeSet<String>) -> Vec<String> {
+    let names: BTreeSet<&str> = tests.iter().map(|test| test.split('/').next().unwrap_or(test)).collect();
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// The import path of the package in a directory, which the wrapper noted as an absolute path.
+fn package_at(projects: &[Project], paths: &Paths, dir: &[u8]) -> Option<String> {
+    let dir = std::str::from_utf8(dir).ok()?.trim_end_matches('\n');
+    let dir = paths.relative(&format!("{dir}/"))?;
+    let module = super::detect::module_of_path(projects, &dir)?;
+    let below = dir.strip_prefix(&module.dir)?.trim_start_matches('/');
+    Some(if below.is_empty() { module.name.clone() } else { format!("{}/{below}", module.name) })
+}
+
+/// Lines with a count above 0 by file; `None` for what is no profile (<https://pkg.go.dev/golang.org/x/tools/cover>).
+fn executed(profile: &[u8], projects: &[Project]) -> Option<Vec<(String, Vec<LineSpan>)>> {
+    let mut lines = profile.split(|byte| *byte == b'\n');
+    if !lines.next()?.starts_with(b"mode: ") {
+        return None;
+    }
+    let mut files: HashMap<&[u8], Vec<LineSpan>> = HashMap::new();
+    let (mut current, mut spans): (&[u8], Vec<LineSpan>) = (b"", Vec::new());
+    for line in lines {
+        let Some((name, span)) = block(line) else { continue };
+        // Blocks come file by file, so the map is asked once per file.
+        if name != current {
+            files.entry(current).or_default().append(&mut spans);
+            current = name;
+        }
+        push_merged(&mut spans, span);
+    }
+    files.entry(current).or_default().append(&mut spans);
+    let mut relative: BTreeMap<String, Vec<LineSpan>> = BTreeMap::new();
+    for (name, spans) in files {
+        if let Some(path) = std::str::from_utf8(name).ok().and_then(|name| file_of(projects, name))
+            && relative.len() < COVERED_FILES_MAX
+        {
+            relative.entry(path).or_default().extend(spans);
+        }
+    }
+    Some(relative.into_iter().map(|(path, spans)| (path, merged(spans))).collect())
+}
+
+/// `example.com/m/a.go:5.24,7.2 1 2`: the file and the lines, if the count is above 0.
+fn block(line: &[u8]) -> Option<(&[u8], LineSpan)> {
+    let blank = memchr::memrchr(b' ', line)?;
+    if line.get(blank + 1..)? == b"0" {
+        return None;
+    }
+    let colon = memchr::memrchr(b':', &line[..blank])?;
+    let range = &line[colon + 1..blank];
+    let comma = memchr::memchr(b',', range)?;
+    let (first, last) = (number(range)?, number(&range[comma + 1..])?);
+    (first >= 1 && last >= first).then_some((&line[..colon], LineSpan { first, last }))
+}
+
+/// The digits at the beginning; 0 when there are none.
+fn number(bytes: &[u8]) -> Option<u32> {
+    bytes
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .try_fold(0_u32, |sum, digit| sum.checked_mul(10)?.checked_add(u32::from(digit - b'0')))
+}
+
+/// Adds a span; blocks mostly come in order, so this keeps lists short without sorting.
+fn push_merged(spans: &mut Vec<LineSpan>, span: LineSpan) {
+    match spans.last_mut() {
+        Some(last) if span.first >= last.first && span.first <= last.last.saturating_add(1) => {
+            last.last = last.last.max(span.last);
+        }
+        _ => spans.push(span),
+    }
+}
+
+fn merged(mut spans: Vec<LineSpan>) -> Vec<LineSpan> {
+    spans.sort_unstable_by_key(|span| (span.first, span.last));
+    let mut out = Vec::with_capacity(spans.len());
+    for span in spans {
+        push_merged(&mut out, span);
+    }
+    out.truncate(SPANS_PER_FILE_MAX);
+    out
+}
+
+/// The path of a profile's file: import path and file name; the longest module path wins.
+fn file_of(projects: &[Project], name: &str) -> Option<String> {
+    projects
+        .iter()
+        .filter_map(|project| Some((project, name.strip_prefix(project.name.as_str())?.strip_prefix('/')?)))
+        .max_by_key(|(project, _)| project.name.len())
+        .map(|(project, file)| join(&project.dir, file))
+}

@@ -1,0 +1,74 @@
+//! Go: `go test -json`, read as it streams.
+//!
+//! `detect` finds modules, `command` writes command lines, `parser` reads the event stream with `tracker` for what is
+//! going on in each package, `failure` turns a failed test's output into a message with a position, `build` does the
+//! same for compilers, and `cover` says which package executed which lines. None of them must know how a process is
+//! started. Needs Go 1.21 (`-fullpath`); events that came later (build failures in 1.24, `OutputType` in 1.27) are used
+//! where they are.
+
+mod assertion;
+mod buffer;
+mod build;
+mod command;
+mod cover;
+mod detect;
+mod event;
+mod failure;
+mod listing;
+mod parser;
+mod paths;
+mod selection;
+mod trace;
+mod tracker;
+
+use crate::framework::{Framework, Harvest, Parser, Plan, PlanError, Project, Want};
+use crate::tree::FileTree;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The adapter for Go's own test runner.
+#[derive(Debug, Clone, Copy)]
+pub struct Go;
+
+impl Framework for Go {
+    fn name(&self) -> &'static str {
+        "go"
+    }
+
+    fn program(&self) -> &'static str {
+        "go"
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        &["go.mod", "go.work"]
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        detect::modules(tree)
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, want)
+    }
+
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan_listing(projects, tree, want)
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(parser::GoParser::new(plan, want, parser::Mode::Running))
+    }
+
+    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(parser::GoParser::new(plan, want, parser::Mode::Listing))
+    }
+
+    fn ingest(
+        &self,
+        projects: &[Project],
+        workspace: &str,
+        artifacts: &[(String, Vec<u8>)],
+        finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> Harvest {
+        cover::ingest(projects, workspace, artifacts, finished)
+    }
+}

@@ -1,0 +1,357 @@
+//! What is going on in each package: tests that run, what they printed, and how they ended. Must not know JSON or how
+//! lines are cut.
+
+use super::buffer::{OutputBuffer, OutputLine};
+use super::event::OutputKind;
+use super::failure::{self, Circumstances, Failure};
+use super::paths::Paths;
+use proctor_core::event::RunnerEvent;
+use proctor_core::test_case::{TestCase, TestId, TestOutcome};
+use std::collections::HashMap;
+
+/// Most bytes of names and outputs held at a time over all packages. Suites that pause 20,000 parallel subtests need
+/// some MB; ten times that is a flood, from which later tests are counted but their output is not kept.
+const RETAINED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What a tracked test or package costs beside its name, roughly: map slot, record, buffer.
+const RECORD_BYTES: usize = 256;
+
+/// Buffers kept for the next tests. Tests that run at the same time are about as many as processors.
+const SPARE_BUFFERS_MAX: usize = 64;
+
+/// Most failed tests held back at a time. Nobody nests subtests deeper.
+const HELD_MAX: usize = 64;
+
+/// A test that began.
+#[derive(Debug)]
+struct Running {
+    /// Order in which tests began.
+    sequence: u64,
+    /// Whether it waits in `t.Parallel`.
+    paused: bool,
+    has_failed_subtest: bool,
+    output: OutputBuffer,
+}
+
+/// A package that runs.
+#[derive(Debug, Default)]
+struct Package {
+    tests: HashMap<String, Running>,
+    output: OutputBuffer,
+    began: u64,
+    failed: u64,
+    /// Failed subtests that are not told yet. When a subtest panics, the go tool reports it and its parents as failed one
+    /// after the other and prints the panic as output of the outermost, so only what follows tells why the first failed.
+    held: Vec<TestCase>,
+    /// The test that ended the process, and what it said.
+    crashed: Option<(String, String)>,
+}
+
+/// What is left of a package when it ends.
+#[derive(Debug, Default)]
+pub(super) struct PackageEnd {
+    /// Tests that began.
+    pub(super) began: u64,
+    /// Tests that failed or did not end.
+    pub(super) failed: u64,
+    /// What the package printed outside of tests.
+    pub(super) output: Vec<OutputLine>,
+}
+
+/// How a test's end event names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Pass,
+    Fail,
+    Skip,
+}
+
+/// All packages that run.
+#[derive(Debug)]
+pub(super) struct Tracker {
+    packages: HashMap<String, Package>,
+    paths: Paths,
+    retained_bytes: usize,
+    sequence: u64,
+    spare: Vec<OutputBuffer>,
+    /// Whether something was not tracked for want of room.
+    overflowed: bool,
+}
+
+impl Tracker {
+    pub(super) fn new(paths: Paths) -> Tracker {
+        let (packages, spare) = (HashMap::new(), Vec::new());
+        Tracker { packages, paths, retained_bytes: 0, sequence: 0, spare, overflowed: false }
+    }
+
+    /// Whether tests were passed over because too many ran at a time.
+    pub(super) fn overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    /// A package begins, or shows for the first time.
+    pub(super) fn package_started(&mut self, package: &str) {
+        if !self.packages.contains_key(package) && self.reserve(package.len() + RECORD_BYTES) {
+            self.packages.insert(package.to_owned(), Package::default());
+        }
+    }
+
+    /// A test begins.
+    pub(super) fn test_started(&mut self, package: &str, test: &str, events: &mut Vec<RunnerEvent>) {
+        events.push(RunnerEvent::TestStarted(TestId { package: package.to_owned(), name: test.to_owned() }));
+        self.package_started(package);
+        let has_room = self.reserve(test.len() + RECORD_BYTES);
+        let Some(state) = self.packages.get_mut(package) else { return };
+        state.began += 1;
+        release_held(state, events);
+        if has_room {
+            self.sequence += 1;
+            let output = self.spare.pop().unwrap_or_default();
+            let running = Running { sequence: self.sequence, paused: false, has_failed_subtest: false, output };
+            if let Some(replaced) = state.tests.insert(test.to_owned(), running) {
+                self.retained_bytes =
+                    self.retained_bytes.saturating_sub(test.len() + RECORD_BYTES + replaced.output.bytes());
+            }
+        }
+    }
+
+    /// A test waits for its turn, or goes on.
+    pub(super) fn test_paused(&mut self, package: &str, test: &str, paused: bool) {
+        if let Some(running) = self.packages.get_mut(package).and_then(|state| state.tests.get_mut(test)) {
+            running.paused = paused;
+        }
+    }
+
+    /// A test, or a package outside of its tests (empty `test`), printed something.
+    pub(super) fn output(
+        &mut self,
+        package: &str,
+        test: &str,
+        kind: OutputKind,
+        literal: &str,
+        events: &mut Vec<RunnerEvent>,
+    ) {
+        let Some(state) = self.packages.get_mut(package) else { return };
+        if !state.held.last().is_none_or(|held| is_ancestor(test, &held.name)) {
+            release_held(state, events);
+        }
+        if self.retained_bytes > RETAINED_BYTES_MAX {
+            self.overflowed = true;
+            return;
+        }
+        let buffer = if test.is_empty() {
+            &mut state.output
+        } else if let Some(running) = state.tests.get_mut(test) {
+            &mut running.output
+        } else {
+            return;
+        };
+        self.retained_bytes += buffer.push(kind, literal);
+    }
+
+    /// A test ended.
+    pub(super) fn test_ended(
+        &mut self,
+        package: &str,
+        test: &str,
+        ending: Ending,
+        elapsed: Option<f64>,
+        events: &mut Vec<RunnerEvent>,
+    ) {
+        let running = self.take_test(package, test);
+        let outcome = match ending {
+            Ending::Pass => TestOutcome::Passed,
+            Ending::Fail => TestOutcome::Failed,
+            Ending::Skip => TestOutcome::Skipped,
+        };
+        let mut case = new_case(package, test, outcome);
+        case.duration_s = elapsed.filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
+        if ending == Ending::Pass {
+            self.spare_buffer(running);
+            if let Some(state) = self.packages.get_mut(package) {
+                release_held(state, events);
+            }
+            events.push(finished(case));
+            return;
+        }
+        let lines = running.as_ref().map(|running| running.output.lines()).unwrap_or_default();
+        let has_failed_subtest = running.as_ref().is_some_and(|running| running.has_failed_subtest);
+        let about = Circumstances { name: test, ended: true, has_failed_subtest };
+        self.spare_buffer(running);
+        let failure = if ending == Ending::Skip {
+            failure::of_skip(test, &lines, &self.paths)
+        } else {
+            failure::of_test(about, &lines, &self.paths)
+        };
+        match self.packages.get_mut(package) {
+            Some(state) if ending == Ending::Fail => {
+                state.failed += 1;
+                mark_ancestors(state, test);
+                hold(state, case, failure, events);
+            }
+            state => {
+                failure.put_into(&mut case);
+                if let Some(state) = state {
+                    release_held(state, events);
+                }
+                events.push(finished(case));
+            }
+        }
+    }
+
+    /// A package ended; tests that began and did not end are told as errors.
+    pub(super) fn package_ended(&mut self, package: &str, events: &mut Vec<RunnerEvent>) -> PackageEnd {
+        // One that was not built may end without a start.
+        let Some(mut state) = self.packages.remove(package) else { return PackageEnd::default() };
+        self.give_back(package.len() + RECORD_BYTES + state.output.bytes());
+        release_held(&mut state, events);
+        let mut left: Vec<(String, Running)> = state.tests.drain().collect();
+        left.sort_by_key(|(_, running)| running.sequence);
+        let failures: Vec<Failure> =
+            left.iter().map(|(name, running)| of_unfinished(name, running, &self.paths)).collect();
+        for ((name, _), failure) in left.iter().zip(&failures) {
+            if failure.is_crash && state.crashed.is_none() {
+                state.crashed = Some((name.clone(), failure.headline().to_owned()));
+            }
+        }
+        for ((name, running), failure) in left.into_iter().zip(failures) {
+            self.give_back(name.len() + RECORD_BYTES + running.output.bytes());
+            state.failed += 1;
+            events.push(finished(unfinished_case(package, &name, failure, state.crashed.as_ref())));
+        }
+        PackageEnd { began: state.began, failed: state.failed, output: state.output.lines() }
+    }
+
+    /// Tells what was held back, because nothing follows.
+    pub(super) fn release_all(&mut self, events: &mut Vec<RunnerEvent>) {
+        for state in self.packages.values_mut() {
+            release_held(state, events);
+        }
+    }
+
+    /// Packages that have begun and not ended, sorted.
+    pub(super) fn open_packages(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.packages.keys().cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// Tests that have begun and not ended: those that run before those that wait for their turn, the oldest first.
+    pub(super) fn running(&self) -> Vec<TestId> {
+        let mut running: Vec<(bool, u64, TestId)> = self
+            .packages
+            .iter()
+            .flat_map(|(package, state)| {
+                state.tests.iter().map(move |(name, running)| {
+                    let id = TestId { package: package.clone(), name: name.clone() };
+                    (running.paused, running.sequence, id)
+                })
+            })
+            .collect();
+        running.sort();
+        running.into_iter().map(|(_, _, id)| id).collect()
+    }
+
+    fn take_test(&mut self, package: &str, test: &str) -> Option<Running> {
+        let running = self.packages.get_mut(package)?.tests.remove(test)?;
+        self.give_back(test.len() + RECORD_BYTES + running.output.bytes());
+        Some(running)
+    }
+
+    fn spare_buffer(&mut self, running: Option<Running>) {
+        if let Some(mut running) = running
+            && self.spare.len() < SPARE_BUFFERS_MAX
+        {
+            running.output.clear();
+            self.spare.push(running.output);
+        }
+    }
+
+    fn reserve(&mut self, bytes: usize) -> bool {
+        let has_room = self.retained_bytes + bytes <= RETAINED_BYTES_MAX;
+        if has_room {
+            self.retained_bytes += bytes;
+        } else {
+            self.overflowed = true;
+        }
+        has_room
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        self.retained_bytes = self.retained_bytes.saturating_sub(bytes);
+    }
+}
+
+/// Keeps a failed test until it is clear whether the panic that may follow was its own.
+fn hold(state: &mut Package, mut case: TestCase, failure: Failure, events: &mut Vec<RunnerEvent>) {
+    let is_parent = state.held.last().is_some_and(|held| is_ancestor(&case.name, &held.name));
+    if !is_parent || state.held.len() >= HELD_MAX {
+        release_held(state, events);
+    }
+    if failure.is_crash {
+        // The chain of failures began with the subtest that panicked; its parents only carry its last words.
+        let culprit = state.held.first_mut().unwrap_or(&mut case);
+        state.crashed = Some((culprit.name.clone(), failure.headline().to_owned()));
+        failure.put_into(culprit);
+    } else {
+        failure.put_into(&mut case);
+    }
+    let is_outermost = !case.name.contains('/');
+    state.held.push(case);
+    if is_outermost {
+        release_held(state, events);
+    }
+}
+
+/// Tells every test above a failed one that it needs no reason of its own to fail.
+fn mark_ancestors(state: &mut Package, test: &str) {
+    for (end, _) in test.match_indices('/') {
+        if let Some(parent) = state.tests.get_mut(&test[..end]) {
+            parent.has_failed_subtest = true;
+        }
+    }
+}
+
+fn of_unfinished(name: &str, running: &Running, paths: &Paths) -> Failure {
+    let about = Circumstances { name, ended: false, has_failed_subtest: running.has_failed_subtest };
+    failure::of_test(about, &running.output.lines(), paths)
+}
+
+fn release_held(state: &mut Package, events: &mut Vec<RunnerEvent>) {
+    events.extend(state.held.drain(..).map(finished));
+}
+
+fn is_ancestor(name: &str, of: &str) -> bool {
+    of.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn new_case(package: &str, test: &str, outcome: TestOutcome) -> TestCase {
+    let id = TestId { package: package.to_owned(), name: test.to_owned() };
+    TestCase::new(id, format!("{package}/{test}"), outcome)
+}
+
+fn finished(case: TestCase) -> RunnerEvent {
+    RunnerEvent::TestFinished(Box::new(case.bounded()))
+}
+
+/// A test that began and did not end. The one that brought the process down failed; of the others nobody knows.
+fn unfinished_case(package: &str, name: &str, failure: Failure, crashed: Option<&(String, String)>) -> TestCase {
+    let mut case = new_case(package, name, TestOutcome::Error);
+    let is_culprit = crashed.is_some_and(|(culprit, _)| culprit == name);
+    if is_culprit {
+        case.outcome = TestOutcome::Failed;
+        failure.put_into(&mut case);
+        return case;
+    }
+    let message = match crashed {
+        Some((culprit, said)) => format!("did not finish: {culprit} ended the test process ({said})"),
+        None => match failure.last_line() {
+            Some(line) => format!("the test process ended before the test did; its last output: {line}"),
+            None => "the test process ended before the test did".to_owned(),
+        },
+    };
+    failure.put_into(&mut case);
+    case.message = Some(message);
+    (case.expected, case.actual) = (None, None);
+    case
+}

@@ -1,0 +1,17 @@
+//! Pure adapters, one per test framework: a snapshot of the file tree in, a command line out; bytes in, events out.
+//!
+//! Nothing here opens a file or starts a process. The edge takes the [`FileTree`], resolves programs, runs the
+//! [`Plan`] and feeds the parser. Adding a framework is one file and one row in [`FRAMEWORKS`].
+
+pub mod custom;
+pub mod detect;
+pub mod framework;
+pub mod go;
+pub mod lines;
+pub mod tree;
+
+pub use framework::*;
+pub use tree::FileTree;
+
+/// Every adapter, in the order in which several detected ones are named.
+pub static FRAMEWORKS: &[&dyn Framework] = &[&go::Go];
