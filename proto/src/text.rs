@@ -1,7 +1,9 @@
 //! The text forms of the answers, to the letter: agents already parse them, so they are part of the contract like the
 //! messages. Must not know where an answer came from or who reads it.
 
-use crate::v1::{Attribution, Failure, LastTestFailuresResponse, Outcome, Report, TestId, TestsCoveringResponse};
+use crate::v1::{
+    Attribution, Failure, LastTestFailuresResponse, ListTestsResponse, Outcome, Report, TestId, TestsCoveringResponse,
+};
 use std::fmt::Write as _;
 
 /// Most bytes of each stream in the text of a run: 500 KiB. The head is kept.
@@ -190,17 +192,47 @@ pub fn covering(answer: &TestsCoveringResponse, file: &str, line: Option<u32>) -
 
 fn covering_tests(answer: &TestsCoveringResponse, place: &str) -> String {
     let mut text = format!("{} test(s) cover {place}:\n", answer.total);
-    for tests in answer.tests.chunk_by(|a, b| a.package == b.package) {
-        let _ = writeln!(text, "\n{}:", tests[0].package);
-        for test in tests {
-            let _ = writeln!(text, "  {}", test.name);
-        }
-    }
+    write_by_package(&mut text, &answer.tests);
     let more = answer.total.saturating_sub(answer.tests.len() as u64);
     if more > 0 {
         let _ = writeln!(text, "... ({more} more truncated)");
     }
     text
+}
+
+/// The text of `list_tests`, grouped like that of `tests_covering`.
+#[must_use]
+pub fn listed(answer: &ListTestsResponse) -> String {
+    let framework = &answer.framework;
+    let total = answer.tests.len() as u64 + answer.left_out;
+    let mut text = if total == 0 {
+        format!("no tests found ({framework})\n")
+    } else {
+        format!("{total} test(s) ({framework}):\n")
+    };
+    write_by_package(&mut text, &answer.tests);
+    if answer.left_out > 0 {
+        let _ = writeln!(text, "... ({} more truncated; pass a larger limit to see them)", answer.left_out);
+    }
+    for collector in &answer.collectors {
+        let _ = writeln!(text, "\ncould not be listed: {}", clean(&collector.nodeid));
+        match (&collector.file, collector.line) {
+            (Some(file), Some(line)) => indent(&mut text, &format!("{file}:{line}")),
+            (Some(file), None) => indent(&mut text, file),
+            _ => {}
+        }
+        indent(&mut text, &collector.message);
+    }
+    text
+}
+
+fn write_by_package(text: &mut String, tests: &[TestId]) {
+    for tests in tests.chunk_by(|a, b| a.package == b.package) {
+        let _ = writeln!(text, "\n{}:", tests[0].package);
+        for test in tests {
+            let _ = writeln!(text, "  {}", test.name);
+        }
+    }
 }
 
 /// The text of `run_failing_tests` when there is nothing to run again.
@@ -218,7 +250,7 @@ fn end_line(text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::{Limits, Summary};
+    use crate::v1::{Collector, Limits, Summary};
 
     fn test(package: &str, name: &str) -> TestId {
         TestId { package: package.into(), name: name.into() }
@@ -334,5 +366,28 @@ mod tests {
         answer.tests.clear();
         assert_eq!(covering(&answer, "x.go", None), "no coverage found for x.go");
         assert_eq!(covering(&TestsCoveringResponse::default(), "x.go", None), NO_COVERAGE_YET);
+    }
+
+    #[test]
+    fn a_list_names_what_could_not_be_listed() {
+        let answer = ListTestsResponse {
+            framework: "go".into(),
+            tests: vec![test("a/x", "TestA"), test("b", "TestB")],
+            left_out: 1,
+            collectors: vec![Collector {
+                nodeid: "c".into(),
+                file: Some("c/c_test.go".into()),
+                line: Some(3),
+                message: "undefined: x".into(),
+                ..Collector::default()
+            }],
+        };
+        assert_eq!(
+            listed(&answer),
+            "3 test(s) (go):\n\na/x:\n  TestA\n\nb:\n  TestB\n... (1 more truncated; pass a larger limit to see \
+             them)\n\ncould not be listed: c\n   c/c_test.go:3\n   undefined: x\n"
+        );
+        let none = ListTestsResponse { framework: "go".into(), ..ListTestsResponse::default() };
+        assert_eq!(listed(&none), "no tests found (go)\n");
     }
 }
