@@ -7,7 +7,13 @@ pub mod reason;
 pub mod text;
 
 /// Messages, clients and servers of `proctor.v1`, generated from `proto/proctor/v1/*.proto`, where they are documented.
-#[expect(missing_docs, unused_qualifications, clippy::all, reason = "generated; documented in the .proto files")]
+#[expect(
+    missing_docs,
+    unused_qualifications,
+    clippy::all,
+    clippy::allow_attributes,
+    reason = "generated; documented in the .proto files"
+)]
 pub mod v1 {
     tonic::include_proto!("proctor.v1");
 }
