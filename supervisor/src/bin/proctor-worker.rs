@@ -1,1 +1,7 @@
-fn main() {}
+//! The worker binary. Everything it does is in the sandbox crate.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    proctor_sandbox::worker::main()
+}

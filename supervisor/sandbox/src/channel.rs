@@ -1,0 +1,110 @@
+//! A control socket that keeps message borders and carries descriptors. Must not know what the messages mean.
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Longest message, in bytes. The longest real one lists every layer with a reason, some KiB.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// Most descriptors of one message: the two streams of a command.
+const FDS_MAX: usize = 2;
+
+/// One end of a control socket.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    socket: OwnedFd,
+}
+
+impl Channel {
+    /// Both ends. Neither survives an `exec` by accident.
+    pub(crate) fn pair() -> io::Result<(Channel, OwnedFd)> {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Channel { socket: ours }, theirs))
+    }
+
+    /// The end that a worker was born with.
+    pub(crate) fn from_fd(socket: OwnedFd) -> Channel {
+        Channel { socket }
+    }
+
+    /// Sends one message. Blocks while the other end does not read.
+    pub(crate) fn send<M: Serialize>(&self, message: &M, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = serde_json::to_vec(message)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(io::Error::other("too many descriptors for one message"));
+        }
+        rustix::io::retry_on_intr(|| {
+            sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)
+        })?;
+        Ok(())
+    }
+
+    /// Receives one message and its descriptors; `None` when the other end is gone. Blocks until there is one.
+    pub(crate) fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+        let mut bytes = vec![0; MESSAGE_BYTES_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+                // The other end went without having read all of ours; told once, before what it had said itself.
+                Err(Errno::CONNRESET | Errno::INTR) => {}
+                other => break other?,
+            }
+        };
+        let mut fds = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                fds.extend(rights);
+            }
+        }
+        if received.bytes == 0 {
+            return Ok(None);
+        }
+        if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+            return Err(io::Error::other("a control message was cut off"));
+        }
+        bytes.truncate(received.bytes);
+        Ok(Some((serde_json::from_slice(&bytes)?, fds)))
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn messages_keep_their_borders_and_their_descriptors_and_the_end_is_told() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let theirs = Channel::from_fd(theirs);
+        let (mut reader, writer) = io::pipe().unwrap();
+        ours.send(&"one", &[]).unwrap();
+        ours.send(&"two", &[writer.as_fd()]).unwrap();
+        drop(writer);
+        let (text, fds) = theirs.receive::<String>().unwrap().unwrap();
+        assert_eq!((text.as_str(), fds.len()), ("one", 0));
+        let (text, mut fds) = theirs.receive::<String>().unwrap().unwrap();
+        assert_eq!((text.as_str(), fds.len()), ("two", 1));
+        std::fs::File::from(fds.remove(0)).write_all(b"x").unwrap();
+        let mut read = String::new();
+        reader.read_to_string(&mut read).unwrap();
+        assert_eq!(read, "x");
+        drop(ours);
+        assert!(theirs.receive::<String>().unwrap().is_none());
+    }
+}

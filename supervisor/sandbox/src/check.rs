@@ -1,0 +1,159 @@
+//! Refuses a specification that breaks its own rules, before anything is made or started. Pure; must not look at the
+//! host.
+
+use crate::error::SandboxError;
+use crate::spec::{COMMANDS_MAX, CommandSpec, RunSpec, SCRATCH};
+use proctor_core::limits::Limits;
+use std::path::{Component, Path};
+
+/// Most bytes of scratch files: helper files of a few KiB, and a list of tests that may reach some MiB.
+const SCRATCH_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The host directory that every run's private `/tmp` hides.
+pub(crate) const TMP: &str = "/tmp";
+
+/// Checks every rule of [`RunSpec`] that can be checked without the host.
+pub(crate) fn check(spec: &RunSpec) -> Result<(), SandboxError> {
+    let refuse = |reason: String| Err(SandboxError::InvalidSpec { reason });
+    if spec.commands.is_empty() {
+        return refuse("it has no command".into());
+    }
+    if spec.commands.len() > COMMANDS_MAX {
+        return refuse(format!("it has {} commands, more than {COMMANDS_MAX}", spec.commands.len()));
+    }
+    for (index, command) in spec.commands.iter().enumerate() {
+        if let Err(rule) = command_rule(command) {
+            return refuse(format!("command {index}: {rule}"));
+        }
+    }
+    if !is_plain_absolute(&spec.workspace) {
+        return refuse("the workspace must be an absolute path without '..'".into());
+    }
+    if spec.workspace == Path::new(TMP) || spec.workspace == Path::new(SCRATCH) {
+        return refuse(format!("the workspace must not be {} itself, which is private to each run", TMP));
+    }
+    if !spec.keep_visible.iter().all(|path| is_plain_absolute(path)) {
+        return refuse("a path to keep visible must be absolute, without '..'".into());
+    }
+    if let Err(rule) = scratch_rule(spec).and_then(|()| limits_rule(&spec.limits)) {
+        return refuse(rule.into());
+    }
+    Ok(())
+}
+
+fn command_rule(command: &CommandSpec) -> Result<(), &'static str> {
+    if !is_plain_absolute(&command.program) {
+        return Err("the program must be an absolute path without '..'");
+    }
+    if !is_plain_absolute(&command.dir) {
+        return Err("the directory must be an absolute path without '..'");
+    }
+    if command.args.iter().any(|arg| arg.contains('\0')) {
+        return Err("an argument contains a NUL");
+    }
+    let name_ok = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+    if !command.env.iter().all(|(name, value)| name_ok(name) && !value.contains('\0')) {
+        return Err("an environment variable has an impossible name or value");
+    }
+    Ok(())
+}
+
+fn scratch_rule(spec: &RunSpec) -> Result<(), &'static str> {
+    let files = spec.scratch_files.iter().map(|file| file.path.as_str());
+    let dirs = spec.scratch_dirs.iter().map(String::as_str);
+    if !files.chain(dirs).all(is_plain_relative) {
+        return Err("a scratch path must be relative, without '..'");
+    }
+    if !spec.artifacts.is_empty() && !is_plain_relative(&spec.artifacts) {
+        return Err("the artefact directory must be relative, without '..'");
+    }
+    if spec.scratch_files.iter().map(|file| file.bytes.len()).sum::<usize>() > SCRATCH_BYTES_MAX {
+        return Err("the scratch files are larger than 64 MiB");
+    }
+    Ok(())
+}
+
+fn limits_rule(limits: &Limits) -> Result<(), &'static str> {
+    let all = [
+        limits.memory_bytes_max,
+        limits.cpu_millis_max.into(),
+        limits.pids_max.into(),
+        limits.wall_ms_max,
+        limits.log_bytes_max,
+        limits.tmp_bytes_max,
+    ];
+    if all.contains(&0) { Err("every limit must be greater than zero") } else { Ok(()) }
+}
+
+/// Absolute, UTF-8 (the plan travels as JSON), no `..`, no NUL.
+fn is_plain_absolute(path: &Path) -> bool {
+    path.is_absolute()
+        && path.to_str().is_some_and(|text| !text.contains('\0'))
+        && !path.components().any(|part| part == Component::ParentDir)
+}
+
+fn is_plain_relative(path: &str) -> bool {
+    !path.is_empty()
+        && !path.contains('\0')
+        && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::ScratchFile;
+    use proctor_core::isolation::Network;
+
+    fn good() -> RunSpec {
+        let command = CommandSpec {
+            program: "/bin/true".into(),
+            args: vec![],
+            dir: "/".into(),
+            env: vec![("A".into(), "b=c".into())],
+        };
+        RunSpec {
+            commands: vec![command],
+            workspace: "/srv/ws".into(),
+            keep_visible: vec![],
+            scratch_files: vec![],
+            scratch_dirs: vec!["a/b".into()],
+            artifacts: String::new(),
+            limits: Limits::DEFAULT,
+            required_limits: vec![],
+            required_layers: vec![],
+            network: Network::None,
+        }
+    }
+
+    #[test]
+    fn every_broken_rule_is_refused() {
+        assert!(check(&good()).is_ok());
+        let breaks: &[fn(&mut RunSpec)] = &[
+            |spec| spec.commands.clear(),
+            |spec| spec.commands = vec![spec.commands[0].clone(); COMMANDS_MAX + 1],
+            |spec| spec.commands[0].program = "true".into(),
+            |spec| spec.commands[0].program = "/bin/../bin/true".into(),
+            |spec| spec.commands[0].dir = "here".into(),
+            |spec| spec.commands[0].args.push("a\0b".into()),
+            |spec| spec.commands[0].env.push((String::new(), "x".into())),
+            |spec| spec.commands[0].env.push(("A=B".into(), "x".into())),
+            |spec| spec.workspace = "ws".into(),
+            |spec| spec.workspace = TMP.into(),
+            |spec| spec.workspace = SCRATCH.into(),
+            |spec| spec.keep_visible.push("rel".into()),
+            |spec| spec.scratch_dirs.push("../up".into()),
+            |spec| spec.scratch_dirs.push("/abs".into()),
+            |spec| spec.artifacts = "a/../../b".into(),
+            |spec| {
+                spec.scratch_files.push(ScratchFile { path: "..".into(), bytes: vec![], executable: false });
+            },
+            |spec| spec.limits.pids_max = 0,
+            |spec| spec.limits.wall_ms_max = 0,
+        ];
+        for (row, break_it) in breaks.iter().enumerate() {
+            let mut spec = good();
+            break_it(&mut spec);
+            assert!(matches!(check(&spec), Err(SandboxError::InvalidSpec { .. })), "row {row}");
+        }
+    }
+}

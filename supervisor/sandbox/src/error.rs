@@ -1,0 +1,126 @@
+//! Why a run was refused or could not be begun. Must not know who reads it; [`SandboxError::client_text`] is what may
+//! leave the host.
+
+use proctor_core::isolation::Layer;
+use proctor_core::limits::LimitKind;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why no command of a run was started.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SandboxError {
+    /// The specification breaks one of its own rules; nothing was started.
+    #[error("invalid run: {reason}")]
+    InvalidSpec {
+        /// Which rule, without host paths.
+        reason: String,
+    },
+    /// The workspace is not a directory (any more).
+    #[error("workspace {} is gone", workspace.display())]
+    WorkspaceGone {
+        /// Its path.
+        workspace: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A required layer is not in force.
+    #[error("layer {} is not in force: {reason}; {remedy}", layer.name())]
+    LayerMissing {
+        /// Which layer.
+        layer: Layer,
+        /// Why, without host paths.
+        reason: String,
+        /// What a person can do about it.
+        remedy: String,
+    },
+    /// A required limit did not read back from the kernel.
+    #[error("limit {} cannot be enforced: {reason}; {remedy}", limit.name())]
+    LimitMissing {
+        /// Which limit.
+        limit: LimitKind,
+        /// Why, without host paths.
+        reason: String,
+        /// What a person can do about it.
+        remedy: String,
+    },
+    /// The worker binary cannot be started.
+    #[error("worker {} cannot be started", binary.display())]
+    WorkerMissing {
+        /// Its path.
+        binary: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The worker said that it cannot go on, or ended, before the first command.
+    #[error("worker failed at {step}: {reason}; it said: {stderr:?}")]
+    WorkerFailed {
+        /// What it was doing.
+        step: String,
+        /// Why it failed.
+        reason: String,
+        /// The beginning of its own stderr, at most 4 KiB.
+        stderr: String,
+    },
+    /// The kernel refused something that the supervisor itself needs.
+    #[error("{operation} failed")]
+    Kernel {
+        /// What was tried.
+        operation: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl SandboxError {
+    /// The text for clients: what and why and the remedy, no path of this host.
+    #[must_use]
+    pub fn client_text(&self) -> String {
+        match self {
+            Self::InvalidSpec { .. } | Self::LayerMissing { .. } | Self::LimitMissing { .. } => self.to_string(),
+            Self::WorkspaceGone { .. } => "the workspace is gone".to_owned(),
+            Self::WorkerMissing { .. } => {
+                "the sandbox worker cannot be started; the host's operator must repair the installation".to_owned()
+            }
+            Self::WorkerFailed { step, .. } => format!("the sandbox worker failed at {step}; see the host's log"),
+            Self::Kernel { operation, .. } => format!("{operation} failed on the host; see its log"),
+        }
+    }
+
+    /// Wraps what the kernel said about something that the supervisor itself needs.
+    pub(crate) fn kernel(operation: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Kernel { operation, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_texts_name_the_remedy_and_no_host_path() {
+        let secret = PathBuf::from("/srv/tenants/acme");
+        let gone = || io::Error::from(io::ErrorKind::NotFound);
+        let errors = [
+            SandboxError::WorkspaceGone { workspace: secret.clone(), source: gone() },
+            SandboxError::WorkerMissing { binary: secret.clone(), source: gone() },
+            SandboxError::WorkerFailed {
+                step: "proc".into(),
+                reason: "/srv/tenants".into(),
+                stderr: "/srv/tenants".into(),
+            },
+            SandboxError::LimitMissing {
+                limit: LimitKind::Memory,
+                reason: "no controller".into(),
+                remedy: "run as root".into(),
+            },
+        ];
+        for error in errors {
+            assert!(!error.client_text().contains("/srv"), "{error}");
+        }
+        let missing =
+            SandboxError::LayerMissing { layer: Layer::Seccomp, reason: "off".into(), remedy: "turn it on".into() };
+        assert_eq!(missing.client_text(), "layer seccomp is not in force: off; turn it on");
+    }
+}

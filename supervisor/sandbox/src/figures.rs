@@ -1,0 +1,81 @@
+//! From what was counted to the [`Ending`]: resources and touched limits. Must not kill or remove anything.
+
+use crate::cgroup::Counters;
+use crate::spec::{Artifact, Ending};
+use crate::watch::Watched;
+use proctor_core::limits::{LimitKind, Limits};
+use proctor_core::outcome::LimitHit;
+use proctor_core::report::Resources;
+use rustix::fs::fstatfs;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// The ending of a run whose processes are all dead. `counters` are those of its leaf, if it had one.
+pub(crate) fn ending(
+    watched: Watched,
+    counters: Option<Counters>,
+    limits: &Limits,
+    (artifacts, artifacts_left_out): (Vec<Artifact>, u64),
+) -> Ending {
+    let counters = counters.unwrap_or_default();
+    Ending {
+        limit_hits: limit_hits(&watched, &counters, limits),
+        resources: resources(&watched, &counters),
+        exits: watched.exits,
+        killed: watched.killed,
+        worker_lost: watched.worker_lost,
+        artifacts,
+        artifacts_left_out,
+    }
+}
+
+fn resources(watched: &Watched, counters: &Counters) -> Resources {
+    let seconds = |micros: u64| Duration::from_micros(micros).as_secs_f64();
+    Resources {
+        wall_s: watched.wall.as_secs_f64(),
+        // Without a leaf there is still what init has reaped.
+        cpu_user_s: counters.cpu_user_s.unwrap_or_else(|| seconds(watched.cpu.user_us)),
+        cpu_system_s: counters.cpu_system_s.unwrap_or_else(|| seconds(watched.cpu.system_us)),
+        memory_peak_bytes: counters.memory_peak_bytes,
+        throttled_s: counters.throttled_s,
+        pids_peak: counters.pids_peak,
+        read_bytes: counters.read_bytes,
+        written_bytes: counters.written_bytes,
+        queue_wait_s: 0.0,
+        setup_s: watched.setup.as_secs_f64(),
+        output_bytes: watched.output_bytes,
+    }
+}
+
+/// A memory hit with a count of 0 was reached and reclaimed: nothing was killed for it.
+fn limit_hits(watched: &Watched, counters: &Counters, limits: &Limits) -> Vec<LimitHit> {
+    let mut hits = Vec::new();
+    if counters.oom_kills > 0 || counters.memory_touched > 0 {
+        let (max, peak) = (limits.memory_bytes_max, counters.memory_peak_bytes.unwrap_or(0));
+        hits.push(LimitHit { limit: LimitKind::Memory, max, peak, count: counters.oom_kills });
+    }
+    if counters.pids_refused > 0 {
+        let (max, count) = (limits.pids_max.into(), counters.pids_refused);
+        hits.push(LimitHit { limit: LimitKind::Pids, max, peak: counters.pids_peak.unwrap_or(max), count });
+    }
+    if watched.tmp_full {
+        let max = limits.tmp_bytes_max;
+        hits.push(LimitHit { limit: LimitKind::Tmp, max, peak: max, count: 1 });
+    }
+    if watched.output_bytes > limits.log_bytes_max {
+        let (max, peak) = (limits.log_bytes_max, watched.output_bytes);
+        hits.push(LimitHit { limit: LimitKind::Log, max, peak, count: 1 });
+    }
+    hits
+}
+
+/// Whether the file system of `dir` has no block or no inode left.
+pub(crate) fn is_full(dir: impl AsFd) -> bool {
+    fstatfs(dir).is_ok_and(|stat| stat.f_bfree == 0 || (stat.f_files > 0 && stat.f_ffree == 0))
+}
+
+/// The size of the file system of `dir`, bytes.
+pub(crate) fn size_bytes(dir: impl AsFd) -> Option<u64> {
+    let stat = fstatfs(dir).ok()?;
+    stat.f_blocks.checked_mul(u64::try_from(stat.f_bsize).ok()?)
+}

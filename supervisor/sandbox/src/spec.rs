@@ -1,0 +1,153 @@
+//! What goes into a sandbox and what comes out: the one seam of the operating system, behind which tests may put a
+//! fake. Must not know how a run is isolated.
+
+use proctor_core::event::Stream;
+use proctor_core::isolation::{Isolation, Layer, Network};
+use proctor_core::limits::{LimitKind, Limits};
+use proctor_core::outcome::{Exit, KillReason, LimitHit};
+use proctor_core::report::Resources;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Where a run finds its scratch directory: inside its private `/tmp`, gone with it.
+pub const SCRATCH: &str = "/tmp/proctor";
+
+/// One run: commands that are executed one after the other in the same sandbox, until one is killed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunSpec {
+    /// At least one, at most [`COMMANDS_MAX`]. A later command runs although an earlier one failed.
+    pub commands: Vec<CommandSpec>,
+    /// The workspace, an absolute path without symlinks. It has the same path inside.
+    pub workspace: PathBuf,
+    /// Further absolute paths that must be visible inside at the same place although a private mount would hide them
+    /// (toolchains, caches). Missing ones are passed over.
+    pub keep_visible: Vec<PathBuf>,
+    /// Files that are written below [`SCRATCH`] before the first command.
+    pub scratch_files: Vec<ScratchFile>,
+    /// Directories below [`SCRATCH`] that are created empty before the first command, relative to it.
+    pub scratch_dirs: Vec<String>,
+    /// Directory below [`SCRATCH`] whose regular files are handed back after the last command; empty for none.
+    pub artifacts: String,
+    /// Bounds of the run.
+    pub limits: Limits,
+    /// Limits without which the run must not start.
+    pub required_limits: Vec<LimitKind>,
+    /// Layers without which the run must not start.
+    pub required_layers: Vec<Layer>,
+    /// Whether the run gets a network.
+    pub network: Network,
+}
+
+/// Most commands of one run: a rerun has one per package, and an agent that broke more will run the whole suite.
+pub const COMMANDS_MAX: usize = 256;
+
+/// One command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandSpec {
+    /// Absolute path of the program.
+    pub program: PathBuf,
+    /// Arguments after the program's name.
+    pub args: Vec<String>,
+    /// Working directory, absolute.
+    pub dir: PathBuf,
+    /// The whole environment; nothing is inherited.
+    pub env: Vec<(String, String)>,
+}
+
+/// A file that proctor brings along.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScratchFile {
+    /// Path relative to [`SCRATCH`], without `..`.
+    pub path: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+    /// Whether it may be executed.
+    pub executable: bool,
+}
+
+/// What happens while a run goes on, in order.
+#[derive(Debug)]
+pub enum SandboxEvent<'a> {
+    /// Everything is in force and the first command is about to run.
+    Started {
+        /// What is in force, read back from the kernel.
+        isolation: Isolation,
+    },
+    /// A command was started.
+    CommandStarted {
+        /// Its place in [`RunSpec::commands`].
+        index: usize,
+    },
+    /// The running command wrote.
+    Output {
+        /// On which stream.
+        stream: Stream,
+        /// What, at most 64 KiB.
+        bytes: &'a [u8],
+    },
+    /// A command ended, its streams are at their ends and nothing of it is alive.
+    CommandExited {
+        /// Its place in [`RunSpec::commands`].
+        index: usize,
+        /// How.
+        exit: Exit,
+    },
+    /// Memory in use by the leaf, told about once a second.
+    Usage {
+        /// Bytes; `None` without a memory controller.
+        memory_bytes: Option<u64>,
+    },
+    /// Proctor has decided to end the run; told before the first signal is sent.
+    Killing {
+        /// Why.
+        reason: KillReason,
+    },
+}
+
+/// How a run ended. Nothing of it is left when this is returned.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Ending {
+    /// How each started command ended, in order. A killed run has fewer than the spec.
+    pub exits: Vec<Exit>,
+    /// Why proctor killed the run, if it did.
+    pub killed: Option<KillReason>,
+    /// Whether the worker ended without saying how its command ended, and proctor had not killed it.
+    pub worker_lost: bool,
+    /// Limits that were touched, read from the leaf's counters.
+    pub limit_hits: Vec<LimitHit>,
+    /// What the run used. `queue_wait_s` is the caller's to fill in.
+    pub resources: Resources,
+    /// The files of [`RunSpec::artifacts`], at most [`ARTIFACTS_MAX`] files and [`ARTIFACT_BYTES_MAX`] bytes together.
+    pub artifacts: Vec<Artifact>,
+    /// Artefacts left out because of these bounds.
+    pub artifacts_left_out: u64,
+}
+
+/// Most artefact files handed back: one coverage profile per package of the largest repositories.
+pub const ARTIFACTS_MAX: usize = 4_096;
+
+/// Most artefact bytes handed back, all files together.
+pub const ARTIFACT_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+/// A file that a run left in its artefact directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artifact {
+    /// Path relative to the artefact directory, `/`-separated.
+    pub path: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+/// The environment that runs tests. One real implementation, and fakes in tests of what is above it.
+pub trait Sandbox: Send + Sync + 'static {
+    /// Runs `spec` to its end on the calling thread, which it may block for as long as the run lasts.
+    ///
+    /// `sink` is called on the same thread. When this returns, no process, cgroup, mount or file of the run is left.
+    /// An error means that no command was started.
+    fn run(
+        &self,
+        spec: &RunSpec,
+        kill: &crate::KillSwitch,
+        sink: &mut dyn FnMut(SandboxEvent<'_>),
+    ) -> Result<Ending, crate::SandboxError>;
+}

@@ -1,0 +1,105 @@
+//! An append-only file without a name: the whole output of a run, which nothing can leave behind on the disk. Must not
+//! know what the bytes mean; the caller bounds how many there are.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The writing end. There is one, so that offsets are never contested.
+#[derive(Debug)]
+pub struct Spool {
+    reader: SpoolReader,
+}
+
+/// The reading end; clones share the file.
+#[derive(Debug, Clone)]
+pub struct SpoolReader {
+    file: Arc<File>,
+    /// Bytes that are wholly written. A reader never sees half an append.
+    len: Arc<AtomicU64>,
+}
+
+impl Spool {
+    /// An empty spool in the directory for temporary files. It has no name; the last handle takes it along.
+    pub fn new() -> io::Result<Self> {
+        let file = Arc::new(tempfile::tempfile()?);
+        Ok(Self { reader: SpoolReader { file, len: Arc::new(AtomicU64::new(0)) } })
+    }
+
+    /// Appends `bytes` and returns the offset at which they begin. After an error nothing was appended.
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        let begin = self.reader.len();
+        self.reader.file.write_all_at(bytes, begin)?;
+        let end = begin + u64::try_from(bytes.len()).map_err(io::Error::other)?;
+        self.reader.len.store(end, Ordering::Release);
+        Ok(begin)
+    }
+
+    /// Another reading end.
+    #[must_use]
+    pub fn reader(&self) -> SpoolReader {
+        self.reader.clone()
+    }
+
+    /// See [`SpoolReader::read_at`].
+    pub fn read_at(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        self.reader.read_at(offset, len)
+    }
+
+    /// See [`SpoolReader::len`].
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    /// Whether nothing was appended yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.reader.is_empty()
+    }
+}
+
+impl SpoolReader {
+    /// At most `len` bytes from `offset` on; fewer at the end, none behind it.
+    pub fn read_at(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let there = usize::try_from(self.len().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; len.min(there)];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+
+    /// Bytes appended so far.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing was appended yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_appended_is_read_back_at_its_offset_and_nothing_behind_the_end() {
+        let mut spool = Spool::new().unwrap();
+        assert!(spool.is_empty());
+        assert_eq!(spool.append(b"hello ").unwrap(), 0);
+        assert_eq!(spool.append(b"world").unwrap(), 6);
+        let reader = spool.reader();
+        assert_eq!(reader.read_at(6, 100).unwrap(), b"world");
+        assert_eq!(reader.read_at(3, 4).unwrap(), b"lo w");
+        assert_eq!(reader.read_at(11, 10).unwrap(), b"");
+        assert_eq!(reader.read_at(u64::MAX, 10).unwrap(), b"");
+        let other = std::thread::spawn(move || reader.read_at(0, 5).unwrap());
+        assert_eq!(other.join().unwrap(), b"hello");
+        assert_eq!(spool.len(), 11);
+    }
+}

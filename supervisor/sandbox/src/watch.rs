@@ -1,0 +1,424 @@
+//! The run loop: one thread that hears the worker, both streams, the kill switch, the out-of-memory bell and the clocks
+//! until nothing of the run is left to hear. It decides when a run is killed and records why before the first signal.
+//! Must not know how a layer, a limit or a kill is made.
+
+use crate::cgroup::Leaf;
+use crate::error::SandboxError;
+use crate::kill::KillSwitch;
+use crate::launch::{DEATH_WAIT, Worker};
+use crate::message::{CpuTimes, FromWorker, MissingLayer, ToWorker};
+use crate::sandbox::InForce;
+use crate::spec::{RunSpec, SandboxEvent};
+use crate::streams::Streams;
+use proctor_core::event::Stream;
+use proctor_core::outcome::{Exit, KillReason};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// How long a worker may take to put on its layers. It takes milliseconds; a frozen host takes longer.
+const SETUP_WAIT: Duration = Duration::from_secs(30);
+
+/// How long the streams of a dead command may stay open. Only a process outside of the run can hold one.
+const DRAIN_WAIT: Duration = Duration::from_secs(2);
+
+/// Pause between two looks at the leaf's counters.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The same after the out-of-memory bell, whose kill is counted a little later.
+const TICK_AFTER_BELL: Duration = Duration::from_millis(5);
+
+/// How long after the bell the quick ticks go on.
+const BELL_WAIT: Duration = Duration::from_secs(2);
+
+/// Pause between two `Usage` events.
+const USAGE_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the loop has seen.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) exits: Vec<Exit>,
+    pub(crate) killed: Option<KillReason>,
+    pub(crate) worker_lost: bool,
+    pub(crate) cpu: CpuTimes,
+    pub(crate) output_bytes: u64,
+    /// From the launch to the first command's start.
+    pub(crate) setup: Duration,
+    /// From the first command's start to the last one's end.
+    pub(crate) wall: Duration,
+    /// The run's scratch directory, as a descriptor that outlives the run's mounts.
+    pub(crate) scratch: Option<OwnedFd>,
+    /// Whether the private `/tmp` was seen full.
+    pub(crate) tmp_full: bool,
+}
+
+/// Where a run is. Each phase ends at its instant at the latest.
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    /// The worker puts on its layers.
+    SettingUp(Instant),
+    /// Commands run, until the deadline.
+    Running(Instant),
+    /// SIGTERM was sent, until the end of the grace.
+    Terminating(Instant),
+    /// Everything was killed, or has ended by itself; until it is given up.
+    Dying(Instant),
+}
+
+/// A command that is dead and whose output is not yet at its end.
+struct Pending {
+    index: usize,
+    exit: Exit,
+    until: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Control,
+    Stream(Stream),
+    Switch,
+    Bell,
+}
+
+/// The loop and its state.
+pub(crate) struct Watch<'a> {
+    pub(crate) spec: &'a RunSpec,
+    pub(crate) switch: &'a KillSwitch,
+    pub(crate) worker: &'a mut Worker,
+    pub(crate) leaf: Option<&'a dyn Leaf>,
+    pub(crate) in_force: InForce,
+    pub(crate) sink: &'a mut dyn FnMut(SandboxEvent<'_>),
+    begun: Instant,
+    phase: Phase,
+    streams: Streams,
+    pending: Option<Pending>,
+    first_start: Option<Instant>,
+    /// Set once init is gone: when streams that are still open are given up.
+    control_gone: Option<Instant>,
+    done: bool,
+    next_tick: Instant,
+    next_usage: Instant,
+    quick_until: Instant,
+    seen: Watched,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) fn new(
+        spec: &'a RunSpec,
+        switch: &'a KillSwitch,
+        worker: &'a mut Worker,
+        leaf: Option<&'a dyn Leaf>,
+        in_force: InForce,
+        sink: &'a mut dyn FnMut(SandboxEvent<'_>),
+        begun: Instant,
+    ) -> Self {
+        Self {
+            spec,
+            switch,
+            worker,
+            leaf,
+            in_force,
+            sink,
+            begun,
+            phase: Phase::SettingUp(begun + SETUP_WAIT),
+            streams: Streams::new(spec.limits.log_bytes_max),
+            pending: None,
+            first_start: None,
+            control_gone: None,
+            done: false,
+            next_tick: begun + TICK,
+            next_usage: begun + USAGE_PAUSE,
+            quick_until: begun,
+            seen: Watched::default(),
+        }
+    }
+
+    /// Runs to the end. An error means that no command was started.
+    pub(crate) fn watch(mut self) -> Result<Watched, SandboxError> {
+        loop {
+            let now = Instant::now();
+            self.clocks(now)?;
+            self.flush_pending(now);
+            if self.is_over(now) {
+                break;
+            }
+            let heard = match self.wait(now) {
+                Ok(heard) => heard,
+                Err(error) if self.first_start.is_none() => return Err(SandboxError::kernel("polling a run")(error)),
+                Err(error) => {
+                    tracing::error!(%error, "a run can no longer be heard");
+                    break;
+                }
+            };
+            for source in heard {
+                match source {
+                    Source::Switch => self.kill(self.switch.reason().unwrap_or(KillReason::Cancelled)),
+                    Source::Bell => self.hear_bell(),
+                    Source::Stream(stream) => self.read(stream),
+                    Source::Control => self.hear_worker()?,
+                }
+            }
+        }
+        self.finish()
+    }
+
+    fn finish(mut self) -> Result<Watched, SandboxError> {
+        self.look_at_leaf();
+        if self.first_start.is_none() && self.seen.killed.is_none() {
+            return Err(self.failed("set-up", "the worker ended without a word".to_owned()));
+        }
+        self.seen.worker_lost = !self.done && self.seen.killed.is_none();
+        self.seen.output_bytes = self.streams.bytes;
+        Ok(self.seen)
+    }
+
+    /// Everything that happens because time has passed.
+    fn clocks(&mut self, now: Instant) -> Result<(), SandboxError> {
+        match self.phase {
+            Phase::SettingUp(until) if now >= until => {
+                return Err(self.failed("set-up", format!("no answer within {} s", SETUP_WAIT.as_secs())));
+            }
+            Phase::Running(deadline) if now >= deadline => self.terminate(now),
+            Phase::Terminating(until) if now >= until => self.kill(KillReason::Deadline),
+            _ => {}
+        }
+        if now >= self.next_tick {
+            let quick = now < self.quick_until;
+            self.next_tick = now + if quick { TICK_AFTER_BELL } else { TICK };
+            self.look_at_leaf();
+            self.look_at_tmp();
+        }
+        if now >= self.next_usage && self.first_start.is_some() {
+            self.next_usage = now + USAGE_PAUSE;
+            (self.sink)(SandboxEvent::Usage { memory_bytes: self.leaf.and_then(Leaf::memory_bytes) });
+        }
+        Ok(())
+    }
+
+    /// Waits for the first thing to hear, or for the next clock.
+    fn wait(&self, now: Instant) -> io::Result<Vec<Source>> {
+        let mut sources = Vec::with_capacity(5);
+        let mut fds = Vec::with_capacity(5);
+        let mut listen = |source, fd| {
+            sources.push(source);
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        };
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            if let Some(fd) = self.streams.fd(stream) {
+                listen(Source::Stream(stream), fd);
+            }
+        }
+        // While a command's output is still coming, what the worker says next has to wait.
+        if self.control_gone.is_none() && self.pending.is_none() {
+            listen(Source::Control, self.worker.channel.as_fd());
+        }
+        if !matches!(self.phase, Phase::Dying(_)) {
+            listen(Source::Switch, self.switch.as_fd());
+            if let Some(bell) = self.leaf.and_then(Leaf::oom_bell) {
+                listen(Source::Bell, bell);
+            }
+        }
+        let timeout = Timespec::try_from(self.next_clock().saturating_duration_since(now)).ok();
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let heard = fds.iter().zip(sources).filter(|(fd, _)| !fd.revents().is_empty());
+        Ok(heard.map(|(_, source)| source).collect())
+    }
+
+    fn next_clock(&self) -> Instant {
+        let (Phase::SettingUp(until) | Phase::Running(until) | Phase::Terminating(until) | Phase::Dying(until)) =
+            self.phase;
+        let draining = self.pending.as_ref().map(|pending| pending.until).or(self.control_gone);
+        [Some(until), Some(self.next_tick), draining].into_iter().flatten().min().unwrap_or(until)
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        match (self.control_gone, self.phase) {
+            (Some(drain_until), _) => self.pending.is_none() && (self.streams.is_closed() || now >= drain_until),
+            (None, Phase::Dying(give_up)) => now >= give_up,
+            (None, _) => false,
+        }
+    }
+
+    /// Tells of a dead command once its output has been passed on.
+    fn flush_pending(&mut self, now: Instant) {
+        let ready = |pending: &mut Pending| self.streams.is_closed() || now >= pending.until;
+        if let Some(Pending { index, exit, .. }) = self.pending.take_if(ready) {
+            self.streams.close();
+            self.seen.exits.push(exit);
+            (self.sink)(SandboxEvent::CommandExited { index, exit });
+        }
+    }
+
+    fn read(&mut self, stream: Stream) {
+        let bytes = self.streams.read(stream);
+        if !bytes.is_empty() {
+            (self.sink)(SandboxEvent::Output { stream, bytes });
+        }
+        if self.streams.is_flooded() {
+            self.kill(KillReason::OutputFlood);
+        }
+    }
+
+    fn hear_worker(&mut self) -> Result<(), SandboxError> {
+        let heard = match self.worker.channel.receive::<FromWorker>() {
+            Ok(heard) => heard,
+            Err(error) => {
+                tracing::error!(%error, "the worker's words make no sense");
+                None
+            }
+        };
+        let Some((message, fds)) = heard else {
+            self.control_gone = Some(Instant::now() + DRAIN_WAIT);
+            // Whatever the launcher and init died of, the rest of the run dies with them.
+            self.worker.kill();
+            self.phase = Phase::Dying(Instant::now() + DEATH_WAIT);
+            return Ok(());
+        };
+        let mut fds = fds.into_iter();
+        match message {
+            FromWorker::InitForked => {
+                if let Some(init) = fds.next() {
+                    self.worker.adopt(init);
+                }
+                if matches!(self.phase, Phase::Dying(_)) {
+                    self.worker.kill();
+                }
+            }
+            FromWorker::Ready { applied, missing } => {
+                self.seen.scratch = fds.next();
+                let isolation = self.in_force.complete(self.spec, &applied, &missing, self.seen.scratch.as_ref())?;
+                (self.sink)(SandboxEvent::Started { isolation });
+                self.say(&ToWorker::Go);
+            }
+            FromWorker::Refused(MissingLayer { layer, reason, remedy }) => {
+                return Err(SandboxError::LayerMissing { layer, reason, remedy });
+            }
+            FromWorker::Failed { step, reason } => {
+                if self.first_start.is_none() && self.seen.killed.is_none() {
+                    return Err(self.failed(&step, reason));
+                }
+                tracing::error!(%step, %reason, "a worker failed in the middle of a run");
+            }
+            FromWorker::CommandStarted { index } => self.command_started(index, fds.next(), fds.next()),
+            FromWorker::CommandExited { index, exit, cpu } => self.command_exited(index, exit, cpu),
+            FromWorker::Done => {
+                self.done = true;
+                self.phase = Phase::Dying(Instant::now() + DEATH_WAIT);
+            }
+        }
+        Ok(())
+    }
+
+    fn command_started(&mut self, index: usize, stdout: Option<OwnedFd>, stderr: Option<OwnedFd>) {
+        let now = Instant::now();
+        if self.first_start.is_none() {
+            self.first_start = Some(now);
+            self.seen.setup = now - self.begun;
+            self.next_usage = now + USAGE_PAUSE;
+            if let Phase::SettingUp(_) = self.phase {
+                self.phase = Phase::Running(now + Duration::from_millis(self.spec.limits.wall_ms_max));
+            }
+        }
+        (self.sink)(SandboxEvent::CommandStarted { index });
+        let opened = match (stdout, stderr) {
+            (Some(stdout), Some(stderr)) => self.streams.open(stdout, stderr),
+            _ => Err(io::Error::other("the worker sent no pipes")),
+        };
+        if let Err(error) = opened {
+            tracing::error!(%error, "a run cannot be read");
+            self.worker.kill();
+        }
+    }
+
+    fn command_exited(&mut self, index: usize, exit: Exit, cpu: CpuTimes) {
+        // The command may have died of the very kill that the leaf has just counted.
+        self.look_at_leaf();
+        let now = Instant::now();
+        self.seen.cpu = cpu;
+        self.seen.wall = self.first_start.map_or(Duration::ZERO, |start| now - start);
+        self.pending = Some(Pending { index, exit, until: now + DRAIN_WAIT });
+    }
+
+    fn hear_bell(&mut self) {
+        if let Some(bell) = self.leaf.and_then(Leaf::oom_bell) {
+            // Only the reset matters, not how often it rang.
+            let _rings = rustix::io::read(bell, &mut [0; 8]);
+        }
+        let now = Instant::now();
+        self.quick_until = now + BELL_WAIT;
+        self.next_tick = now + TICK_AFTER_BELL;
+        self.look_at_leaf();
+    }
+
+    /// v1 kills one process at a time. The first kill is the verdict; the rest of the run must not go on without it.
+    fn look_at_leaf(&mut self) {
+        let dead_anyway = self.seen.killed.is_some();
+        if !dead_anyway && self.leaf.is_some_and(|leaf| leaf.oom_kills() > 0) {
+            self.kill(KillReason::OutOfMemory);
+        }
+    }
+
+    fn look_at_tmp(&mut self) {
+        if let Some(scratch) = &self.seen.scratch {
+            self.seen.tmp_full |= crate::figures::is_full(scratch);
+        }
+    }
+
+    /// The deadline: SIGTERM to everything, then the grace.
+    fn terminate(&mut self, now: Instant) {
+        if self.spec.limits.grace_ms == 0 {
+            return self.kill(KillReason::Deadline);
+        }
+        self.record(KillReason::Deadline);
+        self.say(&ToWorker::Terminate);
+        self.phase = Phase::Terminating(now + Duration::from_millis(self.spec.limits.grace_ms));
+    }
+
+    /// Kills everything at once.
+    fn kill(&mut self, reason: KillReason) {
+        if self.done || self.control_gone.is_some() {
+            // The commands have ended by themselves; only an out-of-memory kill that ended them is still news.
+            if reason == KillReason::OutOfMemory {
+                self.record(reason);
+            }
+            return;
+        }
+        self.record(reason);
+        if let Phase::Dying(_) = self.phase {
+            return;
+        }
+        self.phase = Phase::Dying(Instant::now() + DEATH_WAIT);
+        if let Some(start) = self.first_start {
+            self.seen.wall = start.elapsed();
+        }
+        if let Some(leaf) = self.leaf {
+            leaf.kill();
+        }
+        self.worker.kill();
+    }
+
+    /// Notes why, before the first signal. The first reason stays.
+    fn record(&mut self, reason: KillReason) {
+        if self.seen.killed.is_none() {
+            self.seen.killed = Some(reason);
+            (self.sink)(SandboxEvent::Killing { reason });
+        }
+    }
+
+    /// A worker that cannot be told anything is dead, which its end of the socket tells in a moment.
+    fn say(&mut self, message: &ToWorker) {
+        if let Err(error) = self.worker.channel.send(message, &[]) {
+            tracing::debug!(%error, ?message, "the worker does not listen");
+        }
+    }
+
+    fn failed(&mut self, step: &str, reason: String) -> SandboxError {
+        let ended = self.worker.end();
+        let stderr = if ended.is_ok() { self.worker.last_words() } else { String::new() };
+        SandboxError::WorkerFailed { step: step.to_owned(), reason, stderr }
+    }
+}

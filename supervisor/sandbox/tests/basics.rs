@@ -1,0 +1,211 @@
+//! What a run says and how it ends when nobody misbehaves.
+
+#[cfg(test)]
+mod support;
+
+use proctor_core::isolation::{Layer, Network};
+use proctor_core::limits::LimitKind;
+use proctor_core::outcome::{Exit, KillReason};
+use proctor_sandbox::{KillSwitch, LinuxSandbox, SandboxError, ScratchFile};
+use std::time::Duration;
+use support::*;
+
+#[test]
+fn both_streams_arrive_whole_and_before_the_exit() {
+    let (ending, heard) = run(&spec("echo out; echo err >&2; exit 3"));
+    assert_exits(&ending, &[Exit::Code(3)]);
+    assert_eq!((heard.stdout.as_str(), heard.stderr.as_str()), ("out\n", "err\n"));
+    assert_eq!(heard.words, ["started", "command 0", "exited 0"]);
+    assert_eq!(ending.resources.output_bytes, 8);
+}
+
+#[test]
+fn a_megabyte_on_both_streams_at_once_does_not_stall() {
+    let (ending, heard) = run(&spec("head -c 1000000 /dev/zero & head -c 1000000 /dev/zero >&2 & wait"));
+    assert_exits(&ending, &[Exit::Code(0)]);
+    assert_eq!((heard.stdout.len(), heard.stderr.len()), (1_000_000, 1_000_000));
+    assert!(heard.chunk_max <= 64 * 1024);
+}
+
+#[test]
+fn exits_and_signals_are_told_apart() {
+    for (script, exit) in [
+        ("exit 0", Exit::Code(0)),
+        ("exit 137", Exit::Code(137)),
+        ("kill -SEGV $$", Exit::Signal(11)),
+        ("kill -KILL $$", Exit::Signal(9)),
+        ("kill -s 40 $$", Exit::Signal(40)),
+    ] {
+        let (ending, _) = run(&spec(script));
+        assert_exits(&ending, &[exit]);
+    }
+}
+
+#[test]
+fn a_program_or_directory_that_is_not_there_is_not_started() {
+    let mut missing = spec("");
+    missing.commands[0].program = "/nowhere/runner".into();
+    assert_exits(&run(&missing).0, &[Exit::NotStarted(libc::ENOENT)]);
+    let mut no_dir = spec("");
+    no_dir.commands[0].dir = "/nowhere".into();
+    assert_exits(&run(&no_dir).0, &[Exit::NotStarted(libc::ENOENT)]);
+    let mut not_executable = spec("");
+    not_executable.commands[0].program = "/etc/passwd".into();
+    assert_exits(&run(&not_executable).0, &[Exit::NotStarted(libc::EACCES)]);
+}
+
+#[test]
+fn commands_run_one_after_the_other_although_one_fails() {
+    let mut three = spec("echo one; exit 1");
+    three.commands.push(sh("echo two"));
+    three.commands.push(sh("echo three; exit 3"));
+    let (ending, heard) = run(&three);
+    assert_exits(&ending, &[Exit::Code(1), Exit::Code(0), Exit::Code(3)]);
+    assert_eq!(heard.stdout, "one\ntwo\nthree\n");
+    let order = ["started", "command 0", "exited 0", "command 1", "exited 1", "command 2", "exited 2"];
+    assert_eq!(heard.words, order);
+}
+
+#[test]
+fn a_command_gets_its_environment_its_directory_and_default_signals_and_nothing_else() {
+    let mut bare = spec("env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= -e ^OLDPWD= | sort; pwd; ls /proc/self/fd | wc -l");
+    bare.commands[0].dir = "/usr/bin".into();
+    bare.commands[0].env.push(("A".into(), "b c".into()));
+    let (_, heard) = run(&bare);
+    // Four: the three streams, and the directory that `ls` reads.
+    assert_eq!(heard.stdout, "A=b c\nPATH=/usr/local/bin:/usr/bin:/bin\n/usr/bin\n4\n");
+    // Signals 32 and 33 belong to the C library, which lets nobody reset them.
+    let (_, heard) = run(&spec(
+        "grep -E '^Sig(Blk|Ign)' /proc/self/status | sed s/0000000180000000/0000000000000000/; cat; echo eof",
+    ));
+    assert_eq!(heard.stdout, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\neof\n");
+}
+
+#[test]
+fn scratch_files_directories_and_artefacts_travel_in_and_out() {
+    let mut helped = spec("/tmp/proctor/bin/hello > /tmp/proctor/out/deep/a; cat /tmp/proctor/data; ls /tmp/proctor");
+    helped.scratch_files = vec![
+        ScratchFile { path: "bin/hello".into(), bytes: b"#!/bin/sh\necho hello\n".to_vec(), executable: true },
+        ScratchFile { path: "data".into(), bytes: vec![b'x'; 300_000], executable: false },
+    ];
+    helped.scratch_dirs = vec!["out/deep".into()];
+    helped.artifacts = "out".into();
+    let (ending, heard) = run(&helped);
+    assert_exits(&ending, &[Exit::Code(0)]);
+    assert_eq!(heard.stdout.len(), 300_000 + "bin\ndata\nhome\nout\n".len());
+    assert_eq!(ending.artifacts.len(), 1);
+    assert_eq!((ending.artifacts[0].path.as_str(), ending.artifacts[0].bytes.as_slice()), ("deep/a", &b"hello\n"[..]));
+    assert!(!std::path::Path::new("/tmp/proctor").exists());
+}
+
+#[test]
+fn everything_that_is_in_force_is_told_before_the_first_command() {
+    let (_, heard) = run(&spec("true"));
+    let isolation = heard.isolation.unwrap();
+    let layers = [
+        Layer::Cgroup,
+        Layer::MountNamespace,
+        Layer::PidNamespace,
+        Layer::NetNamespace,
+        Layer::IpcNamespace,
+        Layer::UtsNamespace,
+        Layer::NoNewPrivs,
+        Layer::Rlimits,
+        Layer::CleanEnvironment,
+    ];
+    assert_eq!(isolation.layers, layers);
+    assert_eq!(isolation.missing, []);
+    assert_eq!(isolation.network, Network::None);
+    let max = |kind| isolation.limits.iter().find(|limit| limit.limit == kind).map(|limit| limit.max);
+    assert_eq!(max(LimitKind::Memory), Some(2048 << 20));
+    assert_eq!(max(LimitKind::Cpu), Some(2_000));
+    assert_eq!(max(LimitKind::Pids), Some(512));
+    assert_eq!(max(LimitKind::Wall), Some(60_000));
+    assert_eq!(max(LimitKind::Log), Some(256 << 20));
+    assert_eq!(max(LimitKind::Tmp), Some(1024 << 20));
+}
+
+#[test]
+fn resources_are_those_of_the_run() {
+    let busy =
+        "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; head -c 50000000 /dev/zero | tail -c 50000000 | wc -c";
+    let (ending, _) = run(&spec(busy));
+    let used = ending.resources;
+    assert!(used.cpu_user_s > 0.05 && used.cpu_user_s < 60.0, "{used:?}");
+    assert!(used.cpu_system_s > 0.0 && used.wall_s > 0.05 && used.setup_s > 0.0, "{used:?}");
+    assert!(used.memory_peak_bytes.unwrap() > 50_000_000, "{used:?}");
+    assert!(used.pids_peak.unwrap() >= 5, "{used:?}");
+    assert!(used.throttled_s.is_some(), "{used:?}");
+    assert_eq!(ending.limit_hits, []);
+}
+
+#[test]
+fn what_is_invalid_or_gone_is_refused_before_anything_starts() {
+    let mut relative = spec("true");
+    relative.commands[0].program = "sh".into();
+    let kill = KillSwitch::new().unwrap();
+    assert!(matches!(try_run(&relative, &kill, |_| {}), Err(SandboxError::InvalidSpec { .. })));
+    let mut gone = spec("true");
+    gone.workspace = "/nowhere/at/all".into();
+    assert!(matches!(try_run(&gone, &kill, |_| {}), Err(SandboxError::WorkspaceGone { .. })));
+    let mut seccomp = spec("true");
+    seccomp.required_layers = vec![Layer::Seccomp];
+    assert!(matches!(try_run(&seccomp, &kill, |_| {}), Err(SandboxError::LayerMissing { layer: Layer::Seccomp, .. })));
+    assert!(matches!(LinuxSandbox::new("/nowhere/worker".into()), Err(SandboxError::WorkerMissing { .. })));
+}
+
+#[test]
+fn a_worker_that_is_something_else_is_an_error_and_leaves_nothing() {
+    use proctor_sandbox::Sandbox;
+    let _alone = one_at_a_time();
+    let wrong = LinuxSandbox::new("/bin/true".into()).unwrap();
+    let outcome = wrong.run(&spec("true"), &KillSwitch::new().unwrap(), &mut |_| {});
+    assert!(matches!(outcome, Err(SandboxError::WorkerFailed { .. } | SandboxError::Kernel { .. })), "{outcome:?}");
+    assert_nothing_is_left();
+}
+
+#[test]
+fn a_switch_that_was_pressed_before_the_run_starts_no_command() {
+    let kill = KillSwitch::new().unwrap();
+    kill.kill(KillReason::Closed);
+    let (ending, heard) = try_run(&spec("echo no"), &kill, |_| {}).unwrap();
+    assert_eq!((ending.killed, ending.exits.len(), heard.stdout.as_str()), (Some(KillReason::Closed), 0, ""));
+    assert!(!ending.worker_lost);
+}
+
+#[test]
+fn usage_is_told_about_once_a_second() {
+    let kill = KillSwitch::new().unwrap();
+    let switch = kill.clone();
+    let (ending, heard) = try_run(&spec("sleep 60"), &kill, move |heard| {
+        if heard.usages.len() == 2 {
+            switch.kill(KillReason::Cancelled);
+        }
+    })
+    .unwrap();
+    assert!(heard.usages.iter().all(|usage| usage.is_some_and(|bytes| bytes > 0)));
+    assert_eq!(ending.killed, Some(KillReason::Cancelled));
+    assert!(Duration::from_secs_f64(ending.resources.wall_s) >= Duration::from_millis(1_900));
+}
+
+#[test]
+fn a_person_who_starts_the_worker_is_told_what_it_is() {
+    #[expect(clippy::disallowed_methods, reason = "the test is the person")]
+    let output = std::process::Command::new(worker()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("proctor run"));
+}
+
+#[test]
+fn the_probe_finds_this_host_usable() {
+    let _alone = one_at_a_time();
+    let report = sandbox().probe();
+    for name in ["memory", "cpu", "pids", "pid_namespace", "mount_namespace", "net_namespace", "user_namespace"] {
+        let row = report.rows.iter().find(|row| row.name == name).unwrap();
+        assert_eq!(row.status, proctor_sandbox::Status::Usable, "{row:?}");
+        assert_eq!(row.remedy, "");
+    }
+    assert!(report.rows.iter().any(|row| row.name == "landlock"));
+    assert!(report.privileged && report.cpus >= 1 && report.memory_bytes > 1 << 30 && !report.kernel.is_empty());
+    assert_nothing_is_left();
+}

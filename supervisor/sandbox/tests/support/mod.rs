@@ -1,0 +1,167 @@
+//! What every integration test needs: a sandbox with this crate's own worker, a specification to start from, a record of
+//! what a run said, and the check that nothing is left.
+
+#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses a part of it")]
+
+use proctor_core::event::Stream;
+use proctor_core::isolation::{Isolation, Network};
+use proctor_core::limits::Limits;
+use proctor_core::outcome::{Exit, KillReason, LimitHit};
+use proctor_sandbox::{CommandSpec, Ending, KillSwitch, LinuxSandbox, RunSpec, Sandbox, SandboxError, SandboxEvent};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// No wait in a test is longer. On a busy machine everything here takes well under a second.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `cargo test` builds the examples of the package beside its tests.
+pub(crate) fn worker() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let worker = test.parent().unwrap().parent().unwrap().join("examples/worker");
+    assert!(worker.exists(), "{} is missing: run `cargo build -p proctor-sandbox --example worker`", worker.display());
+    worker
+}
+
+/// The suite proves isolation and limits; without privilege it would prove nothing, so it fails instead of skipping.
+pub(crate) fn sandbox() -> LinuxSandbox {
+    assert!(rustix::process::geteuid().is_root(), "the sandbox suite needs root");
+    LinuxSandbox::new(worker()).unwrap()
+}
+
+pub(crate) fn sh(script: &str) -> CommandSpec {
+    CommandSpec {
+        program: "/bin/sh".into(),
+        args: vec!["-c".into(), script.into()],
+        dir: "/".into(),
+        env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
+    }
+}
+
+pub(crate) fn spec(script: &str) -> RunSpec {
+    RunSpec {
+        commands: vec![sh(script)],
+        workspace: "/usr".into(),
+        keep_visible: vec![],
+        scratch_files: vec![],
+        scratch_dirs: vec![],
+        artifacts: String::new(),
+        limits: Limits { wall_ms_max: 60_000, grace_ms: 1_000, ..Limits::DEFAULT },
+        required_limits: vec![],
+        required_layers: vec![],
+        network: Network::None,
+    }
+}
+
+/// What a run said, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) isolation: Option<Isolation>,
+    /// One word an event, output left out: `started`, `command 0`, `exited 0`, `killing`.
+    pub(crate) words: Vec<String>,
+    pub(crate) killing: Option<(KillReason, Instant)>,
+    pub(crate) usages: Vec<Option<u64>>,
+    /// The longest `Output`.
+    pub(crate) chunk_max: usize,
+}
+
+impl Heard {
+    fn hear(&mut self, event: SandboxEvent<'_>) {
+        match event {
+            SandboxEvent::Started { isolation } => {
+                self.isolation = Some(isolation);
+                self.words.push("started".into());
+            }
+            SandboxEvent::CommandStarted { index } => self.words.push(format!("command {index}")),
+            SandboxEvent::Output { stream, bytes } => {
+                self.chunk_max = self.chunk_max.max(bytes.len());
+                let text = String::from_utf8_lossy(bytes);
+                match stream {
+                    Stream::Stdout => self.stdout.push_str(&text),
+                    Stream::Stderr => self.stderr.push_str(&text),
+                }
+            }
+            SandboxEvent::CommandExited { index, .. } => self.words.push(format!("exited {index}")),
+            SandboxEvent::Usage { memory_bytes } => self.usages.push(memory_bytes),
+            SandboxEvent::Killing { reason } => {
+                self.killing = Some((reason, Instant::now()));
+                self.words.push("killing".into());
+            }
+        }
+    }
+}
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Held during a run and the check after it, so that what is left was left by this run. A failed test does not fail the
+/// others.
+pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs to the end and proves that nothing is left.
+pub(crate) fn run(spec: &RunSpec) -> (Ending, Heard) {
+    try_run(spec, &KillSwitch::new().unwrap(), |_| {}).unwrap()
+}
+
+/// The same with a kill switch and an ear of the test's own, called after each event.
+pub(crate) fn try_run(
+    spec: &RunSpec,
+    kill: &KillSwitch,
+    mut ear: impl FnMut(&Heard),
+) -> Result<(Ending, Heard), SandboxError> {
+    let _alone = one_at_a_time();
+    let mut heard = Heard::default();
+    let ending = sandbox().run(spec, kill, &mut |event| {
+        heard.hear(event);
+        ear(&heard);
+    });
+    assert_nothing_is_left();
+    Ok((ending?, heard))
+}
+
+pub(crate) fn hit(ending: &Ending, limit: proctor_core::limits::LimitKind) -> Option<LimitHit> {
+    ending.limit_hits.iter().find(|hit| hit.limit == limit).copied()
+}
+
+pub(crate) fn assert_exits(ending: &Ending, exits: &[Exit]) {
+    assert_eq!(ending.exits, exits, "{ending:?}");
+    assert!(!ending.worker_lost && ending.killed.is_none(), "{ending:?}");
+}
+
+/// No cgroup, mount, process or zombie of this test process. Call it while [`one_at_a_time`] is held.
+pub(crate) fn assert_nothing_is_left() {
+    let prefix = format!("proctor-{}-", std::process::id());
+    let groups = groups_below(Path::new("/sys/fs/cgroup"), &prefix, 6);
+    assert!(groups.is_empty(), "cgroups are left: {groups:?}");
+    let children =
+        std::fs::read_to_string(format!("/proc/self/task/{}/children", rustix::thread::gettid().as_raw_nonzero()));
+    assert_eq!(children.unwrap_or_default().trim(), "", "children are left");
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.lines().any(|line| line.split(' ').nth(4) == Some("/tmp/proctor")), "mounts are left");
+}
+
+pub(crate) fn groups_below(dir: &Path, prefix: &str, depth: u32) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if entry.file_name().to_string_lossy().starts_with(prefix) {
+                found.push(entry.path());
+            } else if depth > 0 {
+                found.extend(groups_below(&entry.path(), prefix, depth - 1));
+            }
+        }
+    }
+    found
+}
+
+/// Waits until `what` holds; fails after [`PATIENCE`].
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
