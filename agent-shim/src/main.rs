@@ -1,1 +1,93 @@
-fn main() {}
+//! `proctor-mcp`: the agent shim of one tenant. MCP over stdio on one side, the gRPC client on the other.
+//!
+//! This file starts, waits for an end and ends. It must not know any tool.
+//!
+//! Tasks: rmcp's service loop and one task per call; one task per call that reports progress (`progress`). Channels: a
+//! `watch` per call, which holds one value. Everything else is a future of the call that needs it.
+
+#![deny(clippy::print_stdout, reason = "stdout is the protocol")]
+
+mod answer;
+mod args;
+mod arguments;
+mod call_error;
+mod end_of_input;
+mod follow;
+mod output;
+mod private;
+mod progress;
+mod report;
+mod schema;
+mod session;
+mod shim;
+mod shorten;
+mod summary;
+mod supervisor;
+mod token;
+mod tools;
+
+use args::Args;
+use clap::Parser;
+use end_of_input::EndOfInput;
+use rmcp::ServiceExt;
+use shim::Shim;
+use std::process::ExitCode;
+use std::time::Duration;
+use supervisor::Supervisor;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// How long calls may go on after the client has closed our input. Clients wait about 2 s before they send SIGTERM; a
+/// script that pipes its calls in and closes the pipe still gets the answers that are nearly there.
+const GRACE: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let ended = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2) // one client: one thread reads while the other renders
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| {
+            let ended = runtime.block_on(run(args));
+            // A blocking read of a terminal's stdin cannot be interrupted and must not hold us.
+            runtime.shutdown_background();
+            ended
+        });
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    let workspace = args.workspace()?;
+    let supervisor = Supervisor::new(args.endpoint(&workspace));
+    let shim = Shim::new(workspace, supervisor);
+    let supervisor = shim.supervisor();
+    let (input, output) = rmcp::transport::io::stdio_pipes();
+    let (input, end_of_input) = EndOfInput::watch(input);
+    let session = shim.session();
+    let serve = async move {
+        match shim.serve((input, output)).await {
+            Ok(running) => drop(running.waiting().await),
+            // A client that leaves before it has said anything is none of our trouble.
+            Err(error) => tracing::debug!(%error, "no client"),
+        }
+    };
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        () = serve => {}
+        () = end_of_input.and(GRACE) => {}
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    session.close_if_idle(&supervisor).await;
+    supervisor.end().await;
+    Ok(())
+}

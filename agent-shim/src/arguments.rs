@@ -1,0 +1,329 @@
+//! Reading a tool's arguments: lenient in their form (a number may be a string or a float), strict in their meaning (an
+//! error names the argument). Must not know what they are for.
+
+use rmcp::model::JsonObject;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::time::Duration;
+use thiserror::Error;
+
+/// An argument that cannot be used. The texts are what the agent sees.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub(crate) enum ArgumentError {
+    #[error("{tool}: unknown argument `{name}`; it takes: {known}")]
+    Unknown { tool: &'static str, name: String, known: String },
+    #[error("{tool}: {name} is required")]
+    Required { tool: &'static str, name: &'static str },
+    #[error("{tool}: {name} must be {wanted}, got {got}")]
+    Form { tool: &'static str, name: &'static str, wanted: &'static str, got: String },
+    // Without the tool's name: this one is compatible with the agents that know it.
+    #[error("filter must be a string, got {got}")]
+    Filter { got: &'static str },
+}
+
+/// The arguments of one call, taken out one by one.
+pub(crate) struct Arguments {
+    tool: &'static str,
+    values: JsonObject,
+    notes: Vec<String>,
+}
+
+impl Arguments {
+    /// Checks that `values` has nothing that the tool's `input_schema` does not have. A null is as good as absent.
+    pub(crate) fn of(
+        tool: &'static str,
+        input_schema: &JsonObject,
+        values: Option<JsonObject>,
+    ) -> Result<Arguments, ArgumentError> {
+        let mut values = values.unwrap_or_default();
+        let known = input_schema.get("properties").and_then(Value::as_object);
+        if let Some(name) = values.keys().find(|name| !known.is_some_and(|known| known.contains_key(*name))) {
+            let known = known.map(|known| known.keys().cloned().collect::<Vec<_>>().join(", ")).unwrap_or_default();
+            return Err(ArgumentError::Unknown { tool, name: name.clone(), known });
+        }
+        values.retain(|_, value| !value.is_null());
+        Ok(Arguments { tool, values, notes: Vec::new() })
+    }
+
+    /// What was changed on reading: sentences for the answer.
+    pub(crate) fn into_notes(self) -> Vec<String> {
+        self.notes
+    }
+
+    /// A positive number of seconds, fractions too, of which at most `max` are used.
+    pub(crate) fn seconds(&mut self, name: &'static str, max: u32) -> Result<Option<Duration>, ArgumentError> {
+        self.seconds_from(name, max, "a positive number of seconds", |seconds| seconds > 0.0)
+    }
+
+    /// Like `seconds`, but none at all is fine too.
+    pub(crate) fn seconds_or_zero(&mut self, name: &'static str, max: u32) -> Result<Option<Duration>, ArgumentError> {
+        self.seconds_from(name, max, "a number of seconds, 0 or more", |seconds| seconds >= 0.0)
+    }
+
+    fn seconds_from(
+        &mut self,
+        name: &'static str,
+        max: u32,
+        wanted: &'static str,
+        good: fn(f64) -> bool,
+    ) -> Result<Option<Duration>, ArgumentError> {
+        let Some((value, seconds)) = self.number(name, wanted)? else { return Ok(None) };
+        if !good(seconds) {
+            return Err(self.form(name, wanted, &value));
+        }
+        if seconds > f64::from(max) {
+            self.notes.push(format!("{name} was clamped from {} to {max} s.", shown(&value)));
+            return Ok(Some(Duration::from_secs(max.into())));
+        }
+        let duration = Duration::try_from_secs_f64(seconds).map_err(|_| self.form(name, wanted, &value))?;
+        // Below a millisecond nothing can be asked for, and 0 would mean the default.
+        Ok(Some(if good(0.0) { duration } else { duration.max(Duration::from_millis(1)) }))
+    }
+
+    /// A positive whole number, of which at most `max` is used.
+    pub(crate) fn count(&mut self, name: &'static str, max: u32) -> Result<Option<u32>, ArgumentError> {
+        let wanted = "a positive whole number";
+        let Some((value, whole)) = self.whole(name, wanted)? else { return Ok(None) };
+        if whole == 0 {
+            return Err(self.form(name, wanted, &value));
+        }
+        match u32::try_from(whole) {
+            Ok(count) if count <= max => Ok(Some(count)),
+            _ => {
+                self.notes.push(format!("{name} was clamped from {} to {max}.", shown(&value)));
+                Ok(Some(max))
+            }
+        }
+    }
+
+    /// A whole number, 0 or more.
+    pub(crate) fn offset(&mut self, name: &'static str) -> Result<Option<u64>, ArgumentError> {
+        Ok(self.whole(name, "a whole number, 0 or more")?.map(|(_, whole)| whole))
+    }
+
+    fn whole(&mut self, name: &'static str, wanted: &'static str) -> Result<Option<(Value, u64)>, ArgumentError> {
+        let Some((value, number)) = self.number(name, wanted)? else { return Ok(None) };
+        let whole = match value.as_u64() {
+            Some(whole) => Some(whole),
+            // More than 2^64 is above every ceiling there is.
+            None if number >= 0.0 && number.fract() == 0.0 => {
+                Some(Duration::try_from_secs_f64(number).map_or(u64::MAX, |duration| duration.as_secs()))
+            }
+            None => None,
+        };
+        match whole {
+            Some(whole) => Ok(Some((value, whole))),
+            None => Err(self.form(name, wanted, &value)),
+        }
+    }
+
+    fn number(&mut self, name: &'static str, wanted: &'static str) -> Result<Option<(Value, f64)>, ArgumentError> {
+        let Some(value) = self.values.remove(name) else { return Ok(None) };
+        let number = match &value {
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        match number.filter(|number: &f64| number.is_finite()) {
+            Some(number) => Ok(Some((value, number))),
+            None => Err(self.form(name, wanted, &value)),
+        }
+    }
+
+    /// A string; an empty one is as good as none.
+    pub(crate) fn text(&mut self, name: &'static str) -> Result<Option<String>, ArgumentError> {
+        match self.values.remove(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.trim().is_empty())),
+            Some(value) if name == "filter" => Err(ArgumentError::Filter { got: type_name(&value) }),
+            Some(value) => Err(self.form(name, "a string", &value)),
+        }
+    }
+
+    /// A string that must be there.
+    pub(crate) fn required_text(&mut self, name: &'static str) -> Result<String, ArgumentError> {
+        let tool = self.tool;
+        self.text(name)?.ok_or(ArgumentError::Required { tool, name })
+    }
+
+    /// One of `choices`.
+    pub(crate) fn choice(
+        &mut self,
+        name: &'static str,
+        choices: &[&'static str],
+        wanted: &'static str,
+    ) -> Result<Option<&'static str>, ArgumentError> {
+        let Some(value) = self.values.remove(name) else { return Ok(None) };
+        let text = value.as_str().map(|text| text.trim().to_ascii_lowercase());
+        match choices.iter().find(|choice| text.as_deref() == Some(**choice)) {
+            Some(choice) => Ok(Some(choice)),
+            None if text.as_deref() == Some("") => Ok(None),
+            None => Err(self.form(name, wanted, &value)),
+        }
+    }
+
+    /// A list of strings.
+    pub(crate) fn texts(&mut self, name: &'static str) -> Result<Vec<String>, ArgumentError> {
+        let wanted = "a list of strings";
+        match self.values.remove(name) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(values)) => values
+                .into_iter()
+                .map(|value| match value {
+                    Value::String(text) => Ok(text),
+                    other => Err(self.form(name, wanted, &Value::Array(vec![other]))),
+                })
+                .collect(),
+            Some(value) => Err(self.form(name, wanted, &value)),
+        }
+    }
+
+    /// True or false.
+    pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, ArgumentError> {
+        match self.values.remove(name) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(flag),
+            Some(value) => match value.as_str().map(str::trim) {
+                Some("true") => Ok(true),
+                Some("false" | "") => Ok(false),
+                _ => Err(self.form(name, "true or false", &value)),
+            },
+        }
+    }
+
+    /// Names with their values; numbers and booleans become their text.
+    pub(crate) fn variables(&mut self, name: &'static str) -> Result<HashMap<String, String>, ArgumentError> {
+        let wanted = "an object of strings";
+        let values = match self.values.remove(name) {
+            None => return Ok(HashMap::new()),
+            Some(Value::Object(values)) => values,
+            Some(value) => return Err(self.form(name, wanted, &value)),
+        };
+        let text = |value: Value| match value {
+            Value::String(text) => Ok(text),
+            Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
+            other => Err(self.form(name, wanted, &other)),
+        };
+        values.into_iter().map(|(name, value)| Ok((name, text(value)?))).collect()
+    }
+
+    fn form(&self, name: &'static str, wanted: &'static str, value: &Value) -> ArgumentError {
+        ArgumentError::Form { tool: self.tool, name, wanted, got: shown(value) }
+    }
+}
+
+// The value where it is short, else its type: nobody wants to read back a list.
+fn shown(value: &Value) -> String {
+    const CHARS_MAX: usize = 40;
+    match value {
+        Value::Number(_) | Value::Bool(_) => value.to_string(),
+        Value::String(text) if text.chars().count() <= CHARS_MAX => value.to_string(),
+        other => type_name(other).to_owned(),
+    }
+}
+
+// The names that agents know these types by.
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "NoneType",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float",
+        Value::Number(_) => "int",
+        Value::String(_) => "str",
+        Value::Array(_) => "list",
+        Value::Object(_) => "dict",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn of(values: Value) -> Arguments {
+        let schema = json!({"properties": {"n": {}, "filter": {}, "list": {}, "map": {}, "mode": {}}});
+        Arguments::of("run_tests", schema.as_object().unwrap(), values.as_object().cloned()).unwrap()
+    }
+
+    #[test]
+    fn numbers_come_in_many_forms() {
+        for form in [json!(60), json!(60.0), json!("60"), json!(" 60.0 "), json!("6e1")] {
+            assert_eq!(of(json!({"n": form})).seconds("n", 1800), Ok(Some(Duration::from_secs(60))), "{form}");
+            assert_eq!(of(json!({"n": form})).count("n", 500), Ok(Some(60)), "{form}");
+        }
+        assert_eq!(of(json!({"n": 0.5})).seconds("n", 1800), Ok(Some(Duration::from_millis(500))));
+        assert_eq!(of(json!({"n": 1e-9})).seconds("n", 1800), Ok(Some(Duration::from_millis(1))));
+        assert_eq!(of(json!({"n": null})).count("n", 500), Ok(None));
+        assert_eq!(of(json!({"n": 0})).offset("n"), Ok(Some(0)));
+        assert_eq!(of(json!({"n": "512000"})).offset("n"), Ok(Some(512_000)));
+        assert_eq!(of(json!({"n": 0})).seconds_or_zero("n", 600), Ok(Some(Duration::ZERO)));
+    }
+
+    #[test]
+    fn what_is_no_positive_number_is_named() {
+        let cases = [
+            (json!(-1), "-1"),
+            (json!(0), "0"),
+            (json!("NaN"), "\"NaN\""),
+            (json!("inf"), "\"inf\""),
+            (json!("soon"), "\"soon\""),
+            (json!(true), "true"),
+            (json!([60]), "list"),
+            (json!({}), "dict"),
+        ];
+        for (form, got) in cases {
+            let error = of(json!({"n": form})).seconds("n", 1800).unwrap_err();
+            assert_eq!(error.to_string(), format!("run_tests: n must be a positive number of seconds, got {got}"));
+            let error = of(json!({"n": form})).count("n", 500).unwrap_err();
+            assert_eq!(error.to_string(), format!("run_tests: n must be a positive whole number, got {got}"));
+        }
+        assert!(of(json!({"n": 2.5})).count("n", 500).is_err());
+        assert!(of(json!({"n": -1})).offset("n").is_err());
+        assert!(of(json!({"n": -0.1})).seconds_or_zero("n", 600).is_err());
+    }
+
+    #[test]
+    fn above_the_ceiling_is_clamped_and_said() {
+        let mut arguments = of(json!({"n": "3600"}));
+        assert_eq!(arguments.seconds("n", 1800), Ok(Some(Duration::from_secs(1800))));
+        assert_eq!(arguments.into_notes(), ["n was clamped from \"3600\" to 1800 s."]);
+        for huge in [json!(501), json!(1e300), json!(u64::MAX)] {
+            let mut arguments = of(json!({"n": huge}));
+            assert_eq!(arguments.count("n", 500), Ok(Some(500)), "{huge}");
+            assert_eq!(arguments.into_notes().len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_filter_that_is_no_string_is_named_by_its_type() {
+        let cases = [(json!(1), "int"), (json!(1.5), "float"), (json!(true), "bool"), (json!([]), "list")];
+        for (value, name) in cases.into_iter().chain([(json!({}), "dict")]) {
+            let error = of(json!({"filter": value})).text("filter").unwrap_err();
+            assert_eq!(error.to_string(), format!("filter must be a string, got {name}"));
+        }
+        assert_eq!(of(json!({"filter": "  "})).text("filter"), Ok(None));
+    }
+
+    #[test]
+    fn an_unknown_argument_is_named() {
+        let schema = json!({"properties": {"file": {}, "line": {}}});
+        let values = json!({"fil": "x"});
+        let schema = schema.as_object().unwrap();
+        let Err(error) = Arguments::of("tests_covering", schema, values.as_object().cloned()) else { panic!() };
+        assert_eq!(error.to_string(), "tests_covering: unknown argument `fil`; it takes: file, line");
+    }
+
+    #[test]
+    fn lists_maps_and_choices_are_checked() {
+        assert_eq!(of(json!({"list": ["a", "b"]})).texts("list"), Ok(vec!["a".into(), "b".into()]));
+        assert!(of(json!({"list": "a b"})).texts("list").is_err());
+        assert!(of(json!({"list": ["a", 1]})).texts("list").is_err());
+        let map = HashMap::from([("A".to_owned(), "x".to_owned()), ("B".to_owned(), "1".to_owned())]);
+        assert_eq!(of(json!({"map": {"A": "x", "B": 1}})).variables("map"), Ok(map));
+        assert!(of(json!({"map": {"A": ["x"]}})).variables("map").is_err());
+        assert_eq!(of(json!({"mode": "OFF"})).choice("mode", &["auto", "off"], "auto or off"), Ok(Some("off")));
+        assert!(of(json!({"mode": "on"})).choice("mode", &["auto", "off"], "auto or off").is_err());
+        assert_eq!(of(json!({"mode": "true"})).flag("mode"), Ok(true));
+        assert!(of(json!({"mode": 1})).flag("mode").is_err());
+    }
+}

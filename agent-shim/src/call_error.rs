@@ -1,0 +1,186 @@
+//! Why a call could not be carried out, and the words for the agent: what is wrong and what helps. Must not know the tools
+//! beyond their names.
+
+use crate::arguments::ArgumentError;
+use crate::supervisor::ConnectError;
+use proctor_proto::reason;
+use std::error::Error as _;
+use thiserror::Error;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+/// A call that could not be carried out.
+#[derive(Debug, Error)]
+pub(crate) enum CallError {
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// Opening the session failed.
+    #[error("the workspace's session could not be opened")]
+    Open(#[source] Status),
+    /// The call itself failed.
+    #[error("the supervisor refused")]
+    Call(#[source] Status),
+    /// The run did not get to its end before our eyes.
+    #[error("the events of run {run_id} broke off")]
+    BrokenOff { run_id: String },
+    /// The report is not the document that was agreed on.
+    #[error("the report of the run is not a JSON object")]
+    Document,
+}
+
+impl From<Status> for CallError {
+    fn from(status: Status) -> CallError {
+        CallError::Call(status)
+    }
+}
+
+impl CallError {
+    /// The reason, if the supervisor gave one that programs may read.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        let (CallError::Call(status) | CallError::Open(status)) = self else { return None };
+        let info = status.get_details_error_info().filter(|info| info.domain == reason::DOMAIN)?;
+        let framework = info.metadata.get("framework").cloned().unwrap_or_default();
+        Some(Reason { name: info.reason, framework })
+    }
+
+    /// What the agent is told.
+    pub(crate) fn text(&self, tool: &str) -> String {
+        match self {
+            CallError::Argument(error) => error.to_string(),
+            CallError::Connect(error) => connect_text(tool, error),
+            CallError::Open(status) if status.code() == Code::PermissionDenied => format!(
+                "{tool}: the supervisor does not let this tenant open the workspace ({}). It must lie below one of the \
+                 tenant's workspace roots; check --workspace and --token-file, or ask the operator.",
+                status.message()
+            ),
+            CallError::Open(status) | CallError::Call(status) => self.status_text(tool, status),
+            CallError::BrokenOff { run_id } => format!(
+                "{tool}: the connection to the supervisor broke off during the run. Ask get_run {{run_id: \
+                 \"{run_id}\"}} whether it has ended, or call {tool} again."
+            ),
+            CallError::Document => format!("{tool}: {self}"),
+        }
+    }
+
+    fn status_text(&self, tool: &str, status: &Status) -> String {
+        let message = status.message();
+        match status.code() {
+            // The words of these two are part of the contract.
+            Code::InvalidArgument => message.to_owned(),
+            Code::FailedPrecondition => match self.reason().as_ref().map(|reason| reason.name.as_str()) {
+                Some(reason::RUNNER_MISSING) => format!("{tool}: {message}"),
+                _ => message.to_owned(),
+            },
+            Code::PermissionDenied => format!(
+                "{tool}: {message}. The session or run is not this tenant's, or does not exist any more; without run_id \
+                 the last run is meant, and run_tests starts a new one."
+            ),
+            Code::Unauthenticated => format!(
+                "{tool}: the supervisor does not know who is asking ({message}). Pass --token-file with the tenant's \
+                 token to proctor-mcp, or ask the operator."
+            ),
+            Code::ResourceExhausted => format!("{tool}: {message}. {}", retry(status)),
+            // A status that was made here has a source; one that came over the wire has none.
+            Code::Unavailable if status.source().is_none() => {
+                format!("{tool}: the supervisor takes no new work now ({message}). Try again in a minute.")
+            }
+            Code::Unimplemented => format!("{tool}: this supervisor cannot do that yet ({message})."),
+            _ if status.source().is_some() => format!(
+                "{tool}: the connection to the supervisor is lost. Call {tool} again: a private supervisor is then \
+                 started anew (its failures and coverage are gone); a shared one must be running."
+            ),
+            code => format!("{tool}: {message} ({code:?})"),
+        }
+    }
+}
+
+/// A reason that programs may read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reason {
+    /// One of `proctor_proto::reason`.
+    pub(crate) name: String,
+    /// The framework it is about; may be empty.
+    pub(crate) framework: String,
+}
+
+fn connect_text(tool: &str, error: &ConnectError) -> String {
+    let cause = error.source().map(|source| format!(": {}", root(source))).unwrap_or_default();
+    let remedy = match error {
+        ConnectError::Private(_) => {
+            "Install `proctor` beside proctor-mcp or on PATH, name it with --proctor-binary, or use a running \
+             supervisor with --supervisor unix:PATH."
+        }
+        ConnectError::Token(_) => "Check --token-file.",
+        ConnectError::Connect(_) | ConnectError::Timeout => {
+            "Check that it runs and that --supervisor names its address; without --supervisor a private one is started."
+        }
+    };
+    format!("{tool}: {error}{cause}. {remedy}")
+}
+
+// The innermost cause is the one that says something: "No such file or directory".
+fn root<'a>(mut error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
+}
+
+fn retry(status: &Status) -> String {
+    let delay = status.get_details_retry_info().and_then(|info| info.retry_delay);
+    match delay {
+        Some(delay) => {
+            format!("Try again in {}s, or wait for a run that is going on with get_run.", delay.as_secs().max(1))
+        }
+        None => "Wait for a run that is going on with get_run, or cancel it, and try again.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use std::time::Duration;
+    use tonic_types::ErrorDetails;
+
+    fn failed(reason: &str, message: &str) -> CallError {
+        let metadata = HashMap::from([("framework".to_owned(), "go".to_owned())]);
+        let details = ErrorDetails::with_error_info(reason, reason::DOMAIN, metadata);
+        Status::with_error_details(Code::FailedPrecondition, message, details).into()
+    }
+
+    #[test]
+    fn only_a_missing_runner_names_the_tool() {
+        let text = failed(reason::RUNNER_MISSING, "go: not found on PATH").text("run_tests");
+        assert_eq!(text, "run_tests: go: not found on PATH");
+        let message = "no supported project detected in workspace root";
+        assert_eq!(failed(reason::NO_PROJECT, message).text("run_tests"), message);
+        let filter = CallError::from(Status::invalid_argument("filter cannot contain '..'"));
+        assert_eq!(filter.text("run_tests"), "filter cannot contain '..'");
+    }
+
+    #[test]
+    fn a_reason_carries_its_framework() {
+        let reason = failed(reason::NOTHING_TO_RERUN, "").reason().unwrap();
+        assert_eq!(reason, Reason { name: reason::NOTHING_TO_RERUN.into(), framework: "go".into() });
+        assert_eq!(CallError::from(Status::internal("x")).reason(), None);
+    }
+
+    #[test]
+    fn a_used_up_quota_says_when_to_try_again() {
+        let details = ErrorDetails::with_retry_info(Some(Duration::from_secs(7)));
+        let status = Status::with_error_details(Code::ResourceExhausted, "8 runs wait already", details);
+        let text = CallError::from(status).text("run_tests");
+        assert!(text.starts_with("run_tests: 8 runs wait already. Try again in 7s"), "{text}");
+    }
+
+    #[test]
+    fn draining_and_a_lost_connection_are_told_apart() {
+        let draining = CallError::from(Status::unavailable("draining")).text("run_tests");
+        assert!(draining.contains("takes no new work now"), "{draining}");
+        let lost = Status::from_error(Box::new(std::io::Error::other("gone")));
+        assert!(CallError::from(lost).text("run_tests").contains("connection to the supervisor is lost"));
+    }
+}

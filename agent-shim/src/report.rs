@@ -1,0 +1,183 @@
+//! A run's report as data: the supervisor's JSON document, bounded, with what only the shim knows beside it. Must not know
+//! what the fields mean.
+
+use crate::call_error::CallError;
+use crate::schema;
+use serde_json::{Map, Value};
+
+/// Most tests listed that did not fail. What passed is rarely read one by one.
+const OTHERS_MAX: usize = 200;
+/// Most bytes of tests, and again of collectors. Clients refuse lines of more than a few MiB.
+const BYTES_MAX: usize = 1024 * 1024;
+
+/// What only the shim knows about a run.
+#[derive(Debug)]
+pub(crate) struct Context<'a> {
+    /// The run.
+    pub(crate) run_id: &'a str,
+    /// Whether the call joined a run that was there already.
+    pub(crate) attached: bool,
+    /// A wish for a shorter answer, in bytes.
+    pub(crate) bytes_max: Option<usize>,
+}
+
+/// The report `document` with its lists bounded and `context` beside them.
+pub(crate) fn structured(document: &[u8], context: &Context<'_>) -> Result<Value, CallError> {
+    let Ok(Value::Object(mut report)) = serde_json::from_slice(document) else { return Err(CallError::Document) };
+    let bytes_max = context.bytes_max.unwrap_or(BYTES_MAX).min(BYTES_MAX);
+    for (list, others_max) in [("tests", OTHERS_MAX), ("collectors", usize::MAX)] {
+        let left_out = bound(&mut report, list, others_max, bytes_max);
+        let name = format!("{list}_left_out");
+        let before = report.get(&name).and_then(Value::as_u64).unwrap_or_default();
+        report.insert(name, Value::from(before + left_out));
+    }
+    if let Some(bytes_max) = context.bytes_max {
+        for name in ["stdout_tail", "stderr_tail"] {
+            // A quarter each, so that tests keep the greater part.
+            shorten_tail(&mut report, name, bytes_max / 4);
+        }
+    }
+    report.insert("flaky_in_run".to_owned(), Value::from(0));
+    report.insert("run_id".to_owned(), Value::from(context.run_id));
+    report.insert("attached".to_owned(), Value::from(context.attached));
+    Ok(Value::Object(report))
+}
+
+// Keeps failures before others, each kind in its order, and returns how many are left out.
+fn bound(report: &mut Map<String, Value>, list: &str, others_max: usize, bytes_max: usize) -> u64 {
+    let Some(Value::Array(items)) = report.get_mut(list) else { return 0 };
+    let all = items.len();
+    let (failing, others): (Vec<Value>, Vec<Value>) = std::mem::take(items).into_iter().partition(has_failed);
+    let mut bytes = 0;
+    items.extend(failing.into_iter().chain(others.into_iter().take(others_max)).take_while(|item| {
+        bytes += item.to_string().len();
+        bytes <= bytes_max
+    }));
+    (all - items.len()) as u64
+}
+
+fn has_failed(test: &Value) -> bool {
+    matches!(test.get("outcome").and_then(Value::as_str), Some("failed" | "error"))
+}
+
+fn shorten_tail(report: &mut Map<String, Value>, name: &str, bytes_max: usize) {
+    if let Some(Value::String(tail)) = report.get_mut(name)
+        && tail.len() > bytes_max
+    {
+        *tail = tail.split_off(tail.ceil_char_boundary(tail.len() - bytes_max));
+    }
+}
+
+/// The schema of [`structured`], of which `required` is always there.
+pub(crate) fn schema(required: &[&str]) -> std::sync::Arc<rmcp::model::JsonObject> {
+    let mut properties = run_fields();
+    properties.extend(detail_fields());
+    schema::answer(&properties, required)
+}
+
+/// What every finished run has.
+pub(crate) const REQUIRED: &[&str] = &["run_id", "outcome", "exit_code", "framework", "summary", "attached", "tests"];
+
+fn run_fields() -> Vec<(&'static str, Value)> {
+    use crate::schema::{boolean, number, object, objects, string};
+    let test = [
+        ("nodeid", string("The runner's own form of the whole name.")),
+        ("package", string("What the framework runs as a unit.")),
+        ("name", string("The test within its package.")),
+        ("outcome", string("passed, failed, skipped, xfailed, xpassed or error.")),
+        ("duration_s", number("Seconds.")),
+        ("file", string("Where it failed, relative to the workspace.")),
+        ("line", number("From 1.")),
+        ("message", string("What the assertion said.")),
+        ("expected", string("The wanted value.")),
+        ("actual", string("The value that came instead.")),
+        ("stack", string("Innermost frame first.")),
+        ("output", string("What the test printed, unless it passed.")),
+    ];
+    let outcome = "passed, failed, build_failed, collection_failed, no_tests, timed_out, out_of_memory, pids_exhausted, \
+                   disk_full, output_flood, cancelled, crashed, runner_missing or worker_lost. Only passed is success.";
+    vec![
+        ("run_id", string("For get_run.")),
+        ("attached", boolean("Whether the call joined a run that was going on already.")),
+        ("nothing_ran", string("Why nothing ran: NO_RUN_YET or NOTHING_TO_RERUN. Absent when something ran.")),
+        ("outcome", string(outcome)),
+        (
+            "exit_code",
+            number("The runner's status where it ended by itself and not with 0, else the outcome's number."),
+        ),
+        ("raw_exit_code", number("The runner's own status; absent when it was killed.")),
+        ("framework", string("The test framework.")),
+        ("summary", object("Counts: total, passed, failed, skipped, xfailed, xpassed, error.")),
+        ("duration_s", number("Seconds of wall time.")),
+        ("flaky_in_run", number("Tests that both passed and failed in this run.")),
+        ("partial", boolean("Whether the run was cut off; tests then holds what was known until then.")),
+        ("structured", boolean("Whether the runner gives results test by test.")),
+        ("tests", objects(&test, "Failing tests first, then up to 200 others.")),
+        ("tests_left_out", number("Tests that are counted in summary and not listed in tests.")),
+    ]
+}
+
+fn detail_fields() -> Vec<(&'static str, Value)> {
+    use crate::schema::{number, object, objects, string};
+    let collector = [
+        ("nodeid", string("The package or file.")),
+        ("file", string("Where the first error is.")),
+        ("line", number("From 1.")),
+        ("message", string("The first error.")),
+        ("output", string("All that the compiler or loader said.")),
+    ];
+    vec![
+        ("collectors", objects(&collector, "Packages or files that could not be built or collected.")),
+        ("collectors_left_out", number("Those that are not listed.")),
+        ("evidence", object("What the outcome rests on: signals, limits that were hit, tests that were running.")),
+        ("resources", object("What the run used: wall and processor seconds, peak memory, processes, bytes.")),
+        ("limits", object("The bounds of the run.")),
+        ("isolation", object("The layers and limits that were really in force, and what was missing.")),
+        ("coverage", object("What was measured, for tests_covering.")),
+        ("stdout_tail", string("The end of stdout.")),
+        ("stderr_tail", string("The end of stderr.")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const CONTEXT: Context<'static> = Context { run_id: "r1", attached: false, bytes_max: None };
+
+    fn of(report: &Value, context: &Context<'_>) -> Value {
+        structured(report.to_string().as_bytes(), context).unwrap()
+    }
+
+    #[test]
+    fn failures_are_kept_before_others() {
+        let tests: Vec<Value> =
+            (0..300).map(|n| json!({"name": n, "outcome": if n == 299 { "failed" } else { "passed" }})).collect();
+        let report = of(&json!({"outcome": "failed", "tests": tests, "tests_left_out": 5}), &CONTEXT);
+        let listed = report["tests"].as_array().unwrap();
+        assert_eq!(listed.len(), 201);
+        assert_eq!(listed[0]["name"], 299);
+        assert_eq!(report["tests_left_out"], 5 + 99);
+        assert_eq!(report["run_id"], "r1");
+        assert_eq!(report["attached"], false);
+        assert_eq!(report["flaky_in_run"], 0);
+    }
+
+    #[test]
+    fn bytes_are_bounded_however_many_fail() {
+        let test = json!({"outcome": "failed", "output": "x".repeat(64 * 1024)});
+        let report = of(&json!({"tests": vec![test; 100]}), &CONTEXT);
+        assert!(report.to_string().len() <= BYTES_MAX + 1024);
+        assert!(report["tests_left_out"].as_u64().unwrap() > 80);
+        let short = Context { bytes_max: Some(400), ..CONTEXT };
+        let report = of(&json!({"stdout_tail": "é".repeat(500), "tests": []}), &short);
+        assert_eq!(report["stdout_tail"].as_str().unwrap().len(), 100);
+    }
+
+    #[test]
+    fn a_document_that_is_no_object_is_refused() {
+        assert!(matches!(structured(b"[]", &CONTEXT), Err(CallError::Document)));
+        assert!(matches!(structured(b"nonsense", &CONTEXT), Err(CallError::Document)));
+    }
+}

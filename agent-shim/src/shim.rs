@@ -1,0 +1,137 @@
+//! The MCP server: lists the tools and hands calls to them. Must not know what any tool does.
+
+use crate::answer;
+use crate::arguments::Arguments;
+use crate::call_error::CallError;
+use crate::progress::{Progress, Standing};
+use crate::session::Session;
+use crate::supervisor::{Clients, Supervisor};
+use crate::tools::Tool;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, InitializeResult, ListToolsResult,
+    PaginatedRequestParams, ProgressToken, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
+use std::path::PathBuf;
+use tonic::Status;
+
+const INSTRUCTIONS: &str = "\
+Runs this workspace's tests in a sandbox and remembers how they ended. Usual order: run_tests after an edit; \
+last_test_failures for file:line and messages; fix; run_failing_tests until it passes; run_tests once more. \
+tests_covering tells which tests execute a file or line. A failing test is a result, not an error: read `outcome`, where \
+only passed is success. If a call is cut off by your own timer, the run goes on for 30 s: call it again, or get_run, and \
+you are attached to it.";
+
+/// The server for one client.
+pub(crate) struct Shim {
+    supervisor: Supervisor,
+    session: Session,
+}
+
+impl Shim {
+    /// A shim for `workspace`, a canonical absolute path.
+    pub(crate) fn new(workspace: PathBuf, supervisor: Supervisor) -> Shim {
+        Shim { supervisor, session: Session::on(workspace) }
+    }
+
+    /// Its supervisor, to be ended after it.
+    pub(crate) fn supervisor(&self) -> Supervisor {
+        self.supervisor.clone()
+    }
+
+    /// Its session, to be closed after it.
+    pub(crate) fn session(&self) -> Session {
+        self.session.clone()
+    }
+
+    async fn call(
+        &self,
+        tool: Tool,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        let name = tool.name();
+        let client = context.meta.get_progress_token().map(|token| (context.peer.clone(), token));
+        let call = Call { supervisor: &self.supervisor, session: &self.session, client };
+        let answered = async {
+            let mut arguments = Arguments::of(name, &tool.definition().input_schema, request.arguments)?;
+            let answer = tool.call(&call, &mut arguments).await?;
+            Ok(answer.with_notes(arguments.into_notes()))
+        };
+        match answered.await {
+            Ok(answer) => answer.into_result(),
+            Err(error) => answer::refusal(name, &error),
+        }
+    }
+}
+
+/// One call of a tool: what it may use.
+pub(crate) struct Call<'a> {
+    supervisor: &'a Supervisor,
+    session: &'a Session,
+    client: Option<(Peer<RoleServer>, ProgressToken)>,
+}
+
+impl Call<'_> {
+    /// The session of the workspace.
+    pub(crate) fn session(&self) -> &Session {
+        self.session
+    }
+
+    /// The supervisor's services, for calls that need no session.
+    pub(crate) async fn clients(&self) -> Result<Clients, CallError> {
+        Ok(self.supervisor.clients().await?)
+    }
+
+    /// Asks something in the session.
+    pub(crate) async fn in_session<T, F>(&self, ask: impl Fn(Clients, String) -> F) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        self.session.call(self.supervisor, ask).await
+    }
+
+    /// Does `work`, reporting to the client meanwhile, beginning with `standing`.
+    pub(crate) async fn reporting<T>(&self, standing: Standing, work: impl AsyncFnOnce(&Progress) -> T) -> T {
+        let progress = Progress::start(self.client.clone(), standing);
+        let done = work(&progress).await;
+        progress.finish().await;
+        done
+    }
+}
+
+impl ServerHandler for Shim {
+    fn get_info(&self) -> ServerConfig {
+        InitializeResult::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("proctor", env!("CARGO_PKG_VERSION")).with_title("proctor test runs"))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(Tool::ALL.iter().map(|tool| tool.definition()).collect()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
+        Tool::named(name).map(Tool::definition)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = Tool::named(&request.name) else {
+            return Err(ErrorData::invalid_params(format!("unknown tool: {}", request.name), None));
+        };
+        tokio::select! {
+            result = self.call(tool, request, &context) => Ok(result.into()),
+            // Dropping the call drops its stream: the run detaches, goes on for 30 s, and a retry attaches to it.
+            () = context.ct.cancelled() => Ok(CallToolResult::error(Vec::new()).into()),
+        }
+    }
+}

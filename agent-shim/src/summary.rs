@@ -1,0 +1,183 @@
+//! The second block of a run's answer: how it ended in one sentence, what the reader should know, and the next call. Must
+//! not repeat what the first block says.
+
+use proctor_proto::text;
+use proctor_proto::v1::{Isolation, Outcome, Report, Resources, Summary, TestId};
+
+/// Most tests named as running when a run was cut off.
+const RUNNING_MAX: usize = 3;
+
+/// The lines for a run that has ended, for one that was there before with its age when the call joined it.
+pub(crate) fn run(report: &Report, attached_age_ms: Option<u64>) -> Vec<String> {
+    let mut lines = vec![headline(report)];
+    if let Some(age_ms) = attached_age_ms {
+        lines.push(format!("attached, started {}", text::ago(age_ms)));
+    }
+    lines.extend(missing(report));
+    lines.extend(report.evidence.iter().flat_map(|evidence| evidence.notes.iter().cloned()));
+    lines.extend(next(report));
+    lines
+}
+
+/// How a run ended, in one sentence.
+pub(crate) fn headline(report: &Report) -> String {
+    let counts = report.summary.unwrap_or_default();
+    let run = format!("({}, {:.1}s)", report.framework, report.duration_s);
+    let failing = counts.failed + counts.error;
+    match report.outcome() {
+        Outcome::Passed if !report.structured => {
+            format!("The command exited 0 {run}; it gives no results test by test.")
+        }
+        Outcome::Passed if counts.total > 0 && counts.skipped == counts.total => {
+            format!("All {} tests were skipped {run}.", counts.total)
+        }
+        Outcome::Passed => format!("{} tests passed{} {run}.", counts.passed, beside(&counts)),
+        Outcome::Failed if failing > 0 => {
+            format!("{failing} of {} tests failed{} {run}.", counts.total, beside(&counts))
+        }
+        Outcome::Failed => {
+            format!("The runner failed with exit {} although no single test did {run}.", report.exit_code)
+        }
+        Outcome::BuildFailed => format!("build_failed: {} {run}; {}.", broken(report, "build"), so_far(report)),
+        Outcome::CollectionFailed => {
+            format!("collection_failed: {} {run}; {}.", broken(report, "be loaded"), so_far(report))
+        }
+        Outcome::NoTests => format!("no_tests: nothing ran {run}."),
+        outcome => format!("{} {run}; {}.", text::outcome_name(outcome), so_far(report)),
+    }
+}
+
+fn beside(counts: &Summary) -> String {
+    let kinds = [
+        (counts.skipped, "skipped"),
+        (counts.xfailed, "failed as expected"),
+        (counts.xpassed, "passed against expectation"),
+    ];
+    kinds.into_iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!(", {count} {kind}")).collect()
+}
+
+fn broken(report: &Report, verb: &str) -> String {
+    let count = report.collectors.len() as u64 + report.collectors_left_out;
+    match report.collectors.first() {
+        Some(first) if count == 1 => format!("{} did not {verb}", first.nodeid),
+        _ => format!("{count} packages or files did not {verb}"),
+    }
+}
+
+fn so_far(report: &Report) -> String {
+    let counts = report.summary.unwrap_or_default();
+    let running = report.evidence.as_ref().map(|evidence| running(&evidence.running)).unwrap_or_default();
+    format!("{} tests passed, {} failed{running}", counts.passed, counts.failed + counts.error)
+}
+
+fn running(tests: &[TestId]) -> String {
+    if tests.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> =
+        tests.iter().take(RUNNING_MAX).map(|test| format!("{}/{}", test.package, test.name)).collect();
+    let more = if tests.len() > RUNNING_MAX { ", ..." } else { "" };
+    format!(", running when it was cut off: {}{more}", names.join(", "))
+}
+
+fn missing(report: &Report) -> Option<String> {
+    let missing = &report.isolation.as_ref()?.missing;
+    if missing.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = missing.iter().map(|missing| missing.name.as_str()).collect();
+    Some(format!(
+        "Not in force on this host: {} (reasons and remedies in isolation.missing, or by `proctor doctor`).",
+        names.join(", ")
+    ))
+}
+
+/// What a run used, in one line.
+pub(crate) fn resources(used: &Resources) -> String {
+    let memory = used.memory_peak_bytes.map(|bytes| format!(", {} MiB at most", bytes >> 20)).unwrap_or_default();
+    let pids = used.pids_peak.map(|pids| format!(", {pids} processes at most")).unwrap_or_default();
+    format!(
+        "used: {:.1}s wall, {:.1}s user, {:.1}s system{memory}{pids}, {} bytes of output; waited {:.1}s",
+        used.wall_s, used.cpu_user_s, used.cpu_system_s, used.output_bytes, used.queue_wait_s
+    )
+}
+
+/// The layers that were in force, in one line.
+pub(crate) fn isolation(isolation: &Isolation) -> String {
+    match isolation.layers.as_slice() {
+        [] => "sandbox: no layer was in force".to_owned(),
+        layers => format!("sandbox: {}", layers.join(", ")),
+    }
+}
+
+fn next(report: &Report) -> Option<String> {
+    let measured = report.coverage.as_ref().is_some_and(|coverage| coverage.measured);
+    let hint = match report.outcome() {
+        Outcome::Passed if measured => "tests_covering {file, line} names the tests that execute what you change next.",
+        Outcome::Passed => return None,
+        Outcome::Failed | Outcome::BuildFailed | Outcome::CollectionFailed if report.structured => {
+            "last_test_failures for file:line and messages; run_failing_tests after a fix."
+        }
+        Outcome::Failed | Outcome::BuildFailed | Outcome::CollectionFailed => "read the output; run_tests after a fix.",
+        Outcome::NoTests => "list_tests shows what there is; then run_tests with another filter or files.",
+        Outcome::TimedOut => {
+            "last_test_failures; then run_tests with a filter or files, or with a larger timeout (at most 1800)."
+        }
+        Outcome::OutOfMemory | Outcome::DiskFull | Outcome::PidsExhausted | Outcome::OutputFlood => {
+            "evidence.limit_hits says which limit; then run_tests with a filter or files to find the test."
+        }
+        Outcome::RunnerMissing => "install the runner on the build host, or name another framework.",
+        Outcome::Cancelled | Outcome::WorkerLost | Outcome::Unspecified => "run_tests starts a new run.",
+        Outcome::Crashed => "last_test_failures; evidence.signal says which signal ended the runner.",
+    };
+    Some(format!("Next: {hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proctor_proto::v1::{Collector, Evidence, Missing};
+
+    fn report(outcome: Outcome, summary: Summary) -> Report {
+        Report {
+            outcome: outcome.into(),
+            framework: "go".into(),
+            duration_s: 1.34,
+            structured: true,
+            summary: Some(summary),
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn every_outcome_has_its_sentence() {
+        let counts = Summary { total: 12, passed: 9, failed: 2, skipped: 1, ..Summary::default() };
+        assert_eq!(headline(&report(Outcome::Failed, counts)), "2 of 12 tests failed, 1 skipped (go, 1.3s).");
+        let passed = Summary { total: 12, passed: 12, ..Summary::default() };
+        assert_eq!(headline(&report(Outcome::Passed, passed)), "12 tests passed (go, 1.3s).");
+        let skipped = Summary { total: 3, skipped: 3, ..Summary::default() };
+        assert_eq!(headline(&report(Outcome::Passed, skipped)), "All 3 tests were skipped (go, 1.3s).");
+        let mut cut = report(Outcome::TimedOut, counts);
+        let hang = TestId { package: "a/b".into(), name: "TestHang".into() };
+        cut.evidence = Some(Evidence { running: vec![hang], ..Evidence::default() });
+        assert_eq!(
+            headline(&cut),
+            "timed_out (go, 1.3s); 9 tests passed, 2 failed, running when it was cut off: a/b/TestHang."
+        );
+        let mut build = report(Outcome::BuildFailed, Summary::default());
+        build.collectors = vec![Collector { nodeid: "a/b".into(), ..Collector::default() }];
+        assert_eq!(headline(&build), "build_failed: a/b did not build (go, 1.3s); 0 tests passed, 0 failed.");
+    }
+
+    #[test]
+    fn what_was_missing_and_what_is_next_are_said() {
+        let mut report = report(Outcome::Failed, Summary { total: 1, failed: 1, ..Summary::default() });
+        let missing = |name: &str| Missing { name: name.into(), ..Missing::default() };
+        report.isolation =
+            Some(Isolation { missing: vec![missing("seccomp"), missing("memory")], ..Isolation::default() });
+        let lines = run(&report, Some(12_000));
+        assert_eq!(lines[1], "attached, started 12s ago");
+        assert!(lines[2].starts_with("Not in force on this host: seccomp, memory ("), "{lines:?}");
+        assert!(lines[3].starts_with("Next: last_test_failures"), "{lines:?}");
+    }
+}

@@ -1,0 +1,121 @@
+//! The connection to the supervisor: made when it is first needed, made anew when it is gone. Must not know sessions.
+
+use crate::args::{Address, Endpoint};
+use crate::private::{PrivateError, PrivateSupervisor};
+use crate::token::{Token, TokenError};
+use proctor_proto::v1::results_client::ResultsClient;
+use proctor_proto::v1::runs_client::RunsClient;
+use proctor_proto::v1::sessions_client::SessionsClient;
+use proctor_proto::{MESSAGE_BYTES_MAX, client};
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::sync::Mutex;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+
+/// How long a connection may take. Everything is on this host.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+type Transport = InterceptedService<Channel, Token>;
+
+/// Why there is no supervisor to ask.
+#[derive(Debug, Error)]
+pub(crate) enum ConnectError {
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error(transparent)]
+    Private(#[from] PrivateError),
+    #[error("cannot reach the supervisor")]
+    Connect(#[from] tonic::transport::Error),
+    #[error("the supervisor does not answer")]
+    Timeout,
+}
+
+/// The services of a supervisor. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Clients {
+    pub(crate) sessions: SessionsClient<Transport>,
+    pub(crate) runs: RunsClient<Transport>,
+    pub(crate) results: ResultsClient<Transport>,
+}
+
+impl Clients {
+    fn over(channel: Channel, token: Token) -> Clients {
+        let transport = InterceptedService::new(channel, token);
+        Clients {
+            sessions: SessionsClient::new(transport.clone()),
+            runs: RunsClient::new(transport.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            results: ResultsClient::new(transport).max_decoding_message_size(MESSAGE_BYTES_MAX),
+        }
+    }
+}
+
+struct Connection {
+    clients: Clients,
+    private: Option<PrivateSupervisor>,
+}
+
+/// A supervisor, running or yet to be started. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Supervisor {
+    endpoint: Arc<Endpoint>,
+    // Held while connecting, so that calls that come together share one supervisor.
+    connection: Arc<Mutex<Option<Connection>>>,
+}
+
+impl Supervisor {
+    /// One that will be reached at `endpoint`.
+    pub(crate) fn new(endpoint: Endpoint) -> Supervisor {
+        Supervisor { endpoint: Arc::new(endpoint), connection: Arc::default() }
+    }
+
+    /// Its services; connects, or starts it, if need be.
+    pub(crate) async fn clients(&self) -> Result<Clients, ConnectError> {
+        let mut slot = self.connection.lock().await;
+        // A socket to one process cannot be mended: after a crash only a new supervisor helps.
+        if slot.as_mut().and_then(|connection| connection.private.as_mut()).is_some_and(PrivateSupervisor::has_ended) {
+            *slot = None;
+        }
+        if let Some(connection) = slot.as_ref() {
+            return Ok(connection.clients.clone());
+        }
+        let connection = tokio::time::timeout(CONNECT_MAX, connect(&self.endpoint)).await;
+        let connection = connection.map_err(|_| ConnectError::Timeout)??;
+        let clients = connection.clients.clone();
+        *slot = Some(connection);
+        Ok(clients)
+    }
+
+    /// Its services if it is one that others started and that has been connected to.
+    pub(crate) async fn shared(&self) -> Option<Clients> {
+        let slot = self.connection.lock().await;
+        slot.as_ref().filter(|connection| connection.private.is_none()).map(|connection| connection.clients.clone())
+    }
+
+    /// Lets go of it; a private one ends.
+    pub(crate) async fn end(&self) {
+        let connection = self.connection.lock().await.take();
+        if let Some(private) = connection.and_then(|connection| connection.private) {
+            private.end().await;
+        }
+    }
+}
+
+async fn connect(endpoint: &Endpoint) -> Result<Connection, ConnectError> {
+    match endpoint {
+        Endpoint::Running { address, token_file } => {
+            let token = token_file.as_deref().map_or(Ok(Token::NONE), Token::read)?;
+            let channel = match address {
+                Address::Unix(path) => client::connect_unix(path.clone()).await?,
+                Address::Tcp(uri) => client::connect_tcp(uri.clone()).await?,
+            };
+            Ok(Connection { clients: Clients::over(channel, token), private: None })
+        }
+        Endpoint::Private { binary, workspace } => {
+            let (private, stream) = PrivateSupervisor::start(binary.as_deref(), workspace)?;
+            let channel = client::connect_stream(stream).await?;
+            Ok(Connection { clients: Clients::over(channel, Token::NONE), private: Some(private) })
+        }
+    }
+}

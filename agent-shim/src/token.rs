@@ -1,0 +1,73 @@
+//! The bearer token of the tenant. Must not know which calls carry it.
+
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::{Request, Status};
+
+/// Largest token file, in bytes. Opaque tokens have some dozen, JWTs a few thousand.
+const TOKEN_BYTES_MAX: u64 = 64 * 1024;
+
+/// Why a token cannot be used.
+#[derive(Debug, Error)]
+pub(crate) enum TokenError {
+    #[error("cannot read the token file {}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("the token file {} holds no usable token: one line of visible ASCII is expected", path.display())]
+    Form { path: PathBuf },
+}
+
+/// Adds `authorization: Bearer …` to every call, if there is a token.
+#[derive(Clone)]
+pub(crate) struct Token(Option<MetadataValue<Ascii>>);
+
+impl Token {
+    /// Calls without a token: the transport itself says who we are.
+    pub(crate) const NONE: Token = Token(None);
+
+    /// The token in the file at `path`, without the white space around it.
+    pub(crate) fn read(path: &Path) -> Result<Token, TokenError> {
+        let form = || TokenError::Form { path: path.to_owned() };
+        let read = |source| TokenError::Read { path: path.to_owned(), source };
+        if std::fs::metadata(path).map_err(read)?.len() > TOKEN_BYTES_MAX {
+            return Err(form());
+        }
+        let text = std::fs::read_to_string(path).map_err(read)?;
+        let token = text.trim();
+        if token.is_empty() || token.contains(char::is_whitespace) {
+            return Err(form());
+        }
+        let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| form())?;
+        value.set_sensitive(true);
+        Ok(Token(Some(value)))
+    }
+}
+
+impl Interceptor for Token {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_one_word() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        std::fs::write(&path, " s3cret\n").unwrap();
+        let request = Token::read(&path).unwrap().call(Request::new(())).unwrap();
+        assert_eq!(request.metadata().get("authorization").unwrap(), "Bearer s3cret");
+        for bad in ["", "\n", "two words", "caf\u{e9}\u{0}"] {
+            std::fs::write(&path, bad).unwrap();
+            assert!(Token::read(&path).is_err(), "{bad:?}");
+        }
+        assert!(matches!(Token::read(&dir.path().join("none")), Err(TokenError::Read { .. })));
+    }
+}

@@ -1,0 +1,223 @@
+//! `get_run`: a run as a handle: how it is getting on, its end, its output piece by piece, its cancellation. Must not know
+//! how a run was started.
+
+use super::{Teaching, run};
+use crate::answer::Answer;
+use crate::arguments::Arguments;
+use crate::call_error::CallError;
+use crate::follow::{Ended, Follow};
+use crate::output::{self, Span, stream_name};
+use crate::progress::Standing;
+use crate::schema::{self, boolean, number, object, one_of, string};
+use crate::shim::Call;
+use crate::shorten;
+use proctor_proto::text;
+use proctor_proto::v1::{
+    CancelRunRequest, GetRunRequest, GetRunResponse, GetSessionRequest, RunState, Stream, WatchRunRequest,
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Longest wait that may be asked for, in seconds.
+const WAIT_S_MAX: u32 = 600;
+/// How long a cancelled run gets to end before we answer without its report. The kill itself takes milliseconds.
+const CANCEL_MS_MAX: u64 = 15_000;
+/// Bytes of a page of output unless `max_tokens` says otherwise: some 16,000 tokens.
+const PAGE_BYTES: usize = 64 * 1024;
+/// Largest page, in bytes: what the text of a run shows of a stream too.
+const PAGE_BYTES_MAX: usize = text::STREAM_BYTES_MAX;
+
+const DESCRIPTION: &str = "\
+Look at a run: the one that is going on, or the last one, unless run_id names another. Without other arguments it says at \
+once how far the run is, or gives the same answer as run_tests when it has ended. wait_s waits for the end, also of a run \
+whose call your own timer cut off (such a run ends by itself after 30 s without a caller). stream and cursor read on in \
+output that was truncated. cancel kills it at once.";
+
+pub(super) fn teaching() -> Teaching {
+    let input = [
+        ("run_id", string("A run, as structuredContent.run_id of run_tests has it. Default: the last one.")),
+        ("wait_s", number("Seconds to wait for the run to end, 0 (default) to 600.")),
+        ("cancel", boolean("Kill the run and report what had finished. Default false.")),
+        ("stream", one_of(&["stdout", "stderr"], "Return a piece of this stream instead of the run's status.")),
+        ("cursor", number("Offset in bytes at which the piece begins. Default 0; each answer says how to go on.")),
+        ("max_tokens", schema::max_tokens()),
+    ];
+    let output = [
+        ("state", string("queued, running, finished, or none when there has been no run.")),
+        ("run_id", string("The run.")),
+        ("age_s", number("Seconds since the run was accepted.")),
+        ("progress", object("tests_finished, tests_failed, elapsed_s, memory_bytes.")),
+        ("stdout_bytes", number("Bytes of stdout so far.")),
+        ("stderr_bytes", number("Bytes of stderr so far.")),
+        ("next_sequence", number("Number that the run's next event will have.")),
+        ("report", object("When it has ended: the report, as structuredContent of run_tests.")),
+        ("output", object("With stream: stream, cursor, next_cursor, total_bytes, end.")),
+    ];
+    Teaching {
+        title: "Look at a run",
+        description: DESCRIPTION,
+        input: schema::arguments(&input, &[]),
+        output: schema::answer(&output, &["state"]),
+        reads_only: false,
+    }
+}
+
+pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+    let named = arguments.text("run_id")?;
+    let wait = arguments.seconds_or_zero("wait_s", WAIT_S_MAX)?.unwrap_or_default();
+    let cancel = arguments.flag("cancel")?;
+    let stream = arguments.choice("stream", &["stdout", "stderr"], "stdout or stderr")?;
+    let cursor = arguments.offset("cursor")?;
+    let max_tokens = run::max_tokens(arguments)?;
+    let Some(run_id) = (match named {
+        Some(run_id) => Some(run_id),
+        None => last_run(call).await?,
+    }) else {
+        let structured = json!({"state": "none"});
+        return Ok(Answer {
+            text: text::NO_RUN_YET.to_owned(),
+            summary: vec!["Next: run_tests.".to_owned()],
+            structured,
+        });
+    };
+    if cancel {
+        call.clients().await?.runs.cancel_run(CancelRunRequest { run_id: run_id.clone() }).await?;
+    }
+    let mut status = status(call, &run_id, if cancel { CANCEL_MS_MAX } else { 0 }).await?;
+    if status.state() != RunState::Finished && !wait.is_zero() {
+        status = wait_for_end(call, status, wait).await?;
+    }
+    if stream.is_some() || cursor.is_some() {
+        let stream = if stream == Some("stderr") { Stream::Stderr } else { Stream::Stdout };
+        let bytes_max = max_tokens.map_or(PAGE_BYTES, shorten::bytes_of).min(PAGE_BYTES_MAX);
+        let clients = call.clients().await?;
+        let span = output::page(&clients, &run_id, stream, cursor.unwrap_or_default(), bytes_max).await?;
+        return Ok(page(&status, stream, &span));
+    }
+    match status.report.take() {
+        Some(report) => finished(call, &status, Ended { run_id, report, attached_age_ms: None }, max_tokens).await,
+        None => Ok(going_on(&status)),
+    }
+}
+
+// The last run that this shim has seen; after a restart of it, what the session knows.
+async fn last_run(call: &Call<'_>) -> Result<Option<String>, CallError> {
+    if let Some(run_id) = call.session().last_run() {
+        return Ok(Some(run_id));
+    }
+    let session = call
+        .in_session(|mut clients, session_id| async move {
+            let answer = clients.sessions.get_session(GetSessionRequest { session_id }).await?;
+            Ok(answer.into_inner().session.unwrap_or_default())
+        })
+        .await?;
+    Ok([session.running_run_id, session.last_run_id].into_iter().find(|run_id| !run_id.is_empty()))
+}
+
+async fn status(call: &Call<'_>, run_id: &str, wait_ms: u64) -> Result<GetRunResponse, CallError> {
+    let request = GetRunRequest { run_id: run_id.to_owned(), wait_ms };
+    Ok(call.clients().await?.runs.get_run(request).await?.into_inner())
+}
+
+// Watching, unlike asking, keeps a run alive that has lost its caller.
+async fn wait_for_end(call: &Call<'_>, before: GetRunResponse, wait: Duration) -> Result<GetRunResponse, CallError> {
+    let mut standing = match before.state() {
+        RunState::Queued => Standing::waiting("queued"),
+        _ => Standing::default(),
+    };
+    standing.counted_at(before.progress.as_ref());
+    call.reporting(standing, async |progress| {
+        let mut clients = call.clients().await?;
+        let request = WatchRunRequest { run_id: before.run_id.clone(), cursor: before.next_sequence };
+        let events = clients.runs.watch_run(request).await?.into_inner();
+        let nobody = |_: &str| {};
+        let follow = Follow::new(clients, progress, &nobody).of_run(before.run_id.clone(), before.next_sequence);
+        if let Ok(ended) = tokio::time::timeout(wait, follow.until_end(events)).await {
+            ended?;
+        }
+        Ok::<(), CallError>(())
+    })
+    .await?;
+    status(call, &before.run_id, 0).await
+}
+
+async fn finished(
+    call: &Call<'_>,
+    status: &GetRunResponse,
+    ended: Ended,
+    max_tokens: Option<u32>,
+) -> Result<Answer, CallError> {
+    let mut answer = run::rendered(call, &ended, max_tokens).await?;
+    answer.summary.insert(0, format!("Run {} has ended.", ended.run_id));
+    answer.structured = with(structured(status), "report", answer.structured);
+    Ok(answer)
+}
+
+fn going_on(status: &GetRunResponse) -> Answer {
+    let mut standing = Standing::default();
+    standing.counted_at(status.progress.as_ref());
+    let state = state_name(status.state());
+    let age = Duration::from_millis(status.age_ms);
+    let text = match status.state() {
+        RunState::Queued => format!("run {} is {state}, {:.1}s\n", status.run_id, age.as_secs_f64()),
+        _ => format!("run {} is {state}: {}\n", status.run_id, standing.line(age)),
+    };
+    let next = "Next: get_run {wait_s: 60} waits for the end; get_run {cancel: true} kills it.".to_owned();
+    Answer { text, summary: vec![next], structured: structured(status) }
+}
+
+fn page(status: &GetRunResponse, stream: Stream, span: &Span) -> Answer {
+    let name = stream_name(stream);
+    let mut summary = vec![format!("{name} bytes {} to {} of {}.", span.cursor, span.next_cursor(), span.total)];
+    summary.push(match (span.next_cursor() < span.total, span.end) {
+        (true, _) => format!("Next: {}.", output::how_to_read_on(&status.run_id, stream, span.next_cursor())),
+        (false, true) => "That is the end of it.".to_owned(),
+        (false, false) => format!(
+            "The run is going on: {}, later.",
+            output::how_to_read_on(&status.run_id, stream, span.next_cursor())
+        ),
+    });
+    let output = json!({
+        "stream": name,
+        "cursor": span.cursor,
+        "next_cursor": span.next_cursor(),
+        "total_bytes": span.total,
+        "end": span.end,
+    });
+    let lossy = String::from_utf8_lossy(&span.bytes);
+    let text = anstream::adapter::strip_str(&lossy).to_string();
+    Answer { text, summary, structured: with(structured(status), "output", output) }
+}
+
+fn structured(status: &GetRunResponse) -> Value {
+    let progress = status.progress.as_ref().map(|progress| {
+        json!({
+            "tests_finished": progress.tests_finished,
+            "tests_failed": progress.tests_failed,
+            "elapsed_s": super::seconds(progress.elapsed_ms),
+            "memory_bytes": progress.memory_bytes,
+        })
+    });
+    json!({
+        "state": state_name(status.state()),
+        "run_id": status.run_id,
+        "age_s": super::seconds(status.age_ms),
+        "progress": progress,
+        "stdout_bytes": status.stdout_bytes,
+        "stderr_bytes": status.stderr_bytes,
+        "next_sequence": status.next_sequence,
+    })
+}
+
+fn with(mut object: Value, name: &str, member: Value) -> Value {
+    object[name] = member;
+    object
+}
+
+fn state_name(state: RunState) -> &'static str {
+    match state {
+        RunState::Queued => "queued",
+        RunState::Running | RunState::Unspecified => "running",
+        RunState::Finished => "finished",
+    }
+}

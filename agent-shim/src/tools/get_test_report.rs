@@ -1,0 +1,91 @@
+//! `get_test_report`. Must not know how a report is made.
+
+use super::{Teaching, run};
+use crate::answer::Answer;
+use crate::arguments::Arguments;
+use crate::call_error::CallError;
+use crate::report::{self, Context};
+use crate::schema::{self, one_of};
+use crate::shim::Call;
+use crate::{shorten, summary};
+use proctor_proto::v1::{GetReportRequest, GetReportResponse, GetRunRequest, ReportFormat};
+use proctor_proto::{reason, text};
+use serde_json::json;
+
+const DESCRIPTION: &str = "\
+The report of the last run that has ended, without running anything: outcome, counts, resources, limits and isolation. \
+Cheaper than run_tests when you only want to know how things stood; last_test_failures is better for the failures \
+themselves. Formats of this version: summary (a few lines) and json (the whole document as text).";
+
+pub(super) fn teaching() -> Teaching {
+    let input = [
+        ("format", one_of(&["summary", "json"], "summary (default): a few lines. json: the document.")),
+        ("max_tokens", schema::max_tokens()),
+    ];
+    Teaching {
+        title: "Report of the last run",
+        description: DESCRIPTION,
+        input: schema::arguments(&input, &[]),
+        output: report::schema(&[]),
+        reads_only: true,
+    }
+}
+
+pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+    let format = arguments.choice("format", &["summary", "json"], "summary or json")?.unwrap_or("summary");
+    let bytes_max = run::max_tokens(arguments)?.map(shorten::bytes_of);
+    let fetched = call
+        .in_session(|mut clients, session_id| {
+            let request = GetReportRequest { session_id, format: ReportFormat::Json.into(), run_id: String::new() };
+            async move { Ok(clients.results.get_report(request).await?.into_inner()) }
+        })
+        .await;
+    match fetched {
+        Ok(fetched) if format == "json" => as_json(&fetched, bytes_max),
+        Ok(fetched) => as_summary(call, &fetched, bytes_max).await,
+        Err(error) if error.reason().is_some_and(|reason| reason.name == reason::NO_RUN_YET) => Ok(Answer {
+            text: text::NO_RUN_YET.to_owned(),
+            summary: vec!["Next: run_tests.".to_owned()],
+            structured: json!({"nothing_ran": reason::NO_RUN_YET, "attached": false}),
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+fn as_json(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Result<Answer, CallError> {
+    let structured = report::structured(&fetched.document, &context(fetched, bytes_max))?;
+    let whole = String::from_utf8_lossy(&fetched.document);
+    let bytes_max = bytes_max.unwrap_or(text::STREAM_BYTES_MAX);
+    let shown = shorten::first_lines(&whole, bytes_max);
+    let mut summary = Vec::new();
+    if shown.len() < whole.len() {
+        summary.push(format!(
+            "The document has {} bytes, of which the first {} are shown; structuredContent is complete JSON with fewer \
+             tests.",
+            whole.len(),
+            shown.len()
+        ));
+    }
+    Ok(Answer { text: shown.to_owned(), summary, structured })
+}
+
+async fn as_summary(
+    call: &Call<'_>,
+    fetched: &GetReportResponse,
+    bytes_max: Option<usize>,
+) -> Result<Answer, CallError> {
+    let structured = report::structured(&fetched.document, &context(fetched, bytes_max))?;
+    let request = GetRunRequest { run_id: fetched.run_id.clone(), wait_ms: 0 };
+    let run = call.clients().await?.runs.get_run(request).await?.into_inner();
+    let report = run.report.ok_or(CallError::Document)?;
+    let mut lines = vec![summary::headline(&report)];
+    lines.extend(report.resources.as_ref().map(summary::resources));
+    lines.extend(report.isolation.as_ref().map(summary::isolation));
+    let mut hints = summary::run(&report, None);
+    hints.remove(0); // the headline is in the text already
+    Ok(Answer { text: lines.join("\n") + "\n", summary: hints, structured })
+}
+
+fn context(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Context<'_> {
+    Context { run_id: &fetched.run_id, attached: false, bytes_max }
+}

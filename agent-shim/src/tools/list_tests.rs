@@ -1,0 +1,91 @@
+//! `list_tests`. Must not know how a framework lists.
+
+use super::Teaching;
+use super::last_test_failures::tests;
+use crate::answer::Answer;
+use crate::arguments::Arguments;
+use crate::call_error::CallError;
+use crate::progress::Standing;
+use crate::schema::{self, number, objects, string};
+use crate::shim::Call;
+use proctor_proto::text;
+use proctor_proto::v1::{Collector, ListTestsRequest, ListTestsResponse};
+use serde_json::{Value, json};
+
+/// Tests listed unless more are asked for: a list is read by a model.
+const LIMIT_DEFAULT: u32 = 500;
+/// Most tests that may be asked for.
+const LIMIT_MAX: u32 = 10_000;
+
+const DESCRIPTION: &str = "\
+List the workspace's tests without running them. Call it to find the name for a filter, or to see whether a new test is \
+found at all. The code is compiled or imported for it, in the sandbox, so it can take as long as a build. Does not touch \
+what last_test_failures and tests_covering know.";
+
+pub(super) fn teaching() -> Teaching {
+    let input = [
+        ("framework", schema::framework()),
+        ("filter", schema::filter()),
+        ("limit", number("Most tests listed. Default 500, more than 10000 is 10000.")),
+    ];
+    let collector = [
+        ("nodeid", string("The package or file.")),
+        ("file", string("Where the first error is.")),
+        ("line", number("From 1.")),
+        ("message", string("The first error.")),
+    ];
+    let output = [
+        ("framework", string("The test framework.")),
+        ("tests", schema::tests("By package and name.")),
+        ("left_out", number("Tests beyond limit.")),
+        ("collectors", objects(&collector, "Packages or files that could not be listed.")),
+    ];
+    Teaching {
+        title: "List tests",
+        description: DESCRIPTION,
+        input: schema::arguments(&input, &[]),
+        output: schema::answer(&output, &["framework", "tests", "left_out"]),
+        reads_only: false,
+    }
+}
+
+pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+    let request = ListTestsRequest {
+        framework: arguments.text("framework")?.unwrap_or_default(),
+        filter: arguments.text("filter")?.unwrap_or_default(),
+        limit: arguments.count("limit", LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT),
+        ..ListTestsRequest::default()
+    };
+    let answer = call
+        .reporting(Standing::waiting("listing tests"), async |_| {
+            call.in_session(|mut clients, session_id| {
+                let request = ListTestsRequest { session_id, ..request.clone() };
+                async move { Ok(clients.results.list_tests(request).await?.into_inner()) }
+            })
+            .await
+        })
+        .await?;
+    let next = match answer.tests.first() {
+        Some(test) => format!("Next: run_tests with a filter, for example filter: \"{}\".", test.name),
+        None => "Next: check filter and framework, or add a test.".to_owned(),
+    };
+    Ok(Answer { text: text::listed(&answer), summary: vec![next], structured: structured(&answer) })
+}
+
+fn structured(answer: &ListTestsResponse) -> Value {
+    json!({
+        "framework": answer.framework,
+        "tests": tests(&answer.tests),
+        "left_out": answer.left_out,
+        "collectors": answer.collectors.iter().map(collector).collect::<Vec<_>>(),
+    })
+}
+
+fn collector(collector: &Collector) -> Value {
+    json!({
+        "nodeid": collector.nodeid,
+        "file": collector.file,
+        "line": collector.line,
+        "message": collector.message,
+    })
+}

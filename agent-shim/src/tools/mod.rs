@@ -1,0 +1,154 @@
+//! The tools, one file each: what the agent reads about it, and what it does. Must not know the transport.
+
+mod get_run;
+mod get_test_report;
+mod last_test_failures;
+mod list_tests;
+mod run;
+mod run_failing_tests;
+mod run_tests;
+mod tests_covering;
+
+use crate::answer::Answer;
+use crate::arguments::Arguments;
+use crate::call_error::CallError;
+use crate::shim::Call;
+use rmcp::model::{JsonObject, ToolAnnotations};
+use std::sync::Arc;
+
+/// Longest run that may be asked for, in seconds.
+const TIMEOUT_S_MAX: u32 = 1_800;
+
+/// A tool. A closed list, so that no call can go astray.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tool {
+    RunTests,
+    RunFailingTests,
+    LastTestFailures,
+    TestsCovering,
+    ListTests,
+    GetRun,
+    GetTestReport,
+}
+
+impl Tool {
+    /// All of them, in the order in which an agent needs them.
+    pub(crate) const ALL: &[Tool] = &[
+        Tool::RunTests,
+        Tool::LastTestFailures,
+        Tool::RunFailingTests,
+        Tool::TestsCovering,
+        Tool::ListTests,
+        Tool::GetRun,
+        Tool::GetTestReport,
+    ];
+
+    /// The tool of that name.
+    pub(crate) fn named(name: &str) -> Option<Tool> {
+        Tool::ALL.iter().copied().find(|tool| tool.name() == name)
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Tool::RunTests => "run_tests",
+            Tool::RunFailingTests => "run_failing_tests",
+            Tool::LastTestFailures => "last_test_failures",
+            Tool::TestsCovering => "tests_covering",
+            Tool::ListTests => "list_tests",
+            Tool::GetRun => "get_run",
+            Tool::GetTestReport => "get_test_report",
+        }
+    }
+
+    /// What the agent is told about it.
+    pub(crate) fn definition(self) -> rmcp::model::Tool {
+        let Teaching { title, description, input, output, reads_only } = match self {
+            Tool::RunTests => run_tests::teaching(),
+            Tool::RunFailingTests => run_failing_tests::teaching(),
+            Tool::LastTestFailures => last_test_failures::teaching(),
+            Tool::TestsCovering => tests_covering::teaching(),
+            Tool::ListTests => list_tests::teaching(),
+            Tool::GetRun => get_run::teaching(),
+            Tool::GetTestReport => get_test_report::teaching(),
+        };
+        // Runs execute project code in a sandbox: not read-only, but nothing outside the workspace is within its reach.
+        let annotations = ToolAnnotations::with_title(title).read_only(reads_only).destructive(false).open_world(false);
+        rmcp::model::Tool::new(self.name(), description, input)
+            .with_title(title)
+            .with_raw_output_schema(output)
+            .with_annotations(annotations)
+    }
+
+    /// Carries out one call.
+    pub(crate) async fn call(self, call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+        match self {
+            Tool::RunTests => run_tests::call(call, arguments).await,
+            Tool::RunFailingTests => run_failing_tests::call(call, arguments).await,
+            Tool::LastTestFailures => last_test_failures::call(call, arguments).await,
+            Tool::TestsCovering => tests_covering::call(call, arguments).await,
+            Tool::ListTests => list_tests::call(call, arguments).await,
+            Tool::GetRun => get_run::call(call, arguments).await,
+            Tool::GetTestReport => get_test_report::call(call, arguments).await,
+        }
+    }
+}
+
+// What a tool's file says about it.
+struct Teaching {
+    title: &'static str,
+    description: &'static str,
+    input: Arc<JsonObject>,
+    output: Arc<JsonObject>,
+    reads_only: bool,
+}
+
+// Milliseconds as seconds; no run is long enough for the conversion to lose one.
+fn seconds(ms: u64) -> f64 {
+    std::time::Duration::from_millis(ms).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    const TYPES: [&str; 5] = ["number", "string", "boolean", "array", "object"];
+
+    // One plain type everywhere, no unions and no formats, and a description wherever an agent chooses a value.
+    fn check(schema: &Value, path: &str, describe: bool) {
+        let kind = schema["type"].as_str().unwrap_or_else(|| panic!("{path}: type {}", schema["type"]));
+        assert!(TYPES.contains(&kind), "{path}: {kind}");
+        assert!(schema.get("format").is_none() && schema.get("anyOf").is_none(), "{path}");
+        assert!(!describe || schema["description"].is_string(), "{path}: no description");
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            check(property, &format!("{path}.{name}"), true);
+        }
+        if kind == "array" {
+            check(&schema["items"], &format!("{path}[]"), false);
+        }
+        for required in schema["required"].as_array().into_iter().flatten() {
+            assert!(schema["properties"][required.as_str().unwrap()].is_object(), "{path}: {required}");
+        }
+    }
+
+    #[test]
+    fn schemas_are_plain_and_teach() {
+        for tool in Tool::ALL {
+            let definition = tool.definition();
+            assert_eq!(definition.name, tool.name());
+            assert!(definition.description.as_ref().is_some_and(|text| text.len() > 80), "{tool:?}");
+            check(&Value::Object(definition.input_schema.as_ref().clone()), tool.name(), false);
+            check(&Value::Object(definition.output_schema.unwrap().as_ref().clone()), tool.name(), false);
+            assert_eq!(definition.input_schema["additionalProperties"], false, "{tool:?}");
+        }
+    }
+
+    #[test]
+    fn names_lead_to_their_tools() {
+        for tool in Tool::ALL {
+            assert_eq!(Tool::named(tool.name()), Some(*tool));
+        }
+        assert_eq!(Tool::named("analyze_failures"), None);
+    }
+}

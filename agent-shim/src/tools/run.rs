@@ -1,0 +1,99 @@
+//! What running tools have in common: follow the run, read its output, render it. Must not know why the run was started.
+
+use crate::answer::Answer;
+use crate::arguments::{ArgumentError, Arguments};
+use crate::call_error::CallError;
+use crate::follow::{Ended, Follow};
+use crate::output::{head, how_to_read_on};
+use crate::progress::Standing;
+use crate::report::{self, Context};
+use crate::shim::Call;
+use crate::supervisor::Clients;
+use crate::{shorten, summary};
+use proctor_proto::text::{self, Head};
+use proctor_proto::v1::{GetReportRequest, LastTestFailuresRequest, Limits, Report, ReportFormat, RunEvent, Stream};
+use tonic::{Status, Streaming};
+
+/// Most failures listed in a shortened text.
+const FAILURES_MAX: u32 = 50;
+
+/// The limits that `timeout` asks for.
+pub(super) fn limits(arguments: &mut Arguments) -> Result<Option<Limits>, ArgumentError> {
+    let timeout = arguments.seconds("timeout", super::TIMEOUT_S_MAX)?;
+    let wall_ms = timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+    Ok(wall_ms.map(|wall_ms| Limits { wall_ms, ..Limits::default() }))
+}
+
+/// Most tokens wished for.
+pub(super) fn max_tokens(arguments: &mut Arguments) -> Result<Option<u32>, ArgumentError> {
+    arguments.count("max_tokens", 1_000_000)
+}
+
+/// Starts a run with `start`, follows it to its end and renders it.
+pub(super) async fn follow<F>(
+    call: &Call<'_>,
+    max_tokens: Option<u32>,
+    start: impl Fn(Clients, String) -> F,
+) -> Result<Answer, CallError>
+where
+    F: Future<Output = Result<Streaming<RunEvent>, Status>>,
+{
+    let ended = call
+        .reporting(Standing::waiting("starting"), async |progress| {
+            let clients = call.clients().await?;
+            let events = call.in_session(&start).await?;
+            let saw_run = |run_id: &str| call.session().saw_run(run_id);
+            Follow::new(clients, progress, &saw_run).until_end(events).await
+        })
+        .await?;
+    rendered(call, &ended, max_tokens).await
+}
+
+/// The answer for a run that has ended.
+pub(super) async fn rendered(call: &Call<'_>, ended: &Ended, max_tokens: Option<u32>) -> Result<Answer, CallError> {
+    let bytes_max = max_tokens.map(shorten::bytes_of);
+    let document = call
+        .in_session(|mut clients, session_id| {
+            let format = ReportFormat::Json.into();
+            let request = GetReportRequest { session_id, format, run_id: ended.run_id.clone() };
+            async move { Ok(clients.results.get_report(request).await?.into_inner().document) }
+        })
+        .await?;
+    let context = Context { run_id: &ended.run_id, attached: ended.attached_age_ms.is_some(), bytes_max };
+    let structured = report::structured(&document, &context)?;
+    let clients = call.clients().await?;
+    let full = full_text(&clients, &ended.run_id, &ended.report).await?;
+    let text = match bytes_max {
+        Some(bytes_max) if full.len() > bytes_max => {
+            let failures = failures(call, &ended.run_id).await?;
+            shorten::run(&ended.report, failures.as_deref(), &ended.run_id, bytes_max)
+        }
+        _ => full,
+    };
+    Ok(Answer { text, summary: summary::run(&ended.report, ended.attached_age_ms), structured })
+}
+
+async fn full_text(clients: &Clients, run_id: &str, report: &Report) -> Result<String, Status> {
+    let stdout = head(clients, run_id, Stream::Stdout).await?;
+    let stderr = head(clients, run_id, Stream::Stderr).await?;
+    let (stdout_on, stderr_on) = (
+        how_to_read_on(run_id, Stream::Stdout, stdout.next_cursor()),
+        how_to_read_on(run_id, Stream::Stderr, stderr.next_cursor()),
+    );
+    Ok(text::run(
+        Head { bytes: &stdout.bytes, total: stdout.total, how_to_read_on: &stdout_on },
+        Head { bytes: &stderr.bytes, total: stderr.total, how_to_read_on: &stderr_on },
+        report,
+    ))
+}
+
+// The failures of that run, unless another one has taken its place or there are none.
+async fn failures(call: &Call<'_>, run_id: &str) -> Result<Option<String>, CallError> {
+    let answer = call
+        .in_session(|mut clients, session_id| {
+            let request = LastTestFailuresRequest { session_id, limit: FAILURES_MAX };
+            async move { Ok(clients.results.last_test_failures(request).await?.into_inner()) }
+        })
+        .await?;
+    Ok((answer.run_id == run_id && answer.total > 0).then(|| text::failures(&answer)))
+}

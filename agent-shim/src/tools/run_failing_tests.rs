@@ -1,0 +1,60 @@
+//! `run_failing_tests`. Must not know how a run is followed or rendered.
+
+use super::{Teaching, run};
+use crate::answer::Answer;
+use crate::arguments::Arguments;
+use crate::call_error::CallError;
+use crate::report;
+use crate::schema::{self, number};
+use crate::shim::Call;
+use proctor_proto::v1::RunFailingTestsRequest;
+use proctor_proto::{reason, text};
+use serde_json::json;
+
+const DESCRIPTION: &str = "\
+Run again exactly what failed in the last run of this session: the failing tests, and the packages that did not build. \
+Call it after a fix; it is much faster than run_tests. When it passes, call run_tests once without a filter: a fix can \
+break something else. Answers as run_tests does.";
+
+pub(super) fn teaching() -> Teaching {
+    let properties = [
+        ("limit", number("Most failures to run again. Default: all of them.")),
+        ("timeout", schema::timeout()),
+        ("max_tokens", schema::max_tokens()),
+    ];
+    Teaching {
+        title: "Run failing tests again",
+        description: DESCRIPTION,
+        input: schema::arguments(&properties, &[]),
+        output: report::schema(&[]),
+        reads_only: false,
+    }
+}
+
+pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+    let request = RunFailingTestsRequest {
+        // No report holds more tests than that.
+        limit: arguments.count("limit", 100_000)?.unwrap_or_default(),
+        limits: run::limits(arguments)?,
+        ..RunFailingTestsRequest::default()
+    };
+    let max_tokens = run::max_tokens(arguments)?;
+    let ran = run::follow(call, max_tokens, |mut clients, session_id| {
+        let request = RunFailingTestsRequest { session_id, ..request.clone() };
+        async move { Ok(clients.runs.run_failing_tests(request).await?.into_inner()) }
+    })
+    .await;
+    ran.or_else(nothing_ran)
+}
+
+// That there is nothing to run again is an answer.
+fn nothing_ran(error: CallError) -> Result<Answer, CallError> {
+    let Some(reason) = error.reason() else { return Err(error) };
+    let (text, next) = match reason.name.as_str() {
+        reason::NO_RUN_YET => (text::NO_RUN_YET.to_owned(), "Next: run_tests."),
+        reason::NOTHING_TO_RERUN => (text::nothing_to_rerun(&reason.framework), "Next: run_tests runs everything."),
+        _ => return Err(error),
+    };
+    let structured = json!({"nothing_ran": reason.name, "framework": reason.framework, "attached": false});
+    Ok(Answer { text, summary: vec![next.to_owned()], structured })
+}

@@ -1,0 +1,109 @@
+//! `tests_covering`. Must not know how coverage is measured.
+
+use super::Teaching;
+use super::last_test_failures::tests;
+use crate::answer::Answer;
+use crate::arguments::Arguments;
+use crate::call_error::CallError;
+use crate::schema::{self, boolean, number, string};
+use crate::shim::Call;
+use proctor_proto::text;
+use proctor_proto::v1::{Attribution, TestsCoveringRequest, TestsCoveringResponse};
+use serde_json::{Value, json};
+use std::path::Path;
+
+const DESCRIPTION: &str = "\
+Which tests execute a file, or one line of it, as the runs of this session have measured. Call it before you change code, \
+to know what guards it, or after, to run only what matters: pass the packages' files or a filter to run_tests. Needs a \
+run_tests before it; it runs nothing itself and reads no source.";
+
+pub(super) fn teaching() -> Teaching {
+    let input = [
+        ("file", string("Source file, relative to the workspace: internal/tools/read.go. Required.")),
+        ("line", number("Line from 1. Leave it out for any line of the file.")),
+    ];
+    let output = [
+        ("has_coverage", boolean("Whether a run of this session has measured coverage.")),
+        ("file", string("The file asked for.")),
+        ("line", number("The line asked for.")),
+        ("tests", schema::tests("At most 200, by package and name.")),
+        ("total", number("All covering tests.")),
+        ("attribution", string("test: the test itself executes it; file or package: some test of the same one does.")),
+        ("file_changed", boolean("Whether the file has changed since it was measured, so that lines may have moved.")),
+    ];
+    Teaching {
+        title: "Tests that execute a file or line",
+        description: DESCRIPTION,
+        input: schema::arguments(&input, &["file"]),
+        output: schema::answer(&output, &["has_coverage", "file", "tests", "total"]),
+        reads_only: true,
+    }
+}
+
+pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+    let file = relative(&arguments.required_text("file")?, call.session().workspace());
+    let line = arguments.count("line", u32::MAX)?;
+    let answer = call
+        .in_session(|mut clients, session_id| {
+            let request = TestsCoveringRequest { session_id, file: file.clone(), line, limit: 0 };
+            async move { Ok(clients.results.tests_covering(request).await?.into_inner()) }
+        })
+        .await?;
+    let summary = next(&answer).map(str::to_owned).into_iter().collect();
+    Ok(Answer { text: text::covering(&answer, &file, line), summary, structured: structured(&answer, &file, line) })
+}
+
+// Agents often have the absolute path at hand; the supervisor wants it relative and judges everything else.
+fn relative(file: &str, workspace: &Path) -> String {
+    let file = file.trim();
+    let inside = Path::new(file).strip_prefix(workspace).ok().and_then(Path::to_str);
+    inside.unwrap_or(file).trim_start_matches("./").to_owned()
+}
+
+fn next(answer: &TestsCoveringResponse) -> Option<&'static str> {
+    match answer {
+        answer if !answer.has_coverage => Some("Next: run_tests, with coverage not off."),
+        answer if answer.tests.is_empty() => {
+            Some("No test of the runs so far executes it; a run without a filter may know more.")
+        }
+        answer if answer.file_changed => Some("Next: run_tests measures the changed file anew."),
+        _ => Some("Next: run_tests with a filter that names these tests."),
+    }
+}
+
+fn structured(answer: &TestsCoveringResponse, file: &str, line: Option<u32>) -> Value {
+    let attribution = match answer.attribution() {
+        Attribution::Unspecified => None,
+        Attribution::Test => Some("test"),
+        Attribution::File => Some("file"),
+        Attribution::Package => Some("package"),
+    };
+    json!({
+        "has_coverage": answer.has_coverage,
+        "file": file,
+        "line": line,
+        "tests": tests(&answer.tests),
+        "total": answer.total,
+        "attribution": attribution,
+        "file_changed": answer.file_changed,
+    })
+}
+
+#[cfg(test)]
+mod tests_of_paths {
+    use super::*;
+
+    #[test]
+    fn an_absolute_path_inside_the_workspace_is_understood() {
+        let workspace = Path::new("/w/shop");
+        for (given, file) in [
+            ("/w/shop/a/b.go", "a/b.go"),
+            ("./a/b.go", "a/b.go"),
+            (" a/b.go ", "a/b.go"),
+            ("/w/shopping/b.go", "/w/shopping/b.go"),
+            ("../b.go", "../b.go"),
+        ] {
+            assert_eq!(relative(given, workspace), file);
+        }
+    }
+}
