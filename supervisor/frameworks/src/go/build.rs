@@ -32,6 +32,11 @@ impl Builds {
         Builds { paths, outputs: HashMap::new(), told: HashSet::new(), culprits: HashMap::new() }
     }
 
+    /// Whether a package is known not to build.
+    pub(super) fn is_told(&self, package: &str) -> bool {
+        self.told.contains(package)
+    }
+
     /// A compiler said something about `import_path`.
     pub(super) fn output(&mut self, import_path: &str, literal: &str) {
         // Each buffer is bounded, so their number has to be too.

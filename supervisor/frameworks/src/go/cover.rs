@@ -205,3 +205,71 @@ fn file_of(projects: &[Project], name: &str) -> Option<String> {
         .max_by_key(|(project, _)| project.name.len())
         .map(|(project, file)| join(&project.dir, file))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn project(dir: &str, name: &str) -> Project {
+        Project { dir: dir.to_owned(), name: name.to_owned() }
+    }
+
+    fn finished(entries: &[(&str, &[&str])]) -> BTreeMap<String, BTreeSet<String>> {
+        let names = |tests: &[&str]| tests.iter().map(|test| (*test).to_owned()).collect();
+        entries.iter().map(|(package, tests)| ((*package).to_owned(), names(tests))).collect()
+    }
+
+    #[test]
+    fn profiles_are_told_by_the_package_that_executed_them() {
+        let projects = [project("", "m"), project("sub", "m/sub")];
+        let profile = "mode: atomic\nm/a/a.go:5.24,7.2 1 2\nm/a/a.go:7.2,9.3 1 1\nm/a/a.go:20.1,21.2 3 0\n\
+                       m/sub/b.go:3.1,3.9 1 12\nother.org/x/c.go:1.1,2.2 1 1\nnot a block\n";
+        let artifacts = [
+            ("17/dir".to_owned(), b"/workspace/a\n".to_vec()),
+            ("17/profile".to_owned(), profile.as_bytes().to_vec()),
+            ("18/dir".to_owned(), b"/workspace/sub\n".to_vec()),
+            ("19/dir".to_owned(), b"/elsewhere\n".to_vec()),
+            ("19/profile".to_owned(), profile.as_bytes().to_vec()),
+        ];
+        let finished = finished(&[("m/a", &["TestA", "TestA/x", "TestB"]), ("m/sub", &["TestS"]), ("m/none", &[])]);
+        let harvest = ingest(&projects, "/workspace", &artifacts, &finished);
+        let span = |first, last| LineSpan { first, last };
+        assert_eq!(
+            harvest.measured,
+            [Measured {
+                package: "m/a".to_owned(),
+                tests: vec!["TestA".to_owned(), "TestB".to_owned()],
+                attribution: Attribution::Package,
+                files: vec![("a/a.go".to_owned(), vec![span(5, 9)]), ("sub/b.go".to_owned(), vec![span(3, 3)])],
+            }]
+        );
+        assert_eq!(harvest.notes, ["no coverage of m/sub: the test process did not end by itself"]);
+    }
+
+    #[test]
+    fn what_is_no_profile_is_no_measurement() {
+        let projects = [project("", "m")];
+        let finished = finished(&[("m", &["TestA"])]);
+        for profile in [&b""[..], b"mode", b"\xff\xfe\n", b"{}\n"] {
+            let artifacts = [("1/dir".to_owned(), b"/w\n".to_vec()), ("1/profile".to_owned(), profile.to_vec())];
+            let harvest = ingest(&projects, "/w", &artifacts, &finished);
+            assert!(harvest.measured.is_empty());
+            assert_eq!(harvest.notes.len(), 1);
+        }
+    }
+
+    #[test]
+    fn hostile_numbers_are_passed_over() {
+        for line in ["f.go:0.1,2.2 1 1", "f.go:9.1,2.2 1 1", "f.go:99999999999.1,99999999999.2 1 1", "f.go: 1", " ", ""]
+        {
+            assert_eq!(block(line.as_bytes()), None, "{line}");
+        }
+        assert!(block(b"C:/f.go:1.1,2.2 1 18446744073709551616").is_some());
+    }
+
+    #[test]
+    fn spans_that_touch_become_one() {
+        let span = |first, last| LineSpan { first, last };
+        assert_eq!(merged(vec![span(8, 9), span(1, 2), span(3, 5), span(4, 4)]), [span(1, 5), span(8, 9)]);
+    }
+}

@@ -96,14 +96,19 @@ pub(super) fn of_test(about: Circumstances<'_>, lines: &[OutputLine], paths: &Pa
     if let Some(crash) = trace::crash(&lines[crash_may_begin..], paths) {
         return Failure { output, is_crash: true, ..of_trace(crash, paths) };
     }
+    let race = trace::race(&own, paths);
     let is_typed = lines.iter().any(|line| line.kind == OutputKind::Frame);
     let mut found = entries(&own);
     found.retain(|entry| !entry.text[0].starts_with("race detected during execution"));
-    let chosen = if is_typed { found.into_iter().find(|entry| entry.is_error) } else { choose(found, about) };
+    let chosen = if is_typed {
+        found.into_iter().find(|entry| entry.is_error)
+    } else {
+        choose(found, about.has_failed_subtest || race.is_some())
+    };
     if let Some(entry) = chosen {
         return Failure { output, ..of_entry(&entry, paths) };
     }
-    if let Some(race) = trace::race(&own, paths) {
+    if let Some(race) = race {
         return Failure { output, ..of_trace(race, paths) };
     }
     Failure { output, ..of_example(about.name, &own) }
@@ -184,10 +189,10 @@ fn entries(lines: &[OutputLine]) -> Vec<Entry> {
     entries
 }
 
-/// See the top of this file. A test with a failed subtest needs no reason of its own, so there only certainty counts.
-fn choose(mut entries: Vec<Entry>, about: Circumstances<'_>) -> Option<Entry> {
+/// See the top of this file. A test with a failed subtest or a data race has its reason, so there only certainty counts.
+fn choose(mut entries: Vec<Entry>, has_other_reason: bool) -> Option<Entry> {
     let certain = entries.iter().position(|entry| assertion::read(&entry.text).is_certain());
-    if certain.is_some() || about.has_failed_subtest {
+    if certain.is_some() || has_other_reason {
         return certain.map(|at| entries.swap_remove(at));
     }
     let complains =

@@ -50,8 +50,8 @@ pub(super) struct GoParser {
     builds: Builds,
     /// Whether the current step has shown any package or build.
     saw_anything: bool,
-    /// Whether a package of the current step failed to build without saying which one.
-    build_failed_unnamed: bool,
+    /// Packages of the current step that were not built, without a word on which build failed (before Go 1.24).
+    unbuilt: BTreeSet<String>,
     listed: usize,
     cut_off: bool,
     notes: Vec<String>,
@@ -74,7 +74,7 @@ impl GoParser {
             builds: Builds::new(paths.clone()),
             paths,
             saw_anything: false,
-            build_failed_unnamed: false,
+            unbuilt: BTreeSet::new(),
             listed: 0,
             cut_off: false,
             notes: Vec::new(),
@@ -147,7 +147,7 @@ impl GoParser {
                 self.dragged_down.insert(package.to_owned());
             }
         } else if ending == Ending::Fail && says_build_failed(&end.output, package) {
-            self.build_failed_unnamed = true;
+            self.unbuilt.insert(package.to_owned());
         } else if ending == Ending::Fail && end.failed == 0 {
             events.push(failure::of_package(package, end.began, &end.output, &self.paths));
         } else if ending == Ending::Pass && self.mode == Mode::Running {
@@ -226,7 +226,8 @@ impl Parser for GoParser {
     fn step_started(&mut self, step: usize) {
         // An unknown step would have no directory; the last one known is the best guess, and a plan without steps has none.
         self.current = step.min(self.steps.len().saturating_sub(1));
-        (self.saw_anything, self.build_failed_unnamed) = (false, false);
+        self.saw_anything = false;
+        self.unbuilt.clear();
         self.stderr.clear();
         self.stderr_bytes = 0;
     }
@@ -260,9 +261,11 @@ impl Parser for GoParser {
             return;
         }
         self.close_packages(events);
-        if self.build_failed_unnamed {
+        if !self.unbuilt.is_empty() {
             let dir = self.steps[self.current].dir.clone();
             self.builds.failed_on_stderr(&self.stderr, &dir, events);
+            let unbuilt = std::mem::take(&mut self.unbuilt);
+            self.dragged_down.extend(unbuilt.into_iter().filter(|package| !self.builds.is_told(package)));
         }
         match exit {
             Exit::Code(0) | Exit::NotStarted(_) => {}

@@ -1,0 +1,170 @@
+//! The command lines that the Go adapter writes, for every kind of selection.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use proctor_core::filter::Filter;
+use proctor_core::isolation::Network;
+use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::test_case::TestId;
+use proctor_frameworks::go::Go;
+use proctor_frameworks::{FileTree, Framework, Plan, PlanError, Want};
+
+fn tree() -> FileTree {
+    let mut tree = FileTree::default();
+    tree.add_with_content("go.mod", "module m\n");
+    tree.add_with_content("go.work", "go 1.21\nuse .\nuse ./used\n");
+    tree.add_with_content("used/go.mod", "module example.com/used\n");
+    tree.add_with_content("other/go.mod", "module example.com/other\n");
+    for file in [
+        "main.go",
+        "a/a.go",
+        "a/testdata/golden.json",
+        "b/c/c.go",
+        "b/c/c_test.go",
+        "used/u.go",
+        "other/o.go",
+        "docs/x.md",
+    ] {
+        tree.add(file);
+    }
+    tree
+}
+
+fn want(selection: &Selection) -> Want<'_> {
+    Want {
+        selection,
+        coverage: CoverageMode::Off,
+        parallel: None,
+        network: Network::None,
+        workspace: "/workspace",
+        scratch: "/scratch",
+        cache: "/cache",
+    }
+}
+
+fn try_plan(selection: &Selection) -> Result<Plan, PlanError> {
+    Go.plan(&Go.detect(&tree()), &tree(), &want(selection))
+}
+
+/// Each step as `dir: arguments`, without the ones that all have.
+fn steps(selection: &Selection) -> Vec<String> {
+    let plan = try_plan(selection).unwrap();
+    let common = "test -json -count=1 -fullpath -timeout=0 ";
+    plan.steps
+        .iter()
+        .map(|step| {
+            let args = step.args.join(" ");
+            format!("{}: {}", step.dir, args.strip_prefix(common).unwrap())
+        })
+        .collect()
+}
+
+fn matching(filter: &str, files: &[&str]) -> Selection {
+    let files = files.iter().map(|file| (*file).to_owned()).collect();
+    Selection::Matching { filter: Filter::parse(filter).unwrap(), files }
+}
+
+fn test(package: &str, name: &str) -> RerunTarget {
+    RerunTarget::Test(TestId { package: package.to_owned(), name: name.to_owned() })
+}
+
+#[test]
+fn every_module_is_one_command() {
+    assert_eq!(steps(&Selection::All), [": ./...", "other: ./...", "used: ./..."]);
+    assert_eq!(
+        steps(&matching("TestA|TestB/x y", &[])),
+        [": -run=TestA|TestB/x y ./...", "other: -run=TestA|TestB/x y ./...", "used: -run=TestA|TestB/x y ./..."]
+    );
+}
+
+#[test]
+fn the_environment_is_closed_off() {
+    let plan = try_plan(&Selection::All).unwrap();
+    let env = |dir: &str, key: &str| {
+        let step = plan.steps.iter().find(|step| step.dir == dir).unwrap();
+        step.env.get(key).cloned()
+    };
+    for (key, value) in [("GOFLAGS", ""), ("GOENV", "off"), ("GOTOOLCHAIN", "local"), ("GOPROXY", "off")] {
+        assert_eq!(env("", key).as_deref(), Some(value), "{key}");
+    }
+    assert_eq!(env("", "GOCACHE").as_deref(), Some("/cache/go-build"));
+    assert_eq!((env("other", "GOWORK").as_deref(), env("used", "GOWORK")), (Some("off"), None));
+    let open = Want { network: Network::Host, ..want(&Selection::All) };
+    let plan = Go.plan(&Go.detect(&tree()), &tree(), &open).unwrap();
+    assert!(!plan.steps[0].env.contains_key("GOPROXY"));
+}
+
+#[test]
+fn files_stand_for_their_packages() {
+    assert_eq!(
+        steps(&matching("", &["b/c/c_test.go", "./b/c/c.go", "used/u.go", "main.go"])),
+        [": . ./b/c", "used: ."]
+    );
+    assert_eq!(steps(&matching("TestX", &["a/testdata/golden.json"])), [": -run=TestX ./a"]);
+    assert_eq!(steps(&matching("", &["go.mod"])), [": ./..."]);
+    assert_eq!(steps(&matching("", &["b"])), [": ./b/..."]);
+    assert_eq!(steps(&matching("", &["used/"])), ["used: ."]);
+    for outside in ["/etc/passwd", "../x.go", "a/../../x.go"] {
+        let error = try_plan(&matching("", &[outside])).unwrap_err();
+        assert_eq!(error, PlanError::FileOutsideProject { file: outside.to_owned(), framework: "go" });
+    }
+}
+
+#[test]
+fn failed_tests_run_again_and_nothing_beside_them() {
+    let targets = vec![
+        test("m/a", "TestTable"),
+        test("m/a", "TestTable/x"),
+        test("m/a", "TestB/y"),
+        test("m/b/c", "TestOne"),
+        test("example.com/used", "TestOne"),
+        RerunTarget::Package("m".to_owned()),
+        test("m", "TestWithin"),
+    ];
+    assert_eq!(
+        steps(&Selection::Exactly(targets)),
+        [": .", ": -run=^TestB$/^y$|^TestTable$/^x$ ./a", ": -run=^TestOne$ ./b/c", "used: -run=^TestOne$ ."]
+    );
+    assert!(steps(&Selection::Exactly(Vec::new())).is_empty());
+}
+
+#[test]
+fn what_is_in_no_module_runs_everything() {
+    let targets = vec![RerunTarget::Package("example.net/dependency".to_owned())];
+    assert_eq!(steps(&Selection::Exactly(targets)).len(), 3);
+}
+
+#[test]
+fn more_commands_than_a_run_may_have_are_refused() {
+    let targets = (0..300).map(|number| test(&format!("m/p{number}"), &format!("Test{number}"))).collect();
+    assert_eq!(try_plan(&Selection::Exactly(targets)), Err(PlanError::TooManySteps { steps: 300, max: 256 }));
+    let same = (0..300).map(|number| test(&format!("m/p{number}"), "TestSame")).collect();
+    assert_eq!(try_plan(&Selection::Exactly(same)).unwrap().steps.len(), 1);
+}
+
+#[test]
+fn coverage_brings_its_wrapper_along() {
+    let want = Want { coverage: CoverageMode::Auto, parallel: Some(3), ..want(&Selection::All) };
+    let plan = Go.plan(&Go.detect(&tree()), &tree(), &want).unwrap();
+    let args = plan.steps[0].args.join(" ");
+    assert_eq!(
+        args,
+        "test -json -count=1 -fullpath -timeout=0 -covermode=atomic -coverprofile=/scratch/go-merged-profile \
+         -coverpkg=./... -exec='/scratch/go-test-exec' -parallel=3 ./..."
+    );
+    assert_eq!((plan.artifacts.as_str(), plan.dirs), ("cover", vec!["cover".to_owned()]));
+    let wrapper = plan.files.iter().find(|file| file.executable).unwrap();
+    assert_eq!(wrapper.path, "go-test-exec");
+    insta::assert_snapshot!("go-test-exec", String::from_utf8_lossy(&wrapper.bytes));
+}
+
+#[test]
+fn a_listing_lists_the_top_level_of_a_filter() {
+    let list = |selection: &Selection| {
+        let plan = Go.plan_listing(&Go.detect(&tree()), &tree(), &want(selection)).unwrap();
+        plan.steps[0].args.join(" ")
+    };
+    assert_eq!(list(&Selection::All), "test -json -count=1 -timeout=0 -list=. ./...");
+    assert_eq!(list(&matching("TestA/x", &["a/a.go"])), "test -json -count=1 -timeout=0 -list=TestA ./a");
+    assert_eq!(list(&matching("TestA/x|TestB", &[])), "test -json -count=1 -timeout=0 -list=. ./...");
+}
