@@ -45,6 +45,12 @@ impl CallError {
         Some(Reason { name: info.reason, framework })
     }
 
+    /// Whether the supervisor could not be reached, rather than refused. A status that was made here has a source; one
+    /// that came over the wire has none.
+    pub(crate) fn is_lost_connection(&self) -> bool {
+        matches!(self, CallError::Call(status) | CallError::Open(status) if status.source().is_some())
+    }
+
     /// What the agent is told.
     pub(crate) fn text(&self, tool: &str) -> String {
         match self {
@@ -82,14 +88,14 @@ impl CallError {
                  token to proctor-mcp, or ask the operator."
             ),
             Code::ResourceExhausted => format!("{tool}: {message}. {}", retry(status)),
-            // A status that was made here has a source; one that came over the wire has none.
-            Code::Unavailable if status.source().is_none() => {
+            Code::Unavailable if !self.is_lost_connection() => {
                 format!("{tool}: the supervisor takes no new work now ({message}). Try again in a minute.")
             }
             Code::Unimplemented => format!("{tool}: this supervisor cannot do that yet ({message})."),
-            _ if status.source().is_some() => format!(
+            _ if self.is_lost_connection() => format!(
                 "{tool}: the connection to the supervisor is lost. Call {tool} again: a private supervisor is then \
-                 started anew (its failures and coverage are gone); a shared one must be running."
+                 started anew (its failures and coverage are gone), and why it ended is on proctor-mcp's stderr; a shared one must be \
+                 running."
             ),
             code => format!("{tool}: {message} ({code:?})"),
         }

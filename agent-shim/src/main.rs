@@ -31,6 +31,7 @@ use clap::Parser;
 use end_of_input::EndOfInput;
 use rmcp::ServiceExt;
 use shim::Shim;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 use supervisor::Supervisor;
@@ -44,7 +45,8 @@ const GRACE: Duration = Duration::from_secs(1);
 fn main() -> ExitCode {
     let args = Args::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     let ended = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2) // one client: one thread reads while the other renders
         .enable_all()
@@ -59,7 +61,8 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
+            // Whoever starts it by hand reads this, whatever the log level.
+            eprintln!("proctor-mcp: {error:#}");
             ExitCode::from(2)
         }
     }

@@ -13,6 +13,9 @@ use tonic::{Code, Status};
 /// How long closing may hold up our end. The supervisor closes idle sessions by itself.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
+/// Pause before a lost connection is made anew: a private supervisor that has crashed is reaped meanwhile.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+
 #[derive(Default)]
 struct Slot {
     session_id: Option<String>,
@@ -47,12 +50,27 @@ impl Session {
         &self.workspace
     }
 
-    /// Makes `call` in the session. When the supervisor no longer knows the session, once more in a new one.
+    /// Makes `call` in the session. When the supervisor no longer knows the session, once more in a new one; when the
+    /// connection is lost, once more over a new one. Repeating does no harm: a run that had begun is attached to.
     pub(crate) async fn call<T, F>(
         &self,
         supervisor: &Supervisor,
         call: impl Fn(Clients, String) -> F,
     ) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        match self.attempt(supervisor, &call).await {
+            Err(error) if error.is_lost_connection() => {
+                tracing::warn!(?error, "the connection to the supervisor is lost: trying again");
+                tokio::time::sleep(RECONNECT_PAUSE).await;
+                self.attempt(supervisor, &call).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn attempt<T, F>(&self, supervisor: &Supervisor, call: &impl Fn(Clients, String) -> F) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, Status>>,
     {

@@ -1,0 +1,315 @@
+//! A supervisor's side of the wire that says what a test wants said and remembers what it was asked.
+
+use proctor_proto::v1::results_server::{Results, ResultsServer};
+use proctor_proto::v1::run_event::Event;
+use proctor_proto::v1::runs_server::{Runs, RunsServer};
+use proctor_proto::v1::sessions_server::{Sessions, SessionsServer};
+use proctor_proto::v1::*;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+pub(crate) const RUN_ID: &str = "00000000000000000000000000000001";
+
+/// What the double says and what it was asked.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) report: Report,
+    pub(crate) document: serde_json::Value,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    pub(crate) events: Vec<Event>,
+    /// The run does not end by itself.
+    pub(crate) endless: bool,
+    pub(crate) refuse: Option<Status>,
+    pub(crate) failures: LastTestFailuresResponse,
+    pub(crate) covering: TestsCoveringResponse,
+    pub(crate) listed: ListTestsResponse,
+    /// Sessions that are known; the last one is the newest.
+    pub(crate) sessions: Vec<String>,
+    pub(crate) created: Vec<CreateSessionRequest>,
+    pub(crate) closed: Vec<String>,
+    pub(crate) cancelled: Vec<String>,
+    pub(crate) run_tests: Vec<RunTestsRequest>,
+    pub(crate) covering_asked: Vec<TestsCoveringRequest>,
+    pub(crate) failures_asked: Vec<LastTestFailuresRequest>,
+    pub(crate) authorization: Option<String>,
+}
+
+// Everything that runs in it, connections too, ends with it.
+#[derive(Default)]
+struct Process(Option<Runtime>);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Runtime::shutdown_background);
+    }
+}
+
+/// The double, served on a unix socket.
+#[derive(Clone)]
+pub(crate) struct Double {
+    world: Arc<Mutex<World>>,
+    dropped: watch::Sender<u32>,
+    server: Arc<Mutex<Process>>,
+    socket: Arc<(PathBuf, tempfile::TempDir)>,
+}
+
+impl Double {
+    pub(crate) fn start(world: World) -> Double {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let double = Double {
+            world: Arc::new(Mutex::new(world)),
+            dropped: watch::Sender::new(0),
+            server: Arc::default(),
+            socket: Arc::new((path, dir)),
+        };
+        double.serve();
+        double
+    }
+
+    fn serve(&self) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let incoming = UnixListenerStream::new(UnixListener::bind(self.socket()).unwrap());
+        let server = Server::builder()
+            .add_service(SessionsServer::new(self.clone()))
+            .add_service(RunsServer::new(self.clone()))
+            .add_service(ResultsServer::new(self.clone()));
+        runtime.spawn(server.serve_with_incoming(incoming));
+        *self.server.lock().unwrap() = Process(Some(runtime));
+    }
+
+    /// Ends without a word, as a killed process does, and starts again knowing nothing.
+    pub(crate) fn crash_and_restart(&self) {
+        *self.server.lock().unwrap() = Process::default();
+        std::fs::remove_file(self.socket()).unwrap();
+        self.world().sessions.clear();
+        self.serve();
+    }
+
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket.0
+    }
+
+    /// Waits until a caller has let go of an endless run's events.
+    pub(crate) async fn until_dropped(&self) {
+        self.dropped.subscribe().wait_for(|count| *count > 0).await.unwrap();
+    }
+
+    fn in_session(&self, session_id: &str) -> Result<MutexGuard<'_, World>, Status> {
+        let mut world = self.world();
+        if let Some(status) = world.refuse.take() {
+            return Err(status);
+        }
+        match world.sessions.iter().any(|known| known == session_id) {
+            true => Ok(world),
+            false => Err(Status::permission_denied("no such session")),
+        }
+    }
+
+    // As a supervisor does: numbered from 0, `finished` last.
+    fn events(&self, cursor: u64) -> Response<ReceiverStream<Result<RunEvent, Status>>> {
+        let (sender, receiver) = mpsc::channel(16);
+        let world = self.world();
+        let mut events = world.events.clone();
+        if !world.endless {
+            events.push(Event::Finished(world.report.clone()));
+        }
+        let (dropped, endless, sequence_after) = (self.dropped.clone(), world.endless, events.len() as u64);
+        tokio::spawn(async move {
+            for (sequence, event) in (0..).zip(events).skip(usize::try_from(cursor).unwrap()) {
+                let event = RunEvent { run_id: RUN_ID.into(), sequence, at_ms: sequence * 10, event: Some(event) };
+                if sender.send(Ok(event)).await.is_err() {
+                    return;
+                }
+            }
+            if endless {
+                news(&sender, sequence_after).await;
+            }
+            sender.closed().await;
+            dropped.send_modify(|count| *count += 1);
+        });
+        Response::new(ReceiverStream::new(receiver))
+    }
+}
+
+// A run that goes on says so many times a second.
+async fn news(sender: &mpsc::Sender<Result<RunEvent, Status>>, from: u64) {
+    for sequence in from.. {
+        let event = Some(Event::Progress(Progress::default()));
+        let event = RunEvent { run_id: RUN_ID.into(), sequence, event, ..RunEvent::default() };
+        if sender.send(Ok(event)).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tonic::async_trait]
+impl Sessions for Double {
+    async fn create_session(
+        &self,
+        request: Request<CreateSessionRequest>,
+    ) -> Result<Response<CreateSessionResponse>, Status> {
+        let mut world = self.world();
+        world.authorization =
+            request.metadata().get("authorization").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        world.created.push(request.into_inner());
+        let session_id = format!("session-{}", world.created.len());
+        world.sessions.push(session_id.clone());
+        Ok(Response::new(CreateSessionResponse { session: Some(Session { session_id, ..Session::default() }) }))
+    }
+
+    async fn get_session(&self, request: Request<GetSessionRequest>) -> Result<Response<GetSessionResponse>, Status> {
+        let session_id = request.into_inner().session_id;
+        drop(self.in_session(&session_id)?);
+        Ok(Response::new(GetSessionResponse { session: Some(Session { session_id, ..Session::default() }) }))
+    }
+
+    async fn list_sessions(&self, _: Request<ListSessionsRequest>) -> Result<Response<ListSessionsResponse>, Status> {
+        Err(Status::unimplemented("list_sessions"))
+    }
+
+    async fn close_session(
+        &self,
+        request: Request<CloseSessionRequest>,
+    ) -> Result<Response<CloseSessionResponse>, Status> {
+        self.world().closed.push(request.into_inner().session_id);
+        Ok(Response::new(CloseSessionResponse {}))
+    }
+}
+
+type Events = ReceiverStream<Result<RunEvent, Status>>;
+
+#[tonic::async_trait]
+impl Runs for Double {
+    type RunTestsStream = Events;
+    type RunFailingTestsStream = Events;
+    type RunAffectedTestsStream = Events;
+    type WatchRunStream = Events;
+
+    async fn run_tests(&self, request: Request<RunTestsRequest>) -> Result<Response<Events>, Status> {
+        let request = request.into_inner();
+        self.in_session(&request.session_id)?.run_tests.push(request);
+        Ok(self.events(0))
+    }
+
+    async fn run_failing_tests(&self, request: Request<RunFailingTestsRequest>) -> Result<Response<Events>, Status> {
+        drop(self.in_session(&request.into_inner().session_id)?);
+        Ok(self.events(0))
+    }
+
+    async fn run_affected_tests(&self, _: Request<RunAffectedTestsRequest>) -> Result<Response<Events>, Status> {
+        Err(Status::unimplemented("run_affected_tests"))
+    }
+
+    async fn watch_run(&self, request: Request<WatchRunRequest>) -> Result<Response<Events>, Status> {
+        Ok(self.events(request.into_inner().cursor))
+    }
+
+    async fn get_run(&self, request: Request<GetRunRequest>) -> Result<Response<GetRunResponse>, Status> {
+        let world = self.world();
+        let run_id = request.into_inner().run_id;
+        if run_id != RUN_ID {
+            return Err(Status::permission_denied("no such run"));
+        }
+        let running = world.endless && world.cancelled.is_empty();
+        Ok(Response::new(GetRunResponse {
+            run_id,
+            state: if running { RunState::Running } else { RunState::Finished }.into(),
+            progress: Some(Progress { tests_finished: 12, tests_failed: 1, ..Progress::default() }),
+            report: (!running).then(|| world.report.clone()),
+            next_sequence: world.events.len() as u64,
+            stdout_bytes: world.stdout.len() as u64,
+            stderr_bytes: world.stderr.len() as u64,
+            age_ms: 3_200,
+        }))
+    }
+
+    async fn cancel_run(&self, request: Request<CancelRunRequest>) -> Result<Response<CancelRunResponse>, Status> {
+        self.world().cancelled.push(request.into_inner().run_id);
+        Ok(Response::new(CancelRunResponse {}))
+    }
+
+    async fn read_output(&self, request: Request<ReadOutputRequest>) -> Result<Response<ReadOutputResponse>, Status> {
+        let request = request.into_inner();
+        let world = self.world();
+        let whole = if request.stream() == Stream::Stderr { &world.stderr } else { &world.stdout };
+        // Small pieces, so that callers have to come again.
+        let most = usize::try_from(request.max_bytes).unwrap().min(100_000);
+        let start = usize::try_from(request.cursor).unwrap().min(whole.len());
+        let end = (start + most).min(whole.len());
+        Ok(Response::new(ReadOutputResponse {
+            bytes: whole[start..end].to_vec(),
+            next_cursor: end as u64,
+            total_bytes: whole.len() as u64,
+            end: end == whole.len() && !world.endless,
+        }))
+    }
+}
+
+#[tonic::async_trait]
+impl Results for Double {
+    async fn list_tests(&self, request: Request<ListTestsRequest>) -> Result<Response<ListTestsResponse>, Status> {
+        Ok(Response::new(self.in_session(&request.into_inner().session_id)?.listed.clone()))
+    }
+
+    async fn last_test_failures(
+        &self,
+        request: Request<LastTestFailuresRequest>,
+    ) -> Result<Response<LastTestFailuresResponse>, Status> {
+        let request = request.into_inner();
+        let mut world = self.in_session(&request.session_id)?;
+        world.failures_asked.push(request);
+        Ok(Response::new(world.failures.clone()))
+    }
+
+    async fn tests_covering(
+        &self,
+        request: Request<TestsCoveringRequest>,
+    ) -> Result<Response<TestsCoveringResponse>, Status> {
+        let request = request.into_inner();
+        let mut world = self.in_session(&request.session_id)?;
+        world.covering_asked.push(request);
+        Ok(Response::new(world.covering.clone()))
+    }
+
+    async fn affected_tests(
+        &self,
+        _: Request<AffectedTestsRequest>,
+    ) -> Result<Response<AffectedTestsResponse>, Status> {
+        Err(Status::unimplemented("affected_tests"))
+    }
+
+    async fn analyze_failures(
+        &self,
+        _: Request<AnalyzeFailuresRequest>,
+    ) -> Result<Response<AnalyzeFailuresResponse>, Status> {
+        Err(Status::unimplemented("analyze_failures"))
+    }
+
+    async fn history(&self, _: Request<HistoryRequest>) -> Result<Response<HistoryResponse>, Status> {
+        Err(Status::unimplemented("history"))
+    }
+
+    async fn get_report(&self, request: Request<GetReportRequest>) -> Result<Response<GetReportResponse>, Status> {
+        let world = self.in_session(&request.into_inner().session_id)?;
+        Ok(Response::new(GetReportResponse {
+            run_id: RUN_ID.into(),
+            content_type: "application/json".into(),
+            document: world.document.to_string().into_bytes(),
+        }))
+    }
+}

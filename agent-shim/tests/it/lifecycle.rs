@@ -1,0 +1,102 @@
+//! How the shim ends, and what ends with it.
+
+use crate::client::{Client, shim};
+use crate::double::{Double, World};
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Longest wait for something that must happen at once.
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn the_end_of_the_client_ends_the_shim_and_closes_an_idle_session() {
+    let double = Double::start(World::default());
+    let client = Client::of(&double).await;
+    client.call("last_test_failures", json!({})).await;
+    let mut shim = client.leave().await;
+    let status = tokio::time::timeout(SOON, shim.wait()).await.unwrap().unwrap();
+    assert!(status.success());
+    assert_eq!(double.world().closed, ["session-1"]);
+}
+
+#[tokio::test]
+async fn a_call_in_flight_does_not_hold_up_the_end() {
+    let double = Double::start(World { endless: true, ..World::default() });
+    let mut shim = shim(&["--workspace", "/", "--supervisor", &format!("unix:{}", double.socket().display())]);
+    let mut input = shim.stdin.take().unwrap();
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_tests","arguments":{}}}
+"#;
+    input.write_all(hello.as_bytes()).await.unwrap();
+    tokio::time::timeout(SOON, async {
+        while double.world().run_tests.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    let closed = Instant::now();
+    drop(input);
+    let status = tokio::time::timeout(SOON, shim.wait()).await.unwrap().unwrap();
+    assert!(status.success());
+    assert!(closed.elapsed() < Duration::from_secs(4), "{:?}", closed.elapsed());
+    let mut said = String::new();
+    shim.stdout.take().unwrap().read_to_string(&mut said).await.unwrap();
+    assert!(said.lines().all(|line| line.starts_with('{')), "only the protocol on stdout: {said}");
+}
+
+// A private supervisor that lives as long as its socket and then says that it has ended.
+fn stand_in(dir: &Path) -> (PathBuf, PathBuf) {
+    let (program, ended) = (dir.join("proctor"), dir.join("ended"));
+    let script = format!("#!/bin/sh\ncat >/dev/null\necho ended >{}\n", ended.display());
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    (program, ended)
+}
+
+async fn until_exists(path: &Path) {
+    let exists = async {
+        while !path.exists() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(SOON, exists).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_private_supervisor_ends_with_the_shim_also_when_that_is_killed() {
+    for kill in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, ended) = stand_in(dir.path());
+        let client = Client::with(&["--proctor-binary", program.to_str().unwrap()]).await;
+        // The stand-in never answers, so this call is in flight until the end.
+        let call = client.call("last_test_failures", json!({}));
+        assert!(tokio::time::timeout(Duration::from_millis(700), call).await.is_err());
+        assert!(!ended.exists());
+        if kill {
+            let mut client = client;
+            client.shim.kill().await.unwrap();
+            until_exists(&ended).await;
+        } else {
+            let mut shim = client.leave().await;
+            assert!(tokio::time::timeout(SOON, shim.wait()).await.unwrap().unwrap().success());
+            assert!(ended.exists(), "it is waited for");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_token_goes_with_every_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "s3cret\n").unwrap();
+    let double = Double::start(World::default());
+    let supervisor = format!("unix:{}", double.socket().display());
+    let client = Client::with(&["--supervisor", &supervisor, "--token-file", token.to_str().unwrap()]).await;
+    client.call("last_test_failures", json!({})).await;
+    assert_eq!(double.world().authorization.as_deref(), Some("Bearer s3cret"));
+}

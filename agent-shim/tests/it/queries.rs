@@ -1,0 +1,107 @@
+//! Calls that run nothing: failures, coverage, lists.
+
+use crate::client::{Client, block, structured};
+use crate::double::{Double, World};
+use proctor_proto::text;
+use proctor_proto::v1::*;
+use serde_json::json;
+
+fn test(package: &str, name: &str) -> TestId {
+    TestId { package: package.into(), name: name.into() }
+}
+
+#[tokio::test]
+async fn a_real_client_finds_the_tools_and_their_schemas() {
+    let client = Client::of(&Double::start(World::default())).await;
+    let names: Vec<String> = client.tools().await.iter().map(|tool| tool.name.to_string()).collect();
+    assert_eq!(
+        names,
+        [
+            "run_tests",
+            "last_test_failures",
+            "run_failing_tests",
+            "tests_covering",
+            "list_tests",
+            "get_run",
+            "get_test_report"
+        ]
+    );
+    assert!(client.tools().await.iter().all(|tool| tool.output_schema.is_some() && tool.annotations.is_some()));
+}
+
+#[tokio::test]
+async fn failures_are_the_text_of_the_contract() {
+    let failures = LastTestFailuresResponse {
+        has_run: true,
+        framework: "go".into(),
+        structured: true,
+        outcome: Outcome::Failed.into(),
+        age_ms: 3_000,
+        total: 2,
+        failures: vec![Failure {
+            nodeid: "a/TestB".into(),
+            test: Some(test("a", "TestB")),
+            file: Some("a/b_test.go".into()),
+            line: Some(87),
+            message: "mismatch".into(),
+            expected: Some("3".into()),
+            actual: Some("5".into()),
+            ..Failure::default()
+        }],
+        ..LastTestFailuresResponse::default()
+    };
+    let double = Double::start(World { failures: failures.clone(), ..World::default() });
+    let client = Client::of(&double).await;
+    let result = client.call("last_test_failures", json!({"limit": 9999})).await;
+    assert_eq!(block(&result, 0), text::failures(&failures));
+    assert_eq!(block(&result, 1), "Next: run_failing_tests after a fix.\nlimit was clamped from 9999 to 500.");
+    assert_eq!(double.world().failures_asked[0].limit, 500);
+    let data = structured(&client, "last_test_failures", &result).await;
+    assert_eq!(data["failures"][0]["kind"], "test");
+    assert_eq!(data["failures"][0]["line"], 87);
+    assert_eq!(data["outcome"], "failed");
+    assert_eq!(data["age_s"], 3.0);
+}
+
+#[tokio::test]
+async fn no_run_yet_is_an_answer() {
+    let client = Client::of(&Double::start(World::default())).await;
+    let result = client.call("last_test_failures", json!({})).await;
+    assert_eq!(block(&result, 0), text::NO_RUN_YET);
+    assert_eq!(structured(&client, "last_test_failures", &result).await, json!({"has_run": false}));
+    let result = client.call("get_run", json!({})).await;
+    assert_eq!(block(&result, 0), text::NO_RUN_YET);
+    assert_eq!(structured(&client, "get_run", &result).await, json!({"state": "none"}));
+}
+
+#[tokio::test]
+async fn covering_tests_for_a_relative_or_an_absolute_path() {
+    let covering = TestsCoveringResponse {
+        has_coverage: true,
+        tests: vec![test("a", "TestB")],
+        total: 1,
+        attribution: Attribution::Package.into(),
+        ..TestsCoveringResponse::default()
+    };
+    let double = Double::start(World { covering: covering.clone(), ..World::default() });
+    let client = Client::of(&double).await;
+    let absolute = client.root().canonicalize().unwrap().join("a/b.go");
+    let result = client.call("tests_covering", json!({"file": absolute, "line": "42"})).await;
+    assert_eq!(block(&result, 0), text::covering(&covering, "a/b.go", Some(42)));
+    let data = structured(&client, "tests_covering", &result).await;
+    assert_eq!((&data["attribution"], &data["line"]), (&json!("package"), &json!(42)));
+    assert_eq!(double.world().covering_asked[0].file, "a/b.go");
+}
+
+#[tokio::test]
+async fn a_list_of_tests() {
+    let listed = ListTestsResponse {
+        framework: "go".into(),
+        tests: vec![test("a", "TestA"), test("a", "TestB")],
+        ..ListTestsResponse::default()
+    };
+    let client = Client::of(&Double::start(World { listed: listed.clone(), ..World::default() })).await;
+    let result = client.call("list_tests", json!({})).await;
+    assert_eq!(block(&result, 0), text::listed(&listed));
+    assert_eq!(structured(&client, "list_tests", &result).await["tests"][1]["name"], "TestB");
+}

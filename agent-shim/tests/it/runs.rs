@@ -1,0 +1,202 @@
+//! Calls that run tests: texts, data, progress, attaching, cancelling, shortening.
+
+use crate::client::{Client, block, structured};
+use crate::double::{Double, RUN_ID, World};
+use proctor_proto::v1::run_event::Event;
+use proctor_proto::v1::*;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn test(name: &str, outcome: TestOutcome) -> Event {
+    let case = TestCase { package: "a".into(), name: name.into(), outcome: outcome.into(), ..TestCase::default() };
+    Event::TestFinished(case)
+}
+
+/// Two of three tests pass.
+fn failed() -> World {
+    let summary = Summary { total: 3, passed: 2, failed: 1, ..Summary::default() };
+    World {
+        report: Report {
+            outcome: Outcome::Failed.into(),
+            exit_code: 1,
+            raw_exit_code: Some(1),
+            framework: "go".into(),
+            summary: Some(summary),
+            duration_s: 1.3,
+            structured: true,
+            stdout_tail: "ok\nFAIL\n".into(),
+            ..Report::default()
+        },
+        document: json!({
+            "outcome": "failed", "exit_code": 1, "raw_exit_code": null, "framework": "go",
+            "summary": {"total": 3, "passed": 2, "failed": 1}, "duration_s": 1.3, "partial": false, "structured": true,
+            "tests": [{"nodeid": "a/TestB", "package": "a", "name": "TestB", "outcome": "failed", "line": 7, "file": null}],
+            "collectors": [], "evidence": {}, "stdout_tail": "ok\nFAIL\n", "stderr_tail": "",
+        }),
+        stdout: b"ok\n\x1b[31mFAIL\x1b[0m\n".to_vec(),
+        stderr: b"warning".to_vec(),
+        events: vec![
+            Event::Queued(Queued::default()),
+            Event::Started(Started::default()),
+            test("TestA", TestOutcome::Passed),
+            test("TestB", TestOutcome::Failed),
+            Event::Progress(Progress { tests_finished: 2, memory_bytes: Some(45 << 20), ..Progress::default() }),
+        ],
+        ..World::default()
+    }
+}
+
+#[tokio::test]
+async fn a_failing_run_is_an_answer_in_text_words_and_data() {
+    let double = Double::start(failed());
+    let client = Client::of(&double).await;
+    let arguments = json!({
+        "timeout": "60", "filter": "TestB", "files": ["a/a.go"], "parallel": 4.0, "coverage": "off", "env": {"A": "1"},
+    });
+    let result = client.call("run_tests", arguments).await;
+    assert_eq!(block(&result, 0), "ok\nFAIL\n--- stderr ---\nwarning\nexit: 1\n");
+    let words = block(&result, 1);
+    assert!(words.starts_with("1 of 3 tests failed (go, 1.3s).\nNext: last_test_failures"), "{words}");
+    let data = structured(&client, "run_tests", &result).await;
+    assert_eq!(data["outcome"], "failed");
+    assert_eq!((&data["run_id"], &data["attached"], &data["flaky_in_run"]), (&json!(RUN_ID), &json!(false), &json!(0)));
+    assert_eq!(data["tests"][0]["line"], 7);
+    assert!(data.get("raw_exit_code").is_none(), "absent, not null: {data}");
+
+    let world = double.world();
+    let asked = &world.run_tests[0];
+    assert_eq!(asked.limits.unwrap().wall_ms, 60_000);
+    assert_eq!((asked.filter.as_str(), asked.parallel, asked.coverage()), ("TestB", 4, CoverageMode::Off));
+    assert_eq!(asked.files, ["a/a.go"]);
+    assert_eq!(asked.env["A"], "1");
+    assert_eq!(world.created[0].workspace, client.root().canonicalize().unwrap().to_str().unwrap());
+}
+
+#[tokio::test]
+async fn clamping_and_attaching_are_said() {
+    let mut world = failed();
+    world.events[0] = Event::Queued(Queued { attached: true, attached_age_ms: 12_300, ..Queued::default() });
+    let double = Double::start(world);
+    let client = Client::of(&double).await;
+    let result = client.call("run_tests", json!({"timeout": 3600})).await;
+    let words = block(&result, 1);
+    assert!(words.contains("\nattached, started 12s ago\n"), "{words}");
+    assert!(words.ends_with("\ntimeout was clamped from 3600 to 1800 s."), "{words}");
+    assert_eq!(structured(&client, "run_tests", &result).await["attached"], true);
+    assert_eq!(double.world().run_tests[0].limits.unwrap().wall_ms, 1_800_000);
+}
+
+#[tokio::test]
+async fn long_output_keeps_its_head_and_says_how_to_read_on() {
+    let double = Double::start(World { stdout: vec![b'x'; 700_000], stderr: vec![], ..failed() });
+    let client = Client::of(&double).await;
+    let text = block(&client.call("run_tests", json!({})).await, 0);
+    let hint = format!("read on with get_run {{run_id: \"{RUN_ID}\", stream: \"stdout\", cursor: 512000}}");
+    assert!(text.ends_with(&format!("x\n[TRUNCATED] 188000 bytes left out; {hint}\nexit: 1\n")));
+    assert_eq!(text.find('\n'), Some(512_000));
+
+    let page = client.call("get_run", json!({"stream": "stdout", "cursor": 512_000, "max_tokens": 40_000})).await;
+    assert_eq!(block(&page, 0).len(), 160_000);
+    let data = structured(&client, "get_run", &page).await;
+    assert_eq!(data["output"]["next_cursor"], 672_000);
+    assert_eq!(data["output"]["total_bytes"], 700_000);
+    assert!(block(&page, 1).contains("cursor: 672000}"));
+    let last = client.call("get_run", json!({"run_id": RUN_ID, "stream": "stdout", "cursor": 672_000})).await;
+    assert_eq!(structured(&client, "get_run", &last).await["output"]["end"], true);
+}
+
+#[tokio::test]
+async fn max_tokens_puts_failures_before_the_end_of_the_output() {
+    let mut world = World { stdout: vec![b'x'; 10_000], ..failed() };
+    world.failures = LastTestFailuresResponse {
+        has_run: true,
+        run_id: RUN_ID.into(),
+        framework: "go".into(),
+        structured: true,
+        total: 1,
+        failures: vec![Failure { nodeid: "a/TestB".into(), message: "wrong".into(), ..Failure::default() }],
+        ..LastTestFailuresResponse::default()
+    };
+    let double = Double::start(world);
+    let client = Client::of(&double).await;
+    let text = block(&client.call("run_tests", json!({"max_tokens": 150})).await, 0);
+    assert!(text.len() <= 600, "{text}");
+    assert!(text.find("1. a/TestB").unwrap() < text.find("--- stdout (end) ---\nok\nFAIL\n").unwrap(), "{text}");
+    assert!(text.ends_with("FAIL\nexit: 1\n"), "{text}");
+}
+
+#[tokio::test]
+async fn progress_flows_and_always_rises() {
+    let double = Double::start(World { endless: true, ..failed() });
+    let client = Client::of(&double).await;
+    let call = client.call("get_run", json!({"run_id": RUN_ID, "wait_s": 1.2}));
+    let result = call.await;
+    assert_eq!(structured(&client, "get_run", &result).await["state"], "running");
+    assert_eq!(block(&result, 0), format!("run {RUN_ID} is running: 12 tests done, 1 failing, 3.2s\n"));
+    let progress = client.progress();
+    assert!((2..=6).contains(&progress.len()), "{progress:?}");
+    assert!(progress.windows(2).all(|pair| pair[0].progress < pair[1].progress), "{progress:?}");
+    assert!(progress[0].message.as_ref().unwrap().starts_with("12 tests done, 1 failing, "), "{progress:?}");
+}
+
+#[tokio::test]
+async fn a_cancelled_call_lets_go_of_the_run_and_does_not_kill_it() {
+    let double = Double::start(World { endless: true, ..failed() });
+    let client = Client::of(&double).await;
+    let gave_up = tokio::time::timeout(Duration::from_millis(700), client.call("run_tests", json!({}))).await;
+    assert!(gave_up.is_err());
+    tokio::time::timeout(Duration::from_secs(10), double.until_dropped()).await.unwrap();
+    assert!(double.world().cancelled.is_empty());
+    let line = client.progress().last().unwrap().message.clone().unwrap();
+    assert!(line.starts_with("2 tests done, 1 failing, ") && line.ends_with(", 45 MiB"), "{line}");
+
+    let status = client.call("get_run", json!({})).await;
+    assert_eq!(structured(&client, "get_run", &status).await["state"], "running", "the last run is the default");
+    let killed = client.call("get_run", json!({"cancel": true})).await;
+    assert_eq!(double.world().cancelled, [RUN_ID]);
+    assert!(block(&killed, 0).ends_with("exit: 1\n"));
+    assert_eq!(structured(&client, "get_run", &killed).await["report"]["outcome"], "failed");
+}
+
+#[tokio::test]
+async fn a_vanished_session_is_opened_again_and_a_good_one_is_kept() {
+    let double = Double::start(failed());
+    let client = Client::of(&double).await;
+    client.call("run_tests", json!({})).await;
+    client.call("run_tests", json!({})).await;
+    assert_eq!(double.world().created.len(), 1);
+    double.world().sessions.clear();
+    let result = client.call("run_tests", json!({})).await;
+    assert_eq!(result.is_error, Some(false));
+    assert_eq!(double.world().created.len(), 2);
+    let ids: Vec<String> = double.world().created.iter().map(|made| made.client_request_id.clone()).collect();
+    assert_ne!(ids[0], ids[1]);
+
+    double.world().refuse = Some(tonic::Status::permission_denied("network: host is not allowed"));
+    let text = client.refused("run_tests", json!({})).await;
+    assert!(text.starts_with("run_tests: network: host is not allowed"), "{text}");
+    assert_eq!(double.world().created.len(), 2, "the session was well");
+}
+
+#[tokio::test]
+async fn a_supervisor_that_was_restarted_goes_unnoticed() {
+    let double = Double::start(failed());
+    let client = Client::of(&double).await;
+    client.call("run_tests", json!({})).await;
+    double.crash_and_restart();
+    let result = client.call("run_tests", json!({})).await;
+    assert_eq!(result.is_error, Some(false), "{result:?}");
+    assert_eq!(double.world().created.len(), 2);
+}
+
+#[tokio::test]
+async fn the_last_report_comes_as_summary_and_as_document() {
+    let double = Double::start(failed());
+    let client = Client::of(&double).await;
+    let result = client.call("get_test_report", json!({})).await;
+    assert!(block(&result, 0).starts_with("1 of 3 tests failed (go, 1.3s).\n"));
+    assert_eq!(structured(&client, "get_test_report", &result).await["run_id"], RUN_ID);
+    let result = client.call("get_test_report", json!({"format": "json"})).await;
+    let document: Value = serde_json::from_str(&block(&result, 0)).unwrap();
+    assert_eq!(document, double.world().document);
+}
