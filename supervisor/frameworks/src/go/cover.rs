@@ -108,7 +108,9 @@ pub(super) fn ingest(
         let named = missing[..missing.len().min(NAMED_MAX)].join(", ");
         let more = missing.len().saturating_sub(NAMED_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        harvest.notes.push(format!("no coverage of {named}{more}: the test process did not end by itself"));
+        harvest
+            .notes
+            .push(format!("no coverage of {named}{more}: the test process ended early, or ran without coverage"));
     }
     harvest
 }
@@ -243,7 +245,7 @@ mod tests {
                 files: vec![("a/a.go".to_owned(), vec![span(5, 9)]), ("sub/b.go".to_owned(), vec![span(3, 3)])],
             }]
         );
-        assert_eq!(harvest.notes, ["no coverage of m/sub: the test process did not end by itself"]);
+        assert_eq!(harvest.notes, ["no coverage of m/sub: the test process ended early, or ran without coverage"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One line of `go test -json` (<https://pkg.go.dev/cmd/test2json>, and "go help buildjson" for build events), borrowed from
 //! the stream. Must not know what follows from it.
 
+use proctor_core::bound::{NAME_BYTES_MAX, clip};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -29,9 +30,15 @@ pub(super) struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Reads a line; `None` when it is no event.
+    /// Reads a line; `None` when it is no event. Names are clipped here, because everything behind holds on to them.
     pub(super) fn read(line: &'a str) -> Option<Event<'a>> {
-        serde_json::from_str(line).ok()
+        let mut event: Event<'a> = serde_json::from_str(line).ok()?;
+        for name in [&mut event.package, &mut event.test, &mut event.import_path, &mut event.failed_build] {
+            if name.len() > NAME_BYTES_MAX {
+                *name = Cow::Owned(clip(std::mem::take(name).into_owned(), NAME_BYTES_MAX));
+            }
+        }
+        Some(event)
     }
 
     /// The output, still escaped and with its quotes; empty when there is none.

@@ -19,6 +19,9 @@ use std::collections::BTreeSet;
 /// Most bytes kept of a command's stderr. The go tool says little there: downloads, warnings, why it gave up.
 const STDERR_BYTES_MAX: usize = 64 * 1024;
 
+/// Most packages named in one command of ours; past this all of the module run.
+const PACKAGES_NAMED_MAX: usize = 4_096;
+
 /// Most sentences in the summary.
 const NOTES_MAX: usize = 32;
 
@@ -144,10 +147,10 @@ impl GoParser {
         if !event.failed_build.is_empty() {
             let culprit = self.builds.blamed(package, &event.failed_build, &dir, events);
             if culprit != package {
-                self.dragged_down.insert(package.to_owned());
+                remember(&mut self.dragged_down, package);
             }
         } else if ending == Ending::Fail && says_build_failed(&end.output, package) {
-            self.unbuilt.insert(package.to_owned());
+            remember(&mut self.unbuilt, package);
         } else if ending == Ending::Fail && end.failed == 0 {
             events.push(failure::of_package(package, end.began, &end.output, &self.paths));
         } else if ending == Ending::Pass && self.mode == Mode::Running {
@@ -207,9 +210,20 @@ impl GoParser {
         }
         let mut plain = cover::without_coverage(step);
         plain.args.retain(|argument| !argument.starts_with('.'));
-        plain.args.extend(packages);
+        if packages.len() < PACKAGES_NAMED_MAX {
+            plain.args.extend(packages);
+        } else {
+            plain.args.push("./...".to_owned());
+        }
         self.plain_again.push(plain);
         self.note("some packages were run without coverage, because a package beside them does not compile".to_owned());
+    }
+}
+
+/// Keeps a package's name, unless it could be read as an option.
+fn remember(packages: &mut BTreeSet<String>, package: &str) {
+    if packages.len() < PACKAGES_NAMED_MAX && !package.starts_with('-') {
+        packages.insert(package.to_owned());
     }
 }
 

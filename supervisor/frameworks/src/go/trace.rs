@@ -24,11 +24,10 @@ pub(super) struct Trace {
 
 /// The first panic or fatal error in `lines`: its words, and behind them the stacks.
 pub(super) fn crash(lines: &[OutputLine], paths: &Paths) -> Option<Trace> {
-    let at = lines.iter().enumerate().position(|(index, line)| {
-        let text = line.text.as_str();
-        (text.starts_with("panic: ") || text.starts_with("fatal error: "))
-            && lines[index + 1..].iter().any(|line| is_goroutine(&line.text))
-    })?;
+    let last_stack = lines.iter().rposition(|line| is_goroutine(&line.text))?;
+    let at = lines[..last_stack]
+        .iter()
+        .position(|line| line.text.starts_with("panic: ") || line.text.starts_with("fatal error: "))?;
     let stack_at = at + 1 + lines[at + 1..].iter().position(|line| is_goroutine(&line.text))?;
     let mut message: Vec<&str> = Vec::new();
     for line in &lines[at..stack_at] {

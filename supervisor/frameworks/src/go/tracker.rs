@@ -186,7 +186,7 @@ impl Tracker {
         match self.packages.get_mut(package) {
             Some(state) if ending == Ending::Fail => {
                 state.failed += 1;
-                mark_ancestors(state, test);
+                mark_parent(state, test);
                 hold(state, case, failure, events);
             }
             state => {
@@ -303,11 +303,13 @@ fn hold(state: &mut Package, mut case: TestCase, failure: Failure, events: &mut 
     }
 }
 
-/// Tells every test above a failed one that it needs no reason of its own to fail.
-fn mark_ancestors(state: &mut Package, test: &str) {
-    for (end, _) in test.match_indices('/') {
+/// Tells the test above a failed one that it needs no reason of its own to fail; that one will fail and tell the next.
+fn mark_parent(state: &mut Package, test: &str) {
+    // A subtest named `a/b` has no parent `a`, so the next name that runs is the parent.
+    for (end, _) in test.rmatch_indices('/').take(HELD_MAX) {
         if let Some(parent) = state.tests.get_mut(&test[..end]) {
             parent.has_failed_subtest = true;
+            return;
         }
     }
 }
