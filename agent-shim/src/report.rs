@@ -27,9 +27,9 @@ pub(crate) fn structured(document: &[u8], context: &Context<'_>) -> Result<Value
     let bytes_max = context.bytes_max.unwrap_or(BYTES_MAX).min(BYTES_MAX);
     for (list, others_max) in [("tests", OTHERS_MAX), ("collectors", usize::MAX)] {
         let left_out = bound(&mut report, list, others_max, bytes_max);
-        let name = format!("{list}_left_out");
-        let before = report.get(&name).and_then(Value::as_u64).unwrap_or_default();
-        report.insert(name, Value::from(before + left_out));
+        // The supervisor may have had no room for all of them either.
+        let before = report.get("truncated").and_then(|truncated| truncated.get(list)).and_then(Value::as_u64);
+        report.insert(format!("{list}_left_out"), Value::from(before.unwrap_or_default() + left_out));
     }
     if let Some(bytes_max) = context.bytes_max {
         for name in ["stdout_tail", "stderr_tail"] {
@@ -136,6 +136,10 @@ fn detail_fields() -> Vec<(&'static str, Value)> {
         ("coverage", object("What was measured, for tests_covering.")),
         ("stdout_tail", string("The end of stdout.")),
         ("stderr_tail", string("The end of stderr.")),
+        (
+            "truncated",
+            object("What the report itself had to leave out: tests, collectors, stdout_bytes, stderr_bytes."),
+        ),
     ]
 }
 
@@ -154,7 +158,7 @@ mod tests {
     fn failures_are_kept_before_others() {
         let tests: Vec<Value> =
             (0..300).map(|n| json!({"name": n, "outcome": if n == 299 { "failed" } else { "passed" }})).collect();
-        let report = of(&json!({"outcome": "failed", "tests": tests, "tests_left_out": 5}), &CONTEXT);
+        let report = of(&json!({"outcome": "failed", "tests": tests, "truncated": {"tests": 5}}), &CONTEXT);
         let listed = report["tests"].as_array().unwrap();
         assert_eq!(listed.len(), 201);
         assert_eq!(listed[0]["name"], 299);
