@@ -5,8 +5,9 @@ use crate::progress::Progress;
 use crate::supervisor::Clients;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{Queued, Report, RunEvent, WatchRunRequest};
+use std::error::Error as _;
 use std::time::Duration;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 /// How often a broken stream is taken up again before the run is given up.
 const RESUME_MAX: u32 = 3;
@@ -64,7 +65,7 @@ impl<'a> Follow<'a> {
                 }
                 Ok(None) => None,
                 // Before the first event nothing has begun, and the refusal is the answer.
-                Err(status) if self.run_id.is_empty() => return Err(status.into()),
+                Err(status) if self.run_id.is_empty() || is_refusal(&status) => return Err(status.into()),
                 Err(status) => Some(status),
             };
             tracing::warn!(run = self.run_id, ?broken, "the events of the run broke off");
@@ -116,4 +117,10 @@ impl<'a> Follow<'a> {
         };
         self.progress.update(|standing| standing.waiting = Some(waiting));
     }
+}
+
+// Said by the supervisor about this very call, so that asking again gives the same; unlike a broken connection, which is
+// noticed here and so has a source.
+fn is_refusal(status: &Status) -> bool {
+    status.source().is_none() && status.code() != Code::Unavailable
 }
