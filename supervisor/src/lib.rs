@@ -1,1 +1,32 @@
-//! placeholder
+//! The supervisor: the tokio edge of proctor, between the wire and the sandbox.
+//!
+//! A request flows one way down: [`api`] (authenticate, validate, translate) -> [`registry`] (find the session) ->
+//! [`session`] (its actor: refuse, attach or start) -> [`run`] (a turn on the host, the adapter's command, the sandbox,
+//! the parser). Events flow one way up: into the run's log, from which subscribers read, and back to the actor.
+//!
+//! # Tasks and channels
+//!
+//! | task | lives | mailbox, and why its bound |
+//! |---|---|---|
+//! | registry | as long as the supervisor | 1,024 questions: each is answered without waiting |
+//! | session actor | from CreateSession to CloseSession | 64 messages: one tenant's calls in flight |
+//! | run driver | from start to end of a run | 64 sandbox events of at most 64 KiB: 4 MiB |
+//! | run log | from acceptance until forgotten | 64 questions or batches: readers wait in the log, not before it |
+//! | sandbox thread | as long as its run | none: it blocks in `poll` |
+
+pub mod api;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod context;
+pub mod convert;
+pub mod host;
+pub mod prepare;
+pub mod registry;
+pub mod run;
+pub mod serve;
+pub mod session;
+pub mod tenant;
+pub mod toolchain;
+pub mod units;
+pub mod workspace;

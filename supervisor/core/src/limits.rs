@@ -52,6 +52,9 @@ impl Limits {
         tmp_bytes_max: u64::MAX,
     };
 
+    /// The limits that only the kernel can enforce, so that a host may lack them.
+    pub const ENFORCED: [LimitKind; 3] = [LimitKind::Memory, LimitKind::Cpu, LimitKind::Pids];
+
     /// The smaller bound of each pair: how host and tenant ceilings combine.
     #[must_use]
     pub fn min(self, other: Limits) -> Limits {

@@ -117,6 +117,19 @@ pub enum KillReason {
 }
 
 impl KillReason {
+    /// The name users see.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            KillReason::Cancelled => "cancelled",
+            KillReason::Abandoned => "abandoned",
+            KillReason::Closed => "closed",
+            KillReason::Deadline => "deadline",
+            KillReason::OutOfMemory => "out_of_memory",
+            KillReason::OutputFlood => "output_flood",
+        }
+    }
+
     /// The outcome that this reason stands for.
     #[must_use]
     pub fn outcome(self) -> Outcome {

@@ -19,8 +19,6 @@ pub struct Report {
     pub raw_exit_code: Option<i32>,
     /// The framework's name: `go`.
     pub framework: String,
-    /// The version that the runner reported, if it was asked.
-    pub framework_version: Option<String>,
     /// Counts over all tests, also those that `tests` had no room for.
     pub summary: Summary,
     /// Wall time of the runner in seconds.
@@ -161,7 +159,6 @@ pub(crate) mod tests {
             exit_code: i32::from(outcome.exit_code(None)),
             raw_exit_code: None,
             framework: "go".into(),
-            framework_version: None,
             summary,
             duration_s: 0.0,
             started_at: Moment(0),

@@ -69,6 +69,11 @@ pub enum Event {
         /// What it measured of coverage.
         measured: Vec<Measured>,
     },
+    /// A run could not be started, so that nothing was learnt from it.
+    NotStarted {
+        /// The run.
+        run: RunId,
+    },
     /// Time has passed.
     Tick,
     /// The session is to end.
@@ -255,7 +260,8 @@ impl Session {
                 Vec::new()
             }
             Event::CancelRequested { run } => self.end_run(&run, KillReason::Cancelled),
-            Event::Ended { run, report, measured } => self.ended(&run, &report, measured),
+            Event::Ended { run, report, measured } => self.ended(&run, Some((&report, measured))),
+            Event::NotStarted { run } => self.ended(&run, None),
             Event::Tick => self.abandon(now),
             Event::CloseRequested => self.close(),
         }
@@ -371,9 +377,9 @@ impl Session {
         abandoned.iter().flat_map(|run| self.end_run(run, KillReason::Abandoned)).collect()
     }
 
-    fn ended(&mut self, run: &RunId, report: &Report, measured: Vec<Measured>) -> Vec<Effect> {
+    fn ended(&mut self, run: &RunId, learnt: Option<(&Report, Vec<Measured>)>) -> Vec<Effect> {
         let Some(ended) = self.running.take_if(|running| running.run == *run) else { return Vec::new() };
-        if ended.kind == RunKind::Tests {
+        if let Some((report, measured)) = learnt.filter(|_| ended.kind == RunKind::Tests) {
             let whole = ended.request.selection.is_whole() && !report.partial && report.collectors.is_empty();
             self.index.ingest(measured, whole, report.started_at);
             self.slot.fill(run.clone(), report);

@@ -1,0 +1,46 @@
+# Everything a person or CI does with proctor. Each target installs what it needs into .tools and says so; a second time
+# none of them needs the network.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+TOOLS := $(CURDIR)/.tools
+export PATH := $(TOOLS)/bin:$(TOOLS)/go/bin:$(PATH)
+export PROCTOR_TOOLS := $(TOOLS)
+# Commands of ours that run as root must not leave their mark on the invoking user's Go settings.
+export GOFLAGS := -modcacherw
+export GOTOOLCHAIN := local
+
+.PHONY: help demo test bench lint deny tools build clean
+
+help: ## show the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+build: ## build all binaries for use: target/release/proctor, proctor-worker, proctor-mcp
+	cargo build --release --locked --bins
+
+demo: tools ## start a supervisor, run the sample workspaces over gRPC, show what broke, leave nothing behind
+	cargo build --release --locked --bins
+	target/release/demo
+
+test: tools ## run every test
+	cargo build --locked --workspace --bins
+	cargo test --locked --workspace
+
+bench: tools ## compare side by side; exits non-zero when a figure is worse than twice its target
+	cargo build --release --locked --bins
+	cargo bench --locked -p proctor-tests
+
+lint: ## formatting and clippy, warnings as errors
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+deny: ## licences, bans and sources, from the lock file alone
+	.ci/tools cargo-deny
+	cargo deny --offline --locked check bans licenses sources
+
+tools: ## install what tests need: Go, a Python environment with the MCP SDK, pinned Go modules
+	.ci/tools go python gomodules
+
+clean: ## remove what was built and installed
+	cargo clean
+	rm -rf $(TOOLS)

@@ -1,0 +1,107 @@
+//! The gRPC edge: who calls (`identity`), what they want (`request`), what went wrong (`status`), and one file per
+//! service. Must not decide anything about runs.
+
+mod follow;
+mod host;
+mod identity;
+mod request;
+mod results;
+mod runs;
+mod sessions;
+mod status;
+
+use crate::context::Context;
+use crate::registry::Registry;
+use crate::run::RunHandle;
+use crate::session::SessionHandle;
+use crate::tenant::{Caller, Tenant, Tenants};
+use proctor_core::id::{RunId, SessionId};
+use proctor_proto::v1::host_server::HostServer;
+use proctor_proto::v1::results_server::ResultsServer;
+use proctor_proto::v1::runs_server::RunsServer;
+use proctor_proto::v1::sessions_server::SessionsServer;
+use proctor_proto::{FILE_DESCRIPTOR_SET, MESSAGE_BYTES_MAX};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+use tonic::{Request, Status};
+
+/// Largest request, in bytes. The largest honest one is 1,000 file names of 4 KiB.
+const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What every service needs.
+#[derive(Clone)]
+pub struct Api {
+    /// Shared by all runs.
+    pub context: Arc<Context>,
+    /// The sessions.
+    pub registry: Registry,
+    /// Who may call.
+    pub tenants: Arc<Tenants>,
+    /// The worker binary, with which the host is looked at when an operator asks.
+    pub worker: PathBuf,
+    /// Cancelled when no new work is taken on.
+    pub draining: CancellationToken,
+}
+
+impl Api {
+    /// All services, with health and reflection.
+    pub async fn routes(self) -> Result<Routes, tonic_reflection::server::Error> {
+        let (health_reporter, health) = tonic_health::server::health_reporter();
+        health_reporter.set_serving::<SessionsServer<Api>>().await;
+        health_reporter.set_serving::<RunsServer<Api>>().await;
+        health_reporter.set_serving::<ResultsServer<Api>>().await;
+        health_reporter.set_serving::<HostServer<Api>>().await;
+        let draining = self.draining.clone();
+        tokio::spawn(async move {
+            draining.cancelled().await;
+            health_reporter.set_not_serving::<RunsServer<Api>>().await;
+            health_reporter.set_not_serving::<SessionsServer<Api>>().await;
+        });
+        let reflection = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1()?;
+        Ok(Routes::new(health)
+            .add_service(reflection)
+            .add_service(SessionsServer::new(self.clone()).max_decoding_message_size(REQUEST_BYTES_MAX))
+            .add_service(
+                RunsServer::new(self.clone())
+                    .max_decoding_message_size(REQUEST_BYTES_MAX)
+                    .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            )
+            .add_service(
+                ResultsServer::new(self.clone())
+                    .max_decoding_message_size(REQUEST_BYTES_MAX)
+                    .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            )
+            .add_service(HostServer::new(self).max_decoding_message_size(REQUEST_BYTES_MAX)))
+    }
+
+    fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
+        identity::caller(&self.tenants, request)
+    }
+
+    fn tenant<T>(&self, request: &Request<T>) -> Result<Arc<Tenant>, Status> {
+        self.caller(request)?.tenant.ok_or_else(status::not_a_tenant)
+    }
+
+    fn accepting(&self) -> Result<(), Status> {
+        if self.draining.is_cancelled() { Err(status::draining()) } else { Ok(()) }
+    }
+
+    // The same answer for "not yours" and "does not exist", from the same look-up.
+    async fn session(&self, tenant: &Tenant, id: &str) -> Result<SessionHandle, Status> {
+        let id = SessionId::new(id);
+        self.registry.find(tenant.id.clone(), id).await.ok_or_else(|| status::denied("session"))
+    }
+
+    async fn run(&self, tenant: &Tenant, id: &str) -> Result<(RunId, SessionHandle, RunHandle), Status> {
+        let run = RunId::new(id);
+        let denied = || status::denied("run");
+        let session = self.registry.find_by_run(tenant.id.clone(), &run).await.ok_or_else(denied)?;
+        let handle = session.run(run.clone()).await.map_err(|_| denied())?.ok_or_else(denied)?;
+        Ok((run, session, handle))
+    }
+}

@@ -1,0 +1,169 @@
+//! The Results service: what sessions remember, and listings. Must not know how it was learnt.
+
+use super::{Api, request, status};
+use crate::convert;
+use crate::run::RunEnd;
+use proctor_core::event::RunEvent;
+use proctor_core::id::RunId;
+use proctor_core::request::IfBusy;
+use proctor_core::session::RunKind;
+use proctor_proto::v1::results_server::Results;
+use proctor_proto::{reason, v1};
+use std::collections::BTreeSet;
+use tonic::{Request, Response, Status};
+
+/// Failures in an answer when the request does not say, and the most.
+const FAILURES: (u32, u32) = (50, 500);
+
+/// Covering tests in an answer when the request does not say, and the most.
+const COVERING: (u32, u32) = (200, 10_000);
+
+/// Listed tests in an answer when the request does not say, and the most.
+const LISTED: (u32, u32) = (10_000, 100_000);
+
+fn clamp(asked: u32, (default, max): (u32, u32)) -> usize {
+    usize::try_from(if asked == 0 { default } else { asked.min(max) }).unwrap_or(usize::MAX)
+}
+
+#[tonic::async_trait]
+impl Results for Api {
+    async fn list_tests(
+        &self,
+        request: Request<v1::ListTestsRequest>,
+    ) -> Result<Response<v1::ListTestsResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        self.accepting()?;
+        let asked = request.into_inner();
+        let session = self.session(&tenant, &asked.session_id).await?;
+        let wanted = request::list_tests(&asked, &session.workspace)?;
+        let started =
+            session.start(wanted, RunKind::Listing, IfBusy::Queue).await.map_err(|error| status::session(&error))?;
+        let _watch = started.handle.watch();
+        let forgotten = |_| status::denied("run");
+        let report = match started.handle.end().await.map_err(forgotten)? {
+            RunEnd::Report(report) => report,
+            RunEnd::NotStarted(why) => return Err(status::not_started(&why)),
+        };
+        let mut tests = BTreeSet::new();
+        let mut cursor = 0;
+        loop {
+            let batch = started.handle.read(cursor).await.map_err(forgotten)?;
+            let Some(last) = batch.last() else { break };
+            cursor = last.sequence + 1;
+            tests.extend(batch.into_iter().filter_map(|entry| match entry.event {
+                RunEvent::TestStarted(test) => Some(test),
+                _ => None,
+            }));
+        }
+        let limit = clamp(asked.limit, LISTED);
+        Ok(Response::new(v1::ListTestsResponse {
+            framework: report.framework.clone(),
+            left_out: tests.len().saturating_sub(limit) as u64,
+            tests: tests.iter().take(limit).map(convert::test_id).collect(),
+            collectors: report.collectors.iter().map(convert::collector).collect(),
+        }))
+    }
+
+    async fn last_test_failures(
+        &self,
+        request: Request<v1::LastTestFailuresRequest>,
+    ) -> Result<Response<v1::LastTestFailuresResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        let asked = request.into_inner();
+        let session = self.session(&tenant, &asked.session_id).await?;
+        let last = session.last_run(clamp(asked.limit, FAILURES)).await.map_err(|error| status::session(&error))?;
+        Ok(Response::new(convert::last_run(last.as_ref(), self.context.clock.now())))
+    }
+
+    async fn tests_covering(
+        &self,
+        request: Request<v1::TestsCoveringRequest>,
+    ) -> Result<Response<v1::TestsCoveringResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        let asked = request.into_inner();
+        let session = self.session(&tenant, &asked.session_id).await?;
+        if asked.file.trim().is_empty() {
+            return Err(status::invalid("file", "file is required"));
+        }
+        if asked.line == Some(0) {
+            return Err(status::invalid("line", "line must be at least 1"));
+        }
+        let file = session.workspace.relative(&asked.file).map_err(|error| status::workspace(&error, "file"))?;
+        let covering = session.covering(file.clone(), asked.line).await.map_err(|error| status::session(&error))?;
+        let Some(covering) = covering else { return Ok(Response::new(v1::TestsCoveringResponse::default())) };
+        let file_changed = match covering.measured_at {
+            Some(since) => {
+                let workspace = session.workspace.clone();
+                let changed = tokio::task::spawn_blocking(move || workspace.changed_since(&file, since)).await;
+                changed.unwrap_or(true)
+            }
+            None => false,
+        };
+        let limit = clamp(asked.limit, COVERING);
+        Ok(Response::new(v1::TestsCoveringResponse {
+            has_coverage: true,
+            total: covering.tests.len() as u64,
+            tests: covering.tests.iter().take(limit).map(convert::test_id).collect(),
+            attribution: convert::attribution(covering.attribution).into(),
+            file_changed,
+        }))
+    }
+
+    async fn affected_tests(
+        &self,
+        request: Request<v1::AffectedTestsRequest>,
+    ) -> Result<Response<v1::AffectedTestsResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        self.session(&tenant, &request.get_ref().session_id).await?;
+        Err(status::not_in_this_version("AffectedTests"))
+    }
+
+    async fn analyze_failures(
+        &self,
+        request: Request<v1::AnalyzeFailuresRequest>,
+    ) -> Result<Response<v1::AnalyzeFailuresResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        self.session(&tenant, &request.get_ref().session_id).await?;
+        Err(status::not_in_this_version("AnalyzeFailures"))
+    }
+
+    async fn history(&self, request: Request<v1::HistoryRequest>) -> Result<Response<v1::HistoryResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        self.session(&tenant, &request.get_ref().session_id).await?;
+        Err(status::not_in_this_version("History"))
+    }
+
+    async fn get_report(
+        &self,
+        request: Request<v1::GetReportRequest>,
+    ) -> Result<Response<v1::GetReportResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        let asked = request.into_inner();
+        let session = self.session(&tenant, &asked.session_id).await?;
+        request::check_enum::<v1::ReportFormat>("format", asked.format)?;
+        if !matches!(asked.format(), v1::ReportFormat::Unspecified | v1::ReportFormat::Json) {
+            return Err(status::invalid("format", "format must be JSON in this version"));
+        }
+        let run = if asked.run_id.is_empty() {
+            let last = session.status().await.map_err(|error| status::session(&error))?.last;
+            last.ok_or_else(|| status::failed(reason::NO_RUN_YET, "no run has ended in this session"))?.0
+        } else {
+            RunId::new(asked.run_id)
+        };
+        let denied = || status::denied("run");
+        let handle = session.run(run.clone()).await.map_err(|_| denied())?.ok_or_else(denied)?;
+        let report = match handle.snapshot().await.map_err(|_| denied())?.end {
+            Some(RunEnd::Report(report)) => report,
+            Some(RunEnd::NotStarted(why)) => return Err(status::not_started(&why)),
+            None => return Err(status::failed(reason::NO_RUN_YET, "the run has not ended")),
+        };
+        // Up to a hundred thousand tests are written: work for a thread of its own.
+        let document = tokio::task::spawn_blocking(move || serde_json::to_vec(report.as_ref())).await;
+        let Ok(Ok(document)) = document else { return Err(Status::internal("the report could not be written")) };
+        Ok(Response::new(v1::GetReportResponse {
+            run_id: run.to_string(),
+            content_type: "application/json".to_owned(),
+            document,
+        }))
+    }
+}

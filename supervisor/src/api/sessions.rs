@@ -1,0 +1,118 @@
+//! The Sessions service. Must not know runs beyond their names.
+
+use super::{Api, request, status};
+use crate::convert;
+use crate::session::SessionHandle;
+use crate::tenant::Tenant;
+use proctor_proto::v1;
+use proctor_proto::v1::sessions_server::Sessions;
+use tonic::{Request, Response, Status};
+
+/// Sessions on a page when the request does not say.
+const PAGE: u32 = 100;
+
+/// Most sessions on a page.
+const PAGE_MAX: u32 = 1_000;
+
+/// Longest client_request_id, in bytes.
+const REQUEST_ID_MAX: usize = 128;
+
+#[tonic::async_trait]
+impl Sessions for Api {
+    async fn create_session(
+        &self,
+        request: Request<v1::CreateSessionRequest>,
+    ) -> Result<Response<v1::CreateSessionResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        self.accepting()?;
+        let asked = request.into_inner();
+        if asked.client_request_id.len() > REQUEST_ID_MAX {
+            let why = format!("client_request_id: at most {REQUEST_ID_MAX} bytes");
+            return Err(status::invalid("client_request_id", why));
+        }
+        let (path, roots) = (asked.workspace, tenant.roots.clone());
+        let opened = tokio::task::spawn_blocking(move || open_below(&path, &roots)).await;
+        let workspace = opened.map_err(|_| Status::internal("the workspace could not be looked at"))??;
+        let session = self
+            .registry
+            .create(tenant, workspace, asked.client_request_id)
+            .await
+            .map_err(|error| status::create(&error))?;
+        let session = Some(self.describe(&session).await?);
+        Ok(Response::new(v1::CreateSessionResponse { session }))
+    }
+
+    async fn get_session(
+        &self,
+        request: Request<v1::GetSessionRequest>,
+    ) -> Result<Response<v1::GetSessionResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        let session = self.session(&tenant, &request.get_ref().session_id).await?;
+        let session = Some(self.describe(&session).await?);
+        Ok(Response::new(v1::GetSessionResponse { session }))
+    }
+
+    async fn list_sessions(
+        &self,
+        request: Request<v1::ListSessionsRequest>,
+    ) -> Result<Response<v1::ListSessionsResponse>, Status> {
+        let tenant: std::sync::Arc<Tenant> = self.tenant(&request)?;
+        let asked = request.into_inner();
+        let size = if asked.page_size == 0 { PAGE } else { asked.page_size.min(PAGE_MAX) };
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        // One more than the page, to know whether there is another.
+        let mut found = self.registry.list(tenant.id.clone(), asked.page_token, size + 1).await;
+        let more = found.len() > size;
+        found.truncate(size);
+        let next_page_token = found.last().filter(|_| more).map_or_else(String::new, |session| session.id.to_string());
+        let mut sessions = Vec::with_capacity(found.len());
+        for session in found {
+            // One that ended in the meantime is not listed.
+            sessions.extend(self.describe(&session).await.ok());
+        }
+        Ok(Response::new(v1::ListSessionsResponse { sessions, next_page_token }))
+    }
+
+    async fn close_session(
+        &self,
+        request: Request<v1::CloseSessionRequest>,
+    ) -> Result<Response<v1::CloseSessionResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        self.session(&tenant, &request.get_ref().session_id).await?.close().await;
+        Ok(Response::new(v1::CloseSessionResponse {}))
+    }
+}
+
+impl Api {
+    async fn describe(&self, session: &SessionHandle) -> Result<v1::Session, Status> {
+        let status = session.status().await.map_err(|error| status::session(&error))?;
+        let now = self.context.clock.now();
+        let (last_run_id, last_outcome) = status
+            .last
+            .map_or((String::new(), v1::Outcome::Unspecified), |last| (last.0.to_string(), convert::outcome(last.1)));
+        Ok(v1::Session {
+            session_id: session.id.to_string(),
+            running_run_id: status.running.map_or_else(String::new, |run| run.to_string()),
+            queued_runs: u32::try_from(status.waiting).unwrap_or(u32::MAX),
+            last_run_id,
+            last_outcome: last_outcome.into(),
+            age_ms: now.ms_since(status.created_at),
+            idle_ms: now.ms_since(status.used_at),
+        })
+    }
+}
+
+// Symlinks are resolved before the roots are looked at, and what is outside them is not said to exist or not.
+fn open_below(path: &str, roots: &[std::path::PathBuf]) -> Result<crate::workspace::Workspace, Status> {
+    if !std::path::Path::new(path).is_absolute() {
+        return Err(status::invalid("workspace", "workspace must be an absolute path"));
+    }
+    let outside = || Status::permission_denied("workspace: not below a root of this tenant");
+    let lexically_below = roots.iter().any(|root| std::path::Path::new(path).starts_with(root));
+    let workspace = match request::workspace(path) {
+        Ok(workspace) => workspace,
+        Err(error) if lexically_below => return Err(error),
+        Err(_) => return Err(outside()),
+    };
+    if roots.iter().any(|root| workspace.root().starts_with(root)) { Ok(workspace) } else { Err(outside()) }
+}

@@ -1,0 +1,127 @@
+//! The one conversion from errors to gRPC statuses, with the details that programs read. Must not know what led to an
+//! error. No text of a status carries a path of this host.
+
+use crate::prepare::PrepareError;
+use crate::registry::CreateError;
+use crate::run::NotStarted;
+use crate::session::SessionError;
+use crate::workspace::WorkspaceError;
+use proctor_core::session::Refusal;
+use proctor_frameworks::PlanError;
+use proctor_frameworks::detect::DetectError;
+use proctor_proto::reason;
+use std::collections::HashMap;
+use std::time::Duration;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+/// When to try again after a quota was used up: runs end and sessions close within seconds.
+const RETRY: Duration = Duration::from_secs(2);
+
+pub(super) fn unauthenticated(text: &str) -> Status {
+    Status::unauthenticated(text)
+}
+
+pub(super) fn not_a_tenant() -> Status {
+    Status::permission_denied("this caller is an operator and no tenant")
+}
+
+pub(super) fn denied(what: &str) -> Status {
+    Status::permission_denied(format!("no such {what} of this tenant"))
+}
+
+pub(super) fn operators_only() -> Status {
+    Status::permission_denied("for operators only")
+}
+
+pub(super) fn draining() -> Status {
+    Status::unavailable("the supervisor is going down and takes on no new work")
+}
+
+pub(super) fn not_in_this_version(what: &str) -> Status {
+    Status::unimplemented(format!("{what} is not in this version"))
+}
+
+/// INVALID_ARGUMENT that names the field.
+pub(super) fn invalid(field: &str, why: impl Into<String>) -> Status {
+    let why = why.into();
+    // Most explanations begin with the field already, because agents and people see only the text.
+    let text = if why.starts_with(field) { why.clone() } else { format!("{field}: {why}") };
+    Status::with_error_details(Code::InvalidArgument, text, ErrorDetails::with_bad_request_violation(field, why))
+}
+
+/// FAILED_PRECONDITION with a reason.
+pub(super) fn failed(reason: &str, text: impl Into<String>) -> Status {
+    failed_with(reason, text, HashMap::new())
+}
+
+fn failed_with(reason: &str, text: impl Into<String>, metadata: HashMap<String, String>) -> Status {
+    let details = ErrorDetails::with_error_info(reason, reason::DOMAIN, metadata);
+    Status::with_error_details(Code::FailedPrecondition, text, details)
+}
+
+fn exhausted(quota: &str, text: impl Into<String>) -> Status {
+    let mut details = ErrorDetails::with_retry_info(Some(RETRY));
+    let text = text.into();
+    details.add_quota_failure_violation(quota, text.clone());
+    details.set_error_info(reason::QUOTA, reason::DOMAIN, HashMap::from([("quota".to_owned(), quota.to_owned())]));
+    Status::with_error_details(Code::ResourceExhausted, text, details)
+}
+
+pub(super) fn create(error: &CreateError) -> Status {
+    match error {
+        CreateError::TooMany { .. } => exhausted("sessions", error.to_string()),
+        CreateError::Unavailable => Status::unavailable(error.to_string()),
+    }
+}
+
+pub(super) fn workspace(error: &WorkspaceError, field: &str) -> Status {
+    invalid(field, error.to_string())
+}
+
+pub(super) fn session(error: &SessionError) -> Status {
+    match error {
+        SessionError::Gone => denied("session"),
+        SessionError::Refused(refusal) => refused(refusal),
+        SessionError::Prepare(error) => prepare(error),
+    }
+}
+
+fn refused(refusal: &Refusal) -> Status {
+    let text = refusal.to_string();
+    match refusal {
+        Refusal::Busy => failed(reason::BUSY, text),
+        Refusal::QueueFull => exhausted("queued_runs", text),
+        Refusal::NoRunYet => failed(reason::NO_RUN_YET, text),
+        Refusal::NothingToRerun { framework } => {
+            failed_with(reason::NOTHING_TO_RERUN, text, HashMap::from([("framework".to_owned(), framework.clone())]))
+        }
+        Refusal::Closing => denied("session"),
+    }
+}
+
+fn prepare(error: &PrepareError) -> Status {
+    let text = error.to_string();
+    match error {
+        PrepareError::Detect(DetectError::NoProject) => failed(reason::NO_PROJECT, text),
+        PrepareError::Detect(DetectError::Polyglot { .. }) => failed(reason::POLYGLOT, text),
+        PrepareError::Detect(DetectError::NotHere { .. }) => failed(reason::FRAMEWORK_NOT_HERE, text),
+        PrepareError::Detect(DetectError::Unknown { .. }) => invalid("framework", text),
+        PrepareError::Plan(PlanError::FileOutsideProject { .. } | PlanError::TooManySteps { .. }) => {
+            invalid("files", text)
+        }
+        PrepareError::Plan(PlanError::NotApplicable { option, .. }) => invalid(option, text),
+        PrepareError::RunnerMissing { .. } => failed(reason::RUNNER_MISSING, text),
+        PrepareError::NetworkDenied => Status::permission_denied(text),
+        PrepareError::PathNotUtf8 => invalid("workspace", text),
+    }
+}
+
+pub(super) fn not_started(error: &NotStarted) -> Status {
+    match error {
+        NotStarted::Prepare(error) => prepare(error),
+        NotStarted::LayerMissing { text } => failed(reason::LAYER_MISSING, text),
+        NotStarted::LimitMissing { text } => failed(reason::LIMIT_MISSING, text),
+        NotStarted::Host { text } => Status::internal(text),
+    }
+}

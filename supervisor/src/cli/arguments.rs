@@ -1,0 +1,217 @@
+//! What the command line accepts, with the help that teaches it. Must not know what is done with it.
+
+use crate::units::{Bytes, Cpus, Duration};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// proctor runs the tests of a workspace in a sandbox and tells what broke.
+#[derive(Debug, Parser)]
+#[command(name = "proctor", version, propagate_version = true, after_help = EXAMPLES)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  proctor run                          all tests of the workspace here
+  proctor run --filter TestParse       only those that the runner's filter picks
+  proctor run --failed                 again exactly what failed
+  proctor failures                     file, line and message of what failed
+  proctor covering internal/a.go:42    which tests execute that line
+  proctor doctor                       what this host can enforce, and how to mend the rest";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run a workspace's tests in a sandbox; no daemon, no config.
+    Run(Run),
+    /// List the tests of a workspace without running them.
+    List(List),
+    /// Show the failures of the last run here.
+    Failures(Failures),
+    /// Show the tests that execute a file or a line, as the runs here measured it.
+    Covering(Covering),
+    /// Print the report of the last run here.
+    Report(Report),
+    /// Serve the gRPC interface to tenants.
+    Serve(Serve),
+    /// Show what this host can enforce, layer by layer, with the remedy for what is missing.
+    Doctor(Doctor),
+    /// For operators.
+    Admin(Admin),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_HELP)]
+pub(super) struct Run {
+    /// The workspace.
+    #[arg(default_value = ".")]
+    pub(super) path: PathBuf,
+    /// Framework by name, or `all`; found by looking at the files when absent.
+    #[arg(long, value_name = "NAME")]
+    pub(super) framework: Option<String>,
+    /// The runner's own filter expression (Go: -run).
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
+    pub(super) filter: Option<String>,
+    /// Only the packages of these files.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub(super) file: Vec<String>,
+    /// Wall time until SIGTERM; five seconds later everything is killed. At most 30m. [default: 300s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(super) timeout: Option<Duration>,
+    /// Memory of all processes together, swap excluded. [default: 2GiB]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub(super) memory: Option<Bytes>,
+    /// Processors, to a thousandth. [default: 2]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(super) cpus: Option<Cpus>,
+    /// Processes and threads at the same time. [default: 512]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(super) pids: Option<u32>,
+    /// `none` has only loopback, `host` the host's network.
+    #[arg(long, value_enum, default_value = "none")]
+    pub(super) network: Network,
+    /// Whether to measure which tests execute which lines.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(super) coverage: Coverage,
+    /// Run again exactly what failed in the last run here.
+    #[arg(long, conflicts_with_all = ["framework", "filter", "file", "command", "parallel"])]
+    pub(super) failed: bool,
+    /// What to print.
+    #[arg(long, value_enum, default_value = "human")]
+    pub(super) output: Output,
+    /// Tests at the same time within one package.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(super) parallel: Option<u32>,
+    /// A variable for the run; may be given several times.
+    #[arg(long, value_name = "K=V")]
+    pub(super) env: Vec<String>,
+    /// A command that replaces the framework's own; its exit status decides.
+    #[arg(last = true, conflicts_with_all = ["framework", "filter", "file", "parallel"])]
+    pub(super) command: Vec<String>,
+}
+
+const RUN_HELP: &str = "\
+Exit status:
+  0 passed   1 failed   2 usage   3 build or collection failed   4 no tests ran
+  5 runner missing, worker lost, or a limit asked for by name that this host cannot enforce
+  124 timed out   130 cancelled   137 out of memory, disk, pids or log   128+N crashed by signal N
+
+Ctrl-C cancels at once and still prints what is known. Without root, what the kernel gives is used and what is missing
+is listed. The last report, the coverage index and the build cache stay under $XDG_STATE_HOME/proctor and
+$XDG_CACHE_HOME/proctor.";
+
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// The workspace.
+    #[arg(default_value = ".")]
+    pub(super) path: PathBuf,
+    /// Framework by name.
+    #[arg(long, value_name = "NAME")]
+    pub(super) framework: Option<String>,
+    /// What to print.
+    #[arg(long, value_enum, default_value = "human")]
+    pub(super) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Failures {
+    /// The workspace.
+    #[arg(long, value_name = "PATH", default_value = ".")]
+    pub(super) workspace: PathBuf,
+    /// Most failures to show, 1 to 500.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    pub(super) limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Covering {
+    /// A file of the workspace, and a line of it if wanted.
+    #[arg(value_name = "FILE[:LINE]")]
+    pub(super) place: String,
+    /// The workspace.
+    #[arg(long, value_name = "PATH", default_value = ".")]
+    pub(super) workspace: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Report {
+    /// The workspace.
+    #[arg(long, value_name = "PATH", default_value = ".")]
+    pub(super) workspace: PathBuf,
+    /// The form of the report.
+    #[arg(long, value_enum, default_value = "json")]
+    pub(super) format: ReportFormat,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// The host file. `deploy/proctor.toml` documents every key.
+    #[arg(long, value_name = "FILE", required_unless_present = "private")]
+    pub(super) config: Option<PathBuf>,
+    /// Only check the host file and list everything that is wrong with it.
+    #[arg(long, requires = "config")]
+    pub(super) check: bool,
+    /// Serve one caller over the connected unix socket that is file descriptor 0, and end with it.
+    #[arg(long, conflicts_with = "config", requires = "root")]
+    pub(super) private: bool,
+    /// With --private: the directory below which workspaces are.
+    #[arg(long, value_name = "DIR")]
+    pub(super) root: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Doctor {
+    /// What to print.
+    #[arg(long, value_enum, default_value = "human")]
+    pub(super) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Admin {
+    #[command(subcommand)]
+    pub(super) command: AdminCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum AdminCommand {
+    /// Draw a bearer token and its hash for the host file.
+    Token,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Network {
+    None,
+    Host,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Coverage {
+    Auto,
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// For a person.
+    Human,
+    /// One JSON document.
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ReportFormat {
+    /// The document of `proctor run --output json`.
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

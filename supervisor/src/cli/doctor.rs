@@ -1,0 +1,46 @@
+//! `proctor doctor`: what this host can enforce, for a person or a program. Must not change anything on the host.
+
+use super::arguments::{Doctor, Output};
+use super::{Failure, local};
+use crate::host::{Check, checks};
+use proctor_sandbox::{Status, probe};
+
+/// Exit status when a layer or limit that this version puts on is not usable.
+const NOT_WHOLE: u8 = 1;
+
+/// Prints all checks; exit status 0 when runs get every layer and limit, 1 otherwise.
+pub(super) fn doctor(arguments: &Doctor) -> Result<u8, Failure> {
+    let context = local::context(1)?;
+    let report = probe(&local::worker()?);
+    let checks = checks(&context, &report);
+    match arguments.output {
+        Output::Human => human(&checks),
+        Output::Json => {
+            let text = serde_json::to_string(&checks).map_err(|error| Failure::host(error.to_string()))?;
+            anstream::println!("{text}");
+        }
+    }
+    let whole = checks
+        .iter()
+        .filter(|check| matches!(check.group, "cgroup" | "namespace"))
+        .all(|check| check.status == Status::Usable);
+    Ok(if whole { 0 } else { NOT_WHOLE })
+}
+
+fn human(checks: &[Check]) {
+    let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
+    for group in checks.chunk_by(|a, b| a.group == b.group) {
+        anstream::println!("\x1b[1m{}\x1b[0m", group[0].group);
+        for check in group {
+            let mark = match check.status {
+                Status::Usable => "\x1b[32m✓\x1b[0m",
+                Status::Present => "\x1b[33m!\x1b[0m",
+                Status::Missing => "\x1b[31m✗\x1b[0m",
+            };
+            anstream::println!("  {mark} {:width$}  {}", check.name, check.detail);
+            if !check.remedy.is_empty() {
+                anstream::println!("    {:width$}  \x1b[2mremedy:\x1b[0m {}", "", check.remedy);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A report for a person at a terminal: what failed and where, then one line that says it all. Colours are taken away
+//! again when nobody would see them. Must not know where a report comes from.
+
+use crate::units::show_bytes;
+use proctor_core::outcome::Outcome;
+use proctor_core::report::Report;
+use proctor_core::test_case::{Collector, TestCase};
+use std::fmt::Write as _;
+
+/// Failures shown in full; the rest is counted.
+const FAILURES_SHOWN: usize = 20;
+
+/// Lines of a message or of the last output that are shown.
+const LINES_SHOWN: usize = 12;
+
+/// Prints a report.
+pub(super) fn report(report: &Report) {
+    anstream::print!("{}", render(report));
+}
+
+fn render(report: &Report) -> String {
+    let mut text = String::new();
+    for collector in report.collectors.iter().take(FAILURES_SHOWN) {
+        collector_block(&mut text, collector);
+    }
+    let failing: Vec<&TestCase> = report.tests.iter().filter(|test| test.outcome.is_failure()).collect();
+    let telling: Vec<&TestCase> =
+        failing.iter().copied().filter(|test| test.message.is_some() || test.file.is_some()).collect();
+    let shown = if telling.is_empty() { &failing } else { &telling };
+    for test in shown.iter().take(FAILURES_SHOWN) {
+        failure_block(&mut text, test);
+    }
+    let more = shown.len().saturating_sub(FAILURES_SHOWN);
+    if more > 0 {
+        let _ = writeln!(text, "… and {more} more: `proctor failures --limit 500`\n");
+    }
+    if !matches!(report.outcome, Outcome::Passed | Outcome::NoTests) && shown.is_empty() && report.collectors.is_empty()
+    {
+        last_words(&mut text, report);
+    }
+    for test in &report.evidence.running {
+        let _ = writeln!(text, "running when it was cut off: {}/{}", test.package, test.name);
+    }
+    for hit in &report.evidence.limit_hits {
+        let _ = writeln!(text, "limit {} touched: {} of {} ({} times)", hit.limit.name(), hit.peak, hit.max, hit.count);
+    }
+    for note in &report.evidence.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    for note in &report.coverage.notes {
+        let _ = writeln!(text, "coverage: {note}");
+    }
+    for missing in &report.isolation.missing {
+        let _ = writeln!(text, "{} {}: {}; {}", dim("not in force:"), missing.name, missing.reason, missing.remedy);
+    }
+    text.push_str(&verdict(report));
+    text
+}
+
+fn collector_block(text: &mut String, collector: &Collector) {
+    let _ = writeln!(text, "{} {}", red("✗ did not build"), bold(&collector.nodeid));
+    place(text, collector.file.as_deref(), collector.line);
+    lines(text, &collector.message);
+    text.push('\n');
+}
+
+fn failure_block(text: &mut String, test: &TestCase) {
+    let _ = writeln!(text, "{} {}", red("✗"), bold(&test.nodeid));
+    place(text, test.file.as_deref(), test.line);
+    lines(text, test.message.as_deref().unwrap_or_default());
+    for (label, value) in [("got", &test.actual), ("want", &test.expected)] {
+        if let Some(value) = value {
+            lines(text, &format!("{label}: {value}"));
+        }
+    }
+    text.push('\n');
+}
+
+fn place(text: &mut String, file: Option<&str>, line: Option<u32>) {
+    if let Some(file) = file {
+        let line = line.map_or_else(String::new, |line| format!(":{line}"));
+        let _ = writeln!(text, "  {}", cyan(&format!("{file}{line}")));
+    }
+}
+
+fn lines(text: &mut String, block: &str) {
+    let block = anstream::adapter::strip_str(block).to_string();
+    for line in block.lines().take(LINES_SHOWN) {
+        let _ = writeln!(text, "  {line}");
+    }
+    let more = block.lines().count().saturating_sub(LINES_SHOWN);
+    if more > 0 {
+        let _ = writeln!(text, "  … {more} more lines");
+    }
+}
+
+// Without a test to blame, the end of what the runner said is the best there is.
+fn last_words(text: &mut String, report: &Report) {
+    for (name, tail) in [("stdout", &report.stdout_tail), ("stderr", &report.stderr_tail)] {
+        let tail = anstream::adapter::strip_str(tail).to_string();
+        let said: Vec<&str> = tail.lines().collect();
+        if said.is_empty() {
+            continue;
+        }
+        let _ = writeln!(text, "{}", dim(&format!("last of {name}:")));
+        for line in &said[said.len().saturating_sub(LINES_SHOWN)..] {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+}
+
+fn verdict(report: &Report) -> String {
+    let summary = &report.summary;
+    let mut parts = vec![format!("{} passed", summary.passed)];
+    let counts = [
+        (summary.failed, "failed"),
+        (summary.error, "errors"),
+        (summary.skipped, "skipped"),
+        (summary.xfailed, "failed as expected"),
+        (summary.xpassed, "passed unexpectedly"),
+    ];
+    parts.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+    if report.partial {
+        parts.push("partial".to_owned());
+    }
+    let word = report.outcome.name().replace('_', " ");
+    let word =
+        if report.outcome == Outcome::Passed { green(&format!("✓ {word}")) } else { red(&format!("✗ {word}")) };
+    let resources = &report.resources;
+    let memory = resources.memory_peak_bytes.map_or_else(String::new, |bytes| format!(", {} peak", show_bytes(bytes)));
+    let cpu = resources.cpu_user_s + resources.cpu_system_s;
+    format!("{word}: {} ({}, {:.1}s, {cpu:.1}s cpu{memory})\n", parts.join(", "), report.framework, report.duration_s)
+}
+
+fn paint(code: &str, text: &str) -> String {
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+fn red(text: &str) -> String {
+    paint("31", text)
+}
+
+fn green(text: &str) -> String {
+    paint("32", text)
+}
+
+fn cyan(text: &str) -> String {
+    paint("36", text)
+}
+
+fn bold(text: &str) -> String {
+    paint("1", text)
+}
+
+fn dim(text: &str) -> String {
+    paint("2", text)
+}

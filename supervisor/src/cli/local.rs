@@ -1,0 +1,102 @@
+//! proctor without a daemon: the same session actor, in this process, for the workspace at hand. Must not know what is
+//! asked of it.
+
+use super::Failure;
+use super::remember::Remembered;
+use crate::clock::Clock;
+use crate::context::{Context, Policy};
+use crate::registry::random_id;
+use crate::session::{self, Memory, SessionHandle};
+use crate::toolchain::Toolchain;
+use crate::workspace::Workspace;
+use proctor_core::isolation::Network;
+use proctor_core::limits::Limits;
+use proctor_sandbox::LinuxSandbox;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Variable that names the worker binary when it is not beside this one.
+const WORKER: &str = "PROCTOR_WORKER";
+
+/// The worker binary: beside this program, unless the environment names another.
+pub(super) fn worker() -> Result<PathBuf, Failure> {
+    if let Some(path) = std::env::var_os(WORKER) {
+        return Ok(PathBuf::from(path));
+    }
+    let own = std::env::current_exe().map_err(|error| Failure::host(format!("where am I: {error}")))?;
+    Ok(own.with_file_name("proctor-worker"))
+}
+
+/// What runs on this host share, for `runs_max` of them at the same time.
+pub(super) fn context(runs_max: usize) -> Result<Arc<Context>, Failure> {
+    let worker = worker()?;
+    let missing =
+        || format!("{} is missing: it belongs beside the proctor binary, or where {WORKER} says", worker.display());
+    if !worker.is_file() {
+        return Err(Failure::host(missing()));
+    }
+    let sandbox = LinuxSandbox::new(worker.clone()).map_err(|error| Failure::host(error.to_string()))?;
+    Ok(Arc::new(Context {
+        sandbox: Arc::new(sandbox),
+        toolchain: Toolchain::from_env(|name| std::env::var_os(name)),
+        clock: Clock::new(),
+        turns: Arc::new(Semaphore::new(runs_max)),
+    }))
+}
+
+/// What a run may have when nobody but its own user sets bounds: what is available, and the network if asked for.
+pub(super) fn policy(cache: PathBuf) -> Policy {
+    Policy {
+        defaults: Limits::DEFAULT,
+        ceiling: Limits::CEILING,
+        required_layers: Vec::new(),
+        require_limits: false,
+        may_use_network: true,
+        network: Network::None,
+        cache,
+    }
+}
+
+/// A directory of the user's own, by the XDG base directory specification.
+pub(super) fn user_dir(variable: &str, fallback: &str) -> Result<PathBuf, Failure> {
+    let absolute = |path: &PathBuf| path.is_absolute();
+    let set = std::env::var_os(variable).map(PathBuf::from).filter(absolute);
+    let home = || std::env::var_os("HOME").map(PathBuf::from).filter(absolute).map(|home| home.join(fallback));
+    let base = set.or_else(home);
+    base.map(|base| base.join("proctor"))
+        .ok_or_else(|| Failure::host(format!("neither {variable} nor HOME is set to an absolute path")))
+}
+
+/// The build cache of this user, made if it is not there.
+pub(super) fn cache() -> Result<PathBuf, Failure> {
+    let cache = user_dir("XDG_CACHE_HOME", ".cache")?;
+    std::fs::create_dir_all(&cache).map_err(|error| Failure::host(format!("{}: {error}", cache.display())))?;
+    Ok(cache)
+}
+
+/// The workspace at `path`.
+pub(super) fn workspace(path: &Path) -> Result<Workspace, Failure> {
+    let absolute = std::path::absolute(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    Workspace::open(&absolute).map_err(|error| Failure::usage(format!("workspace {}: {error}", path.display())))
+}
+
+/// A session on `workspace` that remembers what the last command here knew.
+pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, Remembered, Arc<Context>), Failure> {
+    let remembered = Remembered::of(&workspace)?;
+    let context = context(1)?;
+    let id = random_id().ok_or_else(|| Failure::host("no random numbers"))?;
+    let memory: Memory = remembered.memory()?.unwrap_or_default();
+    let policy = Arc::new(policy(cache()?));
+    let (handle, _actor) = session::open(id, Arc::clone(&context), policy, workspace, memory);
+    Ok((handle, remembered, context))
+}
+
+/// A runtime for one command.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::host(format!("no runtime: {error}")))
+}

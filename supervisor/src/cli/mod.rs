@@ -1,0 +1,80 @@
+//! The command line of `proctor`: what can be asked, and where each question goes. Exit codes and outputs are a contract
+//! with scripts. Must not know how runs go on.
+
+mod arguments;
+mod doctor;
+mod human;
+mod local;
+mod progress;
+mod remember;
+mod run;
+mod serve;
+mod show;
+mod token;
+
+use arguments::{Admin, Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Exit status for a mistake on the command line.
+const USAGE: u8 = 2;
+
+/// Exit status when the host cannot do what was asked.
+const HOST: u8 = 5;
+
+/// A failure that ends the program: what to say and the exit status.
+#[derive(Debug)]
+struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    fn usage(text: impl Into<String>) -> Failure {
+        Failure { code: USAGE, text: text.into() }
+    }
+
+    fn host(text: impl Into<String>) -> Failure {
+        Failure { code: HOST, text: text.into() }
+    }
+}
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are asked for and succeed; everything else is a mistake.
+            let code = if error.use_stderr() { USAGE } else { 0 };
+            _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    logging(&cli.command);
+    let answered = match cli.command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::List(arguments) => show::list(&arguments),
+        Command::Failures(arguments) => show::failures(&arguments),
+        Command::Covering(arguments) => show::covering(&arguments),
+        Command::Report(arguments) => show::report(&arguments),
+        Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Admin(Admin { command: arguments::AdminCommand::Token }) => token::token(),
+    };
+    match answered {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            anstream::eprintln!("proctor: {}", failure.text);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+// Logs go to stderr. A daemon tells what it does; a command at a terminal only what went wrong.
+fn logging(command: &Command) {
+    let default = if matches!(command, Command::Serve(serve) if !serve.private) { "info" } else { "error" };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PROCTOR_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

@@ -1,0 +1,167 @@
+//! `proctor run`: one run of the workspace at hand, watched to its end. Must not know how it looks on a terminal.
+
+use super::arguments::{Coverage, Network, Output, Run};
+use super::progress::Progress;
+use super::{Failure, HOST, USAGE, human, local};
+use crate::prepare::{PrepareError, check_env};
+use crate::run::{NotStarted, RunEnd};
+use crate::session::{SessionError, Started};
+use crate::workspace::Workspace;
+use proctor_core::filter::Filter;
+use proctor_core::isolation;
+use proctor_core::limits::LimitRequest;
+use proctor_core::report::Report;
+use proctor_core::request::{CoverageMode, IfBusy, RunRequest, Selection};
+use proctor_core::session::{Refusal, RunKind};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+
+/// Carries out the command; the result is the exit status of the program.
+pub(super) fn run(arguments: &Run) -> Result<u8, Failure> {
+    let workspace = local::workspace(&arguments.path)?;
+    let request = request(arguments, &workspace)?;
+    local::runtime()?.block_on(watch(arguments, workspace, request))
+}
+
+async fn watch(arguments: &Run, workspace: Workspace, request: RunRequest) -> Result<u8, Failure> {
+    let (session, remembered, _context) = local::session(workspace)?;
+    let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
+        Ok(started) => started,
+        Err(error) => return not_accepted(&error),
+    };
+    let progress = Progress::new(arguments.output == Output::Human);
+    let report = follow(&started, &session, &progress).await;
+    progress.clear();
+    let report = report?;
+    let memory = session.memory().await.map_err(|error| Failure::host(error.to_string()))?;
+    session.close().await;
+    remembered.keep(&memory, &report)?;
+    print(arguments.output, &report)?;
+    Ok(report.outcome.exit_code(report.evidence.signal))
+}
+
+// Ctrl-C and SIGTERM cancel once; the run then ends by itself and its partial report is printed.
+async fn follow(
+    started: &Started,
+    session: &crate::session::SessionHandle,
+    progress: &Progress,
+) -> Result<Arc<Report>, Failure> {
+    let _watch = started.handle.watch();
+    let lost = || Failure::host("the session broke; see the log above");
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .map_err(|error| Failure::host(format!("signals: {error}")))?;
+    let mut cursor = 0;
+    loop {
+        let batch = tokio::select! {
+            batch = started.handle.read(cursor) => batch.map_err(|_| lost())?,
+            _ = tokio::signal::ctrl_c() => {
+                _ = session.cancel(started.run.clone()).await;
+                continue;
+            }
+            _ = terminate.recv() => {
+                _ = session.cancel(started.run.clone()).await;
+                continue;
+            }
+        };
+        let Some(last) = batch.last() else { break };
+        cursor = last.sequence + 1;
+        for entry in &batch {
+            progress.show(&entry.event);
+        }
+    }
+    match started.handle.end().await.map_err(|_| lost())? {
+        RunEnd::Report(report) => Ok(report),
+        RunEnd::NotStarted(NotStarted::Prepare(error)) => Err(Failure { code: code(&error), text: error.to_string() }),
+        RunEnd::NotStarted(why) => Err(Failure::host(why.to_string())),
+    }
+}
+
+fn not_accepted(error: &SessionError) -> Result<u8, Failure> {
+    match error {
+        // Nothing to do is no failure: everything that failed has been mended.
+        SessionError::Refused(refusal @ Refusal::NothingToRerun { .. }) => {
+            anstream::println!("{refusal}");
+            Ok(0)
+        }
+        SessionError::Refused(Refusal::NoRunYet) => {
+            Err(Failure::usage("no run here yet: `proctor run` first, then --failed"))
+        }
+        SessionError::Prepare(error) => Err(Failure { code: code(error), text: error.to_string() }),
+        other => Err(Failure::host(other.to_string())),
+    }
+}
+
+fn code(error: &PrepareError) -> u8 {
+    match error {
+        PrepareError::RunnerMissing { .. } => HOST,
+        PrepareError::Detect(_) | PrepareError::Plan(_) | PrepareError::NetworkDenied | PrepareError::PathNotUtf8 => {
+            USAGE
+        }
+    }
+}
+
+fn print(output: Output, report: &Report) -> Result<(), Failure> {
+    match output {
+        Output::Human => human::report(report),
+        Output::Json => {
+            let mut stdout = std::io::stdout().lock();
+            let written = serde_json::to_writer(&mut stdout, report).map_err(std::io::Error::from);
+            written
+                .and_then(|()| stdout.write_all(b"\n"))
+                .map_err(|error| Failure::host(format!("the report could not be printed: {error}")))?;
+        }
+    }
+    Ok(())
+}
+
+fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure> {
+    let limits = LimitRequest {
+        memory_bytes: arguments.memory.map(|size| size.bytes),
+        cpu_millis: arguments.cpus.map(|cpus| cpus.millis),
+        pids: arguments.pids,
+        wall_ms: arguments.timeout.map(|timeout| timeout.ms),
+    };
+    limits.check().map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(RunRequest {
+        framework: arguments.framework.clone(),
+        selection: selection(arguments, workspace)?,
+        command: arguments.command.clone(),
+        limits,
+        network: Some(match arguments.network {
+            Network::None => isolation::Network::None,
+            Network::Host => isolation::Network::Host,
+        }),
+        coverage: match arguments.coverage {
+            Coverage::Auto => CoverageMode::Auto,
+            Coverage::Off => CoverageMode::Off,
+        },
+        env: env(&arguments.env)?,
+        parallel: arguments.parallel,
+    })
+}
+
+fn selection(arguments: &Run, workspace: &Workspace) -> Result<Selection, Failure> {
+    if arguments.failed {
+        return Ok(Selection::LastFailed { limit: None });
+    }
+    let filter = Filter::parse(arguments.filter.as_deref().unwrap_or_default())
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    let files = arguments
+        .file
+        .iter()
+        .map(|file| workspace.existing(file).map_err(|error| Failure::usage(format!("--file: {error}"))))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(if filter.is_none() && files.is_empty() { Selection::All } else { Selection::Matching { filter, files } })
+}
+
+fn env(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    let mut env = BTreeMap::new();
+    for pair in given {
+        let (name, value) =
+            pair.split_once('=').ok_or_else(|| Failure::usage(format!("--env: expected K=V, got {pair:?}")))?;
+        env.insert(name.to_owned(), value.to_owned());
+    }
+    check_env(&env).map_err(|why| Failure::usage(format!("--env: {why}")))?;
+    Ok(env)
+}

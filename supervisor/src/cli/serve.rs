@@ -1,0 +1,101 @@
+//! `proctor serve`: the daemon, and the private supervisor that an agent shim starts. Must not know how calls are
+//! answered.
+
+use super::arguments::Serve;
+use super::{Failure, USAGE, local};
+use crate::api::Api;
+use crate::config::{self, Config};
+use crate::context::Context;
+use crate::registry::Registry;
+use crate::serve::{self, Listener};
+use crate::tenant::Tenants;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::{TcpListener, UnixStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Serves until SIGTERM, SIGINT or, for a private supervisor, the end of its connection.
+pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
+    match (&arguments.config, &arguments.root) {
+        (Some(path), _) => {
+            let config =
+                config::load(path).map_err(|problems| Failure { code: USAGE, text: problems.join("\nproctor: ") })?;
+            if arguments.check {
+                anstream::println!("{}: ok", path.display());
+                return Ok(0);
+            }
+            local::runtime()?.block_on(daemon(config))
+        }
+        (None, Some(root)) => local::runtime()?.block_on(private(root)),
+        (None, None) => Err(Failure::usage("serve needs --config or --private --root")),
+    }
+}
+
+async fn daemon(config: Config) -> Result<u8, Failure> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let runs_max = config.host.runs_max.map_or(processors, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    let tenants = Tenants::from_config(&config);
+    for tenant in &config.tenant {
+        let cache = config.state_dir.join("tenants").join(&tenant.id).join("cache");
+        std::fs::create_dir_all(&cache).map_err(|error| Failure::host(format!("{}: {error}", cache.display())))?;
+    }
+    let api = api(local::context(runs_max)?, tenants)?;
+    let mut listeners = Vec::new();
+    if let Some(path) = &config.listen.unix {
+        let mode = config.listen.mode().map_err(|error| Failure::usage(error.to_string()))?;
+        listeners.push(serve::bind_unix(path, mode).await.map_err(|error| Failure::host(error.to_string()))?);
+        tracing::info!(socket = %path.display(), "listening");
+    }
+    if let Some(address) = config.listen.tcp {
+        let bound = TcpListener::bind(address).await;
+        let listener = bound.map_err(|error| Failure::host(format!("{address}: {error}")))?;
+        // With port 0 the kernel has chosen one; whoever started us reads it here.
+        tracing::info!(address = %listener.local_addr().unwrap_or(address), "listening");
+        listeners.push(Listener::Tcp(listener));
+    }
+    until_signalled(api, listeners).await
+}
+
+async fn private(root: &Path) -> Result<u8, Failure> {
+    let workspace = local::workspace(root)?;
+    let uid = std::fs::metadata("/proc/self").map_err(|error| Failure::host(format!("/proc: {error}")))?.uid();
+    let tenants = Tenants::private(uid, workspace.root().to_owned(), local::policy(local::cache()?));
+    let api = api(local::context(1)?, tenants)?;
+    let not_a_socket = |error| Failure::usage(format!("file descriptor 0 is not a connected unix socket: {error}"));
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(not_a_socket)?;
+    let stream = std::os::unix::net::UnixStream::from(stdin);
+    stream.peer_addr().map_err(not_a_socket)?;
+    stream.set_nonblocking(true).map_err(not_a_socket)?;
+    let stream = UnixStream::from_std(stream).map_err(not_a_socket)?;
+    until_signalled(api, vec![Listener::Connected(stream)]).await
+}
+
+fn api(context: Arc<Context>, tenants: Tenants) -> Result<Api, Failure> {
+    Ok(Api {
+        registry: Registry::start(Arc::clone(&context)),
+        context,
+        tenants: Arc::new(tenants),
+        worker: local::worker()?,
+        draining: CancellationToken::new(),
+    })
+}
+
+async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failure> {
+    let shutdown = CancellationToken::new();
+    let no_signals = |error| Failure::host(format!("signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let told = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        told.cancel();
+    });
+    serve::serve(api, listeners, shutdown).await.map_err(|error| Failure::host(error.to_string()))?;
+    Ok(0)
+}

@@ -1,0 +1,127 @@
+//! Commands that show what is known: the failures, the coverage and the report of the last run here, and the list of
+//! tests. The text forms are the ones that agents get. Must not run tests.
+
+use super::arguments::{Covering, Failures, List, Output, Report};
+use super::remember::Remembered;
+use super::{Failure, local};
+use crate::clock::Clock;
+use crate::convert;
+use crate::run::RunEnd;
+use proctor_core::event::RunEvent;
+use proctor_core::request::{IfBusy, RunRequest};
+use proctor_core::session::RunKind;
+use proctor_core::test_case::TestId;
+use proctor_proto::{text, v1};
+use std::collections::BTreeSet;
+use std::io::Write;
+
+/// Most covering tests shown.
+const COVERING_SHOWN: usize = 200;
+
+/// `proctor failures`: exit status 0 also when there are some, because they were asked for.
+pub(super) fn failures(arguments: &Failures) -> Result<u8, Failure> {
+    let remembered = Remembered::of(&local::workspace(&arguments.workspace)?)?;
+    let memory = remembered.memory()?.unwrap_or_default();
+    let mut answer = convert::last_run(memory.slot.last(), Clock::new().now());
+    answer.failures.truncate(usize::try_from(arguments.limit).unwrap_or(usize::MAX));
+    say(&text::failures(&answer))
+}
+
+/// `proctor covering`.
+pub(super) fn covering(arguments: &Covering) -> Result<u8, Failure> {
+    let workspace = local::workspace(&arguments.workspace)?;
+    let (file, line) = match arguments.place.rsplit_once(':') {
+        Some((file, line)) if line.chars().all(|c| c.is_ascii_digit()) && !line.is_empty() => {
+            let line: u32 = line.parse().map_err(|_| Failure::usage(format!("line {line} is too large")))?;
+            (file, Some(line))
+        }
+        _ => (arguments.place.as_str(), None),
+    };
+    if line == Some(0) {
+        return Err(Failure::usage("lines are counted from 1"));
+    }
+    let file = workspace.relative(file).map_err(|error| Failure::usage(error.to_string()))?;
+    let memory = Remembered::of(&workspace)?.memory()?.unwrap_or_default();
+    let found = memory.index.covering(&file, line);
+    let answer = v1::TestsCoveringResponse {
+        has_coverage: memory.index.has_measured(),
+        total: found.tests.len() as u64,
+        tests: found.tests.iter().take(COVERING_SHOWN).map(convert::test_id).collect(),
+        attribution: convert::attribution(found.attribution).into(),
+        file_changed: found.measured_at.is_some_and(|since| workspace.changed_since(&file, since)),
+    };
+    say(&text::covering(&answer, &file, line))
+}
+
+/// `proctor report`.
+pub(super) fn report(arguments: &Report) -> Result<u8, Failure> {
+    let super::arguments::ReportFormat::Json = arguments.format;
+    let remembered = Remembered::of(&local::workspace(&arguments.workspace)?)?;
+    let report = remembered.report()?.ok_or_else(|| Failure::usage("no run here yet: `proctor run` first"))?;
+    let document = serde_json::to_string(&report).map_err(|error| Failure::host(error.to_string()))?;
+    say(&document)
+}
+
+/// `proctor list`: exit status 3 when something could not be listed.
+pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
+    let workspace = local::workspace(&arguments.path)?;
+    local::runtime()?.block_on(async {
+        let (session, _, _) = local::session(workspace)?;
+        let request = RunRequest { framework: arguments.framework.clone(), ..RunRequest::default() };
+        let started = session
+            .start(request, RunKind::Listing, IfBusy::Queue)
+            .await
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let _watch = started.handle.watch();
+        let lost = |_| Failure::host("the session broke");
+        let report = match started.handle.end().await.map_err(lost)? {
+            RunEnd::Report(report) => report,
+            RunEnd::NotStarted(why) => return Err(Failure::host(why.to_string())),
+        };
+        let mut tests = BTreeSet::new();
+        let mut cursor = 0;
+        loop {
+            let batch = started.handle.read(cursor).await.map_err(lost)?;
+            let Some(last) = batch.last() else { break };
+            cursor = last.sequence + 1;
+            tests.extend(batch.iter().filter_map(|entry| match &entry.event {
+                RunEvent::TestStarted(test) => Some(test.clone()),
+                _ => None,
+            }));
+        }
+        session.close().await;
+        print_list(arguments.output, &tests)?;
+        for collector in &report.collectors {
+            anstream::eprintln!("could not list {}: {}", collector.nodeid, collector.message);
+        }
+        Ok(if report.collectors.is_empty() { 0 } else { 3 })
+    })
+}
+
+fn print_list(output: Output, tests: &BTreeSet<TestId>) -> Result<(), Failure> {
+    let mut text = String::new();
+    match output {
+        Output::Json => text = serde_json::to_string(tests).map_err(|error| Failure::host(error.to_string()))?,
+        Output::Human => {
+            let mut package = None;
+            for test in tests {
+                if package != Some(&test.package) {
+                    text.push_str(&format!("{}:\n", test.package));
+                    package = Some(&test.package);
+                }
+                text.push_str(&format!("  {}\n", test.name));
+            }
+        }
+    }
+    say(&text).map(|_| ())
+}
+
+// A reader that goes away, as `head` does, is no failure of ours.
+fn say(text: &str) -> Result<u8, Failure> {
+    let mut stdout = anstream::stdout().lock();
+    let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+    match write!(stdout, "{text}{end}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::host(error.to_string())),
+        _ => Ok(0),
+    }
+}

@@ -1,0 +1,13 @@
+//! `proctor admin token`: draws a bearer token. The host file keeps only its hash. Must not store anything.
+
+use super::Failure;
+
+/// Prints a token of 256 random bits and the hash that the host file wants.
+pub(super) fn token() -> Result<u8, Failure> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| Failure::host(format!("no random numbers: {error}")))?;
+    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    anstream::println!("token for the tenant:      {token}");
+    anstream::println!("token_hashes in the file:  {}", blake3::hash(token.as_bytes()));
+    Ok(0)
+}

@@ -1,0 +1,285 @@
+//! The host file, `proctor.toml`: what it says, and everything that is wrong with it. Must not know how any of it is
+//! carried out.
+
+use crate::units::{Bytes, Cpus, Duration};
+use proctor_core::isolation::{Layer, Network};
+use proctor_core::limits::Limits;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Layers that a daemon's runs need unless its file names others: all that this version puts on.
+pub const REQUIRED_LAYERS: [Layer; 9] = [
+    Layer::Cgroup,
+    Layer::MountNamespace,
+    Layer::PidNamespace,
+    Layer::NetNamespace,
+    Layer::IpcNamespace,
+    Layer::UtsNamespace,
+    Layer::NoNewPrivs,
+    Layer::Rlimits,
+    Layer::CleanEnvironment,
+];
+
+/// The whole file. `deploy/proctor.toml` documents every key.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: Listen,
+    /// Build caches live here, by tenant.
+    pub state_dir: PathBuf,
+    /// What the host gives to runs.
+    #[serde(default)]
+    pub host: Host,
+    /// Limits of runs that ask for nothing.
+    #[serde(default)]
+    pub defaults: LimitsTable,
+    /// The most that any run gets.
+    #[serde(default)]
+    pub max: LimitsTable,
+    /// What a run must have.
+    #[serde(default)]
+    pub sandbox: SandboxTable,
+    /// Who may ask about the host.
+    #[serde(default)]
+    pub operators: Identities,
+    /// Who may run tests.
+    #[serde(default)]
+    pub tenant: Vec<TenantTable>,
+}
+
+/// Addresses.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listen {
+    /// Path of a unix socket; callers are known by their uid.
+    pub unix: Option<PathBuf>,
+    /// Permission bits of the socket, in octal: `"0660"`.
+    pub unix_mode: Option<String>,
+    /// Address for TCP; callers are known by bearer tokens.
+    pub tcp: Option<SocketAddr>,
+    /// Allows TCP beyond loopback although it is not encrypted, for hosts behind a TLS proxy.
+    #[serde(default)]
+    pub tcp_plaintext: bool,
+}
+
+/// What the host gives.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Runs at the same time; default: one per processor.
+    pub runs_max: Option<u32>,
+}
+
+/// Limits by name; what is absent keeps its built-in value.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsTable {
+    timeout: Option<Duration>,
+    kill_grace: Option<Duration>,
+    memory: Option<Bytes>,
+    cpus: Option<Cpus>,
+    pids: Option<u32>,
+    log: Option<Bytes>,
+    tmp: Option<Bytes>,
+}
+
+impl LimitsTable {
+    /// `base` with what the table names.
+    #[must_use]
+    pub fn over(&self, base: Limits) -> Limits {
+        Limits {
+            memory_bytes_max: self.memory.map_or(base.memory_bytes_max, |size| size.bytes),
+            cpu_millis_max: self.cpus.map_or(base.cpu_millis_max, |cpus| cpus.millis),
+            pids_max: self.pids.unwrap_or(base.pids_max),
+            wall_ms_max: self.timeout.map_or(base.wall_ms_max, |timeout| timeout.ms),
+            grace_ms: self.kill_grace.map_or(base.grace_ms, |grace| grace.ms),
+            log_bytes_max: self.log.map_or(base.log_bytes_max, |size| size.bytes),
+            tmp_bytes_max: self.tmp.map_or(base.tmp_bytes_max, |size| size.bytes),
+        }
+    }
+}
+
+/// What a run must have.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SandboxTable {
+    /// Layers without which no run starts; absent means [`REQUIRED_LAYERS`].
+    pub required_layers: Option<Vec<Layer>>,
+}
+
+/// Ways to be known.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identities {
+    /// User ids of peers on the unix socket.
+    #[serde(default)]
+    pub uids: Vec<u32>,
+    /// BLAKE3 hashes of bearer tokens, 64 hexadecimal digits each.
+    #[serde(default)]
+    pub token_hashes: Vec<String>,
+}
+
+/// One tenant.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TenantTable {
+    /// Its name: letters, digits, `-` and `_`, at most 64.
+    pub id: String,
+    /// User ids of its peers on the unix socket.
+    #[serde(default)]
+    pub uids: Vec<u32>,
+    /// BLAKE3 hashes of its bearer tokens.
+    #[serde(default)]
+    pub token_hashes: Vec<String>,
+    /// Directories below which its workspaces are.
+    pub roots: Vec<PathBuf>,
+    /// `none`, or `host` when its runs may have the host's network.
+    #[serde(default)]
+    pub network: Network,
+    /// Sessions at the same time; default 1,000.
+    pub sessions_max: Option<u32>,
+    /// Its share of the host's maxima.
+    #[serde(default)]
+    pub max: LimitsTable,
+}
+
+impl Config {
+    /// Reads a file's text. The error names the line and the key.
+    pub fn parse(text: &str) -> Result<Config, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    /// Everything that is wrong and that the syntax does not show, one sentence each.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut wrong = |condition: bool, problem: String| {
+            if condition {
+                problems.push(problem);
+            }
+        };
+        wrong(self.listen.unix.is_none() && self.listen.tcp.is_none(), "listen: neither unix nor tcp is set".into());
+        wrong(self.listen.mode().is_err(), "listen.unix_mode: expected octal digits like \"0660\"".into());
+        if let Some(tcp) = self.listen.tcp {
+            let exposed = !tcp.ip().is_loopback() && !self.listen.tcp_plaintext;
+            wrong(
+                exposed,
+                format!(
+                    "listen.tcp: {tcp} is not loopback and not encrypted; put a TLS proxy in front and set tcp_plaintext = true"
+                ),
+            );
+        }
+        wrong(!self.state_dir.is_absolute(), "state_dir: must be an absolute path".into());
+        wrong(self.host.runs_max == Some(0), "host.runs_max: must be at least 1".into());
+        wrong(self.tenant.is_empty(), "tenant: at least one [[tenant]] is needed".into());
+        let mut identities: Vec<(String, &[u32], &[String])> =
+            vec![("operators".into(), &self.operators.uids, &self.operators.token_hashes)];
+        for (index, tenant) in self.tenant.iter().enumerate() {
+            let name = format!("tenant {:?}", tenant.id);
+            let well_named = (1..=64).contains(&tenant.id.len())
+                && tenant.id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+            wrong(!well_named, format!("{name}: id must be 1 to 64 letters, digits, '-' or '_'"));
+            wrong(self.tenant[..index].iter().any(|other| other.id == tenant.id), format!("{name}: defined twice"));
+            wrong(tenant.roots.is_empty(), format!("{name}: roots is empty"));
+            for root in &tenant.roots {
+                wrong(!root.is_absolute(), format!("{name}: root {} is not absolute", root.display()));
+                wrong(
+                    root.is_absolute() && !root.is_dir(),
+                    format!("{name}: root {} is not a directory", root.display()),
+                );
+            }
+            let nobody = tenant.uids.is_empty() && tenant.token_hashes.is_empty();
+            wrong(nobody, format!("{name}: neither uids nor token_hashes, so nobody can be it"));
+            wrong(tenant.sessions_max == Some(0), format!("{name}: sessions_max must be at least 1"));
+            for (other, uids, hashes) in &identities[1..] {
+                let shared = tenant.uids.iter().any(|uid| uids.contains(uid))
+                    || tenant.token_hashes.iter().any(|hash| hashes.contains(hash));
+                wrong(shared, format!("{name}: shares a uid or token with {other}"));
+            }
+            identities.push((name, &tenant.uids, &tenant.token_hashes));
+        }
+        for (name, _, hashes) in &identities {
+            for hash in *hashes {
+                wrong(blake3::Hash::from_hex(hash).is_err(), format!("{name}: {hash:?} is not 64 hexadecimal digits"));
+            }
+        }
+        problems
+    }
+}
+
+impl Listen {
+    /// The permission bits of the socket; without any, only its owner may connect.
+    pub fn mode(&self) -> Result<u32, std::num::ParseIntError> {
+        self.unix_mode.as_deref().map_or(Ok(0o600), |octal| u32::from_str_radix(octal, 8))
+    }
+}
+
+/// Reads and checks the file at `path`: the config, or everything that is wrong with it.
+pub fn load(path: &Path) -> Result<Config, Vec<String>> {
+    let text = std::fs::read_to_string(path).map_err(|error| vec![format!("{}: {error}", path.display())])?;
+    let config = Config::parse(&text).map_err(|error| vec![format!("{}: {error}", path.display())])?;
+    let problems = config.problems();
+    if problems.is_empty() {
+        Ok(config)
+    } else {
+        Err(problems.into_iter().map(|problem| format!("{}: {problem}", path.display())).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_file_is_valid_but_for_its_directories() {
+        let example = include_str!("../../deploy/proctor.toml");
+        let config = Config::parse(example).unwrap();
+        let problems: Vec<_> =
+            config.problems().into_iter().filter(|problem| !problem.contains("is not a directory")).collect();
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(config.defaults.over(Limits::DEFAULT), Limits::DEFAULT, "the example shows the built-in defaults");
+        assert_eq!(config.sandbox.required_layers.unwrap(), REQUIRED_LAYERS);
+    }
+
+    #[test]
+    fn every_problem_is_told_at_once() {
+        let text = r#"
+            state_dir = "relative"
+            [listen]
+            tcp = "0.0.0.0:7878"
+            [[tenant]]
+            id = "a b"
+            roots = []
+            [[tenant]]
+            id = "ok"
+            uids = [1]
+            roots = ["/"]
+            [[tenant]]
+            id = "ok"
+            uids = [1]
+            roots = ["/"]
+            token_hashes = ["beef"]
+        "#;
+        let problems = Config::parse(text).unwrap().problems().join("\n");
+        for expected in [
+            "not loopback",
+            "state_dir",
+            "id must be",
+            "roots is empty",
+            "nobody can be it",
+            "defined twice",
+            "shares a uid",
+            "64 hexadecimal",
+        ] {
+            assert!(problems.contains(expected), "{expected} in:\n{problems}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_names_its_line() {
+        let error = Config::parse("state_dir = \"/x\"\nstate_dri = 1\n[listen]\n").unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("state_dri"), "{error}");
+    }
+}

@@ -1,0 +1,42 @@
+//! What every run of a supervisor shares: the sandbox, the toolchain, the clock, turns on the host. Nothing in it
+//! belongs to a session or a tenant, and nothing in it is behind a lock.
+
+use crate::clock::Clock;
+use crate::toolchain::Toolchain;
+use proctor_core::isolation::{Layer, Network};
+use proctor_core::limits::Limits;
+use proctor_sandbox::Sandbox;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Shared by all sessions.
+pub struct Context {
+    /// The environment that runs tests.
+    pub sandbox: Arc<dyn Sandbox>,
+    /// Programs and the environment of runs.
+    pub toolchain: Toolchain,
+    /// The one clock.
+    pub clock: Clock,
+    /// Turns on the host: as many runs as there are permits go on at once, the rest wait in order of arrival.
+    pub turns: Arc<Semaphore>,
+}
+
+/// What one session's runs may have: the tenant's policy, already narrowed by the host's.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// Limits of a run that asks for nothing.
+    pub defaults: Limits,
+    /// Limits of a run that asks for everything.
+    pub ceiling: Limits,
+    /// Layers without which no run starts.
+    pub required_layers: Vec<Layer>,
+    /// Whether limits must be enforced although nobody asked for them by name.
+    pub require_limits: bool,
+    /// Whether a run may have the host's network.
+    pub may_use_network: bool,
+    /// The network of a run that asks for nothing.
+    pub network: Network,
+    /// Directory that outlives runs, for build caches. The tenant's own.
+    pub cache: PathBuf,
+}

@@ -1,0 +1,130 @@
+//! What this host offers, line by line: the kernel's layers from the sandbox, the toolchains by running them once. The
+//! content of `proctor doctor` and `GetHost`. Must not know who asks.
+
+use crate::context::Context;
+use proctor_core::isolation::Network;
+use proctor_core::limits::Limits;
+use proctor_core::outcome::Exit;
+use proctor_sandbox::{CommandSpec, HostReport, KillSwitch, RowGroup, RunSpec, SCRATCH, SandboxEvent, Status};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// kernel, cgroup, namespace, security, toolchain.
+    pub group: &'static str,
+    /// What was looked at.
+    pub name: String,
+    /// Whether runs can have it.
+    pub status: Status,
+    /// What was found.
+    pub detail: String,
+    /// The command or setting that mends it; empty when it is usable.
+    pub remedy: String,
+}
+
+/// A program that runs need, how it tells its version, and where to get it.
+const TOOLCHAINS: [(&str, &str, &str); 5] = [
+    ("go", "version", "install Go 1.21 or newer and put its bin directory on the supervisor's PATH"),
+    ("cargo", "--version", "install Rust with rustup and put cargo on the supervisor's PATH"),
+    ("python3", "--version", "install Python 3.9 or newer (Debian: apt-get install python3)"),
+    ("node", "--version", "install Node.js 20 or newer (Debian: apt-get install nodejs)"),
+    ("java", "-version", "install a JDK 17 or newer (Debian: apt-get install default-jdk)"),
+];
+
+/// All lines. Starts each toolchain once, in the sandbox: not for a tokio thread.
+#[must_use]
+pub fn checks(context: &Context, report: &HostReport) -> Vec<Check> {
+    let mut checks = kernel(report);
+    checks.extend(report.rows.iter().map(|row| Check {
+        group: match row.group {
+            RowGroup::Cgroup => "cgroup",
+            RowGroup::Namespace => "namespace",
+            RowGroup::Filter => "security",
+        },
+        name: row.name.clone(),
+        status: row.status,
+        detail: row.detail.clone(),
+        remedy: row.remedy.clone(),
+    }));
+    checks.extend(TOOLCHAINS.iter().map(|(program, argument, remedy)| toolchain(context, program, argument, remedy)));
+    checks
+}
+
+fn kernel(report: &HostReport) -> Vec<Check> {
+    let fact = |name: &str, detail: String| Check {
+        group: "kernel",
+        name: name.to_owned(),
+        status: Status::Usable,
+        detail,
+        remedy: String::new(),
+    };
+    let memory = match report.memory_bytes {
+        0 => "unknown".to_owned(),
+        bytes => crate::units::show_bytes(bytes),
+    };
+    let who =
+        if report.privileged { "yes" } else { "no: runs get a user namespace, and limits need a delegated cgroup" };
+    vec![
+        fact("release", report.kernel.clone()),
+        fact("processors", report.cpus.to_string()),
+        fact("memory", memory),
+        fact("privileged", who.to_owned()),
+        fact("cgroup mode", report.cgroup_mode.clone()),
+    ]
+}
+
+fn toolchain(context: &Context, program: &str, argument: &str, remedy: &str) -> Check {
+    let line = |status, detail: String| Check {
+        group: "toolchain",
+        name: program.to_owned(),
+        remedy: if status == Status::Usable { String::new() } else { remedy.to_owned() },
+        status,
+        detail,
+    };
+    let Some(path) = context.toolchain.find(program) else {
+        return line(Status::Missing, "not found on PATH".to_owned());
+    };
+    match version(context, path, argument) {
+        Ok(version) => line(Status::Usable, version),
+        Err(why) => line(Status::Present, why),
+    }
+}
+
+// The first line that the program says, whichever stream it says it on.
+fn version(context: &Context, program: PathBuf, argument: &str) -> Result<String, String> {
+    let spec = RunSpec {
+        commands: vec![CommandSpec {
+            program,
+            args: vec![argument.to_owned()],
+            dir: PathBuf::from("/"),
+            env: context.toolchain.base_env(&format!("{SCRATCH}/home")).into_iter().collect(),
+        }],
+        workspace: PathBuf::from("/"),
+        keep_visible: context.toolchain.directories().map(PathBuf::from).collect(),
+        scratch_files: Vec::new(),
+        scratch_dirs: vec!["home".to_owned()],
+        artifacts: String::new(),
+        limits: Limits { wall_ms_max: 10_000, grace_ms: 100, ..Limits::DEFAULT },
+        required_limits: Vec::new(),
+        required_layers: Vec::new(),
+        network: Network::None,
+    };
+    let kill = KillSwitch::new().map_err(|error| error.to_string())?;
+    let mut said = Vec::new();
+    let ending = context
+        .sandbox
+        .run(&spec, &kill, &mut |event| {
+            if let SandboxEvent::Output { bytes, .. } = event {
+                // A version is a line; a program that says more is not asked further.
+                said.extend_from_slice(&bytes[..bytes.len().min(4_096)]);
+            }
+        })
+        .map_err(|error| error.client_text())?;
+    let said = String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned();
+    match ending.exits.first() {
+        Some(Exit::Code(0)) => Ok(said),
+        other => Err(format!("does not run: {other:?} {said}")),
+    }
+}

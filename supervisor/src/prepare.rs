@@ -1,0 +1,187 @@
+//! From a request and a look at the workspace to the sandbox's specification, with every refusal before any process
+//! starts. Must not know sessions, the wire, or how anything is isolated.
+
+use crate::context::{Context, Policy};
+use crate::toolchain;
+use crate::workspace::{Look, Workspace};
+use proctor_core::isolation::{Layer, Network};
+use proctor_core::limits::Limits;
+use proctor_core::request::{RunRequest, Selection};
+use proctor_core::session::RunKind;
+use proctor_frameworks::detect::{self, DetectError, Detected};
+use proctor_frameworks::{InjectedFile, Parser, Plan, PlanError, Step, Want, custom};
+use proctor_sandbox::{COMMANDS_MAX, CommandSpec, RunSpec, SCRATCH, ScratchFile};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a request cannot be carried out in this workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PrepareError {
+    /// No framework, or too many.
+    #[error(transparent)]
+    Detect(#[from] DetectError),
+    /// The framework cannot do what is asked.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The runner's program is not there.
+    #[error("{program}: not found on PATH")]
+    RunnerMissing {
+        /// Its name.
+        program: String,
+    },
+    /// The request wants the host's network and may not.
+    #[error("network: the host's network is not allowed for this tenant")]
+    NetworkDenied,
+    /// A path that is no UTF-8, which no runner's command line could carry.
+    #[error("the workspace's path is not UTF-8")]
+    PathNotUtf8,
+}
+
+/// Everything that a driver needs to run a request.
+pub struct Prepared {
+    /// What the sandbox shall do.
+    pub spec: RunSpec,
+    /// What reads its output.
+    pub parser: Box<dyn Parser>,
+    /// The framework's name.
+    pub framework: &'static str,
+    /// What reads its coverage; `None` for a custom command or a listing.
+    pub detected: Option<Detected>,
+    /// Sentences for the report: clamped limits, what the plan has to say.
+    pub notes: Vec<String>,
+    /// The environment of every command, before what its step adds.
+    pub env: BTreeMap<String, String>,
+}
+
+/// Prepares `request`. Reads nothing but PATH.
+pub fn prepare(
+    context: &Context,
+    policy: &Policy,
+    workspace: &Workspace,
+    look: &Look,
+    request: &RunRequest,
+    kind: RunKind,
+) -> Result<Prepared, PrepareError> {
+    let root = workspace.root().to_str().ok_or(PrepareError::PathNotUtf8)?;
+    let cache = policy.cache.to_str().ok_or(PrepareError::PathNotUtf8)?;
+    let network = request.network.unwrap_or(policy.network);
+    if network == Network::Host && !policy.may_use_network {
+        return Err(PrepareError::NetworkDenied);
+    }
+    let want = Want {
+        selection: &request.selection,
+        coverage: request.coverage,
+        parallel: request.parallel,
+        network,
+        workspace: root,
+        scratch: SCRATCH,
+        cache,
+    };
+    let (plan, parser, framework, detected) = if request.command.is_empty() {
+        plan_detected(look, request, kind, &want)?
+    } else {
+        (custom::plan(&request.command), custom::parser(), custom::NAME, None)
+    };
+    if plan.steps.len() > COMMANDS_MAX {
+        return Err(PlanError::TooManySteps { steps: plan.steps.len(), max: COMMANDS_MAX }.into());
+    }
+    let (limits, mut notes) = Limits::resolve(&request.limits, policy.defaults, policy.ceiling);
+    notes.extend(plan.notes.iter().cloned());
+    let mut env = context.toolchain.base_env(&format!("{SCRATCH}/home"));
+    env.extend(request.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+    let commands = commands_of(context, workspace, &env, &plan.steps)?;
+    let mut required_layers = policy.required_layers.clone();
+    required_layers.retain(|layer| network == Network::None || *layer != Layer::NetNamespace);
+    let toolchain = context.toolchain.directories().map(PathBuf::from);
+    let file = |file: InjectedFile| ScratchFile { path: file.path, bytes: file.bytes, executable: file.executable };
+    let spec = RunSpec {
+        commands,
+        workspace: workspace.root().to_owned(),
+        keep_visible: toolchain.chain([policy.cache.clone()]).collect(),
+        scratch_files: plan.files.into_iter().map(file).collect(),
+        scratch_dirs: plan.dirs.into_iter().chain(["home".to_owned()]).collect(),
+        artifacts: plan.artifacts,
+        limits,
+        required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
+        required_layers,
+        network,
+    };
+    Ok(Prepared { spec, parser, framework, detected, notes, env })
+}
+
+type Planned = (Plan, Box<dyn Parser>, &'static str, Option<Detected>);
+
+fn plan_detected(look: &Look, request: &RunRequest, kind: RunKind, want: &Want<'_>) -> Result<Planned, PrepareError> {
+    // `all` can only find one framework as long as there is one adapter; several become several runs' worth of steps.
+    let mut chosen = detect::choose(&look.tree, request.framework.as_deref())?;
+    let detected = chosen.swap_remove(0);
+    let framework = detected.framework;
+    Ok(match kind {
+        RunKind::Tests => {
+            let plan = framework.plan(&detected.projects, &look.tree, want)?;
+            let parser = framework.parser(&plan, want);
+            (plan, parser, framework.name(), Some(detected))
+        }
+        RunKind::Listing => {
+            let plan = framework.plan_listing(&detected.projects, &look.tree, want)?;
+            let parser = framework.listing(&plan, want);
+            (plan, parser, framework.name(), None)
+        }
+    })
+}
+
+/// The commands of some steps.
+pub fn commands_of(
+    context: &Context,
+    workspace: &Workspace,
+    env: &BTreeMap<String, String>,
+    steps: &[Step],
+) -> Result<Vec<CommandSpec>, PrepareError> {
+    steps.iter().map(|step| command(context, workspace, env, step)).collect()
+}
+
+fn command(
+    context: &Context,
+    workspace: &Workspace,
+    base: &BTreeMap<String, String>,
+    step: &Step,
+) -> Result<CommandSpec, PrepareError> {
+    let dir = workspace.root().join(&step.dir);
+    // A custom command may name a script of the workspace; a bare name is looked up on PATH as a shell would.
+    let named = if step.program.contains('/') {
+        context.toolchain.find(&dir.join(&step.program).to_string_lossy())
+    } else {
+        context.toolchain.find(&step.program)
+    };
+    let program = named.ok_or_else(|| PrepareError::RunnerMissing { program: step.program.clone() })?;
+    let mut env = base.clone();
+    env.extend(step.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+    Ok(CommandSpec { program, args: step.args.clone(), dir, env: env.into_iter().collect() })
+}
+
+/// Checks what a request says about its environment, whoever sends it.
+pub fn check_env(env: &BTreeMap<String, String>) -> Result<(), String> {
+    const VARIABLES_MAX: usize = 64;
+    const BYTES_MAX: usize = 32 * 1024;
+    if env.len() > VARIABLES_MAX {
+        return Err(format!("at most {VARIABLES_MAX} variables, got {}", env.len()));
+    }
+    let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > BYTES_MAX {
+        return Err(format!("at most {BYTES_MAX} bytes together, got {bytes}"));
+    }
+    for (name, value) in env {
+        toolchain::check_variable(name)?;
+        if value.contains('\0') {
+            return Err(format!("{name} contains a NUL byte"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the selection can be empty only because the session had nothing left to rerun.
+#[must_use]
+pub fn nothing_selected(request: &RunRequest) -> bool {
+    matches!(&request.selection, Selection::Exactly(targets) if targets.is_empty())
+}

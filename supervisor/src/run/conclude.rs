@@ -1,0 +1,170 @@
+//! The conclusion of a run: from what was recorded to the report. Reads artefacts and tails, so it belongs on a thread
+//! of its own. Must not know how events travelled.
+
+use super::course::Course;
+use crate::workspace::Workspace;
+use proctor_core::bound::TAIL_BYTES_MAX;
+use proctor_core::coverage::Measured;
+use proctor_core::isolation::Isolation;
+use proctor_core::limits::Limits;
+use proctor_core::moment::Moment;
+use proctor_core::outcome::{Evidence, KillReason, Outcome};
+use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
+use proctor_core::verdict::{Facts, judge};
+use proctor_frameworks::detect::Detected;
+use proctor_sandbox::{Ending, SpoolReader};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything that is known when the last process is gone.
+pub(super) struct Concluding {
+    pub(super) course: Course,
+    pub(super) ending: Ending,
+    /// Commands of all rounds.
+    pub(super) commands: usize,
+    pub(super) limits: Limits,
+    pub(super) framework: &'static str,
+    pub(super) detected: Option<Detected>,
+    pub(super) notes: Vec<String>,
+    pub(super) workspace: Workspace,
+    pub(super) accepted_at: Moment,
+    pub(super) ended_at: Moment,
+    pub(super) stdout: SpoolReader,
+    pub(super) stderr: SpoolReader,
+}
+
+/// The report and what was measured of coverage.
+pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
+    let Concluding {
+        course,
+        ending,
+        commands,
+        limits,
+        framework,
+        detected,
+        mut notes,
+        workspace,
+        accepted_at,
+        ended_at,
+        stdout,
+        stderr,
+    } = concluding;
+    let Course { parser, tally, isolation, launched_at, running, .. } = course;
+    let stream = parser.summary();
+    notes.extend(stream.notes);
+    let artifacts = Artifacts { files: ending.artifacts, left_out: ending.artifacts_left_out };
+    let (measured, coverage) = harvest(detected, &workspace, artifacts, &tally.finished());
+    let verdict = judge(Facts {
+        commands,
+        exits: ending.exits,
+        killed: ending.killed,
+        worker_lost: ending.worker_lost,
+        limit_hits: ending.limit_hits,
+        summary: tally.summary,
+        build_errors: tally.build_errors,
+        collection_errors: tally.collection_errors,
+        structured: stream.structured,
+        cut_off: stream.cut_off,
+        running,
+        notes,
+    });
+    let mut resources = ending.resources;
+    #[expect(clippy::cast_precision_loss, reason = "milliseconds of a wait are far below 2^52")]
+    let queue_wait_s = launched_at.ms_since(accepted_at) as f64 / 1_000.0;
+    resources.queue_wait_s = queue_wait_s;
+    let (stdout_tail, stdout_bytes) = tail(&stdout);
+    let (stderr_tail, stderr_bytes) = tail(&stderr);
+    let summary = tally.summary;
+    let (tests, collectors, truncated) = tally.into_parts();
+    let report = Report {
+        outcome: verdict.outcome,
+        exit_code: verdict.exit_code,
+        raw_exit_code: verdict.raw_exit_code,
+        framework: framework.to_owned(),
+        summary,
+        duration_s: resources.wall_s,
+        started_at: launched_at,
+        ended_at,
+        partial: verdict.partial,
+        structured: stream.structured,
+        tests,
+        collectors,
+        evidence: verdict.evidence,
+        resources,
+        limits,
+        isolation: isolation.as_ref().clone(),
+        coverage,
+        stdout_tail,
+        stderr_tail,
+        truncated: Truncated { stdout_bytes, stderr_bytes, ..truncated },
+    };
+    (report, measured)
+}
+
+struct Artifacts {
+    files: Vec<proctor_sandbox::Artifact>,
+    left_out: u64,
+}
+
+fn harvest(
+    detected: Option<Detected>,
+    workspace: &Workspace,
+    artifacts: Artifacts,
+    finished: &BTreeMap<String, BTreeSet<String>>,
+) -> (Vec<Measured>, CoverageSummary) {
+    let (Some(detected), Some(root)) = (detected, workspace.root().to_str()) else {
+        return (Vec::new(), CoverageSummary::default());
+    };
+    let files: Vec<(String, Vec<u8>)> =
+        artifacts.files.into_iter().map(|artifact| (artifact.path, artifact.bytes)).collect();
+    let mut harvest = detected.framework.ingest(&detected.projects, root, &files, finished);
+    if artifacts.left_out > 0 {
+        harvest.notes.push(format!("{} coverage files were too many or too large", artifacts.left_out));
+    }
+    let covered: BTreeSet<&str> =
+        harvest.measured.iter().flat_map(|set| &set.files).map(|(file, _)| file.as_str()).collect();
+    let summary = CoverageSummary {
+        measured: !harvest.measured.is_empty(),
+        attribution: harvest.measured.iter().map(|set| set.attribution).max(),
+        files: covered.len() as u64,
+        notes: harvest.notes,
+    };
+    (harvest.measured, summary)
+}
+
+// The end of a stream as text, and how many bytes come before it.
+fn tail(spool: &SpoolReader) -> (String, u64) {
+    let from = spool.len().saturating_sub(TAIL_BYTES_MAX as u64);
+    let bytes = spool.read_at(from, TAIL_BYTES_MAX).unwrap_or_else(|error| {
+        tracing::error!(%error, "a run's output could not be read back");
+        Vec::new()
+    });
+    (String::from_utf8_lossy(&bytes).into_owned(), from)
+}
+
+/// The report of a run that was accepted and ended without starting anything.
+#[must_use]
+pub fn without_running(now: Moment, limits: Limits, framework: &str, killed: Option<KillReason>, note: &str) -> Report {
+    let outcome = killed.map_or(Outcome::NoTests, KillReason::outcome);
+    Report {
+        outcome,
+        exit_code: i32::from(outcome.exit_code(None)),
+        raw_exit_code: None,
+        framework: framework.to_owned(),
+        summary: Summary::default(),
+        duration_s: 0.0,
+        started_at: now,
+        ended_at: now,
+        partial: killed.is_some(),
+        structured: true,
+        tests: Vec::new(),
+        collectors: Vec::new(),
+        evidence: Evidence { held: vec![outcome], killed, notes: vec![note.to_owned()], ..Evidence::default() },
+        resources: Resources::default(),
+        limits,
+        isolation: Isolation::default(),
+        coverage: CoverageSummary::default(),
+        stdout_tail: String::new(),
+        stderr_tail: String::new(),
+        truncated: Truncated::default(),
+    }
+}

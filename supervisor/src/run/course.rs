@@ -1,0 +1,177 @@
+//! The course of a run: takes in what the sandbox tells, in order, and says what subscribers see. No waiting, no files.
+//! Must not know channels or threads.
+
+use super::tally::Tally;
+use proctor_core::bound::RUNNING_NAMES_MAX;
+use proctor_core::event::{Progress, RunEvent, RunnerEvent, Stream};
+use proctor_core::isolation::Isolation;
+use proctor_core::limits::Limits;
+use proctor_core::moment::Moment;
+use proctor_core::outcome::{Exit, KillReason};
+use proctor_core::test_case::TestId;
+use proctor_frameworks::{Parser, Step};
+use proctor_sandbox::{Ending, SandboxEvent};
+use std::sync::Arc;
+use tokio::time::{Duration, Instant};
+
+/// How often progress is told while a run goes on: as often as a person can see.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+
+/// What ended a command of which nothing else is known: only the kill of everything leaves no word.
+const SIGKILL: i32 = 9;
+
+/// A sandbox event that owns what it carries; output is in the run's log already.
+pub(super) enum Happened {
+    Started(Isolation),
+    CommandStarted(usize),
+    Output { stream: Stream, offset: u64, bytes: Vec<u8> },
+    CommandExited(Exit),
+    Usage(Option<u64>),
+    Killing(KillReason),
+}
+
+impl Happened {
+    /// The same event, owned; `offset` is where its output went in the run's log.
+    pub(super) fn owned(event: SandboxEvent<'_>, offset: u64) -> Happened {
+        match event {
+            SandboxEvent::Started { isolation } => Happened::Started(isolation),
+            SandboxEvent::CommandStarted { index } => Happened::CommandStarted(index),
+            SandboxEvent::Output { stream, bytes } => Happened::Output { stream, offset, bytes: bytes.to_vec() },
+            SandboxEvent::CommandExited { exit, .. } => Happened::CommandExited(exit),
+            SandboxEvent::Usage { memory_bytes } => Happened::Usage(memory_bytes),
+            SandboxEvent::Killing { reason } => Happened::Killing(reason),
+        }
+    }
+}
+
+/// What is known of a run while it goes on.
+pub(super) struct Course {
+    pub(super) parser: Box<dyn Parser>,
+    pub(super) tally: Tally,
+    pub(super) isolation: Arc<Isolation>,
+    pub(super) launched_at: Moment,
+    /// Tests that were running when proctor decided to kill, or when the run was cut off.
+    pub(super) running: Vec<TestId>,
+    killed: bool,
+    in_step: bool,
+    /// The step that runs or ran last, counted over all rounds.
+    step: usize,
+    /// Steps of the rounds before this one.
+    steps_before: usize,
+    follow_up: Vec<Step>,
+    limits: Limits,
+    memory_bytes: Option<u64>,
+    started: Instant,
+    told: Instant,
+}
+
+impl Course {
+    pub(super) fn new(launched_at: Moment, limits: Limits, parser: Box<dyn Parser>) -> Course {
+        let now = Instant::now();
+        Course {
+            parser,
+            tally: Tally::default(),
+            isolation: Arc::default(),
+            launched_at,
+            running: Vec::new(),
+            killed: false,
+            in_step: false,
+            step: 0,
+            steps_before: 0,
+            follow_up: Vec::new(),
+            limits,
+            memory_bytes: None,
+            started: now,
+            told: now,
+        }
+    }
+
+    /// Takes in one event.
+    pub(super) fn take_in(&mut self, event: Happened) -> Vec<RunEvent> {
+        let mut read = Vec::new();
+        let mut out = Vec::new();
+        match event {
+            Happened::Started(isolation) => {
+                if !self.isolation.layers.is_empty() {
+                    return Vec::new(); // a further round of the same run
+                }
+                self.started = Instant::now();
+                self.isolation = Arc::new(isolation);
+                out.push(RunEvent::Started { limits: self.limits, isolation: Arc::clone(&self.isolation) });
+            }
+            Happened::CommandStarted(index) => {
+                self.in_step = true;
+                self.step = self.steps_before + index;
+                self.parser.step_started(self.step);
+            }
+            Happened::Output { stream, offset, bytes } => {
+                match stream {
+                    Stream::Stdout => self.parser.stdout(&bytes, &mut read),
+                    Stream::Stderr => self.parser.stderr(&bytes, &mut read),
+                }
+                let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                out.push(RunEvent::Output { stream, offset, len });
+            }
+            Happened::CommandExited(exit) => {
+                self.in_step = false;
+                self.parser.step_ended(exit, self.killed, &mut read);
+                if !self.killed {
+                    self.follow_up.extend(self.parser.follow_up());
+                }
+            }
+            Happened::Usage(memory_bytes) => self.memory_bytes = memory_bytes,
+            Happened::Killing(reason) => {
+                // What runs now is what was running at the deadline; the signal that follows changes it.
+                self.killed = true;
+                self.running = self.now_running();
+                tracing::debug!(?reason, "killing a run");
+            }
+        }
+        out.extend(read.into_iter().map(|event| self.tally.count(event)));
+        out.extend(self.progress());
+        out
+    }
+
+    /// Takes in the ending: what was cut off is told to the parser, so that nothing stays open.
+    pub(super) fn end(&mut self, ending: &Ending) -> Vec<RunEvent> {
+        let mut read: Vec<RunnerEvent> = Vec::new();
+        if self.in_step {
+            if self.running.is_empty() {
+                self.running = self.now_running();
+            }
+            let killed = ending.killed.is_some();
+            let exit = ending.exits.last().copied().unwrap_or(Exit::Signal(SIGKILL));
+            self.parser.step_ended(exit, killed, &mut read);
+        }
+        read.into_iter().map(|event| self.tally.count(event)).collect()
+    }
+
+    /// Steps for another round.
+    pub(super) fn follow_up(&mut self) -> Vec<Step> {
+        self.steps_before = self.step + 1;
+        std::mem::take(&mut self.follow_up)
+    }
+
+    /// Milliseconds since the runner started.
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn now_running(&self) -> Vec<TestId> {
+        self.parser.running().into_iter().take(RUNNING_NAMES_MAX).collect()
+    }
+
+    fn progress(&mut self) -> Option<RunEvent> {
+        if self.told.elapsed() < PROGRESS_EVERY {
+            return None;
+        }
+        self.told = Instant::now();
+        Some(RunEvent::Progress(Progress {
+            tests_finished: self.tally.summary.total,
+            tests_failed: self.tally.summary.failures(),
+            elapsed_ms: self.elapsed_ms(),
+            memory_bytes: self.memory_bytes,
+            running: self.parser.running().into_iter().next(),
+        }))
+    }
+}

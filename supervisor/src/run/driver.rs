@@ -1,0 +1,221 @@
+//! The driver of a run: waits for a turn, starts the sandbox on a thread of its own, feeds the parser, writes the log
+//! and ends with a report. Must not know sessions or subscribers.
+
+use super::conclude::{Concluding, conclude, without_running};
+use super::course::{Course, Happened};
+use super::{Killer, LogWriter, NotStarted, RunEnd, rounds};
+use crate::context::{Context, Policy};
+use crate::prepare::{Prepared, commands_of, nothing_selected, prepare};
+use crate::workspace::{Look, Workspace};
+use proctor_core::coverage::Measured;
+use proctor_core::event::Stream;
+use proctor_core::id::RunId;
+use proctor_core::limits::Limits;
+use proctor_core::moment::Moment;
+use proctor_core::outcome::KillReason;
+use proctor_core::report::Report;
+use proctor_core::request::{Fingerprint, RunRequest};
+use proctor_core::session::RunKind;
+use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, Spool};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Sandbox events on their way to the driver. Each has at most 64 KiB, so 4 MiB wait at most; then the sandbox's thread
+/// waits, and with it the runner.
+const EVENTS: usize = 64;
+
+/// What a driver needs.
+pub struct Drive {
+    /// Shared by all runs.
+    pub context: Arc<Context>,
+    /// What this run may have.
+    pub policy: Arc<Policy>,
+    /// Where.
+    pub workspace: Workspace,
+    /// The run.
+    pub run: RunId,
+    /// What, with the selection resolved.
+    pub request: RunRequest,
+    /// What for.
+    pub kind: RunKind,
+    /// The look that was taken when the run was accepted, unless it waited since.
+    pub look: Option<Look>,
+    /// When it was accepted.
+    pub accepted_at: Moment,
+    /// Where events go.
+    pub log: LogWriter,
+    /// Where the runner's stdout and stderr go; taken when it starts.
+    pub spools: Option<(Spool, Spool)>,
+    /// Ends the run.
+    pub killer: Killer,
+    /// Told what the workspace looked like, when the run waited.
+    pub began: Option<oneshot::Sender<Option<Fingerprint>>>,
+}
+
+/// What a driver ends with. The actor takes it in and then ends the log, so that whoever sees the end finds everything
+/// that the session learnt from it.
+#[derive(Debug)]
+pub struct Finished {
+    /// The run.
+    pub run: RunId,
+    /// How it ended.
+    pub end: RunEnd,
+    /// What it measured of coverage.
+    pub measured: Vec<Measured>,
+}
+
+/// Drives a run to its end.
+pub async fn drive(mut drive: Drive) -> Finished {
+    let run = drive.run.clone();
+    let (end, measured) = match run_to_end(&mut drive).await {
+        Ok((report, measured)) => (RunEnd::Report(Arc::new(report)), measured),
+        Err(not_started) => {
+            tracing::info!(run = %run, reason = %not_started, "run not started");
+            (RunEnd::NotStarted(not_started), Vec::new())
+        }
+    };
+    Finished { run, end, measured }
+}
+
+async fn run_to_end(drive: &mut Drive) -> Result<(Report, Vec<Measured>), NotStarted> {
+    let turn = tokio::select! {
+        turn = Arc::clone(&drive.context.turns).acquire_owned() => turn,
+        () = drive.killer.killed() => {
+            let reason = drive.killer.switch().reason().unwrap_or(KillReason::Cancelled);
+            let note = "ended while it waited for a turn on the host";
+            let framework = drive.request.framework.as_deref().unwrap_or_default();
+            let now = drive.context.clock.now();
+            return Ok((without_running(now, drive.policy.defaults, framework, Some(reason), note), Vec::new()));
+        }
+    };
+    let _turn = turn.map_err(host_failed)?;
+    let look = look(drive).await?;
+    let prepared = prepare(&drive.context, &drive.policy, &drive.workspace, &look, &drive.request, drive.kind)?;
+    drop(look);
+    if nothing_selected(&drive.request) {
+        let note = "the run before this one passed: nothing to rerun";
+        let now = drive.context.clock.now();
+        return Ok((without_running(now, prepared.spec.limits, prepared.framework, None, note), Vec::new()));
+    }
+    execute(drive, prepared).await
+}
+
+async fn execute(drive: &mut Drive, prepared: Prepared) -> Result<(Report, Vec<Measured>), NotStarted> {
+    let Prepared { spec, parser, framework, detected, notes, env } = prepared;
+    let mut spools = drive.spools.take().ok_or_else(|| host_failed("a run starts once"))?;
+    let readers = (spools.0.reader(), spools.1.reader());
+    let mut course = Course::new(drive.context.clock.now(), spec.limits, parser);
+    let mut ending;
+    (ending, spools) = round(drive, &mut course, spec.clone(), spools).await?;
+    let mut commands = spec.commands.len();
+    // A runner may show that further commands are needed; they share the deadline of the first.
+    for number in 2.. {
+        let steps = course.follow_up();
+        let left = spec.limits.wall_ms_max.saturating_sub(course.elapsed_ms());
+        if steps.is_empty() || ending.killed.is_some() || ending.worker_lost {
+            break;
+        }
+        let limits = Limits { wall_ms_max: left.max(1), ..spec.limits };
+        let again = commands_of(&drive.context, &drive.workspace, &env, &steps)?;
+        commands += again.len();
+        let then;
+        (then, spools) = round(drive, &mut course, RunSpec { commands: again, limits, ..spec.clone() }, spools).await?;
+        ending = rounds::join(ending, then, number);
+    }
+    let concluding = Concluding {
+        course,
+        ending,
+        commands,
+        limits: spec.limits,
+        framework,
+        detected,
+        notes,
+        workspace: drive.workspace.clone(),
+        accepted_at: drive.accepted_at,
+        ended_at: drive.context.clock.now(),
+        stdout: readers.0,
+        stderr: readers.1,
+    };
+    // Coverage profiles and tails are read and parsed there: much work for a tokio thread.
+    tokio::task::spawn_blocking(move || conclude(concluding)).await.map_err(host_failed)
+}
+
+/// Where a run's stdout and stderr go.
+type Spools = (Spool, Spool);
+
+// One sandbox from its start to its end.
+async fn round(
+    drive: &Drive,
+    course: &mut Course,
+    spec: RunSpec,
+    spools: Spools,
+) -> Result<(Ending, Spools), NotStarted> {
+    let (events, mut happened) = mpsc::channel(EVENTS);
+    let sandbox = sandbox_thread(drive, spec, spools, events);
+    while let Some(event) = happened.recv().await {
+        drive.log.append(course.take_in(event)).await;
+    }
+    let (ending, spools) = sandbox.await.map_err(host_failed)?;
+    let ending = ending.map_err(refused)?;
+    drive.log.append(course.end(&ending)).await;
+    Ok((ending, spools))
+}
+
+// The thread lives as long as the sandbox: the worker dies with the thread that started it.
+fn sandbox_thread(
+    drive: &Drive,
+    spec: RunSpec,
+    (mut stdout, mut stderr): Spools,
+    events: mpsc::Sender<Happened>,
+) -> JoinHandle<(Result<Ending, SandboxError>, Spools)> {
+    let sandbox = Arc::clone(&drive.context.sandbox);
+    let killer = drive.killer.clone();
+    tokio::task::spawn_blocking(move || {
+        let ending = sandbox.run(&spec, killer.switch(), &mut |event| {
+            let kept = match &event {
+                SandboxEvent::Output { stream: Stream::Stdout, bytes } => stdout.append(bytes),
+                SandboxEvent::Output { stream: Stream::Stderr, bytes } => stderr.append(bytes),
+                _ => Ok(0),
+            };
+            match kept {
+                // The driver is gone only when its session broke; then the run is being killed already.
+                Ok(offset) => _ = events.blocking_send(Happened::owned(event, offset)),
+                Err(error) => {
+                    tracing::error!(%error, "a run's output could not be kept");
+                    killer.kill(KillReason::Closed);
+                }
+            }
+        });
+        (ending, (stdout, stderr))
+    })
+}
+
+fn refused(error: SandboxError) -> NotStarted {
+    let text = error.client_text();
+    match error {
+        SandboxError::LayerMissing { .. } => NotStarted::LayerMissing { text },
+        SandboxError::LimitMissing { .. } => NotStarted::LimitMissing { text },
+        other => {
+            tracing::error!(error = %other, source = ?std::error::Error::source(&other), "the sandbox failed");
+            NotStarted::Host { text }
+        }
+    }
+}
+
+async fn look(drive: &mut Drive) -> Result<Look, NotStarted> {
+    if let Some(look) = drive.look.take() {
+        return Ok(look);
+    }
+    let workspace = drive.workspace.clone();
+    let look = tokio::task::spawn_blocking(move || workspace.look()).await.map_err(host_failed)?;
+    if let Some(began) = drive.began.take() {
+        _ = began.send(look.fingerprint);
+    }
+    Ok(look)
+}
+
+fn host_failed(error: impl std::fmt::Display) -> NotStarted {
+    tracing::error!(%error, "the host failed a run");
+    NotStarted::Host { text: "the host failed; its operator finds the reason in the log".to_owned() }
+}

@@ -1,0 +1,47 @@
+//! The way to end a run from any task: wakes whoever awaits it and throws the sandbox's switch. Must not know why
+//! beyond the reason it records.
+
+use proctor_core::outcome::KillReason;
+use proctor_sandbox::KillSwitch;
+use tokio_util::sync::CancellationToken;
+
+/// Ends one run. Clones end the same run; the first reason counts.
+#[derive(Debug, Clone)]
+pub struct Killer {
+    switch: KillSwitch,
+    token: CancellationToken,
+}
+
+impl Killer {
+    /// A killer for a run that is about to start. Fails when the process has no descriptors left.
+    pub fn new() -> std::io::Result<Killer> {
+        Ok(Killer { switch: KillSwitch::new()?, token: CancellationToken::new() })
+    }
+
+    /// Ends the run.
+    pub fn kill(&self, reason: KillReason) {
+        self.switch.kill(reason);
+        self.token.cancel();
+    }
+
+    /// Waits until somebody ends the run.
+    pub async fn killed(&self) {
+        self.token.cancelled().await;
+    }
+
+    /// The switch for the sandbox.
+    #[must_use]
+    pub fn switch(&self) -> &KillSwitch {
+        &self.switch
+    }
+}
+
+/// Ends the run when its driver goes away, as it does when the session's actor panics.
+#[derive(Debug)]
+pub struct KillOnDrop(pub Killer);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        self.0.kill(KillReason::Closed);
+    }
+}

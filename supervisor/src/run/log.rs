@@ -1,0 +1,307 @@
+//! The log of a run: a task that keeps the run's events in order and answers readers, during and after the run.
+//!
+//! Sequence numbers are given to events as they are kept, so a reader that goes on from any number sees no gap and no
+//! duplicate. Readers that are ahead wait inside the log, not in its mailbox. Must not know what events mean, beyond
+//! that a run has one end.
+
+use super::NotStarted;
+use crate::clock::Clock;
+use proctor_core::event::{Progress, RunEvent, Stream};
+use proctor_core::moment::Moment;
+use proctor_core::report::Report;
+use proctor_sandbox::SpoolReader;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::{mpsc, oneshot};
+
+/// Questions and batches that may wait. The driver sends a batch at a time and waits for room, so this bounds it too.
+const MAILBOX: usize = 64;
+
+/// Most events kept. A suite of 100,000 tests has two each; beyond that the report still has every test, and the log
+/// only the end.
+const EVENTS_MAX: usize = 262_144;
+
+/// Most readers that wait, for more or for the end, at the same time.
+const WAITING_READERS_MAX: usize = 1_024;
+
+/// Most events handed out at once: what a client takes in before it asks again.
+const BATCH_MAX: usize = 256;
+
+/// An event with its number.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// From 0, without gaps.
+    pub sequence: u64,
+    /// When it was kept.
+    pub at: Moment,
+    /// What happened.
+    pub event: RunEvent,
+}
+
+/// How a run ended for its subscribers.
+#[derive(Debug, Clone)]
+pub enum RunEnd {
+    /// It ran; the last event of the log is the report.
+    Report(Arc<Report>),
+    /// It never started.
+    NotStarted(NotStarted),
+}
+
+/// Where a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It waits for its turn.
+    Queued,
+    /// Its runner was started.
+    Running,
+    /// It ended.
+    Finished,
+}
+
+/// A run as it is now.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Where it is.
+    pub phase: Phase,
+    /// The latest progress.
+    pub progress: Progress,
+    /// How it ended.
+    pub end: Option<RunEnd>,
+    /// Number of the next event.
+    pub next_sequence: u64,
+    /// When the run was accepted.
+    pub accepted_at: Moment,
+}
+
+enum Message {
+    Append(Vec<RunEvent>),
+    End(RunEnd),
+    Read { from: u64, reply: oneshot::Sender<Vec<Entry>> },
+    Snapshot { reply: oneshot::Sender<Snapshot> },
+    AwaitEnd { reply: oneshot::Sender<RunEnd> },
+}
+
+/// The writing end, which the run's driver and its session's actor hold.
+#[derive(Debug, Clone)]
+pub struct LogWriter {
+    mailbox: mpsc::Sender<Message>,
+}
+
+impl LogWriter {
+    /// Keeps `events`. Waits for room in the mailbox, which the log always makes.
+    pub async fn append(&self, events: Vec<RunEvent>) {
+        if !events.is_empty() {
+            _ = self.mailbox.send(Message::Append(events)).await;
+        }
+    }
+
+    /// Ends the log. Only the first end counts.
+    pub async fn end(&self, end: RunEnd) {
+        _ = self.mailbox.send(Message::End(end)).await;
+    }
+}
+
+/// The reading end, which goes to whoever may read the run.
+#[derive(Debug, Clone)]
+pub struct RunHandle {
+    mailbox: mpsc::Sender<Message>,
+    watchers: Arc<AtomicUsize>,
+    stdout: SpoolReader,
+    stderr: SpoolReader,
+}
+
+/// The run was forgotten, or its session broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the run is no longer known")]
+pub struct Forgotten;
+
+impl RunHandle {
+    /// Events from number `from` on, at least one unless the run ended before; empty then.
+    pub async fn read(&self, from: u64) -> Result<Vec<Entry>, Forgotten> {
+        self.ask(|reply| Message::Read { from, reply }).await
+    }
+
+    /// The run as it is now.
+    pub async fn snapshot(&self) -> Result<Snapshot, Forgotten> {
+        self.ask(|reply| Message::Snapshot { reply }).await
+    }
+
+    /// Waits for the end.
+    pub async fn end(&self) -> Result<RunEnd, Forgotten> {
+        self.ask(|reply| Message::AwaitEnd { reply }).await
+    }
+
+    async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Forgotten> {
+        let (reply, answer) = oneshot::channel();
+        self.mailbox.send(message(reply)).await.map_err(|_| Forgotten)?;
+        answer.await.map_err(|_| Forgotten)
+    }
+
+    /// Counts as a watcher until the returned value is dropped.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        Watch(Arc::clone(&self.watchers))
+    }
+
+    /// How many watch now.
+    #[must_use]
+    pub fn watchers(&self) -> usize {
+        self.watchers.load(Ordering::Relaxed)
+    }
+
+    /// At most `len` bytes of a stream from `offset` on. Reads a file: not for a tokio thread.
+    pub fn read_output(&self, stream: Stream, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        self.spool(stream).read_at(offset, len)
+    }
+
+    /// Bytes of a stream so far.
+    #[must_use]
+    pub fn output_len(&self, stream: Stream) -> u64 {
+        self.spool(stream).len()
+    }
+
+    fn spool(&self, stream: Stream) -> &SpoolReader {
+        match stream {
+            Stream::Stdout => &self.stdout,
+            Stream::Stderr => &self.stderr,
+        }
+    }
+}
+
+/// Somebody watches a run for as long as this lives.
+#[derive(Debug)]
+pub struct Watch(Arc<AtomicUsize>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Opens the log of a run that was just accepted. It lives until every handle and writer is gone.
+#[must_use]
+pub fn open(clock: Clock, stdout: SpoolReader, stderr: SpoolReader) -> (LogWriter, RunHandle) {
+    let (mailbox, messages) = mpsc::channel(MAILBOX);
+    let log = Log {
+        clock,
+        entries: Vec::new(),
+        readers: Vec::new(),
+        end_waiters: Vec::new(),
+        phase: Phase::Queued,
+        progress: Progress::default(),
+        end: None,
+        accepted_at: clock.now(),
+    };
+    tokio::spawn(log.serve(messages));
+    let handle = RunHandle { mailbox: mailbox.clone(), watchers: Arc::default(), stdout, stderr };
+    (LogWriter { mailbox }, handle)
+}
+
+struct Log {
+    clock: Clock,
+    entries: Vec<Entry>,
+    readers: Vec<(u64, oneshot::Sender<Vec<Entry>>)>,
+    end_waiters: Vec<oneshot::Sender<RunEnd>>,
+    phase: Phase,
+    progress: Progress,
+    end: Option<RunEnd>,
+    accepted_at: Moment,
+}
+
+impl Log {
+    async fn serve(mut self, mut messages: mpsc::Receiver<Message>) {
+        while let Some(message) = messages.recv().await {
+            match message {
+                Message::Append(events) => self.append(events),
+                Message::End(end) => self.finish(end),
+                Message::Read { from, reply } => self.read(from, reply),
+                Message::Snapshot { reply } => _ = reply.send(self.snapshot()),
+                Message::AwaitEnd { reply } => match &self.end {
+                    Some(end) => _ = reply.send(end.clone()),
+                    None => self.await_end(reply),
+                },
+            }
+        }
+    }
+
+    fn append(&mut self, events: Vec<RunEvent>) {
+        if self.end.is_some() {
+            return;
+        }
+        for event in events {
+            match &event {
+                RunEvent::Started { .. } => self.phase = Phase::Running,
+                RunEvent::Progress(progress) => self.progress = progress.clone(),
+                _ => {}
+            }
+            // Nothing is numbered that is not kept, so a full log has no gap: it only says less.
+            if self.entries.len() < EVENTS_MAX {
+                self.keep(event);
+            }
+        }
+        self.wake();
+    }
+
+    fn keep(&mut self, event: RunEvent) {
+        let sequence = self.entries.len() as u64;
+        self.entries.push(Entry { sequence, at: self.clock.now(), event });
+    }
+
+    fn finish(&mut self, end: RunEnd) {
+        if self.end.is_some() {
+            return;
+        }
+        if let RunEnd::Report(report) = &end {
+            self.keep(RunEvent::Finished(Arc::clone(report)));
+        }
+        self.phase = Phase::Finished;
+        for waiter in self.end_waiters.drain(..) {
+            _ = waiter.send(end.clone());
+        }
+        self.end = Some(end);
+        self.wake();
+    }
+
+    fn read(&mut self, from: u64, reply: oneshot::Sender<Vec<Entry>>) {
+        let batch = self.batch(from);
+        if !batch.is_empty() || self.end.is_some() {
+            _ = reply.send(batch);
+            return;
+        }
+        // A reader that gave up has closed its end; its place is free. One too many is told nothing and asks again.
+        self.readers.retain(|(_, reply)| !reply.is_closed());
+        if self.readers.len() < WAITING_READERS_MAX {
+            self.readers.push((from, reply));
+        }
+    }
+
+    fn await_end(&mut self, reply: oneshot::Sender<RunEnd>) {
+        self.end_waiters.retain(|waiter| !waiter.is_closed());
+        if self.end_waiters.len() < WAITING_READERS_MAX {
+            self.end_waiters.push(reply);
+        }
+    }
+
+    fn batch(&self, from: u64) -> Vec<Entry> {
+        let from = usize::try_from(from).unwrap_or(usize::MAX).min(self.entries.len());
+        self.entries[from..].iter().take(BATCH_MAX).cloned().collect()
+    }
+
+    fn wake(&mut self) {
+        for (from, reply) in std::mem::take(&mut self.readers) {
+            self.read(from, reply);
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            phase: self.phase,
+            progress: self.progress.clone(),
+            end: self.end.clone(),
+            next_sequence: self.entries.len() as u64,
+            accepted_at: self.accepted_at,
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A run: its log, from which everybody reads, and its driver, which alone writes. A run outlives the calls that
+//! started it and stays readable until its session forgets it.
+
+mod conclude;
+mod course;
+mod driver;
+mod killer;
+mod log;
+mod rounds;
+mod tally;
+
+pub use conclude::without_running;
+pub use driver::{Drive, Finished, drive};
+pub use killer::{KillOnDrop, Killer};
+pub use log::{Entry, LogWriter, Phase, RunEnd, RunHandle, Snapshot, Watch, open};
+
+use thiserror::Error;
+
+/// Why a run that was accepted did not start. Subscribers get it in place of a report.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NotStarted {
+    /// The workspace changed while the run waited, and can no longer be run.
+    #[error(transparent)]
+    Prepare(#[from] crate::prepare::PrepareError),
+    /// A required layer is not available.
+    #[error("{text}")]
+    LayerMissing {
+        /// Which, why and the remedy.
+        text: String,
+    },
+    /// A limit that must be enforced cannot be.
+    #[error("{text}")]
+    LimitMissing {
+        /// Which, why and the remedy.
+        text: String,
+    },
+    /// The host failed. The logs have the details.
+    #[error("{text}")]
+    Host {
+        /// What may be told.
+        text: String,
+    },
+}

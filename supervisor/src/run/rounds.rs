@@ -1,0 +1,40 @@
+//! The endings of a run's rounds, as one: a runner may show that further commands are needed, and those run in another
+//! sandbox. Must not know why there was another round.
+
+use proctor_core::report::Resources;
+use proctor_sandbox::Ending;
+
+/// `first` and what came after it.
+pub(super) fn join(first: Ending, then: Ending, round: usize) -> Ending {
+    let artifacts = then.artifacts.into_iter().map(|mut artifact| {
+        // Each round has a scratch directory of its own, in which names begin anew.
+        artifact.path = format!("round-{round}/{}", artifact.path);
+        artifact
+    });
+    Ending {
+        exits: [first.exits, then.exits].concat(),
+        killed: first.killed.or(then.killed),
+        worker_lost: first.worker_lost || then.worker_lost,
+        limit_hits: [first.limit_hits, then.limit_hits].concat(),
+        resources: add(first.resources, then.resources),
+        artifacts: first.artifacts.into_iter().chain(artifacts).collect(),
+        artifacts_left_out: first.artifacts_left_out + then.artifacts_left_out,
+    }
+}
+
+fn add(first: Resources, then: Resources) -> Resources {
+    let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+    Resources {
+        wall_s: first.wall_s + then.wall_s,
+        cpu_user_s: first.cpu_user_s + then.cpu_user_s,
+        cpu_system_s: first.cpu_system_s + then.cpu_system_s,
+        memory_peak_bytes: first.memory_peak_bytes.max(then.memory_peak_bytes),
+        throttled_s: first.throttled_s.zip(then.throttled_s).map(|(a, b)| a + b),
+        pids_peak: first.pids_peak.max(then.pids_peak),
+        read_bytes: sum(first.read_bytes, then.read_bytes),
+        written_bytes: sum(first.written_bytes, then.written_bytes),
+        queue_wait_s: first.queue_wait_s,
+        setup_s: first.setup_s + then.setup_s,
+        output_bytes: first.output_bytes + then.output_bytes,
+    }
+}

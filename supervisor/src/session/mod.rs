@@ -1,0 +1,218 @@
+//! A session: the handle through which everybody speaks to its actor. Must not know what the actor decides; that is
+//! [`proctor_core::session`].
+
+mod actor;
+
+use crate::context::{Context, Policy};
+use crate::prepare::{PrepareError, prepare};
+use crate::run::RunHandle;
+use crate::workspace::{Look, Workspace};
+use proctor_core::coverage::{CoverageIndex, Covering};
+use proctor_core::failure::{FailureSlot, LastRun};
+use proctor_core::id::{RunId, SessionId};
+use proctor_core::moment::Moment;
+use proctor_core::outcome::Outcome;
+use proctor_core::request::{IfBusy, RunRequest, Selection};
+use proctor_core::session::{Refusal, RunKind, Session};
+use std::sync::Arc;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Calls of one tenant in flight in one session. The actor answers each without waiting, so this many only pile up when
+/// a client floods; then its calls wait in gRPC, which has a bound of its own.
+const MAILBOX: usize = 64;
+
+/// What the actor is asked.
+enum Message {
+    Start {
+        asked: Box<Asked>,
+        reply: oneshot::Sender<Result<Started, Refusal>>,
+    },
+    Run {
+        run: RunId,
+        reply: oneshot::Sender<Option<RunHandle>>,
+    },
+    Cancel {
+        run: RunId,
+        reply: oneshot::Sender<bool>,
+    },
+    LastRun {
+        limit: usize,
+        reply: oneshot::Sender<Option<LastRun>>,
+    },
+    Covering {
+        file: String,
+        line: Option<u32>,
+        reply: oneshot::Sender<Option<Covering>>,
+    },
+    Status {
+        reply: oneshot::Sender<Status>,
+    },
+    Memory {
+        reply: oneshot::Sender<Memory>,
+    },
+    Close {
+        reply: oneshot::Sender<()>,
+    },
+    #[cfg(test)]
+    Panic,
+}
+
+struct Asked {
+    request: RunRequest,
+    kind: RunKind,
+    look: Look,
+    if_busy: IfBusy,
+}
+
+/// A run that a request became, or joined.
+#[derive(Debug, Clone)]
+pub struct Started {
+    /// Its name.
+    pub run: RunId,
+    /// From where to read it.
+    pub handle: RunHandle,
+    /// Milliseconds since it was accepted, when the request joined a run that was there already.
+    pub attached_age_ms: Option<u64>,
+}
+
+/// A session as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// The run that is going on.
+    pub running: Option<RunId>,
+    /// How many wait.
+    pub waiting: usize,
+    /// The last one that ended, and how.
+    pub last: Option<(RunId, Outcome)>,
+    /// When the session was made.
+    pub created_at: Moment,
+    /// When it was last asked for anything.
+    pub used_at: Moment,
+}
+
+/// What a session remembers, for whoever keeps it between processes.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
+pub struct Memory {
+    /// The failures of the last run.
+    pub slot: FailureSlot,
+    /// The coverage of all runs.
+    pub index: CoverageIndex,
+    /// The last request.
+    pub last_request: Option<RunRequest>,
+}
+
+/// Why a session did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SessionError {
+    /// The session is closed, or its actor broke.
+    #[error("the session has ended")]
+    Gone,
+    /// The request does not become a run.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The request cannot be carried out in this workspace.
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+}
+
+/// A session, to whoever may use it.
+#[derive(Clone)]
+pub struct SessionHandle {
+    /// Its name.
+    pub id: SessionId,
+    /// Where it works.
+    pub workspace: Workspace,
+    context: Arc<Context>,
+    policy: Arc<Policy>,
+    mailbox: mpsc::Sender<Message>,
+}
+
+/// Opens a session: its actor lives until it is closed, or until every handle is gone.
+#[must_use]
+pub fn open(
+    id: SessionId,
+    context: Arc<Context>,
+    policy: Arc<Policy>,
+    workspace: Workspace,
+    memory: Memory,
+) -> (SessionHandle, JoinHandle<()>) {
+    let (mailbox, messages) = mpsc::channel(MAILBOX);
+    let session = Session::remembering(memory.slot, memory.index, memory.last_request);
+    let actor = actor::Actor::new(id.clone(), Arc::clone(&context), Arc::clone(&policy), workspace.clone(), session);
+    let task = tokio::spawn(actor.serve(messages));
+    (SessionHandle { id, workspace, context, policy, mailbox }, task)
+}
+
+impl SessionHandle {
+    /// Asks for a run. Everything that can be refused by looking at the workspace is refused here, before the actor is
+    /// asked and before any process starts.
+    pub async fn start(&self, request: RunRequest, kind: RunKind, if_busy: IfBusy) -> Result<Started, SessionError> {
+        let workspace = self.workspace.clone();
+        let look = tokio::task::spawn_blocking(move || workspace.look()).await.map_err(|_| SessionError::Gone)?;
+        // What a rerun selects is known to the actor alone; every other request is planned here to see whether it can be.
+        if !matches!(request.selection, Selection::LastFailed { .. }) {
+            prepare(&self.context, &self.policy, &self.workspace, &look, &request, kind)?;
+        }
+        let asked = Box::new(Asked { request, kind, look, if_busy });
+        Ok(self.ask(|reply| Message::Start { asked, reply }).await??)
+    }
+
+    /// One of the session's runs, if it still knows it.
+    pub async fn run(&self, run: RunId) -> Result<Option<RunHandle>, SessionError> {
+        self.ask(|reply| Message::Run { run, reply }).await
+    }
+
+    /// Kills a run at once. False when the session does not know it.
+    pub async fn cancel(&self, run: RunId) -> Result<bool, SessionError> {
+        self.ask(|reply| Message::Cancel { run, reply }).await
+    }
+
+    /// The last run with at most `limit` of its failures.
+    pub async fn last_run(&self, limit: usize) -> Result<Option<LastRun>, SessionError> {
+        self.ask(|reply| Message::LastRun { limit, reply }).await
+    }
+
+    /// The tests that executed a line or file; `None` before anything was measured.
+    pub async fn covering(&self, file: String, line: Option<u32>) -> Result<Option<Covering>, SessionError> {
+        self.ask(|reply| Message::Covering { file, line, reply }).await
+    }
+
+    /// The session as it is now.
+    pub async fn status(&self) -> Result<Status, SessionError> {
+        self.ask(|reply| Message::Status { reply }).await
+    }
+
+    /// What the session remembers.
+    pub async fn memory(&self) -> Result<Memory, SessionError> {
+        self.ask(|reply| Message::Memory { reply }).await
+    }
+
+    /// Ends the session and returns when nothing of it is left.
+    pub async fn close(&self) {
+        // An answer that does not come means that the actor is gone, which is what was asked for.
+        _ = self.ask(|reply| Message::Close { reply }).await;
+    }
+
+    /// Whether the actor is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.mailbox.is_closed()
+    }
+
+    async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, SessionError> {
+        let (reply, answer) = oneshot::channel();
+        self.mailbox.send(message(reply)).await.map_err(|_| SessionError::Gone)?;
+        answer.await.map_err(|_| SessionError::Gone)
+    }
+
+    #[cfg(test)]
+    async fn panic(&self) {
+        _ = self.mailbox.send(Message::Panic).await;
+        self.mailbox.closed().await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

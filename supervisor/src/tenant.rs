@@ -1,0 +1,167 @@
+//! Tenants: who a caller is, by what the transport says, and what it may have. Must not know any request.
+
+use crate::config::{Config, REQUIRED_LAYERS};
+use crate::context::Policy;
+use proctor_core::id::TenantId;
+use proctor_core::isolation::Network;
+use proctor_core::limits::Limits;
+use std::path::PathBuf;
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+
+/// Sessions of a tenant whose table says nothing.
+const SESSIONS_MAX: usize = 1_000;
+
+/// One tenant.
+#[derive(Debug)]
+pub struct Tenant {
+    /// Its name.
+    pub id: TenantId,
+    /// Directories below which its workspaces are, without symlinks.
+    pub roots: Vec<PathBuf>,
+    /// What its runs may have.
+    pub policy: Arc<Policy>,
+    /// Sessions at the same time.
+    pub sessions_max: usize,
+}
+
+/// Who is calling.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The tenant, if it is one.
+    pub tenant: Option<Arc<Tenant>>,
+    /// Whether it may ask about the host.
+    pub operator: bool,
+}
+
+/// What a transport knows of a peer.
+#[derive(Debug, Clone, Copy)]
+pub enum Credential<'a> {
+    /// The user id at the other end of a unix socket.
+    Uid(u32),
+    /// A bearer token.
+    Token(&'a str),
+}
+
+/// Everybody who may call.
+#[derive(Debug, Default)]
+pub struct Tenants {
+    uids: Vec<(u32, Who)>,
+    tokens: Vec<(blake3::Hash, Who)>,
+}
+
+#[derive(Debug, Clone)]
+enum Who {
+    Operator,
+    Tenant(Arc<Tenant>),
+}
+
+impl Tenants {
+    /// The tenants of a host file that has no [`Config::problems`].
+    #[must_use]
+    pub fn from_config(config: &Config) -> Tenants {
+        let mut tenants = Tenants::default();
+        tenants.admit(&config.operators.uids, &config.operators.token_hashes, &Who::Operator);
+        let host_max = config.max.over(Limits::CEILING);
+        for table in &config.tenant {
+            let policy = Policy {
+                defaults: config.defaults.over(Limits::DEFAULT),
+                ceiling: table.max.over(host_max).min(host_max),
+                required_layers: config.sandbox.required_layers.clone().unwrap_or_else(|| REQUIRED_LAYERS.to_vec()),
+                require_limits: true,
+                may_use_network: table.network == Network::Host,
+                network: Network::None,
+                cache: config.state_dir.join("tenants").join(&table.id).join("cache"),
+            };
+            let tenant = Tenant {
+                id: TenantId::new(table.id.clone()),
+                roots: table.roots.iter().map(|root| root.canonicalize().unwrap_or_else(|_| root.clone())).collect(),
+                policy: Arc::new(policy),
+                sessions_max: table.sessions_max.map_or(SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
+            };
+            tenants.admit(&table.uids, &table.token_hashes, &Who::Tenant(Arc::new(tenant)));
+        }
+        tenants
+    }
+
+    /// The one tenant of a private supervisor, who is its operator too.
+    #[must_use]
+    pub fn private(uid: u32, root: PathBuf, policy: Policy) -> Tenants {
+        let tenant = Tenant {
+            id: TenantId::new("private"),
+            roots: vec![root],
+            policy: Arc::new(policy),
+            sessions_max: SESSIONS_MAX,
+        };
+        Tenants { uids: vec![(uid, Who::Operator), (uid, Who::Tenant(Arc::new(tenant)))], tokens: Vec::new() }
+    }
+
+    fn admit(&mut self, uids: &[u32], hashes: &[String], who: &Who) {
+        self.uids.extend(uids.iter().map(|uid| (*uid, who.clone())));
+        let hashes = hashes.iter().filter_map(|hash| blake3::Hash::from_hex(hash).ok());
+        self.tokens.extend(hashes.map(|hash| (hash, who.clone())));
+    }
+
+    /// Who has this credential; `None` for nobody.
+    #[must_use]
+    pub fn identify(&self, credential: Credential<'_>) -> Option<Caller> {
+        let known: Vec<&Who> = match credential {
+            Credential::Uid(uid) => self.uids.iter().filter(|(known, _)| *known == uid).map(|(_, who)| who).collect(),
+            Credential::Token(token) => {
+                // All hashes are compared, each in constant time, so that time says nothing about any of them.
+                let hash = blake3::hash(token.as_bytes());
+                let equal = |known: &blake3::Hash| bool::from(known.as_bytes().ct_eq(hash.as_bytes()));
+                self.tokens.iter().filter(|(known, _)| equal(known)).map(|(_, who)| who).collect()
+            }
+        };
+        if known.is_empty() {
+            return None;
+        }
+        Some(Caller {
+            operator: known.iter().any(|who| matches!(who, Who::Operator)),
+            tenant: known.into_iter().find_map(|who| match who {
+                Who::Tenant(tenant) => Some(Arc::clone(tenant)),
+                Who::Operator => None,
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenants() -> Tenants {
+        let text = format!(
+            "state_dir = \"/x\"\n[listen]\n[operators]\nuids = [7]\n[max]\nmemory = \"1GiB\"\n\
+             [[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\ntoken_hashes = [\"{}\"]\n\
+             [[tenant]]\nid = \"b\"\nuids = [2]\nroots = [\"/\"]\nmax = {{ memory = \"8GiB\" }}\n",
+            blake3::hash(b"secret")
+        );
+        Tenants::from_config(&Config::parse(&text).unwrap())
+    }
+
+    fn name(caller: Option<Caller>) -> Option<String> {
+        caller?.tenant.map(|tenant| tenant.id.to_string())
+    }
+
+    /// Invariant 1: identity comes from the transport.
+    #[test]
+    fn a_caller_is_who_its_credential_says() {
+        let tenants = tenants();
+        assert_eq!(name(tenants.identify(Credential::Uid(1))).as_deref(), Some("a"));
+        assert_eq!(name(tenants.identify(Credential::Uid(2))).as_deref(), Some("b"));
+        assert_eq!(name(tenants.identify(Credential::Token("secret"))).as_deref(), Some("a"));
+        assert!(tenants.identify(Credential::Token("Secret")).is_none());
+        assert!(tenants.identify(Credential::Uid(3)).is_none());
+        let operator = tenants.identify(Credential::Uid(7)).unwrap();
+        assert!(operator.operator && operator.tenant.is_none());
+        assert!(!tenants.identify(Credential::Uid(1)).unwrap().operator);
+    }
+
+    #[test]
+    fn a_tenant_gets_no_more_than_the_host() {
+        let b = tenants().identify(Credential::Uid(2)).unwrap().tenant.unwrap();
+        assert_eq!(b.policy.ceiling.memory_bytes_max, 1 << 30);
+    }
+}
