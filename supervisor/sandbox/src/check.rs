@@ -9,8 +9,9 @@ use std::path::{Component, Path};
 /// Most bytes of scratch files: helper files of a few KiB, and a list of tests that may reach some MiB.
 const SCRATCH_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The host directory that every run's private `/tmp` hides.
+/// Host directories that are private to every run, so that each hides what the host has there.
 pub(crate) const TMP: &str = "/tmp";
+pub(crate) const SHM: &str = "/dev/shm";
 
 /// Checks every rule of [`RunSpec`] that can be checked without the host.
 pub(crate) fn check(spec: &RunSpec) -> Result<(), SandboxError> {
@@ -29,8 +30,8 @@ pub(crate) fn check(spec: &RunSpec) -> Result<(), SandboxError> {
     if !is_plain_absolute(&spec.workspace) {
         return refuse("the workspace must be an absolute path without '..'".into());
     }
-    if spec.workspace == Path::new(TMP) || spec.workspace == Path::new(SCRATCH) {
-        return refuse(format!("the workspace must not be {} itself, which is private to each run", TMP));
+    if let Some(own) = [TMP, SHM, SCRATCH].iter().find(|own| spec.workspace == Path::new(own)) {
+        return refuse(format!("the workspace must not be {own} itself, which is private to each run"));
     }
     if !spec.keep_visible.iter().all(|path| is_plain_absolute(path)) {
         return refuse("a path to keep visible must be absolute, without '..'".into());
@@ -140,6 +141,7 @@ mod tests {
             |spec| spec.workspace = "ws".into(),
             |spec| spec.workspace = TMP.into(),
             |spec| spec.workspace = SCRATCH.into(),
+            |spec| spec.workspace = SHM.into(),
             |spec| spec.keep_visible.push("rel".into()),
             |spec| spec.scratch_dirs.push("../up".into()),
             |spec| spec.scratch_dirs.push("/abs".into()),

@@ -1,14 +1,32 @@
 //! From what was counted to the [`Ending`]: resources and touched limits. Must not kill or remove anything.
 
 use crate::cgroup::Counters;
+use crate::message::CpuTimes;
 use crate::spec::{Artifact, Ending};
-use crate::watch::Watched;
 use proctor_core::limits::{LimitKind, Limits};
-use proctor_core::outcome::LimitHit;
+use proctor_core::outcome::{Exit, KillReason, LimitHit};
 use proctor_core::report::Resources;
 use rustix::fs::fstatfs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
+
+/// What the run loop has seen.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) exits: Vec<Exit>,
+    pub(crate) killed: Option<KillReason>,
+    pub(crate) worker_lost: bool,
+    pub(crate) cpu: CpuTimes,
+    pub(crate) output_bytes: u64,
+    /// From the launch to the first command's start.
+    pub(crate) setup: Duration,
+    /// From the first command's start to the last one's end.
+    pub(crate) wall: Duration,
+    /// The run's scratch directory, as a descriptor that outlives the run's mounts.
+    pub(crate) scratch: Option<OwnedFd>,
+    /// Whether the private `/tmp` was seen full.
+    pub(crate) tmp_full: bool,
+}
 
 /// The ending of a run whose processes are all dead. `counters` are those of its leaf, if it had one.
 pub(crate) fn ending(

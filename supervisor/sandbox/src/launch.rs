@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -44,6 +45,8 @@ impl Worker {
         let mut child = Command::new(binary)
             .arg(crate::worker::RUN)
             .env_clear()
+            // Ctrl-C in a terminal is for the supervisor, which then ends the run in its own way.
+            .process_group(0)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -66,9 +69,16 @@ impl Worker {
     }
 
     /// Hands the plan over.
-    pub(crate) fn tell(&self, plan: &Plan, spec: &RunSpec) -> io::Result<()> {
-        let packed = plan.pack(spec)?;
-        self.channel.send(&ToWorker::Plan, &[packed.as_fd()])
+    pub(crate) fn tell(&mut self, plan: &Plan, spec: &RunSpec) -> Result<(), SandboxError> {
+        let told = plan.pack(spec).and_then(|packed| self.channel.send(&ToWorker::Plan, &[packed.as_fd()]));
+        told.map_err(|error| self.failed("taking its plan", error.to_string()))
+    }
+
+    /// Ends a worker that cannot go on, and says why with its own last words.
+    pub(crate) fn failed(&mut self, step: &str, reason: String) -> SandboxError {
+        // While it lives, its stderr has no end.
+        let stderr = if self.end().is_ok() { self.last_words() } else { String::new() };
+        SandboxError::WorkerFailed { step: step.to_owned(), reason, stderr }
     }
 
     /// Takes the pidfd of init.

@@ -24,6 +24,7 @@ mod channel;
 mod check;
 mod error;
 mod figures;
+mod in_force;
 mod kill;
 mod launch;
 mod message;

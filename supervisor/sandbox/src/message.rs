@@ -64,7 +64,7 @@ pub(crate) struct Plan {
     pub(crate) supervisor_pid: i32,
     pub(crate) rows: Vec<Row>,
     pub(crate) commands: Vec<CommandSpec>,
-    /// Paths below `/tmp` that are bound back over the private one. Missing ones are passed over.
+    /// Paths that a private directory hides and that are bound back over it. Missing ones are passed over.
     pub(crate) keep: Vec<PathBuf>,
     /// The one of them that must not be missing.
     pub(crate) workspace: PathBuf,

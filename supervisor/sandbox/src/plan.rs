@@ -1,7 +1,7 @@
 //! The layers of a run as one ordered table, and the pure decision which of its rows a run gets. Read [`ORDER`] from top
 //! to bottom: that is what stands between a run and the host. Must not know how a row is carried out (`worker::layers`).
 
-use crate::check::TMP;
+use crate::check::{SHM, TMP};
 use crate::error::SandboxError;
 use crate::spec::{RunSpec, SCRATCH};
 use proctor_core::isolation::{Layer, Network};
@@ -118,8 +118,8 @@ pub(crate) fn rows(spec: &RunSpec, privileged: bool) -> Result<Vec<Row>, Sandbox
     Ok(rows)
 }
 
-/// The paths that the private `/tmp` would hide and that must be bound back: the workspace, what the caller names, and
-/// programs. A path inside another one is left out, since binds are recursive.
+/// The paths that the private directories would hide and that must be bound back: the workspace, what the caller names,
+/// and programs. A path inside another one is left out, since binds are recursive.
 pub(crate) fn paths_to_keep(spec: &RunSpec) -> Vec<PathBuf> {
     let programs = spec.commands.iter().map(|command| &command.program);
     let mut paths: Vec<PathBuf> = std::iter::once(&spec.workspace)
@@ -139,9 +139,11 @@ pub(crate) fn paths_to_keep(spec: &RunSpec) -> Vec<PathBuf> {
     kept
 }
 
-/// Whether the private `/tmp` hides `path`. `/tmp` and the scratch directory themselves are the run's own.
+/// Whether a private directory hides `path`. The private directories and the scratch directory themselves are the run's
+/// own.
 pub(crate) fn is_hidden(path: &Path) -> bool {
-    path.starts_with(TMP) && path != Path::new(TMP) && path != Path::new(SCRATCH)
+    let own = [TMP, SHM, SCRATCH].map(Path::new);
+    (path.starts_with(TMP) || path.starts_with(SHM)) && !own.contains(&path)
 }
 
 /// Most inodes of the private `/tmp`: one for every 4 KiB, at least 1,024 and at most a million (1 GiB of kernel memory,
@@ -201,7 +203,13 @@ mod tests {
                 env: vec![],
             }],
             workspace: "/tmp/ws".into(),
-            keep_visible: vec!["/tmp/ws/.cache".into(), "/opt/go".into(), "/tmp".into(), "/tmpfile".into()],
+            keep_visible: vec![
+                "/tmp/ws/.cache".into(),
+                "/dev/shm/cache".into(),
+                "/opt/go".into(),
+                "/tmp".into(),
+                "/tmpfile".into(),
+            ],
             scratch_files: vec![],
             scratch_dirs: vec![],
             artifacts: String::new(),
@@ -239,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_private_tmp_hides_is_kept_and_nothing_twice() {
-        assert_eq!(paths_to_keep(&spec()), [PathBuf::from("/tmp/tools/run"), PathBuf::from("/tmp/ws")]);
+    fn only_what_a_private_directory_hides_is_kept_and_nothing_twice() {
+        assert_eq!(paths_to_keep(&spec()), ["/dev/shm/cache", "/tmp/tools/run", "/tmp/ws"].map(PathBuf::from));
     }
 
     #[test]

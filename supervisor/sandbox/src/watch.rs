@@ -4,10 +4,11 @@
 
 use crate::cgroup::Leaf;
 use crate::error::SandboxError;
+use crate::figures::{Watched, is_full};
+use crate::in_force::InForce;
 use crate::kill::KillSwitch;
 use crate::launch::{DEATH_WAIT, Worker};
 use crate::message::{CpuTimes, FromWorker, MissingLayer, ToWorker};
-use crate::sandbox::InForce;
 use crate::spec::{RunSpec, SandboxEvent};
 use crate::streams::Streams;
 use proctor_core::event::Stream;
@@ -34,24 +35,6 @@ const BELL_WAIT: Duration = Duration::from_secs(2);
 
 /// Pause between two `Usage` events.
 const USAGE_PAUSE: Duration = Duration::from_secs(1);
-
-/// What the loop has seen.
-#[derive(Debug, Default)]
-pub(crate) struct Watched {
-    pub(crate) exits: Vec<Exit>,
-    pub(crate) killed: Option<KillReason>,
-    pub(crate) worker_lost: bool,
-    pub(crate) cpu: CpuTimes,
-    pub(crate) output_bytes: u64,
-    /// From the launch to the first command's start.
-    pub(crate) setup: Duration,
-    /// From the first command's start to the last one's end.
-    pub(crate) wall: Duration,
-    /// The run's scratch directory, as a descriptor that outlives the run's mounts.
-    pub(crate) scratch: Option<OwnedFd>,
-    /// Whether the private `/tmp` was seen full.
-    pub(crate) tmp_full: bool,
-}
 
 /// Where a run is. Each phase ends at its instant at the latest.
 #[derive(Debug, Clone, Copy)]
@@ -166,7 +149,7 @@ impl<'a> Watch<'a> {
     fn finish(mut self) -> Result<Watched, SandboxError> {
         self.look_at_leaf();
         if self.first_start.is_none() && self.seen.killed.is_none() {
-            return Err(self.failed("set-up", "the worker ended without a word".to_owned()));
+            return Err(self.worker.failed("set-up", "the worker ended without a word".to_owned()));
         }
         self.seen.worker_lost = !self.done && self.seen.killed.is_none();
         self.seen.output_bytes = self.streams.bytes;
@@ -177,7 +160,7 @@ impl<'a> Watch<'a> {
     fn clocks(&mut self, now: Instant) -> Result<(), SandboxError> {
         match self.phase {
             Phase::SettingUp(until) if now >= until => {
-                return Err(self.failed("set-up", format!("no answer within {} s", SETUP_WAIT.as_secs())));
+                return Err(self.worker.failed("set-up", format!("no answer within {} s", SETUP_WAIT.as_secs())));
             }
             Phase::Running(deadline) if now >= deadline => self.terminate(now),
             Phase::Terminating(until) if now >= until => self.kill(KillReason::Deadline),
@@ -299,7 +282,7 @@ impl<'a> Watch<'a> {
             }
             FromWorker::Failed { step, reason } => {
                 if self.first_start.is_none() && self.seen.killed.is_none() {
-                    return Err(self.failed(&step, reason));
+                    return Err(self.worker.failed(&step, reason));
                 }
                 tracing::error!(%step, %reason, "a worker failed in the middle of a run");
             }
@@ -364,7 +347,7 @@ impl<'a> Watch<'a> {
 
     fn look_at_tmp(&mut self) {
         if let Some(scratch) = &self.seen.scratch {
-            self.seen.tmp_full |= crate::figures::is_full(scratch);
+            self.seen.tmp_full |= is_full(scratch);
         }
     }
 
@@ -396,7 +379,7 @@ impl<'a> Watch<'a> {
             self.seen.wall = start.elapsed();
         }
         if let Some(leaf) = self.leaf {
-            leaf.kill();
+            leaf.lift_cpu();
         }
         self.worker.kill();
     }
@@ -414,11 +397,5 @@ impl<'a> Watch<'a> {
         if let Err(error) = self.worker.channel.send(message, &[]) {
             tracing::debug!(%error, ?message, "the worker does not listen");
         }
-    }
-
-    fn failed(&mut self, step: &str, reason: String) -> SandboxError {
-        let ended = self.worker.end();
-        let stderr = if ended.is_ok() { self.worker.last_words() } else { String::new() };
-        SandboxError::WorkerFailed { step: step.to_owned(), reason, stderr }
     }
 }

@@ -23,8 +23,10 @@ pub(crate) trait Leaf {
     fn oom_bell(&self) -> Option<BorrowedFd<'_>>;
     /// All that the leaf has counted. Whole only when everything in it is dead, and before `remove`.
     fn counters(&self) -> Counters;
-    /// Kills everything in the leaf, as far as its kind of cgroup can. Lifts the cpu limit first, since a throttled
-    /// group dies slowly.
+    /// Lifts the cpu limit for the death of the run, since a throttled group dies slowly.
+    fn lift_cpu(&self);
+    /// Kills everything in the leaf, as far as its kind of cgroup can. The last resort: the worker is in the leaf too,
+    /// and without it the run's init becomes a zombie of whoever adopts it.
     fn kill(&self);
     /// Removes the leaf and what the run has made below it. Waits, within bounds, until the kernel lets go.
     fn remove(&mut self) -> io::Result<()>;

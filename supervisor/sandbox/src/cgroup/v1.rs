@@ -277,12 +277,16 @@ impl Leaf for V1Leaf {
         }
     }
 
-    fn kill(&self) {
-        // Both are helps: what kills for certain is the end of the pid namespace's init, which the launcher brings about.
+    fn lift_cpu(&self) {
         if let Some(cpu) = &self.cpu {
+            // A help only: a throttled run dies as well.
             let _lifted = write(cpu, "cpu.cfs_quota_us", "-1");
         }
+    }
+
+    fn kill(&self) {
         if let Some(unified) = &self.unified {
+            // A help only: what kills for certain is the end of the pid namespace's init.
             let _killed = write(unified, "cgroup.kill", "1");
         }
     }

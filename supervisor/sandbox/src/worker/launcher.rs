@@ -70,8 +70,9 @@ pub(super) fn tell(control: &Channel, halt: Halt) {
         Halt::Refused(missing) => FromWorker::Refused(missing),
         Halt::Failed { step, source } => FromWorker::Failed { step: step.to_owned(), reason: source.to_string() },
     };
-    // Nobody is left to tell when this fails, and the process ends next.
-    let _told = control.send(&message, &[]);
+    if let Err(error) = control.send(&message, &[]) {
+        eprintln!("{message:?} cannot be told: {error}");
+    }
 }
 
 /// First of all: die with the supervisor, hold nothing that was inherited, and take the control socket from stdin.

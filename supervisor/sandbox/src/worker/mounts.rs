@@ -1,7 +1,7 @@
 //! The run's view of the file system: private propagation, its own `/proc`, a private `/tmp` with what must stay visible
 //! bound back, and the scratch directory. `pivot_root` will find its place here. Must not know why a path is kept.
 
-use crate::check::TMP;
+use crate::check::{SHM, TMP};
 use crate::message::Plan;
 use crate::spec::SCRATCH;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open};
@@ -31,40 +31,41 @@ pub(super) fn own_proc() -> io::Result<()> {
 
 /// POSIX shared memory that is gone with the run and bounded like `/tmp`.
 pub(super) fn private_shm(plan: &Plan) -> io::Result<()> {
-    mount_tmpfs(Path::new("/dev/shm"), plan)
+    let trees = take_trees(plan, SHM)?;
+    mount_tmpfs(Path::new(SHM), plan)?;
+    trees.into_iter().try_for_each(|(path, tree)| bind_back(path, tree))
 }
 
 /// Hides the host's `/tmp`, writes the scratch files, binds back what must stay visible, and returns the scratch
 /// directory.
 pub(super) fn private_tmp(plan: &Plan, files: &[u8]) -> io::Result<OwnedFd> {
-    // The trees are taken hold of while they can still be seen.
-    let mut trees = Vec::new();
-    for path in &plan.keep {
-        match take_tree(path) {
-            Ok(tree) => trees.push((path, tree)),
-            Err(Errno::NOENT | Errno::NOTDIR) if *path != plan.workspace => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let trees = take_trees(plan, TMP)?;
     mount_tmpfs(Path::new(TMP), plan)?;
     // Before the trees are bound back, so that no path can lead out of the new file system.
     fill_scratch(plan, files)?;
     let scratch = open(SCRATCH, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    for (path, tree) in trees {
-        bind_back(path, tree)?;
-    }
+    trees.into_iter().try_for_each(|(path, tree)| bind_back(path, tree))?;
     Ok(scratch)
+}
+
+/// Takes hold of everything below `hidden` that must stay visible, while it can still be seen.
+fn take_trees<'a>(plan: &'a Plan, hidden: &str) -> io::Result<Vec<(&'a Path, OwnedFd)>> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let mut trees = Vec::new();
+    for path in plan.keep.iter().filter(|path| path.starts_with(hidden)) {
+        match open_tree(CWD, path, flags) {
+            Ok(tree) => trees.push((path.as_path(), tree)),
+            Err(Errno::NOENT | Errno::NOTDIR) if *path != plan.workspace => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(trees)
 }
 
 fn mount_tmpfs(at: &Path, plan: &Plan) -> io::Result<()> {
     let options = format!("size={},nr_inodes={},mode=1777", plan.tmp_bytes_max, plan.tmp_inodes_max);
     let options = CString::new(options)?;
     Ok(mount("tmpfs", at, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())?)
-}
-
-fn take_tree(path: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    open_tree(CWD, path, flags)
 }
 
 fn bind_back(path: &Path, tree: OwnedFd) -> io::Result<()> {

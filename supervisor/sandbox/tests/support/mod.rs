@@ -165,3 +165,19 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(2));
     }
 }
+
+/// The pid of the launcher and of init, as the host sees them.
+pub(crate) fn worker_pids() -> Option<(i32, i32)> {
+    let children = |task: &str| std::fs::read_to_string(format!("/proc/{task}/children")).ok();
+    let mut all = String::new();
+    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+        all.push_str(&children(&format!("self/task/{}", task.file_name().to_string_lossy()))?);
+    }
+    let launcher: i32 = all.split_whitespace().next()?.parse().ok()?;
+    let init = children(&format!("{launcher}/task/{launcher}"))?.split_whitespace().next()?.parse().ok()?;
+    Some((launcher, init))
+}
+
+pub(crate) fn kill_by_pid(pid: i32) {
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+}

@@ -1,0 +1,183 @@
+//! What a run can see and reach, and what it leaves behind.
+
+#[cfg(test)]
+mod support;
+
+use proctor_core::isolation::{Layer, Network};
+use proctor_core::outcome::{Exit, KillReason};
+use proctor_sandbox::KillSwitch;
+use std::fs;
+use std::os::unix::fs::symlink;
+use support::*;
+
+#[test]
+fn a_workspace_below_tmp_is_visible_and_writable_and_the_hosts_tmp_is_hidden() {
+    let workspace = tempfile::tempdir_in("/tmp").unwrap();
+    let secret = tempfile::NamedTempFile::new_in("/tmp").unwrap();
+    let cache = tempfile::tempdir_in("/tmp").unwrap();
+    fs::write(workspace.path().join("input"), "from the host\n").unwrap();
+    fs::write(cache.path().join("cached"), "cached\n").unwrap();
+    let script = format!(
+        "cat input {}/cached; echo from inside > output; test -e {} && echo LEAK; ls -A /tmp | wc -l",
+        cache.path().display(),
+        secret.path().display()
+    );
+    let mut inside = spec(&script);
+    inside.workspace = workspace.path().to_owned();
+    inside.commands[0].dir = workspace.path().to_owned();
+    inside.keep_visible = vec![cache.path().to_owned(), "/tmp/no/such/toolchain".into()];
+    let (ending, heard) = run(&inside);
+    assert_exits(&ending, &[Exit::Code(0)]);
+    // The workspace, the cache, and the scratch directory.
+    assert_eq!(heard.stdout, "from the host\ncached\n3\n");
+    assert_eq!(fs::read_to_string(workspace.path().join("output")).unwrap(), "from inside\n");
+}
+
+#[test]
+fn a_program_below_tmp_can_be_executed() {
+    let dir = tempfile::tempdir_in("/tmp").unwrap();
+    let program = dir.path().join("bin/runner");
+    fs::create_dir(dir.path().join("bin")).unwrap();
+    fs::copy("/bin/true", &program).unwrap();
+    let mut there = spec("");
+    there.commands[0] = proctor_sandbox::CommandSpec { program, args: vec![], dir: "/".into(), env: vec![] };
+    assert_exits(&run(&there).0, &[Exit::Code(0)]);
+}
+
+#[test]
+fn what_a_run_writes_to_tmp_and_shared_memory_is_gone_with_it() {
+    let (ending, _) = run(&spec("echo x > /tmp/left-by-proctor-test && echo x > /dev/shm/left-by-proctor-test"));
+    assert_exits(&ending, &[Exit::Code(0)]);
+    assert!(!fs::exists("/tmp/left-by-proctor-test").unwrap() && !fs::exists("/dev/shm/left-by-proctor-test").unwrap());
+}
+
+#[test]
+fn a_run_has_only_lo_and_it_is_up() {
+    let (_, heard) =
+        run(&spec("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '; tail -n +2 /proc/net/route | wc -l"));
+    assert_eq!(heard.stdout, "lo\n0\n");
+    // Up: a packet to a closed port of it is answered with a refusal, not with "unreachable".
+    let connect =
+        "import socket; s = socket.socket(); print(s.connect_ex(('127.0.0.1', 9)), s.connect_ex(('10.0.0.1', 9)))";
+    let (_, heard) = run(&spec(&format!("python3 -c \"{connect}\"")));
+    assert_eq!(heard.stdout, format!("{} {}\n", libc::ECONNREFUSED, libc::ENETUNREACH), "{}", heard.stderr);
+}
+
+#[test]
+fn the_hosts_network_is_there_only_when_asked_for_and_is_told() {
+    let ours = fs::read_link("/proc/self/ns/net").unwrap();
+    let mut host = spec("readlink /proc/self/ns/net");
+    host.network = Network::Host;
+    let (_, heard) = run(&host);
+    assert_eq!(heard.stdout.trim(), ours.to_string_lossy());
+    let isolation = heard.isolation.unwrap();
+    assert_eq!(isolation.network, Network::Host);
+    assert!(!isolation.layers.contains(&Layer::NetNamespace));
+    let (_, heard) = run(&spec("readlink /proc/self/ns/net"));
+    assert_ne!(heard.stdout.trim(), ours.to_string_lossy());
+}
+
+#[test]
+fn every_namespace_is_another_one() {
+    let names = ["mnt", "pid", "net", "ipc", "uts"];
+    let (_, heard) = run(&spec("for n in mnt pid net ipc uts; do readlink /proc/self/ns/$n; done"));
+    for (name, inside) in names.iter().zip(heard.stdout.lines()) {
+        let ours = fs::read_link(format!("/proc/self/ns/{name}")).unwrap();
+        assert_ne!(inside, ours.to_string_lossy(), "{name}");
+    }
+    assert_eq!(heard.stdout.lines().count(), names.len());
+}
+
+#[test]
+fn a_run_sees_its_own_processes_only_and_its_own_host_name() {
+    let (_, heard) = run(&spec("cd /proc; set -- [0-9]*; echo $#; cat /proc/sys/kernel/hostname; echo $$"));
+    let lines: Vec<&str> = heard.stdout.lines().collect();
+    // Init and the shell.
+    assert_eq!(lines[0], "2");
+    assert_eq!(lines[1], "proctor");
+    assert!(lines[2].parse::<u32>().unwrap() < 10);
+}
+
+#[test]
+fn init_cannot_be_killed_from_inside() {
+    let (ending, heard) = run(&spec("kill -KILL 1; kill -TERM 1; kill -SEGV 1; sleep 0.05; echo alive"));
+    assert_exits(&ending, &[Exit::Code(0)]);
+    assert_eq!(heard.stdout, "alive\n");
+}
+
+#[test]
+fn a_run_gains_no_privilege_and_leaves_no_core() {
+    let (_, heard) = run(&spec("grep NoNewPrivs /proc/self/status; ulimit -c; ulimit -Hc"));
+    assert_eq!(heard.stdout, "NoNewPrivs:\t1\n0\n0\n");
+}
+
+#[test]
+fn mounts_made_inside_do_not_reach_the_host() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = format!("mount -t tmpfs inside {0} && touch {0}/x && echo mounted", dir.path().display());
+    let mut mounter = spec(&script);
+    mounter.workspace = dir.path().to_owned();
+    let (_, heard) = run(&mounter);
+    assert_eq!(heard.stdout, "mounted\n", "{}", heard.stderr);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_required_user_namespace_is_put_on_for_root_too() {
+    let mut own = spec("cat /proc/self/uid_map | tr -s ' '; readlink /proc/self/ns/user");
+    own.required_layers = vec![Layer::UserNamespace, Layer::NetNamespace, Layer::Cgroup, Layer::CleanEnvironment];
+    let (ending, heard) = run(&own);
+    assert_exits(&ending, &[Exit::Code(0)]);
+    let lines: Vec<&str> = heard.stdout.lines().collect();
+    assert_eq!(lines[0].trim(), "0 0 1");
+    assert_ne!(lines[1], fs::read_link("/proc/self/ns/user").unwrap().to_string_lossy());
+    assert!(heard.isolation.unwrap().layers.contains(&Layer::UserNamespace));
+}
+
+#[test]
+fn hostile_artefacts_are_passed_over_and_honest_ones_survive_a_kill() {
+    let mut hostile = spec(
+        "cd /tmp/proctor/out; echo honest > good; ln -s /etc/passwd link; ln -s / dir; mkfifo fifo; \
+         mount --bind /etc sub; echo ready; sleep 600",
+    );
+    hostile.scratch_dirs = vec!["out/sub".into()];
+    hostile.artifacts = "out".into();
+    let kill = KillSwitch::new().unwrap();
+    let switch = kill.clone();
+    let (ending, _) = try_run(&hostile, &kill, move |heard| {
+        if heard.stdout.contains("ready") {
+            switch.kill(KillReason::Cancelled);
+        }
+    })
+    .unwrap();
+    let paths: Vec<&str> = ending.artifacts.iter().map(|artifact| artifact.path.as_str()).collect();
+    assert_eq!((paths, ending.artifacts_left_out), (vec!["good"], 0));
+}
+
+#[test]
+fn an_artefact_directory_that_was_swapped_for_a_link_gives_nothing() {
+    let mut swap = spec("cd /tmp/proctor; rm -r out; ln -s /etc out");
+    swap.scratch_dirs = vec!["out".into()];
+    swap.artifacts = "out".into();
+    assert_eq!(run(&swap).0.artifacts, []);
+}
+
+#[test]
+fn a_link_in_the_workspace_does_not_confuse_the_private_tmp() {
+    let workspace = tempfile::tempdir_in("/tmp").unwrap();
+    symlink("/etc", workspace.path().join("etc")).unwrap();
+    let mut linked = spec("cat etc/hostname > /dev/null; ls -d etc");
+    linked.workspace = workspace.path().to_owned();
+    linked.commands[0].dir = workspace.path().to_owned();
+    assert_eq!(run(&linked).1.stdout, "etc\n");
+}
+
+#[test]
+fn groups_that_a_run_makes_below_its_leaf_go_with_it() {
+    // A run that still owns root can do this; the leaf has to go all the same.
+    let script =
+        "own=$(grep ':pids:' /proc/self/cgroup | cut -d: -f3); mkdir -p /sys/fs/cgroup/pids$own/a/b && echo made";
+    let (ending, heard) = run(&spec(script));
+    assert_exits(&ending, &[Exit::Code(0)]);
+    assert_eq!(heard.stdout, "made\n");
+}

@@ -1,0 +1,179 @@
+//! How runs are ended from outside: deadlines, switches, lost workers, a dead supervisor.
+
+#[cfg(test)]
+mod support;
+
+use proctor_core::outcome::{Exit, KillReason};
+use proctor_sandbox::{KillSwitch, Sandbox};
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+use support::*;
+
+#[test]
+fn at_the_deadline_a_run_gets_sigterm_and_may_use_its_grace() {
+    let mut polite = spec("trap 'echo cleaning up; exit 9' TERM; echo begun; while :; do sleep 0.02; done");
+    polite.limits.wall_ms_max = 300;
+    polite.limits.grace_ms = 20_000;
+    let begun = Instant::now();
+    let (ending, heard) = run(&polite);
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert_eq!((ending.killed, ending.exits.as_slice()), (Some(KillReason::Deadline), &[Exit::Code(9)][..]));
+    assert_eq!(heard.stdout, "begun\ncleaning up\n");
+    assert_eq!(heard.words, ["started", "command 0", "killing", "exited 0"]);
+    assert!(!ending.worker_lost);
+    assert!(ending.resources.wall_s >= 0.3, "{:?}", ending.resources);
+}
+
+#[test]
+fn a_child_may_use_the_grace_although_its_parent_is_dead() {
+    let child = "trap 'sleep 0.2; echo flushed; exit' TERM; while :; do sleep 0.02; done";
+    let mut family = spec(&format!("sh -c \"{child}\" & exec sleep 600"));
+    family.limits.wall_ms_max = 300;
+    family.limits.grace_ms = 20_000;
+    let (ending, heard) = run(&family);
+    assert_eq!((ending.exits.as_slice(), heard.stdout.as_str()), (&[Exit::Signal(15)][..], "flushed\n"));
+}
+
+#[test]
+fn who_ignores_sigterm_is_killed_at_the_end_of_the_grace() {
+    let mut stubborn =
+        spec("trap '' TERM; (setsid sh -c \"trap '' TERM; while :; do :; done\" &); while :; do :; done");
+    stubborn.limits.wall_ms_max = 300;
+    stubborn.limits.grace_ms = 500;
+    let (ending, heard) = run(&stubborn);
+    let (reason, told) = heard.killing.unwrap();
+    assert_eq!((reason, ending.killed), (KillReason::Deadline, Some(KillReason::Deadline)));
+    let took = told.elapsed();
+    assert!(took >= Duration::from_millis(500) && took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(ending.exits, []);
+}
+
+#[test]
+fn after_the_deadline_no_further_command_starts() {
+    let mut two = spec("sleep 600");
+    two.commands.push(sh("echo second"));
+    two.limits.wall_ms_max = 200;
+    let (ending, heard) = run(&two);
+    assert_eq!((ending.exits.as_slice(), heard.stdout.as_str()), (&[Exit::Signal(15)][..], ""));
+}
+
+#[test]
+fn an_orphan_in_a_session_of_its_own_dies_with_its_command() {
+    let mut orphan = spec("setsid sleep 600 & echo $!; exit 0");
+    orphan.commands.push(sh("cd /proc; set -- [0-9]*; echo $#"));
+    let begun = Instant::now();
+    let (ending, heard) = run(&orphan);
+    assert!(begun.elapsed() < PATIENCE);
+    assert_exits(&ending, &[Exit::Code(0), Exit::Code(0)]);
+    // Init and the shell: no sleep.
+    assert_eq!(heard.stdout.lines().nth(1), Some("2"));
+}
+
+#[test]
+fn a_double_forked_daemon_that_closed_its_streams_dies_too() {
+    let (ending, _) = run(&spec("(setsid sh -c 'sleep 600' </dev/null >/dev/null 2>&1 &) ; exit 0"));
+    assert_exits(&ending, &[Exit::Code(0)]);
+}
+
+#[test]
+fn another_thread_ends_a_run_at_once_and_the_reason_is_kept() {
+    for reason in [KillReason::Cancelled, KillReason::Abandoned, KillReason::Closed] {
+        let kill = KillSwitch::new().unwrap();
+        let (ready, heard_ready) = sync_channel(1);
+        let switch = kill.clone();
+        let killer = std::thread::spawn(move || {
+            heard_ready.recv_timeout(PATIENCE).unwrap();
+            switch.kill(reason);
+            Instant::now()
+        });
+        let stubborn = spec("trap '' TERM; echo ready; while :; do :; done");
+        let (ending, heard) = try_run(&stubborn, &kill, |heard| {
+            if heard.stdout == "ready\n" {
+                let _first = ready.try_send(());
+            }
+        })
+        .unwrap();
+        assert!(killer.join().unwrap().elapsed() < Duration::from_secs(5));
+        assert_eq!((ending.killed, heard.killing.unwrap().0, ending.exits.len()), (Some(reason), reason, 0));
+        assert!(!ending.worker_lost);
+    }
+}
+
+#[test]
+fn a_second_kill_during_the_grace_ends_the_run_and_the_first_reason_stays() {
+    let mut stubborn = spec("trap '' TERM; while :; do sleep 1; done");
+    stubborn.limits.wall_ms_max = 200;
+    stubborn.limits.grace_ms = 60_000;
+    let kill = KillSwitch::new().unwrap();
+    let switch = kill.clone();
+    let begun = Instant::now();
+    let (ending, heard) = try_run(&stubborn, &kill, move |heard| {
+        if heard.killing.is_some() {
+            switch.kill(KillReason::Cancelled);
+        }
+    })
+    .unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert_eq!(ending.killed, Some(KillReason::Deadline));
+    assert_eq!(heard.words.iter().filter(|word| *word == "killing").count(), 1);
+}
+
+#[test]
+fn a_worker_that_is_killed_from_outside_is_lost_and_its_run_dies() {
+    for victim in ["launcher", "init"] {
+        let mut killed = false;
+        let begun = Instant::now();
+        let (ending, _) = try_run(&spec("echo ready; sleep 600"), &KillSwitch::new().unwrap(), |heard| {
+            if heard.stdout == "ready\n" && !killed {
+                killed = true;
+                let (launcher, init) = worker_pids().unwrap();
+                kill_by_pid(if victim == "launcher" { launcher } else { init });
+            }
+        })
+        .unwrap();
+        assert!(killed && begun.elapsed() < Duration::from_secs(10), "{victim}");
+        assert!(ending.worker_lost, "{victim}: {ending:?}");
+        assert_eq!((ending.killed, ending.exits.len()), (None, 0), "{victim}");
+    }
+}
+
+#[test]
+fn a_panic_in_the_sink_takes_the_run_along() {
+    let _alone = one_at_a_time();
+    let outcome = std::panic::catch_unwind(|| {
+        let kill = KillSwitch::new().unwrap();
+        sandbox().run(&spec("echo ready; sleep 600"), &kill, &mut |event| {
+            assert!(!matches!(event, proctor_sandbox::SandboxEvent::Output { .. }), "on purpose");
+        })
+    });
+    assert!(outcome.is_err());
+    assert_nothing_is_left();
+}
+
+#[test]
+fn runs_side_by_side_do_not_mix() {
+    let _alone = one_at_a_time();
+    let sandbox = sandbox();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let sandbox = &sandbox;
+            scope.spawn(move || {
+                for round in 0..5 {
+                    let text = format!("{thread}-{round}");
+                    let mut said = Vec::new();
+                    let one = spec(&format!("echo {text} > /tmp/mine; cat /tmp/mine; exit {round}"));
+                    let ending = sandbox
+                        .run(&one, &KillSwitch::new().unwrap(), &mut |event| {
+                            if let proctor_sandbox::SandboxEvent::Output { bytes, .. } = event {
+                                said.extend_from_slice(bytes);
+                            }
+                        })
+                        .unwrap();
+                    assert_exits(&ending, &[Exit::Code(round)]);
+                    assert_eq!(String::from_utf8(said).unwrap(), format!("{text}\n"));
+                }
+            });
+        }
+    });
+    assert_nothing_is_left();
+}

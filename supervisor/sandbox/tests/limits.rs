@@ -1,0 +1,164 @@
+//! Each limit bites, and says so with evidence from the kernel's counters.
+
+#[cfg(test)]
+mod support;
+
+use proctor_core::limits::LimitKind;
+use proctor_core::outcome::{Exit, KillReason};
+use proctor_sandbox::KillSwitch;
+use std::time::{Duration, Instant};
+use support::*;
+
+/// Doubles a variable until something stops it.
+const HOG: &str = "x=0123456789abcdef; while :; do x=$x$x; done";
+
+#[test]
+fn a_memory_hog_is_out_of_memory_and_takes_the_whole_run_with_it() {
+    // The survivor would keep the run alive: v1 kills only the hog.
+    let mut hog = spec(&format!("sleep 600 & ({HOG}); echo the hog is dead; wait"));
+    hog.limits.memory_bytes_max = 32 << 20;
+    hog.required_limits = vec![LimitKind::Memory];
+    let begun = Instant::now();
+    let (ending, heard) = run(&hog);
+    assert!(begun.elapsed() < PATIENCE);
+    assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
+    assert!(!ending.worker_lost);
+    assert_eq!(heard.killing.unwrap().0, KillReason::OutOfMemory);
+    let hit = hit(&ending, LimitKind::Memory).unwrap();
+    assert!(hit.count >= 1 && hit.max == 32 << 20 && hit.peak > 30 << 20 && hit.peak <= 32 << 20, "{hit:?}");
+}
+
+#[test]
+fn a_hog_that_is_the_command_itself_is_out_of_memory_and_never_a_mere_signal() {
+    let mut hog = spec(HOG);
+    hog.limits.memory_bytes_max = 16 << 20;
+    for _ in 0..5 {
+        let (ending, _) = run(&hog);
+        assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
+        assert!(hit(&ending, LimitKind::Memory).unwrap().count >= 1);
+    }
+}
+
+#[test]
+fn an_exit_status_of_137_alone_is_not_out_of_memory() {
+    let (ending, _) = run(&spec("exit 137"));
+    assert_exits(&ending, &[Exit::Code(137)]);
+    let (ending, _) = run(&spec("kill -KILL $$"));
+    assert_exits(&ending, &[Exit::Signal(9)]);
+    assert_eq!(ending.limit_hits, []);
+}
+
+#[test]
+fn a_fork_bomb_is_refused_at_the_pids_limit_and_counted() {
+    let mut bomb = spec("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do sleep 600 & done; exit 7");
+    bomb.limits.pids_max = 8;
+    bomb.required_limits = vec![LimitKind::Pids];
+    let (ending, heard) = run(&bomb);
+    assert_eq!(ending.killed, None, "{ending:?} {heard:?}");
+    let hit = hit(&ending, LimitKind::Pids).unwrap();
+    assert!(hit.count >= 1 && hit.max == 8 && hit.peak == 8, "{hit:?}");
+}
+
+#[test]
+fn an_endless_fork_bomb_ends_with_its_deadline() {
+    let forks = "
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    try: os.fork()
+    except OSError: pass
+";
+    let mut bomb = spec(&format!("exec python3 -c '{forks}'"));
+    bomb.limits = proctor_core::limits::Limits { pids_max: 64, wall_ms_max: 500, grace_ms: 200, ..bomb.limits };
+    let begun = Instant::now();
+    let (ending, _) = run(&bomb);
+    assert_eq!(ending.killed, Some(KillReason::Deadline), "{ending:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(hit(&ending, LimitKind::Pids).unwrap().count >= 1);
+}
+
+#[test]
+fn a_spinning_run_is_held_back_by_its_cpu_limit() {
+    let mut spin = spec("i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done");
+    spin.limits.cpu_millis_max = 100;
+    spin.required_limits = vec![LimitKind::Cpu];
+    let (ending, heard) = run(&spin);
+    assert_exits(&ending, &[Exit::Code(0)]);
+    let used = ending.resources;
+    assert!(used.throttled_s.unwrap() > 0.05, "{used:?}");
+    assert!(used.wall_s > 4.0 * (used.cpu_user_s + used.cpu_system_s), "{used:?}");
+    let cpu = heard.isolation.unwrap().limits.into_iter().find(|limit| limit.limit == LimitKind::Cpu).unwrap();
+    assert_eq!((cpu.max, cpu.by.as_str()), (100, "cgroup-v1"));
+}
+
+#[test]
+fn a_full_tmp_stays_within_its_size_and_is_told() {
+    let mut filler = spec("head -c 100000000 /dev/zero > /tmp/fill; stat -c %s /tmp/fill");
+    filler.limits.tmp_bytes_max = 1 << 20;
+    let (ending, heard) = run(&filler);
+    assert_eq!(ending.killed, None);
+    let size: u64 = heard.stdout.trim().parse().unwrap();
+    assert!(size <= 1 << 20, "{size}");
+    assert_eq!(hit(&ending, LimitKind::Tmp).unwrap().max, 1 << 20);
+}
+
+#[test]
+fn inodes_of_tmp_are_bounded_too() {
+    let mut filler = spec("cd /tmp; i=0; while true > $i; do i=$((i+1)); done 2>/dev/null; echo $i");
+    filler.limits.tmp_bytes_max = 1 << 20;
+    let (ending, heard) = run(&filler);
+    assert_eq!(ending.exits, [Exit::Code(0)], "{heard:?}");
+    assert!(heard.stdout.trim().parse::<u64>().unwrap() < 1_024);
+    assert!(hit(&ending, LimitKind::Tmp).is_some());
+}
+
+#[test]
+fn an_output_flood_is_cut_off_at_its_bound() {
+    let mut flood = spec("yes");
+    flood.limits.log_bytes_max = 1_000_000;
+    let (ending, heard) = run(&flood);
+    assert_eq!(ending.killed, Some(KillReason::OutputFlood));
+    assert_eq!(heard.stdout.len(), 1_000_000);
+    assert!(ending.resources.output_bytes > 1_000_000);
+    assert_eq!(heard.words, ["started", "command 0", "killing"]);
+    assert!(hit(&ending, LimitKind::Log).is_some());
+}
+
+#[test]
+fn exactly_the_bound_is_no_flood() {
+    let mut edge = spec("head -c 600000 /dev/zero; head -c 400000 /dev/zero >&2");
+    edge.limits.log_bytes_max = 1_000_000;
+    let (ending, heard) = run(&edge);
+    assert_exits(&ending, &[Exit::Code(0)]);
+    assert_eq!(heard.stdout.len() + heard.stderr.len(), 1_000_000);
+}
+
+#[test]
+fn the_bound_counts_all_commands_together() {
+    let mut two = spec("head -c 600000 /dev/zero");
+    two.commands.push(sh("head -c 600000 /dev/zero; sleep 600"));
+    two.limits.log_bytes_max = 1_000_000;
+    let (ending, _) = run(&two);
+    assert_eq!((ending.killed, ending.exits), (Some(KillReason::OutputFlood), vec![Exit::Code(0)]));
+}
+
+#[test]
+fn limits_at_their_ceilings_are_accepted() {
+    let mut most = spec("true");
+    most.limits = proctor_core::limits::Limits::CEILING;
+    most.required_limits = vec![LimitKind::Memory, LimitKind::Cpu, LimitKind::Pids, LimitKind::Tmp];
+    let (ending, _) = try_run(&most, &KillSwitch::new().unwrap(), |_| {}).unwrap();
+    assert_exits(&ending, &[Exit::Code(0)]);
+}
+
+#[test]
+fn no_memory_even_for_the_worker_is_out_of_memory_or_an_error_but_no_hang() {
+    let mut tiny = spec("true");
+    tiny.limits.memory_bytes_max = 64 << 10;
+    let begun = Instant::now();
+    let outcome = try_run(&tiny, &KillSwitch::new().unwrap(), |_| {});
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    if let Ok((ending, _)) = outcome {
+        assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
+    }
+}
