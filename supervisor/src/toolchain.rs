@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 pub struct Toolchain {
     path: Vec<PathBuf>,
     env: BTreeMap<String, String>,
-    go_modules: Option<PathBuf>,
+    /// Directories that toolchains keep in a home, by the variable that names each: runs have another HOME.
+    homes: BTreeMap<&'static str, PathBuf>,
 }
 
 /// Variables that are handed on as they are: language and time zone change how tests print and sort.
@@ -59,12 +60,16 @@ impl Toolchain {
     pub fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Toolchain {
         let text = |name: &str| var(name).and_then(|value| value.into_string().ok()).filter(|text| !text.is_empty());
         let env = HANDED_ON.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?))).collect();
-        let go_modules = text("GOMODCACHE").map(PathBuf::from).or_else(|| {
-            let go_path = text("GOPATH").and_then(|list| list.split(':').next().map(PathBuf::from));
-            go_path.or_else(|| text("HOME").map(|home| Path::new(&home).join("go"))).map(|go| go.join("pkg/mod"))
-        });
+        let home = text("HOME").map(PathBuf::from);
+        let in_home = |below: &str| home.as_ref().map(|home| home.join(below));
+        let go_path = text("GOPATH").and_then(|list| list.split(':').next().map(PathBuf::from));
+        let go_modules = text("GOMODCACHE").map(PathBuf::from);
+        let go_modules = go_modules.or_else(|| go_path.or_else(|| in_home("go")).map(|go| go.join("pkg/mod")));
+        let rustup = text("RUSTUP_HOME").map(PathBuf::from).or_else(|| in_home(".rustup"));
+        let homes = [("GOMODCACHE", go_modules), ("RUSTUP_HOME", rustup)];
+        let homes = homes.into_iter().filter_map(|(name, dir)| Some((name, dir?))).collect();
         let path = var("PATH").map(|list| std::env::split_paths(&list).collect()).unwrap_or_default();
-        Toolchain { path, env, go_modules }
+        Toolchain { path, env, homes }
     }
 
     /// The absolute path of `program`: itself if absolute, else the first executable of that name on PATH.
@@ -88,15 +93,13 @@ impl Toolchain {
         env.insert("HOME".to_owned(), home.to_owned());
         env.insert("TMPDIR".to_owned(), "/tmp".to_owned());
         env.insert("TERM".to_owned(), "dumb".to_owned());
-        if let Some(modules) = &self.go_modules {
-            env.insert("GOMODCACHE".to_owned(), modules.to_string_lossy().into_owned());
-        }
+        env.extend(self.homes.iter().map(|(name, dir)| ((*name).to_owned(), dir.to_string_lossy().into_owned())));
         env
     }
 
     /// Directories of this host that a run reads, wherever they are.
     pub fn directories(&self) -> impl Iterator<Item = &Path> {
-        self.path.iter().map(PathBuf::as_path).chain(self.go_modules.as_deref())
+        self.path.iter().map(PathBuf::as_path).chain(self.homes.values().map(PathBuf::as_path))
     }
 }
 

@@ -188,13 +188,11 @@ impl Walk {
             self.hasher.update(&number.to_le_bytes());
         }
         let is_marker = FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name));
-        if is_marker && metadata.is_file() && metadata.size() <= MARKER_BYTES_MAX {
-            if let Ok(content) = fs::read_to_string(path) {
-                self.tree.add_with_content(relative, content);
-                return;
-            }
+        let small = is_marker && metadata.is_file() && metadata.size() <= MARKER_BYTES_MAX;
+        match small.then(|| fs::read_to_string(path)) {
+            Some(Ok(content)) => self.tree.add_with_content(relative, content),
+            _ => self.tree.add(relative),
         }
-        self.tree.add(relative);
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{mpsc, oneshot};
 
-/// Questions and batches that may wait. The driver sends a batch at a time and waits for room, so this bounds it too.
+/// Questions, and batches of events, that may wait. Whoever sends waits for room, so this bounds the driver too.
 const MAILBOX: usize = 64;
 
 /// Most events kept. A suite of 100,000 tests has two each; beyond that the report still has every test, and the log
@@ -74,9 +74,12 @@ pub struct Snapshot {
     pub accepted_at: Moment,
 }
 
-enum Message {
+enum Write {
     Append(Vec<RunEvent>),
     End(RunEnd),
+}
+
+enum Question {
     Read { from: u64, reply: oneshot::Sender<Vec<Entry>> },
     Snapshot { reply: oneshot::Sender<Snapshot> },
     AwaitEnd { reply: oneshot::Sender<RunEnd> },
@@ -85,27 +88,27 @@ enum Message {
 /// The writing end, which the run's driver and its session's actor hold.
 #[derive(Debug, Clone)]
 pub struct LogWriter {
-    mailbox: mpsc::Sender<Message>,
+    writes: mpsc::Sender<Write>,
 }
 
 impl LogWriter {
     /// Keeps `events`. Waits for room in the mailbox, which the log always makes.
     pub async fn append(&self, events: Vec<RunEvent>) {
         if !events.is_empty() {
-            _ = self.mailbox.send(Message::Append(events)).await;
+            _ = self.writes.send(Write::Append(events)).await;
         }
     }
 
     /// Ends the log. Only the first end counts.
     pub async fn end(&self, end: RunEnd) {
-        _ = self.mailbox.send(Message::End(end)).await;
+        _ = self.writes.send(Write::End(end)).await;
     }
 }
 
 /// The reading end, which goes to whoever may read the run.
 #[derive(Debug, Clone)]
 pub struct RunHandle {
-    mailbox: mpsc::Sender<Message>,
+    questions: mpsc::Sender<Question>,
     watchers: Arc<AtomicUsize>,
     stdout: SpoolReader,
     stderr: SpoolReader,
@@ -119,22 +122,22 @@ pub struct Forgotten;
 impl RunHandle {
     /// Events from number `from` on, at least one unless the run ended before; empty then.
     pub async fn read(&self, from: u64) -> Result<Vec<Entry>, Forgotten> {
-        self.ask(|reply| Message::Read { from, reply }).await
+        self.ask(|reply| Question::Read { from, reply }).await
     }
 
     /// The run as it is now.
     pub async fn snapshot(&self) -> Result<Snapshot, Forgotten> {
-        self.ask(|reply| Message::Snapshot { reply }).await
+        self.ask(|reply| Question::Snapshot { reply }).await
     }
 
     /// Waits for the end.
     pub async fn end(&self) -> Result<RunEnd, Forgotten> {
-        self.ask(|reply| Message::AwaitEnd { reply }).await
+        self.ask(|reply| Question::AwaitEnd { reply }).await
     }
 
-    async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Forgotten> {
+    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Result<T, Forgotten> {
         let (reply, answer) = oneshot::channel();
-        self.mailbox.send(message(reply)).await.map_err(|_| Forgotten)?;
+        self.questions.send(question(reply)).await.map_err(|_| Forgotten)?;
         answer.await.map_err(|_| Forgotten)
     }
 
@@ -180,10 +183,12 @@ impl Drop for Watch {
     }
 }
 
-/// Opens the log of a run that was just accepted. It lives until every handle and writer is gone.
+/// Opens the log of a run that was just accepted. While there are writers it takes in events; when the last is gone, a
+/// log that has its end stays readable for whoever holds a handle, and one that has none is broken and says so.
 #[must_use]
 pub fn open(clock: Clock, stdout: SpoolReader, stderr: SpoolReader) -> (LogWriter, RunHandle) {
-    let (mailbox, messages) = mpsc::channel(MAILBOX);
+    let (writes, written) = mpsc::channel(MAILBOX);
+    let (questions, asked) = mpsc::channel(MAILBOX);
     let log = Log {
         clock,
         entries: Vec::new(),
@@ -194,9 +199,8 @@ pub fn open(clock: Clock, stdout: SpoolReader, stderr: SpoolReader) -> (LogWrite
         end: None,
         accepted_at: clock.now(),
     };
-    tokio::spawn(log.serve(messages));
-    let handle = RunHandle { mailbox: mailbox.clone(), watchers: Arc::default(), stdout, stderr };
-    (LogWriter { mailbox }, handle)
+    tokio::spawn(log.serve(written, asked));
+    (LogWriter { writes }, RunHandle { questions, watchers: Arc::default(), stdout, stderr })
 }
 
 struct Log {
@@ -211,18 +215,33 @@ struct Log {
 }
 
 impl Log {
-    async fn serve(mut self, mut messages: mpsc::Receiver<Message>) {
-        while let Some(message) = messages.recv().await {
-            match message {
-                Message::Append(events) => self.append(events),
-                Message::End(end) => self.finish(end),
-                Message::Read { from, reply } => self.read(from, reply),
-                Message::Snapshot { reply } => _ = reply.send(self.snapshot()),
-                Message::AwaitEnd { reply } => match &self.end {
-                    Some(end) => _ = reply.send(end.clone()),
-                    None => self.await_end(reply),
+    async fn serve(mut self, mut written: mpsc::Receiver<Write>, mut asked: mpsc::Receiver<Question>) {
+        let mut writing = true;
+        loop {
+            tokio::select! {
+                biased;
+                write = written.recv(), if writing => match write {
+                    Some(Write::Append(events)) => self.append(events),
+                    Some(Write::End(end)) => self.finish(end),
+                    None if self.end.is_none() => return,
+                    None => writing = false,
+                },
+                question = asked.recv() => match question {
+                    Some(question) => self.answer(question),
+                    None => return,
                 },
             }
+        }
+    }
+
+    fn answer(&mut self, question: Question) {
+        match question {
+            Question::Read { from, reply } => self.read(from, reply),
+            Question::Snapshot { reply } => _ = reply.send(self.snapshot()),
+            Question::AwaitEnd { reply } => match &self.end {
+                Some(end) => _ = reply.send(end.clone()),
+                None => self.await_end(reply),
+            },
         }
     }
 

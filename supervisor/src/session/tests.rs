@@ -1,2 +1,312 @@
-#[cfg(test)]
-mod placeholder {}
+//! The actor and its runs, with a sandbox that does as it is told: the one place where the operating system is faked.
+
+use super::*;
+use crate::clock::Clock;
+use crate::registry::{CreateError, Registry};
+use crate::run::RunEnd;
+use crate::tenant::{Credential, Tenant, Tenants};
+use crate::toolchain::Toolchain;
+use proctor_core::event::{RunEvent, Stream};
+use proctor_core::isolation::{Isolation, Layer, Network};
+use proctor_core::limits::Limits;
+use proctor_core::outcome::{Exit, KillReason};
+use proctor_core::session::DETACHED_MS_MAX;
+use proctor_sandbox::{Ending, KillSwitch, RunSpec, Sandbox, SandboxError, SandboxEvent};
+use std::sync::Mutex;
+use std::sync::mpsc as std_mpsc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// What the fake does next.
+enum Do {
+    Write(&'static str),
+    Exit(i32),
+    Panic,
+}
+
+/// Does as it is told until it is killed, and tells why it was.
+struct Fake {
+    orders: Mutex<std_mpsc::Receiver<Do>>,
+    killed: Mutex<Vec<KillReason>>,
+}
+
+impl Sandbox for Fake {
+    fn run(
+        &self,
+        _spec: &RunSpec,
+        kill: &KillSwitch,
+        sink: &mut dyn FnMut(SandboxEvent<'_>),
+    ) -> Result<Ending, SandboxError> {
+        let isolation = Isolation { layers: vec![Layer::PidNamespace], ..Isolation::default() };
+        sink(SandboxEvent::Started { isolation });
+        sink(SandboxEvent::CommandStarted { index: 0 });
+        loop {
+            if let Some(reason) = kill.wait(Duration::from_millis(2)) {
+                self.killed.lock().unwrap().push(reason);
+                sink(SandboxEvent::Killing { reason });
+                return Ok(Ending { killed: Some(reason), ..Ending::default() });
+            }
+            let order = self.orders.lock().unwrap().try_recv();
+            match order {
+                Ok(Do::Write(text)) => {
+                    sink(SandboxEvent::Output { stream: Stream::Stdout, bytes: text.as_bytes() });
+                }
+                Ok(Do::Exit(code)) => {
+                    let exit = Exit::Code(code);
+                    sink(SandboxEvent::CommandExited { index: 0, exit });
+                    return Ok(Ending { exits: vec![exit], ..Ending::default() });
+                }
+                Ok(Do::Panic) => panic!("a test asked for it"),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+struct World {
+    context: Arc<Context>,
+    fake: Arc<Fake>,
+    order: std_mpsc::SyncSender<Do>,
+    dir: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> World {
+        let (order, orders) = std_mpsc::sync_channel(64);
+        let fake = Arc::new(Fake { orders: Mutex::new(orders), killed: Mutex::default() });
+        let context = Arc::new(Context {
+            sandbox: Arc::clone(&fake) as Arc<dyn Sandbox>,
+            toolchain: Toolchain::default(),
+            clock: Clock::new(),
+            turns: Arc::new(Semaphore::new(8)),
+        });
+        World { context, fake, order, dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn policy(&self) -> Policy {
+        Policy {
+            defaults: Limits::DEFAULT,
+            ceiling: Limits::CEILING,
+            required_layers: Vec::new(),
+            require_limits: false,
+            may_use_network: false,
+            network: Network::None,
+            cache: self.dir.path().to_owned(),
+        }
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::open(self.dir.path()).unwrap()
+    }
+
+    fn open(&self, name: &str) -> SessionHandle {
+        let policy = Arc::new(self.policy());
+        open(SessionId::new(name), Arc::clone(&self.context), policy, self.workspace(), Memory::default()).0
+    }
+
+    fn tell(&self, order: Do) {
+        self.order.send(order).unwrap();
+    }
+
+    async fn killed_because(&self) -> KillReason {
+        within(async {
+            loop {
+                if let Some(reason) = self.fake.killed.lock().unwrap().first() {
+                    return *reason;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+    }
+}
+
+fn command(word: &str) -> RunRequest {
+    RunRequest { command: vec!["/bin/true".into(), word.into()], ..RunRequest::default() }
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(20), future).await.expect("it takes too long")
+}
+
+async fn start(session: &SessionHandle, word: &str) -> Started {
+    within(session.start(command(word), RunKind::Tests, IfBusy::Queue)).await.unwrap()
+}
+
+async fn outcome(started: &Started) -> Outcome {
+    match within(started.handle.end()).await.unwrap() {
+        RunEnd::Report(report) => report.outcome,
+        RunEnd::NotStarted(why) => panic!("not started: {why}"),
+    }
+}
+
+async fn events(started: &Started, mut from: u64) -> Vec<(u64, &'static str)> {
+    let mut seen = Vec::new();
+    loop {
+        let batch = within(started.handle.read(from)).await.unwrap();
+        let Some(last) = batch.last() else { return seen };
+        from = last.sequence + 1;
+        seen.extend(batch.iter().map(|entry| (entry.sequence, name(&entry.event))));
+    }
+}
+
+fn name(event: &RunEvent) -> &'static str {
+    match event {
+        RunEvent::Queued { .. } => "queued",
+        RunEvent::Started { .. } => "started",
+        RunEvent::Output { .. } => "output",
+        RunEvent::Finished(_) => "finished",
+        _ => "other",
+    }
+}
+
+/// Invariant 4: the actor never waits for a run.
+#[tokio::test]
+async fn questions_are_answered_while_a_run_goes_on() {
+    let world = World::new();
+    let session = world.open("s");
+    let run = start(&session, "a").await;
+    let status = within(session.status()).await.unwrap();
+    assert_eq!((status.running, status.waiting), (Some(run.run.clone()), 0));
+    assert_eq!(within(session.last_run(10)).await.unwrap(), None);
+    assert_eq!(within(session.covering("a.go".into(), None)).await.unwrap(), None);
+    world.tell(Do::Exit(0));
+    assert_eq!(outcome(&run).await, Outcome::Passed);
+    assert_eq!(within(session.status()).await.unwrap().last, Some((run.run, Outcome::Passed)));
+    assert_eq!(within(session.last_run(10)).await.unwrap().unwrap().outcome, Outcome::Passed);
+}
+
+#[tokio::test]
+async fn an_identical_request_joins_and_reads_every_event_from_the_first() {
+    let world = World::new();
+    let session = world.open("s");
+    let first = start(&session, "a").await;
+    world.tell(Do::Write("hello\n"));
+    let second = start(&session, "a").await;
+    assert_eq!(second.run, first.run);
+    assert!(second.attached_age_ms.is_some() && first.attached_age_ms.is_none());
+    let third = start(&session, "b").await;
+    assert_ne!(third.run, first.run);
+    world.tell(Do::Exit(0));
+    assert_eq!(outcome(&second).await, Outcome::Passed);
+    let all = events(&second, 0).await;
+    let names: Vec<_> = all.iter().map(|(_, name)| *name).collect();
+    assert_eq!(names, ["queued", "started", "output", "finished"]);
+    assert_eq!(all.iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert_eq!(events(&first, 2).await, all[2..]);
+    assert_eq!(second.handle.read_output(Stream::Stdout, 1, 3).unwrap(), b"ell");
+    world.tell(Do::Exit(1));
+    assert_eq!(outcome(&third).await, Outcome::Failed);
+}
+
+#[tokio::test]
+async fn a_waiting_run_that_is_cancelled_ends_with_a_report() {
+    let world = World::new();
+    let session = world.open("s");
+    let first = start(&session, "a").await;
+    let second = start(&session, "b").await;
+    assert!(within(session.cancel(second.run.clone())).await.unwrap());
+    assert_eq!(outcome(&second).await, Outcome::Cancelled);
+    assert!(within(session.cancel(first.run.clone())).await.unwrap());
+    assert_eq!(outcome(&first).await, Outcome::Cancelled);
+    assert_eq!(world.killed_because().await, KillReason::Cancelled);
+    assert!(!within(session.cancel(RunId::new("s-99"))).await.unwrap());
+}
+
+/// A panic costs one session: its run is killed, its callers get a typed error, the rest goes on.
+#[tokio::test]
+async fn a_panic_costs_one_session() {
+    let world = World::new();
+    let (broken, other) = (world.open("broken"), world.open("other"));
+    let run = start(&broken, "a").await;
+    within(broken.panic()).await;
+    assert_eq!(world.killed_because().await, KillReason::Closed);
+    assert!(broken.is_gone());
+    assert_eq!(within(broken.status()).await, Err(SessionError::Gone));
+    assert!(within(run.handle.end()).await.is_err(), "whoever waited is told");
+    let run = start(&other, "a").await;
+    world.tell(Do::Exit(0));
+    assert_eq!(outcome(&run).await, Outcome::Passed);
+}
+
+#[tokio::test]
+async fn a_broken_driver_costs_one_run() {
+    let world = World::new();
+    let session = world.open("s");
+    let first = start(&session, "a").await;
+    let second = start(&session, "b").await;
+    world.tell(Do::Panic);
+    assert!(matches!(within(first.handle.end()).await.unwrap(), RunEnd::NotStarted(_)));
+    world.tell(Do::Exit(0));
+    assert_eq!(outcome(&second).await, Outcome::Passed);
+}
+
+#[tokio::test]
+async fn closing_a_session_kills_its_run_and_leaves_nothing() {
+    let world = World::new();
+    let session = world.open("s");
+    let run = start(&session, "a").await;
+    let waiting = start(&session, "b").await;
+    within(session.close()).await;
+    assert_eq!(world.killed_because().await, KillReason::Closed);
+    assert_eq!(outcome(&run).await, Outcome::Cancelled);
+    assert_eq!(outcome(&waiting).await, Outcome::Cancelled);
+    assert!(session.is_gone());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_nobody_watches_dies_after_its_grace() {
+    let world = World::new();
+    let session = world.open("s");
+    let run = start(&session, "a").await;
+    let watch = run.handle.watch();
+    // A whole tick and more passes while somebody watches.
+    tokio::time::advance(Duration::from_millis(2 * DETACHED_MS_MAX)).await;
+    assert!(within(session.status()).await.unwrap().running.is_some());
+    drop(watch);
+    let before = tokio::time::Instant::now();
+    // The fake's thread keeps the clock from running by itself, so the test moves it.
+    while world.fake.killed.lock().unwrap().is_empty() {
+        assert!(before.elapsed() < Duration::from_millis(3 * DETACHED_MS_MAX), "nobody killed it");
+        tokio::time::advance(Duration::from_millis(500)).await;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(before.elapsed() >= Duration::from_millis(DETACHED_MS_MAX));
+    assert_eq!(world.killed_because().await, KillReason::Abandoned);
+}
+
+fn tenant(world: &World, uid: u32, sessions_max: usize) -> Arc<Tenant> {
+    let tenants = Tenants::private(uid, world.dir.path().to_owned(), world.policy());
+    let tenant = tenants.identify(Credential::Uid(uid)).unwrap().tenant.unwrap();
+    Arc::new(Tenant {
+        id: proctor_core::id::TenantId::new(uid.to_string()),
+        roots: tenant.roots.clone(),
+        policy: Arc::clone(&tenant.policy),
+        sessions_max,
+    })
+}
+
+#[tokio::test]
+async fn the_registry_keeps_tenants_apart_and_quotas() {
+    let world = World::new();
+    let registry = Registry::start(Arc::clone(&world.context));
+    let (ours, theirs) = (tenant(&world, 1, 2), tenant(&world, 2, 2));
+    let first = registry.create(Arc::clone(&ours), world.workspace(), "key".into()).await.unwrap();
+    let same = registry.create(Arc::clone(&ours), world.workspace(), "key".into()).await.unwrap();
+    assert_eq!(first.id, same.id);
+    let foreign = registry.create(Arc::clone(&theirs), world.workspace(), "key".into()).await.unwrap();
+    assert_ne!(first.id, foreign.id);
+    registry.create(Arc::clone(&ours), world.workspace(), String::new()).await.unwrap();
+    let refused = registry.create(Arc::clone(&ours), world.workspace(), String::new()).await.err();
+    assert_eq!(refused, Some(CreateError::TooMany { max: 2 }));
+    assert!(registry.find(theirs.id.clone(), first.id.clone()).await.is_none());
+    assert!(registry.find(ours.id.clone(), first.id.clone()).await.is_some());
+    assert_eq!(registry.list(ours.id.clone(), String::new(), 10).await.len(), 2);
+    first.close().await;
+    assert!(registry.find(ours.id.clone(), first.id.clone()).await.is_none());
+    let replaced = registry.create(ours, world.workspace(), "key".into()).await.unwrap();
+    assert_ne!(replaced.id, first.id, "a closed session is not found again by its request");
+    within(registry.close_all()).await;
+    assert!(replaced.is_gone() && foreign.is_gone());
+}
