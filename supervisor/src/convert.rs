@@ -2,7 +2,7 @@
 //! found in [`crate::api`].
 
 use crate::host::Check;
-use proctor_core::coverage::Attribution;
+use proctor_core::coverage::{Attribution, Covering};
 use proctor_core::event::{Progress, Stream};
 use proctor_core::failure::{Failure, LastRun};
 use proctor_core::isolation::{Isolation, Network};
@@ -14,6 +14,7 @@ use proctor_core::request::{CoverageMode, IfBusy};
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 use proctor_proto::v1;
 use proctor_sandbox::Status;
+use std::collections::BTreeSet;
 
 /// An outcome on the wire.
 #[must_use]
@@ -242,9 +243,7 @@ fn evidence(evidence: &Evidence) -> v1::Evidence {
     }
 }
 
-/// What naming a covering test means.
-#[must_use]
-pub fn attribution(attribution: Option<Attribution>) -> v1::Attribution {
+fn attribution(attribution: Option<Attribution>) -> v1::Attribution {
     match attribution {
         None => v1::Attribution::Unspecified,
         Some(Attribution::Test) => v1::Attribution::Test,
@@ -330,6 +329,30 @@ pub fn last_run(last: Option<&LastRun>, now: Moment) -> v1::LastTestFailuresResp
         failures: last.failures.iter().map(failure).collect(),
         total: last.total,
         running: last.running.iter().map(test_id).collect(),
+    }
+}
+
+/// The tests that execute a line or file, at most `limit` of them; nothing before anything was measured.
+#[must_use]
+pub fn covering(found: Option<&Covering>, limit: usize, file_changed: bool) -> v1::TestsCoveringResponse {
+    let Some(found) = found else { return v1::TestsCoveringResponse::default() };
+    v1::TestsCoveringResponse {
+        has_coverage: true,
+        tests: found.tests.iter().take(limit).map(test_id).collect(),
+        total: found.tests.len() as u64,
+        attribution: attribution(found.attribution).into(),
+        file_changed,
+    }
+}
+
+/// At most `limit` of the tests that a listing found, and what could not be listed.
+#[must_use]
+pub fn listing(report: &Report, tests: &BTreeSet<TestId>, limit: usize) -> v1::ListTestsResponse {
+    v1::ListTestsResponse {
+        framework: report.framework.clone(),
+        tests: tests.iter().take(limit).map(test_id).collect(),
+        left_out: tests.len().saturating_sub(limit) as u64,
+        collectors: report.collectors.iter().map(collector).collect(),
     }
 }
 

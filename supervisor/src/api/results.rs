@@ -3,13 +3,11 @@
 use super::{Api, request, status};
 use crate::convert;
 use crate::run::RunEnd;
-use proctor_core::event::RunEvent;
 use proctor_core::id::RunId;
 use proctor_core::request::IfBusy;
 use proctor_core::session::RunKind;
 use proctor_proto::v1::results_server::Results;
 use proctor_proto::{reason, v1};
-use std::collections::BTreeSet;
 use tonic::{Request, Response, Status};
 
 /// Failures in an answer when the request does not say, and the most.
@@ -44,24 +42,8 @@ impl Results for Api {
             RunEnd::Report(report) => report,
             RunEnd::NotStarted(why) => return Err(status::not_started(&why)),
         };
-        let mut tests = BTreeSet::new();
-        let mut cursor = 0;
-        loop {
-            let batch = started.handle.read(cursor).await.map_err(forgotten)?;
-            let Some(last) = batch.last() else { break };
-            cursor = last.sequence + 1;
-            tests.extend(batch.into_iter().filter_map(|entry| match entry.event {
-                RunEvent::TestStarted(test) => Some(test),
-                _ => None,
-            }));
-        }
-        let limit = clamp(asked.limit, LISTED);
-        Ok(Response::new(v1::ListTestsResponse {
-            framework: report.framework.clone(),
-            left_out: tests.len().saturating_sub(limit) as u64,
-            tests: tests.iter().take(limit).map(convert::test_id).collect(),
-            collectors: report.collectors.iter().map(convert::collector).collect(),
-        }))
+        let tests = started.handle.tests_started().await.map_err(forgotten)?;
+        Ok(Response::new(convert::listing(&report, &tests, clamp(asked.limit, LISTED))))
     }
 
     async fn last_test_failures(
@@ -90,8 +72,8 @@ impl Results for Api {
         }
         let file = session.workspace.relative(&asked.file).map_err(|error| status::workspace(&error, "file"))?;
         let covering = session.covering(file.clone(), asked.line).await.map_err(|error| status::session(&error))?;
-        let Some(covering) = covering else { return Ok(Response::new(v1::TestsCoveringResponse::default())) };
-        let file_changed = match covering.measured_at {
+        let measured_at = covering.as_ref().and_then(|covering| covering.measured_at);
+        let file_changed = match measured_at {
             Some(since) => {
                 let workspace = session.workspace.clone();
                 let changed = tokio::task::spawn_blocking(move || workspace.changed_since(&file, since)).await;
@@ -99,14 +81,7 @@ impl Results for Api {
             }
             None => false,
         };
-        let limit = clamp(asked.limit, COVERING);
-        Ok(Response::new(v1::TestsCoveringResponse {
-            has_coverage: true,
-            total: covering.tests.len() as u64,
-            tests: covering.tests.iter().take(limit).map(convert::test_id).collect(),
-            attribution: convert::attribution(covering.attribution).into(),
-            file_changed,
-        }))
+        Ok(Response::new(convert::covering(covering.as_ref(), clamp(asked.limit, COVERING), file_changed)))
     }
 
     async fn affected_tests(

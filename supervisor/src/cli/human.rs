@@ -96,7 +96,9 @@ fn lines(text: &mut String, block: &str) {
 
 // Without a test to blame, the end of what the runner said is the best there is.
 fn last_words(text: &mut String, report: &Report) {
-    for (name, tail) in [("stdout", &report.stdout_tail), ("stderr", &report.stderr_tail)] {
+    // A structured runner's stdout is its event stream, which is for parsers.
+    let stdout = Some(("stdout", &report.stdout_tail)).filter(|_| !report.structured);
+    for (name, tail) in stdout.into_iter().chain([("stderr", &report.stderr_tail)]) {
         let tail = anstream::adapter::strip_str(tail).to_string();
         let said: Vec<&str> = tail.lines().collect();
         if said.is_empty() {

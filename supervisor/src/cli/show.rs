@@ -7,12 +7,9 @@ use super::{Failure, local};
 use crate::clock::Clock;
 use crate::convert;
 use crate::run::RunEnd;
-use proctor_core::event::RunEvent;
 use proctor_core::request::{IfBusy, RunRequest};
 use proctor_core::session::RunKind;
-use proctor_core::test_case::TestId;
-use proctor_proto::{text, v1};
-use std::collections::BTreeSet;
+use proctor_proto::text;
 use std::io::Write;
 
 /// Most covering tests shown.
@@ -42,14 +39,10 @@ pub(super) fn covering(arguments: &Covering) -> Result<u8, Failure> {
     }
     let file = workspace.relative(file).map_err(|error| Failure::usage(error.to_string()))?;
     let memory = Remembered::of(&workspace)?.memory()?.unwrap_or_default();
-    let found = memory.index.covering(&file, line);
-    let answer = v1::TestsCoveringResponse {
-        has_coverage: memory.index.has_measured(),
-        total: found.tests.len() as u64,
-        tests: found.tests.iter().take(COVERING_SHOWN).map(convert::test_id).collect(),
-        attribution: convert::attribution(found.attribution).into(),
-        file_changed: found.measured_at.is_some_and(|since| workspace.changed_since(&file, since)),
-    };
+    let found = memory.index.has_measured().then(|| memory.index.covering(&file, line));
+    let measured_at = found.as_ref().and_then(|found| found.measured_at);
+    let file_changed = measured_at.is_some_and(|since| workspace.changed_since(&file, since));
+    let answer = convert::covering(found.as_ref(), COVERING_SHOWN, file_changed);
     say(&text::covering(&answer, &file, line))
 }
 
@@ -78,42 +71,14 @@ pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
             RunEnd::Report(report) => report,
             RunEnd::NotStarted(why) => return Err(Failure::host(why.to_string())),
         };
-        let mut tests = BTreeSet::new();
-        let mut cursor = 0;
-        loop {
-            let batch = started.handle.read(cursor).await.map_err(lost)?;
-            let Some(last) = batch.last() else { break };
-            cursor = last.sequence + 1;
-            tests.extend(batch.iter().filter_map(|entry| match &entry.event {
-                RunEvent::TestStarted(test) => Some(test.clone()),
-                _ => None,
-            }));
-        }
+        let tests = started.handle.tests_started().await.map_err(lost)?;
         session.close().await;
-        print_list(arguments.output, &tests)?;
-        for collector in &report.collectors {
-            anstream::eprintln!("could not list {}: {}", collector.nodeid, collector.message);
-        }
+        match arguments.output {
+            Output::Human => say(&text::listed(&convert::listing(&report, &tests, usize::MAX)))?,
+            Output::Json => say(&serde_json::to_string(&tests).map_err(|error| Failure::host(error.to_string()))?)?,
+        };
         Ok(if report.collectors.is_empty() { 0 } else { 3 })
     })
-}
-
-fn print_list(output: Output, tests: &BTreeSet<TestId>) -> Result<(), Failure> {
-    let mut text = String::new();
-    match output {
-        Output::Json => text = serde_json::to_string(tests).map_err(|error| Failure::host(error.to_string()))?,
-        Output::Human => {
-            let mut package = None;
-            for test in tests {
-                if package != Some(&test.package) {
-                    text.push_str(&format!("{}:\n", test.package));
-                    package = Some(&test.package);
-                }
-                text.push_str(&format!("  {}\n", test.name));
-            }
-        }
-    }
-    say(&text).map(|_| ())
 }
 
 // A reader that goes away, as `head` does, is no failure of ours.

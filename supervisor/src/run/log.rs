@@ -9,7 +9,9 @@ use crate::clock::Clock;
 use proctor_core::event::{Progress, RunEvent, Stream};
 use proctor_core::moment::Moment;
 use proctor_core::report::Report;
+use proctor_core::test_case::TestId;
 use proctor_sandbox::SpoolReader;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -133,6 +135,21 @@ impl RunHandle {
     /// Waits for the end.
     pub async fn end(&self) -> Result<RunEnd, Forgotten> {
         self.ask(|reply| Question::AwaitEnd { reply }).await
+    }
+
+    /// The tests that the log has seen begin, once it has ended: what a listing lists.
+    pub async fn tests_started(&self) -> Result<BTreeSet<TestId>, Forgotten> {
+        let mut tests = BTreeSet::new();
+        let mut from = 0;
+        loop {
+            let batch = self.read(from).await?;
+            let Some(last) = batch.last() else { return Ok(tests) };
+            from = last.sequence + 1;
+            tests.extend(batch.into_iter().filter_map(|entry| match entry.event {
+                RunEvent::TestStarted(test) => Some(test),
+                _ => None,
+            }));
+        }
     }
 
     async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Result<T, Forgotten> {
