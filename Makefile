@@ -36,6 +36,7 @@ lint: ## formatting and clippy, warnings as errors
 
 deny: ## licences, bans and sources, from the lock file alone
 	.ci/tools cargo-deny
+	cargo fetch --locked --quiet
 	cargo deny --offline --locked check bans licenses sources
 
 tools: ## install what tests need: Go, a Python environment with the MCP SDK, pinned Go modules
