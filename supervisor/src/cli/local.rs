@@ -2,6 +2,7 @@
 //! asked of it.
 
 use super::Failure;
+use super::home;
 use super::remember::Remembered;
 use crate::clock::Clock;
 use crate::context::{Context, Policy};
@@ -58,23 +59,6 @@ pub(super) fn policy(cache: PathBuf) -> Policy {
     }
 }
 
-/// A directory of the user's own, by the XDG base directory specification.
-pub(super) fn user_dir(variable: &str, fallback: &str) -> Result<PathBuf, Failure> {
-    let absolute = |path: &PathBuf| path.is_absolute();
-    let set = std::env::var_os(variable).map(PathBuf::from).filter(absolute);
-    let home = || std::env::var_os("HOME").map(PathBuf::from).filter(absolute).map(|home| home.join(fallback));
-    let base = set.or_else(home);
-    base.map(|base| base.join("proctor"))
-        .ok_or_else(|| Failure::host(format!("neither {variable} nor HOME is set to an absolute path")))
-}
-
-/// The build cache of this user, made if it is not there.
-pub(super) fn cache() -> Result<PathBuf, Failure> {
-    let cache = user_dir("XDG_CACHE_HOME", ".cache")?;
-    std::fs::create_dir_all(&cache).map_err(|error| Failure::host(format!("{}: {error}", cache.display())))?;
-    Ok(cache)
-}
-
 /// The workspace at `path`.
 pub(super) fn workspace(path: &Path) -> Result<Workspace, Failure> {
     let absolute = std::path::absolute(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
@@ -87,7 +71,7 @@ pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, Remembered
     let context = context(1)?;
     let id = random_id().ok_or_else(|| Failure::host("no random numbers"))?;
     let memory: Memory = remembered.memory()?.unwrap_or_default();
-    let policy = Arc::new(policy(cache()?));
+    let policy = Arc::new(policy(home::cache()?));
     let (handle, _actor) = session::open(id, Arc::clone(&context), policy, workspace, memory);
     Ok((handle, remembered, context))
 }

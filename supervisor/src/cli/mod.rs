@@ -3,6 +3,7 @@
 
 mod arguments;
 mod doctor;
+mod home;
 mod human;
 mod local;
 mod progress;

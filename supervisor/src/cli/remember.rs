@@ -2,7 +2,7 @@
 //! workspace under the user's state directory. Must not know what the files mean to anybody.
 
 use super::Failure;
-use super::local::user_dir;
+use super::home::user_dir;
 use crate::session::Memory;
 use crate::workspace::Workspace;
 use proctor_core::report::Report;

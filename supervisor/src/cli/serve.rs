@@ -2,7 +2,7 @@
 //! answered.
 
 use super::arguments::Serve;
-use super::{Failure, USAGE, local};
+use super::{Failure, USAGE, home, local};
 use crate::api::Api;
 use crate::config::{self, Config};
 use crate::context::Context;
@@ -62,7 +62,7 @@ async fn daemon(config: Config) -> Result<u8, Failure> {
 async fn private(root: &Path) -> Result<u8, Failure> {
     let workspace = local::workspace(root)?;
     let uid = std::fs::metadata("/proc/self").map_err(|error| Failure::host(format!("/proc: {error}")))?.uid();
-    let tenants = Tenants::private(uid, workspace.root().to_owned(), local::policy(local::cache()?));
+    let tenants = Tenants::private(uid, workspace.root().to_owned(), local::policy(home::cache()?));
     let api = api(local::context(1)?, tenants)?;
     let not_a_socket = |error| Failure::usage(format!("file descriptor 0 is not a connected unix socket: {error}"));
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(not_a_socket)?;
