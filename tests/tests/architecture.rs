@@ -1,0 +1,102 @@
+//! The house as the README draws it: the arrows between crates, no lock around what an actor owns, and a first line in
+//! every file that says what it is for. Reads sources; starts nothing but cargo.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot look at the house must fail")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()
+}
+
+fn sources(below: &str) -> Vec<(String, String)> {
+    fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(dir).expect("a directory").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root().join(below), &mut found);
+    assert!(!found.is_empty(), "{below} has no sources");
+    found
+        .into_iter()
+        .map(|path| (path.display().to_string(), fs::read_to_string(&path).expect("a text")))
+        .collect()
+}
+
+/// The arrows of the house: what each crate of ours may import of ours, outside tests.
+#[test]
+fn crates_import_only_what_the_house_allows() {
+    let allowed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::from([
+        ("proctor-proto", BTreeSet::new()),
+        ("proctor-core", BTreeSet::new()),
+        ("proctor-frameworks", BTreeSet::from(["proctor-core"])),
+        ("proctor-sandbox", BTreeSet::from(["proctor-core"])),
+        (
+            "proctor",
+            BTreeSet::from(["proctor-core", "proctor-frameworks", "proctor-proto", "proctor-sandbox"]),
+        ),
+        ("proctor-mcp", BTreeSet::from(["proctor-proto"])),
+    ]);
+    #[expect(clippy::disallowed_methods, reason = "cargo is asked what it sees; nothing is run in a sandbox here")]
+    let answer = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--offline", "--no-deps", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo answers");
+    let metadata: serde_json::Value = serde_json::from_slice(&answer.stdout).expect("cargo answers in JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    for (name, allowed) in &allowed {
+        let package = packages.iter().find(|package| package["name"] == *name);
+        let Some(package) = package else { panic!("{name} is not in the workspace") };
+        let dependencies = package["dependencies"].as_array().expect("dependencies");
+        let ours: BTreeSet<&str> = dependencies
+            .iter()
+            .filter(|dependency| dependency["kind"].is_null())
+            .filter_map(|dependency| dependency["name"].as_str())
+            .filter(|dependency| dependency.starts_with("proctor"))
+            .collect();
+        assert_eq!(&ours, allowed, "{name}");
+    }
+}
+
+/// Invariant 3: only a session's actor touches its slot and index; nothing is shared behind a lock.
+#[test]
+fn nothing_in_the_supervisor_is_behind_a_lock() {
+    for (path, text) in sources("supervisor/src").into_iter().chain(sources("supervisor/core/src")) {
+        if path.ends_with("session/tests.rs") {
+            continue; // the fake sandbox is called from threads
+        }
+        for lock in ["Mutex", "RwLock", "DashMap", "OnceLock", "static mut", "thread_local!"] {
+            assert!(!text.contains(lock), "{path} has {lock}");
+        }
+    }
+}
+
+/// Invariant 5: every queue has a bound.
+#[test]
+fn no_queue_is_without_a_bound() {
+    for below in ["supervisor", "agent-shim/src", "proto/src"] {
+        for (path, text) in sources(below) {
+            for unbounded in ["unbounded_channel", "mpsc::channel()", "UnboundedSender"] {
+                assert!(!text.contains(unbounded), "{path} has {unbounded}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    for below in ["proto/src", "supervisor", "agent-shim", "tests"] {
+        for (path, text) in sources(below) {
+            assert!(text.starts_with("//!"), "{path} does not say what it is for");
+        }
+    }
+}
