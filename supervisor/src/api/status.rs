@@ -82,6 +82,7 @@ pub(super) fn workspace(error: &WorkspaceError, field: &str) -> Status {
 pub(super) fn session(error: &SessionError) -> Status {
     match error {
         SessionError::Gone => denied("session"),
+        SessionError::Host => Status::internal(error.to_string()),
         SessionError::Refused(refusal) => refused(refusal),
         SessionError::Prepare(error) => prepare(error),
     }

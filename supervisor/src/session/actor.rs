@@ -159,16 +159,14 @@ impl Actor {
     async fn start(&mut self, asked: Asked) -> Result<Started, Refusal> {
         self.runs_named += 1;
         let run = RunId::new(format!("{}-{}", self.id, self.runs_named));
-        let Ok(spools) = Spool::new().and_then(|stdout| Ok((stdout, Spool::new()?))) else {
-            return Err(Refusal::QueueFull);
-        };
-        let (log, handle) = run::open(self.context.clock, spools.0.reader(), spools.1.reader());
+        let (stdout, stderr) = &asked.spools;
+        let (log, handle) = run::open(self.context.clock, stdout.reader(), stderr.reader());
         let known = Known {
             handle,
             log,
             kind: asked.kind,
             accepted_at: self.context.clock.now(),
-            unstarted: Some(Unstarted { spools, look: None }),
+            unstarted: Some(Unstarted { spools: asked.spools, look: None }),
             killer: None,
         };
         self.runs.insert(run.clone(), known);

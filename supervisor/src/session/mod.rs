@@ -14,6 +14,7 @@ use proctor_core::moment::Moment;
 use proctor_core::outcome::Outcome;
 use proctor_core::request::{IfBusy, RunRequest, Selection};
 use proctor_core::session::{Refusal, RunKind, Session};
+use proctor_sandbox::Spool;
 use std::sync::Arc;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -63,6 +64,7 @@ struct Asked {
     request: RunRequest,
     kind: RunKind,
     look: Look,
+    spools: (Spool, Spool),
     if_busy: IfBusy,
 }
 
@@ -109,6 +111,9 @@ pub enum SessionError {
     /// The session is closed, or its actor broke.
     #[error("the session has ended")]
     Gone,
+    /// The host has no room for a run's log. The logs have the details.
+    #[error("the host failed; its operator finds the reason in the log")]
+    Host,
     /// The request does not become a run.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -150,12 +155,22 @@ impl SessionHandle {
     /// asked and before any process starts.
     pub async fn start(&self, request: RunRequest, kind: RunKind, if_busy: IfBusy) -> Result<Started, SessionError> {
         let workspace = self.workspace.clone();
-        let look = tokio::task::spawn_blocking(move || workspace.look()).await.map_err(|_| SessionError::Gone)?;
+        let looked = tokio::task::spawn_blocking(move || {
+            let look = workspace.look();
+            Spool::new().and_then(|stdout| Ok((look, (stdout, Spool::new()?))))
+        });
+        let (look, spools) = match looked.await {
+            Ok(Ok(looked)) => looked,
+            failed => {
+                tracing::error!(?failed, session = %self.id, "a run's log cannot be made");
+                return Err(SessionError::Host);
+            }
+        };
         // What a rerun selects is known to the actor alone; every other request is planned here to see whether it can be.
         if !matches!(request.selection, Selection::LastFailed { .. }) {
             prepare(&self.context, &self.policy, &self.workspace, &look, &request, kind)?;
         }
-        let asked = Box::new(Asked { request, kind, look, if_busy });
+        let asked = Box::new(Asked { request, kind, look, spools, if_busy });
         Ok(self.ask(|reply| Message::Start { asked, reply }).await??)
     }
 
