@@ -38,7 +38,11 @@ fn a_program_below_tmp_can_be_executed() {
     let dir = tempfile::tempdir_in("/tmp").unwrap();
     let program = dir.path().join("bin/runner");
     fs::create_dir(dir.path().join("bin")).unwrap();
-    fs::copy("/bin/true", &program).unwrap();
+    {
+        // A process that another test forks meanwhile would hold the copy open for writing: ETXTBSY.
+        let _alone = one_at_a_time();
+        fs::copy("/bin/true", &program).unwrap();
+    }
     let mut there = spec("");
     there.commands[0] = proctor_sandbox::CommandSpec { program, args: vec![], dir: "/".into(), env: vec![] };
     assert_exits(&run(&there).0, &[Exit::Code(0)]);
@@ -112,14 +116,27 @@ fn a_run_gains_no_privilege_and_leaves_no_core() {
 }
 
 #[test]
-fn mounts_made_inside_do_not_reach_the_host() {
-    let dir = tempfile::tempdir().unwrap();
+fn mounts_made_inside_do_not_reach_a_host_that_shares_its_mounts() {
+    use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let script = format!("mount -t tmpfs inside {0} && touch {0}/x && echo mounted", dir.path().display());
     let mut mounter = spec(&script);
     mounter.workspace = dir.path().to_owned();
-    let (_, heard) = run(&mounter);
-    assert_eq!(heard.stdout, "mounted\n", "{}", heard.stderr);
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    let inside = std::thread::scope(|scope| {
+        let supervisor = scope.spawn(|| {
+            // A mount namespace of this thread's own plays the host, since not every real one shares its mounts.
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+            mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).unwrap();
+            mount("host", dir.path(), "tmpfs", MountFlags::empty(), None).unwrap();
+            mount_change(dir.path(), MountPropagationFlags::SHARED).unwrap();
+            let (_, heard) = run(&mounter);
+            let seen = fs::read_dir(dir.path()).unwrap().count();
+            unmount(dir.path(), UnmountFlags::DETACH).unwrap();
+            (heard.stdout, seen)
+        });
+        supervisor.join().unwrap()
+    });
+    assert_eq!(inside, ("mounted\n".to_owned(), 0));
 }
 
 #[test]

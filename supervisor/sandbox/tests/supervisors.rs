@@ -21,6 +21,8 @@ fn command(program: &Path) -> Command {
 
 /// Copies of the examples where an ordinary user can reach them, since the build directory may be closed to others.
 fn as_nobody(args: &[&str]) -> std::io::Result<Output> {
+    // A process that another test forks meanwhile would hold the copies open for writing: ETXTBSY.
+    let _alone = one_at_a_time();
     let dir = tempfile::tempdir_in("/tmp")?;
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755))?;
     for name in ["one", "worker"] {
@@ -56,6 +58,7 @@ fn an_ordinary_user_who_names_a_limit_is_refused() {
 
 #[test]
 fn the_run_dies_with_its_supervisor() {
+    let _alone = one_at_a_time();
     let mut supervisor = command(&worker().with_file_name("one"))
         .arg("setsid sleep 613 & echo ready; trap '' TERM HUP; sleep 613")
         .stdout(Stdio::piped())

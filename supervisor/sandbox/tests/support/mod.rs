@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// No wait in a test is longer. On a busy machine everything here takes well under a second.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `cargo test` builds the examples of the package beside its tests.
+/// `cargo test` builds the examples of the package beside its tests. `cargo test --test NAME` does not, and would run the
+/// worker of the last build.
 pub(crate) fn worker() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let worker = test.parent().unwrap().parent().unwrap().join("examples/worker");
