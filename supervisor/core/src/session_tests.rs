@@ -198,8 +198,7 @@ proptest! {
                 Happening::Close => Event::CloseRequested,
             };
             if ending {
-                let running = session.running().cloned();
-                for run in running {
+                if let Some(run) = session.running().cloned() {
                     prop_assert_eq!(open.remove(&run), Some(true));
                     prop_assert!(done.insert(run));
                 }
