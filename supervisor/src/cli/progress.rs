@@ -4,7 +4,7 @@
 use crate::units::show_bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use proctor_core::event::{self, RunEvent};
-use proctor_core::test_case::TestCase;
+use proctor_core::test_case::CollectorKind;
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -43,11 +43,15 @@ impl Progress {
                 latest.tests_finished += 1;
                 if test.outcome.is_failure() {
                     latest.tests_failed += 1;
-                    self.failing(test);
+                    self.above("failed", &test.nodeid);
                 }
             }
             RunEvent::Collector(collector) => {
-                self.bar.suspend(|| anstream::eprintln!("{} {}", red("build failed"), collector.nodeid));
+                let what = match collector.kind {
+                    CollectorKind::Build => "build failed",
+                    CollectorKind::Collection => "collection failed",
+                };
+                self.above(what, &collector.nodeid);
             }
             RunEvent::Progress(progress) => {
                 latest.memory_bytes = progress.memory_bytes;
@@ -58,9 +62,9 @@ impl Progress {
         self.bar.set_message(line(&latest));
     }
 
-    fn failing(&self, test: &TestCase) {
+    fn above(&self, what: &str, name: &str) {
         if !self.bar.is_hidden() {
-            self.bar.suspend(|| anstream::eprintln!("{} {}", red("failed"), test.nodeid));
+            self.bar.suspend(|| anstream::eprintln!("{} {name}", red(what)));
         }
     }
 

@@ -28,6 +28,10 @@ static COMPLAINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+/// What the coverage runtime adds to stderr when a process ends by `os.Exit` in a package whose only files are tests. It is
+/// no last word of the test, although it may stand behind one on the same line.
+const COVER_NOTE: &str = "program not built with -cover";
+
 /// What is known of the test beside its output.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Circumstances<'a> {
@@ -85,7 +89,7 @@ struct Entry {
 
 /// Why a test failed, or did not end.
 pub(super) fn of_test(about: Circumstances<'_>, lines: &[OutputLine], paths: &Paths) -> Failure {
-    let own: Vec<OutputLine> = lines.iter().filter(|line| !is_frame(line, about.name)).cloned().collect();
+    let own = without_cover_note(lines.iter().filter(|line| !is_frame(line, about.name)).cloned().collect());
     let output = joined(&own, paths);
     let verdict = format!("--- FAIL: {} (", about.name);
     let crash_may_begin = if about.ended {
@@ -129,7 +133,7 @@ pub(super) fn of_package(package: &str, tests_began: u64, lines: &[OutputLine], 
         matches!(text, "FAIL" | "PASS" | "")
             || ["FAIL\t", "ok  \t", "coverage: "].iter().any(|word| text.starts_with(word))
     };
-    let own: Vec<OutputLine> = lines.iter().filter(|line| !is_verdict(&line.text)).cloned().collect();
+    let own = without_cover_note(lines.iter().filter(|line| !is_verdict(&line.text)).cloned().collect());
     let output = joined(&own, paths).unwrap_or_default();
     let trace = trace::crash(&own, paths).or_else(|| trace::race(&own, paths));
     let words = match (&trace, own.last()) {
@@ -160,6 +164,21 @@ fn is_frame(line: &OutputLine, name: &str) -> bool {
         text.strip_prefix(word).and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| rest.starts_with(" ("))
     });
     is_start || is_end
+}
+
+/// The lines without the coverage runtime's note, which is the last thing that a process says.
+fn without_cover_note(mut lines: Vec<OutputLine>) -> Vec<OutputLine> {
+    if let Some(last) = lines.last_mut()
+        && let Some(before) = last.text.strip_suffix(COVER_NOTE)
+    {
+        let before = before.to_owned();
+        if before.is_empty() {
+            lines.pop();
+        } else {
+            last.text = before;
+        }
+    }
+    lines
 }
 
 fn joined(lines: &[OutputLine], paths: &Paths) -> Option<String> {
@@ -253,5 +272,26 @@ fn of_example(name: &str, lines: &[OutputLine]) -> Failure {
         expected: Some(text(&lines[want + 1..])),
         actual: Some(text(&lines[got + 1..want])),
         ..Failure::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(texts: &[&str]) -> Vec<OutputLine> {
+        texts.iter().map(|text| OutputLine { kind: OutputKind::Plain, text: (*text).to_owned() }).collect()
+    }
+
+    #[test]
+    fn the_coverage_runtime_has_not_the_last_word() {
+        for (said, kept) in [
+            (&["bye", COVER_NOTE][..], &["bye"][..]),
+            (&["no newlineprogram not built with -cover"], &["no newline"]),
+            (&[COVER_NOTE, "later"], &[COVER_NOTE, "later"]),
+            (&[], &[]),
+        ] {
+            assert_eq!(without_cover_note(lines(said)), lines(kept));
+        }
     }
 }
