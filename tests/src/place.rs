@@ -1,0 +1,232 @@
+//! A place of its own for a test: a copy of a fixture, and directories for everything that a user's programs write. What
+//! was compiled once is shared by all tests of this build, or every run would compile Go's library anew. Must not know
+//! how runs are asked for.
+
+use crate::process::{self, Said, command, end_of, program, sources};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// Files by path below a directory, each with its mode and content; directories and links too.
+pub type Tree = BTreeMap<PathBuf, (u32, Vec<u8>)>;
+
+/// What is below `dir`.
+#[must_use]
+pub fn tree(dir: &Path) -> Tree {
+    fn add(dir: &Path, root: &Path, tree: &mut Tree) {
+        for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            let (path, metadata) = (entry.path(), entry.path().symlink_metadata().unwrap());
+            let content = if metadata.is_symlink() {
+                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+            } else if metadata.is_file() {
+                fs::read(&path).unwrap()
+            } else {
+                Vec::new()
+            };
+            tree.insert(path.strip_prefix(root).unwrap().to_owned(), (metadata.mode(), content));
+            if metadata.is_dir() {
+                add(&path, root, tree);
+            }
+        }
+    }
+    let mut found = Tree::new();
+    add(dir, dir, &mut found);
+    found
+}
+
+/// Copies a directory; the copy can be written.
+pub fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::write(&target, fs::read(entry.path()).unwrap()).unwrap();
+        }
+    }
+}
+
+/// Copies a fixture, `go/pass`, to a new directory.
+pub fn copy_fixture(fixture: &str, to: &Path) {
+    copy(&sources().join("fixtures").join(fixture), to);
+}
+
+/// Directories of one test.
+pub struct Place {
+    dir: TempDir,
+    /// The workspace.
+    pub workspace: PathBuf,
+}
+
+impl Place {
+    /// A place with a copy of `fixture` as its workspace.
+    #[must_use]
+    pub fn with(fixture: &str) -> Place {
+        let place = Place::empty();
+        copy_fixture(fixture, &place.workspace);
+        place
+    }
+
+    /// A place whose workspace is empty.
+    #[must_use]
+    pub fn empty() -> Place {
+        warm();
+        Place::cold()
+    }
+
+    fn cold() -> Place {
+        let dir = tempfile::Builder::new().prefix("proctor-test-").tempdir().unwrap();
+        for name in ["workspace", "tmp", "state", "home"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let workspace = dir.path().join("workspace").canonicalize().unwrap();
+        Place { dir, workspace }
+    }
+
+    /// The directory that holds everything of the test: a mark by which its processes can be told.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Directory for temporary files. Whoever leaves something in it has not cleared up.
+    #[must_use]
+    pub fn tmp(&self) -> PathBuf {
+        self.dir.path().join("tmp")
+    }
+
+    /// A program of ours as a user of this place starts it.
+    #[must_use]
+    pub fn command(&self, name: &str) -> Command {
+        let mut command = command(&program(name));
+        let dir = |name: &str| self.dir.path().join(name);
+        command
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", dir("home"))
+            .env("TMPDIR", dir("tmp"))
+            .env("XDG_STATE_HOME", dir("state"))
+            .env("XDG_CACHE_HOME", cache_home())
+            .env("GOMODCACHE", go_modules())
+            .env("NO_COLOR", "1")
+            .env("LANG", "C.UTF-8")
+            .current_dir(&self.workspace)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Starts `proctor` with these arguments and waits for its end.
+    #[must_use]
+    pub fn proctor(&self, arguments: &[&str]) -> Said {
+        end_of(self.command("proctor").args(arguments).spawn().unwrap())
+    }
+
+    /// Writes a file of the workspace.
+    pub fn write(&self, file: &str, content: &str) {
+        let path = self.workspace.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+}
+
+fn shared() -> PathBuf {
+    let build = program("proctor");
+    build.parent().unwrap().parent().unwrap().join("test-cache")
+}
+
+/// Value of XDG_CACHE_HOME for the programs under test: below the build directory, the same for all tests.
+#[must_use]
+pub fn cache_home() -> PathBuf {
+    shared().join("user")
+}
+
+/// A state directory for supervisors, which keeps the build caches of their tenants.
+#[must_use]
+pub fn state_dir() -> PathBuf {
+    shared().join("state")
+}
+
+/// The directory of the host's Go modules.
+#[must_use]
+pub fn go_modules() -> &'static Path {
+    static MODULES: OnceLock<PathBuf> = OnceLock::new();
+    MODULES.get_or_init(|| {
+        let mut go = command(&on_path("go"));
+        let output = go.envs(std::env::vars_os()).args(["env", "GOMODCACHE"]).output().unwrap();
+        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+    })
+}
+
+/// A program on PATH.
+#[must_use]
+pub fn on_path(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|program| program.is_file());
+    found.unwrap_or_else(|| panic!("{name} is not on PATH: `.ci/tools {name}` installs it"))
+}
+
+/// Compiles Go's library into the shared caches, once for all suites and all times.
+pub fn warm() {
+    static WARM: OnceLock<()> = OnceLock::new();
+    WARM.get_or_init(|| {
+        let shared = shared();
+        fs::create_dir_all(&shared).unwrap();
+        let lock = fs::File::create(shared.join("lock")).unwrap();
+        lock.lock().unwrap();
+        let warm = shared.join("warm");
+        let go = fs::read_to_string(on_path("go").canonicalize().unwrap().join("../../VERSION")).unwrap_or_default();
+        if fs::read_to_string(&warm).is_ok_and(|known| known == go) {
+            return;
+        }
+        for fixture in ["go/pass", "go/fail", "go/orphan", "go/crash"] {
+            let place = Place::cold();
+            copy_fixture(fixture, &place.workspace);
+            let said = end_of(place.command("proctor").args(["run", "--output", "json"]).spawn().unwrap());
+            assert!([0, 1, 3].contains(&said.status), "{said:?}");
+        }
+        for tenant in crate::supervisor::TENANTS {
+            let cache = state_dir().join("tenants").join(tenant).join("cache");
+            _ = fs::remove_dir_all(&cache);
+            copy(&cache_home().join("proctor"), &cache);
+        }
+        fs::write(warm, go).unwrap();
+    });
+}
+
+/// What a test asserts about what is left: taken before, compared after.
+pub struct Before {
+    workspace: Tree,
+    mounts: std::collections::BTreeSet<String>,
+}
+
+impl Before {
+    /// How things are now.
+    #[must_use]
+    pub fn of(place: &Place) -> Before {
+        Before { workspace: tree(&place.workspace), mounts: process::mounts() }
+    }
+
+    /// Waits until nothing of what `pid` did in `place` is alive, and fails when it has left anything.
+    pub fn assert_nothing_is_left(&self, place: &Place, pid: u32) {
+        let mark = place.root().to_str().unwrap();
+        process::eventually("no process of the run is alive", || {
+            process::processes_of(mark).is_empty() && process::processes_of(&format!("proctor-{pid}-")).is_empty()
+        });
+        assert_eq!(process::cgroups_of(pid), [""; 0].map(PathBuf::from), "cgroups are left");
+        self.assert_files(place);
+        process::eventually("the mounts are as before", || process::mounts() == self.mounts);
+    }
+
+    /// Fails when the workspace or the temporary files have changed.
+    pub fn assert_files(&self, place: &Place) {
+        assert_eq!(tree(&place.tmp()).keys().collect::<Vec<_>>(), [""; 0].map(Path::new).each_ref(), "temporary files");
+        let (now, before) = (tree(&place.workspace), &self.workspace);
+        assert!(now == *before, "the workspace has changed: {:?} to {:?}", before.keys(), now.keys());
+    }
+}

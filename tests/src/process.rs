@@ -1,0 +1,193 @@
+//! Programs under test as processes: started with an environment of their own, waited for with patience, ended by id, and
+//! looked at from outside. Must not know what they are asked.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
+use std::time::{Duration, Instant};
+
+/// No wait in these suites is longer. Everything here takes seconds on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The directory of the sources.
+#[must_use]
+pub fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// A program of this build: `make test` builds all of them before it runs the suites.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let dir = own.ancestors().find(|dir| dir.join("proctor-worker").is_file());
+    let dir = dir.unwrap_or_else(|| panic!("proctor-worker is not built: `cargo build --bins`"));
+    let program = dir.join(name);
+    assert!(program.is_file(), "{} is not built: `cargo build --bins`", program.display());
+    program
+}
+
+/// A command with an empty environment.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the programs under test are started as users start them")]
+pub fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear();
+    command
+}
+
+/// Makes sure that `.ci/tools` has installed what `part` names. Does nothing the second time.
+pub fn installed(part: &str) {
+    let mut command = command(&sources().join(".ci/tools"));
+    // The installer is no program under test: it needs what the person's shell has.
+    let output = command.envs(std::env::vars_os()).arg(part).output().unwrap();
+    assert!(output.status.success(), ".ci/tools {part}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What a program that has ended said.
+#[derive(Debug, Clone)]
+pub struct Said {
+    /// Its exit status.
+    pub status: i32,
+    /// All of its stdout.
+    pub stdout: String,
+    /// All of its stderr.
+    pub stderr: String,
+}
+
+impl Said {
+    fn of(output: &Output) -> Said {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Said { status: output.status.code().unwrap_or(-1), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    }
+
+    /// Stdout as JSON.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+}
+
+/// The end of `child`, whose pipes are read meanwhile. It is killed when [`PATIENCE`] is over.
+#[must_use]
+pub fn end_of(child: Child) -> Said {
+    let pid = child.id();
+    let (done, ended) = std::sync::mpsc::sync_channel::<()>(1);
+    let watchdog = std::thread::spawn(move || {
+        let late = ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+        if late {
+            signal(pid, Signal::SIGKILL);
+        }
+        late
+    });
+    let output = child.wait_with_output().unwrap();
+    _ = done.send(());
+    let said = Said::of(&output);
+    assert!(!watchdog.join().unwrap(), "it did not end within {PATIENCE:?}: {said:?}");
+    said
+}
+
+/// Sends a signal to one process.
+pub fn signal(pid: u32, signal: Signal) {
+    // One that has ended is no mistake: its reaping may be on its way.
+    _ = kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal);
+}
+
+/// Waits until `holds`; fails when [`PATIENCE`] is over.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A process that cannot be mistaken for a later one with the same id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    started: String,
+    /// Its command line.
+    pub line: String,
+}
+
+impl Process {
+    fn of(pid: u32) -> Option<Process> {
+        // proc_pid_stat(5): the name is in parentheses, the start time the 22nd field. A zombie is no process any more.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        if matches!(*fields.first()?, "Z" | "X") {
+            return None;
+        }
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        Some(Process {
+            pid,
+            started: (*fields.get(19)?).to_owned(),
+            line: String::from_utf8_lossy(&line).replace('\0', " "),
+        })
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        Process::of(self.pid).is_some_and(|now| now.started == self.started)
+    }
+}
+
+/// All processes below `pid`, at any depth, in any namespace.
+#[must_use]
+pub fn descendants(pid: u32) -> BTreeSet<Process> {
+    let mut found = BTreeSet::new();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    for task in tasks.into_iter().flatten().flatten() {
+        let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+            found.extend(Process::of(child));
+            found.extend(descendants(child));
+        }
+    }
+    found
+}
+
+/// Processes whose command line, environment, working directory or cgroup speaks of `mark`.
+#[must_use]
+pub fn processes_of(mark: &str) -> Vec<Process> {
+    let ids = std::fs::read_dir("/proc").unwrap().flatten();
+    let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let speaks = |pid: u32| {
+        let contains = |bytes: &[u8]| bytes.windows(mark.len()).any(|window| window == mark.as_bytes());
+        let of = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let cwd = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+        ["cmdline", "environ", "cgroup"].iter().any(|name| contains(&of(name)))
+            || contains(cwd.as_os_str().as_encoded_bytes())
+    };
+    ids.filter(|pid| *pid != std::process::id() && speaks(*pid)).filter_map(Process::of).collect()
+}
+
+/// The cgroups that the supervisor with this id has made.
+#[must_use]
+pub fn cgroups_of(pid: u32) -> Vec<PathBuf> {
+    fn below(dir: &Path, prefix: &str, depth: u32, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if entry.file_name().to_string_lossy().starts_with(prefix) {
+                    found.push(entry.path());
+                } else if depth > 0 {
+                    below(&entry.path(), prefix, depth - 1, found);
+                }
+            }
+        }
+    }
+    let mut found = Vec::new();
+    below(Path::new("/sys/fs/cgroup"), &format!("proctor-{pid}-"), 6, &mut found);
+    found
+}
+
+/// The host's mounts.
+#[must_use]
+pub fn mounts() -> BTreeSet<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    mounts.lines().map(str::to_owned).collect()
+}

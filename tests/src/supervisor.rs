@@ -1,0 +1,200 @@
+//! A real `proctor serve` process with two tenants and an operator, on a unix socket and on TCP. Must not know what its
+//! clients ask.
+
+use crate::place::{cache_home, copy_fixture, go_modules, state_dir, warm};
+use crate::process::{PATIENCE, Said, command, program, signal};
+use crate::wire::Client;
+use nix::sys::signal::Signal;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+
+/// The tenants of every supervisor here. The first one is also known by our user id on the unix socket.
+pub const TENANTS: [&str; 2] = ["alpha", "beta"];
+
+/// Lines of stderr that may wait to be read: all that a supervisor says in a test.
+const LINES: usize = 10_000;
+
+/// A supervisor that runs, and the directories of its tenants. It is killed when it is dropped.
+pub struct Supervisor {
+    child: Option<Child>,
+    dir: TempDir,
+    /// Where it listens on TCP.
+    pub address: SocketAddr,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+/// What a supervisor is told beyond the usual.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// More keys for `[host]`.
+    pub host: String,
+    /// More keys for each `[[tenant]]`.
+    pub tenant: String,
+    /// PATH; empty for ours.
+    pub path: String,
+}
+
+/// The bearer token of a tenant, or of the operator.
+#[must_use]
+pub fn token(name: &str) -> String {
+    format!("token-of-{name}")
+}
+
+fn hash(name: &str) -> String {
+    blake3::hash(token(name).as_bytes()).to_string()
+}
+
+/// The host file of a supervisor whose tenants' roots are below `dir`.
+#[must_use]
+pub fn host_file(dir: &Path, settings: &Settings) -> String {
+    let uid = nix::unistd::getuid();
+    let mut text = format!(
+        "state_dir = {state:?}\n\
+         [listen]\nunix = {socket:?}\ntcp = \"127.0.0.1:0\"\n\
+         [host]\n{host}\n\
+         [operators]\ntoken_hashes = [{operator:?}]\n",
+        state = state_dir(),
+        socket = dir.join("proctor.sock"),
+        host = settings.host,
+        operator = hash("operator"),
+    );
+    for tenant in TENANTS {
+        let uids = if tenant == TENANTS[0] { format!("[{uid}]") } else { "[]".to_owned() };
+        text += &format!(
+            "[[tenant]]\nid = {tenant:?}\nuids = {uids}\ntoken_hashes = [{hash:?}]\nroots = [{root:?}]\n{more}\n",
+            hash = hash(tenant),
+            root = dir.join(tenant),
+            more = settings.tenant,
+        );
+    }
+    text
+}
+
+impl Supervisor {
+    /// Starts one that is told nothing special.
+    #[must_use]
+    pub fn start() -> Supervisor {
+        Supervisor::with(&Settings::default())
+    }
+
+    /// Starts one.
+    #[must_use]
+    pub fn with(settings: &Settings) -> Supervisor {
+        warm();
+        let dir = tempfile::Builder::new().prefix("proctor-test-").tempdir().unwrap();
+        for name in TENANTS.into_iter().chain(["tmp", "home"]) {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("proctor.toml"), host_file(dir.path(), settings)).unwrap();
+        let path = Some(settings.path.clone()).filter(|path| !path.is_empty());
+        let mut child = command(&program("proctor"))
+            .args(["serve", "--config"])
+            .arg(dir.path().join("proctor.toml"))
+            .env("PATH", path.unwrap_or_else(|| std::env::var("PATH").unwrap()))
+            .env("HOME", dir.path().join("home"))
+            .env("TMPDIR", dir.path().join("tmp"))
+            .env("XDG_CACHE_HOME", cache_home())
+            .env("GOMODCACHE", go_modules())
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let (found, address) = mpsc::sync_channel(LINES);
+        let log = Arc::clone(&said);
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                let address = line.split("address=").nth(1).and_then(|rest| rest.trim().parse::<SocketAddr>().ok());
+                log.lock().unwrap().push(line);
+                if let Some(address) = address {
+                    _ = found.send(address);
+                }
+            }
+        });
+        let address = address.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no address in {:?}", said.lock()));
+        Supervisor { child: Some(child), dir, address, said }
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// Its unix socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("proctor.sock")
+    }
+
+    /// The directory that holds everything it was given.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Directory for its temporary files.
+    #[must_use]
+    pub fn tmp(&self) -> PathBuf {
+        self.dir.path().join("tmp")
+    }
+
+    /// The directory below which the workspaces of `tenant` are.
+    #[must_use]
+    pub fn root(&self, tenant: &str) -> PathBuf {
+        self.dir.path().join(tenant).canonicalize().unwrap()
+    }
+
+    /// A copy of `fixture` as workspace `name` of `tenant`.
+    #[must_use]
+    pub fn workspace(&self, tenant: &str, name: &str, fixture: &str) -> PathBuf {
+        let workspace = self.root(tenant).join(name);
+        copy_fixture(fixture, &workspace);
+        workspace
+    }
+
+    /// A client over TCP with the token of `name`: a tenant or `operator`.
+    pub async fn client(&self, name: &str) -> Client {
+        Client::tcp(self.address, Some(&token(name))).await
+    }
+
+    /// A client over the unix socket, who is the first tenant by user id.
+    pub async fn local_client(&self) -> Client {
+        Client::unix(self.socket()).await
+    }
+
+    /// What it has said on stderr until now.
+    #[must_use]
+    pub fn said(&self) -> String {
+        self.said.lock().unwrap().join("\n")
+    }
+
+    /// Sends a signal and waits for the end.
+    #[must_use]
+    pub fn end(&mut self, with: Signal) -> Said {
+        let child = self.child.take().unwrap();
+        signal(child.id(), with);
+        crate::process::end_of(child)
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            _ = child.kill();
+            _ = child.wait();
+            if std::thread::panicking() {
+                eprintln!("the supervisor said:\n{}", self.said());
+            }
+        }
+    }
+}

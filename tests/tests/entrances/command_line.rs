@@ -1,0 +1,87 @@
+//! `proctor run` on a row, and what the commands beside it say afterwards. Every run must leave nothing behind.
+
+use proctor_tests::expected::{MISSING_COMMAND, MISSING_RUNNER, row};
+use proctor_tests::observed::Observed;
+use proctor_tests::place::{Before, Place};
+use proctor_tests::process::end_of;
+use proctor_tests::row::{Ask, Row};
+
+fn arguments(ask: &Ask) -> Vec<String> {
+    let mut arguments: Vec<String> = ["run", "--output", "json"].map(str::to_owned).into();
+    let mut option = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            arguments.extend([name.to_owned(), value]);
+        }
+    };
+    option("--filter", Some(ask.filter.to_owned()).filter(|filter| !filter.is_empty()));
+    option("--memory", ask.memory_mib.map(|mib| format!("{mib}MiB")));
+    option("--pids", ask.pids.map(|pids| pids.to_string()));
+    option("--timeout", ask.timeout_s.map(|seconds| format!("{seconds}s")));
+    if !ask.command.is_empty() {
+        arguments.push("--".to_owned());
+        arguments.extend(ask.command.iter().map(|word| (*word).to_owned()));
+    }
+    arguments
+}
+
+/// Drives one row.
+pub(crate) fn check(name: &str) {
+    let row = row(name);
+    let place = Place::with(row.fixture);
+    let before = Before::of(&place);
+    let child = place.command("proctor").args(arguments(&row.ask)).spawn().unwrap();
+    let pid = child.id();
+    let said = end_of(child);
+    assert_eq!((said.status, said.stderr.as_str()), (row.exit_status, ""), "{said:?}");
+    Observed::of_json(&said.json()).assert(row);
+    before.assert_nothing_is_left(&place, pid);
+    let report = place.proctor(&["report"]);
+    assert_eq!(report.json(), said.json(), "the report that is kept is the one that was printed");
+    check_covering(row, &place);
+}
+
+fn check_covering(row: &Row, place: &Place) {
+    for covering in row.covering {
+        let at = format!("{}:{}", covering.file, covering.line);
+        let said = place.proctor(&["covering", &at]);
+        assert_eq!(said.status, 0);
+        if covering.packages.is_empty() {
+            assert_eq!(said.stdout, format!("no coverage found for {at}\n"));
+        } else {
+            let packages: Vec<&str> = said.stdout.lines().filter_map(|line| line.strip_suffix(':')).skip(1).collect();
+            assert_eq!(packages, covering.packages, "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn a_runner_that_is_not_there_is_named() {
+    let place = Place::with("go/pass");
+    let arguments: Vec<&str> = ["run", "--"].iter().chain(MISSING_COMMAND).copied().collect();
+    let said = place.proctor(&arguments);
+    assert_eq!((said.status, said.stdout.as_str()), (5, ""));
+    assert_eq!(said.stderr, format!("proctor: {MISSING_RUNNER}\n"));
+}
+
+#[test]
+fn a_person_reads_what_failed() {
+    let place = Place::with("go/fail");
+    let said = place.proctor(&["run"]);
+    assert_eq!(said.status, 1);
+    for wanted in ["TestGreet/name_world", "greet_test.go:21", "got \"Hello, world\", want \"Hello, world!\""] {
+        assert!(said.stdout.contains(wanted), "{wanted} in {said:?}");
+    }
+    let failures = place.proctor(&["failures"]);
+    assert!(failures.stdout.starts_with("4 test failure(s) from last run_tests call (go, "), "{failures:?}");
+    let missing = Place::with("go/pass").proctor(&["failures"]);
+    assert_eq!((missing.status, missing.stdout.as_str()), (0, "no run_tests call yet in this session\n"));
+}
+
+#[test]
+fn tests_are_listed_without_running_them() {
+    let place = Place::with("go/hang");
+    let said = place.proctor(&["list"]);
+    assert_eq!(said.status, 0, "{said:?}");
+    assert_eq!(said.stdout, "3 test(s) (go):\n\nexample.com/hang:\n  TestEnds\n  TestHangs\n  TestNeverReached\n");
+    assert_eq!(place.proctor(&["failures"]).stdout, "no run_tests call yet in this session\n", "a listing is no run");
+}
