@@ -1,0 +1,115 @@
+//! A real `proctor serve` as a child process: its host file, its start, its end. Must not know what is asked of it.
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getuid};
+use proctor_proto::client::connect_unix;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tonic::transport::Channel;
+
+/// The demo's tenant, which is whoever runs it.
+const TENANT: &str = "demo";
+
+/// Longest wait for the supervisor's start and for its end, which includes the death of a run in flight.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A supervisor that is killed when this is dropped.
+pub(crate) struct Supervisor {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Supervisor {
+    /// Starts the `proctor` beside this program with its socket and log in `dir`, its caches in `state`, for workspaces
+    /// below `roots`. Returns it with a channel when it answers.
+    pub(crate) async fn start(dir: &Path, state: &Path, roots: &Path) -> Result<(Supervisor, Channel)> {
+        let (config, socket, log) = (dir.join("proctor.toml"), dir.join("proctor.sock"), dir.join("supervisor.log"));
+        fs::write(&config, host_file(&socket, state, roots)).context("writing the host file")?;
+        let output = File::create(&log).context("making the supervisor's log")?;
+        let child = command(&program("proctor")?)
+            .args(["serve", "--config"])
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(output)
+            .spawn()
+            .context("starting `proctor serve`")?;
+        let mut supervisor = Supervisor { child, log };
+        let channel = supervisor.answering(&socket).await?;
+        Ok((supervisor, channel))
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGTERM, and the status with which it ended.
+    pub(crate) async fn stop(mut self) -> Result<ExitStatus> {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).context("the supervisor's process id")?);
+        kill(pid, Signal::SIGTERM).context("SIGTERM to the supervisor")?;
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        bail!("the supervisor did not end within {PATIENCE:?} of SIGTERM; {}", self.last_words())
+    }
+
+    async fn answering(&mut self, socket: &Path) -> Result<Channel> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Ok(channel) = connect_unix(socket.to_owned()).await {
+                return Ok(channel);
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the supervisor ended at once ({status}); {}", self.last_words());
+            }
+            if Instant::now() > until {
+                bail!("the supervisor does not answer after {PATIENCE:?}; {}", self.last_words());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        format!("its log ends with:\n{}", lines[lines.len().saturating_sub(20)..].join("\n"))
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        // After `stop` the child is reaped already, and both calls say so.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+// Everything that this file does not name is built in, the required layers too: a host that lacks one refuses every run.
+fn host_file(socket: &Path, state: &Path, roots: &Path) -> String {
+    let uid = getuid();
+    format!(
+        "state_dir = {state:?}\n\n[listen]\nunix = {socket:?}\n\n[defaults]\nkill_grace = \"2s\"\n\n\
+         [operators]\nuids = [{uid}]\n\n[[tenant]]\nid = {TENANT:?}\nuids = [{uid}]\nroots = [{roots:?}]\n"
+    )
+}
+
+/// A program that was built together with this one: beside it, or one directory up for a benchmark.
+pub(crate) fn program(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("the path of this program")?;
+    let dirs = own.ancestors().skip(1).take(2);
+    let found = dirs.map(|dir| dir.join(name)).find(|path| path.is_file());
+    found.with_context(|| format!("{name} is not built: `cargo build --release --locked --bins` builds it"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the supervisor is the one process that is started outside of a sandbox")]
+fn command(program: &Path) -> Command {
+    Command::new(program)
+}
