@@ -197,11 +197,9 @@ proptest! {
                 Happening::Tick(ms) => { now = now.plus_ms(ms.into()); Event::Tick }
                 Happening::Close => Event::CloseRequested,
             };
-            if ending {
-                if let Some(run) = session.running().cloned() {
-                    prop_assert_eq!(open.remove(&run), Some(true));
-                    prop_assert!(done.insert(run));
-                }
+            if let Some(run) = session.running().filter(|_| ending).cloned() {
+                prop_assert_eq!(open.remove(&run), Some(true));
+                prop_assert!(done.insert(run));
             }
             for effect in session.step(now, event) {
                 match effect {
