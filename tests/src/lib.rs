@@ -14,4 +14,5 @@ pub mod place;
 pub mod process;
 pub mod row;
 pub mod supervisor;
+pub mod waiting;
 pub mod wire;

@@ -191,3 +191,16 @@ pub fn mounts() -> BTreeSet<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     mounts.lines().map(str::to_owned).collect()
 }
+
+/// Whether `pid` has written `words` to a file that has no name any more, as a run's log has none.
+#[must_use]
+pub fn has_logged(pid: u32, words: &str) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let unnamed = files.filter(|file| {
+        let target = std::fs::read_link(file.path()).unwrap_or_default();
+        target.to_string_lossy().ends_with(" (deleted)")
+    });
+    unnamed
+        .filter_map(|file| std::fs::read(file.path()).ok())
+        .any(|bytes| bytes.windows(words.len()).any(|window| window == words.as_bytes()))
+}

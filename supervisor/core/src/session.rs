@@ -271,7 +271,7 @@ impl Session {
         if self.closing {
             return vec![Effect::Refuse { run: asked.run, refusal: Refusal::Closing }];
         }
-        if let Some(same) = self.same_run(&asked) {
+        if let Some(same) = self.same_run(&asked, if_busy) {
             same.abandon_at = Some(now.plus_ms(DETACHED_MS_MAX));
             let (to, age_ms) = (same.run.clone(), now.ms_since(same.accepted_at));
             return vec![Effect::Attach { run: asked.run, to, age_ms }];
@@ -294,14 +294,15 @@ impl Session {
         effects
     }
 
-    // A waiting run has not looked at the workspace yet, so it is the same as any equal request.
-    fn same_run(&mut self, asked: &Run) -> Option<&mut Run> {
+    // A waiting run has not looked at the workspace yet, so it is the same as any equal request; who refuses to wait
+    // does not join it.
+    fn same_run(&mut self, asked: &Run, if_busy: IfBusy) -> Option<&mut Run> {
         let equal = |run: &Run| run.kind == asked.kind && run.request == asked.request;
         let running = self
             .running
             .as_mut()
             .filter(|run| equal(run) && run.fingerprint.is_some() && run.fingerprint == asked.fingerprint);
-        running.or_else(|| self.waiting.iter_mut().find(|run| equal(run)))
+        running.or_else(|| self.waiting.iter_mut().find(|run| if_busy == IfBusy::Queue && equal(run)))
     }
 
     fn nothing_to_rerun(&self, selection: &Selection) -> Option<Refusal> {

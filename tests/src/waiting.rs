@@ -1,0 +1,78 @@
+//! A workspace whose test waits until it is told to go on, so that suites know where a run is without watching a clock. Must
+//! not know how the run was started.
+//!
+//! The marks lie in `target`, which proctor passes over when it looks whether a workspace has changed.
+
+use crate::process::eventually;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MODULE: &str = "module example.com/waiting\n\ngo 1.21\n";
+
+const TEST: &str = r#"package waiting
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+func TestEnds(t *testing.T) { t.Log("done") }
+
+func TestWaits(t *testing.T) {
+	os.MkdirAll("target", 0o777)
+	os.WriteFile("target/here", nil, 0o666)
+	for {
+		if _, err := os.Stat("target/gate"); err == nil {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestLast(t *testing.T) { t.Log("and out") }
+"#;
+
+/// Node ids of its tests, in the order in which they run.
+pub const TESTS: [&str; 3] =
+    ["example.com/waiting/TestEnds", "example.com/waiting/TestWaits", "example.com/waiting/TestLast"];
+
+/// Such a workspace.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    /// Where it is.
+    pub workspace: PathBuf,
+}
+
+impl Waiting {
+    /// Makes one at `workspace`.
+    #[must_use]
+    pub fn at(workspace: &Path) -> Waiting {
+        fs::create_dir_all(workspace.join("target")).unwrap();
+        fs::write(workspace.join("go.mod"), MODULE).unwrap();
+        fs::write(workspace.join("waiting_test.go"), TEST).unwrap();
+        Waiting { workspace: workspace.to_owned() }
+    }
+
+    /// Waits until the test waits.
+    pub fn until_it_waits(&self) {
+        eventually("the test waits", || self.workspace.join("target/here").exists());
+    }
+
+    /// Lets the test go on.
+    pub fn open_the_gate(&self) {
+        fs::write(self.workspace.join("target/gate"), "").unwrap();
+    }
+
+    /// Makes the next run wait again.
+    pub fn close_the_gate(&self) {
+        for mark in ["gate", "here"] {
+            _ = fs::remove_file(self.workspace.join("target").join(mark));
+        }
+    }
+
+    /// Changes a file that counts.
+    pub fn change(&self) {
+        fs::write(self.workspace.join("notes.txt"), "something else").unwrap();
+    }
+}

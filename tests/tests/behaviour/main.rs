@@ -1,0 +1,49 @@
+//! How runs, sessions and supervisors behave over time, at the real programs: attaching, queueing, following, cancelling,
+//! losing clients, telling tenants apart. Must not know what the fixtures come to; that is the table's.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
+
+mod following;
+mod interrupting;
+mod queueing;
+mod rerunning;
+mod services;
+mod sessions;
+mod tenants;
+
+use proctor_proto::v1::{Outcome, RunTestsRequest, TestId};
+use proctor_tests::supervisor::Supervisor;
+use proctor_tests::waiting::Waiting;
+use proctor_tests::wire::{Client, Followed};
+
+/// A supervisor, a tenant's client, and its session on a workspace whose test waits.
+struct Scene {
+    supervisor: Supervisor,
+    client: Client,
+    session: String,
+    waiting: Waiting,
+}
+
+impl Scene {
+    async fn new() -> Scene {
+        let supervisor = Supervisor::start();
+        let waiting = Waiting::at(&supervisor.root("alpha").join("waiting"));
+        let client = supervisor.client("alpha").await;
+        let session = client.open(&waiting.workspace).await;
+        Scene { supervisor, client, session, waiting }
+    }
+
+    /// A request for all tests, with everything left to the defaults.
+    fn request(&self) -> RunTestsRequest {
+        RunTestsRequest { session_id: self.session.clone(), ..RunTestsRequest::default() }
+    }
+}
+
+fn names(tests: &[TestId]) -> Vec<String> {
+    tests.iter().map(|test| format!("{}/{}", test.package, test.name)).collect()
+}
+
+fn assert_passed(followed: &Followed, tests: usize) {
+    let report = followed.report();
+    assert_eq!((report.outcome(), report.tests.len()), (Outcome::Passed, tests), "{report:?}");
+}

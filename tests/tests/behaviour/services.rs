@@ -1,0 +1,102 @@
+//! What every gRPC client finds: health, reflection, the host for operators, and the calls that this version does not have.
+
+use proctor_proto::v1;
+use proctor_tests::supervisor::Supervisor;
+use tokio_stream::StreamExt;
+use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+const SERVICES: [&str; 4] = ["proctor.v1.Host", "proctor.v1.Results", "proctor.v1.Runs", "proctor.v1.Sessions"];
+
+#[tokio::test]
+async fn health_is_told_of_the_whole_and_of_each_service() {
+    let supervisor = Supervisor::start();
+    for client in [supervisor.local_client().await, supervisor.client("nobody").await] {
+        let mut health = HealthClient::new(client.channel.clone());
+        for service in SERVICES.into_iter().chain([""]) {
+            let request = HealthCheckRequest { service: service.to_owned() };
+            let status = health.check(request).await.unwrap().into_inner().status();
+            assert_eq!(status, ServingStatus::Serving, "{service:?}");
+        }
+        let unknown = HealthCheckRequest { service: "proctor.v1.Nothing".to_owned() };
+        assert_eq!(health.check(unknown).await.unwrap_err().code(), Code::NotFound);
+    }
+}
+
+#[tokio::test]
+async fn reflection_lists_and_describes_every_service() {
+    let supervisor = Supervisor::start();
+    let channel = supervisor.client("alpha").await.channel;
+    let ask = |message| {
+        let mut reflection = ServerReflectionClient::new(channel.clone());
+        async move {
+            let request = ServerReflectionRequest { host: String::new(), message_request: Some(message) };
+            let mut answers =
+                reflection.server_reflection_info(tokio_stream::once(request)).await.unwrap().into_inner();
+            answers.next().await.unwrap().unwrap().message_response.unwrap()
+        }
+    };
+    let MessageResponse::ListServicesResponse(list) = ask(MessageRequest::ListServices(String::new())).await else {
+        panic!("no list")
+    };
+    let names: Vec<&str> = list.service.iter().map(|service| service.name.as_str()).collect();
+    for service in SERVICES.into_iter().chain(["grpc.health.v1.Health"]) {
+        assert!(names.contains(&service), "{service} in {names:?}");
+        let described = ask(MessageRequest::FileContainingSymbol(service.to_owned())).await;
+        assert!(matches!(described, MessageResponse::FileDescriptorResponse(_)), "{service}: {described:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_sees_the_host_and_tenants_do_not() {
+    let supervisor = Supervisor::start();
+    let tenant = supervisor.client("alpha").await;
+    let session = tenant.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
+    let operator = supervisor.client("operator").await;
+    let host = operator.host.clone().get_host(v1::GetHostRequest {}).await.unwrap().into_inner();
+    assert_eq!((host.sessions, host.runs_running, host.runs_queued), (1, 0, 0));
+    assert!(host.checks.iter().any(|check| check.name == "go" && check.status() == v1::CheckStatus::Usable));
+    for denied in [
+        tenant.host.clone().get_host(v1::GetHostRequest {}).await.map(drop),
+        supervisor.local_client().await.host.get_host(v1::GetHostRequest {}).await.map(drop),
+        tenant.host.clone().list_tenants(v1::ListTenantsRequest {}).await.map(drop),
+        tenant.host.clone().list_runs(v1::ListRunsRequest {}).await.map(drop),
+        tenant.host.clone().drain(v1::DrainRequest { deadline_ms: 0 }).await.map(drop),
+    ] {
+        let denied = denied.unwrap_err();
+        assert_eq!((denied.code(), denied.message()), (Code::PermissionDenied, "for operators only"));
+    }
+    let request = v1::GetSessionRequest { session_id: session };
+    let no_tenant = operator.sessions.clone().get_session(request).await.unwrap_err();
+    assert_eq!(no_tenant.code(), Code::PermissionDenied, "an operator is no tenant by itself");
+}
+
+#[tokio::test]
+async fn what_this_version_does_not_have_says_so() {
+    let supervisor = Supervisor::start();
+    let (client, operator) = (supervisor.client("alpha").await, supervisor.client("operator").await);
+    let session_id = client.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
+    let affected = v1::RunAffectedTestsRequest { session_id: session_id.clone(), ..Default::default() };
+    let tests = v1::AffectedTestsRequest { session_id: session_id.clone(), ..Default::default() };
+    let analyze = v1::AnalyzeFailuresRequest { session_id: session_id.clone(), limit: 0 };
+    let history = v1::HistoryRequest { session_id: session_id.clone(), limit: 0 };
+    for (name, answer) in [
+        ("RunAffectedTests", client.runs.clone().run_affected_tests(affected).await.map(drop)),
+        ("AffectedTests", client.results.clone().affected_tests(tests).await.map(drop)),
+        ("AnalyzeFailures", client.results.clone().analyze_failures(analyze).await.map(drop)),
+        ("History", client.results.clone().history(history).await.map(drop)),
+        ("ListTenants", operator.host.clone().list_tenants(v1::ListTenantsRequest {}).await.map(drop)),
+        ("ListRuns", operator.host.clone().list_runs(v1::ListRunsRequest {}).await.map(drop)),
+        ("Drain", operator.host.clone().drain(v1::DrainRequest { deadline_ms: 0 }).await.map(drop)),
+    ] {
+        let status = answer.unwrap_err();
+        let wanted = format!("{name} is not in this version");
+        assert_eq!((status.code(), status.message()), (Code::Unimplemented, wanted.as_str()));
+    }
+}
