@@ -41,6 +41,14 @@ impl LinuxSandbox {
         Ok(Self { worker_binary: binary, places: Places::find(), privileged: is_privileged() })
     }
 
+    /// Removes the cgroups of supervisors that were killed: their runs died with them, and a restart clears up. Takes at
+    /// most a second, and no time when there is nothing to clear.
+    ///
+    /// Apart from [`Self::new`], since who only looks at a host must not change it.
+    pub fn sweep(&self) {
+        cgroup::sweep(&self.places);
+    }
+
     /// What this host can enforce; see [`crate::probe()`].
     #[must_use]
     pub fn probe(&self) -> HostReport {
@@ -111,14 +119,17 @@ impl LinuxSandbox {
 impl Run {
     /// Ends what is left, reads the counters, removes the leaf, reads the artefacts: in this order.
     fn end(mut self, spec: &RunSpec, mut watched: Watched) -> Ending {
-        if let Err(error) = self.worker.end() {
+        let ended = self.worker.end();
+        if let Err(error) = &ended {
             tracing::error!(%error, "a run is still alive after its kill");
             if let Some(leaf) = &self.leaf {
                 leaf.kill();
             }
         }
         if watched.worker_lost {
-            tracing::error!(said = %self.worker.last_words(), "a worker was lost");
+            // A worker that hangs in the kernel holds its stderr open: its last words would never come to an end.
+            let said = if ended.is_ok() { self.worker.last_words() } else { String::new() };
+            tracing::error!(%said, "a worker was lost");
         }
         watched.tmp_full |= watched.scratch.as_ref().is_some_and(figures::is_full);
         let counters = self.leaf.as_ref().map(|leaf| leaf.counters());

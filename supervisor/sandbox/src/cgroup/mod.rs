@@ -1,10 +1,13 @@
 //! The cgroup leaf of a run: which limits it holds, what its counters say, and its end. One trait, one implementation
 //! for each kind of host. Must not know workers or namespaces.
 
+mod name;
 mod place;
+mod sweep;
 mod v1;
 
 pub(crate) use place::{Mode, Places};
+pub(crate) use sweep::sweep;
 
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};

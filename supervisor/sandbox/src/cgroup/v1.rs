@@ -3,13 +3,11 @@
 //! Plain files, because every answer of the kernel counts here: a limit is in force when it reads back, and not when a
 //! write was accepted. Must not know anything of v2-only hosts.
 
-use super::{Counters, LEAF_LIMITS, Leaf, MissingLimit, Opened, Places};
+use super::{Counters, LEAF_LIMITS, Leaf, MissingLimit, Opened, Places, name};
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
 use rustix::event::{EventfdFlags, eventfd};
-use std::collections::hash_map::RandomState;
 use std::fs;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -35,7 +33,10 @@ const REMOVE_WAIT: Duration = Duration::from_secs(5);
 const REMOVE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Levels of groups below the leaf that are removed with it. A run that owned root could have made them.
-const NESTING_MAX: u32 = 8;
+pub(super) const NESTING_MAX: u32 = 8;
+
+/// Every controller in whose hierarchy a leaf may have a group.
+pub(super) const CONTROLLERS: [&str; 5] = ["memory", "cpu", "cpuacct", "pids", "blkio"];
 
 struct V1Leaf {
     memory: Option<PathBuf>,
@@ -49,7 +50,7 @@ struct V1Leaf {
 }
 
 pub(super) fn open(places: &Places, limits: &Limits) -> Opened {
-    let name = leaf_name();
+    let name = name::of_new_leaf();
     let mut opened = Opened { leaf: None, in_force: Vec::new(), missing: Vec::new() };
     let mut leaf = V1Leaf {
         memory: None,
@@ -75,12 +76,6 @@ pub(super) fn open(places: &Places, limits: &Limits) -> Opened {
         opened.leaf = Some(Box::new(leaf));
     }
     opened
-}
-
-/// Unique on this host: the process, and 64 random bits in case that another pid namespace has the same one.
-fn leaf_name() -> String {
-    let random = RandomState::new().build_hasher().finish();
-    format!("proctor-{}-{random:016x}", std::process::id())
 }
 
 /// Makes the group of one controller below the supervisor's own. It must be new: a group that was there is not ours.
@@ -295,7 +290,7 @@ impl Leaf for V1Leaf {
         let until = Instant::now() + REMOVE_WAIT;
         let dirs: Vec<PathBuf> = self.dirs().cloned().collect();
         for dir in &dirs {
-            remove_group(dir, until, NESTING_MAX)?;
+            remove_group(dir, until)?;
         }
         (self.memory, self.cpu, self.cpuacct, self.pids) = (None, None, None, None);
         (self.blkio, self.unified) = (None, None);
@@ -314,19 +309,31 @@ impl Drop for V1Leaf {
     }
 }
 
-fn remove_group(dir: &Path, until: Instant, depth: u32) -> io::Result<()> {
+/// Waits until the kernel lets go of `dir`, at most `until`.
+fn remove_group(dir: &Path, until: Instant) -> io::Result<()> {
     loop {
-        match fs::remove_dir(dir) {
-            Ok(()) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) if error.kind() != io::ErrorKind::ResourceBusy || Instant::now() >= until => return Err(error),
-            Err(_) => {}
-        }
-        for below in fs::read_dir(dir)?.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-            if depth > 0 {
-                remove_group(&below.path(), until, depth - 1)?;
+        match try_remove_group(dir, NESTING_MAX) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => {
+                std::thread::sleep(REMOVE_PAUSE);
             }
+            outcome => return outcome,
         }
-        std::thread::sleep(REMOVE_PAUSE);
     }
+}
+
+/// One attempt to remove `dir`, and before it the groups below it, down to `depth` levels. `ResourceBusy` while anything
+/// is in use.
+pub(super) fn try_remove_group(dir: &Path, depth: u32) -> io::Result<()> {
+    let gone_is_fine = |outcome: io::Result<()>| match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
+    };
+    match gone_is_fine(fs::remove_dir(dir)) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy && depth > 0 => {}
+        outcome => return outcome,
+    }
+    for below in fs::read_dir(dir)?.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        try_remove_group(&below.path(), depth - 1)?;
+    }
+    gone_is_fine(fs::remove_dir(dir))
 }
