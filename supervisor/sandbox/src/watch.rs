@@ -80,6 +80,8 @@ pub(crate) struct Watch<'a> {
     /// Set once init is gone: when streams that are still open are given up.
     control_gone: Option<Instant>,
     done: bool,
+    /// Whether the last command has exited with 0. What the leaf counts is evidence from then on, not a verdict.
+    ended_well: bool,
     next_tick: Instant,
     next_usage: Instant,
     quick_until: Instant,
@@ -110,6 +112,7 @@ impl<'a> Watch<'a> {
             first_start: None,
             control_gone: None,
             done: false,
+            ended_well: false,
             next_tick: begun + TICK,
             next_usage: begun + USAGE_PAUSE,
             quick_until: begun,
@@ -318,6 +321,7 @@ impl<'a> Watch<'a> {
     }
 
     fn command_exited(&mut self, index: usize, exit: Exit, cpu: CpuTimes) {
+        self.ended_well = exit == Exit::Code(0) && index + 1 == self.spec.commands.len();
         // The command may have died of the very kill that the leaf has just counted.
         self.look_at_leaf();
         let now = Instant::now();
@@ -338,9 +342,15 @@ impl<'a> Watch<'a> {
     }
 
     /// v1 kills one process at a time. The first kill is the verdict; the rest of the run must not go on without it.
+    ///
+    /// Unless the run has got over it: a kill that is first seen when the last command has exited with 0 stays in the
+    /// counters, from which it becomes a limit hit, and leaves the outcome alone. So a runner that survives the kill of
+    /// one of its children has the milliseconds from that kill to this look to exit with 0 (the bell's wake-up, or
+    /// [`TICK_AFTER_BELL`]; [`TICK`] where there is no bell), and is killed as out of memory when it takes longer. Between
+    /// two commands the run is not over, whatever the first of them exited with.
     fn look_at_leaf(&mut self) {
-        let dead_anyway = self.seen.killed.is_some();
-        if !dead_anyway && self.leaf.is_some_and(|leaf| leaf.oom_kills() > 0) {
+        let decided = self.seen.killed.is_some() || self.ended_well;
+        if !decided && self.leaf.is_some_and(|leaf| leaf.oom_kills() > 0) {
             self.kill(KillReason::OutOfMemory);
         }
     }
@@ -364,7 +374,8 @@ impl<'a> Watch<'a> {
     /// Kills everything at once.
     fn kill(&mut self, reason: KillReason) {
         if self.done || self.control_gone.is_some() {
-            // The commands have ended by themselves; only an out-of-memory kill that ended them is still news.
+            // The commands have ended by themselves; only an out-of-memory kill that ended them is still news. One that
+            // they survived does not come here (`look_at_leaf`).
             if reason == KillReason::OutOfMemory {
                 self.record(reason);
             }

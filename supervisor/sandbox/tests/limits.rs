@@ -5,7 +5,7 @@ mod support;
 
 use proctor_core::limits::LimitKind;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::KillSwitch;
+use proctor_sandbox::{Ending, KillSwitch, SandboxError};
 use std::time::{Duration, Instant};
 use support::*;
 
@@ -37,6 +37,42 @@ fn a_hog_that_is_the_command_itself_is_out_of_memory_and_never_a_mere_signal() {
         assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
         assert!(hit(&ending, LimitKind::Memory).unwrap().count >= 1);
     }
+}
+
+/// Loses a child to the memory limit and ends with `status`, while the supervisor hears nothing until all is over: without
+/// that, it would most often be killed before it can exit. Tells whether it took less than the supervisor's pause between
+/// two looks at the leaf, since after that the supervisor looks first, and hears of the exit after it.
+fn losing_a_child_unheard(status: i32, switch: &KillSwitch) -> Result<(bool, Ending, Heard), SandboxError> {
+    let mut survivor = spec(&format!("echo ready; ({HOG}); exit {status}"));
+    survivor.limits.memory_bytes_max = 16 << 20;
+    let (mut first_word, mut took) = (None, Duration::MAX);
+    let (ending, heard) = try_run(&survivor, switch, |heard| {
+        let first_word = first_word.get_or_insert_with(Instant::now);
+        if heard.stdout == "ready\n" && took == Duration::MAX {
+            eventually("the run is over", || worker_pids().is_none());
+            took = first_word.elapsed();
+        }
+    })?;
+    let in_time = took.as_secs_f64() + ending.resources.setup_s < 0.2;
+    assert!(hit(&ending, LimitKind::Memory).is_some_and(|hit| hit.count >= 1), "{ending:?}");
+    Ok((in_time, ending, heard))
+}
+
+#[test]
+fn an_out_of_memory_kill_that_the_last_command_survives_is_evidence_and_no_verdict() {
+    let switch = KillSwitch::new().unwrap();
+    let mut runs = (0..50).map(|_| losing_a_child_unheard(0, &switch).unwrap());
+    let (_, ending, heard) = runs.find(|(in_time, ..)| *in_time).expect("a run that ends within 200 ms");
+    assert_exits(&ending, &[Exit::Code(0)]);
+    assert_eq!(heard.words, ["started", "command 0", "exited 0"]);
+}
+
+#[test]
+fn a_command_that_loses_a_child_to_the_memory_limit_and_fails_is_out_of_memory() {
+    let (_, ending, heard) = losing_a_child_unheard(3, &KillSwitch::new().unwrap()).unwrap();
+    assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
+    assert_eq!(heard.killing.unwrap().0, KillReason::OutOfMemory);
+    assert!(!ending.worker_lost);
 }
 
 #[test]
