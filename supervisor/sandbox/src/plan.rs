@@ -88,6 +88,12 @@ const ORDER: [Row; 13] = [
 /// specification says, by construction.
 const NOT_IN_ROWS: [Layer; 2] = [Layer::Cgroup, Layer::CleanEnvironment];
 
+/// Whether every run gets a part of `layer` from a launcher with or without privilege, as far as the host allows and
+/// unless the run itself asks for less.
+pub(crate) fn puts_on(layer: Layer, privileged: bool) -> bool {
+    (layer != Layer::UserNamespace || !privileged) && ORDER.iter().any(|row| row.layer == layer)
+}
+
 /// The rows that `spec` gets from a launcher with or without privilege over the host's namespaces.
 ///
 /// A layer that is required and that no row of this run puts on is refused here, before anything is started.

@@ -2,6 +2,7 @@
 //! trace. Must not decide what a run needs.
 
 use crate::cgroup::{self, Places};
+use crate::plan;
 use crate::worker::{PROBE, Trial};
 use proctor_core::isolation::Layer;
 use proctor_core::limits::{LimitKind, Limits};
@@ -48,7 +49,10 @@ pub struct HostRow {
     pub status: Status,
     /// What was found.
     pub detail: String,
-    /// What a person can do about it; empty when it is usable.
+    /// Whether this version needs it on this host to put on all of its layers and limits. A row that is not needed is
+    /// there to be known, and nothing is wrong when it is not usable.
+    pub needed: bool,
+    /// What a person can do about it; empty when it is usable, or not needed.
     pub remedy: String,
 }
 
@@ -124,6 +128,7 @@ fn cgroup_rows(places: &Places) -> Vec<HostRow> {
                     (Some(_), false) => Status::Missing,
                 },
                 detail: missing.map_or_else(|| "limits read back".to_owned(), |missing| missing.reason.clone()),
+                needed: true,
                 remedy: missing.map_or_else(String::new, |missing| missing.remedy.clone()),
             }
         })
@@ -132,9 +137,14 @@ fn cgroup_rows(places: &Places) -> Vec<HostRow> {
         name: "cgroup.kill".to_owned(),
         group: RowGroup::Cgroup,
         status: if has_kill { Status::Usable } else { Status::Missing },
-        detail: if has_kill { "kills a leaf at once" } else { "runs are killed through their pid namespace" }
-            .to_owned(),
-        remedy: if has_kill { "" } else { "not needed; a v2 hierarchy and Linux 5.14 would add it" }.to_owned(),
+        detail: if has_kill {
+            "kills a leaf at once"
+        } else {
+            "not needed: runs are killed through their pid namespace; a v2 hierarchy and Linux 5.14 would add it"
+        }
+        .to_owned(),
+        needed: false,
+        remedy: String::new(),
     });
     rows
 }
@@ -149,13 +159,16 @@ fn namespace_rows(worker_binary: &Path) -> Vec<HostRow> {
             group: RowGroup::Namespace,
             status: Status::Missing,
             detail: "the worker could not be started to try the namespaces".to_owned(),
+            needed: true,
             remedy: "install proctor-worker beside proctor".to_owned(),
         }];
     };
-    trials.into_iter().map(namespace_row).collect()
+    let privileged = is_privileged();
+    trials.into_iter().map(|trial| namespace_row(trial, privileged)).collect()
 }
 
-fn namespace_row(trial: Trial) -> HostRow {
+fn namespace_row(trial: Trial, privileged: bool) -> HostRow {
+    let needed = plan::puts_on(trial.layer, privileged);
     let file = match trial.layer {
         Layer::UserNamespace => "user",
         Layer::MountNamespace => "mnt",
@@ -175,29 +188,64 @@ fn namespace_row(trial: Trial) -> HostRow {
         ),
         (Some(reason), false) => (Status::Missing, reason, "use a kernel that is built with this namespace"),
     };
+    let (detail, remedy) = match trial.layer {
+        _ if needed => (detail, remedy),
+        Layer::UserNamespace => (format!("{detail}; not needed, as the supervisor is privileged"), ""),
+        _ => (format!("{detail}; not used by this version"), ""),
+    };
     let name = trial.layer.name().to_owned();
-    HostRow { name, group: RowGroup::Namespace, status, detail, remedy: remedy.to_owned() }
+    HostRow { name, group: RowGroup::Namespace, status, detail, needed, remedy: remedy.to_owned() }
 }
 
 fn landlock_row() -> HostRow {
     // SAFETY: with a null attribute, size 0 and this flag the call only returns the ABI's version (landlock(7)).
     let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, 1) };
-    let (status, detail, remedy) = match abi {
-        1.. => (Status::Present, format!("ABI {abi}; not used by this version"), ""),
-        _ => {
-            (Status::Missing, std::io::Error::last_os_error().to_string(), "boot with lsm=landlock,... on Linux 5.13+")
-        }
+    let (status, detail) = match abi {
+        1.. => (Status::Present, format!("ABI {abi}; not used by this version")),
+        _ => (Status::Missing, format!("{}; not used by this version", std::io::Error::last_os_error())),
     };
-    HostRow { name: "landlock".to_owned(), group: RowGroup::Filter, status, detail, remedy: remedy.to_owned() }
+    filter_row("landlock", status, detail)
 }
 
 fn seccomp_row() -> HostRow {
     let action = libc::SECCOMP_RET_KILL_PROCESS;
     // SAFETY: the call reads the one number that the pointer points to.
     let known = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
-    let (status, detail, remedy) = match known {
-        0 => (Status::Present, "filters can be installed; not used by this version".to_owned(), ""),
-        _ => (Status::Missing, std::io::Error::last_os_error().to_string(), "use a kernel with CONFIG_SECCOMP_FILTER"),
+    let (status, detail) = match known {
+        0 => (Status::Present, "filters can be installed; not used by this version".to_owned()),
+        _ => (Status::Missing, format!("{}; not used by this version", std::io::Error::last_os_error())),
     };
-    HostRow { name: "seccomp".to_owned(), group: RowGroup::Filter, status, detail, remedy: remedy.to_owned() }
+    filter_row("seccomp", status, detail)
+}
+
+/// A filter that no run of this version has.
+fn filter_row(name: &str, status: Status, detail: String) -> HostRow {
+    HostRow { name: name.to_owned(), group: RowGroup::Filter, status, detail, needed: false, remedy: String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_runs_of_this_user_get_is_needed() {
+        let row = |layer, privileged| namespace_row(Trial { layer, failure: Some("no".into()) }, privileged);
+        let user = row(Layer::UserNamespace, true);
+        assert!(!user.needed && user.remedy.is_empty() && user.status == Status::Present, "{user:?}");
+        let user = row(Layer::UserNamespace, false);
+        assert!(user.needed && !user.remedy.is_empty(), "{user:?}");
+        for privileged in [true, false] {
+            assert!(row(Layer::PidNamespace, privileged).needed && row(Layer::NetNamespace, privileged).needed);
+            assert!(!row(Layer::CgroupNamespace, privileged).needed);
+        }
+    }
+
+    #[test]
+    fn a_host_without_a_v2_hierarchy_lacks_nothing_that_is_needed_for_killing() {
+        let places = Places { v2: None, ..Places::find() };
+        let rows = cgroup_rows(&places);
+        let kill = rows.iter().find(|row| row.name == "cgroup.kill").unwrap();
+        assert!(!kill.needed && kill.status == Status::Missing && kill.remedy.is_empty(), "{kill:?}");
+        assert_eq!(rows.iter().filter(|row| row.needed).count(), 3);
+    }
 }

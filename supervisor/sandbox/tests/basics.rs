@@ -205,6 +205,10 @@ fn the_probe_finds_this_host_usable() {
         assert_eq!(row.status, proctor_sandbox::Status::Usable, "{row:?}");
         assert_eq!(row.remedy, "");
     }
+    let not_needed = ["cgroup.kill", "user_namespace", "cgroup_namespace", "landlock", "seccomp"];
+    for row in &report.rows {
+        assert_eq!(row.needed, !not_needed.contains(&row.name.as_str()), "{row:?}");
+    }
     assert!(report.rows.iter().any(|row| row.name == "landlock"));
     assert!(report.privileged && report.cpus >= 1 && report.memory_bytes > 1 << 30 && !report.kernel.is_empty());
     assert_nothing_is_left();
