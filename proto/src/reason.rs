@@ -15,6 +15,10 @@ pub const RUNNER_MISSING: &str = "RUNNER_MISSING";
 pub const LAYER_MISSING: &str = "LAYER_MISSING";
 /// A limit that was asked for by name cannot be enforced.
 pub const LIMIT_MISSING: &str = "LIMIT_MISSING";
+/// The run would need more commands than a run may have.
+pub const TOO_MANY_COMMANDS: &str = "TOO_MANY_COMMANDS";
+/// The workspace's directory was moved or replaced since the session was created.
+pub const WORKSPACE_REPLACED: &str = "WORKSPACE_REPLACED";
 /// Another run is going on and the request refuses to wait.
 pub const BUSY: &str = "BUSY";
 /// No run has ended in this session.

@@ -214,6 +214,9 @@ pub fn listed(answer: &ListTestsResponse) -> String {
     if answer.left_out > 0 {
         let _ = writeln!(text, "... ({} more truncated; pass a larger limit to see them)", answer.left_out);
     }
+    if answer.partial {
+        let _ = writeln!(text, "\nthe listing was cut off: {}", outcome_name(answer.outcome()));
+    }
     for collector in &answer.collectors {
         let _ = writeln!(text, "\ncould not be listed: {}", clean(&collector.nodeid));
         match (&collector.file, collector.line) {
@@ -381,11 +384,13 @@ mod tests {
                 message: "undefined: x".into(),
                 ..Collector::default()
             }],
+            outcome: Outcome::TimedOut.into(),
+            partial: true,
         };
         assert_eq!(
             listed(&answer),
             "3 test(s) (go):\n\na/x:\n  TestA\n\nb:\n  TestB\n... (1 more truncated; pass a larger limit to see \
-             them)\n\ncould not be listed: c\n   c/c_test.go:3\n   undefined: x\n"
+             them)\n\nthe listing was cut off: timed_out\n\ncould not be listed: c\n   c/c_test.go:3\n   undefined: x\n"
         );
         let none = ListTestsResponse { framework: "go".into(), ..ListTestsResponse::default() };
         assert_eq!(listed(&none), "no tests found (go)\n");

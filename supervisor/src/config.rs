@@ -3,7 +3,7 @@
 
 use crate::units::{Bytes, Cpus, Duration};
 use proctor_core::isolation::{Layer, Network};
-use proctor_core::limits::Limits;
+use proctor_core::limits::{LimitRequest, Limits};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -101,6 +101,22 @@ impl LimitsTable {
     }
 }
 
+impl LimitsTable {
+    // What no run could start with is no limit but a mistake.
+    fn problems(&self) -> Vec<String> {
+        let asked = LimitRequest {
+            memory_bytes: self.memory.map(|size| size.bytes),
+            cpu_millis: self.cpus.map(|cpus| cpus.millis),
+            pids: self.pids,
+            wall_ms: self.timeout.map(|timeout| timeout.ms),
+        };
+        let too_small = asked.check().err().map(|error| error.to_string());
+        let too_long = asked.wall_ms.is_some_and(|ms| ms > Limits::WALL_MS_CEILING);
+        let too_long = too_long.then(|| format!("timeout must be at most {}s", Limits::WALL_MS_CEILING / 1_000));
+        too_small.into_iter().chain(too_long).collect()
+    }
+}
+
 /// What a run must have.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -173,6 +189,11 @@ impl Config {
         }
         wrong(!self.state_dir.is_absolute(), "state_dir: must be an absolute path".into());
         wrong(self.host.runs_max == Some(0), "host.runs_max: must be at least 1".into());
+        for (name, table) in self.tables() {
+            for problem in table.problems() {
+                wrong(true, format!("{name}: {problem}"));
+            }
+        }
         wrong(self.tenant.is_empty(), "tenant: at least one [[tenant]] is needed".into());
         let mut identities: Vec<(String, &[u32], &[String])> =
             vec![("operators".into(), &self.operators.uids, &self.operators.token_hashes)];
@@ -202,10 +223,23 @@ impl Config {
         }
         for (name, _, hashes) in &identities {
             for hash in *hashes {
-                wrong(blake3::Hash::from_hex(hash).is_err(), format!("{name}: {hash:?} is not 64 hexadecimal digits"));
+                let parsed = blake3::Hash::from_hex(hash).ok();
+                wrong(parsed.is_none(), format!("{name}: {hash:?} is not 64 hexadecimal digits"));
+                wrong(
+                    parsed.is_some_and(|hash| hash == blake3::hash(b"")),
+                    format!("{name}: {hash:?} is the hash of an empty token"),
+                );
             }
         }
         problems
+    }
+}
+
+impl Config {
+    fn tables(&self) -> impl Iterator<Item = (String, &LimitsTable)> {
+        let host = [("defaults".to_owned(), &self.defaults), ("max".to_owned(), &self.max)];
+        let tenants = self.tenant.iter().map(|tenant| (format!("tenant {:?}: max", tenant.id), &tenant.max));
+        host.into_iter().chain(tenants)
     }
 }
 
@@ -260,7 +294,8 @@ mod tests {
             id = "ok"
             uids = [1]
             roots = ["/"]
-            token_hashes = ["beef"]
+            token_hashes = ["beef", "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"]
+            max = { pids = 1, timeout = "10h" }
         "#;
         let problems = Config::parse(text).unwrap().problems().join("\n");
         for expected in [
@@ -272,6 +307,9 @@ mod tests {
             "defined twice",
             "shares a uid",
             "64 hexadecimal",
+            "empty token",
+            "pids must be at least",
+            "timeout must be at most",
         ] {
             assert!(problems.contains(expected), "{expected} in:\n{problems}");
         }

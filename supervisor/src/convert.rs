@@ -353,6 +353,8 @@ pub fn listing(report: &Report, tests: &BTreeSet<TestId>, limit: usize) -> v1::L
         tests: tests.iter().take(limit).map(test_id).collect(),
         left_out: tests.len().saturating_sub(limit) as u64,
         collectors: report.collectors.iter().map(collector).collect(),
+        outcome: outcome(report.outcome).into(),
+        partial: report.partial,
     }
 }
 

@@ -20,7 +20,9 @@ pub struct Check {
     pub status: Status,
     /// What was found.
     pub detail: String,
-    /// The command or setting that mends it; empty when it is usable.
+    /// Whether runs lack a layer or a limit of this version when it is not usable.
+    pub needed: bool,
+    /// The command or setting that mends it; empty when it is usable, or not needed.
     pub remedy: String,
 }
 
@@ -46,6 +48,7 @@ pub fn checks(context: &Context, report: &HostReport) -> Vec<Check> {
         name: row.name.clone(),
         status: row.status,
         detail: row.detail.clone(),
+        needed: row.needed,
         remedy: row.remedy.clone(),
     }));
     checks.extend(TOOLCHAINS.iter().map(|(program, argument, remedy)| toolchain(context, program, argument, remedy)));
@@ -58,6 +61,7 @@ fn kernel(report: &HostReport) -> Vec<Check> {
         name: name.to_owned(),
         status: Status::Usable,
         detail,
+        needed: false,
         remedy: String::new(),
     };
     let memory = match report.memory_bytes {
@@ -82,6 +86,8 @@ fn toolchain(context: &Context, program: &str, argument: &str, remedy: &str) -> 
         remedy: if status == Status::Usable { String::new() } else { remedy.to_owned() },
         status,
         detail,
+        // Which toolchains are needed is for the workspaces to say.
+        needed: false,
     };
     let Some(path) = context.toolchain.find(program) else {
         return line(Status::Missing, "not found on PATH".to_owned());

@@ -6,7 +6,7 @@ use crate::toolchain;
 use crate::workspace::{Look, Workspace};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
-use proctor_core::request::{RunRequest, Selection};
+use proctor_core::request::RunRequest;
 use proctor_core::session::RunKind;
 use proctor_frameworks::detect::{self, DetectError, Detected};
 use proctor_frameworks::{InjectedFile, Parser, Plan, PlanError, Step, Want, custom};
@@ -33,6 +33,9 @@ pub enum PrepareError {
     /// The request wants the host's network and may not.
     #[error("network: the host's network is not allowed for this tenant")]
     NetworkDenied,
+    /// The workspace's directory was moved or replaced since the session was created.
+    #[error("the workspace was moved or replaced: open a new session")]
+    WorkspaceReplaced,
     /// A path that is no UTF-8, which no runner's command line could carry.
     #[error("the workspace's path is not UTF-8")]
     PathNotUtf8,
@@ -149,8 +152,9 @@ fn command(
 ) -> Result<CommandSpec, PrepareError> {
     let dir = workspace.root().join(&step.dir);
     // A custom command may name a script of the workspace; a bare name is looked up on PATH as a shell would.
-    let named = if step.program.contains('/') {
-        context.toolchain.find(&dir.join(&step.program).to_string_lossy())
+    let named = if step.program.contains('/') && !step.program.starts_with('/') {
+        let script = dir.join(&step.program).canonicalize().ok();
+        script.and_then(|script| context.toolchain.find(&script.to_string_lossy()))
     } else {
         context.toolchain.find(&step.program)
     };
@@ -178,10 +182,4 @@ pub fn check_env(env: &BTreeMap<String, String>) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Whether the selection can be empty only because the session had nothing left to rerun.
-#[must_use]
-pub fn nothing_selected(request: &RunRequest) -> bool {
-    matches!(&request.selection, Selection::Exactly(targets) if targets.is_empty())
 }

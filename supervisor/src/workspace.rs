@@ -5,12 +5,13 @@ use proctor_core::moment::Moment;
 use proctor_core::request::Fingerprint;
 use proctor_frameworks::{FRAMEWORKS, FileTree};
 use std::fs::{self, Metadata};
-use std::os::unix::fs::MetadataExt;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
 
-/// Most files that a look at a workspace takes in. A larger one is never taken to be unchanged.
-const FILES_MAX: usize = 200_000;
+/// Most files and directories that a look at a workspace takes in. A larger one is never taken to be unchanged.
+const ENTRIES_MAX: usize = 200_000;
 
 /// Deepest directory looked into. Deeper trees are generated.
 const DEPTH_MAX: usize = 64;
@@ -18,25 +19,23 @@ const DEPTH_MAX: usize = 64;
 /// Largest marker file read, in bytes. A `go.mod` of 1 MiB would name 20,000 modules.
 const MARKER_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Most bytes of marker files read together. A monorepo of 1,000 modules has a few MiB of them.
+const MARKERS_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The file by which tools mark a directory as a cache that nobody edits (the Cache Directory Tagging specification;
+/// Cargo's `target` and `.pytest_cache` have it).
+const CACHE_TAG: &str = "CACHEDIR.TAG";
+
 /// Directories that tools fill and nobody edits: looking into them costs much and says nothing about an edit, and a run
-/// that fills them must not look like an edit.
-const PASSED_OVER: [&str; 10] = [
-    ".git",
-    ".hg",
-    ".svn",
-    "node_modules",
-    "target",
-    "__pycache__",
-    ".pytest_cache",
-    ".venv",
-    ".gradle",
-    ".mypy_cache",
-];
+/// that fills them must not look like an edit. A name that a project might choose itself is not here.
+const PASSED_OVER: [&str; 7] = [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".gradle"];
 
 /// A directory that was there when it was opened, by its path without symlinks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Workspace {
     root: PathBuf,
+    /// Device and inode of the directory that was opened: another one at the same path is another workspace.
+    identity: (u64, u64),
 }
 
 /// A look at a workspace: its files, and what they looked like.
@@ -44,7 +43,7 @@ pub struct Workspace {
 pub struct Look {
     /// Names of files, with the content of those that detection reads.
     pub tree: FileTree,
-    /// `None` when there are more files than a look takes in.
+    /// `None` when there is more than a look takes in.
     pub fingerprint: Option<Fingerprint>,
 }
 
@@ -60,6 +59,9 @@ pub enum WorkspaceError {
     /// There, and something else.
     #[error("not a directory")]
     NotADirectory,
+    /// Another directory is at its path now.
+    #[error("was moved or replaced")]
+    Replaced,
     /// A file's path leads out of the workspace.
     #[error("{file:?} is outside the workspace")]
     Outside {
@@ -81,10 +83,11 @@ impl Workspace {
             return Err(WorkspaceError::NotAbsolute);
         }
         let root = path.canonicalize().map_err(WorkspaceError::NotFound)?;
-        if !root.is_dir() {
+        let metadata = fs::symlink_metadata(&root).map_err(WorkspaceError::NotFound)?;
+        if !metadata.is_dir() {
             return Err(WorkspaceError::NotADirectory);
         }
-        Ok(Workspace { root })
+        Ok(Workspace { root, identity: (metadata.dev(), metadata.ino()) })
     }
 
     /// Where it is. For the sandbox and the logs, never for a message.
@@ -106,7 +109,7 @@ impl Workspace {
                 Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(outside()),
             }
         }
-        if self.root.join(path).canonicalize().is_ok_and(|real| !real.starts_with(&self.root)) {
+        if !stays_below(&self.root, path) {
             return Err(outside());
         }
         Ok(parts.join("/"))
@@ -131,13 +134,36 @@ impl Workspace {
     }
 
     /// Looks at all files. Takes milliseconds for thousands of files: not for a tokio thread.
-    #[must_use]
-    pub fn look(&self) -> Look {
-        let mut walk = Walk { tree: FileTree::default(), hasher: blake3::Hasher::new(), files: 0 };
+    pub fn look(&self) -> Result<Look, WorkspaceError> {
+        let same = fs::symlink_metadata(&self.root).is_ok_and(|now| (now.dev(), now.ino()) == self.identity);
+        if !same || self.root.canonicalize().ok().as_ref() != Some(&self.root) {
+            return Err(WorkspaceError::Replaced);
+        }
+        let mut walk = Walk { tree: FileTree::default(), hasher: blake3::Hasher::new(), entries: 0, markers_bytes: 0 };
         walk.directory(&self.root, "", 0);
         let fingerprint = (!walk.tree.is_truncated()).then(|| Fingerprint(*walk.hasher.finalize().as_bytes()));
-        Look { tree: walk.tree, fingerprint }
+        Ok(Look { tree: walk.tree, fingerprint })
     }
+}
+
+/// Whether `path`, taken from `root`, stays below it through every symlink on the way. What is not there stays below; a
+/// link that leads out or nowhere does not, so that the answer says nothing about what is outside.
+#[must_use]
+pub fn stays_below(root: &Path, path: &Path) -> bool {
+    let mut here = root.to_owned();
+    for component in path.components() {
+        here.push(component);
+        match fs::symlink_metadata(&here) {
+            Err(_) => return true,
+            Ok(metadata) if metadata.is_symlink() => {
+                if !here.canonicalize().is_ok_and(|real| real.starts_with(root)) {
+                    return false;
+                }
+            }
+            Ok(_) => {}
+        }
+    }
+    true
 }
 
 fn changed_at(metadata: &Metadata) -> Moment {
@@ -150,21 +176,27 @@ fn changed_at(metadata: &Metadata) -> Moment {
 struct Walk {
     tree: FileTree,
     hasher: blake3::Hasher,
-    files: usize,
+    entries: usize,
+    markers_bytes: u64,
 }
 
 impl Walk {
     // Symlinks are told by what they are and never followed, so that no link leads the walk out or in a circle.
     fn directory(&mut self, path: &Path, relative: &str, depth: usize) {
         let Ok(entries) = fs::read_dir(path) else { return };
+        let room = ENTRIES_MAX - self.entries;
         let mut names: Vec<String> =
-            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+            entries.take(room + 1).flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        if names.len() > room || depth >= DEPTH_MAX {
+            self.tree.set_truncated();
+            return;
+        }
+        if names.iter().any(|name| name == CACHE_TAG) {
+            return;
+        }
+        self.entries += names.len();
         names.sort_unstable();
         for name in names {
-            if self.files >= FILES_MAX || depth >= DEPTH_MAX {
-                self.tree.set_truncated();
-                return;
-            }
             let path = path.join(&name);
             let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
             let relative = if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
@@ -179,7 +211,6 @@ impl Walk {
     }
 
     fn file(&mut self, path: &Path, relative: &str, name: &str, metadata: &Metadata) {
-        self.files += 1;
         self.hasher.update(relative.as_bytes());
         for number in [metadata.ino(), metadata.size(), u64::from(metadata.mode())] {
             self.hasher.update(&number.to_le_bytes());
@@ -188,12 +219,28 @@ impl Walk {
             self.hasher.update(&number.to_le_bytes());
         }
         let is_marker = FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name));
-        let small = is_marker && metadata.is_file() && metadata.size() <= MARKER_BYTES_MAX;
-        match small.then(|| fs::read_to_string(path)) {
-            Some(Ok(content)) => self.tree.add_with_content(relative, content),
-            _ => self.tree.add(relative),
+        if is_marker && metadata.is_file() && metadata.size() <= MARKER_BYTES_MAX {
+            self.markers_bytes += metadata.size();
+            if self.markers_bytes > MARKERS_BYTES_MAX {
+                self.tree.set_truncated();
+            } else if let Ok(content) = read_marker(path) {
+                self.tree.add_with_content(relative, content);
+                return;
+            }
         }
+        self.tree.add(relative);
     }
+}
+
+// Between the look and the open a running test may have put a link or a FIFO in the file's place.
+fn read_marker(path: &Path) -> std::io::Result<String> {
+    let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(std::io::Error::other("not a regular file"));
+    }
+    let mut content = String::new();
+    file.take(MARKER_BYTES_MAX).read_to_string(&mut content)?;
+    Ok(content)
 }
 
 #[cfg(test)]
@@ -218,7 +265,9 @@ mod tests {
         assert_eq!(workspace.relative(workspace.root().join("a/b").to_str().unwrap()).unwrap(), "a/b");
         assert_eq!(workspace.relative("deleted.go").unwrap(), "deleted.go");
         assert_eq!(workspace.existing("in/b/x.go").unwrap(), "in/b/x.go");
-        for outside in ["../x", "a/../../x", "/etc/passwd", "out/passwd"] {
+        std::os::unix::fs::symlink("/nowhere", dir.path().join("dangling")).unwrap();
+        // What is outside is not said to be there or not.
+        for outside in ["../x", "a/../../x", "/etc/passwd", "out/passwd", "out/no-such-file", "dangling"] {
             let error = workspace.relative(outside).unwrap_err();
             assert!(matches!(error, WorkspaceError::Outside { .. }), "{outside}: {error}");
         }
@@ -228,14 +277,53 @@ mod tests {
     #[test]
     fn a_fingerprint_changes_with_every_edit_and_not_with_what_tools_leave() {
         let (dir, workspace) = workspace();
-        let before = workspace.look();
+        let before = workspace.look().unwrap();
         assert_eq!(before.tree.content("go.mod"), Some("module m"));
-        assert_eq!(before.fingerprint, workspace.look().fingerprint);
+        assert_eq!(before.fingerprint, workspace.look().unwrap().fingerprint);
         fs::create_dir(dir.path().join("node_modules")).unwrap();
         fs::write(dir.path().join("node_modules/x.js"), "1").unwrap();
-        assert_eq!(before.fingerprint, workspace.look().fingerprint);
+        assert_eq!(before.fingerprint, workspace.look().unwrap().fingerprint);
+        fs::create_dir_all(dir.path().join("target/debug")).unwrap();
+        fs::write(dir.path().join("target/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55").unwrap();
+        fs::write(dir.path().join("target/debug/x"), "1").unwrap();
+        assert_eq!(before.fingerprint, workspace.look().unwrap().fingerprint);
         fs::write(dir.path().join("a/b/x.go"), "package c").unwrap();
-        assert_ne!(before.fingerprint, workspace.look().fingerprint);
+        assert_ne!(before.fingerprint, workspace.look().unwrap().fingerprint);
+    }
+
+    #[test]
+    fn a_directory_that_only_sounds_like_a_cache_is_looked_at() {
+        let (dir, workspace) = workspace();
+        fs::create_dir(dir.path().join("target")).unwrap();
+        fs::write(dir.path().join("target/x.go"), "package target").unwrap();
+        assert!(workspace.look().unwrap().tree.contains("target/x.go"));
+    }
+
+    #[test]
+    fn another_directory_at_the_same_path_is_another_workspace() {
+        let (dir, workspace) = workspace();
+        let (here, there) = (dir.path().join("ws"), dir.path().join("old"));
+        fs::create_dir(&here).unwrap();
+        let opened = Workspace::open(&here).unwrap();
+        assert!(opened.look().is_ok() && workspace.look().is_ok());
+        fs::rename(&here, &there).unwrap();
+        assert!(matches!(opened.look(), Err(WorkspaceError::Replaced)));
+        std::os::unix::fs::symlink(&there, &here).unwrap();
+        assert!(matches!(opened.look(), Err(WorkspaceError::Replaced)));
+    }
+
+    #[test]
+    fn markers_are_read_within_a_budget_and_never_through_a_link() {
+        let (dir, workspace) = workspace();
+        for number in 0..20 {
+            let module = dir.path().join(number.to_string());
+            fs::create_dir(&module).unwrap();
+            fs::File::create(module.join("go.mod")).unwrap().set_len(MARKER_BYTES_MAX).unwrap();
+        }
+        let look = workspace.look().unwrap();
+        assert!(look.tree.is_truncated() && look.fingerprint.is_none());
+        std::os::unix::fs::symlink("/etc/passwd", dir.path().join("a/go.mod")).unwrap();
+        assert!(read_marker(&dir.path().join("a/go.mod")).is_err());
     }
 
     #[test]

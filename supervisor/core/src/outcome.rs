@@ -114,6 +114,8 @@ pub enum KillReason {
     OutOfMemory,
     /// The log limit was reached.
     OutputFlood,
+    /// The host could not keep what the run wrote.
+    HostFailed,
 }
 
 impl KillReason {
@@ -127,6 +129,7 @@ impl KillReason {
             KillReason::Deadline => "deadline",
             KillReason::OutOfMemory => "out_of_memory",
             KillReason::OutputFlood => "output_flood",
+            KillReason::HostFailed => "host_failed",
         }
     }
 
@@ -138,6 +141,7 @@ impl KillReason {
             KillReason::Deadline => Outcome::TimedOut,
             KillReason::OutOfMemory => Outcome::OutOfMemory,
             KillReason::OutputFlood => Outcome::OutputFlood,
+            KillReason::HostFailed => Outcome::WorkerLost,
         }
     }
 }

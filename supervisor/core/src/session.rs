@@ -99,9 +99,9 @@ pub enum Effect {
         /// Milliseconds since that one was accepted.
         age_ms: u64,
     },
-    /// Tell the caller of `run` why it does not become one.
+    /// Tell the caller, or the watchers, of `run` why it does not start.
     Refuse {
-        /// The name that was drawn and is not used.
+        /// The run.
         run: RunId,
         /// Why.
         refusal: Refusal,
@@ -318,10 +318,20 @@ impl Session {
         if self.running.is_some() || self.closing {
             return Vec::new();
         }
-        let Some(next) = self.waiting.pop_front() else { return Vec::new() };
-        let start = Effect::Start { run: next.run.clone(), request: self.resolved(&next.request) };
-        self.running = Some(next);
-        std::iter::once(start).chain(self.moved()).collect()
+        let mut effects = Vec::new();
+        while let Some(next) = self.waiting.pop_front() {
+            // A rerun that waited may have nothing left to run, because the run before it passed.
+            if let Some(refusal) = self.nothing_to_rerun(&next.request.selection) {
+                effects.push(Effect::Refuse { run: next.run.clone(), refusal });
+                effects.extend(self.retained(next.run));
+                continue;
+            }
+            effects.push(Effect::Start { run: next.run.clone(), request: self.resolved(&next.request) });
+            self.running = Some(next);
+            break;
+        }
+        effects.extend(self.moved());
+        effects
     }
 
     // A rerun repeats the last request, environment and framework included, on what failed in the run before it.
@@ -331,6 +341,7 @@ impl Session {
         let selection = match self.slot.rerun(*limit) {
             Rerun::Targets(targets) => Selection::Exactly(targets),
             Rerun::Everything => last.selection.clone(),
+            // Refused before it comes to this.
             Rerun::NoRunYet | Rerun::NothingFailed { .. } => Selection::Exactly(Vec::new()),
         };
         Box::new(RunRequest { selection, limits: request.limits, ..last })
@@ -389,7 +400,11 @@ impl Session {
                 self.last_request = Some(ended.request);
             }
         }
-        let mut effects = self.retained(run.clone());
+        // What a listing listed has been read by whoever asked; what a run of tests did is asked for again.
+        let mut effects = match ended.kind {
+            RunKind::Tests => self.retained(run.clone()),
+            RunKind::Listing => vec![Effect::Forget { run: run.clone() }],
+        };
         if self.closing {
             effects.push(Effect::Stop);
         } else {

@@ -139,6 +139,20 @@ fn a_listing_leaves_what_is_remembered_alone() {
     assert_eq!(session.last(), Some(&(run("a"), Outcome::Failed)));
 }
 
+#[test]
+fn a_rerun_that_waited_behind_a_run_that_passed_is_refused_and_leaves_the_slot_alone() {
+    let mut session = Session::default();
+    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let failed = Selection::LastFailed { limit: None };
+    let _ = session.step(Moment(1), ask("r", failed, 1, IfBusy::Queue));
+    let _ = session.step(Moment(2), ask("b", files("x"), 1, IfBusy::Queue));
+    let effects = session.step(Moment(3), ended("a", Outcome::Passed, Vec::new()));
+    let refusal = Refusal::NothingToRerun { framework: "go".into() };
+    assert_eq!(effects[0], Effect::Refuse { run: run("r"), refusal });
+    assert_eq!(started(&effects), ["b"]);
+    assert_eq!(session.last(), Some(&(run("a"), Outcome::Passed)));
+}
+
 #[derive(Debug, Clone)]
 enum Happening {
     Ask { selection: u8, workspace: u8, refuse: bool },
@@ -214,7 +228,12 @@ proptest! {
                     Effect::Forget { run } => prop_assert!(done.contains(&run)),
                     Effect::Stop => { stops += 1; prop_assert!(open.is_empty()); }
                     Effect::Moved { run, .. } => prop_assert_eq!(open.get(&run), Some(&false)),
-                    Effect::Refuse { .. } => {}
+                    Effect::Refuse { run, .. } => {
+                        // Either it never became one, or it waited and has nothing left to do.
+                        if open.remove(&run).is_some() {
+                            prop_assert!(done.insert(run));
+                        }
+                    }
                 }
             }
             prop_assert!(open.values().filter(|started| **started).count() <= 1);

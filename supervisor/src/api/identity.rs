@@ -18,7 +18,8 @@ pub(super) fn caller<T>(tenants: &Tenants, request: &Request<T>) -> Result<Calle
     let token = header
         .and_then(|value| value.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .map(|(_, token)| token.trim());
+        .map(|(_, token)| token.trim())
+        .filter(|token| !token.is_empty());
     let token = token.ok_or_else(|| status::unauthenticated("metadata `authorization: Bearer TOKEN` is missing"))?;
     tenants.identify(Credential::Token(token)).ok_or_else(|| status::unauthenticated("the bearer token is not known"))
 }

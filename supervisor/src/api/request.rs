@@ -9,7 +9,6 @@ use proctor_core::filter::Filter;
 use proctor_core::limits::LimitRequest;
 use proctor_core::request::{RunRequest, Selection};
 use proctor_proto::v1;
-use std::path::Path;
 use tonic::Status;
 
 /// Most files that a request may name.
@@ -75,11 +74,6 @@ pub(super) fn list_tests(asked: &v1::ListTestsRequest, workspace: &Workspace) ->
 /// Refuses a number that is no value of the enum, which prost would read as unspecified.
 pub(super) fn check_enum<E: TryFrom<i32>>(field: &str, value: i32) -> Result<(), Status> {
     E::try_from(value).map(|_| ()).map_err(|_| status::invalid(field, format!("{field} has no value {value}")))
-}
-
-/// A session's workspace, by a path that the caller gave.
-pub(super) fn workspace(path: &str) -> Result<Workspace, Status> {
-    Workspace::open(Path::new(path)).map_err(|error| status::workspace(&error, "workspace"))
 }
 
 fn framework(name: &str) -> Option<String> {

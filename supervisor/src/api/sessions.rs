@@ -1,11 +1,14 @@
 //! The Sessions service. Must not know runs beyond their names.
 
-use super::{Api, request, status};
+use super::{Api, status};
 use crate::convert;
 use crate::session::SessionHandle;
 use crate::tenant::Tenant;
+use crate::workspace::{Workspace, stays_below};
 use proctor_proto::v1;
 use proctor_proto::v1::sessions_server::Sessions;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 /// Sessions on a page when the request does not say.
@@ -56,7 +59,7 @@ impl Sessions for Api {
         &self,
         request: Request<v1::ListSessionsRequest>,
     ) -> Result<Response<v1::ListSessionsResponse>, Status> {
-        let tenant: std::sync::Arc<Tenant> = self.tenant(&request)?;
+        let tenant: Arc<Tenant> = self.tenant(&request)?;
         let asked = request.into_inner();
         let size = if asked.page_size == 0 { PAGE } else { asked.page_size.min(PAGE_MAX) };
         let size = usize::try_from(size).unwrap_or(usize::MAX);
@@ -102,17 +105,21 @@ impl Api {
     }
 }
 
-// Symlinks are resolved before the roots are looked at, and what is outside them is not said to exist or not.
-fn open_below(path: &str, roots: &[std::path::PathBuf]) -> Result<crate::workspace::Workspace, Status> {
-    if !std::path::Path::new(path).is_absolute() {
+// What is not below a root is not said to exist or not, whichever way a link leads.
+fn open_below(path: &str, roots: &[PathBuf]) -> Result<Workspace, Status> {
+    let path = Path::new(path);
+    if !path.is_absolute() {
         return Err(status::invalid("workspace", "workspace must be an absolute path"));
     }
-    let outside = || Status::permission_denied("workspace: not below a root of this tenant");
-    let lexically_below = roots.iter().any(|root| std::path::Path::new(path).starts_with(root));
-    let workspace = match request::workspace(path) {
-        Ok(workspace) => workspace,
-        Err(error) if lexically_below => return Err(error),
-        Err(_) => return Err(outside()),
-    };
-    if roots.iter().any(|root| workspace.root().starts_with(root)) { Ok(workspace) } else { Err(outside()) }
+    let opened = Workspace::open(path);
+    if let Some(workspace) =
+        opened.as_ref().ok().filter(|found| roots.iter().any(|root| found.root().starts_with(root)))
+    {
+        return Ok(workspace.clone());
+    }
+    let below = |root: &PathBuf| path.strip_prefix(root).is_ok_and(|rest| stays_below(root, rest));
+    match opened {
+        Err(error) if roots.iter().any(below) => Err(status::workspace(&error, "workspace")),
+        _ => Err(Status::permission_denied("workspace: not below a root of this tenant")),
+    }
 }

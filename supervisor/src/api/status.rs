@@ -108,19 +108,21 @@ fn prepare(error: &PrepareError) -> Status {
         PrepareError::Detect(DetectError::Polyglot { .. }) => failed(reason::POLYGLOT, text),
         PrepareError::Detect(DetectError::NotHere { .. }) => failed(reason::FRAMEWORK_NOT_HERE, text),
         PrepareError::Detect(DetectError::Unknown { .. }) => invalid("framework", text),
-        PrepareError::Plan(PlanError::FileOutsideProject { .. } | PlanError::TooManySteps { .. }) => {
-            invalid("files", text)
-        }
+        PrepareError::Plan(PlanError::FileOutsideProject { .. }) => invalid("files", text),
+        PrepareError::Plan(PlanError::TooManySteps { .. }) => failed(reason::TOO_MANY_COMMANDS, text),
         PrepareError::Plan(PlanError::NotApplicable { option, .. }) => invalid(option, text),
         PrepareError::RunnerMissing { .. } => failed(reason::RUNNER_MISSING, text),
         PrepareError::NetworkDenied => Status::permission_denied(text),
         PrepareError::PathNotUtf8 => invalid("workspace", text),
+        PrepareError::WorkspaceReplaced => failed(reason::WORKSPACE_REPLACED, text),
     }
 }
 
 pub(super) fn not_started(error: &NotStarted) -> Status {
     match error {
         NotStarted::Prepare(error) => prepare(error),
+        NotStarted::Refused(refusal) => refused(refusal),
+        NotStarted::Invalid { text } => invalid("command", text),
         NotStarted::LayerMissing { text } => failed(reason::LAYER_MISSING, text),
         NotStarted::LimitMissing { text } => failed(reason::LIMIT_MISSING, text),
         NotStarted::Host { text } => Status::internal(text),

@@ -10,7 +10,7 @@ const NOT_WHOLE: u8 = 1;
 
 /// Prints all checks; exit status 0 when runs get every layer and limit, 1 otherwise.
 pub(super) fn doctor(arguments: &Doctor) -> Result<u8, Failure> {
-    let context = local::context(1)?;
+    let context = local::context_to_look()?;
     let report = probe(&local::worker()?);
     let checks = checks(&context, &report);
     match arguments.output {
@@ -20,10 +20,7 @@ pub(super) fn doctor(arguments: &Doctor) -> Result<u8, Failure> {
             anstream::println!("{text}");
         }
     }
-    let whole = checks
-        .iter()
-        .filter(|check| matches!(check.group, "cgroup" | "namespace"))
-        .all(|check| check.status == Status::Usable);
+    let whole = checks.iter().filter(|check| check.needed).all(|check| check.status == Status::Usable);
     Ok(if whole { 0 } else { NOT_WHOLE })
 }
 

@@ -39,13 +39,13 @@ fn render(report: &Report) -> String {
         last_words(&mut text, report);
     }
     for test in &report.evidence.running {
-        let _ = writeln!(text, "running when it was cut off: {}/{}", test.package, test.name);
+        let _ = writeln!(text, "running when it was cut off: {}/{}", test.package, clean(&test.name));
     }
     for hit in &report.evidence.limit_hits {
         let _ = writeln!(text, "limit {} touched: {} of {} ({} times)", hit.limit.name(), hit.peak, hit.max, hit.count);
     }
     for note in &report.evidence.notes {
-        let _ = writeln!(text, "note: {note}");
+        let _ = writeln!(text, "note: {}", clean(note));
     }
     for note in &report.coverage.notes {
         let _ = writeln!(text, "coverage: {note}");
@@ -58,14 +58,14 @@ fn render(report: &Report) -> String {
 }
 
 fn collector_block(text: &mut String, collector: &Collector) {
-    let _ = writeln!(text, "{} {}", red("✗ did not build"), bold(&collector.nodeid));
+    let _ = writeln!(text, "{} {}", red("✗ did not build"), bold(&clean(&collector.nodeid)));
     place(text, collector.file.as_deref(), collector.line);
     lines(text, &collector.message);
     text.push('\n');
 }
 
 fn failure_block(text: &mut String, test: &TestCase) {
-    let _ = writeln!(text, "{} {}", red("✗"), bold(&test.nodeid));
+    let _ = writeln!(text, "{} {}", red("✗"), bold(&clean(&test.nodeid)));
     place(text, test.file.as_deref(), test.line);
     lines(text, test.message.as_deref().unwrap_or_default());
     for (label, value) in [("got", &test.actual), ("want", &test.expected)] {
@@ -84,7 +84,7 @@ fn place(text: &mut String, file: Option<&str>, line: Option<u32>) {
 }
 
 fn lines(text: &mut String, block: &str) {
-    let block = anstream::adapter::strip_str(block).to_string();
+    let block = clean(block);
     for line in block.lines().take(LINES_SHOWN) {
         let _ = writeln!(text, "  {line}");
     }
@@ -99,7 +99,7 @@ fn last_words(text: &mut String, report: &Report) {
     // A structured runner's stdout is its event stream, which is for parsers.
     let stdout = Some(("stdout", &report.stdout_tail)).filter(|_| !report.structured);
     for (name, tail) in stdout.into_iter().chain([("stderr", &report.stderr_tail)]) {
-        let tail = anstream::adapter::strip_str(tail).to_string();
+        let tail = clean(tail);
         let said: Vec<&str> = tail.lines().collect();
         if said.is_empty() {
             continue;
@@ -132,6 +132,11 @@ fn verdict(report: &Report) -> String {
     let memory = resources.memory_peak_bytes.map_or_else(String::new, |bytes| format!(", {} peak", show_bytes(bytes)));
     let cpu = resources.cpu_user_s + resources.cpu_system_s;
     format!("{word}: {} ({}, {:.1}s, {cpu:.1}s cpu{memory})\n", parts.join(", "), report.framework, report.duration_s)
+}
+
+// What tests print and how they are called is theirs; what the terminal does with it is not.
+fn clean(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
 }
 
 fn paint(code: &str, text: &str) -> String {

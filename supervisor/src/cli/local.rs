@@ -29,21 +29,35 @@ pub(super) fn worker() -> Result<PathBuf, Failure> {
     Ok(own.with_file_name("proctor-worker"))
 }
 
-/// What runs on this host share, for `runs_max` of them at the same time.
+/// What runs on this host share, for `runs_max` of them at the same time. Clears up after supervisors that were killed.
 pub(super) fn context(runs_max: usize) -> Result<Arc<Context>, Failure> {
+    let sandbox = sandbox()?;
+    sandbox.sweep();
+    Ok(context_of(sandbox, runs_max))
+}
+
+/// The same for a command that only looks at this host.
+pub(super) fn context_to_look() -> Result<Arc<Context>, Failure> {
+    Ok(context_of(sandbox()?, 1))
+}
+
+fn sandbox() -> Result<LinuxSandbox, Failure> {
     let worker = worker()?;
     let missing =
         || format!("{} is missing: it belongs beside the proctor binary, or where {WORKER} says", worker.display());
     if !worker.is_file() {
         return Err(Failure::host(missing()));
     }
-    let sandbox = LinuxSandbox::new(worker.clone()).map_err(|error| Failure::host(error.to_string()))?;
-    Ok(Arc::new(Context {
+    LinuxSandbox::new(worker.clone()).map_err(|error| Failure::host(error.to_string()))
+}
+
+fn context_of(sandbox: LinuxSandbox, runs_max: usize) -> Arc<Context> {
+    Arc::new(Context {
         sandbox: Arc::new(sandbox),
         toolchain: Toolchain::from_env(|name| std::env::var_os(name)),
         clock: Clock::new(),
         turns: Arc::new(Semaphore::new(runs_max)),
-    }))
+    })
 }
 
 /// What a run may have when nobody but its own user sets bounds: what is available, and the network if asked for.
@@ -66,20 +80,19 @@ pub(super) fn workspace(path: &Path) -> Result<Workspace, Failure> {
 }
 
 /// A session on `workspace` that remembers what the last command here knew.
-pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, Remembered, Arc<Context>), Failure> {
-    let remembered = Remembered::of(&workspace)?;
+pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, Remembered), Failure> {
+    let remembered = Remembered::of(&workspace);
     let context = context(1)?;
     let id = random_id().ok_or_else(|| Failure::host("no random numbers"))?;
     let memory: Memory = remembered.memory()?.unwrap_or_default();
-    let policy = Arc::new(policy(home::cache()?));
-    let (handle, _actor) = session::open(id, Arc::clone(&context), policy, workspace, memory);
-    Ok((handle, remembered, context))
+    let policy = Arc::new(policy(home::cache()));
+    let (handle, _actor) = session::open(id, context, policy, workspace, memory);
+    Ok((handle, remembered))
 }
 
-/// A runtime for one command.
+/// A runtime with a thread per processor.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| Failure::host(format!("no runtime: {error}")))

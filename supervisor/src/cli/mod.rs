@@ -11,10 +11,12 @@ mod remember;
 mod run;
 mod serve;
 mod show;
+mod signals;
 mod token;
 
 use arguments::{Admin, Cli, Command};
 use clap::Parser;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Exit status for a mistake on the command line.
@@ -22,6 +24,9 @@ const USAGE: u8 = 2;
 
 /// Exit status when the host cannot do what was asked.
 const HOST: u8 = 5;
+
+/// Exit status of a command that somebody ended.
+const CANCELLED: u8 = 130;
 
 /// A failure that ends the program: what to say and the exit status.
 #[derive(Debug)]
@@ -77,5 +82,6 @@ fn logging(command: &Command) {
     let default = if matches!(command, Command::Serve(serve) if !serve.private) { "info" } else { "error" };
     let filter = tracing_subscriber::EnvFilter::try_from_env("PROCTOR_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
 }

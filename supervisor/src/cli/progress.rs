@@ -64,6 +64,7 @@ impl Progress {
 
     fn above(&self, what: &str, name: &str) {
         if !self.bar.is_hidden() {
+            let name = anstream::adapter::strip_str(name).to_string();
             self.bar.suspend(|| anstream::eprintln!("{} {name}", red(what)));
         }
     }
@@ -77,13 +78,13 @@ impl Progress {
 fn line(progress: &event::Progress) -> String {
     let mut line = format!("{} tests done", progress.tests_finished);
     if progress.tests_failed > 0 {
-        line.push_str(&red(&format!(" · {} failing", progress.tests_failed)));
+        line.push_str(&format!(" · {} failing", progress.tests_failed));
     }
     if let Some(bytes) = progress.memory_bytes {
         line.push_str(&format!(" · {}", show_bytes(bytes)));
     }
     if let Some(test) = &progress.running {
-        line.push_str(&format!(" · {}", test.name));
+        line.push_str(&format!(" · {}", anstream::adapter::strip_str(&test.name)));
     }
     line
 }

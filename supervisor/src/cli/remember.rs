@@ -15,31 +15,39 @@ use std::path::{Path, PathBuf};
 
 /// The directory of one workspace.
 pub(super) struct Remembered {
-    dir: PathBuf,
+    /// `None` for a user without a home, who remembers nothing.
+    dir: Option<PathBuf>,
 }
 
 impl Remembered {
     /// The directory of `workspace`, named by a hash of its path.
-    pub(super) fn of(workspace: &Workspace) -> Result<Remembered, Failure> {
+    pub(super) fn of(workspace: &Workspace) -> Remembered {
         let hash = blake3::hash(workspace.root().as_os_str().as_bytes()).to_hex();
-        Ok(Remembered { dir: user_dir("XDG_STATE_HOME", ".local/state")?.join(&hash[..32]) })
+        Remembered { dir: user_dir("XDG_STATE_HOME", ".local/state").map(|dir| dir.join(&hash[..32])) }
     }
 
     /// What the session here knew.
     pub(super) fn memory(&self) -> Result<Option<Memory>, Failure> {
-        read(&self.dir.join("memory.json"))
+        self.read("memory.json")
     }
 
     /// The last report here.
     pub(super) fn report(&self) -> Result<Option<Report>, Failure> {
-        read(&self.dir.join("report.json"))
+        self.read("report.json")
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
+        self.dir.as_ref().map_or(Ok(None), |dir| read(&dir.join(name)))
     }
 
     /// Keeps both for the next command.
     pub(super) fn keep(&self, memory: &Memory, report: &Report) -> Result<(), Failure> {
-        fs::create_dir_all(&self.dir).map_err(|error| failed(&self.dir, &error))?;
-        write(&self.dir.join("memory.json"), memory)?;
-        write(&self.dir.join("report.json"), report)
+        let Some(dir) = &self.dir else {
+            return Err(Failure::host("neither XDG_STATE_HOME nor HOME is set to an absolute path"));
+        };
+        fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
+        write(&dir.join("memory.json"), memory)?;
+        write(&dir.join("report.json"), report)
     }
 }
 

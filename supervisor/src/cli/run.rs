@@ -2,6 +2,7 @@
 
 use super::arguments::{Coverage, Network, Output, Run};
 use super::progress::Progress;
+use super::signals::Signals;
 use super::{Failure, HOST, USAGE, human, local};
 use crate::prepare::{PrepareError, check_env};
 use crate::run::{NotStarted, RunEnd};
@@ -25,41 +26,40 @@ pub(super) fn run(arguments: &Run) -> Result<u8, Failure> {
 }
 
 async fn watch(arguments: &Run, workspace: Workspace, request: RunRequest) -> Result<u8, Failure> {
-    let (session, remembered, _context) = local::session(workspace)?;
+    let mut signals = Signals::new()?;
+    let (session, remembered) = local::session(workspace)?;
     let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
         Ok(started) => started,
         Err(error) => return not_accepted(&error),
     };
     let progress = Progress::new(arguments.output == Output::Human);
-    let report = follow(&started, &session, &progress).await;
+    let report = follow(&started, &session, &progress, &mut signals).await;
     progress.clear();
     let report = report?;
     let memory = session.memory().await.map_err(|error| Failure::host(error.to_string()))?;
     session.close().await;
-    remembered.keep(&memory, &report)?;
     print(arguments.output, &report)?;
+    // What the run came to is told already; that the next command will not know of it is only a pity.
+    if let Err(failure) = remembered.keep(&memory, &report) {
+        anstream::eprintln!("proctor: this run is not remembered: {}", failure.text);
+    }
     Ok(report.outcome.exit_code(report.evidence.signal))
 }
 
-// Ctrl-C and SIGTERM cancel once; the run then ends by itself and its partial report is printed.
+// A signal cancels; the run then ends by itself and its partial report is printed.
 async fn follow(
     started: &Started,
     session: &crate::session::SessionHandle,
     progress: &Progress,
+    signals: &mut Signals,
 ) -> Result<Arc<Report>, Failure> {
     let _watch = started.handle.watch();
     let lost = || Failure::host("the session broke; see the log above");
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        .map_err(|error| Failure::host(format!("signals: {error}")))?;
     let mut cursor = 0;
     loop {
         let batch = tokio::select! {
             batch = started.handle.read(cursor) => batch.map_err(|_| lost())?,
-            _ = tokio::signal::ctrl_c() => {
-                _ = session.cancel(started.run.clone()).await;
-                continue;
-            }
-            _ = terminate.recv() => {
+            () = signals.any() => {
                 _ = session.cancel(started.run.clone()).await;
                 continue;
             }
@@ -73,6 +73,7 @@ async fn follow(
     match started.handle.end().await.map_err(|_| lost())? {
         RunEnd::Report(report) => Ok(report),
         RunEnd::NotStarted(NotStarted::Prepare(error)) => Err(Failure { code: code(&error), text: error.to_string() }),
+        RunEnd::NotStarted(why @ NotStarted::Invalid { .. }) => Err(Failure::usage(why.to_string())),
         RunEnd::NotStarted(why) => Err(Failure::host(why.to_string())),
     }
 }
@@ -98,6 +99,7 @@ fn code(error: &PrepareError) -> u8 {
         PrepareError::Detect(_) | PrepareError::Plan(_) | PrepareError::NetworkDenied | PrepareError::PathNotUtf8 => {
             USAGE
         }
+        PrepareError::WorkspaceReplaced => HOST,
     }
 }
 

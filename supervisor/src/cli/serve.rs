@@ -62,7 +62,7 @@ async fn daemon(config: Config) -> Result<u8, Failure> {
 async fn private(root: &Path) -> Result<u8, Failure> {
     let workspace = local::workspace(root)?;
     let uid = std::fs::metadata("/proc/self").map_err(|error| Failure::host(format!("/proc: {error}")))?.uid();
-    let tenants = Tenants::private(uid, workspace.root().to_owned(), local::policy(home::cache()?));
+    let tenants = Tenants::private(uid, workspace.root().to_owned(), local::policy(home::cache()));
     let api = api(local::context(1)?, tenants)?;
     let not_a_socket = |error| Failure::usage(format!("file descriptor 0 is not a connected unix socket: {error}"));
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(not_a_socket)?;
@@ -88,11 +88,15 @@ async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failu
     let no_signals = |error| Failure::host(format!("signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
     let told = shutdown.clone();
     tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => tracing::warn!("SIGHUP: tenants are read at start only in this version"),
+            }
         }
         told.cancel();
     });

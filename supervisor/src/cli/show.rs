@@ -3,21 +3,36 @@
 
 use super::arguments::{Covering, Failures, List, Output, Report};
 use super::remember::Remembered;
-use super::{Failure, local};
+use super::signals::Signals;
+use super::{CANCELLED, Failure, local};
 use crate::clock::Clock;
 use crate::convert;
 use crate::run::RunEnd;
+use proctor_core::outcome::Outcome;
 use proctor_core::request::{IfBusy, RunRequest};
 use proctor_core::session::RunKind;
+use proctor_core::test_case::{Collector, TestId};
 use proctor_proto::text;
+use serde::Serialize;
+use std::collections::BTreeSet;
 use std::io::Write;
+
+/// The document of `proctor list --output json`.
+#[derive(Serialize)]
+struct Listing<'a> {
+    framework: &'a str,
+    outcome: Outcome,
+    partial: bool,
+    tests: &'a BTreeSet<TestId>,
+    collectors: &'a [Collector],
+}
 
 /// Most covering tests shown.
 const COVERING_SHOWN: usize = 200;
 
 /// `proctor failures`: exit status 0 also when there are some, because they were asked for.
 pub(super) fn failures(arguments: &Failures) -> Result<u8, Failure> {
-    let remembered = Remembered::of(&local::workspace(&arguments.workspace)?)?;
+    let remembered = Remembered::of(&local::workspace(&arguments.workspace)?);
     let memory = remembered.memory()?.unwrap_or_default();
     let mut answer = convert::last_run(memory.slot.last(), Clock::new().now());
     answer.failures.truncate(usize::try_from(arguments.limit).unwrap_or(usize::MAX));
@@ -38,7 +53,7 @@ pub(super) fn covering(arguments: &Covering) -> Result<u8, Failure> {
         return Err(Failure::usage("lines are counted from 1"));
     }
     let file = workspace.relative(file).map_err(|error| Failure::usage(error.to_string()))?;
-    let memory = Remembered::of(&workspace)?.memory()?.unwrap_or_default();
+    let memory = Remembered::of(&workspace).memory()?.unwrap_or_default();
     let found = memory.index.has_measured().then(|| memory.index.covering(&file, line));
     let measured_at = found.as_ref().and_then(|found| found.measured_at);
     let file_changed = measured_at.is_some_and(|since| workspace.changed_since(&file, since));
@@ -49,17 +64,18 @@ pub(super) fn covering(arguments: &Covering) -> Result<u8, Failure> {
 /// `proctor report`.
 pub(super) fn report(arguments: &Report) -> Result<u8, Failure> {
     let super::arguments::ReportFormat::Json = arguments.format;
-    let remembered = Remembered::of(&local::workspace(&arguments.workspace)?)?;
+    let remembered = Remembered::of(&local::workspace(&arguments.workspace)?);
     let report = remembered.report()?.ok_or_else(|| Failure::usage("no run here yet: `proctor run` first"))?;
     let document = serde_json::to_string(&report).map_err(|error| Failure::host(error.to_string()))?;
     say(&document)
 }
 
-/// `proctor list`: exit status 3 when something could not be listed.
+/// `proctor list`: exit status 0 when everything was listed, 3 when something could not be built, else as `run`.
 pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
     let workspace = local::workspace(&arguments.path)?;
     local::runtime()?.block_on(async {
-        let (session, _, _) = local::session(workspace)?;
+        let mut signals = Signals::new()?;
+        let (session, _) = local::session(workspace)?;
         let request = RunRequest { framework: arguments.framework.clone(), ..RunRequest::default() };
         let started = session
             .start(request, RunKind::Listing, IfBusy::Queue)
@@ -67,7 +83,14 @@ pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
             .map_err(|error| Failure::usage(error.to_string()))?;
         let _watch = started.handle.watch();
         let lost = |_| Failure::host("the session broke");
-        let report = match started.handle.end().await.map_err(lost)? {
+        let end = tokio::select! {
+            end = started.handle.end() => end.map_err(lost)?,
+            () = signals.any() => {
+                session.close().await;
+                return Err(Failure { code: CANCELLED, text: "cancelled".to_owned() });
+            }
+        };
+        let report = match end {
             RunEnd::Report(report) => report,
             RunEnd::NotStarted(why) => return Err(Failure::host(why.to_string())),
         };
@@ -75,9 +98,22 @@ pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
         session.close().await;
         match arguments.output {
             Output::Human => say(&text::listed(&convert::listing(&report, &tests, usize::MAX)))?,
-            Output::Json => say(&serde_json::to_string(&tests).map_err(|error| Failure::host(error.to_string()))?)?,
+            Output::Json => {
+                let listing = Listing {
+                    framework: &report.framework,
+                    outcome: report.outcome,
+                    partial: report.partial,
+                    tests: &tests,
+                    collectors: &report.collectors,
+                };
+                say(&serde_json::to_string(&listing).map_err(|error| Failure::host(error.to_string()))?)?
+            }
         };
-        Ok(if report.collectors.is_empty() { 0 } else { 3 })
+        Ok(match report.outcome {
+            // Nothing ran, which is what was asked for.
+            Outcome::Passed | Outcome::NoTests => 0,
+            other => other.exit_code(report.evidence.signal),
+        })
     })
 }
 

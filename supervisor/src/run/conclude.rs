@@ -8,7 +8,7 @@ use proctor_core::coverage::Measured;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::moment::Moment;
-use proctor_core::outcome::{Evidence, KillReason, Outcome};
+use proctor_core::outcome::{Evidence, KillReason};
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
 use proctor_core::verdict::{Facts, judge};
 use proctor_frameworks::detect::Detected;
@@ -51,6 +51,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
     let Course { parser, tally, isolation, launched_at, running, .. } = course;
     let stream = parser.summary();
     notes.extend(stream.notes);
+    notes.extend(tally.note());
     let artifacts = Artifacts { files: ending.artifacts, left_out: ending.artifacts_left_out };
     let (measured, coverage) = harvest(detected, &workspace, artifacts, &tally.finished());
     let verdict = judge(Facts {
@@ -141,10 +142,10 @@ fn tail(spool: &SpoolReader) -> (String, u64) {
     (String::from_utf8_lossy(&bytes).into_owned(), from)
 }
 
-/// The report of a run that was accepted and ended without starting anything.
+/// The report of a run that was accepted and ended before anything was started.
 #[must_use]
-pub fn without_running(now: Moment, limits: Limits, framework: &str, killed: Option<KillReason>, note: &str) -> Report {
-    let outcome = killed.map_or(Outcome::NoTests, KillReason::outcome);
+pub fn without_running(now: Moment, limits: Limits, framework: &str, killed: KillReason, note: &str) -> Report {
+    let outcome = killed.outcome();
     Report {
         outcome,
         exit_code: i32::from(outcome.exit_code(None)),
@@ -154,11 +155,16 @@ pub fn without_running(now: Moment, limits: Limits, framework: &str, killed: Opt
         duration_s: 0.0,
         started_at: now,
         ended_at: now,
-        partial: killed.is_some(),
+        partial: true,
         structured: true,
         tests: Vec::new(),
         collectors: Vec::new(),
-        evidence: Evidence { held: vec![outcome], killed, notes: vec![note.to_owned()], ..Evidence::default() },
+        evidence: Evidence {
+            held: vec![outcome],
+            killed: Some(killed),
+            notes: vec![note.to_owned()],
+            ..Evidence::default()
+        },
         resources: Resources::default(),
         limits,
         isolation: Isolation::default(),

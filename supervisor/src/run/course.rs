@@ -139,9 +139,10 @@ impl Course {
             if self.running.is_empty() {
                 self.running = self.now_running();
             }
-            let killed = ending.killed.is_some();
-            let exit = ending.exits.last().copied().unwrap_or(Exit::Signal(SIGKILL));
-            self.parser.step_ended(exit, killed, &mut read);
+            // A run whose worker was lost was cut off like one that was killed: nobody knows what its tests came to.
+            let killed = ending.killed.is_some() || ending.worker_lost;
+            // The step that is still open has no exit of its own: it went with everything else.
+            self.parser.step_ended(Exit::Signal(SIGKILL), killed, &mut read);
         }
         read.into_iter().map(|event| self.tally.count(event)).collect()
     }

@@ -5,7 +5,7 @@ use super::conclude::{Concluding, conclude, without_running};
 use super::course::{Course, Happened};
 use super::{Killer, LogWriter, NotStarted, RunEnd, rounds};
 use crate::context::{Context, Policy};
-use crate::prepare::{Prepared, commands_of, nothing_selected, prepare};
+use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
 use crate::workspace::{Look, Workspace};
 use proctor_core::coverage::Measured;
 use proctor_core::event::Stream;
@@ -86,18 +86,13 @@ async fn run_to_end(drive: &mut Drive) -> Result<(Report, Vec<Measured>), NotSta
             let note = "ended while it waited for a turn on the host";
             let framework = drive.request.framework.as_deref().unwrap_or_default();
             let now = drive.context.clock.now();
-            return Ok((without_running(now, drive.policy.defaults, framework, Some(reason), note), Vec::new()));
+            return Ok((without_running(now, drive.policy.defaults, framework, reason, note), Vec::new()));
         }
     };
     let _turn = turn.map_err(host_failed)?;
     let look = look(drive).await?;
     let prepared = prepare(&drive.context, &drive.policy, &drive.workspace, &look, &drive.request, drive.kind)?;
     drop(look);
-    if nothing_selected(&drive.request) {
-        let note = "the run before this one passed: nothing to rerun";
-        let now = drive.context.clock.now();
-        return Ok((without_running(now, prepared.spec.limits, prepared.framework, None, note), Vec::new()));
-    }
     execute(drive, prepared).await
 }
 
@@ -116,12 +111,26 @@ async fn execute(drive: &mut Drive, prepared: Prepared) -> Result<(Report, Vec<M
         if steps.is_empty() || ending.killed.is_some() || ending.worker_lost {
             break;
         }
-        let limits = Limits { wall_ms_max: left.max(1), ..spec.limits };
-        let again = commands_of(&drive.context, &drive.workspace, &env, &steps)?;
-        commands += again.len();
-        let then;
-        (then, spools) = round(drive, &mut course, RunSpec { commands: again, limits, ..spec.clone() }, spools).await?;
-        ending = rounds::join(ending, then, number);
+        let log_left = spec.limits.log_bytes_max.saturating_sub(ending.resources.output_bytes);
+        let limits = Limits { wall_ms_max: left.max(1), log_bytes_max: log_left.max(1), ..spec.limits };
+        commands += steps.len();
+        // What the first round brought to light stays, whatever becomes of the next.
+        let again = commands_of(&drive.context, &drive.workspace, &env, &steps).map_err(NotStarted::from);
+        let then = match again {
+            Ok(again) => round(drive, &mut course, RunSpec { commands: again, limits, ..spec.clone() }, spools).await,
+            Err(why) => Err(why),
+        };
+        match then {
+            Ok((then, kept)) => {
+                ending = rounds::join(ending, then, number);
+                spools = kept;
+            }
+            Err(why) => {
+                tracing::error!(run = %drive.run, reason = %why, "a further round of a run did not start");
+                ending.worker_lost = true;
+                break;
+            }
+        }
     }
     let concluding = Concluding {
         course,
@@ -182,8 +191,10 @@ fn sandbox_thread(
                 // The driver is gone only when its session broke; then the run is being killed already.
                 Ok(offset) => _ = events.blocking_send(Happened::owned(event, offset)),
                 Err(error) => {
-                    tracing::error!(%error, "a run's output could not be kept");
-                    killer.kill(KillReason::Closed);
+                    if killer.switch().reason().is_none() {
+                        tracing::error!(%error, "a run's output could not be kept");
+                    }
+                    killer.kill(KillReason::HostFailed);
                 }
             }
         });
@@ -196,6 +207,7 @@ fn refused(error: SandboxError) -> NotStarted {
     match error {
         SandboxError::LayerMissing { .. } => NotStarted::LayerMissing { text },
         SandboxError::LimitMissing { .. } => NotStarted::LimitMissing { text },
+        SandboxError::InvalidSpec { .. } => NotStarted::Invalid { text },
         other => {
             tracing::error!(error = %other, source = ?std::error::Error::source(&other), "the sandbox failed");
             NotStarted::Host { text }
@@ -209,6 +221,7 @@ async fn look(drive: &mut Drive) -> Result<Look, NotStarted> {
     }
     let workspace = drive.workspace.clone();
     let look = tokio::task::spawn_blocking(move || workspace.look()).await.map_err(host_failed)?;
+    let look = look.map_err(|_| PrepareError::WorkspaceReplaced)?;
     if let Some(began) = drive.began.take() {
         _ = began.send(look.fingerprint);
     }

@@ -34,6 +34,15 @@ pub enum NotStarted {
         /// Which, why and the remedy.
         text: String,
     },
+    /// It waited, and then there was nothing left to do.
+    #[error(transparent)]
+    Refused(#[from] proctor_core::session::Refusal),
+    /// The sandbox cannot carry out what is asked, whoever asks.
+    #[error("{text}")]
+    Invalid {
+        /// What is wrong.
+        text: String,
+    },
     /// The host failed. The logs have the details.
     #[error("{text}")]
     Host {

@@ -19,10 +19,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// How often a session with runs looks whether somebody still watches them.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How long a session lives that nobody uses: longer than a person's night, so that its memory is there in the morning.
+const IDLE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// A run that the session still knows: waiting, going on, or ended and readable.
 struct Known {
@@ -87,14 +90,20 @@ impl Actor {
     pub(super) async fn serve(mut self, mut messages: mpsc::Receiver<Message>) {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut asked = true;
         while !self.stopped {
             let busy = self.session.running().is_some() || self.session.waiting() > 0;
+            let idle = IDLE_MAX.saturating_sub(Duration::from_millis(self.context.clock.now().ms_since(self.used_at)));
             tokio::select! {
-                message = messages.recv() => match message {
+                message = messages.recv(), if asked => match message {
                     Some(message) => self.message(message).await,
                     // Every handle is gone: nobody can ask for anything any more.
-                    None => self.step(Event::CloseRequested).await,
+                    None => {
+                        asked = false;
+                        self.step(Event::CloseRequested).await;
+                    }
                 },
+                () = sleep(idle), if !busy => self.step(Event::CloseRequested).await,
                 Some(ended) = self.drivers.join_next() => self.ended(ended).await,
                 fingerprint = began(&mut self.began) => self.run_began(fingerprint).await,
                 _ = tick.tick(), if busy => self.tick().await,
@@ -184,33 +193,30 @@ impl Actor {
 
     // The first effect answers the request; what follows is done as after any event.
     async fn answer(&mut self, effects: Vec<Effect>, look: Look) -> Result<Started, Refusal> {
-        let mut answer = Err(Refusal::Closing);
-        let mut rest = Vec::with_capacity(effects.len());
-        for effect in effects {
-            match effect {
-                Effect::Accept { run, position } => {
-                    if let Some(known) = self.runs.get_mut(&run) {
-                        known.log.append(vec![RunEvent::Queued { position }]).await;
-                        if let Some(unstarted) = known.unstarted.as_mut().filter(|_| position == 0) {
-                            unstarted.look = Some(look.clone());
-                        }
-                        answer = Ok(Started { run, handle: known.handle.clone(), attached_age_ms: None });
+        let mut effects = effects.into_iter();
+        let answer = match effects.next() {
+            Some(Effect::Accept { run, position }) => match self.runs.get_mut(&run) {
+                Some(known) => {
+                    known.log.append(vec![RunEvent::Queued { position }]).await;
+                    if let Some(unstarted) = known.unstarted.as_mut().filter(|_| position == 0) {
+                        unstarted.look = Some(look);
                     }
+                    Ok(Started { run, handle: known.handle.clone(), attached_age_ms: None })
                 }
-                Effect::Attach { run, to, age_ms } => {
-                    self.runs.remove(&run);
-                    if let Some(known) = self.runs.get(&to) {
-                        answer = Ok(Started { run: to, handle: known.handle.clone(), attached_age_ms: Some(age_ms) });
-                    }
-                }
-                Effect::Refuse { run, refusal } => {
-                    self.runs.remove(&run);
-                    answer = Err(refusal);
-                }
-                other => rest.push(other),
+                None => Err(Refusal::Closing),
+            },
+            Some(Effect::Attach { run, to, age_ms }) => {
+                self.runs.remove(&run);
+                let known = self.runs.get(&to).ok_or(Refusal::Closing);
+                known.map(|known| Started { run: to, handle: known.handle.clone(), attached_age_ms: Some(age_ms) })
             }
-        }
-        self.carry_out(rest).await;
+            Some(Effect::Refuse { run, refusal }) => {
+                self.runs.remove(&run);
+                Err(refusal)
+            }
+            _ => Err(Refusal::Closing),
+        };
+        self.carry_out(effects.collect()).await;
         answer
     }
 
@@ -233,14 +239,20 @@ impl Actor {
                     if let Some(known) = self.runs.get_mut(&run) {
                         known.unstarted = None;
                         let (now, note) = (self.context.clock.now(), "ended while it waited behind another run");
-                        let report = without_running(now, self.policy.defaults, "", Some(reason), note);
+                        let report = without_running(now, self.policy.defaults, "", reason, note);
                         known.log.end(RunEnd::Report(Arc::new(report))).await;
                     }
                 }
                 Effect::Forget { run } => _ = self.runs.remove(&run),
                 Effect::Stop => self.stopped = true,
+                Effect::Refuse { run, refusal } => {
+                    if let Some(known) = self.runs.get_mut(&run) {
+                        known.unstarted = None;
+                        known.log.end(RunEnd::NotStarted(NotStarted::Refused(refusal))).await;
+                    }
+                }
                 // These answer a request and were taken out by `answer`.
-                Effect::Accept { .. } | Effect::Attach { .. } | Effect::Refuse { .. } => {}
+                Effect::Accept { .. } | Effect::Attach { .. } => {}
             }
         }
     }

@@ -160,7 +160,8 @@ impl SessionHandle {
             Spool::new().and_then(|stdout| Ok((look, (stdout, Spool::new()?))))
         });
         let (look, spools) = match looked.await {
-            Ok(Ok(looked)) => looked,
+            Ok(Ok((Ok(look), spools))) => (look, spools),
+            Ok(Ok((Err(_), _))) => return Err(PrepareError::WorkspaceReplaced.into()),
             failed => {
                 tracing::error!(?failed, session = %self.id, "a run's log cannot be made");
                 return Err(SessionError::Host);
