@@ -82,13 +82,15 @@ pub enum Rerun {
 impl FailureSlot {
     /// Replaces the slot with what `report` says.
     pub fn fill(&mut self, run: RunId, report: &Report) {
-        let failures: Vec<Failure> = report
+        let listed: Vec<Failure> = report
             .collectors
             .iter()
             .map(Failure::from_collector)
             .chain(without_echoing_parents(&report.tests).map(Failure::from_test))
             .collect();
-        let hidden = report.truncated.tests.min(report.summary.failures()) + report.truncated.collectors;
+        // Only the summary knows the failures that the report had no room for, and among those no echo can be told.
+        let failing = report.tests.iter().filter(|test| test.outcome.is_failure()).count() as u64;
+        let left_out = report.summary.failures().saturating_sub(failing) + report.truncated.collectors;
         self.last = Some(LastRun {
             run,
             framework: report.framework.clone(),
@@ -96,8 +98,8 @@ impl FailureSlot {
             structured: report.structured,
             summary: report.summary,
             ended_at: report.ended_at,
-            total: failures.len() as u64 + if failures.len() < FAILURES_MAX { 0 } else { hidden },
-            failures: failures.into_iter().take(FAILURES_MAX).collect(),
+            total: listed.len() as u64 + left_out,
+            failures: listed.into_iter().take(FAILURES_MAX).collect(),
             running: report.evidence.running.clone(),
         });
     }
@@ -207,6 +209,33 @@ mod tests {
         slot.fill(RunId::new("r"), &report(Outcome::Failed, tests));
         let names: Vec<_> = slot.last().unwrap().failures.iter().map(|failure| failure.nodeid.as_str()).collect();
         assert_eq!(names, ["p/T/a", "p/T2", "p/U/x", "p/U"]);
+    }
+
+    #[test]
+    fn the_total_counts_what_the_report_and_the_slot_had_no_room_for() {
+        // 150,000 tests, of which 12,000 fail, the first as an echo of the second; the report keeps some of them.
+        let total = |failing_kept: usize, collectors_left_out: u64| {
+            let mut tests: Vec<TestCase> =
+                (1..12_000).map(|number| failing(&format!("T/{number}"), Some("no"))).collect();
+            tests.insert(0, failing("T", None));
+            tests.extend((0..138_000).map(|number| {
+                let name = format!("P{number}");
+                TestCase::new(TestId { package: "p".into(), name: name.clone() }, name, TestOutcome::Passed)
+            }));
+            let mut cut = report(Outcome::Failed, tests);
+            assert_eq!((cut.summary.total, cut.summary.failures()), (150_000, 12_000));
+            cut.tests.drain(failing_kept..12_000);
+            cut.tests.truncate(100_000);
+            cut.truncated.tests = 150_000 - cut.tests.len() as u64;
+            cut.truncated.collectors = collectors_left_out;
+            let mut slot = FailureSlot::default();
+            slot.fill(RunId::new("r"), &cut);
+            let last = slot.last().unwrap();
+            (last.failures.len(), last.total)
+        };
+        assert_eq!(total(12_000, 0), (FAILURES_MAX, 11_999));
+        assert_eq!(total(12_000, 7), (FAILURES_MAX, 12_006));
+        assert_eq!(total(9_000, 0), (8_999, 11_999));
     }
 
     #[test]
