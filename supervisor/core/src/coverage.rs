@@ -2,7 +2,8 @@
 //!
 //! The unit of the index is a set of tests that were measured together. A language that can measure test by test gives
 //! sets of one; Go's own profile gives one set per package. A partial run replaces only the tests that it completed:
-//! they leave the sets they were in and form new ones.
+//! they leave the sets they were in and form new ones. A run of only some of a test's subtests adds to what is known of
+//! the test.
 
 use crate::bound::{COVERAGE_UNITS_MAX, COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
 use crate::moment::Moment;
@@ -38,6 +39,8 @@ pub struct Measured {
     pub package: String,
     /// Names of the tests that were measured together.
     pub tests: Vec<String>,
+    /// Whether these tests ran with all their subtests. If not, what was known of them stays.
+    pub complete: bool,
     /// What naming one of them means.
     pub attribution: Attribution,
     /// Executed lines by file, relative to the workspace.
@@ -58,6 +61,7 @@ pub struct CoverageIndex {
 struct Unit {
     package: String,
     tests: BTreeSet<String>,
+    complete: bool,
     attribution: Attribution,
     measured_at: Moment,
 }
@@ -88,7 +92,7 @@ impl CoverageIndex {
     }
 
     /// Takes in what a run measured, which began at `began_at`. A `whole` run replaces everything that was known; any
-    /// other replaces only the entries of the tests in `measured`.
+    /// other replaces only the entries of the tests in `measured` that are complete there, and adds to the others'.
     ///
     /// Returns a sentence for each bound that left something out.
     pub fn ingest(&mut self, measured: Vec<Measured>, whole: bool, began_at: Moment) -> Vec<String> {
@@ -111,7 +115,7 @@ impl CoverageIndex {
 
     fn forget_tests(&mut self, measured: &[Measured]) {
         let mut again: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for set in measured {
+        for set in measured.iter().filter(|set| set.complete) {
             again.entry(&set.package).or_default().extend(set.tests.iter().map(String::as_str));
         }
         self.units.retain(|_, unit| {
@@ -130,29 +134,40 @@ impl CoverageIndex {
         if set.tests.is_empty() {
             return;
         }
-        if self.units.len() >= COVERAGE_UNITS_MAX {
+        let tests: BTreeSet<String> = set.tests.into_iter().collect();
+        // What was measured in part before takes in what was measured in part now: a subtest that runs again and again
+        // does not fill the index. Its age stays that of its oldest lines.
+        let joined = if set.complete { None } else { self.measured_in_part(&set.package, &tests) };
+        if joined.is_none() && self.units.len() >= COVERAGE_UNITS_MAX {
             left_out.units += 1;
             return;
         }
-        let id = self.next_unit;
-        self.next_unit = self.next_unit.wrapping_add(1);
-        for (file, spans) in set.files {
+        let id = joined.unwrap_or(self.next_unit);
+        for (file, mut spans) in set.files {
             if !self.files.contains_key(&file) && self.files.len() >= COVERED_FILES_MAX {
                 left_out.files += 1;
                 continue;
             }
             let known = self.files.entry(file).or_default();
+            if joined.is_some() {
+                let own = known.extract_if(.., |span| span.unit == id);
+                spans.extend(own.map(|span| LineSpan { first: span.first, last: span.last }));
+                spans = union(spans);
+            }
             let room = SPANS_PER_FILE_MAX.saturating_sub(known.len());
             left_out.spans += spans.len().saturating_sub(room);
             known.extend(spans.iter().take(room).map(|span| UnitSpan { first: span.first, last: span.last, unit: id }));
         }
-        let unit = Unit {
-            package: set.package,
-            tests: set.tests.into_iter().collect(),
-            attribution: set.attribution,
-            measured_at,
-        };
-        self.units.insert(id, unit);
+        if joined.is_none() {
+            self.next_unit = self.next_unit.wrapping_add(1);
+            let Measured { package, complete, attribution, .. } = set;
+            self.units.insert(id, Unit { package, tests, complete, attribution, measured_at });
+        }
+    }
+
+    fn measured_in_part(&self, package: &str, tests: &BTreeSet<String>) -> Option<u32> {
+        let same = |unit: &Unit| !unit.complete && unit.package == package && unit.tests == *tests;
+        self.units.iter().find(|(_, unit)| same(unit)).map(|(id, _)| *id)
     }
 
     /// The tests that executed `line` of `file`, or any of its lines.
@@ -180,6 +195,19 @@ impl CoverageIndex {
     }
 }
 
+// The same lines in as few spans as will do.
+fn union(mut spans: Vec<LineSpan>) -> Vec<LineSpan> {
+    spans.sort_unstable_by_key(|span| (span.first, span.last));
+    spans.dedup_by(|next, kept| {
+        let touches = next.first <= kept.last.saturating_add(1);
+        if touches {
+            kept.last = kept.last.max(next.last);
+        }
+        touches
+    });
+    spans
+}
+
 #[derive(Default)]
 struct LeftOut {
     units: usize,
@@ -205,6 +233,7 @@ mod tests {
         Measured {
             package: package.into(),
             tests: tests.iter().map(ToString::to_string).collect(),
+            complete: true,
             attribution: if tests.len() == 1 { Attribution::Test } else { Attribution::Package },
             files: vec![(file.into(), spans.iter().map(|&(first, last)| LineSpan { first, last }).collect())],
         }
@@ -239,6 +268,37 @@ mod tests {
         assert_eq!(names(&index, Some(2)), ["p.B"]);
         assert_eq!(names(&index, Some(7)), ["p.A"]);
         assert_eq!(index.covering("a.go", None).measured_at, Some(Moment(5)));
+    }
+
+    #[test]
+    fn what_ran_in_part_adds_to_what_is_known() {
+        let part =
+            |tests: &[&str], spans: &[(u32, u32)]| Measured { complete: false, ..measured("p", tests, "a.go", spans) };
+        let mut index = CoverageIndex::default();
+        index.ingest(vec![measured("p", &["A", "B"], "a.go", &[(1, 4)])], true, Moment(5));
+        index.ingest(vec![part(&["A"], &[(3, 3), (7, 7)])], false, Moment(9));
+        assert_eq!(names(&index, Some(4)), ["p.A", "p.B"], "the rerun of one subtest took nothing away");
+        assert_eq!(names(&index, Some(7)), ["p.A"]);
+        assert_eq!(index.covering("a.go", Some(4)).measured_at, Some(Moment(5)));
+        assert_eq!(index.covering("a.go", Some(7)).measured_at, Some(Moment(9)));
+
+        // Again and again: it stays one set, with the lines of all its runs.
+        for line in [7, 8, 20, 8] {
+            index.ingest(vec![part(&["A"], &[(line, line)])], false, Moment(11));
+        }
+        assert_eq!((index.units.len(), index.files["a.go"].len()), (2, 4), "1-4, 3-3, 7-8, 20-20");
+        assert_eq!(names(&index, Some(20)), ["p.A"]);
+        assert_eq!(index.covering("a.go", Some(20)).measured_at, Some(Moment(9)));
+
+        // B was completed beside it, then A: only then the old lines of each are gone.
+        index.ingest(vec![measured("p", &["B"], "a.go", &[(30, 30)]), part(&["A"], &[(30, 30)])], false, Moment(12));
+        assert_eq!(
+            (names(&index, Some(4)), names(&index, Some(30))),
+            (vec!["p.A".into()], vec!["p.A".into(), "p.B".into()])
+        );
+        index.ingest(vec![measured("p", &["A"], "a.go", &[(2, 2)])], false, Moment(13));
+        assert_eq!((names(&index, Some(2)), names(&index, Some(30))), (vec!["p.A".into()], vec!["p.B".into()]));
+        assert_eq!(names(&index, Some(7)), [""; 0]);
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //! say. Must not know the event stream.
 //!
 //! The go tool merges the profiles of all test binaries into one that names none of them. The wrapper runs in front of
-//! each test binary, in the package's directory, and puts a link where the profile is to be, so that the binary writes a
-//! file that stays. Then it becomes the binary: signals and exit status are the binary's own.
+//! each test binary, in the package's directory, notes that and what the binary was told to run, and puts a link where
+//! the profile is to be, so that the binary writes a file that stays. Then it becomes the binary: signals and exit status
+//! are the binary's own.
 
 use super::detect::join;
+use super::expression::{Expression, Extent};
 use super::paths::Paths;
 use crate::framework::{Harvest, InjectedFile, Project, Step};
 use proctor_core::bound::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
@@ -45,19 +47,25 @@ pub(super) fn without_coverage(step: &Step) -> Step {
 }
 
 /// The wrapper. A directory that it cannot make costs the measurement and nothing else.
+///
+/// It notes the directory and, on a line of its own, the `-run` expression if there is one. All that is in a subshell, so
+/// that its variables do not change the environment's of the same name for the tests.
 pub(super) fn wrapper(scratch: &str) -> InjectedFile {
     let script = format!(
         "#!/bin/sh
-for argument; do
-	case $argument in
-	-test.coverprofile=*)
-		unit='{scratch}/{ARTIFACTS}'/$$
-		while [ -e \"$unit\" ]; do unit=$unit+; done
-		mkdir \"$unit\" && pwd >\"$unit/dir\" && ln -s \"$unit/profile\" \"${{argument#*=}}\"
-		break
-		;;
-	esac
-done 2>/dev/null
+(
+	profile= run=
+	for argument; do
+		case $argument in
+		-test.coverprofile=*) profile=${{argument#*=}} ;;
+		-test.run=*) run=${{argument#*=}} ;;
+		esac
+	done
+	[ \"$profile\" ] || exit
+	unit='{scratch}/{ARTIFACTS}'/$$
+	while [ -e \"$unit\" ]; do unit=$unit+; done
+	mkdir \"$unit\" && {{ pwd && printf %s \"$run\"; }} >\"$unit/origin\" && ln -s \"$unit/profile\" \"$profile\"
+) 2>/dev/null
 exec \"$@\"
 "
     );
@@ -67,11 +75,12 @@ exec \"$@\"
 /// What one test binary left; empty where it left nothing.
 #[derive(Debug, Default)]
 struct Unit<'a> {
-    dir: &'a [u8],
+    /// The directory it ran in, and the `-run` expression on the line below, if there was one.
+    origin: &'a [u8],
     profile: &'a [u8],
 }
 
-/// Reads the profiles. `artifacts` are `…/<unit>/dir` and `…/<unit>/profile`.
+/// Reads the profiles. `artifacts` are `…/<unit>/origin` and `…/<unit>/profile`.
 pub(super) fn ingest(
     projects: &[Project],
     workspace: &str,
@@ -84,20 +93,33 @@ pub(super) fn ingest(
         let (unit, name) = path.rsplit_once('/').unwrap_or(("", path));
         let unit = units.entry(unit).or_default();
         match name {
-            "dir" => unit.dir = bytes,
+            "origin" => unit.origin = bytes,
             "profile" => unit.profile = bytes,
             _ => {}
         }
     }
     let mut harvest = Harvest::default();
     let mut measured: BTreeSet<String> = BTreeSet::new();
-    for Unit { dir, profile } in units.into_values() {
+    for Unit { origin, profile } in units.into_values() {
+        let end = memchr::memchr(b'\n', origin).unwrap_or(origin.len());
+        let (dir, run) = (&origin[..end], origin.get(end + 1..).unwrap_or_default());
         let Some(package) = package_at(projects, &paths, dir) else { continue };
+        let Some(finished) = finished.get(&package) else { continue };
+        let [whole, part] = top_level(finished, run);
         // A package without finished tests has nobody to attribute its lines to.
-        let Some(tests) = finished.get(&package).map(top_level).filter(|tests| !tests.is_empty()) else { continue };
+        if whole.is_empty() && part.is_empty() {
+            continue;
+        }
         let Some(files) = executed(profile, projects) else { continue };
         measured.insert(package.clone());
-        harvest.measured.push(Measured { package, tests, attribution: Attribution::Package, files });
+        let sets = [(whole, true), (part, false)].into_iter().filter(|(tests, _)| !tests.is_empty());
+        harvest.measured.extend(sets.map(|(tests, complete)| Measured {
+            package: package.clone(),
+            tests,
+            complete,
+            attribution: Attribution::Package,
+            files: files.clone(),
+        }));
     }
     let missing: Vec<&str> = finished
         .iter()
@@ -115,14 +137,26 @@ pub(super) fn ingest(
     harvest
 }
 
-fn top_level(tests: &BTreeSet<String>) -> Vec<String> {
-    let names: BTreeSet<&str> = tests.iter().map(|test| test.split('/').next().unwrap_or(test)).collect();
-    names.into_iter().map(str::to_owned).collect()
+/// The top-level tests that a process with this `-run` expression ran, first those that it completed with all their
+/// subtests, then the others.
+fn top_level(finished: &BTreeSet<String>, run: &[u8]) -> [Vec<String>; 2] {
+    let expression = Expression::parse(&String::from_utf8_lossy(run));
+    let names: BTreeSet<&str> = finished.iter().map(|test| test.split('/').next().unwrap_or(test)).collect();
+    let (mut whole, mut part) = (Vec::new(), Vec::new());
+    for name in names {
+        match expression.extent(name) {
+            Some(Extent::Whole) if finished.contains(name) => whole.push(name.to_owned()),
+            Some(_) => part.push(name.to_owned()),
+            // Another process of this run ran it: a long list of failures becomes several commands.
+            None => {}
+        }
+    }
+    [whole, part]
 }
 
 /// The import path of the package in a directory, which the wrapper noted as an absolute path.
 fn package_at(projects: &[Project], paths: &Paths, dir: &[u8]) -> Option<String> {
-    let dir = std::str::from_utf8(dir).ok()?.trim_end_matches('\n');
+    let dir = std::str::from_utf8(dir).ok()?;
     let dir = paths.relative(&format!("{dir}/"))?;
     let module = super::detect::module_of_path(projects, &dir)?;
     let below = dir.strip_prefix(&module.dir)?.trim_start_matches('/');
@@ -227,10 +261,10 @@ mod tests {
         let profile = "mode: atomic\nm/a/a.go:5.24,7.2 1 2\nm/a/a.go:7.2,9.3 1 1\nm/a/a.go:20.1,21.2 3 0\n\
                        m/sub/b.go:3.1,3.9 1 12\nother.org/x/c.go:1.1,2.2 1 1\nnot a block\n";
         let artifacts = [
-            ("17/dir".to_owned(), b"/workspace/a\n".to_vec()),
+            ("17/origin".to_owned(), b"/workspace/a\n".to_vec()),
             ("17/profile".to_owned(), profile.as_bytes().to_vec()),
-            ("18/dir".to_owned(), b"/workspace/sub\n".to_vec()),
-            ("19/dir".to_owned(), b"/elsewhere\n".to_vec()),
+            ("18/origin".to_owned(), b"/workspace/sub\n".to_vec()),
+            ("19/origin".to_owned(), b"/elsewhere\n".to_vec()),
             ("19/profile".to_owned(), profile.as_bytes().to_vec()),
         ];
         let finished = finished(&[("m/a", &["TestA", "TestA/x", "TestB"]), ("m/sub", &["TestS"]), ("m/none", &[])]);
@@ -241,6 +275,7 @@ mod tests {
             [Measured {
                 package: "m/a".to_owned(),
                 tests: vec!["TestA".to_owned(), "TestB".to_owned()],
+                complete: true,
                 attribution: Attribution::Package,
                 files: vec![("a/a.go".to_owned(), vec![span(5, 9)]), ("sub/b.go".to_owned(), vec![span(3, 3)])],
             }]
@@ -249,11 +284,34 @@ mod tests {
     }
 
     #[test]
+    fn a_test_is_complete_only_with_all_its_subtests() {
+        let projects = [project("", "m")];
+        let of = |run: &str, tests: &[&str]| {
+            let artifacts = [
+                ("1/origin".to_owned(), format!("/w\n{run}").into_bytes()),
+                ("1/profile".to_owned(), b"mode: atomic\nm/a.go:1.1,2.2 1 1\n".to_vec()),
+            ];
+            let harvest = ingest(&projects, "/w", &artifacts, &finished(&[("m", tests)]));
+            let sets = harvest.measured.iter().map(|set| format!("{}:{}", set.complete, set.tests.join(",")));
+            sets.collect::<Vec<_>>().join(" ")
+        };
+        let all = ["TestA", "TestA/x", "TestA/y", "TestB"];
+        assert_eq!(of("", &all), "true:TestA,TestB", "a whole run");
+        assert_eq!(of("TestA", &all[..3]), "true:TestA", "a filter on the top level");
+        assert_eq!(of("TestA/x", &all[..2]), "false:TestA", "a filter with a subtest");
+        assert_eq!(of("TestA/x|TestB", &["TestA", "TestA/x", "TestB"]), "true:TestB false:TestA");
+        assert_eq!(of("^TestA$/^x$", &all[..2]), "false:TestA", "exactly a subtest");
+        assert_eq!(of("^TestA$", &all[..3]), "true:TestA", "exactly a test");
+        assert_eq!(of("^TestA$/^x$", &["TestA", "TestA/x", "TestB"]), "false:TestA", "another process ran TestB");
+        assert_eq!(of("", &["TestA/x", "TestB"]), "true:TestB false:TestA", "TestA itself did not finish");
+    }
+
+    #[test]
     fn what_is_no_profile_is_no_measurement() {
         let projects = [project("", "m")];
         let finished = finished(&[("m", &["TestA"])]);
         for profile in [&b""[..], b"mode", b"\xff\xfe\n", b"{}\n"] {
-            let artifacts = [("1/dir".to_owned(), b"/w\n".to_vec()), ("1/profile".to_owned(), profile.to_vec())];
+            let artifacts = [("1/origin".to_owned(), b"/w\n".to_vec()), ("1/profile".to_owned(), profile.to_vec())];
             let harvest = ingest(&projects, "/w", &artifacts, &finished);
             assert!(harvest.measured.is_empty());
             assert_eq!(harvest.notes.len(), 1);

@@ -2,9 +2,9 @@
 //!
 //! `detect` finds modules, `command` writes command lines, `parser` reads the event stream with `tracker` for what is
 //! going on in each package, `failure` turns a failed test's output into a message with a position, `build` does the
-//! same for compilers, and `cover` says which package executed which lines. None of them must know how a process is
-//! started. Needs Go 1.21 (`-fullpath`); events that came later (build failures in 1.24, `OutputType` in 1.27) are used
-//! where they are.
+//! same for compilers, and `cover` says which package executed which lines, with `expression` for what a `-run` selects.
+//! None of them must know how a process is started. Needs Go 1.21 (`-fullpath`); events that came later (build failures
+//! in 1.24, `OutputType` in 1.27) are used where they are.
 
 mod assertion;
 mod buffer;
@@ -13,6 +13,7 @@ mod command;
 mod cover;
 mod detect;
 mod event;
+mod expression;
 mod failure;
 mod listing;
 mod parser;

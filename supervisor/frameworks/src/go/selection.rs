@@ -2,6 +2,7 @@
 //! command line.
 
 use super::detect::{go_directories, is_within, join, module_of_package, module_of_path};
+use super::expression::quote;
 use crate::framework::{PlanError, Project};
 use crate::tree::FileTree;
 use proctor_core::request::{RerunTarget, Selection};
@@ -188,18 +189,6 @@ fn expressions(names: &BTreeSet<&str>) -> Vec<String> {
         }
     }
     expressions
-}
-
-/// Quotes what Go's regexp gives a meaning to, as its `QuoteMeta` does.
-fn quote(name: &str) -> String {
-    let mut quoted = String::with_capacity(name.len() + 8);
-    for character in name.chars() {
-        if r"\.+*?()|[]{}^$".contains(character) {
-            quoted.push('\\');
-        }
-        quoted.push(character);
-    }
-    quoted
 }
 
 #[cfg(test)]
