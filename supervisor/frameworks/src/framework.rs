@@ -184,7 +184,10 @@ pub enum PlanError {
         framework: &'static str,
     },
     /// More commands than a run may have.
-    #[error("{steps} packages to run one by one, at most {max}: run the whole suite instead")]
+    #[error(
+        "{steps} commands are needed (one per module or package), at most {max} in one run: \
+         run fewer at a time, by file or directory"
+    )]
     TooManySteps {
         /// How many were needed.
         steps: usize,

@@ -24,6 +24,7 @@ fn tree() -> FileTree {
         "used/u.go",
         "other/o.go",
         "docs/x.md",
+        "used/internal/notes.md",
     ] {
         tree.add(file);
     }
@@ -111,6 +112,24 @@ fn files_stand_for_their_packages() {
 }
 
 #[test]
+fn a_go_file_never_stands_for_a_package_above_it() {
+    // An edge's walk passes caches over; what lies there is in no tree.
+    for file in ["internal/target/x.go", "a/target/a_test.go", "used/internal/gone_test.go", "docs/x.go"] {
+        let error = try_plan(&matching("", &["main.go", file])).unwrap_err();
+        assert_eq!(error, PlanError::FileOutsideProject { file: file.to_owned(), framework: "go" });
+    }
+    assert_eq!(steps(&matching("", &["a/gone_test.go"])), [": ./a"], "its package is still there");
+    assert_eq!(
+        steps(&matching("", &["docs/x.md", "used/internal/notes.md", "a/target/x.json"])),
+        [": . ./a", "used: ."]
+    );
+    let mut part = tree();
+    part.set_truncated();
+    let plan = Go.plan(&Go.detect(&part), &part, &want(&matching("", &["deep/x.go"]))).unwrap();
+    assert_eq!(plan.steps[0].args.last().unwrap(), "./deep");
+}
+
+#[test]
 fn failed_tests_run_again_and_nothing_beside_them() {
     let targets = vec![
         test("m/a", "TestTable"),
@@ -138,6 +157,14 @@ fn what_is_in_no_module_runs_everything() {
 fn more_commands_than_a_run_may_have_are_refused() {
     let targets = (0..300).map(|number| test(&format!("m/p{number}"), &format!("Test{number}"))).collect();
     assert_eq!(try_plan(&Selection::Exactly(targets)), Err(PlanError::TooManySteps { steps: 300, max: 256 }));
+    let mut modules = FileTree::default();
+    (0..600).for_each(|number| modules.add_with_content(format!("m{number}/go.mod"), format!("module m{number}")));
+    let error = Go.plan(&Go.detect(&modules), &modules, &want(&Selection::All)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "600 commands are needed (one per module or package), at most 256 in one run: run fewer at a time, by file or \
+         directory"
+    );
     let same = (0..300).map(|number| test(&format!("m/p{number}"), "TestSame")).collect();
     assert_eq!(try_plan(&Selection::Exactly(same)).unwrap().steps.len(), 1);
 }

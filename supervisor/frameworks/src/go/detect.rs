@@ -101,12 +101,14 @@ pub(super) fn module_of_package<'a>(
     (!candidates.is_empty()).then(|| candidates.swap_remove(holds_package.unwrap_or(0)))
 }
 
+/// Whether the go tool reads the file as source.
+pub(super) fn is_go_file(path: &str) -> bool {
+    path.ends_with(".go")
+}
+
 /// Directories in which Go files lie, collected once because a rerun asks for hundreds of packages.
 pub(super) fn go_directories(tree: &FileTree) -> BTreeSet<&str> {
-    tree.files()
-        .filter(|file| file.ends_with(".go"))
-        .map(|file| file.rsplit_once('/').map_or("", |(dir, _)| dir))
-        .collect()
+    tree.files().filter(|file| is_go_file(file)).map(|file| file.rsplit_once('/').map_or("", |(dir, _)| dir)).collect()
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! Turns what a request selects into groups of packages with one `-run` expression each. Must not know the rest of the
 //! command line.
 
-use super::detect::{go_directories, is_within, join, module_of_package, module_of_path};
+use super::detect::{go_directories, is_go_file, is_within, join, module_of_package, module_of_path};
 use super::expression::quote;
 use crate::framework::{PlanError, Project};
 use crate::tree::FileTree;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most commands of one run. Each builds and links at least one test binary; past this the whole suite is cheaper.
+/// Most commands of one run. Each builds and links at least one test binary; for packages past this the whole suite is
+/// cheaper.
 pub(super) const STEPS_MAX: usize = 256;
 
 /// Longest `-run` expression, in bytes. The kernel refuses an argument of 128 KiB, and the go tool passes this one on.
@@ -76,9 +77,12 @@ fn of_files<'a>(
         .collect())
 }
 
-/// The packages that a path belongs to: for a file the Go files in its directory, else the nearest directory above that
-/// has some, as a golden file under `testdata` belongs to the package that reads it; for a directory itself, or all below
-/// it. The module's own files belong to all packages.
+/// The packages that a path belongs to: for a Go file its directory's; for any other file the nearest directory's that
+/// has Go files, as a golden file under `testdata` belongs to the package that reads it; for a directory itself, or all
+/// below it. The module's own files belong to all packages.
+///
+/// A Go file in a directory that the tree does not know (it lies where no look goes, or is gone with its package) is
+/// nobody's: the package above would run in its place, and pass.
 fn package_of_file(tree: &FileTree, go_dirs: &BTreeSet<&str>, module: &Project, path: &str) -> Option<String> {
     let within = |dir: &str| dir.strip_prefix(module.dir.as_str()).map(pattern);
     if go_dirs.contains(path) {
@@ -90,6 +94,9 @@ fn package_of_file(tree: &FileTree, go_dirs: &BTreeSet<&str>, module: &Project, 
     let (mut dir, name) = path.rsplit_once('/').unwrap_or(("", path));
     if dir == module.dir && matches!(name, "go.mod" | "go.sum") {
         return Some("./...".to_owned());
+    }
+    if is_go_file(name) && !go_dirs.contains(dir) && !tree.is_truncated() {
+        return None;
     }
     // A truncated tree does not know every directory; then the file's own has to do.
     while !go_dirs.contains(dir) && !tree.is_truncated() {
