@@ -113,7 +113,10 @@ fn last_words(text: &mut String, report: &Report) {
 
 fn verdict(report: &Report) -> String {
     let summary = &report.summary;
-    let mut parts = vec![format!("{} passed", summary.passed)];
+    let mut parts = match report.raw_exit_code {
+        Some(code) if !report.structured => vec![format!("exit status {code}")],
+        _ => vec![format!("{} passed", summary.passed)],
+    };
     let counts = [
         (summary.failed, "failed"),
         (summary.error, "errors"),
