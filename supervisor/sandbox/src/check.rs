@@ -13,6 +13,10 @@ const SCRATCH_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub(crate) const TMP: &str = "/tmp";
 pub(crate) const SHM: &str = "/dev/shm";
 
+/// What is asked of paths, in words for users. The path itself is left out: it may be one of this host.
+const PLAIN_ABSOLUTE: &str = "must be absolute, valid UTF-8, and without '..' or a NUL character";
+const PLAIN_RELATIVE: &str = "must be relative, not empty, and without '.', '..' or a NUL character";
+
 /// Checks every rule of [`RunSpec`] that can be checked without the host.
 pub(crate) fn check(spec: &RunSpec) -> Result<(), SandboxError> {
     let refuse = |reason: String| Err(SandboxError::InvalidSpec { reason });
@@ -28,53 +32,53 @@ pub(crate) fn check(spec: &RunSpec) -> Result<(), SandboxError> {
         }
     }
     if !is_plain_absolute(&spec.workspace) {
-        return refuse("the workspace must be an absolute path without '..'".into());
+        return refuse(format!("the path of the workspace {PLAIN_ABSOLUTE}"));
     }
     if let Some(own) = [TMP, SHM, SCRATCH].iter().find(|own| spec.workspace == Path::new(own)) {
-        return refuse(format!("the workspace must not be {own} itself, which is private to each run"));
+        return refuse(format!("the workspace cannot be {own} itself, of which each run has an empty one of its own"));
     }
     if !spec.keep_visible.iter().all(|path| is_plain_absolute(path)) {
-        return refuse("a path to keep visible must be absolute, without '..'".into());
+        return refuse(format!("the path of a directory that stays visible {PLAIN_ABSOLUTE}"));
     }
     if let Err(rule) = scratch_rule(spec).and_then(|()| limits_rule(&spec.limits)) {
-        return refuse(rule.into());
+        return refuse(rule);
     }
     Ok(())
 }
 
-fn command_rule(command: &CommandSpec) -> Result<(), &'static str> {
+fn command_rule(command: &CommandSpec) -> Result<(), String> {
     if !is_plain_absolute(&command.program) {
-        return Err("the program must be an absolute path without '..'");
+        return Err(format!("the path of its program {PLAIN_ABSOLUTE}"));
     }
     if !is_plain_absolute(&command.dir) {
-        return Err("the directory must be an absolute path without '..'");
+        return Err(format!("the path of its working directory {PLAIN_ABSOLUTE}"));
     }
-    if command.args.iter().any(|arg| arg.contains('\0')) {
-        return Err("an argument contains a NUL");
+    if let Some(index) = command.args.iter().position(|arg| arg.contains('\0')) {
+        return Err(format!("its argument {index} contains a NUL character"));
     }
     let name_ok = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
     if !command.env.iter().all(|(name, value)| name_ok(name) && !value.contains('\0')) {
-        return Err("an environment variable has an impossible name or value");
+        return Err("an environment variable has an empty name, a name with '=', or a NUL character".into());
     }
     Ok(())
 }
 
-fn scratch_rule(spec: &RunSpec) -> Result<(), &'static str> {
+fn scratch_rule(spec: &RunSpec) -> Result<(), String> {
     let files = spec.scratch_files.iter().map(|file| file.path.as_str());
     let dirs = spec.scratch_dirs.iter().map(String::as_str);
     if !files.chain(dirs).all(is_plain_relative) {
-        return Err("a scratch path must be relative, without '..'");
+        return Err(format!("the path of a scratch file or directory {PLAIN_RELATIVE}"));
     }
     if !spec.artifacts.is_empty() && !is_plain_relative(&spec.artifacts) {
-        return Err("the artefact directory must be relative, without '..'");
+        return Err(format!("the path of the artefact directory {PLAIN_RELATIVE}"));
     }
     if spec.scratch_files.iter().map(|file| file.bytes.len()).sum::<usize>() > SCRATCH_BYTES_MAX {
-        return Err("the scratch files are larger than 64 MiB");
+        return Err("the scratch files are larger than 64 MiB together".into());
     }
     Ok(())
 }
 
-fn limits_rule(limits: &Limits) -> Result<(), &'static str> {
+fn limits_rule(limits: &Limits) -> Result<(), String> {
     let all = [
         limits.memory_bytes_max,
         limits.cpu_millis_max.into(),
@@ -83,7 +87,7 @@ fn limits_rule(limits: &Limits) -> Result<(), &'static str> {
         limits.log_bytes_max,
         limits.tmp_bytes_max,
     ];
-    if all.contains(&0) { Err("every limit must be greater than zero") } else { Ok(()) }
+    if all.contains(&0) { Err("every limit must be greater than zero".into()) } else { Ok(()) }
 }
 
 /// Absolute, UTF-8 (the plan travels as JSON), no `..`, no NUL.
@@ -133,19 +137,20 @@ mod tests {
             |spec| spec.commands.clear(),
             |spec| spec.commands = vec![spec.commands[0].clone(); COMMANDS_MAX + 1],
             |spec| spec.commands[0].program = "true".into(),
-            |spec| spec.commands[0].program = "/bin/../bin/true".into(),
-            |spec| spec.commands[0].dir = "here".into(),
+            |spec| spec.commands[0].program = "/srv/../srv/true".into(),
+            |spec| spec.commands[0].dir = "/srv/..".into(),
             |spec| spec.commands[0].args.push("a\0b".into()),
             |spec| spec.commands[0].env.push((String::new(), "x".into())),
             |spec| spec.commands[0].env.push(("A=B".into(), "x".into())),
-            |spec| spec.workspace = "ws".into(),
+            |spec| spec.workspace = "srv/ws".into(),
+            |spec| spec.workspace = "/srv/../ws".into(),
             |spec| spec.workspace = TMP.into(),
             |spec| spec.workspace = SCRATCH.into(),
             |spec| spec.workspace = SHM.into(),
-            |spec| spec.keep_visible.push("rel".into()),
-            |spec| spec.scratch_dirs.push("../up".into()),
-            |spec| spec.scratch_dirs.push("/abs".into()),
-            |spec| spec.artifacts = "a/../../b".into(),
+            |spec| spec.keep_visible.push("srv/rel".into()),
+            |spec| spec.scratch_dirs.push("../srv".into()),
+            |spec| spec.scratch_dirs.push("/srv".into()),
+            |spec| spec.artifacts = "a/../../srv".into(),
             |spec| {
                 spec.scratch_files.push(ScratchFile { path: "..".into(), bytes: vec![], executable: false });
             },
@@ -155,7 +160,9 @@ mod tests {
         for (row, break_it) in breaks.iter().enumerate() {
             let mut spec = good();
             break_it(&mut spec);
-            assert!(matches!(check(&spec), Err(SandboxError::InvalidSpec { .. })), "row {row}");
+            let Err(error @ SandboxError::InvalidSpec { .. }) = check(&spec) else { panic!("row {row}") };
+            let text = error.client_text();
+            assert!(text.starts_with("invalid run: ") && !text.contains("srv"), "row {row}: {text}");
         }
     }
 }
