@@ -92,7 +92,7 @@ async fn who_calls_is_what_the_transport_says() {
     for (client, text) in [
         (Client::tcp(supervisor.address, None).await, "metadata `authorization: Bearer TOKEN` is missing"),
         (supervisor.client("nobody").await, "the bearer token is not known"),
-        (Client::tcp(supervisor.address, Some("")).await, "the bearer token is not known"),
+        (Client::tcp(supervisor.address, Some("")).await, "metadata `authorization: Bearer TOKEN` is missing"),
     ] {
         let refused = client.sessions.clone().get_session(request()).await.unwrap_err();
         assert_eq!((refused.code(), refused.message()), (Code::Unauthenticated, text));

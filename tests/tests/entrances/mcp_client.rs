@@ -30,8 +30,13 @@ pub(crate) struct Answer {
 impl Mcp {
     /// A shim on the workspace of `place`, with nothing but its defaults.
     pub(crate) async fn on(place: &Place) -> Mcp {
-        let mut command = place.command("proctor-mcp");
+        Mcp::started_by(&mut place.command("proctor-mcp"), place).await
+    }
+
+    /// The same with a command of the test's own making.
+    pub(crate) async fn started_by(command: &mut std::process::Command, place: &Place) -> Mcp {
         command.arg("--workspace").arg(&place.workspace).stdin(Stdio::piped()).stderr(Stdio::inherit());
+        let command = std::mem::replace(command, place.command("proctor-mcp"));
         let mut shim = Command::from(command).kill_on_drop(true).spawn().unwrap();
         let transport = (shim.stdout.take().unwrap(), shim.stdin.take().unwrap());
         let service = ().serve(transport).await.unwrap();
