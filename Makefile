@@ -23,8 +23,9 @@ demo: tools ## start a supervisor, run the sample workspaces over gRPC, show wha
 	target/release/demo
 
 test: tools ## run every test
-	cargo build --locked --workspace --bins
-	cargo test --locked --workspace
+	cargo build --locked --workspace --bins --examples
+	cargo test --locked --workspace --doc
+	cargo test --locked --workspace --lib --bins --tests
 
 bench: tools ## compare side by side; exits non-zero when a figure is worse than twice its target
 	cargo build --release --locked --bins

@@ -157,10 +157,12 @@ pub enum LimitKind {
     /// [`Limits::memory_bytes_max`]
     Memory,
     /// [`Limits::cpu_millis_max`]
+    #[serde(rename = "cpus")]
     Cpu,
     /// [`Limits::pids_max`]
     Pids,
     /// [`Limits::wall_ms_max`]
+    #[serde(rename = "timeout")]
     Wall,
     /// [`Limits::log_bytes_max`]
     Log,
@@ -218,6 +220,14 @@ mod tests {
             prop_assert_eq!(limits.min(ceiling), limits);
             prop_assert_eq!(asked.memory_bytes.is_some_and(|bytes| bytes > 1 << 30),
                             clamped.iter().any(|note| note.starts_with("memory")));
+        }
+    }
+
+    #[test]
+    fn a_limit_has_one_name_everywhere() {
+        use LimitKind::{Cpu, Log, Memory, Pids, Tmp, Wall};
+        for kind in [Memory, Cpu, Pids, Wall, Log, Tmp] {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
     }
 

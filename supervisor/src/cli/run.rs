@@ -78,6 +78,14 @@ async fn follow(
     }
 }
 
+/// How a request that did not become a run ends a command.
+pub(super) fn failure(error: &SessionError) -> Failure {
+    match error {
+        SessionError::Prepare(error) => Failure { code: code(error), text: error.to_string() },
+        other => Failure::host(other.to_string()),
+    }
+}
+
 fn not_accepted(error: &SessionError) -> Result<u8, Failure> {
     match error {
         // Nothing to do is no failure: everything that failed has been mended.
@@ -88,8 +96,7 @@ fn not_accepted(error: &SessionError) -> Result<u8, Failure> {
         SessionError::Refused(Refusal::NoRunYet) => {
             Err(Failure::usage("no run here yet: `proctor run` first, then --failed"))
         }
-        SessionError::Prepare(error) => Err(Failure { code: code(error), text: error.to_string() }),
-        other => Err(Failure::host(other.to_string())),
+        other => Err(failure(other)),
     }
 }
 

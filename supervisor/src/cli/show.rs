@@ -3,6 +3,7 @@
 
 use super::arguments::{Covering, Failures, List, Output, Report};
 use super::remember::Remembered;
+use super::run::failure;
 use super::signals::Signals;
 use super::{CANCELLED, Failure, local};
 use crate::clock::Clock;
@@ -77,10 +78,7 @@ pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
         let mut signals = Signals::new()?;
         let (session, _) = local::session(workspace)?;
         let request = RunRequest { framework: arguments.framework.clone(), ..RunRequest::default() };
-        let started = session
-            .start(request, RunKind::Listing, IfBusy::Queue)
-            .await
-            .map_err(|error| Failure::usage(error.to_string()))?;
+        let started = session.start(request, RunKind::Listing, IfBusy::Queue).await.map_err(|error| failure(&error))?;
         let _watch = started.handle.watch();
         let lost = |_| Failure::host("the session broke");
         let end = tokio::select! {

@@ -150,7 +150,7 @@ pub(super) fn collector(package: &str, kind: CollectorKind, text: &[String], dir
 
 /// What a person can do about errors whose words do not say it.
 fn remedy(message: &str) -> Option<&'static str> {
-    if message.contains("GOPROXY=off") || message.contains("proxy.golang.org") {
+    if message.contains("GOPROXY=off") || message.contains("dial tcp") {
         return Some(
             "the run has no network: fetch the module once outside (`go mod download`), vendor it (`go mod vendor`), or \
              allow the run a network",
