@@ -8,19 +8,6 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// Layers that a daemon's runs need unless its file names others: all that this version puts on.
-pub const REQUIRED_LAYERS: [Layer; 9] = [
-    Layer::Cgroup,
-    Layer::MountNamespace,
-    Layer::PidNamespace,
-    Layer::NetNamespace,
-    Layer::IpcNamespace,
-    Layer::UtsNamespace,
-    Layer::NoNewPrivs,
-    Layer::Rlimits,
-    Layer::CleanEnvironment,
-];
-
 /// The whole file. `deploy/proctor.toml` documents every key.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -121,7 +108,7 @@ impl LimitsTable {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxTable {
-    /// Layers without which no run starts; absent means [`REQUIRED_LAYERS`].
+    /// Layers without which no run starts; absent means all that this version puts on, [`proctor_sandbox::LAYERS`].
     pub required_layers: Option<Vec<Layer>>,
 }
 
@@ -274,7 +261,7 @@ mod tests {
             config.problems().into_iter().filter(|problem| !problem.contains("is not a directory")).collect();
         assert_eq!(problems, [""; 0]);
         assert_eq!(config.defaults.over(Limits::DEFAULT), Limits::DEFAULT, "the example shows the built-in defaults");
-        assert_eq!(config.sandbox.required_layers.unwrap(), REQUIRED_LAYERS);
+        assert_eq!(config.sandbox.required_layers.unwrap(), proctor_sandbox::LAYERS);
     }
 
     #[test]

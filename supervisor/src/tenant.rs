@@ -1,10 +1,11 @@
 //! Tenants: who a caller is, by what the transport says, and what it may have. Must not know any request.
 
-use crate::config::{Config, REQUIRED_LAYERS};
+use crate::config::Config;
 use crate::context::Policy;
 use proctor_core::id::TenantId;
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
+use proctor_sandbox::LAYERS;
 use std::path::PathBuf;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
@@ -67,7 +68,7 @@ impl Tenants {
             let policy = Policy {
                 defaults: config.defaults.over(Limits::DEFAULT),
                 ceiling: table.max.over(host_max).min(host_max),
-                required_layers: config.sandbox.required_layers.clone().unwrap_or_else(|| REQUIRED_LAYERS.to_vec()),
+                required_layers: config.sandbox.required_layers.clone().unwrap_or_else(|| LAYERS.to_vec()),
                 require_limits: true,
                 may_use_network: table.network == Network::Host,
                 network: Network::None,

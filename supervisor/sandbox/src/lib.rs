@@ -39,6 +39,7 @@ pub mod worker;
 
 pub use error::SandboxError;
 pub use kill::KillSwitch;
+pub use plan::LAYERS;
 pub use probe::{HostReport, HostRow, RowGroup, Status, probe};
 pub use sandbox::LinuxSandbox;
 pub use spec::*;

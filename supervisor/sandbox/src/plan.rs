@@ -88,6 +88,20 @@ const ORDER: [Row; 13] = [
 /// specification says, by construction.
 const NOT_IN_ROWS: [Layer; 2] = [Layer::Cgroup, Layer::CleanEnvironment];
 
+/// Every layer that a privileged launcher puts on, in the order in which reports name them. Whoever requires all that
+/// this version has requires these.
+pub const LAYERS: [Layer; 9] = [
+    Layer::Cgroup,
+    Layer::MountNamespace,
+    Layer::PidNamespace,
+    Layer::NetNamespace,
+    Layer::IpcNamespace,
+    Layer::UtsNamespace,
+    Layer::NoNewPrivs,
+    Layer::Rlimits,
+    Layer::CleanEnvironment,
+];
+
 /// Whether every run gets a part of `layer` from a launcher with or without privilege, as far as the host allows and
 /// unless the run itself asks for less.
 pub(crate) fn puts_on(layer: Layer, privileged: bool) -> bool {

@@ -4,14 +4,14 @@
 use crate::figures::{Better, Figure, quantile};
 use crate::supervisor::{Supervisor, program};
 use anyhow::{Context as _, Result, ensure};
-use proctor_core::isolation::{Layer, Network};
+use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::runs_client::RunsClient;
 use proctor_proto::v1::sessions_client::SessionsClient;
 use proctor_proto::v1::{CreateSessionRequest, Outcome, RunTestsRequest};
-use proctor_sandbox::{CommandSpec, KillSwitch, LinuxSandbox, RunSpec, Sandbox};
+use proctor_sandbox::{CommandSpec, KillSwitch, LAYERS, LinuxSandbox, RunSpec, Sandbox};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -23,19 +23,6 @@ const WARM_UP: usize = 20;
 const ROUNDS: usize = 500;
 
 const TRUE: &str = "/bin/true";
-
-/// Every layer that a supervisor requires by default.
-const LAYERS: [Layer; 9] = [
-    Layer::Cgroup,
-    Layer::MountNamespace,
-    Layer::PidNamespace,
-    Layer::NetNamespace,
-    Layer::IpcNamespace,
-    Layer::UtsNamespace,
-    Layer::NoNewPrivs,
-    Layer::Rlimits,
-    Layer::CleanEnvironment,
-];
 
 #[expect(clippy::disallowed_methods, reason = "the bare spawn is what the sandbox is compared with")]
 fn bare() -> Result<()> {
