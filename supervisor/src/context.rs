@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::toolchain::Toolchain;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
-use proctor_sandbox::Sandbox;
+use proctor_sandbox::{RunAs, Sandbox};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -25,6 +25,10 @@ pub struct Context {
 /// What one session's runs may have: the tenant's policy, already narrowed by the host's.
 #[derive(Debug, Clone)]
 pub struct Policy {
+    /// Whose policy it is: the tenant's name. What the sandbox prepares for one owner never serves another.
+    pub owner: String,
+    /// Who the runs are on this host.
+    pub run_as: RunAs,
     /// Limits of a run that asks for nothing.
     pub defaults: Limits,
     /// Limits of a run that asks for everything.

@@ -2,10 +2,9 @@
 //! content of `proctor doctor` and `GetHost`. Must not know who asks.
 
 use crate::context::Context;
-use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
-use proctor_sandbox::{CommandSpec, HostReport, KillSwitch, RowGroup, RunSpec, SCRATCH, SandboxEvent, Status};
+use proctor_sandbox::{CommandSpec, HostReport, Jail, KillSwitch, RowGroup, RunSpec, SCRATCH, SandboxEvent, Status};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -107,15 +106,12 @@ fn version(context: &Context, program: PathBuf, argument: &str) -> Result<String
             dir: PathBuf::from("/"),
             env: context.toolchain.base_env(&format!("{SCRATCH}/home")).into_iter().collect(),
         }],
-        workspace: PathBuf::from("/"),
-        keep_visible: context.toolchain.directories().map(PathBuf::from).collect(),
+        jail: Jail { read_only: context.toolchain.directories().map(PathBuf::from).collect(), ..Jail::at("/") },
         scratch_files: Vec::new(),
         scratch_dirs: vec!["home".to_owned()],
         artifacts: String::new(),
         limits: Limits { wall_ms_max: 10_000, grace_ms: 100, ..Limits::DEFAULT },
         required_limits: Vec::new(),
-        required_layers: Vec::new(),
-        network: Network::None,
     };
     let kill = KillSwitch::new().map_err(|error| error.to_string())?;
     let mut said = Vec::new();

@@ -10,7 +10,7 @@ use proctor_core::request::RunRequest;
 use proctor_core::session::RunKind;
 use proctor_frameworks::detect::{self, DetectError, Detected};
 use proctor_frameworks::{InjectedFile, Parser, Plan, PlanError, Step, Want, custom};
-use proctor_sandbox::{COMMANDS_MAX, CommandSpec, RunSpec, SCRATCH, ScratchFile};
+use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunSpec, SCRATCH, ScratchFile};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -96,19 +96,23 @@ pub fn prepare(
     let commands = commands_of(context, workspace, &env, &plan.steps)?;
     let mut required_layers = policy.required_layers.clone();
     required_layers.retain(|layer| network == Network::None || *layer != Layer::NetNamespace);
-    let toolchain = context.toolchain.directories().map(PathBuf::from);
     let file = |file: InjectedFile| ScratchFile { path: file.path, bytes: file.bytes, executable: file.executable };
     let spec = RunSpec {
+        jail: Jail {
+            owner: policy.owner.clone(),
+            read_only: context.toolchain.directories().map(PathBuf::from).collect(),
+            writable: vec![policy.cache.clone()],
+            run_as: policy.run_as,
+            network,
+            required_layers,
+            ..Jail::at(workspace.root())
+        },
         commands,
-        workspace: workspace.root().to_owned(),
-        keep_visible: toolchain.chain([policy.cache.clone()]).collect(),
         scratch_files: plan.files.into_iter().map(file).collect(),
         scratch_dirs: plan.dirs.into_iter().chain(["home".to_owned()]).collect(),
         artifacts: plan.artifacts,
         limits,
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
-        required_layers,
-        network,
     };
     Ok(Prepared { spec, parser, framework, detected, notes, env })
 }

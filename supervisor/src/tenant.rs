@@ -5,7 +5,7 @@ use crate::context::Policy;
 use proctor_core::id::TenantId;
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
-use proctor_sandbox::LAYERS;
+use proctor_sandbox::{LAYERS, RunAs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
@@ -66,6 +66,8 @@ impl Tenants {
         let host_max = config.max.over(Limits::CEILING);
         for table in &config.tenant {
             let policy = Policy {
+                owner: table.id.clone(),
+                run_as: RunAs::Supervisor,
                 defaults: config.defaults.over(Limits::DEFAULT),
                 ceiling: table.max.over(host_max).min(host_max),
                 required_layers: config.sandbox.required_layers.clone().unwrap_or_else(|| LAYERS.to_vec()),

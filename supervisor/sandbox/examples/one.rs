@@ -1,9 +1,8 @@
 //! Runs one shell script in the sandbox and prints what it hears: a supervisor small enough to be killed, or to be run as
 //! an ordinary user, by the tests. `one SCRIPT [REQUIRED_LIMIT]`, beside the example `worker`.
 
-use proctor_core::isolation::Network;
 use proctor_core::limits::{LimitKind, Limits};
-use proctor_sandbox::{CommandSpec, KillSwitch, LinuxSandbox, RunSpec, Sandbox, SandboxEvent};
+use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LinuxSandbox, RunSpec, Sandbox, SandboxEvent};
 use std::error::Error;
 use std::io::{Write, stdout};
 
@@ -20,15 +19,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let spec = RunSpec {
         commands: vec![command],
-        workspace: "/usr".into(),
-        keep_visible: vec![],
+        jail: Jail::at("/usr"),
         scratch_files: vec![],
         scratch_dirs: vec![],
         artifacts: String::new(),
         limits: Limits::DEFAULT,
         required_limits,
-        required_layers: vec![],
-        network: Network::None,
     };
     let ending = sandbox.run(&spec, &KillSwitch::new()?, &mut |event| {
         // What cannot be printed is for nobody.

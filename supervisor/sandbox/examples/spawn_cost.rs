@@ -3,7 +3,7 @@
 
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
-use proctor_sandbox::{CommandSpec, KillSwitch, LinuxSandbox, RunSpec, Sandbox};
+use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LinuxSandbox, RunSpec, Sandbox};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sandbox = LinuxSandbox::new(worker)?;
     let spec = |network| RunSpec {
         commands: vec![CommandSpec { program: PROGRAM.into(), args: vec![], dir: "/".into(), env: vec![] }],
-        workspace: "/usr".into(),
-        keep_visible: vec![],
+        jail: Jail { network, ..Jail::at("/usr") },
         scratch_files: vec![],
         scratch_dirs: vec![],
         artifacts: String::new(),
         limits: Limits::DEFAULT,
         required_limits: vec![],
-        required_layers: vec![],
-        network,
     };
     let (isolated, networked) = (spec(Network::None), spec(Network::Host));
     let (mut bare, mut with_net, mut without_net, mut setup) = (vec![], vec![], vec![], vec![]);

@@ -31,13 +31,13 @@ pub(crate) fn check(spec: &RunSpec) -> Result<(), SandboxError> {
             return refuse(format!("command {index}: {rule}"));
         }
     }
-    if !is_plain_absolute(&spec.workspace) {
+    if !is_plain_absolute(&spec.jail.workspace) {
         return refuse(format!("the path of the workspace {PLAIN_ABSOLUTE}"));
     }
-    if let Some(own) = [TMP, SHM, SCRATCH].iter().find(|own| spec.workspace == Path::new(own)) {
+    if let Some(own) = [TMP, SHM, SCRATCH].iter().find(|own| spec.jail.workspace == Path::new(own)) {
         return refuse(format!("the workspace cannot be {own} itself, of which each run has an empty one of its own"));
     }
-    if !spec.keep_visible.iter().all(|path| is_plain_absolute(path)) {
+    if !spec.jail.read_only.iter().chain(&spec.jail.writable).all(|path| is_plain_absolute(path)) {
         return refuse(format!("the path of a directory that stays visible {PLAIN_ABSOLUTE}"));
     }
     if let Err(rule) = scratch_rule(spec).and_then(|()| limits_rule(&spec.limits)) {
@@ -106,8 +106,7 @@ fn is_plain_relative(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::ScratchFile;
-    use proctor_core::isolation::Network;
+    use crate::spec::{Jail, ScratchFile};
 
     fn good() -> RunSpec {
         let command = CommandSpec {
@@ -118,15 +117,12 @@ mod tests {
         };
         RunSpec {
             commands: vec![command],
-            workspace: "/srv/ws".into(),
-            keep_visible: vec![],
+            jail: Jail::at("/srv/ws"),
             scratch_files: vec![],
             scratch_dirs: vec!["a/b".into()],
             artifacts: String::new(),
             limits: Limits::DEFAULT,
             required_limits: vec![],
-            required_layers: vec![],
-            network: Network::None,
         }
     }
 
@@ -142,12 +138,12 @@ mod tests {
             |spec| spec.commands[0].args.push("a\0b".into()),
             |spec| spec.commands[0].env.push((String::new(), "x".into())),
             |spec| spec.commands[0].env.push(("A=B".into(), "x".into())),
-            |spec| spec.workspace = "srv/ws".into(),
-            |spec| spec.workspace = "/srv/../ws".into(),
-            |spec| spec.workspace = TMP.into(),
-            |spec| spec.workspace = SCRATCH.into(),
-            |spec| spec.workspace = SHM.into(),
-            |spec| spec.keep_visible.push("srv/rel".into()),
+            |spec| spec.jail.workspace = "srv/ws".into(),
+            |spec| spec.jail.workspace = "/srv/../ws".into(),
+            |spec| spec.jail.workspace = TMP.into(),
+            |spec| spec.jail.workspace = SCRATCH.into(),
+            |spec| spec.jail.workspace = SHM.into(),
+            |spec| spec.jail.read_only.push("srv/rel".into()),
             |spec| spec.scratch_dirs.push("../srv".into()),
             |spec| spec.scratch_dirs.push("/srv".into()),
             |spec| spec.artifacts = "a/../../srv".into(),

@@ -37,7 +37,7 @@ impl InForce {
         if let Some(MissingLimit { limit, reason, remedy }) = self.missing.iter().find(required) {
             return Err(SandboxError::LimitMissing { limit: *limit, reason: reason.clone(), remedy: remedy.clone() });
         }
-        if !self.has_leaf && spec.required_layers.contains(&Layer::Cgroup) {
+        if !self.has_leaf && spec.jail.required_layers.contains(&Layer::Cgroup) {
             let why = self.missing.first();
             return Err(SandboxError::LayerMissing {
                 layer: Layer::Cgroup,
@@ -63,7 +63,7 @@ impl InForce {
             layers.push(Layer::Cgroup);
         }
         layers.sort_unstable();
-        if let Some(&layer) = spec.required_layers.iter().find(|layer| !layers.contains(layer)) {
+        if let Some(&layer) = spec.jail.required_layers.iter().find(|layer| !layers.contains(layer)) {
             let why = missing.iter().find(|missing| missing.layer == layer);
             let reason = why.map_or("the worker did not put it on", |missing| missing.reason.as_str());
             let remedy = why.map_or("repair the installation", |missing| missing.remedy.as_str());

@@ -112,12 +112,12 @@ pub(crate) fn puts_on(layer: Layer, privileged: bool) -> bool {
 ///
 /// A layer that is required and that no row of this run puts on is refused here, before anything is started.
 pub(crate) fn rows(spec: &RunSpec, privileged: bool) -> Result<Vec<Row>, SandboxError> {
-    let required = |layer: Layer| spec.required_layers.contains(&layer);
+    let required = |layer: Layer| spec.jail.required_layers.contains(&layer);
     let rows: Vec<Row> = ORDER
         .into_iter()
         .filter(|row| match row.layer {
             Layer::UserNamespace => !privileged || required(Layer::UserNamespace),
-            Layer::NetNamespace => spec.network == Network::None,
+            Layer::NetNamespace => spec.jail.network == Network::None,
             _ => true,
         })
         .map(|row| Row {
@@ -125,7 +125,7 @@ pub(crate) fn rows(spec: &RunSpec, privileged: bool) -> Result<Vec<Row>, Sandbox
             ..row
         })
         .collect();
-    for &layer in &spec.required_layers {
+    for &layer in &spec.jail.required_layers {
         if !NOT_IN_ROWS.contains(&layer) && !rows.iter().any(|row| row.layer == layer) {
             let (reason, remedy) = if layer == Layer::NetNamespace {
                 ("the run asks for the host's network", "ask for network none, or do not require this layer")
@@ -142,8 +142,9 @@ pub(crate) fn rows(spec: &RunSpec, privileged: bool) -> Result<Vec<Row>, Sandbox
 /// and programs. A path inside another one is left out, since binds are recursive.
 pub(crate) fn paths_to_keep(spec: &RunSpec) -> Vec<PathBuf> {
     let programs = spec.commands.iter().map(|command| &command.program);
-    let mut paths: Vec<PathBuf> = std::iter::once(&spec.workspace)
-        .chain(&spec.keep_visible)
+    let mut paths: Vec<PathBuf> = std::iter::once(&spec.jail.workspace)
+        .chain(&spec.jail.read_only)
+        .chain(&spec.jail.writable)
         .chain(programs)
         .filter(|path| is_hidden(path))
         .cloned()
@@ -211,7 +212,7 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::CommandSpec;
+    use crate::spec::{CommandSpec, Jail};
     use proctor_core::limits::Limits;
 
     fn spec() -> RunSpec {
@@ -222,22 +223,22 @@ mod tests {
                 dir: "/".into(),
                 env: vec![],
             }],
-            workspace: "/tmp/ws".into(),
-            keep_visible: vec![
-                "/tmp/ws/.cache".into(),
-                "/dev/shm/cache".into(),
-                "/opt/go".into(),
-                "/tmp".into(),
-                "/tmpfile".into(),
-            ],
+            jail: Jail {
+                read_only: vec!["/opt/go".into(), "/tmp".into(), "/tmpfile".into()],
+                writable: vec!["/tmp/ws/.cache".into(), "/dev/shm/cache".into()],
+                ..Jail::at("/tmp/ws")
+            },
             scratch_files: vec![],
             scratch_dirs: vec![],
             artifacts: String::new(),
             limits: Limits::DEFAULT,
             required_limits: vec![],
-            required_layers: vec![],
-            network: Network::None,
         }
+    }
+
+    fn requiring(layers: &[Layer]) -> RunSpec {
+        let spec = spec();
+        RunSpec { jail: Jail { required_layers: layers.to_vec(), ..spec.jail }, ..spec }
     }
 
     #[test]
@@ -251,17 +252,18 @@ mod tests {
         let has_user = |rows: Vec<Row>| rows.iter().any(|row| row.step == Step::UserNamespace);
         assert!(has_user(rows(&spec(), false).unwrap()));
         assert!(!has_user(rows(&spec(), true).unwrap()));
-        let required = RunSpec { required_layers: vec![Layer::UserNamespace], ..spec() };
+        let required = requiring(&[Layer::UserNamespace]);
         assert!(has_user(rows(&required, true).unwrap()));
     }
 
     #[test]
     fn a_required_layer_that_no_row_puts_on_is_refused_by_name() {
-        let seccomp = RunSpec { required_layers: vec![Layer::Seccomp], ..spec() };
+        let seccomp = requiring(&[Layer::Seccomp]);
         assert!(matches!(rows(&seccomp, true), Err(SandboxError::LayerMissing { layer: Layer::Seccomp, .. })));
-        let host = RunSpec { required_layers: vec![Layer::NetNamespace], network: Network::Host, ..spec() };
+        let host =
+            RunSpec { jail: Jail { network: Network::Host, ..requiring(&[Layer::NetNamespace]).jail }, ..spec() };
         assert!(matches!(rows(&host, true), Err(SandboxError::LayerMissing { layer: Layer::NetNamespace, .. })));
-        let required = RunSpec { required_layers: vec![Layer::NetNamespace, Layer::Cgroup], ..spec() };
+        let required = requiring(&[Layer::NetNamespace, Layer::Cgroup]);
         let rows = rows(&required, true).unwrap();
         assert!(rows.iter().filter(|row| row.layer == Layer::NetNamespace).all(|row| row.demand == Demand::Required));
     }

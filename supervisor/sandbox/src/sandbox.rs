@@ -66,7 +66,7 @@ impl Sandbox for LinuxSandbox {
         let begun = Instant::now();
         check(spec)?;
         let plan = self.plan(spec)?;
-        look_at_workspace(&spec.workspace)?;
+        look_at_workspace(&spec.jail.workspace)?;
         let (mut run, in_force) = self.launch(spec)?;
         run.worker.tell(&plan, spec)?;
         let watched = Watch::new(spec, kill, &mut run.worker, run.leaf.as_deref(), in_force, sink, begun).watch()?;
@@ -93,7 +93,7 @@ impl LinuxSandbox {
             rows: plan::rows(spec, self.privileged)?,
             commands: spec.commands.clone(),
             keep: plan::paths_to_keep(spec),
-            workspace: spec.workspace.clone(),
+            workspace: spec.jail.workspace.clone(),
             scratch_dirs: spec.scratch_dirs.clone(),
             scratch_files: spec.scratch_files.iter().map(planned).collect(),
             tmp_bytes_max: tmp_bytes_max(&spec.limits),

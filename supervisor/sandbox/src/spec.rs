@@ -15,13 +15,10 @@ pub const SCRATCH: &str = "/tmp/proctor";
 /// One run: commands that are executed one after the other in the same sandbox, until one is killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSpec {
+    /// Where they run.
+    pub jail: Jail,
     /// At least one, at most [`COMMANDS_MAX`]. A later command runs although an earlier one failed.
     pub commands: Vec<CommandSpec>,
-    /// The workspace, an absolute path without symlinks. It has the same path inside.
-    pub workspace: PathBuf,
-    /// Further absolute paths that must be visible inside at the same place although a private mount would hide them
-    /// (toolchains, caches). Missing ones are passed over.
-    pub keep_visible: Vec<PathBuf>,
     /// Files that are written below [`SCRATCH`] before the first command.
     pub scratch_files: Vec<ScratchFile>,
     /// Directories below [`SCRATCH`] that are created empty before the first command, relative to it.
@@ -32,10 +29,69 @@ pub struct RunSpec {
     pub limits: Limits,
     /// Limits without which the run must not start.
     pub required_limits: Vec<LimitKind>,
-    /// Layers without which the run must not start.
-    pub required_layers: Vec<Layer>,
+}
+
+/// What is the same for all runs of a session, so that a worker can be prepared before there is a run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Jail {
+    /// Whose runs these are: the tenant's name. What is prepared for one owner never serves another.
+    pub owner: String,
+    /// The workspace, an absolute path without symlinks. It has the same path inside, and is writable.
+    pub workspace: PathBuf,
+    /// Further absolute paths that are visible inside at the same place and cannot be written (toolchains). Missing ones are
+    /// passed over.
+    pub read_only: Vec<PathBuf>,
+    /// Further absolute paths that are visible inside at the same place and can be written (build caches). Missing ones
+    /// are passed over.
+    pub writable: Vec<PathBuf>,
+    /// Who the run is on this host.
+    pub run_as: RunAs,
     /// Whether the run gets a network.
     pub network: Network,
+    /// Layers without which the run must not start.
+    pub required_layers: Vec<Layer>,
+    /// Layers that the run shall not have. For an operator whose tests cannot live with one, and for the proof that an
+    /// attack succeeds without it.
+    pub left_off: Vec<Layer>,
+}
+
+impl Jail {
+    /// Nothing but `workspace`, as the supervisor's own user, without a network, with whatever layers the host has.
+    #[must_use]
+    pub fn at(workspace: impl Into<PathBuf>) -> Jail {
+        Jail {
+            owner: String::new(),
+            workspace: workspace.into(),
+            read_only: Vec::new(),
+            writable: Vec::new(),
+            run_as: RunAs::Supervisor,
+            network: Network::None,
+            required_layers: Vec::new(),
+            left_off: Vec::new(),
+        }
+    }
+}
+
+/// Who a run is on this host, as far as files and signals are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RunAs {
+    /// The user who runs the supervisor.
+    Supervisor,
+    /// A user of the tenant's own, to whom the workspace and the writable paths belong. Takes a privileged supervisor.
+    User {
+        /// User id on the host, the same inside.
+        uid: u32,
+        /// Group id on the host, the same inside; the run has no other group.
+        gid: u32,
+    },
+    /// A user who owns nothing on this host. The workspace and the writable paths, which belong to the user `owner`, are
+    /// shown as the run's own by an idmapped mount. Takes a privileged supervisor and a file system that can do that.
+    Nobody {
+        /// User id of the owner of the workspace on the host.
+        owner_uid: u32,
+        /// Group id of the owner of the workspace on the host.
+        owner_gid: u32,
+    },
 }
 
 /// Most commands of one run: a rerun has one per package, and an agent that broke more will run the whole suite.

@@ -146,10 +146,10 @@ fn what_is_invalid_or_gone_is_refused_before_anything_starts() {
     let kill = KillSwitch::new().unwrap();
     assert!(matches!(try_run(&relative, &kill, |_| {}), Err(SandboxError::InvalidSpec { .. })));
     let mut gone = spec("true");
-    gone.workspace = "/nowhere/at/all".into();
+    gone.jail.workspace = "/nowhere/at/all".into();
     assert!(matches!(try_run(&gone, &kill, |_| {}), Err(SandboxError::WorkspaceGone { .. })));
     let mut seccomp = spec("true");
-    seccomp.required_layers = vec![Layer::Seccomp];
+    seccomp.jail.required_layers = vec![Layer::Seccomp];
     assert!(matches!(try_run(&seccomp, &kill, |_| {}), Err(SandboxError::LayerMissing { layer: Layer::Seccomp, .. })));
     assert!(matches!(LinuxSandbox::new("/nowhere/worker".into()), Err(SandboxError::WorkerMissing { .. })));
 }

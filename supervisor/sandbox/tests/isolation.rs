@@ -23,9 +23,9 @@ fn a_workspace_below_tmp_is_visible_and_writable_and_the_hosts_tmp_is_hidden() {
         secret.path().display()
     );
     let mut inside = spec(&script);
-    inside.workspace = workspace.path().to_owned();
+    inside.jail.workspace = workspace.path().to_owned();
     inside.commands[0].dir = workspace.path().to_owned();
-    inside.keep_visible = vec![cache.path().to_owned(), "/tmp/no/such/toolchain".into()];
+    inside.jail.read_only = vec![cache.path().to_owned(), "/tmp/no/such/toolchain".into()];
     let (ending, heard) = run(&inside);
     assert_exits(&ending, &[Exit::Code(0)]);
     // The workspace, the cache, and the scratch directory.
@@ -71,7 +71,7 @@ fn a_run_has_only_lo_and_it_is_up() {
 fn the_hosts_network_is_there_only_when_asked_for_and_is_told() {
     let ours = fs::read_link("/proc/self/ns/net").unwrap();
     let mut host = spec("readlink /proc/self/ns/net");
-    host.network = Network::Host;
+    host.jail.network = Network::Host;
     let (_, heard) = run(&host);
     assert_eq!(heard.stdout.trim(), ours.to_string_lossy());
     let isolation = heard.isolation.unwrap();
@@ -121,7 +121,7 @@ fn mounts_made_inside_do_not_reach_a_host_that_shares_its_mounts() {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let script = format!("mount -t tmpfs inside {0} && touch {0}/x && echo mounted", dir.path().display());
     let mut mounter = spec(&script);
-    mounter.workspace = dir.path().to_owned();
+    mounter.jail.workspace = dir.path().to_owned();
     let inside = std::thread::scope(|scope| {
         let supervisor = scope.spawn(|| {
             // A mount namespace of this thread's own plays the host, since not every real one shares its mounts.
@@ -142,7 +142,7 @@ fn mounts_made_inside_do_not_reach_a_host_that_shares_its_mounts() {
 #[test]
 fn a_required_user_namespace_is_put_on_for_root_too() {
     let mut own = spec("cat /proc/self/uid_map | tr -s ' '; readlink /proc/self/ns/user");
-    own.required_layers = vec![Layer::UserNamespace, Layer::NetNamespace, Layer::Cgroup, Layer::CleanEnvironment];
+    own.jail.required_layers = vec![Layer::UserNamespace, Layer::NetNamespace, Layer::Cgroup, Layer::CleanEnvironment];
     let (ending, heard) = run(&own);
     assert_exits(&ending, &[Exit::Code(0)]);
     let lines: Vec<&str> = heard.stdout.lines().collect();
@@ -184,7 +184,7 @@ fn a_link_in_the_workspace_does_not_confuse_the_private_tmp() {
     let workspace = tempfile::tempdir_in("/tmp").unwrap();
     symlink("/etc", workspace.path().join("etc")).unwrap();
     let mut linked = spec("cat etc/hostname > /dev/null; ls -d etc");
-    linked.workspace = workspace.path().to_owned();
+    linked.jail.workspace = workspace.path().to_owned();
     linked.commands[0].dir = workspace.path().to_owned();
     assert_eq!(run(&linked).1.stdout, "etc\n");
 }

@@ -12,7 +12,7 @@ use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
-use proctor_sandbox::LinuxSandbox;
+use proctor_sandbox::{LinuxSandbox, RunAs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -63,6 +63,8 @@ fn context_of(sandbox: LinuxSandbox, runs_max: usize) -> Arc<Context> {
 /// What a run may have when nobody but its own user sets bounds: what is available, and the network if asked for.
 pub(super) fn policy(cache: PathBuf) -> Policy {
     Policy {
+        owner: "private".to_owned(),
+        run_as: RunAs::Supervisor,
         defaults: Limits::DEFAULT,
         ceiling: Limits::CEILING,
         required_layers: Vec::new(),

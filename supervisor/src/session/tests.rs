@@ -11,7 +11,7 @@ use proctor_core::isolation::{Isolation, Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_core::session::DETACHED_MS_MAX;
-use proctor_sandbox::{Ending, KillSwitch, RunSpec, Sandbox, SandboxError, SandboxEvent};
+use proctor_sandbox::{Ending, KillSwitch, RunAs, RunSpec, Sandbox, SandboxError, SandboxEvent};
 use std::sync::Mutex;
 use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
@@ -86,6 +86,8 @@ impl World {
 
     fn policy(&self) -> Policy {
         Policy {
+            owner: "acme".to_owned(),
+            run_as: RunAs::Supervisor,
             defaults: Limits::DEFAULT,
             ceiling: Limits::CEILING,
             required_layers: Vec::new(),

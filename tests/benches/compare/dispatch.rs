@@ -4,14 +4,13 @@
 use crate::figures::{Better, Figure, quantile};
 use crate::supervisor::{Supervisor, program};
 use anyhow::{Context as _, Result, ensure};
-use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::runs_client::RunsClient;
 use proctor_proto::v1::sessions_client::SessionsClient;
 use proctor_proto::v1::{CreateSessionRequest, Outcome, RunTestsRequest};
-use proctor_sandbox::{CommandSpec, KillSwitch, LAYERS, LinuxSandbox, RunSpec, Sandbox};
+use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LAYERS, LinuxSandbox, RunSpec, Sandbox};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -40,15 +39,12 @@ fn spec(workspace: &Path) -> RunSpec {
             dir: workspace.to_owned(),
             env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         }],
-        workspace: workspace.to_owned(),
-        keep_visible: Vec::new(),
+        jail: Jail { required_layers: LAYERS.to_vec(), ..Jail::at(workspace) },
         scratch_files: Vec::new(),
         scratch_dirs: Vec::new(),
         artifacts: String::new(),
         limits: Limits::DEFAULT,
         required_limits: Limits::ENFORCED.to_vec(),
-        required_layers: LAYERS.to_vec(),
-        network: Network::None,
     }
 }
 

@@ -4,10 +4,12 @@
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses a part of it")]
 
 use proctor_core::event::Stream;
-use proctor_core::isolation::{Isolation, Network};
+use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason, LimitHit};
-use proctor_sandbox::{CommandSpec, Ending, KillSwitch, LinuxSandbox, RunSpec, Sandbox, SandboxError, SandboxEvent};
+use proctor_sandbox::{
+    CommandSpec, Ending, Jail, KillSwitch, LinuxSandbox, RunSpec, Sandbox, SandboxError, SandboxEvent,
+};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -42,15 +44,12 @@ pub(crate) fn sh(script: &str) -> CommandSpec {
 pub(crate) fn spec(script: &str) -> RunSpec {
     RunSpec {
         commands: vec![sh(script)],
-        workspace: "/usr".into(),
-        keep_visible: vec![],
+        jail: Jail::at("/usr"),
         scratch_files: vec![],
         scratch_dirs: vec![],
         artifacts: String::new(),
         limits: Limits { wall_ms_max: 60_000, grace_ms: 1_000, ..Limits::DEFAULT },
         required_limits: vec![],
-        required_layers: vec![],
-        network: Network::None,
     }
 }
 
