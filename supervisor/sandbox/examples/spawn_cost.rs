@@ -3,7 +3,7 @@
 
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
-use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LinuxSandbox, RunSpec, Sandbox};
+use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LinuxSandbox, PoolBounds, RunSpec, Sandbox};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ const PROGRAM: &str = "/bin/true";
 fn main() -> Result<(), Box<dyn Error>> {
     let rounds: usize = std::env::args().nth(1).map_or(Ok(300), |text| text.parse())?;
     let worker = std::env::current_exe()?.with_file_name("worker");
-    let sandbox = LinuxSandbox::new(worker)?;
+    let sandbox = LinuxSandbox::new(worker, PoolBounds::DEFAULT)?;
     let spec = |network| RunSpec {
         commands: vec![CommandSpec { program: PROGRAM.into(), args: vec![], dir: "/".into(), env: vec![] }],
         jail: Jail { network, ..Jail::at("/usr") },

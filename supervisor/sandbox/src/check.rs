@@ -34,6 +34,9 @@ pub(crate) fn check(spec: &RunSpec) -> Result<(), SandboxError> {
     if !is_plain_absolute(&spec.jail.workspace) {
         return refuse(format!("the path of the workspace {PLAIN_ABSOLUTE}"));
     }
+    if spec.jail.workspace == Path::new("/") {
+        return refuse("the workspace cannot be the root of the host".into());
+    }
     if let Some(own) = [TMP, SHM, SCRATCH].iter().find(|own| spec.jail.workspace == Path::new(own)) {
         return refuse(format!("the workspace cannot be {own} itself, of which each run has an empty one of its own"));
     }
@@ -140,6 +143,7 @@ mod tests {
             |spec| spec.commands[0].env.push(("A=B".into(), "x".into())),
             |spec| spec.jail.workspace = "srv/ws".into(),
             |spec| spec.jail.workspace = "/srv/../ws".into(),
+            |spec| spec.jail.workspace = "/".into(),
             |spec| spec.jail.workspace = TMP.into(),
             |spec| spec.jail.workspace = SCRATCH.into(),
             |spec| spec.jail.workspace = SHM.into(),

@@ -7,7 +7,7 @@ use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::{Exit, KillReason, LimitHit};
 use proctor_core::report::Resources;
 use rustix::fs::fstatfs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// What the run loop has seen.
@@ -22,8 +22,6 @@ pub(crate) struct Watched {
     pub(crate) setup: Duration,
     /// From the first command's start to the last one's end.
     pub(crate) wall: Duration,
-    /// The run's scratch directory, as a descriptor that outlives the run's mounts.
-    pub(crate) scratch: Option<OwnedFd>,
     /// Whether the private `/tmp` was seen full.
     pub(crate) tmp_full: bool,
 }

@@ -6,7 +6,7 @@ mod support;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::LimitKind;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::{KillSwitch, LinuxSandbox, SandboxError, ScratchFile};
+use proctor_sandbox::{KillSwitch, LinuxSandbox, PoolBounds, SandboxError, ScratchFile};
 use std::time::Duration;
 use support::*;
 
@@ -151,14 +151,14 @@ fn what_is_invalid_or_gone_is_refused_before_anything_starts() {
     let mut seccomp = spec("true");
     seccomp.jail.required_layers = vec![Layer::Seccomp];
     assert!(matches!(try_run(&seccomp, &kill, |_| {}), Err(SandboxError::LayerMissing { layer: Layer::Seccomp, .. })));
-    assert!(matches!(LinuxSandbox::new("/nowhere/worker".into()), Err(SandboxError::WorkerMissing { .. })));
+    assert!(matches!(LinuxSandbox::new("/nowhere/worker".into(), PoolBounds::NONE), Err(SandboxError::WorkerMissing { .. })));
 }
 
 #[test]
 fn a_worker_that_is_something_else_is_an_error_and_leaves_nothing() {
     use proctor_sandbox::Sandbox;
     let _alone = one_at_a_time();
-    let wrong = LinuxSandbox::new("/bin/true".into()).unwrap();
+    let wrong = LinuxSandbox::new("/bin/true".into(), PoolBounds::NONE).unwrap();
     let outcome = wrong.run(&spec("true"), &KillSwitch::new().unwrap(), &mut |_| {});
     assert!(matches!(outcome, Err(SandboxError::WorkerFailed { .. } | SandboxError::Kernel { .. })), "{outcome:?}");
     assert_nothing_is_left();

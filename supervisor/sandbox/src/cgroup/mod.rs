@@ -15,9 +15,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 /// A group of its own for one run. Made with its limits written and read back; gone after `remove` or drop.
-pub(crate) trait Leaf {
-    /// Moves a process into the leaf. Its children are born there.
-    fn add(&self, pid: u32) -> io::Result<()>;
+pub(crate) trait Leaf: Send {
+    /// The group's directory in the v2 hierarchy, in which a process can be born.
+    fn birth(&self) -> Option<BorrowedFd<'_>>;
+    /// Moves a process into the leaf; `born` when it was born at `birth` already. Its children are born there.
+    fn add(&self, pid: u32, born: bool) -> io::Result<()>;
     /// Memory in use, bytes.
     fn memory_bytes(&self) -> Option<u64>;
     /// Processes that the kernel has killed for memory so far.
@@ -74,7 +76,7 @@ pub(crate) const LEAF_LIMITS: [LimitKind; 3] = [LimitKind::Memory, LimitKind::Cp
 
 /// Makes a leaf below the supervisor's own group, with `limits` written and read back. Never fails: what could not be had
 /// is told in [`Opened::missing`], and the caller decides.
-pub(crate) fn open(places: &Places, limits: &Limits) -> Opened {
+pub(crate) fn open(places: &Places, _owner: &str, limits: &Limits) -> Opened {
     match places.mode {
         Mode::V1 | Mode::Hybrid => v1::open(places, limits),
         Mode::V2 => nothing(

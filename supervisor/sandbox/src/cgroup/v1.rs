@@ -237,7 +237,11 @@ fn hang_bell(dir: &Path) -> io::Result<OwnedFd> {
 }
 
 impl Leaf for V1Leaf {
-    fn add(&self, pid: u32) -> io::Result<()> {
+    fn birth(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn add(&self, pid: u32, _born: bool) -> io::Result<()> {
         self.dirs().try_for_each(|dir| write(dir, "cgroup.procs", &pid.to_string()))
     }
 

@@ -8,7 +8,7 @@ use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason, LimitHit};
 use proctor_sandbox::{
-    CommandSpec, Ending, Jail, KillSwitch, LinuxSandbox, RunSpec, Sandbox, SandboxError, SandboxEvent,
+    CommandSpec, Ending, Jail, KillSwitch, LinuxSandbox, PoolBounds, RunSpec, Sandbox, SandboxError, SandboxEvent,
 };
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ pub(crate) fn worker() -> PathBuf {
 /// The suite proves isolation and limits; without privilege it would prove nothing, so it fails instead of skipping.
 pub(crate) fn sandbox() -> LinuxSandbox {
     assert!(rustix::process::geteuid().is_root(), "the sandbox suite needs root");
-    LinuxSandbox::new(worker()).unwrap()
+    LinuxSandbox::new(worker(), PoolBounds::NONE).unwrap()
 }
 
 pub(crate) fn sh(script: &str) -> CommandSpec {
