@@ -4,9 +4,9 @@
 use crate::cgroup::MissingLimit;
 use crate::error::SandboxError;
 use crate::figures;
+use crate::message::Allotment;
 use crate::message::MissingLayer;
 use crate::plan;
-use crate::message::Allotment;
 use crate::spec::{Jail, RunSpec};
 use proctor_core::isolation::{Isolation, Layer, LimitInForce, Missing, Network};
 use proctor_core::limits::{LimitKind, Limits};

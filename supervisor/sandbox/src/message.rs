@@ -50,7 +50,7 @@ pub(crate) enum ToInit {
 /// From an init.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromInit {
-    /// Every row was carried out; the descriptor is the scratch directory.
+    /// Every row was carried out; the descriptors are the scratch directory and the mount namespace.
     Ready { applied: Vec<Layer>, missing: Vec<MissingLayer> },
     /// A row without which there is no run has failed. Nothing follows.
     Refused(MissingLayer),

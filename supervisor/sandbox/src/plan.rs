@@ -314,9 +314,8 @@ mod tests {
 
     #[test]
     fn privilege_is_used_before_it_is_given_up_and_an_ordinary_user_has_it_only_then() {
-        let place = |privileged, step| {
-            rows(&jail(), privileged).unwrap().iter().position(|row| row.step == step).unwrap()
-        };
+        let place =
+            |privileged, step| rows(&jail(), privileged).unwrap().iter().position(|row| row.step == step).unwrap();
         assert!(place(true, Step::HostTrees) < place(true, Step::UserNamespace));
         assert!(place(false, Step::HostTrees) > place(false, Step::MountNamespace));
     }

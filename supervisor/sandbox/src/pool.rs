@@ -12,6 +12,7 @@ use crate::spec::Jail;
 use proctor_core::limits::Limits;
 use std::collections::HashMap;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -110,7 +111,9 @@ impl Shared {
 
 enum Request {
     /// Have a worker ready for the next run of this kind.
-    Refill(Key, Limits),
+    Refill(Box<Key>, Limits),
+    /// Take apart what a run has left.
+    Clear(OwnedFd),
     /// Clear everything away and end.
     Close,
 }
@@ -180,7 +183,15 @@ impl Pool {
 
     fn refill(&self, key: Key, limits: Limits) {
         // Full: the next run makes its own.
-        let _asked = self.requests.try_send(Request::Refill(key, limits));
+        let _asked = self.requests.try_send(Request::Refill(Box::new(key), limits));
+    }
+
+    /// Has the mounts of a dead run taken apart behind the next one's back.
+    pub(crate) fn clear(&self, mounts: Option<OwnedFd>) {
+        if let Some(mounts) = mounts {
+            // Full: then it is done here, by the drop.
+            let _asked = self.requests.try_send(Request::Clear(mounts));
+        }
     }
 
     /// Clears away what was prepared for `workspace` of `owner`.
@@ -243,6 +254,7 @@ impl Keeper {
         loop {
             match inbox.recv_timeout(next_round.saturating_duration_since(Instant::now())) {
                 Ok(Request::Refill(key, limits)) => self.refill(&key, &limits),
+                Ok(Request::Clear(mounts)) => drop(mounts),
                 Ok(Request::Close) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }

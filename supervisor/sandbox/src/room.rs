@@ -152,7 +152,7 @@ impl Room {
     pub(crate) fn prepare(&self, places: &Places, jail: &Jail, limits: &Limits) -> Result<Worker, SandboxError> {
         let launcher = &self.launcher;
         let Opened { leaf, in_force, missing } = cgroup::open(places, &jail.owner, limits);
-        let mut in_force = InForce::of_leaf(leaf.is_some(), in_force, missing);
+        let in_force = InForce::of_leaf(leaf.is_some(), in_force, missing);
         in_force.refuse_without_leaf(jail)?;
         let (channel, theirs) = Channel::pair().map_err(SandboxError::kernel("making a control socket"))?;
         let birth = leaf.as_deref().and_then(Leaf::birth);
@@ -165,7 +165,7 @@ impl Room {
             (said, _) => return Err(launcher.failed("forking init", format!("it said {said:?}"))),
         };
         let launcher_too = Arc::clone(launcher);
-        let mut worker = Worker { init, channel, leaf, in_force, scratch: None, _launcher: launcher_too };
+        let mut worker = Worker { init, channel, leaf, in_force, scratch: None, mounts: None, _launcher: launcher_too };
         if let Some(leaf) = &worker.leaf {
             leaf.add(pid, born).map_err(SandboxError::kernel("moving the worker into its cgroup leaf"))?;
         }
@@ -174,7 +174,8 @@ impl Room {
         let heard = worker.channel.receive_within::<FromInit>(SETUP_WAIT);
         match heard.map_err(|error| launcher.failed("set-up", error.to_string()))? {
             Some((FromInit::Ready { applied, missing }, fds)) => {
-                worker.scratch = fds.into_iter().next();
+                let mut fds = fds.into_iter();
+                (worker.scratch, worker.mounts) = (fds.next(), fds.next());
                 let scratch = worker.scratch.as_ref();
                 worker.in_force.complete(jail, limits, &applied, missing, scratch)?;
                 Ok(worker)
@@ -226,6 +227,9 @@ pub(crate) struct Worker {
     pub(crate) in_force: InForce,
     /// The run's scratch directory, as a descriptor that outlives the run's mounts.
     pub(crate) scratch: Option<OwnedFd>,
+    /// The run's mounts. Whoever lets go of them last takes them apart, which takes longer than all the rest of the
+    /// run's end: so it should not be init.
+    pub(crate) mounts: Option<OwnedFd>,
     /// It reaps init, and would take it along.
     _launcher: Arc<Launcher>,
 }

@@ -85,7 +85,11 @@ impl Sandbox for LinuxSandbox {
             pool.keep(&spec.jail, &spec.limits, room);
         }
         let watched = Watch::new(spec, kill, &worker, sink, begun).watch()?;
-        Ok(end(&mut worker, spec, watched))
+        let ending = end(&mut worker, spec, watched);
+        if let Some(pool) = &self.pool {
+            pool.clear(worker.mounts.take());
+        }
+        Ok(ending)
     }
 
     fn retire(&self, owner: &str, workspace: &Path) {

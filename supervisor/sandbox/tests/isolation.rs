@@ -5,7 +5,7 @@ mod support;
 
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::KillSwitch;
+use proctor_sandbox::{Jail, KillSwitch, LAYERS, RunAs};
 use std::fs;
 use std::os::unix::fs::symlink;
 use support::*;
@@ -197,4 +197,55 @@ fn groups_that_a_run_makes_below_its_leaf_go_with_it() {
     let (ending, heard) = run(&spec(script));
     assert_exits(&ending, &[Exit::Code(0)]);
     assert_eq!(heard.stdout, "made\n");
+}
+
+#[test]
+fn a_tenant_is_itself_on_the_host_and_has_no_capability() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    let workspace = tempfile::tempdir_in("/tmp").unwrap();
+    chown(workspace.path(), Some(200_007), Some(200_008)).unwrap();
+    let mut tenant = spec("id -u; id -g; id -G; whoami; grep -h Cap /proc/self/status; echo x > of-the-run; ls -ld .");
+    tenant.jail = Jail {
+        run_as: RunAs::User { uid: 200_007, gid: 200_008 },
+        required_layers: LAYERS.to_vec(),
+        ..Jail::at(workspace.path())
+    };
+    tenant.commands[0].dir = workspace.path().to_owned();
+    let (ending, heard) = run(&tenant);
+    assert_exits(&ending, &[Exit::Code(0)]);
+    let lines: Vec<&str> = heard.stdout.lines().collect();
+    assert_eq!(lines[..4], ["200007", "200008", "200008", "proctor"], "{}", heard.stdout);
+    assert!(lines[4..9].iter().all(|line| line.ends_with("0000000000000000")), "{}", heard.stdout);
+    let written = fs::metadata(workspace.path().join("of-the-run")).unwrap();
+    assert_eq!((written.uid(), written.gid()), (200_007, 200_008));
+}
+
+#[test]
+fn a_workspace_of_root_is_shown_to_a_run_that_is_nobody() {
+    use std::os::unix::fs::MetadataExt;
+    let workspace = tempfile::tempdir_in("/tmp").unwrap();
+    fs::write(workspace.path().join("of-root"), "x").unwrap();
+    let mut nobody = spec("id -u; echo y >> of-root; echo z > new; stat -c %u of-root new . /usr");
+    nobody.jail = Jail {
+        run_as: RunAs::Nobody { owner_uid: 0, owner_gid: 0 },
+        required_layers: LAYERS.to_vec(),
+        ..Jail::at(workspace.path())
+    };
+    nobody.commands[0].dir = workspace.path().to_owned();
+    let (ending, heard) = run(&nobody);
+    assert_exits(&ending, &[Exit::Code(0)]);
+    let own = "2000000000";
+    assert_eq!(heard.stdout.lines().collect::<Vec<_>>(), [own, own, own, own, "65534"]);
+    let written = fs::metadata(workspace.path().join("new")).unwrap();
+    assert_eq!((written.uid(), written.gid()), (0, 0));
+}
+
+#[test]
+fn what_is_left_off_is_not_in_force_and_is_told() {
+    let mut bare = spec("test -e /root && echo the host");
+    bare.jail.left_off = vec![Layer::PivotRoot, Layer::UserNamespace, Layer::Landlock, Layer::Seccomp];
+    let (_, heard) = run(&bare);
+    assert_eq!(heard.stdout, "the host\n");
+    let layers = heard.isolation.unwrap().layers;
+    assert!(bare.jail.left_off.iter().all(|layer| !layers.contains(layer)), "{layers:?}");
 }

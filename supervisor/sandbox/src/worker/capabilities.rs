@@ -1,2 +1,4 @@
 //! x
-pub(super) fn drop_all() -> std::io::Result<()> { Err(std::io::Error::other("later")) }
+pub(super) fn drop_all() -> std::io::Result<()> {
+    Err(std::io::Error::other("later"))
+}

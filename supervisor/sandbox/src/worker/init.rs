@@ -82,13 +82,13 @@ fn live(control: &Channel, hands: &mut Hands) -> Result<(), Halt> {
     hands.put_on_all(Stage::Init)?;
     let deaths = hear_deaths().map_err(failed("hearing SIGCHLD"))?;
     let ready = FromInit::Ready { applied: hands.applied(), missing: std::mem::take(&mut hands.missing) };
-    let scratch: Vec<BorrowedFd<'_>> = hands.scratch.iter().map(AsFd::as_fd).collect();
-    control.send(&ready, &scratch).map_err(failed("telling that everything is ready"))?;
+    let handed: Vec<BorrowedFd<'_>> = hands.scratch.iter().chain(&hands.mounts).map(AsFd::as_fd).collect();
+    control.send(&ready, &handed).map_err(failed("telling that everything is ready"))?;
     let Some((ToInit::Run, mut fds)) = control.receive().map_err(failed("waiting for a run"))? else {
         return Ok(());
     };
-    // The scratch directory is the supervisor's to read now.
-    hands.scratch = None;
+    // Both are the supervisor's now.
+    (hands.scratch, hands.mounts) = (None, None);
     let (plan, files) = unpack::<RunPlan>(fds.pop()).map_err(failed("reading the plan"))?;
     mounts::fill_scratch(&plan, &files).map_err(failed("writing the scratch files"))?;
     drop(files);

@@ -36,6 +36,8 @@ pub(super) struct Hands {
     pub(super) allotment: Option<Allotment>,
     /// The scratch directory, once the private `/tmp` is there.
     pub(super) scratch: Option<OwnedFd>,
+    /// This run's mount namespace.
+    pub(super) mounts: Option<OwnedFd>,
     pub(super) missing: Vec<MissingLayer>,
 }
 
@@ -50,6 +52,7 @@ impl Hands {
             filter: None,
             allotment: None,
             scratch: None,
+            mounts: None,
             missing: Vec::new(),
         }
     }
@@ -116,6 +119,7 @@ impl Hands {
             Step::OwnTerminals => mounts::own_terminals(),
             Step::PrivateTmp => {
                 self.scratch = Some(mounts::private_tmp(&self.plan, self.allotment()?)?);
+                self.mounts = Some(fs::File::open("/proc/self/ns/mnt")?.into());
                 Ok(())
             }
             Step::PrivateShm => mounts::private_shm(&self.plan, self.allotment()?),
