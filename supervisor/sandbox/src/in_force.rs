@@ -2,6 +2,7 @@
 //! in force, once for what the worker has. Must not put anything in force itself.
 
 use crate::cgroup::MissingLimit;
+use crate::disk::Disk;
 use crate::error::SandboxError;
 use crate::figures;
 use crate::message::MissingLayer;
@@ -56,6 +57,7 @@ impl InForce {
         applied: &[Layer],
         missing: &[MissingLayer],
         scratch: Option<&OwnedFd>,
+        disk: &Disk,
     ) -> Result<Isolation, SandboxError> {
         let mut layers = applied.to_vec();
         layers.push(Layer::CleanEnvironment);
@@ -72,6 +74,13 @@ impl InForce {
         let mut limits = std::mem::take(&mut self.limits);
         limits.extend(own_limits(&spec.limits));
         limits.push(tmp_limit(&spec.limits, scratch)?);
+        match disk.in_force() {
+            Ok(limit) => limits.push(limit),
+            Err(MissingLimit { limit, reason, remedy }) if spec.required_limits.contains(&limit) => {
+                return Err(SandboxError::LimitMissing { limit, reason, remedy });
+            }
+            Err(missing) => self.missing.push(missing),
+        }
         let of_limits = self.missing.iter().map(|missing| Missing {
             name: missing.limit.name().to_owned(),
             reason: missing.reason.clone(),

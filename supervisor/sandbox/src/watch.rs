@@ -3,6 +3,7 @@
 //! Must not know how a layer, a limit or a kill is made.
 
 use crate::cgroup::Leaf;
+use crate::disk::{Disk, Seen, processes_below};
 use crate::error::SandboxError;
 use crate::figures::{Watched, is_full};
 use crate::in_force::InForce;
@@ -86,6 +87,7 @@ pub(crate) struct Watch<'a> {
     next_usage: Instant,
     quick_until: Instant,
     seen: Watched,
+    disk: Disk,
 }
 
 impl<'a> Watch<'a> {
@@ -117,6 +119,7 @@ impl<'a> Watch<'a> {
             next_usage: begun + USAGE_PAUSE,
             quick_until: begun,
             seen: Watched::default(),
+            disk: Disk::watch(&spec.jail, &spec.limits),
         }
     }
 
@@ -151,6 +154,7 @@ impl<'a> Watch<'a> {
 
     fn finish(mut self) -> Result<Watched, SandboxError> {
         self.look_at_leaf();
+        self.seen.disk_touched = self.disk.last_look();
         if self.first_start.is_none() && self.seen.killed.is_none() {
             return Err(self.worker.failed("set-up", "the worker ended without a word".to_owned()));
         }
@@ -174,6 +178,7 @@ impl<'a> Watch<'a> {
             self.next_tick = now + if quick { TICK_AFTER_BELL } else { TICK };
             self.look_at_leaf();
             self.look_at_tmp();
+            self.look_at_disk();
         }
         if now >= self.next_usage && self.first_start.is_some() {
             self.next_usage = now + USAGE_PAUSE;
@@ -276,7 +281,8 @@ impl<'a> Watch<'a> {
             }
             FromWorker::Ready { applied, missing } => {
                 self.seen.scratch = fds.next();
-                let isolation = self.in_force.complete(self.spec, &applied, &missing, self.seen.scratch.as_ref())?;
+                let isolation =
+                    self.in_force.complete(self.spec, &applied, &missing, self.seen.scratch.as_ref(), &self.disk)?;
                 (self.sink)(SandboxEvent::Started { isolation });
                 self.say(&ToWorker::Go);
             }
@@ -358,6 +364,17 @@ impl<'a> Watch<'a> {
     fn look_at_tmp(&mut self) {
         if let Some(scratch) = &self.seen.scratch {
             self.seen.tmp_full |= is_full(scratch);
+        }
+    }
+
+    /// A run that has put too much on disk is killed, also in the grace after its deadline.
+    fn look_at_disk(&mut self) {
+        let worker = self.worker.pid();
+        match self.disk.look(|| processes_below(worker)) {
+            Seen::Within => {}
+            Seen::Walking => self.next_tick = Instant::now() + TICK_AFTER_BELL,
+            Seen::Beyond if self.ended_well => {}
+            Seen::Beyond => self.kill(KillReason::DiskFull),
         }
     }
 

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses a part of it")]
 
+pub(crate) mod own_disk;
+
 use proctor_core::event::Stream;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
