@@ -3,7 +3,7 @@
 //!
 //! Quotas are off on most hosts, so growth is looked for, in two steps. The first costs one `fstatfs` for each file system:
 //! as long as no more free space is missing than the run may use, it cannot have used more. Beyond that the second step
-//! asks who took it: it walks the trees and the run's open files, some thousand entries at each look, and adds up what was
+//! asks who took it: it walks the trees and the run's open files, a few milliseconds at each look, and adds up what was
 //! changed since the run began. Growth is the smaller of the two, so neither a neighbour that fills the disk nor an old
 //! large file that is touched makes a run look greedy; only both together can.
 //!
@@ -27,12 +27,23 @@ use std::fs;
 use std::iter::Sum;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-/// Entries of one look: about 5 ms when the kernel has them in memory. The run's output and its deadline wait that long.
-const ENTRIES_PER_LOOK: u32 = 4_096;
+/// As fast as a run may take space: what memory can be written to by one processor, and what no file system reaches.
+const FASTEST_PER_MS: Use = Use { bytes: 4 << 20, inodes: 500 };
+
+/// The shortest and the longest pause between two looks.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+
+/// The pause while files are added up.
+const PAUSE_OF_A_WALK: Duration = Duration::from_millis(5);
+
+/// How long files are added up at each look: some thousand of them when the kernel has them in memory, a few when it has
+/// to read them. The run's output and its deadline wait that long.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The same when the run is over and waits for nothing.
-const ENTRIES_OF_THE_LAST_LOOK: u32 = 65_536;
+const LAST_LOOK: Duration = Duration::from_millis(200);
 
 /// Most bytes of names of directories that are still to be walked.
 const PENDING_BYTES_MAX: usize = 16 << 20;
@@ -82,10 +93,8 @@ type Stamp = (i64, i64);
 /// What a look has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// The run is within its limit, as far as can be known.
-    Within,
-    /// Files are being added up; the next look should come soon.
-    Walking,
+    /// The run is within its limit, as far as is known. The next look should come after this time at the latest.
+    Again(Duration),
     /// The run has grown beyond its limit.
     Beyond,
 }
@@ -165,27 +174,41 @@ impl Disk {
         }
     }
 
-    /// Looks, at not too many entries. `pids` is asked for the run's processes when a walk needs them.
+    /// Looks, for hardly longer than [`LOOK`]. `pids` is asked for the run's processes when a walk needs them.
     pub(crate) fn look(&mut self, pids: impl FnOnce() -> Vec<u32>) -> Seen {
-        self.look_at_most(ENTRIES_PER_LOOK, pids)
+        self.look_until(over_after(LOOK), pids)
+    }
+
+    /// When to look for the first time.
+    pub(crate) fn first_pause(&self) -> Duration {
+        self.pause(Use::default())
     }
 
     /// Looks when everything of the run is dead. The bytes by which it was seen to have grown, if it passed its limit or
     /// its disk was full.
     pub(crate) fn last_look(&mut self) -> Option<u64> {
-        self.look_at_most(ENTRIES_OF_THE_LAST_LOOK, Vec::new);
-        self.touched.then_some(self.peak.bytes)
+        self.look_until(over_after(LAST_LOOK), Vec::new);
+        // Files that are too many are told as what the limit allows for each.
+        let files = if self.peak.inodes > self.max.inodes { self.peak.inodes.saturating_mul(4_096) } else { 0 };
+        self.touched.then_some(self.peak.bytes.max(files))
     }
 
-    fn look_at_most(&mut self, entries: u32, pids: impl FnOnce() -> Vec<u32>) -> Seen {
+    /// How long the run can be left alone: it cannot reach its limit sooner.
+    fn pause(&self, missing: Use) -> Duration {
+        let left = self.alarm.each(missing, u64::saturating_sub);
+        let ms = (left.bytes / FASTEST_PER_MS.bytes).min(left.inodes / FASTEST_PER_MS.inodes);
+        Duration::from_millis(ms).clamp(PAUSE.0, PAUSE.1)
+    }
+
+    fn look_until(&mut self, over: impl FnMut() -> bool, pids: impl FnOnce() -> Vec<u32>) -> Seen {
         let (missing, is_full) = self.ground.missing();
         self.touched |= is_full;
         let missing_now: Use = missing.iter().copied().sum();
         if self.walk.is_none() && !missing_now.is_beyond(self.alarm) {
-            return Seen::Within;
+            return Seen::Again(self.pause(missing_now));
         }
         let walk = self.walk.get_or_insert_with(|| Walk::new(missing_now, &self.ground));
-        let is_done = walk.go_on(&self.ground, entries, pids);
+        let is_done = walk.go_on(&self.ground, over, pids);
         let grown = growth(&missing, &walk.found);
         self.peak = self.peak.each(grown, u64::max);
         if grown.is_beyond(self.max) {
@@ -193,12 +216,12 @@ impl Disk {
             return Seen::Beyond;
         }
         if !is_done {
-            return Seen::Walking;
+            return Seen::Again(PAUSE_OF_A_WALK);
         }
         // What the run has not used up must be missing in addition before it can be beyond its limit.
         self.alarm = walk.missing_at_start.each(self.max.each(grown, u64::saturating_sub), u64::saturating_add);
         self.walk = None;
-        Seen::Within
+        Seen::Again(self.pause(missing_now))
     }
 }
 
@@ -240,6 +263,12 @@ impl Ground {
     }
 }
 
+/// Says when this time is over.
+fn over_after(time: Duration) -> impl FnMut() -> bool {
+    let mut until = None;
+    move || Instant::now() >= *until.get_or_insert_with(|| Instant::now() + time)
+}
+
 fn free(stat: &StatFs) -> Use {
     Use {
         bytes: stat.f_bfree.saturating_mul(u64::try_from(stat.f_bsize).unwrap_or(0)),
@@ -258,7 +287,9 @@ struct Walk {
     linked: HashSet<(usize, u64)>,
     /// Directories to come, the next one last.
     pending: Vec<Place>,
-    /// Bytes of names in `pending`.
+    /// Those that have changed since the run began. They come first: growth is most likely there.
+    fresh: Vec<Place>,
+    /// Bytes of names in both.
     pending_bytes: usize,
     reading: Option<(Place, Dir)>,
     asked_for_pids: bool,
@@ -282,20 +313,19 @@ impl Walk {
             linked: HashSet::new(),
             // The workspace, which is the last root, comes first.
             pending: (0..ground.roots.len()).map(root).collect(),
+            fresh: Vec::new(),
             pending_bytes: 0,
             reading: None,
             asked_for_pids: false,
         }
     }
 
-    /// Goes on for at most `entries`; tells whether that was the end.
-    fn go_on(&mut self, ground: &Ground, entries: u32, pids: impl FnOnce() -> Vec<u32>) -> bool {
+    /// Goes on until it is `over`, which is asked before each entry; tells whether that was the end.
+    fn go_on(&mut self, ground: &Ground, mut over: impl FnMut() -> bool, pids: impl FnOnce() -> Vec<u32>) -> bool {
         let mut pids = Some(pids);
-        let mut left = entries;
-        while left > 0 {
-            left -= 1;
+        while !over() {
             let Some((place, mut dir)) = self.reading.take() else {
-                match self.pending.pop() {
+                match self.fresh.pop().or_else(|| self.pending.pop()) {
                     Some(place) => self.open(place, &ground.roots),
                     None if self.asked_for_pids => return true,
                     None => {
@@ -368,7 +398,9 @@ impl Walk {
                 return self.all_of(volume);
             }
             self.pending_bytes += joined.len();
-            self.pending.push(Place::Tree { root, path: joined, is_fresh: entry.changed >= ground.since });
+            let is_fresh = entry.changed >= ground.since;
+            let to_come = if is_fresh { &mut self.fresh } else { &mut self.pending };
+            to_come.push(Place::Tree { root, path: joined, is_fresh });
         }
     }
 
@@ -486,6 +518,7 @@ mod tests {
             found: vec![Use::default(); 2],
             linked: HashSet::new(),
             pending: Vec::new(),
+            fresh: Vec::new(),
             pending_bytes: 0,
             reading: None,
             asked_for_pids: false,
@@ -513,7 +546,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         before(dir.path());
         // Stamps are as coarse as the kernel's tick.
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         let limits = Limits { disk_bytes_max: max, ..Limits::DEFAULT };
         let disk = Disk::watch(&Jail::at(dir.path()), &limits);
         (dir, disk)
@@ -525,10 +558,15 @@ mod tests {
         file
     }
 
+    fn over_after_steps(steps: u32) -> impl FnMut() -> bool {
+        let mut steps = 0..steps;
+        move || steps.next().is_none()
+    }
+
     /// What is found by one walk, whatever is missing.
     fn found(disk: &Disk, pids: &[u32]) -> Use {
         let mut walk = Walk::new(Use::default(), &disk.ground);
-        while !walk.go_on(&disk.ground, 16, || pids.to_vec()) {}
+        while !walk.go_on(&disk.ground, over_after_steps(16), || pids.to_vec()) {}
         growth(&[Use::ALL], &walk.found)
     }
 
@@ -598,13 +636,13 @@ mod tests {
         disk.ground.volumes[0].free_at_start = of(1 << 60, 1 << 40);
         disk.max = of(100 * MIB, 10_000);
         let mut looks = 0;
-        while disk.look_at_most(50, Vec::new) == Seen::Walking {
+        while disk.look_until(over_after_steps(50), Vec::new) == Seen::Again(PAUSE_OF_A_WALK) {
             looks += 1;
         }
         assert!(looks > 10, "{looks}");
         assert!(disk.peak.bytes >= 300 * 8_192 && disk.peak.inodes >= 600, "{:?}", disk.peak);
         // The next walk waits until more is missing than was left of the limit.
-        assert_eq!(disk.look(Vec::new), Seen::Within);
+        assert!(matches!(disk.look(Vec::new), Seen::Again(pause) if pause > PAUSE_OF_A_WALK));
         assert!(disk.walk.is_none());
     }
 
@@ -616,6 +654,15 @@ mod tests {
         let disk = Disk::watch(&Jail { writable, ..Jail::at(dir.path()) }, &Limits::DEFAULT);
         assert_eq!((disk.ground.roots.len(), disk.ground.volumes.len()), (1, 1));
         assert_eq!(disk.in_force().unwrap().max, Limits::DEFAULT.disk_bytes_max);
+    }
+
+    #[test]
+    fn a_run_is_left_alone_as_long_as_it_cannot_reach_its_limit() {
+        let rows = [(10 << 30, 0, 250), (10 << 30, 9 << 30, 250), (1 << 30, 924 << 20, 25), (1 << 30, 1 << 30, 10)];
+        for (max, missing, ms) in rows {
+            let (_dir, disk) = workspace(max, |_| {});
+            assert_eq!(disk.pause(of(missing, 0)), Duration::from_millis(ms), "{missing} of {max}");
+        }
     }
 
     #[test]

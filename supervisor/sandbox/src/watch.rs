@@ -100,6 +100,7 @@ impl<'a> Watch<'a> {
         sink: &'a mut dyn FnMut(SandboxEvent<'_>),
         begun: Instant,
     ) -> Self {
+        let disk = Disk::watch(&spec.jail, &spec.limits);
         Self {
             spec,
             switch,
@@ -115,11 +116,11 @@ impl<'a> Watch<'a> {
             control_gone: None,
             done: false,
             ended_well: false,
-            next_tick: begun + TICK,
+            next_tick: begun + TICK.min(disk.first_pause()),
             next_usage: begun + USAGE_PAUSE,
             quick_until: begun,
             seen: Watched::default(),
-            disk: Disk::watch(&spec.jail, &spec.limits),
+            disk,
         }
     }
 
@@ -371,8 +372,7 @@ impl<'a> Watch<'a> {
     fn look_at_disk(&mut self) {
         let worker = self.worker.pid();
         match self.disk.look(|| processes_below(worker)) {
-            Seen::Within => {}
-            Seen::Walking => self.next_tick = Instant::now() + TICK_AFTER_BELL,
+            Seen::Again(pause) => self.next_tick = self.next_tick.min(Instant::now() + pause),
             Seen::Beyond if self.ended_well => {}
             Seen::Beyond => self.kill(KillReason::DiskFull),
         }
