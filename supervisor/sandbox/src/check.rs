@@ -89,6 +89,7 @@ fn limits_rule(limits: &Limits) -> Result<(), String> {
         limits.wall_ms_max,
         limits.log_bytes_max,
         limits.tmp_bytes_max,
+        limits.disk_bytes_max,
     ];
     if all.contains(&0) { Err("every limit must be greater than zero".into()) } else { Ok(()) }
 }
@@ -156,6 +157,7 @@ mod tests {
             },
             |spec| spec.limits.pids_max = 0,
             |spec| spec.limits.wall_ms_max = 0,
+            |spec| spec.limits.disk_bytes_max = 0,
         ];
         for (row, break_it) in breaks.iter().enumerate() {
             let mut spec = good();

@@ -24,6 +24,8 @@ pub(crate) struct Watched {
     pub(crate) wall: Duration,
     /// Whether the private `/tmp` was seen full.
     pub(crate) tmp_full: bool,
+    /// Bytes by which the workspace and the writable paths had grown when they passed their limit or their disk was full.
+    pub(crate) disk_touched: Option<u64>,
 }
 
 /// The ending of a run whose processes are all dead. `counters` are those of its leaf, if it had one.
@@ -77,6 +79,9 @@ fn limit_hits(watched: &Watched, counters: &Counters, limits: &Limits) -> Vec<Li
     if watched.tmp_full {
         let max = limits.tmp_bytes_max;
         hits.push(LimitHit { limit: LimitKind::Tmp, max, peak: max, count: 1 });
+    }
+    if let Some(peak) = watched.disk_touched {
+        hits.push(LimitHit { limit: LimitKind::Disk, max: limits.disk_bytes_max, peak, count: 1 });
     }
     if watched.output_bytes > limits.log_bytes_max {
         let (max, peak) = (limits.log_bytes_max, watched.output_bytes);

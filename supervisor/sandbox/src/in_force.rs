@@ -2,10 +2,10 @@
 //! in force, once for what the worker has. Must not put anything in force itself.
 
 use crate::cgroup::MissingLimit;
+use crate::disk::Disk;
 use crate::error::SandboxError;
 use crate::figures;
-use crate::message::Allotment;
-use crate::message::MissingLayer;
+use crate::message::{Allotment, MissingLayer};
 use crate::plan;
 use crate::spec::{Jail, RunSpec};
 use proctor_core::isolation::{Isolation, Layer, LimitInForce, Missing, Network};
@@ -87,13 +87,19 @@ impl InForce {
     }
 
     /// Everything that is in force for `spec`. Fails closed on limits.
-    pub(crate) fn isolation(&self, spec: &RunSpec) -> Result<Isolation, SandboxError> {
-        let required = |missing: &&MissingLimit| spec.required_limits.contains(&missing.limit);
-        if let Some(MissingLimit { limit, reason, remedy }) = self.missing_limits.iter().find(required) {
+    pub(crate) fn isolation(&self, spec: &RunSpec, disk: &Disk) -> Result<Isolation, SandboxError> {
+        let mut limits: Vec<LimitInForce> = self.limits.iter().cloned().chain(own_limits(&spec.limits)).collect();
+        let mut missing_limits: Vec<&MissingLimit> = self.missing_limits.iter().collect();
+        let of_disk = disk.in_force();
+        match &of_disk {
+            Ok(limit) => limits.push(limit.clone()),
+            Err(missing) => missing_limits.push(missing),
+        }
+        let required = |missing: &&&MissingLimit| spec.required_limits.contains(&missing.limit);
+        if let Some(MissingLimit { limit, reason, remedy }) = missing_limits.iter().find(required) {
             return Err(SandboxError::LimitMissing { limit: *limit, reason: reason.clone(), remedy: remedy.clone() });
         }
-        let limits = self.limits.iter().cloned().chain(own_limits(&spec.limits)).collect();
-        let of_limits = self.missing_limits.iter().map(|missing| Missing {
+        let of_limits = missing_limits.iter().map(|missing| Missing {
             name: missing.limit.name().to_owned(),
             reason: missing.reason.clone(),
             remedy: missing.remedy.clone(),

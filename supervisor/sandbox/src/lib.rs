@@ -22,6 +22,7 @@ mod artifacts;
 mod cgroup;
 mod channel;
 mod check;
+mod disk;
 mod error;
 mod figures;
 mod in_force;

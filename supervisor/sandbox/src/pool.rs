@@ -118,9 +118,15 @@ enum Request {
     Close,
 }
 
+/// What a run finds on the shelf.
+enum Taken {
+    Worker(Worker),
+    Room(Room),
+}
+
 /// The shelf and its keeper. Dropping it clears everything away.
 pub(crate) struct Pool {
-    shared: Arc<Shared>,
+    shelf: Shelved,
     requests: SyncSender<Request>,
     keeper: Option<JoinHandle<()>>,
 }
@@ -128,36 +134,51 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(maker: Maker, bounds: PoolBounds) -> std::io::Result<Pool> {
         let shared = Arc::new(Shared { shelf: Mutex::default(), changed: Condvar::new(), bounds });
+        let shelf = Shelved { maker, shared };
         let (requests, inbox) = sync_channel(REQUESTS);
-        let keeper = Keeper { maker, shared: Arc::clone(&shared) };
-        let keeper = std::thread::Builder::new().name("keeper".to_owned()).spawn(move || keeper.keep(&inbox))?;
-        Ok(Pool { shared, requests, keeper: Some(keeper) })
+        let keepers = shelf.clone();
+        let keeper = std::thread::Builder::new().name("keeper".to_owned()).spawn(move || keepers.keep(&inbox))?;
+        Ok(Pool { shelf, requests, keeper: Some(keeper) })
     }
 
-    /// A prepared worker for a run of `jail` with `limits`, if there is one or will be in a moment, and has the next one
-    /// prepared.
+    /// A worker for a run of `jail` with `limits` that was prepared, or is in a room that was; and has the next one prepared.
     pub(crate) fn take(&self, jail: &Jail, limits: &Limits) -> Option<Worker> {
         let key = Key::of(jail)?;
-        let worker = self.take_ready(&key, limits);
+        let worker = match self.take_ready(&key, limits)? {
+            Taken::Worker(worker) => Some(worker),
+            Taken::Room(room) => match self.shelf.maker.prepare(&room, jail, limits) {
+                Ok(worker) => {
+                    self.shelf.put_back(&key, room, None, false);
+                    Some(worker)
+                }
+                Err(error) => {
+                    self.shelf.give_up(&key, &error);
+                    None
+                }
+            },
+        };
         self.refill(key, *limits);
         worker.filter(Worker::is_alive)
     }
 
-    fn take_ready(&self, key: &Key, limits: &Limits) -> Option<Worker> {
+    fn take_ready(&self, key: &Key, limits: &Limits) -> Option<Taken> {
         let until = Instant::now() + TAKE_WAIT;
-        let mut shelf = self.shared.shelf();
+        let mut shelf = self.shelf.shared.shelf();
         loop {
             let kept = shelf.rooms.get_mut(key)?;
             kept.used = Instant::now();
-            if let Some((_, worker)) = kept.worker.take_if(|(of, _)| of == limits) {
-                return Some(worker);
+            if let Some((_, worker)) = kept.worker.take_if(|(of, _)| is_enough(of, limits)) {
+                return Some(Taken::Worker(worker));
             }
-            // Only while the keeper is in the room is a worker about to come.
+            if let Some(room) = kept.room.take() {
+                return Some(Taken::Room(room));
+            }
+            // Somebody is preparing a worker in it.
             let left = until.saturating_duration_since(Instant::now());
-            if kept.room.is_some() || left.is_zero() {
+            if left.is_zero() {
                 return None;
             }
-            let waited = self.shared.changed.wait_timeout(shelf, left);
+            let waited = self.shelf.shared.changed.wait_timeout(shelf, left);
             shelf = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -166,7 +187,7 @@ impl Pool {
     pub(crate) fn keep(&self, jail: &Jail, limits: &Limits, room: Room) {
         let Some(key) = Key::of(jail) else { return };
         let now = Instant::now();
-        let mut shelf = self.shared.shelf();
+        let mut shelf = self.shelf.shared.shelf();
         let is_new = !shelf.closed && !shelf.rooms.contains_key(&key);
         let surplus = if is_new {
             shelf.rooms.insert(key.clone(), Kept { room: Some(room), worker: None, made: now, used: now });
@@ -174,7 +195,7 @@ impl Pool {
         } else {
             Some(room)
         };
-        let evicted = shelf.evict(self.shared.bounds.rooms_max);
+        let evicted = shelf.evict(self.shelf.shared.bounds.rooms_max);
         drop(shelf);
         // Ending them waits for processes.
         drop((surplus, evicted));
@@ -196,7 +217,7 @@ impl Pool {
 
     /// Clears away what was prepared for `workspace` of `owner`.
     pub(crate) fn retire(&self, owner: &str, workspace: &Path) {
-        let mut shelf = self.shared.shelf();
+        let mut shelf = self.shelf.shared.shelf();
         let retired: Vec<Kept> = shelf
             .rooms
             .extract_if(|key, _| key.jail.owner == owner && key.jail.workspace == workspace)
@@ -208,7 +229,7 @@ impl Pool {
 
     /// Clears everything away; from then on nothing is kept.
     pub(crate) fn close(&self) {
-        let mut shelf = self.shared.shelf();
+        let mut shelf = self.shelf.shared.shelf();
         shelf.closed = true;
         let all = std::mem::take(&mut shelf.rooms);
         drop(shelf);
@@ -229,6 +250,13 @@ impl Drop for Pool {
     }
 }
 
+/// Whether a worker that was prepared with some limits can serve a run with others: the supervisor enforces the rest.
+fn is_enough(of: &Limits, wanted: &Limits) -> bool {
+    let prepared =
+        |limits: &Limits| (limits.memory_bytes_max, limits.cpu_millis_max, limits.pids_max, limits.tmp_bytes_max);
+    prepared(of) == prepared(wanted)
+}
+
 impl Shelf {
     /// Takes out what is too much, least recently used first.
     fn evict(&mut self, rooms_max: usize) -> Vec<Kept> {
@@ -241,13 +269,15 @@ impl Shelf {
     }
 }
 
-struct Keeper {
+/// The shelf, and what fills it.
+#[derive(Clone)]
+struct Shelved {
     maker: Maker,
     shared: Arc<Shared>,
 }
 
-impl Keeper {
-    fn keep(self, inbox: &Receiver<Request>) {
+impl Shelved {
+    fn keep(&self, inbox: &Receiver<Request>) {
         // A quarter of the time that a room may be idle is near enough.
         let pause = (self.shared.bounds.idle_max / 4).clamp(Duration::from_millis(50), Duration::from_secs(5));
         let mut next_round = Instant::now() + pause;
@@ -269,7 +299,7 @@ impl Keeper {
     fn refill(&self, key: &Key, limits: &Limits) {
         let mut shelf = self.shared.shelf();
         let Some(kept) = shelf.rooms.get_mut(key) else { return };
-        if kept.worker.as_ref().is_some_and(|(of, _)| of == limits) {
+        if kept.worker.as_ref().is_some_and(|(of, _)| is_enough(of, limits)) {
             return;
         }
         let (unfit, Some(mut room)) = (kept.worker.take(), kept.room.take()) else { return };
@@ -283,17 +313,17 @@ impl Keeper {
             }
         }
         match self.maker.prepare(&room, &key.jail, limits) {
-            Ok(worker) => self.put_back(key, room, (*limits, worker), is_old),
+            Ok(worker) => self.put_back(key, room, Some((*limits, worker)), is_old),
             Err(error) => self.give_up(key, &error),
         }
     }
 
-    fn put_back(&self, key: &Key, room: Room, worker: (Limits, Worker), is_new: bool) {
+    fn put_back(&self, key: &Key, room: Room, worker: Option<(Limits, Worker)>, is_new: bool) {
         let mut shelf = self.shared.shelf();
         // Retired or evicted meanwhile: then both end here, after the lock.
         let unwanted = match shelf.rooms.get_mut(key) {
             Some(kept) => {
-                (kept.room, kept.worker) = (Some(room), Some(worker));
+                (kept.room, kept.worker) = (Some(room), worker);
                 if is_new {
                     kept.made = Instant::now();
                 }

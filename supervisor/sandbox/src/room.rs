@@ -165,7 +165,8 @@ impl Room {
             (said, _) => return Err(launcher.failed("forking init", format!("it said {said:?}"))),
         };
         let launcher_too = Arc::clone(launcher);
-        let mut worker = Worker { init, channel, leaf, in_force, scratch: None, mounts: None, _launcher: launcher_too };
+        let mut worker =
+            Worker { pid, init, channel, leaf, in_force, scratch: None, mounts: None, _launcher: launcher_too };
         if let Some(leaf) = &worker.leaf {
             leaf.add(pid, born).map_err(SandboxError::kernel("moving the worker into its cgroup leaf"))?;
         }
@@ -220,6 +221,8 @@ fn identity(run_as: RunAs) -> Identity {
 /// Init of one run, in its leaf, with all layers on. Dropping it kills the whole run, waits for its death and removes the
 /// leaf: the order of the fields is the order of their end.
 pub(crate) struct Worker {
+    /// Init as the host numbers it.
+    pub(crate) pid: u32,
     /// Readable when everything in the run's pid namespace is dead.
     init: OwnedFd,
     pub(crate) channel: Channel,

@@ -9,7 +9,7 @@ use crate::figures::{self, Watched};
 use crate::kill::KillSwitch;
 use crate::pool::{Maker, Pool, PoolBounds};
 use crate::probe::{HostReport, is_privileged, probe};
-use crate::room::{Room, Worker};
+use crate::room::Worker;
 use crate::spec::{Ending, RunSpec, Sandbox, SandboxEvent};
 use crate::watch::Watch;
 use std::fs;
@@ -57,15 +57,20 @@ impl LinuxSandbox {
         probe(&self.maker)
     }
 
-    /// A worker from the pool, or one made here together with its room.
-    fn worker(&self, spec: &RunSpec) -> Result<(Worker, Option<Room>), SandboxError> {
-        let prepared = self.pool.as_ref().and_then(|pool| pool.take(&spec.jail, &spec.limits));
-        if let Some(worker) = prepared {
-            return Ok((worker, None));
+    fn serve(
+        &self,
+        mut worker: Worker,
+        spec: &RunSpec,
+        kill: &KillSwitch,
+        sink: &mut dyn FnMut(SandboxEvent<'_>),
+        begun: Instant,
+    ) -> Result<Ending, SandboxError> {
+        let watched = Watch::new(spec, kill, &worker, sink, begun).watch()?;
+        let ending = end(&mut worker, spec, watched);
+        if let Some(pool) = &self.pool {
+            pool.clear(worker.mounts.take());
         }
-        let room = self.maker.open(&spec.jail)?;
-        let worker = self.maker.prepare(&room, &spec.jail, &spec.limits)?;
-        Ok((worker, Some(room)))
+        Ok(ending)
     }
 }
 
@@ -79,17 +84,20 @@ impl Sandbox for LinuxSandbox {
         let begun = Instant::now();
         check(spec)?;
         look_at_workspace(&spec.jail.workspace)?;
-        let (mut worker, room) = self.worker(spec)?;
+        if let Some(worker) = self.pool.as_ref().and_then(|pool| pool.take(&spec.jail, &spec.limits)) {
+            match self.serve(worker, spec, kill, sink, begun) {
+                // Whatever it died of while it waited, no command was started.
+                Err(SandboxError::WorkerFailed { reason, .. }) => tracing::warn!(%reason, "a prepared worker was dead"),
+                outcome => return outcome,
+            }
+        }
+        let room = self.maker.open(&spec.jail)?;
+        let worker = self.maker.prepare(&room, &spec.jail, &spec.limits)?;
         // The next run of the session finds the room, and a worker that is prepared while this one runs.
-        if let (Some(pool), Some(room)) = (&self.pool, room) {
+        if let Some(pool) = &self.pool {
             pool.keep(&spec.jail, &spec.limits, room);
         }
-        let watched = Watch::new(spec, kill, &worker, sink, begun).watch()?;
-        let ending = end(&mut worker, spec, watched);
-        if let Some(pool) = &self.pool {
-            pool.clear(worker.mounts.take());
-        }
-        Ok(ending)
+        self.serve(worker, spec, kill, sink, begun)
     }
 
     fn retire(&self, owner: &str, workspace: &Path) {

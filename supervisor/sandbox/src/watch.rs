@@ -3,6 +3,7 @@
 //! Must not know how a layer, a limit or a kill is made.
 
 use crate::cgroup::Leaf;
+use crate::disk::{Disk, Seen, processes_below};
 use crate::error::SandboxError;
 use crate::figures::{Watched, is_full};
 use crate::kill::KillSwitch;
@@ -11,6 +12,7 @@ use crate::room::{DEATH_WAIT, Worker};
 use crate::spec::{RunSpec, SandboxEvent};
 use crate::streams::Streams;
 use proctor_core::event::Stream;
+use proctor_core::isolation::Isolation;
 use proctor_core::outcome::{Exit, KillReason};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -75,6 +77,8 @@ pub(crate) struct Watch<'a> {
     streams: Streams,
     pending: Option<Pending>,
     first_start: Option<Instant>,
+    /// What is in force, until it is told.
+    untold: Option<Isolation>,
     /// Set once init is gone: when streams that are still open are given up.
     control_gone: Option<Instant>,
     done: bool,
@@ -84,6 +88,7 @@ pub(crate) struct Watch<'a> {
     next_usage: Instant,
     quick_until: Instant,
     seen: Watched,
+    disk: Disk,
 }
 
 impl<'a> Watch<'a> {
@@ -94,6 +99,7 @@ impl<'a> Watch<'a> {
         sink: &'a mut dyn FnMut(SandboxEvent<'_>),
         begun: Instant,
     ) -> Self {
+        let disk = Disk::watch(&spec.jail, &spec.limits);
         Self {
             spec,
             switch,
@@ -104,13 +110,15 @@ impl<'a> Watch<'a> {
             streams: Streams::new(spec.limits.log_bytes_max),
             pending: None,
             first_start: None,
+            untold: None,
             control_gone: None,
             done: false,
             ended_well: false,
-            next_tick: begun + TICK,
+            next_tick: begun + TICK.min(disk.first_pause()),
             next_usage: begun + USAGE_PAUSE,
             quick_until: begun,
             seen: Watched::default(),
+            disk,
         }
     }
 
@@ -144,10 +152,9 @@ impl<'a> Watch<'a> {
         self.finish()
     }
 
-    /// Tells what is in force, and lets the worker go unless the run is over already.
+    /// Lets the worker go unless the run is over already.
     fn begin(&mut self) -> Result<(), SandboxError> {
-        let isolation = self.worker.in_force.isolation(self.spec)?;
-        (self.sink)(SandboxEvent::Started { isolation });
+        self.untold = Some(self.worker.in_force.isolation(self.spec, &self.disk)?);
         if let Some(reason) = self.switch.reason() {
             self.kill(reason);
             return Ok(());
@@ -160,6 +167,7 @@ impl<'a> Watch<'a> {
 
     fn finish(mut self) -> Result<Watched, SandboxError> {
         self.look_at_leaf();
+        self.seen.disk_touched = self.disk.last_look();
         if self.first_start.is_none() && self.seen.killed.is_none() {
             return Err(worker_failed("set-up", "the worker ended without a word".to_owned()));
         }
@@ -183,6 +191,7 @@ impl<'a> Watch<'a> {
             self.next_tick = now + if quick { TICK_AFTER_BELL } else { TICK };
             self.look_at_leaf();
             self.look_at_tmp();
+            self.look_at_disk();
         }
         if now >= self.next_usage && self.first_start.is_some() {
             self.next_usage = now + USAGE_PAUSE;
@@ -308,6 +317,7 @@ impl<'a> Watch<'a> {
                 self.phase = Phase::Running(now + Duration::from_millis(self.spec.limits.wall_ms_max));
             }
         }
+        self.tell_what_is_in_force();
         (self.sink)(SandboxEvent::CommandStarted { index });
         let opened = match (stdout, stderr) {
             (Some(stdout), Some(stderr)) => self.streams.open(stdout, stderr),
@@ -360,6 +370,16 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// A run that has put too much on disk is killed, also in the grace after its deadline.
+    fn look_at_disk(&mut self) {
+        let init = self.worker.pid;
+        match self.disk.look(|| processes_below(init)) {
+            Seen::Again(pause) => self.next_tick = self.next_tick.min(Instant::now() + pause),
+            Seen::Beyond if self.ended_well => {}
+            Seen::Beyond => self.kill(KillReason::DiskFull),
+        }
+    }
+
     /// The deadline: SIGTERM to everything, then the grace.
     fn terminate(&mut self, now: Instant) {
         if self.spec.limits.grace_ms == 0 {
@@ -398,6 +418,7 @@ impl<'a> Watch<'a> {
     fn record(&mut self, reason: KillReason) {
         if self.seen.killed.is_none() {
             self.seen.killed = Some(reason);
+            self.tell_what_is_in_force();
             (self.sink)(SandboxEvent::Killing { reason });
         }
     }
@@ -406,6 +427,13 @@ impl<'a> Watch<'a> {
     fn say(&mut self, message: &ToInit) {
         if let Err(error) = self.worker.channel.send(message, &[]) {
             tracing::debug!(%error, ?message, "the worker does not listen");
+        }
+    }
+
+    /// Before everything else that is told, and not before there is a run: a prepared worker may turn out to be dead.
+    fn tell_what_is_in_force(&mut self) {
+        if let Some(isolation) = self.untold.take() {
+            (self.sink)(SandboxEvent::Started { isolation });
         }
     }
 

@@ -4,7 +4,7 @@
 mod support;
 
 use proctor_core::outcome::Exit;
-use proctor_sandbox::{Jail, KillSwitch, LinuxSandbox, PoolBounds, RunSpec, Sandbox, SandboxEvent};
+use proctor_sandbox::{Jail, KillSwitch, PoolBounds, RunSpec, Sandbox, SandboxEvent};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -13,33 +13,8 @@ use support::*;
 
 const BOUNDS: PoolBounds = PoolBounds { rooms_max: 2, idle_max: Duration::from_secs(600) };
 
-fn pooled(bounds: PoolBounds) -> LinuxSandbox {
-    LinuxSandbox::new(worker(), bounds).unwrap()
-}
-
-/// What the script printed.
-fn said(sandbox: &LinuxSandbox, spec: &RunSpec) -> String {
-    let mut stdout = String::new();
-    let ending = sandbox
-        .run(spec, &KillSwitch::new().unwrap(), &mut |event| {
-            if let SandboxEvent::Output { bytes, .. } = event {
-                stdout.push_str(&String::from_utf8_lossy(bytes));
-            }
-        })
-        .unwrap();
-    assert_exits(&ending, &[Exit::Code(0)]);
-    stdout
-}
-
 fn in_workspace(owner: &str, workspace: &Path, script: &str) -> RunSpec {
     RunSpec { jail: Jail { owner: owner.to_owned(), ..Jail::at(workspace) }, ..spec(script) }
-}
-
-/// Launchers of this process that are alive.
-fn launchers() -> usize {
-    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
-    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    children.map(|line| line.split_whitespace().count()).sum()
 }
 
 #[test]
@@ -178,13 +153,13 @@ fn a_prepared_worker_that_died_is_not_given_a_run() {
     said(&sandbox, &spec);
     for _ in 0..3 {
         eventually("a worker waits", || worker_pids().is_some());
-        let (launcher, init) = worker_pids().unwrap();
+        let (_, init) = worker_pids().unwrap();
         kill_by_pid(init);
         assert_eq!(said(&sandbox, &spec), "fine\n");
-        let _gone = rustix::process::kill_process(
-            rustix::process::Pid::from_raw(launcher).unwrap(),
-            rustix::process::Signal::KILL,
-        );
+        eventually("a worker waits", || worker_pids().is_some());
+        let (launcher, init) = worker_pids().unwrap();
+        kill_by_pid(launcher);
+        eventually("init died with it", || !fs::exists(format!("/proc/{init}")).unwrap());
         assert_eq!(said(&sandbox, &spec), "fine\n");
     }
     drop(sandbox);

@@ -36,9 +36,11 @@ impl Attributes {
         Attributes { add: libc::MOUNT_ATTR_IDMAP, userns, flags: libc::AT_RECURSIVE }
     }
 
-    /// Adds them to the mount that `mount` is the root of.
+    /// Adds them to the mount that `mount` is the root of, and makes it private.
     pub(super) fn set(self, mount: impl AsFd) -> io::Result<()> {
-        let attr = libc::mount_attr { attr_set: self.add, attr_clr: 0, propagation: 0, userns_fd: self.userns };
+        // A copy of a shared mount would share what is mounted in it with the host.
+        let propagation = libc::MS_PRIVATE;
+        let attr = libc::mount_attr { attr_set: self.add, attr_clr: 0, propagation, userns_fd: self.userns };
         let fd = mount.as_fd().as_raw_fd();
         let flags = libc::AT_EMPTY_PATH | self.flags;
         // SAFETY: the path is empty and ends with a NUL, and the attributes are as large as the kernel is told.

@@ -227,9 +227,6 @@ fn build_and_pivot(host: HostTrees) -> io::Result<()> {
     for (path, target) in &host.links {
         symlink(target, inside(path))?;
     }
-    for (path, target) in LINKS {
-        symlink(target, inside(Path::new(path)))?;
-    }
     for (path, bytes) in &host.copies {
         let path = inside(path);
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
@@ -237,6 +234,12 @@ fn build_and_pivot(host: HostTrees) -> io::Result<()> {
     }
     for (path, tree) in host.trees {
         attach(&inside(&path), tree)?;
+    }
+    // Last of all, since until the root is changed an absolute link would lead to the host's.
+    for (path, target) in LINKS.map(|(path, target)| (inside(Path::new(path)), target)) {
+        if !path.exists() {
+            symlink(target, path)?;
+        }
     }
     rustix::process::chdir(new_root)?;
     // Stacks the old root over the new one, from where it can be taken away without a place of its own.

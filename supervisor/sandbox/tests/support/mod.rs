@@ -3,6 +3,8 @@
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses a part of it")]
 
+pub(crate) mod own_disk;
+
 use proctor_core::event::Stream;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
@@ -180,4 +182,30 @@ pub(crate) fn worker_pids() -> Option<(i32, i32)> {
 
 pub(crate) fn kill_by_pid(pid: i32) {
     rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+}
+
+/// A sandbox that keeps prepared workers.
+pub(crate) fn pooled(bounds: PoolBounds) -> LinuxSandbox {
+    LinuxSandbox::new(worker(), bounds).unwrap()
+}
+
+/// What the script printed.
+pub(crate) fn said(sandbox: &LinuxSandbox, spec: &RunSpec) -> String {
+    let mut stdout = String::new();
+    let ending = sandbox
+        .run(spec, &KillSwitch::new().unwrap(), &mut |event| {
+            if let SandboxEvent::Output { bytes, .. } = event {
+                stdout.push_str(&String::from_utf8_lossy(bytes));
+            }
+        })
+        .unwrap();
+    assert_exits(&ending, &[Exit::Code(0)]);
+    stdout
+}
+
+/// Launchers of this process that are alive.
+pub(crate) fn launchers() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    children.map(|line| line.split_whitespace().count()).sum()
 }
