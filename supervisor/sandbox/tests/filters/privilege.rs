@@ -50,7 +50,7 @@ fn a_bounding_set_that_cannot_be_emptied_is_an_error() {
 
 /// The child plays a command of the run, its parent init.
 #[test]
-fn a_command_cannot_trace_init_but_its_own_child() {
+fn a_command_cannot_trace_init() {
     needs_root();
     let filter = Filter::compile().unwrap();
     let child_traces_parent = || {
