@@ -3,9 +3,8 @@
 
 use rustix::io::Errno;
 use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, capability_is_in_ambient_set,
-    capability_is_in_bounding_set, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
-    set_capabilities_secure_bits,
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
+    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits,
 };
 use std::io;
 
@@ -34,7 +33,6 @@ pub(super) fn drop_all() -> io::Result<()> {
     if held.permitted.contains(CapabilitySet::SETPCAP) {
         set_capabilities_secure_bits(SECURE)?;
     }
-    clear_ambient_capability_set()?;
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
     let left = left()?;
@@ -56,16 +54,11 @@ pub(super) fn empty_bounding_set() -> io::Result<()> {
     Ok(())
 }
 
-/// The union of all five sets.
+/// The union of all sets. The ambient set need not be asked for: it never holds what the permitted set does not.
 fn left() -> Result<CapabilitySet, Errno> {
     let sets = capabilities(None)?;
-    let mut left = sets.effective | sets.permitted | sets.inheritable;
-    for (capability, is_bound) in known() {
-        if is_bound || capability_is_in_ambient_set(capability)? {
-            left |= capability;
-        }
-    }
-    Ok(left)
+    let bounding = known().filter(|&(_, is_bound)| is_bound).map(|(capability, _)| capability);
+    Ok(sets.effective | sets.permitted | sets.inheritable | bounding.collect())
 }
 
 /// Every capability of this kernel, which may know more than this program and refuses to look up any other; and whether
