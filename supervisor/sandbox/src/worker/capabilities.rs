@@ -3,9 +3,8 @@
 
 use rustix::io::Errno;
 use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, capability_is_in_ambient_set,
-    capability_is_in_bounding_set, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
-    set_capabilities_secure_bits,
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
+    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits,
 };
 use std::io;
 
@@ -30,34 +29,43 @@ pub(super) fn drop_all() -> io::Result<()> {
     // What was kept over a change of uid is permitted, and no longer effective.
     let held = capabilities(None)?;
     set_capabilities(None, CapabilitySets { effective: held.permitted, ..held })?;
-    for capability in known().filter(|&capability| capability_is_in_bounding_set(capability) == Ok(true)) {
-        remove_capability_from_bounding_set(capability)?;
-    }
+    empty_bounding_set()?;
     if held.permitted.contains(CapabilitySet::SETPCAP) {
         set_capabilities_secure_bits(SECURE)?;
     }
-    clear_ambient_capability_set()?;
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
     let left = left()?;
     if left.is_empty() { Ok(()) } else { Err(io::Error::other(format!("capabilities are left: {left:?}"))) }
 }
 
-/// The union of all five sets.
-fn left() -> Result<CapabilitySet, Errno> {
-    let sets = capabilities(None)?;
-    let mut left = sets.effective | sets.permitted | sets.inheritable;
-    for capability in known() {
-        if capability_is_in_bounding_set(capability)? || capability_is_in_ambient_set(capability)? {
-            left |= capability;
+/// Leaves nothing that executing a program could bring back. It is the dear part of [`drop_all`], takes nothing away from
+/// the thread itself, and may be done long before. A new user namespace fills the set again.
+///
+/// # Errors
+///
+/// `EPERM` when there is something in it and the thread has no effective `CAP_SETPCAP`.
+pub(super) fn empty_bounding_set() -> io::Result<()> {
+    for (capability, is_bound) in known() {
+        if is_bound {
+            remove_capability_from_bounding_set(capability)?;
         }
     }
-    Ok(left)
+    Ok(())
 }
 
-/// Every capability of this kernel, which may know more than this program: it refuses to look up any other.
-fn known() -> impl Iterator<Item = CapabilitySet> {
-    (0..u64::BITS)
-        .map(|number| CapabilitySet::from_bits_retain(1 << number))
-        .take_while(|&capability| capability_is_in_bounding_set(capability).is_ok())
+/// The union of all sets. The ambient set need not be asked for: it never holds what the permitted set does not.
+fn left() -> Result<CapabilitySet, Errno> {
+    let sets = capabilities(None)?;
+    let bounding = known().filter(|&(_, is_bound)| is_bound).map(|(capability, _)| capability);
+    Ok(sets.effective | sets.permitted | sets.inheritable | bounding.collect())
+}
+
+/// Every capability of this kernel, which may know more than this program and refuses to look up any other; and whether
+/// it is in the bounding set.
+fn known() -> impl Iterator<Item = (CapabilitySet, bool)> {
+    (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number)).map_while(|capability| {
+        let is_bound = capability_is_in_bounding_set(capability).ok()?;
+        Some((capability, is_bound))
+    })
 }

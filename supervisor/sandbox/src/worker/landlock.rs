@@ -2,9 +2,11 @@
 //! or a uid should have and did not. Must not know why a directory may be written.
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetStatus, Scope, make_bitflags,
 };
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 use std::io;
 use std::path::Path;
 
@@ -27,8 +29,8 @@ const MAKING_DEVICES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{MakeChar | 
 ///
 /// # Errors
 ///
-/// `ENOSYS` or `EOPNOTSUPP` when the kernel has no Landlock or does not use it, `EPERM` without `no_new_privs`, and any
-/// other failure: nothing is left out in silence.
+/// `ENOSYS` or `EOPNOTSUPP` when the kernel has no Landlock or does not use it, `ENOTDIR` when a path is no directory, and
+/// any other failure, such as a missing `no_new_privs`: nothing is left out in silence.
 pub(super) fn restrict(writable: &[&Path]) -> io::Result<()> {
     let abi = abi()?;
     let handled = AccessFs::from_write(abi);
@@ -43,11 +45,12 @@ pub(super) fn restrict(writable: &[&Path]) -> io::Result<()> {
     let on_devices = (DEV.as_ref(), ON_DEVICES & handled);
     let in_writable = writable.iter().map(|&path| (path, handled & !MAKING_DEVICES));
     for (path, rights) in std::iter::once(on_devices).chain(in_writable) {
-        if !path.exists() {
-            continue;
-        }
-        let beneath = PathBeneath::new(PathFd::new(path).map_err(io::Error::other)?, rights);
-        rules = rules.add_rule(beneath).map_err(io::Error::other)?;
+        let directory = match open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(directory) => directory,
+            Err(Errno::NOENT) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        rules = rules.add_rule(PathBeneath::new(directory, rights)).map_err(io::Error::other)?;
     }
     let status = rules.restrict_self().map_err(io::Error::other)?;
     if status.ruleset == RulesetStatus::FullyEnforced {

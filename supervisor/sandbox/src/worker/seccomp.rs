@@ -8,7 +8,7 @@
 //! own run. Others are in another pid namespace and outside of the Landlock domain; init makes itself untraceable here
 //! ([`Filter::install`]); and a tracer changes no call behind the filter's back, which looks after the tracer did.
 
-use libc::{c_int, c_long, sock_filter, sock_fprog};
+use libc::{c_int, c_long, sock_fprog};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{SecureComputingMode, secure_computing_mode};
 use std::collections::BTreeMap;
@@ -103,7 +103,7 @@ pub(super) const ROWS: &[Row] = &[
     deny_when(&[libc::SYS_mknodat], &[is_device(2)]),
     // Keyrings belong to users, not to namespaces: keys of one run would be there in the next.
     deny(&[libc::SYS_add_key, libc::SYS_request_key, libc::SYS_keyctl]),
-    // Programs inside the kernel.
+    // Code inside the kernel, or in its place.
     deny(&[libc::SYS_bpf, libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module]),
     deny(&[libc::SYS_kexec_load, libc::SYS_kexec_file_load]),
     // Makes calls that no filter sees.
@@ -116,25 +116,25 @@ pub(super) const ROWS: &[Row] = &[
     deny(&[libc::SYS_fanotify_init]),
     // Takes a descriptor out of a process, compares the kernel's objects of two. No test needs either.
     deny(&[libc::SYS_pidfd_getfd, libc::SYS_kcmp]),
-    // Of these there is one for the whole host: its budget of asynchronous requests,
+    // The whole host has one budget of asynchronous requests.
     deny(&[libc::SYS_io_setup]),
-    // the direct map, which secret memory breaks up, and its sleep, which it prevents,
+    // Secret memory breaks up the kernel's own map of all memory, and keeps the host from hibernating.
     deny(&[libc::SYS_memfd_secret]),
-    // the lists of pages that moving one drains on every processor,
+    // Moving pages interrupts every processor of the host.
     deny(&[libc::SYS_move_pages, libc::SYS_migrate_pages]),
-    // the clock; what an adjustment would change is in memory, so it may not even be read,
+    // The clock is the host's. What an adjustment would change is in memory, so it may not even be read.
     deny(&[libc::SYS_settimeofday, libc::SYS_clock_settime, libc::SYS_adjtimex, libc::SYS_clock_adjtime]),
-    // swap, quotas, accounting, the power switch,
+    // So are swap, quotas, accounting and the power switch,
     deny(&[libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_quotactl, libc::SYS_quotactl_fd]),
     deny(&[libc::SYS_acct, libc::SYS_reboot]),
-    // and, where a namespace is missing, its name.
+    // and its name, where a namespace is missing.
     deny(&[libc::SYS_sethostname, libc::SYS_setdomainname]),
     // Ports of the hardware, and segments from before 64 bits.
     #[cfg(target_arch = "x86_64")]
     deny(&[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt]),
     // Makes memory executable that should not be, or old bugs come back. Debuggers switch off random addresses.
     deny_when(&[libc::SYS_personality], &[none_of(0, &[0, ADDR_NO_RANDOMIZE, ASK_ONLY])]),
-    // Types into a terminal that others read, pastes on a console, loads the driver of a modem.
+    // Types into a terminal that others read, pastes on a console, loads the driver of a modem, hangs up.
     deny_when(&[libc::SYS_ioctl], &[one_of(1, &[TIOCSTI, TIOCLINUX, TIOCSETD])]),
     deny(&[libc::SYS_vhangup]),
     // Local and internet sockets are what tests use, and the route messages that list interfaces. The other families are
@@ -151,7 +151,7 @@ pub(super) const ROWS: &[Row] = &[
 
 /// The table as the kernel reads it.
 pub(super) struct Filter {
-    program: Vec<sock_filter>,
+    program: Code,
 }
 
 impl Filter {
@@ -173,7 +173,7 @@ impl Filter {
     pub(super) fn install(&self) -> io::Result<()> {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let len = self.program.len().try_into().map_err(io::Error::other)?;
-        let program = sock_fprog { len, filter: self.program.as_ptr().cast_mut() };
+        let program = sock_fprog { len, filter: self.program.as_ptr().cast_mut().cast() };
         // SAFETY: the kernel copies `len` instructions from `filter`, which are there, and writes nothing.
         let done =
             unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0_u32, &raw const program) };
@@ -187,18 +187,30 @@ impl Filter {
     }
 }
 
-type Code = Vec<sock_filter>;
+/// One instruction of the kernel's filter machine, laid out as `struct sock_filter`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+struct Step {
+    code: u16,
+    if_true: u8,
+    if_false: u8,
+    k: u32,
+}
+
+const _: () = assert!(size_of::<Step>() == size_of::<libc::sock_filter>());
+
+type Code = Vec<Step>;
 type Fallible<T> = Result<T, std::num::TryFromIntError>;
 
-const fn step(code: u16, k: u32) -> sock_filter {
+const fn step(code: u16, k: u32) -> Step {
     jump(code, k, 0, 0)
 }
 
-const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
-    sock_filter { code, jt, jf, k }
+const fn jump(code: u16, k: u32, if_true: u8, if_false: u8) -> Step {
+    Step { code, if_true, if_false, k }
 }
 
-// The instructions of the kernel's filter machine that are used here; it has one register.
+// The instructions that are used here; there is one register.
 const LOAD: u16 = 0x20;
 const AND: u16 = 0x54;
 const SKIP: u16 = 0x05;
@@ -206,8 +218,8 @@ const IF_EQUAL: u16 = 0x15;
 const IF_NOT_BELOW: u16 = 0x35;
 const RETURN: u16 = 0x06;
 
-const ALLOW: sock_filter = step(RETURN, libc::SECCOMP_RET_ALLOW);
-const KILL: sock_filter = step(RETURN, libc::SECCOMP_RET_KILL_PROCESS);
+const ALLOW: Step = step(RETURN, libc::SECCOMP_RET_ALLOW);
+const KILL: Step = step(RETURN, libc::SECCOMP_RET_KILL_PROCESS);
 
 // Where the machine finds what it is asked about: `struct seccomp_data`.
 const NUMBER: u32 = 0;
@@ -231,7 +243,6 @@ fn program() -> Fallible<Code> {
             calls.entry(call.try_into()?).or_default().extend(row.code()?);
         }
     }
-    let calls: Vec<(u32, Code)> = calls.into_iter().collect();
     let mut program = vec![
         step(LOAD, ARCHITECTURE),
         jump(IF_EQUAL, NATIVE, 1, 0),
@@ -242,31 +253,40 @@ fn program() -> Fallible<Code> {
         ALLOW,
         KILL,
     ];
-    program.extend(find(&calls)?);
+    program.extend(search(&ranges(calls))?);
     Ok(program)
 }
 
-/// A binary search for the number in the register among `calls`, which are sorted. The kernel tries a filter with every
-/// number when it is installed, to answer those that are always allowed without running it; a list would be slow.
-fn find(calls: &[(u32, Code)]) -> Fallible<Code> {
-    Ok(match calls {
-        [] => vec![ALLOW],
-        [(number, code)] => {
-            let mut found = vec![jump(IF_EQUAL, *number, 1, 0), ALLOW];
-            found.extend(code);
-            found.push(ALLOW);
-            found
+/// All numbers from 0 on, as the first of each range of neighbours that are treated alike.
+fn ranges(calls: BTreeMap<u32, Code>) -> Vec<(u32, Code)> {
+    let mut ranges = vec![(0, vec![ALLOW])];
+    for (number, mut code) in calls {
+        // What looks at arguments may not deny.
+        if code.len() > 1 {
+            code.push(ALLOW);
         }
-        _ => {
-            let (below, above) = calls.split_at(calls.len() / 2);
-            let below = find(below)?;
-            let middle = above.first().map_or(0, |(number, _)| *number);
-            let mut search = vec![jump(IF_NOT_BELOW, middle, 0, 1), step(SKIP, below.len().try_into()?)];
-            search.extend(below);
-            search.extend(find(above)?);
-            search
-        }
-    })
+        // The call before left off where this one begins.
+        ranges.pop_if(|(first, _)| *first == number);
+        ranges.push((number, code));
+        ranges.push((number + 1, vec![ALLOW]));
+    }
+    ranges.dedup_by(|next, before| next.1 == before.1);
+    ranges
+}
+
+/// A binary search for the range of the number in the register. What a filter costs is the installing of it: the kernel
+/// compiles every instruction, and tries every number to answer those that are always allowed without running it.
+fn search(ranges: &[(u32, Code)]) -> Fallible<Code> {
+    let (below, above) = ranges.split_at(ranges.len() / 2);
+    let Some((middle, alone)) = above.first() else { return Ok(vec![]) };
+    if below.is_empty() {
+        return Ok(alone.clone());
+    }
+    let below = search(below)?;
+    let mut code = vec![jump(IF_NOT_BELOW, *middle, below.len().try_into()?, 0)];
+    code.extend(below);
+    code.extend(search(above)?);
+    Ok(code)
 }
 
 impl Row {

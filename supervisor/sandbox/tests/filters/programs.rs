@@ -7,7 +7,10 @@ use rustix::thread::set_no_new_privs;
 use std::fs;
 use std::path::Path;
 
-/// Runs a script of `sh` below all filters, with `dir` and `/dev/shm` to write in, and returns what it says.
+/// What Go has compiled stays from one time to the next, or each would take half a minute.
+const CACHE: &str = env!("CARGO_TARGET_TMPDIR");
+
+/// Runs a script of `sh` below all filters, with `dir`, [`CACHE`] and `/dev/shm` to write in, and returns what it says.
 fn confined(dir: &Path, script: &str) -> String {
     let mut command = program("sh");
     let tmp = dir.join("tmp");
@@ -16,13 +19,13 @@ fn confined(dir: &Path, script: &str) -> String {
     // Compilers are found through the home directory that was, and keep what they make in the one that is.
     let home = std::env::var("HOME").unwrap();
     command.env("RUSTUP_HOME", std::env::var("RUSTUP_HOME").unwrap_or(format!("{home}/.rustup")));
-    command.env("GOCACHE", dir.join("cache")).env("GOPATH", dir.join("go")).env("GOTOOLCHAIN", "local");
+    command.env("GOCACHE", Path::new(CACHE).join("go")).env("GOPATH", dir.join("go")).env("GOTOOLCHAIN", "local");
     let filter = Filter::compile().unwrap();
     let writable = dir.to_owned();
     before_exec(&mut command, move || {
         capabilities::drop_all()?;
         set_no_new_privs(true)?;
-        landlock::restrict(&[&writable, "/dev/shm".as_ref()])?;
+        landlock::restrict(&[&writable, CACHE.as_ref(), "/dev/shm".as_ref()])?;
         filter.install()
     });
     let output = command.output().unwrap();
