@@ -462,7 +462,7 @@ mod tests {
         symlink(&precious, world.cache().join("link")).unwrap();
         fs::create_dir(bad.join("locked")).unwrap();
         fs::write(bad.join("locked/file"), "").unwrap();
-        fs::set_permissions(bad.join("locked"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(bad.join("locked"), fs::Permissions::from_mode(0o000)).unwrap();
         // Deeper than any path can say, and than a stack of calls or of descriptors would hold.
         let mut at = OwnedFd::from(File::open(&bad).unwrap());
         for _ in 0..5_000 {
