@@ -146,6 +146,8 @@ pub struct TenantTable {
     pub network: Network,
     /// Sessions at the same time; default 1,000.
     pub sessions_max: Option<u32>,
+    /// Its build caches between two runs, all together; default 20 GiB.
+    pub cache: Option<Bytes>,
     /// Its share of the host's maxima.
     #[serde(default)]
     pub max: LimitsTable,

@@ -647,6 +647,17 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_saw_while_the_run_lasted_is_told_at_its_end() {
+        let (dir, mut disk) = workspace(MIB, |_| {});
+        assert_eq!(disk.last_look(), None);
+        disk.ground.volumes[0].free_at_start = of(1 << 60, 1 << 40);
+        assert_eq!(disk.last_look(), None);
+        disk.alarm = disk.max;
+        write(dir.path().join("file"), 2 * MIB);
+        assert!(disk.last_look().unwrap() >= 2 * MIB);
+    }
+
+    #[test]
     fn paths_inside_others_and_missing_ones_are_no_roots() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("cache")).unwrap();

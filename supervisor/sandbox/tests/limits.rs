@@ -297,17 +297,6 @@ fn what_others_put_on_the_disk_and_what_was_there_is_not_the_runs() {
 }
 
 #[test]
-fn a_run_that_is_over_before_anybody_looks_is_told_too_and_its_status_stands() {
-    for (script, exit) in [("fallocate -l 64M file; exit 3", 3), ("fallocate -l 64M file", 0)] {
-        let mut runs = (0..50).map(|_| run(&spec_on(&OwnDisk::of(256 << 20), script)).0);
-        let ending = runs.find(|ending| ending.killed.is_none()).expect("a run that ends between two looks");
-        assert_exits(&ending, &[Exit::Code(exit)]);
-        let hit = hit(&ending, LimitKind::Disk).unwrap();
-        assert!(hit.count == 1 && hit.peak >= 64 << 20, "{hit:?}");
-    }
-}
-
-#[test]
 fn a_full_disk_and_a_full_tmp_are_told_for_bytes_and_for_files() {
     let disk = OwnDisk::of(4 << 20);
     let filler = "for i in $(seq 300000); do : > $i; done 2>/dev/null; exit 1";
