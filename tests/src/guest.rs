@@ -3,8 +3,7 @@
 //! nothing that it does reaches this machine. Must not know what runs in it.
 //!
 //! `.ci/tools guest` installs the kernel and QEMU. The guest starts from its disk without a boot loader, a first file
-//! system or a service manager, which takes seconds although every instruction is emulated: a kernel that boots under
-//! another machine's kernel-based virtualisation is more than a test may ask for.
+//! system or a service manager, which takes seconds although every instruction is emulated.
 
 mod disk;
 
@@ -100,9 +99,18 @@ const PROGRAMS: &[&str] = &[
 /// Where they are looked for, and where they are in the guest.
 const PATH: &[&str] = &["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
 
-/// Files by which programs find users and libraries.
-const FILES: &[&str] =
-    &["/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/ld.so.cache", "/etc/os-release", "/usr/bin/ldd"];
+/// What programs find each other, users and libraries by. The first four are links where everything is below `/usr`.
+const FILES: &[&str] = &[
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/ld.so.cache",
+    "/etc/os-release",
+];
 
 /// Parts of Python's library that are large and that no test asks for.
 const NOT_OF_PYTHON: &[&str] =

@@ -81,7 +81,7 @@ impl Disk {
         fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Puts a file there, and every link and directory that leads to it.
+    /// Puts a file there, and every link and directory that leads to it. Of a directory, no more than itself.
     pub(super) fn file(&mut self, path: &Path) {
         let path = self.way_to(path, LINKS_MAX);
         let (inside, metadata) = (self.inside(&path), path.metadata().unwrap());

@@ -34,7 +34,7 @@ seconds() { $b cut -d ' ' -f 1 /proc/uptime; }
 # Runs a command as a shell of root's would, with an environment of its own.
 run() {
   printf '\n%s begin %s\n' "$nonce" "$(seconds)" > /dev/ttyS1
-  (cd / && exec $b env -i "PATH=$path" HOME=/root LANG=C.UTF-8 RUST_BACKTRACE=1 "$@") < /dev/null > /dev/ttyS1 2>&1
+  (cd / && exec $b env -i "PATH=$path" HOME=/root LANG=C.UTF-8 "$@") < /dev/null > /dev/ttyS1 2>&1
   printf '\n%s end %s %s\n' "$nonce" "$?" "$(seconds)" > /dev/ttyS1
 }
 

@@ -47,7 +47,8 @@ fn its_suites_hold_on_cgroup_v2() {
     let outcome = guest.run(&lines);
     for command in &outcome.commands {
         let closing = command.output.lines().find(|line| line.starts_with("test result: "));
-        println!("{}: {}", command.line, closing.unwrap_or("no closing line"));
+        let name = Path::new(&command.line).file_name().unwrap().to_str().unwrap();
+        println!("{name}: {}", closing.unwrap_or("no closing line"));
     }
     println!("boot {:?}, all {:?}, {} bytes of files", outcome.boot, outcome.took, outcome.disk_bytes);
     assert_eq!(outcome.commands.len(), suites.len(), "{}", outcome.all());
