@@ -5,7 +5,7 @@
 b=/guest/busybox
 $b mount -t proc -o nosuid,nodev,noexec proc /proc
 $b mount -t sysfs -o nosuid,nodev,noexec sysfs /sys
-$b mount -t devtmpfs devtmpfs /dev 2>/dev/null # the kernel may have done it
+$b mount -t devtmpfs devtmpfs /dev
 $b mkdir -p /dev/pts /dev/shm /dev/mqueue /dev/hugepages
 $b mount -t devpts -o nosuid,noexec,gid=5,mode=620,ptmxmode=666 devpts /dev/pts
 $b mount -t tmpfs -o nosuid,nodev tmpfs /dev/shm
