@@ -42,11 +42,21 @@ impl LinuxSandbox {
     }
 
     /// Removes the cgroups of supervisors that were killed: their runs died with them, and a restart clears up. Takes at
-    /// most a second, and no time when there is nothing to clear.
+    /// most a second, and no time when there is nothing to clear. Then, on a host with cgroup v2, moves this process to
+    /// where it does not stand in the way of its runs' limits. Call it once, before the first run.
     ///
     /// Apart from [`Self::new`], since who only looks at a host must not change it.
     pub fn sweep(&self) {
         cgroup::sweep(&self.places);
+        cgroup::settle(&self.places);
+    }
+
+    /// Undoes the move of [`Self::sweep`] at a clean end, when no run is left. A killed supervisor's group is swept by the
+    /// next one.
+    pub fn leave(&self) {
+        if let Err(error) = cgroup::leave(&self.places) {
+            tracing::warn!(%error, "the supervisor's own cgroup could not be removed");
+        }
     }
 
     /// What this host can enforce; see [`crate::probe()`].
@@ -105,12 +115,13 @@ impl LinuxSandbox {
     /// being loaded, which takes about as long.
     fn launch(&self, spec: &RunSpec) -> Result<(Run, InForce), SandboxError> {
         let worker = Worker::launch(&self.worker_binary)?;
-        let Opened { leaf, in_force, missing } = cgroup::open(&self.places, &spec.limits);
+        let Opened { leaf, in_force, missing } = cgroup::open(&self.places, "", &spec.limits);
         let run = Run { worker, leaf };
         let in_force = InForce::new(run.leaf.is_some(), in_force, missing);
         in_force.refuse_without_required(spec)?;
         if let Some(leaf) = &run.leaf {
-            leaf.add(run.worker.pid()).map_err(SandboxError::kernel("moving the worker into its cgroup leaf"))?;
+            leaf.add(run.worker.pid(), false)
+                .map_err(SandboxError::kernel("moving the worker into its cgroup leaf"))?;
         }
         Ok((run, in_force))
     }
@@ -121,7 +132,8 @@ impl Run {
     fn end(mut self, spec: &RunSpec, mut watched: Watched) -> Ending {
         let ended = self.worker.end();
         if let Err(error) = &ended {
-            tracing::error!(%error, "a run is still alive after its kill");
+            let pids = self.leaf.as_ref().map(|leaf| leaf.pids());
+            tracing::error!(%error, ?pids, "a run is still alive after its kill");
             if let Some(leaf) = &self.leaf {
                 leaf.kill();
             }
