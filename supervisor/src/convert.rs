@@ -225,6 +225,9 @@ fn resources(resources: &Resources) -> v1::Resources {
         queue_wait_s: resources.queue_wait_s,
         setup_s: resources.setup_s,
         output_bytes: resources.output_bytes,
+        cpu_pressure_s: resources.cpu_pressure_s,
+        memory_pressure_s: resources.memory_pressure_s,
+        io_pressure_s: resources.io_pressure_s,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::plan::LAYERS;
 use crate::pool::Maker;
 use crate::spec::{Jail, RunAs};
 use proctor_core::isolation::Layer;
-use proctor_core::limits::{LimitKind, Limits};
+use proctor_core::limits::Limits;
 use rustix::process::{getegid, geteuid};
 use serde::Serialize;
 use std::fs;
@@ -106,16 +106,14 @@ fn memory_bytes(meminfo: &str) -> Option<u64> {
 
 /// Makes a leaf with the default limits for a moment: what reads back is usable.
 fn cgroup_rows(places: &Places) -> Vec<HostRow> {
-    let opened = cgroup::open(places, "", &Limits::DEFAULT);
-    let has_kill = opened.leaf.is_some() && places.v2.is_some();
+    let mut opened = cgroup::open(places, "", &Limits::DEFAULT);
+    // Nothing is wrong with what a supervisor does as soon as it runs.
+    opened.missing.retain(|missing| !cgroup::would_hand_down(places, cgroup::controller(missing.limit)));
+    let has_kill = opened.leaf.as_ref().is_some_and(|leaf| leaf.birth().is_some());
     let mut rows: Vec<HostRow> = cgroup::LEAF_LIMITS
         .into_iter()
         .map(|limit| {
-            let name = match limit {
-                LimitKind::Memory => "memory",
-                LimitKind::Cpu => "cpu",
-                _ => "pids",
-            };
+            let name = cgroup::controller(limit);
             let missing = opened.missing.iter().find(|missing| missing.limit == limit);
             let there = places.v1.contains_key(name) || places.v2.is_some();
             HostRow {

@@ -44,11 +44,13 @@ impl LinuxSandbox {
     }
 
     /// Removes the cgroups of supervisors that were killed: their runs died with them, and a restart clears up. Takes at
-    /// most a second, and no time when there is nothing to clear.
+    /// most a second, and no time when there is nothing to clear. Then, on a host with cgroup v2, moves this process to
+    /// where it does not stand in the way of its runs' limits. Call it once, before the first run.
     ///
     /// Apart from [`Self::new`], since who only looks at a host must not change it.
     pub fn sweep(&self) {
         cgroup::sweep(&self.maker.places);
+        cgroup::settle(&self.maker.places);
     }
 
     /// What this host can enforce, row by row.
@@ -110,13 +112,17 @@ impl Sandbox for LinuxSandbox {
         if let Some(pool) = &self.pool {
             pool.close();
         }
+        if let Err(error) = cgroup::leave(&self.maker.places) {
+            tracing::warn!(%error, "the supervisor's own cgroup could not be removed");
+        }
     }
 }
 
 /// Ends what is left, reads the counters, removes the leaf, reads the artefacts: in this order.
 fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched) -> Ending {
     if let Err(error) = worker.end() {
-        tracing::error!(%error, "a run is still alive after its kill");
+        let pids = worker.leaf.as_ref().map(|leaf| leaf.pids());
+        tracing::error!(%error, ?pids, "a run is still alive after its kill");
         if let Some(leaf) = &worker.leaf {
             leaf.kill();
         }

@@ -210,6 +210,7 @@ pub trait Sandbox: Send + Sync + 'static {
     /// Lets go of what is prepared for the next run in `workspace` of `owner`: its session is closed.
     fn retire(&self, _owner: &str, _workspace: &Path) {}
 
-    /// Lets go of everything that is prepared. A run after this prepares for itself alone.
+    /// Lets go of everything that is prepared, and of where the supervisor has settled: the clean end. A run after this
+    /// prepares for itself alone.
     fn close(&self) {}
 }

@@ -340,9 +340,8 @@ impl<'a> Watch<'a> {
     }
 
     fn hear_bell(&mut self) {
-        if let Some(bell) = self.leaf().and_then(Leaf::oom_bell) {
-            // Only the reset matters, not how often it rang.
-            let _rings = rustix::io::read(bell, &mut [0; 8]);
+        if let Some(leaf) = self.leaf() {
+            leaf.hush();
         }
         let now = Instant::now();
         self.quick_until = now + BELL_WAIT;
