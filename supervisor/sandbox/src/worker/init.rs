@@ -188,21 +188,22 @@ impl Init<'_> {
 fn reap(main: Pid, exit: &mut Option<Exit>) -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == main.as_raw() => *exit = Some(exit_of(status)),
-            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(Some((pid, status))) => {
+                if pid.as_raw_nonzero().get() == main.as_raw() {
+                    *exit = exit_of(status).or(*exit);
+                }
+            }
+            Err(Errno::INTR) => {}
             Ok(None) => return false,
             Err(_) => return true,
         }
     }
 }
 
-fn exit_of(status: WaitStatus) -> Exit {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, Some(signal)) => Exit::Signal(signal),
-        // Neither is asked for, so the kernel does not report it.
-        (None, None) => Exit::Signal(0),
-    }
+/// `None` for a child that has only stopped, which one that asked to be traced tells.
+fn exit_of(status: WaitStatus) -> Option<Exit> {
+    let code = status.exit_status().map(Exit::Code);
+    code.or_else(|| status.terminating_signal().map(Exit::Signal))
 }
 
 /// Kills what a command has left behind, and waits until the namespace is empty. Orphans are children of init, so it is
