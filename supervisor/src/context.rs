@@ -6,8 +6,10 @@ use crate::toolchain::Toolchain;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_sandbox::{RunAs, Sandbox};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Shared by all sessions.
@@ -20,6 +22,22 @@ pub struct Context {
     pub clock: Clock,
     /// Turns on the host: as many runs as there are permits go on at once, the rest wait in order of arrival.
     pub turns: Arc<Semaphore>,
+    /// Bounds of prepared workers.
+    pub pool: Pool,
+}
+
+/// Bounds of the workers that are prepared before there is a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pool {
+    /// Workers of all tenants together that wait for a run; 0 prepares none.
+    pub workers_max: usize,
+    /// How long one waits before it is ended.
+    pub idle: Duration,
+}
+
+impl Pool {
+    /// What a host file that says nothing gives.
+    pub const DEFAULT: Pool = Pool { workers_max: 64, idle: Duration::from_secs(60) };
 }
 
 /// What one session's runs may have: the tenant's policy, already narrowed by the host's.
@@ -29,12 +47,16 @@ pub struct Policy {
     pub owner: String,
     /// Who the runs are on this host.
     pub run_as: RunAs,
+    /// The users of this host to one of whom a workspace must belong; `None` for whoever it belongs to.
+    pub owners: Option<RangeInclusive<u32>>,
     /// Limits of a run that asks for nothing.
     pub defaults: Limits,
     /// Limits of a run that asks for everything.
     pub ceiling: Limits,
     /// Layers without which no run starts.
     pub required_layers: Vec<Layer>,
+    /// Layers that no run shall have.
+    pub left_off: Vec<Layer>,
     /// Whether limits must be enforced although nobody asked for them by name.
     pub require_limits: bool,
     /// Whether a run may have the host's network.
@@ -43,4 +65,12 @@ pub struct Policy {
     pub network: Network,
     /// Directory that outlives runs, for build caches. The tenant's own.
     pub cache: PathBuf,
+}
+
+impl Policy {
+    /// Whether runs may work in a directory that belongs to this user.
+    #[must_use]
+    pub fn admits(&self, owner: u32) -> bool {
+        self.owners.as_ref().is_none_or(|owners| owners.contains(&owner))
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::clock::Clock;
+use crate::context::Pool;
 use crate::registry::{CreateError, Registry};
 use crate::run::RunEnd;
 use crate::tenant::{Credential, Tenant, Tenants};
@@ -80,6 +81,7 @@ impl World {
             toolchain: Toolchain::default(),
             clock: Clock::new(),
             turns: Arc::new(Semaphore::new(8)),
+            pool: Pool::DEFAULT,
         });
         World { context, fake, order, dir: tempfile::tempdir().unwrap() }
     }
@@ -88,9 +90,11 @@ impl World {
         Policy {
             owner: "acme".to_owned(),
             run_as: RunAs::Supervisor,
+            owners: None,
             defaults: Limits::DEFAULT,
             ceiling: Limits::CEILING,
             required_layers: Vec::new(),
+            left_off: Vec::new(),
             require_limits: false,
             may_use_network: false,
             network: Network::None,
@@ -284,6 +288,7 @@ fn tenant(world: &World, uid: u32, sessions_max: usize) -> Arc<Tenant> {
     Arc::new(Tenant {
         id: proctor_core::id::TenantId::new(uid.to_string()),
         roots: tenant.roots.clone(),
+        reserved: Vec::new(),
         policy: Arc::clone(&tenant.policy),
         sessions_max,
     })
