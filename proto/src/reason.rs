@@ -17,8 +17,10 @@ pub const LAYER_MISSING: &str = "LAYER_MISSING";
 pub const LIMIT_MISSING: &str = "LIMIT_MISSING";
 /// The run would need more commands than a run may have.
 pub const TOO_MANY_COMMANDS: &str = "TOO_MANY_COMMANDS";
-/// The workspace's directory was moved or replaced since the session was created.
+/// The workspace's directory was moved, replaced or removed since the session was created.
 pub const WORKSPACE_REPLACED: &str = "WORKSPACE_REPLACED";
+/// The workspace belongs to a user who is none of the tenant's. Metadata `uid` names the one to give it to.
+pub const WORKSPACE_OWNER: &str = "WORKSPACE_OWNER";
 /// Another run is going on and the request refuses to wait.
 pub const BUSY: &str = "BUSY";
 /// No run has ended in this session.

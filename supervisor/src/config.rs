@@ -4,9 +4,17 @@
 use crate::units::{Bytes, Cpus, Duration};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::{LimitRequest, Limits};
+use proctor_sandbox::{LAYERS, PoolBounds};
 use serde::Deserialize;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+
+/// User ids that are nobody's in particular: the overflow ids of kernels and file systems, and -1 in 16 and 32 bits.
+const NOBODYS: [u32; 3] = [65_534, 65_535, u32::MAX];
+
+/// The lowest user id that a tenant may have. Below are the system's.
+const UID_MIN: u32 = 1_000;
 
 /// The whole file. `deploy/proctor.toml` documents every key.
 #[derive(Debug, Clone, Deserialize)]
@@ -57,6 +65,31 @@ pub struct Listen {
 pub struct Host {
     /// Runs at the same time; default: one per processor.
     pub runs_max: Option<u32>,
+    /// Directories that runs can read, beside the toolchains that the supervisor's own PATH leads to.
+    #[serde(default)]
+    pub toolchains: Vec<PathBuf>,
+    /// Workers that are prepared before there is a run.
+    #[serde(default)]
+    pub pool: PoolTable,
+}
+
+/// Bounds of prepared workers; what is absent keeps its built-in value, [`PoolBounds::DEFAULT`].
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolTable {
+    workers_max: Option<u16>,
+    idle: Option<Duration>,
+}
+
+impl PoolTable {
+    /// The bounds that it names.
+    #[must_use]
+    pub fn pool(&self) -> PoolBounds {
+        PoolBounds {
+            workers_max: self.workers_max.map_or(PoolBounds::DEFAULT.workers_max, usize::from),
+            idle: self.idle.map_or(PoolBounds::DEFAULT.idle, |idle| std::time::Duration::from_millis(idle.ms)),
+        }
+    }
 }
 
 /// Limits by name; what is absent keeps its built-in value.
@@ -111,8 +144,20 @@ impl LimitsTable {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxTable {
-    /// Layers without which no run starts; absent means all that this version puts on, [`proctor_sandbox::LAYERS`].
+    /// Layers without which no run starts; absent means all that this version puts on, [`LAYERS`], but those left off.
     pub required_layers: Option<Vec<Layer>>,
+    /// Layers that no run shall have.
+    #[serde(default)]
+    pub left_off: Vec<Layer>,
+}
+
+impl SandboxTable {
+    /// Layers without which no run starts.
+    #[must_use]
+    pub fn required(&self) -> Vec<Layer> {
+        let all = || LAYERS.into_iter().filter(|layer| !self.left_off.contains(layer)).collect();
+        self.required_layers.clone().unwrap_or_else(all)
+    }
 }
 
 /// Ways to be known.
@@ -139,6 +184,8 @@ pub struct TenantTable {
     /// BLAKE3 hashes of its bearer tokens.
     #[serde(default)]
     pub token_hashes: Vec<String>,
+    /// User ids of the host that are its own: to them belong its workspaces, its processes and its build cache.
+    pub uid_range: Option<UidRange>,
     /// Directories below which its workspaces are.
     pub roots: Vec<PathBuf>,
     /// `none`, or `host` when its runs may have the host's network.
@@ -151,6 +198,43 @@ pub struct TenantTable {
     /// Its share of the host's maxima.
     #[serde(default)]
     pub max: LimitsTable,
+}
+
+/// User ids of one tenant, and group ids of the same numbers. Its runs are the first of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UidRange {
+    /// The lowest.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
+impl UidRange {
+    /// The ids themselves. One that would be beyond the highest is the highest.
+    #[must_use]
+    pub fn uids(self) -> RangeInclusive<u32> {
+        self.first..=self.first.saturating_add(self.count.saturating_sub(1))
+    }
+
+    fn overlaps(self, other: UidRange) -> bool {
+        self.uids().start() <= other.uids().end() && other.uids().start() <= self.uids().end()
+    }
+
+    fn problem(self) -> Option<String> {
+        let UidRange { first, count } = self;
+        if count == 0 {
+            return Some("count must be at least 1".to_owned());
+        }
+        if first < UID_MIN {
+            return Some(format!("begins at {first}, and user ids below {UID_MIN} are the system's"));
+        }
+        if first.checked_add(count - 1).is_none() {
+            return Some(format!("ends beyond the highest user id, {}", u32::MAX));
+        }
+        let nobodys = NOBODYS.into_iter().find(|uid| self.uids().contains(uid))?;
+        Some(format!("holds {nobodys}, which stands for nobody"))
+    }
 }
 
 impl Config {
@@ -181,6 +265,17 @@ impl Config {
         }
         wrong(!self.state_dir.is_absolute(), "state_dir: must be an absolute path".into());
         wrong(self.host.runs_max == Some(0), "host.runs_max: must be at least 1".into());
+        for dir in &self.host.toolchains {
+            wrong(!dir.is_absolute(), format!("host.toolchains: {} is not absolute", dir.display()));
+            let shown = self.private_places().find(|place| place.starts_with(dir));
+            if let Some(place) = shown.filter(|_| dir.is_absolute()) {
+                wrong(true, format!("host.toolchains: {} would show {} to all", dir.display(), place.display()));
+            }
+        }
+        let required = self.sandbox.required();
+        for layer in self.sandbox.left_off.iter().filter(|layer| required.contains(layer)) {
+            wrong(true, format!("sandbox: layer {} is required and left off at once", layer.name()));
+        }
         for (name, table) in self.tables() {
             for problem in table.problems() {
                 wrong(true, format!("{name}: {problem}"));
@@ -206,6 +301,9 @@ impl Config {
             let nobody = tenant.uids.is_empty() && tenant.token_hashes.is_empty();
             wrong(nobody, format!("{name}: neither uids nor token_hashes, so nobody can be it"));
             wrong(tenant.sessions_max == Some(0), format!("{name}: sessions_max must be at least 1"));
+            for problem in self.uid_problems(index, required.contains(&Layer::TenantUid)) {
+                wrong(true, format!("{name}: {problem}"));
+            }
             for (other, uids, hashes) in &identities[1..] {
                 let shared = tenant.uids.iter().any(|uid| uids.contains(uid))
                     || tenant.token_hashes.iter().any(|hash| hashes.contains(hash));
@@ -228,6 +326,30 @@ impl Config {
 }
 
 impl Config {
+    /// Places that are the supervisor's or one tenant's: nothing that all runs see may hold one.
+    pub fn private_places(&self) -> impl Iterator<Item = &Path> {
+        let own = [Some(&self.state_dir), self.listen.unix.as_ref()].into_iter().flatten();
+        own.chain(self.tenant.iter().flat_map(|tenant| &tenant.roots)).map(PathBuf::as_path)
+    }
+
+    // A run that is somebody else's user is that somebody: to files, to signals, to whoever asks the unix socket.
+    fn uid_problems(&self, index: usize, required: bool) -> Vec<String> {
+        let tenant = &self.tenant[index];
+        let Some(range) = tenant.uid_range else {
+            let missing = "uid_range is missing: layer tenant_uid is required, and takes user ids of the tenant's own";
+            return required.then(|| missing.to_owned()).into_iter().collect();
+        };
+        let holds = |uids: &[u32]| uids.iter().find(|uid| range.uids().contains(uid)).copied();
+        let mut problems: Vec<String> = range.problem().into_iter().collect();
+        problems.extend(holds(&self.operators.uids).map(|uid| format!("holds {uid}, which is an operator's")));
+        for (at, other) in self.tenant.iter().enumerate().filter(|(at, _)| *at != index) {
+            let overlaps = at < index && other.uid_range.is_some_and(|theirs| theirs.overlaps(range));
+            problems.extend(overlaps.then(|| format!("overlaps that of tenant {:?}", other.id)));
+            problems.extend(holds(&other.uids).map(|uid| format!("holds {uid}, which is tenant {:?}'s", other.id)));
+        }
+        problems.into_iter().map(|problem| format!("uid_range {problem}")).collect()
+    }
+
     fn tables(&self) -> impl Iterator<Item = (String, &LimitsTable)> {
         let host = [("defaults".to_owned(), &self.defaults), ("max".to_owned(), &self.max)];
         let tenants = self.tenant.iter().map(|tenant| (format!("tenant {:?}: max", tenant.id), &tenant.max));
@@ -266,7 +388,7 @@ mod tests {
             config.problems().into_iter().filter(|problem| !problem.contains("is not a directory")).collect();
         assert_eq!(problems, [""; 0]);
         assert_eq!(config.defaults.over(Limits::DEFAULT), Limits::DEFAULT, "the example shows the built-in defaults");
-        assert_eq!(config.sandbox.required_layers.unwrap(), proctor_sandbox::LAYERS);
+        assert_eq!(config.sandbox.required_layers.unwrap(), LAYERS);
     }
 
     #[test]
@@ -308,6 +430,74 @@ mod tests {
         ] {
             assert!(problems.contains(expected), "{expected} in:\n{problems}");
         }
+    }
+
+    fn problems_of(ranges: [&str; 2], more: &str) -> String {
+        let text = format!(
+            "state_dir = \"/x\"\n[listen]\nunix = \"/s\"\n[operators]\nuids = [7000]\n{more}\n\
+             [[tenant]]\nid = \"a\"\nuids = [1001]\nroots = [\"/\"]\n{}\n\
+             [[tenant]]\nid = \"b\"\nuids = [1002]\nroots = [\"/\"]\n{}\n",
+            ranges[0], ranges[1]
+        );
+        Config::parse(&text).unwrap().problems().join("\n")
+    }
+
+    #[test]
+    fn user_ids_of_a_tenant_are_nobody_elses() {
+        let apart = ["uid_range = { first = 200000, count = 65536 }", "uid_range = { first = 265536, count = 1 }"];
+        let required = "[sandbox]\nrequired_layers = [\"tenant_uid\"]";
+        assert_eq!(problems_of(apart, required), "");
+        for (range, problem) in [
+            ("{ first = 200000, count = 65537 }", "tenant \"b\": uid_range overlaps that of tenant \"a\""),
+            ("{ first = 999, count = 1 }", "uid_range begins at 999"),
+            ("{ first = 0, count = 10 }", "uid_range begins at 0"),
+            ("{ first = 300000, count = 0 }", "uid_range count must be at least 1"),
+            ("{ first = 4294967290, count = 7 }", "uid_range ends beyond"),
+            ("{ first = 4294967290, count = 6 }", "uid_range holds 4294967295, which stands for nobody"),
+            ("{ first = 65000, count = 535 }", "uid_range holds 65534, which stands for nobody"),
+            ("{ first = 65535, count = 1 }", "uid_range holds 65535, which stands for nobody"),
+            ("{ first = 1002, count = 1 }", "uid_range holds 1002, which is tenant \"b\"'s"),
+            ("{ first = 6999, count = 2 }", "uid_range holds 7000, which is an operator's"),
+        ] {
+            let problems = problems_of([&format!("uid_range = {range}"), apart[1]], required);
+            assert!(problems.contains(problem), "{range}: {problem} in:\n{problems}");
+        }
+        // A tenant's own people may be in its range.
+        assert_eq!(problems_of(["uid_range = { first = 1001, count = 1 }", apart[1]], required), "");
+    }
+
+    #[test]
+    fn a_tenant_without_user_ids_is_refused_where_they_are_required() {
+        let problems = problems_of(["", ""], "[sandbox]\nrequired_layers = [\"tenant_uid\"]");
+        let missing = "uid_range is missing: layer tenant_uid is required, and takes user ids of the tenant's own";
+        assert_eq!(problems, format!("tenant \"a\": {missing}\ntenant \"b\": {missing}"));
+        assert_eq!(problems_of(["", ""], "[sandbox]\nleft_off = [\"tenant_uid\"]"), "");
+    }
+
+    #[test]
+    fn a_layer_is_required_or_left_off() {
+        let ranges = ["uid_range = { first = 2000, count = 1 }", "uid_range = { first = 3000, count = 1 }"];
+        let both = "[sandbox]\nrequired_layers = [\"rlimits\"]\nleft_off = [\"rlimits\"]";
+        assert_eq!(problems_of(ranges, both), "sandbox: layer rlimits is required and left off at once");
+        let table = SandboxTable { left_off: vec![Layer::Rlimits], required_layers: None };
+        assert_eq!(table.required().len(), LAYERS.len() - 1);
+    }
+
+    #[test]
+    fn what_all_runs_see_holds_nothing_private() {
+        let ranges = ["uid_range = { first = 2000, count = 1 }", "uid_range = { first = 3000, count = 1 }"];
+        assert_eq!(problems_of(ranges, "[host]\ntoolchains = [\"/opt/jdk\"]"), "");
+        let problems = problems_of(ranges, "[host]\ntoolchains = [\"opt\", \"/\"]");
+        assert_eq!(problems, "host.toolchains: opt is not absolute\nhost.toolchains: / would show /x to all");
+    }
+
+    #[test]
+    fn prepared_workers_have_bounds() {
+        let pool =
+            |text: &str| Config::parse(&format!("state_dir = \"/x\"\n[listen]\n{text}")).unwrap().host.pool.pool();
+        assert_eq!(pool(""), PoolBounds::DEFAULT);
+        let some = pool("[host.pool]\nworkers_max = 0\nidle = \"5s\"");
+        assert_eq!((some.workers_max, some.idle.as_secs()), (0, 5));
     }
 
     #[test]

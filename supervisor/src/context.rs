@@ -6,6 +6,7 @@ use crate::toolchain::Toolchain;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_sandbox::{RunAs, Sandbox};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -29,12 +30,16 @@ pub struct Policy {
     pub owner: String,
     /// Who the runs are on this host.
     pub run_as: RunAs,
+    /// The users of this host to one of whom a workspace must belong; `None` for whoever it belongs to.
+    pub owners: Option<RangeInclusive<u32>>,
     /// Limits of a run that asks for nothing.
     pub defaults: Limits,
     /// Limits of a run that asks for everything.
     pub ceiling: Limits,
     /// Layers without which no run starts.
     pub required_layers: Vec<Layer>,
+    /// Layers that no run shall have.
+    pub left_off: Vec<Layer>,
     /// Whether limits must be enforced although nobody asked for them by name.
     pub require_limits: bool,
     /// Whether a run may have the host's network.
@@ -45,4 +50,12 @@ pub struct Policy {
     pub cache: PathBuf,
     /// Bytes that its caches may have between two runs, all together.
     pub cache_bytes_max: u64,
+}
+
+impl Policy {
+    /// Whether runs may work in a directory that belongs to this user.
+    #[must_use]
+    pub fn admits(&self, owner: u32) -> bool {
+        self.owners.as_ref().is_none_or(|owners| owners.contains(&owner))
+    }
 }

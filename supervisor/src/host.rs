@@ -2,10 +2,14 @@
 //! content of `proctor doctor` and `GetHost`. Must not know who asks.
 
 use crate::context::Context;
+use crate::toolchain::is_seen;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
 use proctor_sandbox::{CommandSpec, HostReport, Jail, KillSwitch, RowGroup, RunSpec, SCRATCH, SandboxEvent, Status};
 use serde::Serialize;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 /// One line.
@@ -36,8 +40,9 @@ const TOOLCHAINS: [(&str, &str, &str); 5] = [
 
 /// All lines. Starts each toolchain once, in the sandbox: not for a tokio thread.
 #[must_use]
-pub fn checks(context: &Context, report: &HostReport) -> Vec<Check> {
-    let mut checks = kernel(report);
+pub fn checks(context: &Context) -> Vec<Check> {
+    let report = context.sandbox.probe();
+    let mut checks = kernel(&report);
     checks.extend(report.rows.iter().map(|row| Check {
         group: match row.group {
             RowGroup::Cgroup => "cgroup",
@@ -88,25 +93,52 @@ fn toolchain(context: &Context, program: &str, argument: &str, remedy: &str) -> 
         // Which toolchains are needed is for the workspaces to say.
         needed: false,
     };
-    let Some(path) = context.toolchain.find(program) else {
+    let room = match Room::new() {
+        Ok(room) => room,
+        Err(error) => return line(Status::Present, format!("no directory to try it in: {error}")),
+    };
+    let read_only = context.toolchain.read_only(&room.0);
+    let Some(path) = context.toolchain.find(program, |path| is_seen(path, &room.0, &read_only)) else {
         return line(Status::Missing, "not found on PATH".to_owned());
     };
-    match version(context, path, argument) {
+    match version(context, path, argument, Jail { read_only, ..Jail::at(&room.0) }) {
         Ok(version) => line(Status::Usable, version),
         Err(why) => line(Status::Present, why),
     }
 }
 
+/// An empty directory in the place of a workspace, gone when it is dropped.
+struct Room(PathBuf);
+
+impl Room {
+    fn new() -> io::Result<Room> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        let name = format!("proctor-look-{:016x}", u64::from_ne_bytes(bytes));
+        let room = std::env::temp_dir().canonicalize()?.join(name);
+        DirBuilder::new().mode(0o700).create(&room)?;
+        Ok(Room(room))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, "a directory for looking at toolchains could not be removed");
+        }
+    }
+}
+
 // The first line that the program says, whichever stream it says it on.
-fn version(context: &Context, program: PathBuf, argument: &str) -> Result<String, String> {
+fn version(context: &Context, program: PathBuf, argument: &str, jail: Jail) -> Result<String, String> {
     let spec = RunSpec {
         commands: vec![CommandSpec {
             program,
             args: vec![argument.to_owned()],
-            dir: PathBuf::from("/"),
+            dir: jail.workspace.clone(),
             env: context.toolchain.base_env(&format!("{SCRATCH}/home")).into_iter().collect(),
         }],
-        jail: Jail { read_only: context.toolchain.directories().map(PathBuf::from).collect(), ..Jail::at("/") },
+        jail,
         scratch_files: Vec::new(),
         scratch_dirs: vec!["home".to_owned()],
         artifacts: String::new(),

@@ -2,7 +2,7 @@
 //! starts. Must not know sessions, the wire, or how anything is isolated.
 
 use crate::context::{Context, Policy};
-use crate::toolchain;
+use crate::toolchain::{self, is_seen};
 use crate::workspace::{Look, Workspace};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
@@ -10,7 +10,7 @@ use proctor_core::request::RunRequest;
 use proctor_core::session::RunKind;
 use proctor_frameworks::detect::{self, DetectError, Detected};
 use proctor_frameworks::{InjectedFile, Parser, Plan, PlanError, Step, Want, custom};
-use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunSpec, SCRATCH, ScratchFile};
+use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -24,8 +24,8 @@ pub enum PrepareError {
     /// The framework cannot do what is asked.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The runner's program is not there.
-    #[error("{program}: not found on PATH")]
+    /// The runner's program is not there, or not where runs see it.
+    #[error("{program}: not found {}", if program.contains('/') { "where runs see it: in the workspace or on PATH" } else { "on PATH" })]
     RunnerMissing {
         /// Its name.
         program: String,
@@ -33,9 +33,15 @@ pub enum PrepareError {
     /// The request wants the host's network and may not.
     #[error("network: the host's network is not allowed for this tenant")]
     NetworkDenied,
-    /// The workspace's directory was moved or replaced since the session was created.
-    #[error("the workspace was moved or replaced: open a new session")]
+    /// The workspace's directory was moved, replaced or removed since the session was created.
+    #[error("the workspace was moved, replaced or removed: open a new session")]
     WorkspaceReplaced,
+    /// The workspace belongs to somebody else, whose files the tenant's runs shall not touch, and could not.
+    #[error("the workspace belongs to another user than this tenant's: give it to user {uid} (chown -R)")]
+    WorkspaceOwner {
+        /// Who the tenant's runs are.
+        uid: u32,
+    },
     /// A path that is no UTF-8, which no runner's command line could carry.
     #[error("the workspace's path is not UTF-8")]
     PathNotUtf8,
@@ -57,7 +63,7 @@ pub struct Prepared {
     pub env: BTreeMap<String, String>,
 }
 
-/// Prepares `request`. Reads nothing but PATH.
+/// Prepares `request`. Reads nothing but PATH, and where the workspace's Python comes from.
 pub fn prepare(
     context: &Context,
     policy: &Policy,
@@ -68,6 +74,7 @@ pub fn prepare(
 ) -> Result<Prepared, PrepareError> {
     let root = workspace.root().to_str().ok_or(PrepareError::PathNotUtf8)?;
     let cache = policy.cache.to_str().ok_or(PrepareError::PathNotUtf8)?;
+    check_owner(policy, look.owner)?;
     let network = request.network.unwrap_or(policy.network);
     if network == Network::Host && !policy.may_use_network {
         return Err(PrepareError::NetworkDenied);
@@ -92,20 +99,23 @@ pub fn prepare(
     let (limits, mut notes) = Limits::resolve(&request.limits, policy.defaults, policy.ceiling);
     notes.extend(plan.notes.iter().cloned());
     let mut env = context.toolchain.base_env(&format!("{SCRATCH}/home"));
+    env.extend(context.toolchain.caches(&policy.cache, network));
     env.extend(request.env.iter().map(|(name, value)| (name.clone(), value.clone())));
-    let commands = commands_of(context, workspace, &env, &plan.steps)?;
+    let read_only = context.toolchain.read_only(workspace.root());
+    let commands = commands_of(context, workspace, &read_only, &env, &plan.steps)?;
     let mut required_layers = policy.required_layers.clone();
     required_layers.retain(|layer| network == Network::None || *layer != Layer::NetNamespace);
     let file = |file: InjectedFile| ScratchFile { path: file.path, bytes: file.bytes, executable: file.executable };
     let spec = RunSpec {
         jail: Jail {
             owner: policy.owner.clone(),
-            read_only: context.toolchain.directories().map(PathBuf::from).collect(),
+            workspace: workspace.root().to_owned(),
+            read_only,
             writable: vec![policy.cache.clone()],
             run_as: policy.run_as,
             network,
             required_layers,
-            ..Jail::at(workspace.root())
+            left_off: policy.left_off.clone(),
         },
         commands,
         scratch_files: plan.files.into_iter().map(file).collect(),
@@ -115,6 +125,14 @@ pub fn prepare(
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
     };
     Ok(Prepared { spec, parser, framework, detected, notes, env })
+}
+
+/// Whether runs may work in a workspace that belongs to `owner`.
+pub fn check_owner(policy: &Policy, owner: u32) -> Result<(), PrepareError> {
+    match policy.run_as {
+        RunAs::User { uid, .. } if !policy.admits(owner) => Err(PrepareError::WorkspaceOwner { uid }),
+        _ => Ok(()),
+    }
 }
 
 type Planned = (Plan, Box<dyn Parser>, &'static str, Option<Detected>);
@@ -138,29 +156,32 @@ fn plan_detected(look: &Look, request: &RunRequest, kind: RunKind, want: &Want<'
     })
 }
 
-/// The commands of some steps.
+/// The commands of some steps, whose runs read `read_only`.
 pub fn commands_of(
     context: &Context,
     workspace: &Workspace,
+    read_only: &[PathBuf],
     env: &BTreeMap<String, String>,
     steps: &[Step],
 ) -> Result<Vec<CommandSpec>, PrepareError> {
-    steps.iter().map(|step| command(context, workspace, env, step)).collect()
+    steps.iter().map(|step| command(context, workspace, read_only, env, step)).collect()
 }
 
 fn command(
     context: &Context,
     workspace: &Workspace,
+    read_only: &[PathBuf],
     base: &BTreeMap<String, String>,
     step: &Step,
 ) -> Result<CommandSpec, PrepareError> {
     let dir = workspace.root().join(&step.dir);
     // A custom command may name a script of the workspace; a bare name is looked up on PATH as a shell would.
+    let find = |program: &str| context.toolchain.find(program, |path| is_seen(path, workspace.root(), read_only));
     let named = if step.program.contains('/') && !step.program.starts_with('/') {
         let script = dir.join(&step.program).canonicalize().ok();
-        script.and_then(|script| context.toolchain.find(&script.to_string_lossy()))
+        script.and_then(|script| find(&script.to_string_lossy()))
     } else {
-        context.toolchain.find(&step.program)
+        find(&step.program)
     };
     let program = named.ok_or_else(|| PrepareError::RunnerMissing { program: step.program.clone() })?;
     let mut env = base.clone();

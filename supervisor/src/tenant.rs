@@ -1,13 +1,13 @@
 //! Tenants: who a caller is, by what the transport says, and what it may have. Must not know any request.
 
 use crate::caches;
-use crate::config::Config;
+use crate::config::{Config, UidRange};
 use crate::context::Policy;
 use proctor_core::id::TenantId;
-use proctor_core::isolation::Network;
+use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
-use proctor_sandbox::{LAYERS, RunAs};
-use std::path::PathBuf;
+use proctor_sandbox::RunAs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
@@ -21,6 +21,8 @@ pub struct Tenant {
     pub id: TenantId,
     /// Directories below which its workspaces are, without symlinks.
     pub roots: Vec<PathBuf>,
+    /// Places of the supervisor's own, without symlinks: no workspace holds one or is in one.
+    pub reserved: Vec<PathBuf>,
     /// What its runs may have.
     pub policy: Arc<Policy>,
     /// Sessions at the same time.
@@ -59,19 +61,25 @@ enum Who {
 }
 
 impl Tenants {
-    /// The tenants of a host file that has no [`Config::problems`].
+    /// The tenants of a host file that has no [`Config::problems`], for a supervisor that `may_switch` users or not.
     #[must_use]
-    pub fn from_config(config: &Config) -> Tenants {
+    pub fn from_config(config: &Config, may_switch: bool) -> Tenants {
         let mut tenants = Tenants::default();
         tenants.admit(&config.operators.uids, &config.operators.token_hashes, &Who::Operator);
         let host_max = config.max.over(Limits::CEILING);
+        let switches = may_switch && !config.sandbox.left_off.contains(&Layer::TenantUid);
+        let own = [Some(&config.state_dir), config.listen.unix.as_ref()].into_iter().flatten();
+        let reserved: Vec<PathBuf> = own.map(real).collect();
         for table in &config.tenant {
+            let range = table.uid_range.filter(|_| switches);
             let policy = Policy {
                 owner: table.id.clone(),
-                run_as: RunAs::Supervisor,
+                run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
+                owners: range.map(UidRange::uids),
                 defaults: config.defaults.over(Limits::DEFAULT),
                 ceiling: table.max.over(host_max).min(host_max),
-                required_layers: config.sandbox.required_layers.clone().unwrap_or_else(|| LAYERS.to_vec()),
+                required_layers: config.sandbox.required(),
+                left_off: config.sandbox.left_off.clone(),
                 require_limits: true,
                 may_use_network: table.network == Network::Host,
                 network: Network::None,
@@ -80,7 +88,8 @@ impl Tenants {
             };
             let tenant = Tenant {
                 id: TenantId::new(table.id.clone()),
-                roots: table.roots.iter().map(|root| root.canonicalize().unwrap_or_else(|_| root.clone())).collect(),
+                roots: table.roots.iter().map(real).collect(),
+                reserved: reserved.clone(),
                 policy: Arc::new(policy),
                 sessions_max: table.sessions_max.map_or(SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
             };
@@ -95,6 +104,7 @@ impl Tenants {
         let tenant = Tenant {
             id: TenantId::new("private"),
             roots: vec![root],
+            reserved: Vec::new(),
             policy: Arc::new(policy),
             sessions_max: SESSIONS_MAX,
         };
@@ -105,6 +115,15 @@ impl Tenants {
         self.uids.extend(uids.iter().map(|uid| (*uid, who.clone())));
         let hashes = hashes.iter().filter_map(|hash| blake3::Hash::from_hex(hash).ok());
         self.tokens.extend(hashes.map(|hash| (hash, who.clone())));
+    }
+
+    /// Every tenant, once for each of its credentials.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Tenant>> {
+        let whos = self.uids.iter().map(|(_, who)| who).chain(self.tokens.iter().map(|(_, who)| who));
+        whos.filter_map(|who| match who {
+            Who::Tenant(tenant) => Some(tenant),
+            Who::Operator => None,
+        })
     }
 
     /// Who has this credential; `None` for nobody.
@@ -132,6 +151,13 @@ impl Tenants {
     }
 }
 
+// Without symlinks, as far as it is there.
+fn real(path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
+    let in_its_parent = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(in_its_parent).unwrap_or_else(|| path.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,10 +166,10 @@ mod tests {
         let text = format!(
             "state_dir = \"/x\"\n[listen]\n[operators]\nuids = [7]\n[max]\nmemory = \"1GiB\"\n\
              [[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\ntoken_hashes = [\"{}\"]\n\
-             [[tenant]]\nid = \"b\"\nuids = [2]\nroots = [\"/\"]\nmax = {{ memory = \"8GiB\" }}\n",
+             [[tenant]]\nid = \"b\"\nuids = [2]\nuid_range = {{ first = 2000, count = 10 }}\nroots = [\"/\"]\nmax = {{ memory = \"8GiB\" }}\n",
             blake3::hash(b"secret")
         );
-        Tenants::from_config(&Config::parse(&text).unwrap())
+        Tenants::from_config(&Config::parse(&text).unwrap(), true)
     }
 
     fn name(caller: Option<Caller>) -> Option<String> {
@@ -162,6 +188,14 @@ mod tests {
         let operator = tenants.identify(Credential::Uid(7)).unwrap();
         assert!(operator.operator && operator.tenant.is_none());
         assert!(!tenants.identify(Credential::Uid(1)).unwrap().operator);
+    }
+
+    #[test]
+    fn runs_are_the_first_of_their_tenants_own_users() {
+        let policy = |uid| tenants().identify(Credential::Uid(uid)).unwrap().tenant.unwrap().policy.clone();
+        assert_eq!(policy(2).run_as, RunAs::User { uid: 2_000, gid: 2_000 });
+        assert_eq!(policy(2).owners, Some(2_000..=2_009));
+        assert_eq!((policy(1).run_as, policy(1).owners.clone()), (RunAs::Supervisor, None));
     }
 
     #[test]

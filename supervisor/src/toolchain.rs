@@ -1,9 +1,10 @@
 //! Where programs are, and the environment that a run gets: an allow-list, never what the supervisor itself has. Must
 //! not know requests or plans.
 
+use crate::shown::{Rules, Shown, is_program, is_system};
+use proctor_core::isolation::Network;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// What this host offers to runs, read once from the supervisor's own environment.
@@ -11,15 +12,55 @@ use std::path::{Path, PathBuf};
 pub struct Toolchain {
     path: Vec<PathBuf>,
     env: BTreeMap<String, String>,
-    /// Directories that toolchains keep in a home, by the variable that names each: runs have another HOME.
-    homes: BTreeMap<&'static str, PathBuf>,
+    /// Paths that runs read, wherever they are.
+    read_only: Vec<PathBuf>,
+    /// Where modules that the host's user has downloaded are, in the form of a module proxy.
+    go_downloads: Option<PathBuf>,
+    /// Cargo's home with the crates that the host's user has downloaded.
+    cargo_home: Option<PathBuf>,
+    rules: Rules,
 }
+
+/// What a host file says about toolchains.
+#[derive(Debug, Clone, Default)]
+pub struct Offer {
+    /// Further directories that runs read.
+    pub toolchains: Vec<PathBuf>,
+    /// Places that nothing shown to all runs may hold.
+    pub private: Vec<PathBuf>,
+}
+
+/// Directories in which toolchains keep what is installed, by the variable that names each and the place below the home
+/// where it is otherwise: runs have another HOME.
+const INSTALLED: [(&str, &str); 7] = [
+    ("ASDF_DATA_DIR", ".asdf"),
+    ("JAVA_HOME", ""),
+    ("NODENV_ROOT", ".nodenv"),
+    ("PYENV_ROOT", ".pyenv"),
+    ("RBENV_ROOT", ".rbenv"),
+    ("RUSTUP_HOME", ".rustup"),
+    ("VOLTA_HOME", ".volta"),
+];
+
+/// Caches of tools, by the variable that names each: below the directory that outlives runs.
+const CACHES: [(&str, &str); 7] = [
+    ("GOCACHE", "go-build"),
+    ("GOMODCACHE", "go-mod"),
+    ("GRADLE_USER_HOME", "gradle"),
+    ("PIP_CACHE_DIR", "pip"),
+    ("UV_CACHE_DIR", "uv"),
+    ("YARN_CACHE_FOLDER", "yarn"),
+    ("npm_config_cache", "npm"),
+];
+
+/// Where Go asks for modules that the host has not, with a network.
+const GO_PROXIES: &str = "https://proxy.golang.org,direct";
 
 /// Variables that are handed on as they are: language and time zone change how tests print and sort.
 const HANDED_ON: [&str; 6] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME"];
 
 /// Variables that decide what runs or where it writes. A request cannot set them.
-const RESERVED: [&str; 29] = [
+const RESERVED: [&str; 30] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -48,6 +89,7 @@ const RESERVED: [&str; 29] = [
     "RUSTFLAGS",
     "JAVA_TOOL_OPTIONS",
     "MAVEN_OPTS",
+    "NPM_CONFIG_CACHE",
     "IFS",
 ];
 
@@ -55,33 +97,50 @@ const RESERVED: [&str; 29] = [
 const RESERVED_PREFIXES: [&str; 6] = ["LD_", "CARGO_", "NEXTEST_", "npm_config_", "PROCTOR_", "GIT_"];
 
 impl Toolchain {
-    /// Reads PATH and the caches' places from a process environment.
+    /// Reads PATH and the toolchains' places from a process environment, and looks at what is there.
     #[must_use]
-    pub fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Toolchain {
+    pub fn from_env(var: impl Fn(&str) -> Option<OsString>, offer: Offer) -> Toolchain {
         let text = |name: &str| var(name).and_then(|value| value.into_string().ok()).filter(|text| !text.is_empty());
-        let env = HANDED_ON.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?))).collect();
-        let home = text("HOME").map(PathBuf::from);
-        let in_home = |below: &str| home.as_ref().map(|home| home.join(below));
-        let go_path = text("GOPATH").and_then(|list| list.split(':').next().map(PathBuf::from));
-        let go_modules = text("GOMODCACHE").map(PathBuf::from);
-        let go_modules = go_modules.or_else(|| go_path.or_else(|| in_home("go")).map(|go| go.join("pkg/mod")));
-        let rustup = text("RUSTUP_HOME").map(PathBuf::from).or_else(|| in_home(".rustup"));
-        let homes = [("GOMODCACHE", go_modules), ("RUSTUP_HOME", rustup)];
-        let homes = homes.into_iter().filter_map(|(name, dir)| Some((name, dir?))).collect();
-        let path = var("PATH").map(|list| std::env::split_paths(&list).collect()).unwrap_or_default();
-        Toolchain { path, env, homes }
+        let dir = |name: &str| text(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let home = dir("HOME");
+        let in_home = |below: &str| home.as_ref().filter(|_| !below.is_empty()).map(|home| home.join(below));
+        let cargo_home = dir("CARGO_HOME").or_else(|| in_home(".cargo"));
+        let go_path =
+            text("GOPATH").and_then(|list| list.split(':').next().map(PathBuf::from)).or_else(|| in_home("go"));
+        let go_modules = dir("GOMODCACHE").or_else(|| go_path.as_ref().map(|go| go.join("pkg/mod")));
+        let go_downloads = go_modules.map(|modules| modules.join("cache/download")).filter(|dir| dir.is_dir());
+        let only_programs = cargo_home.iter().chain(&go_path).cloned().collect();
+        let rules = Rules { home: home.clone(), only_programs, private: offer.private };
+
+        let mut shown = Shown::default();
+        let mut env: BTreeMap<String, String> =
+            HANDED_ON.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?))).collect();
+        let path: Vec<PathBuf> = var("PATH").map(|list| std::env::split_paths(&list).collect()).unwrap_or_default();
+        path.iter().filter(|dir| dir.is_absolute()).for_each(|dir| rules.add_directory(dir, &mut shown));
+        for (name, below) in INSTALLED {
+            let installed = dir(name).or_else(|| in_home(below)).filter(|dir| dir.is_dir() && rules.may_show(dir));
+            if let Some(installed) = installed {
+                env.insert(name.to_owned(), installed.to_string_lossy().into_owned());
+                shown.add(installed);
+            }
+        }
+        let crates = ["registry", "git"].iter().filter_map(|part| Some(cargo_home.as_ref()?.join(part)));
+        crates.chain(go_downloads.clone()).chain(offer.toolchains).for_each(|dir| shown.add(dir));
+        let cargo_home = cargo_home.filter(|home| home.join("registry").is_dir());
+        let read_only = shown.into_paths();
+        tracing::debug!(?read_only, "what runs see of this host's toolchains");
+        Toolchain { path, env, read_only, go_downloads, cargo_home, rules }
     }
 
-    /// The absolute path of `program`: itself if absolute, else the first executable of that name on PATH.
+    /// The absolute path of `program`: itself if absolute, else the first executable of that name on PATH. Only what a
+    /// run sees is looked at, so that the answer says nothing about what else there is.
     #[must_use]
-    pub fn find(&self, program: &str) -> Option<PathBuf> {
-        let executable = |path: &Path| {
-            path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-        };
+    pub fn find(&self, program: &str, is_seen: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+        let executable = |path: &PathBuf| path.is_absolute() && is_seen(path) && is_program(path);
         if program.contains('/') {
-            return Some(PathBuf::from(program)).filter(|path| path.is_absolute() && executable(path));
+            return Some(PathBuf::from(program)).filter(executable);
         }
-        self.path.iter().map(|dir| dir.join(program)).find(|path| path.is_absolute() && executable(path))
+        self.path.iter().map(|dir| dir.join(program)).find(executable)
     }
 
     /// The environment of every run, before what the plan and the request add.
@@ -93,14 +152,51 @@ impl Toolchain {
         env.insert("HOME".to_owned(), home.to_owned());
         env.insert("TMPDIR".to_owned(), "/tmp".to_owned());
         env.insert("TERM".to_owned(), "dumb".to_owned());
-        env.extend(self.homes.iter().map(|(name, dir)| ((*name).to_owned(), dir.to_string_lossy().into_owned())));
         env
     }
 
-    /// Directories of this host that a run reads, wherever they are.
-    pub fn directories(&self) -> impl Iterator<Item = &Path> {
-        self.path.iter().map(PathBuf::as_path).chain(self.homes.values().map(PathBuf::as_path))
+    /// Where tools keep what outlives a run, in the directory `cache`, and where they look for what they lack. What the
+    /// host's user has downloaded is read and never written.
+    #[must_use]
+    pub fn caches(&self, cache: &Path, network: Network) -> BTreeMap<String, String> {
+        let below = |name: &str| cache.join(name).to_string_lossy().into_owned();
+        let mut env: BTreeMap<String, String> =
+            CACHES.iter().map(|(name, dir)| ((*name).to_owned(), below(dir))).collect();
+        let mut set = |name: &str, value: String| _ = env.insert(name.to_owned(), value);
+        let beyond = if network == Network::Host { GO_PROXIES } else { "off" };
+        let host = self.go_downloads.iter().map(|dir| format!("file://{},", dir.display()));
+        set("GOPROXY", host.chain([beyond.to_owned()]).collect());
+        // What a cache holds must be its owner's to remove.
+        set("GOFLAGS", "-modcacherw".to_owned());
+        // Cargo has one home. Without a network the host's will do, until the tenant has filled its own.
+        let filled = cache.join("cargo-home/registry").exists();
+        let host = self.cargo_home.as_ref().filter(|_| network == Network::None && !filled);
+        set("CARGO_HOME", host.map_or_else(|| below("cargo-home"), |home| home.to_string_lossy().into_owned()));
+        if network == Network::None {
+            set("CARGO_NET_OFFLINE", "true".to_owned());
+        }
+        // A JVM asks the user database, which does not know a run's HOME.
+        set("MAVEN_OPTS", format!("-Duser.home={}", below("java")));
+        env
     }
+
+    /// Paths of this host that a run in `workspace` reads, at most [`crate::shown::SHOWN_MAX`]. What is in the workspace
+    /// is there anyway.
+    #[must_use]
+    pub fn read_only(&self, workspace: &Path) -> Vec<PathBuf> {
+        let mut shown = Shown::default();
+        self.read_only.iter().for_each(|path| shown.add(path.clone()));
+        self.rules.add_interpreter(workspace, &mut shown);
+        let mut paths = shown.into_paths();
+        paths.retain(|path| !path.starts_with(workspace));
+        paths
+    }
+}
+
+/// Whether a run in `workspace` that reads `read_only` sees this path.
+#[must_use]
+pub fn is_seen(path: &Path, workspace: &Path, read_only: &[PathBuf]) -> bool {
+    is_system(path) || path.starts_with(workspace) || read_only.iter().any(|shown| path.starts_with(shown))
 }
 
 /// Whether a request may set `name`, and if not, why.
@@ -111,7 +207,12 @@ pub fn check_variable(name: &str) -> Result<(), String> {
     if !well_formed {
         return Err(format!("{name:?} is not a variable's name ([A-Za-z_][A-Za-z0-9_]*)"));
     }
-    if RESERVED.contains(&name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+    let named = |table: &[(&str, &str)]| table.iter().any(|(reserved, _)| *reserved == name);
+    if RESERVED.contains(&name)
+        || named(&INSTALLED)
+        || named(&CACHES)
+        || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    {
         return Err(format!("{name} decides what runs and cannot be set by a request"));
     }
     Ok(())
@@ -123,32 +224,88 @@ mod tests {
 
     #[test]
     fn nothing_of_the_supervisors_environment_leaks() {
-        let toolchain = Toolchain::from_env(|name| match name {
+        let var = |name: &str| match name {
             "PATH" => Some("/usr/bin:relative:/bin".into()),
             "AWS_SECRET_ACCESS_KEY" | "HOME" => Some("/home/secret".into()),
             "LANG" => Some("C.UTF-8".into()),
             _ => None,
-        });
+        };
+        let toolchain = Toolchain::from_env(var, Offer::default());
         let env = toolchain.base_env("/tmp/home");
         assert_eq!(env["PATH"], "/usr/bin:/bin");
         assert_eq!(env["HOME"], "/tmp/home");
         assert_eq!(env["LANG"], "C.UTF-8");
-        assert_eq!(env["GOMODCACHE"], "/home/secret/go/pkg/mod");
         assert!(!env.contains_key("AWS_SECRET_ACCESS_KEY"));
     }
 
     #[test]
     fn programs_are_found_on_path_and_nowhere_else() {
-        let toolchain = Toolchain::from_env(|name| (name == "PATH").then(|| "/usr/bin:/bin".into()));
-        assert!(toolchain.find("sh").is_some());
-        assert!(toolchain.find("/bin/sh").is_some());
-        assert_eq!(toolchain.find("no-such-program"), None);
-        assert_eq!(toolchain.find("./sh"), None);
+        let toolchain = Toolchain::from_env(|name| (name == "PATH").then(|| "/usr/bin:/bin".into()), Offer::default());
+        let find = |program: &str| toolchain.find(program, |_| true);
+        assert!(find("sh").is_some());
+        assert!(find("/bin/sh").is_some());
+        assert_eq!(find("no-such-program"), None);
+        assert_eq!(find("./sh"), None);
+        assert_eq!(toolchain.find("sh", |_| false), None, "what is not seen is not there");
+        assert!(is_seen(Path::new("/bin/sh"), Path::new("/ws"), &[]));
+        assert!(is_seen(Path::new("/ws/x"), Path::new("/ws"), &[]));
+        assert!(is_seen(Path::new("/opt/go/bin/go"), Path::new("/ws"), &["/opt/go".into()]));
+        assert!(!is_seen(Path::new("/opt/gone/x"), Path::new("/ws"), &["/opt/go".into()]));
+    }
+
+    /// A host with Go's and Cargo's downloads in its user's home.
+    fn host() -> (tempfile::TempDir, Toolchain) {
+        let dir = tempfile::tempdir().unwrap();
+        for part in ["go/pkg/mod/cache/download", ".cargo/registry", ".cargo/bin", ".rustup", "ws/tools/bin"] {
+            std::fs::create_dir_all(dir.path().join(part)).unwrap();
+        }
+        std::fs::write(dir.path().join(".cargo/credentials.toml"), "").unwrap();
+        let path = format!("{0}/.cargo/bin:{0}/ws/tools/bin:/usr/bin", dir.path().display());
+        let var = |name: &str| match name {
+            "HOME" => Some(dir.path().into()),
+            "PATH" => Some(path.clone().into()),
+            _ => None,
+        };
+        let toolchain = Toolchain::from_env(var, Offer { toolchains: vec!["/opt".into()], private: Vec::new() });
+        (dir, toolchain)
+    }
+
+    #[test]
+    fn runs_read_toolchains_and_downloads() {
+        let (dir, toolchain) = host();
+        let mut expected: Vec<PathBuf> =
+            [".cargo/bin", "ws/tools/bin", ".rustup", ".cargo/registry", "go/pkg/mod/cache/download"]
+                .map(|part| dir.path().join(part))
+                .into();
+        expected.extend(Path::new("/opt").exists().then(|| "/opt".into()));
+        assert_eq!(toolchain.read_only(Path::new("/ws")), expected);
+        expected.remove(1);
+        assert_eq!(toolchain.read_only(&dir.path().join("ws")), expected, "a workspace is not sealed in parts");
+        assert_eq!(toolchain.base_env("/h")["RUSTUP_HOME"], dir.path().join(".rustup").to_str().unwrap());
+    }
+
+    #[test]
+    fn what_outlives_a_run_is_the_tenants_and_what_the_host_has_is_read() {
+        let (dir, toolchain) = host();
+        let cache = dir.path().join("cache");
+        let at = |path: &str| dir.path().join(path).to_str().unwrap().to_owned();
+        let env = toolchain.caches(&cache, Network::None);
+        assert_eq!(env["GOMODCACHE"], at("cache/go-mod"));
+        assert_eq!(env["GOPROXY"], format!("file://{},off", at("go/pkg/mod/cache/download")));
+        assert_eq!((env["CARGO_HOME"].as_str(), env["CARGO_NET_OFFLINE"].as_str()), (at(".cargo").as_str(), "true"));
+        let env = toolchain.caches(&cache, Network::Host);
+        assert!(env["GOPROXY"].ends_with(",https://proxy.golang.org,direct"), "{}", env["GOPROXY"]);
+        assert_eq!((&env["CARGO_HOME"], env.get("CARGO_NET_OFFLINE")), (&at("cache/cargo-home"), None));
+        std::fs::create_dir_all(cache.join("cargo-home/registry")).unwrap();
+        assert_eq!(toolchain.caches(&cache, Network::None)["CARGO_HOME"], at("cache/cargo-home"));
+        assert_eq!(Toolchain::default().caches(&cache, Network::None)["GOPROXY"], "off");
     }
 
     #[test]
     fn a_request_cannot_set_what_decides_what_runs() {
-        for refused in ["LD_PRELOAD", "GOFLAGS", "PATH", "CARGO_HOME", "A-B", "", "1A"] {
+        for refused in
+            ["GOCACHE", "PIP_CACHE_DIR", "RUSTUP_HOME", "LD_PRELOAD", "GOFLAGS", "PATH", "CARGO_HOME", "A-B", "", "1A"]
+        {
             assert!(check_variable(refused).is_err(), "{refused}");
         }
         assert!(check_variable("DATABASE_URL").is_ok());

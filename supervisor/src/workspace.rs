@@ -1,5 +1,5 @@
 //! A workspace as the edge sees it: where it is, what files it has, whether they changed. Must not know frameworks
-//! beyond the names of the files that detection reads, nor who owns the workspace.
+//! beyond the names of the files that detection reads, nor who may own a workspace.
 
 use proctor_core::moment::Moment;
 use proctor_core::request::Fingerprint;
@@ -26,6 +26,13 @@ const MARKERS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Cargo's `target` and `.pytest_cache` have it).
 const CACHE_TAG: &str = "CACHEDIR.TAG";
 
+/// Directories of the system: whoever may write there has the host.
+const SYSTEM: [&str; 12] =
+    ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys", "/usr"];
+
+/// Directories of the system below which workspaces are usual.
+const OPEN: [&str; 3] = ["/dev/shm", "/usr/local/src", "/usr/src"];
+
 /// Directories that tools fill and nobody edits: looking into them costs much and says nothing about an edit, and a run
 /// that fills them must not look like an edit. A name that a project might choose itself is not here.
 const PASSED_OVER: [&str; 7] = [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".gradle"];
@@ -45,6 +52,8 @@ pub struct Look {
     pub tree: FileTree,
     /// `None` when there is more than a look takes in.
     pub fingerprint: Option<Fingerprint>,
+    /// The user to whom the workspace belongs.
+    pub owner: u32,
 }
 
 /// Why a path is refused. No variant tells where on the host anything is.
@@ -59,8 +68,14 @@ pub enum WorkspaceError {
     /// There, and something else.
     #[error("not a directory")]
     NotADirectory,
-    /// Another directory is at its path now.
-    #[error("was moved or replaced")]
+    /// A link to a directory, whose target is another directory whenever its owner wants.
+    #[error("is a symbolic link: name the directory itself")]
+    Link,
+    /// A directory that is not for workspaces.
+    #[error("is a directory of the system or of the supervisor")]
+    Reserved,
+    /// Another directory is at its path now, or none.
+    #[error("was moved, replaced or removed")]
     Replaced,
     /// A file's path leads out of the workspace.
     #[error("{file:?} is outside the workspace")]
@@ -77,7 +92,7 @@ pub enum WorkspaceError {
 }
 
 impl Workspace {
-    /// Opens the directory at `path`, with all symlinks resolved.
+    /// Opens the directory at `path`, with all symlinks resolved. A mount point is a directory like any other.
     pub fn open(path: &Path) -> Result<Workspace, WorkspaceError> {
         if !path.is_absolute() {
             return Err(WorkspaceError::NotAbsolute);
@@ -86,6 +101,10 @@ impl Workspace {
         let metadata = fs::symlink_metadata(&root).map_err(WorkspaceError::NotFound)?;
         if !metadata.is_dir() {
             return Err(WorkspaceError::NotADirectory);
+        }
+        let open = OPEN.iter().any(|open| root.starts_with(open) && root != Path::new(open));
+        if root.parent().is_none() || (!open && SYSTEM.iter().any(|system| root.starts_with(system))) {
+            return Err(WorkspaceError::Reserved);
         }
         Ok(Workspace { root, identity: (metadata.dev(), metadata.ino()) })
     }
@@ -133,16 +152,23 @@ impl Workspace {
         fs::metadata(self.root.join(file)).map_or(true, |metadata| changed_at(&metadata) > since)
     }
 
-    /// Looks at all files. Takes milliseconds for thousands of files: not for a tokio thread.
-    pub fn look(&self) -> Result<Look, WorkspaceError> {
-        let same = fs::symlink_metadata(&self.root).is_ok_and(|now| (now.dev(), now.ino()) == self.identity);
+    /// The user to whom it belongs, as long as it is still where it was opened.
+    pub fn owner(&self) -> Result<u32, WorkspaceError> {
+        let now = fs::symlink_metadata(&self.root).map_err(|_| WorkspaceError::Replaced)?;
+        let same = (now.dev(), now.ino()) == self.identity;
         if !same || self.root.canonicalize().ok().as_ref() != Some(&self.root) {
             return Err(WorkspaceError::Replaced);
         }
+        Ok(now.uid())
+    }
+
+    /// Looks at all files. Takes milliseconds for thousands of files: not for a tokio thread.
+    pub fn look(&self) -> Result<Look, WorkspaceError> {
+        let owner = self.owner()?;
         let mut walk = Walk { tree: FileTree::default(), hasher: blake3::Hasher::new(), entries: 0, markers_bytes: 0 };
         walk.directory(&self.root, "", 0);
         let fingerprint = (!walk.tree.is_truncated()).then(|| Fingerprint(*walk.hasher.finalize().as_bytes()));
-        Ok(Look { tree: walk.tree, fingerprint })
+        Ok(Look { tree: walk.tree, fingerprint, owner })
     }
 }
 
@@ -310,6 +336,29 @@ mod tests {
         assert!(matches!(opened.look(), Err(WorkspaceError::Replaced)));
         std::os::unix::fs::symlink(&there, &here).unwrap();
         assert!(matches!(opened.look(), Err(WorkspaceError::Replaced)));
+    }
+
+    #[test]
+    fn a_directory_of_the_system_is_no_workspace() {
+        for path in ["/", "/etc", "/usr/lib", "/proc/self", "/dev", "/dev/shm", "/bin", "/sys/fs/cgroup"] {
+            assert!(matches!(Workspace::open(Path::new(path)), Err(WorkspaceError::Reserved)), "{path}");
+        }
+        if let Ok(dir) = tempfile::tempdir_in("/dev/shm") {
+            assert!(Workspace::open(dir.path()).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_look_says_whose_the_workspace_is() {
+        let (dir, workspace) = workspace();
+        let uid = fs::metadata(dir.path()).unwrap().uid();
+        assert_eq!(workspace.look().unwrap().owner, uid);
+        if uid == 0 {
+            std::os::unix::fs::chown(dir.path(), Some(4_000), None).unwrap();
+            assert_eq!(workspace.look().unwrap().owner, 4_000);
+        }
+        fs::remove_dir_all(dir.path()).unwrap();
+        assert!(matches!(workspace.owner(), Err(WorkspaceError::Replaced)));
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! how runs are asked for.
 
 use crate::process::{self, Said, command, end_of, program, sources};
+use crate::supervisor::{TENANTS, first_uid};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -46,7 +47,10 @@ pub fn copy(from: &Path, to: &Path) {
         if entry.file_type().unwrap().is_dir() {
             copy(&entry.path(), &target);
         } else {
-            fs::write(&target, fs::read(entry.path()).unwrap()).unwrap();
+            fs::copy(entry.path(), &target).unwrap();
+            // Go's cache has programs, and its modules cannot be written.
+            let mode = entry.metadata().unwrap().mode() | 0o600;
+            fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
         }
     }
 }
@@ -54,6 +58,18 @@ pub fn copy(from: &Path, to: &Path) {
 /// Copies a fixture, `go/pass`, to a new directory.
 pub fn copy_fixture(fixture: &str, to: &Path) {
     copy(&sources().join("fixtures").join(fixture), to);
+}
+
+/// Gives a directory and all that is in it to a user and the group of the same number. An ordinary user, whose runs are
+/// its own, has nothing to give.
+pub fn give(path: &Path, uid: u32) {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    lchown(path, Some(uid), Some(uid)).unwrap();
+    if path.symlink_metadata().unwrap().is_dir() {
+        fs::read_dir(path).unwrap().for_each(|entry| give(&entry.unwrap().path(), uid));
+    }
 }
 
 /// Directories of one test.
@@ -179,7 +195,7 @@ pub fn warm() {
         fs::create_dir_all(&shared).unwrap();
         let lock = fs::File::create(shared.join("lock")).unwrap();
         lock.lock().unwrap();
-        let warm = shared.join("warm");
+        let warm = shared.join("warm-for-tenants");
         let go = fs::read_to_string(on_path("go").canonicalize().unwrap().join("../../VERSION")).unwrap_or_default();
         if fs::read_to_string(&warm).is_ok_and(|known| known == go) {
             return;
@@ -190,10 +206,11 @@ pub fn warm() {
             let said = end_of(place.command("proctor").args(["run", "--output", "json"]).spawn().unwrap());
             assert!([0, 1, 3].contains(&said.status), "{said:?}");
         }
-        for tenant in crate::supervisor::TENANTS {
+        for tenant in TENANTS {
             let cache = state_dir().join("tenants").join(tenant).join("cache");
             _ = fs::remove_dir_all(&cache);
             copy(&cache_home().join("proctor"), &cache);
+            give(&cache, first_uid(tenant));
         }
         fs::write(warm, go).unwrap();
     });

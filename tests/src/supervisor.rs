@@ -1,8 +1,9 @@
 //! A real `proctor serve` process with two tenants and an operator, on a unix socket and on TCP. Must not know what its
 //! clients ask.
 
-use crate::place::{cache_home, copy_fixture, go_modules, state_dir, warm};
+use crate::place::{cache_home, copy_fixture, give, go_modules, state_dir, warm};
 use crate::process::{PATIENCE, Said, command, program, signal};
+use crate::waiting::Waiting;
 use crate::wire::Client;
 use nix::sys::signal::Signal;
 use std::fs;
@@ -16,6 +17,16 @@ use tempfile::TempDir;
 
 /// The tenants of every supervisor here. The first one is also known by our user id on the unix socket.
 pub const TENANTS: [&str; 2] = ["alpha", "beta"];
+
+/// How many users of this host each tenant has.
+pub const UIDS: u32 = 1_000;
+
+/// The first of the users of this host who are `tenant`: its runs are that user's, and its workspaces belong to it.
+#[must_use]
+pub fn first_uid(tenant: &str) -> u32 {
+    let place = TENANTS.iter().position(|name| *name == tenant).unwrap();
+    400_000 + UIDS * u32::try_from(place).unwrap()
+}
 
 /// Lines of stderr that may wait to be read: all that a supervisor says in a test.
 const LINES: usize = 10_000;
@@ -38,6 +49,8 @@ pub struct Settings {
     pub tenant: String,
     /// PATH; empty for ours.
     pub path: String,
+    /// A further root of each tenant; empty for none.
+    pub root: String,
 }
 
 /// The bearer token of a tenant, or of the operator.
@@ -65,11 +78,15 @@ pub fn host_file(dir: &Path, settings: &Settings) -> String {
         operator = hash("operator"),
     );
     for tenant in TENANTS {
+        // Only root can run tests as another user.
+        let range = format!("uid_range = {{ first = {}, count = {UIDS} }}\n", first_uid(tenant));
+        let range = if uid.is_root() { range } else { String::new() };
         let uids = if tenant == TENANTS[0] { format!("[{uid}]") } else { "[]".to_owned() };
         text += &format!(
-            "[[tenant]]\nid = {tenant:?}\nuids = {uids}\ntoken_hashes = [{hash:?}]\nroots = [{root:?}]\n{more}\n",
+            "[[tenant]]\nid = {tenant:?}\nuids = {uids}\ntoken_hashes = [{hash:?}]\nroots = [{root:?}{also}]\n{range}{more}\n",
             hash = hash(tenant),
             root = dir.join(tenant),
+            also = if settings.root.is_empty() { String::new() } else { format!(", {:?}", settings.root) },
             more = settings.tenant,
         );
     }
@@ -159,7 +176,25 @@ impl Supervisor {
     pub fn workspace(&self, tenant: &str, name: &str, fixture: &str) -> PathBuf {
         let workspace = self.root(tenant).join(name);
         copy_fixture(fixture, &workspace);
+        give(&workspace, first_uid(tenant));
         workspace
+    }
+
+    /// Workspace `name` of `tenant`, with nothing in it.
+    #[must_use]
+    pub fn empty_workspace(&self, tenant: &str, name: &str) -> PathBuf {
+        let workspace = self.root(tenant).join(name);
+        fs::create_dir(&workspace).unwrap();
+        give(&workspace, first_uid(tenant));
+        workspace
+    }
+
+    /// Workspace `name` of `tenant`, whose test waits.
+    #[must_use]
+    pub fn waiting(&self, tenant: &str, name: &str) -> Waiting {
+        let waiting = Waiting::at(&self.root(tenant).join(name));
+        give(&waiting.workspace, first_uid(tenant));
+        waiting
     }
 
     /// A client over TCP with the token of `name`: a tenant or `operator`.

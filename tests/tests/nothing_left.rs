@@ -82,7 +82,7 @@ async fn a_supervisor_that_is_killed_takes_all_runs_along() {
     let mounts_before = mounts();
     let mut runs = Vec::new();
     for tenant in ["alpha", "beta"] {
-        let waiting = Waiting::at(&supervisor.root(tenant).join("waiting"));
+        let waiting = supervisor.waiting(tenant, "waiting");
         let client = supervisor.client(tenant).await;
         let session = client.open(&waiting.workspace).await;
         let request = proctor_proto::v1::RunTestsRequest { session_id: session, ..Default::default() };

@@ -121,6 +121,18 @@ pub enum KillReason {
 }
 
 impl KillReason {
+    /// All reasons.
+    pub const ALL: [KillReason; 8] = [
+        KillReason::Cancelled,
+        KillReason::Abandoned,
+        KillReason::Closed,
+        KillReason::Deadline,
+        KillReason::OutOfMemory,
+        KillReason::DiskFull,
+        KillReason::OutputFlood,
+        KillReason::HostFailed,
+    ];
+
     /// The name users see.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -8,16 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Every reason; a switch keeps the place in this list plus one, and 0 while nobody has asked.
-const REASONS: [KillReason; 6] = [
-    KillReason::Cancelled,
-    KillReason::Abandoned,
-    KillReason::Closed,
-    KillReason::Deadline,
-    KillReason::OutOfMemory,
-    KillReason::OutputFlood,
-];
-
 /// Ends a run from any thread. Clones are the same switch; the first reason wins.
 #[derive(Debug, Clone)]
 pub struct KillSwitch {
@@ -40,7 +30,7 @@ impl KillSwitch {
 
     /// Asks for the end of the run. Never blocks; a second call changes nothing.
     pub fn kill(&self, reason: KillReason) {
-        let code = REASONS.iter().position(|&known| known == reason).map_or(1, |place| place + 1);
+        let code = KillReason::ALL.iter().position(|&known| known == reason).map_or(1, |place| place + 1);
         if self.shared.reason.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             // The counter is at most one, so the write can neither block nor overflow.
             let _rung = rustix::io::write(&self.shared.bell, &1_u64.to_ne_bytes());
@@ -51,7 +41,7 @@ impl KillSwitch {
     #[must_use]
     pub fn reason(&self) -> Option<KillReason> {
         let code = self.shared.reason.load(Ordering::Acquire);
-        code.checked_sub(1).and_then(|place| REASONS.get(place).copied())
+        code.checked_sub(1).and_then(|place| KillReason::ALL.get(place).copied())
     }
 
     /// Waits until somebody asks, at most `timeout`. For fakes; the real run loop polls the descriptor.
@@ -91,7 +81,7 @@ mod tests {
 
     #[test]
     fn every_reason_survives_the_switch() {
-        for reason in REASONS {
+        for reason in KillReason::ALL {
             let switch = KillSwitch::new().unwrap();
             switch.kill(reason);
             assert_eq!(switch.reason(), Some(reason));

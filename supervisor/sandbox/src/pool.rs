@@ -24,16 +24,16 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolBounds {
     /// Rooms at the same time; one more takes the place of the one that was not used for longest. None are kept with 0.
-    pub rooms_max: usize,
+    pub workers_max: usize,
     /// A room that no run came to for so long is cleared away.
-    pub idle_max: Duration,
+    pub idle: Duration,
 }
 
 impl PoolBounds {
     /// Every run makes what it needs and takes it along.
-    pub const NONE: PoolBounds = PoolBounds { rooms_max: 0, idle_max: Duration::ZERO };
+    pub const NONE: PoolBounds = PoolBounds { workers_max: 0, idle: Duration::ZERO };
     /// 64 rooms of about a MiB each, for a minute: an agent that edits comes back within that.
-    pub const DEFAULT: PoolBounds = PoolBounds { rooms_max: 64, idle_max: Duration::from_secs(60) };
+    pub const DEFAULT: PoolBounds = PoolBounds { workers_max: 64, idle: Duration::from_secs(60) };
 }
 
 /// A room is made anew after this time, however much it is used: what it shows of the host's files was taken when it was
@@ -195,7 +195,7 @@ impl Pool {
         } else {
             Some(room)
         };
-        let evicted = shelf.evict(self.shelf.shared.bounds.rooms_max);
+        let evicted = shelf.evict(self.shelf.shared.bounds.workers_max);
         drop(shelf);
         // Ending them waits for processes.
         drop((surplus, evicted));
@@ -259,9 +259,9 @@ fn is_enough(of: &Limits, wanted: &Limits) -> bool {
 
 impl Shelf {
     /// Takes out what is too much, least recently used first.
-    fn evict(&mut self, rooms_max: usize) -> Vec<Kept> {
+    fn evict(&mut self, workers_max: usize) -> Vec<Kept> {
         let mut evicted = Vec::new();
-        while self.rooms.len() > rooms_max {
+        while self.rooms.len() > workers_max {
             let oldest = self.rooms.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone());
             evicted.extend(oldest.and_then(|key| self.rooms.remove(&key)));
         }
@@ -279,7 +279,7 @@ struct Shelved {
 impl Shelved {
     fn keep(&self, inbox: &Receiver<Request>) {
         // A quarter of the time that a room may be idle is near enough.
-        let pause = (self.shared.bounds.idle_max / 4).clamp(Duration::from_millis(50), Duration::from_secs(5));
+        let pause = (self.shared.bounds.idle / 4).clamp(Duration::from_millis(50), Duration::from_secs(5));
         let mut next_round = Instant::now() + pause;
         loop {
             match inbox.recv_timeout(next_round.saturating_duration_since(Instant::now())) {
@@ -345,10 +345,10 @@ impl Shelved {
     }
 
     fn clear_away(&self) {
-        let idle_max = self.shared.bounds.idle_max;
+        let idle = self.shared.bounds.idle;
         let mut shelf = self.shared.shelf();
         let idle: Vec<Kept> =
-            shelf.rooms.extract_if(|_, kept| kept.used.elapsed() > idle_max).map(|(_, kept)| kept).collect();
+            shelf.rooms.extract_if(|_, kept| kept.used.elapsed() > idle).map(|(_, kept)| kept).collect();
         drop(shelf);
         drop(idle);
     }

@@ -57,7 +57,7 @@ pub struct HostRow {
 }
 
 /// What a host can enforce.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct HostReport {
     /// The kernel's release: `6.1.0-18-amd64`.
     pub kernel: String,

@@ -36,7 +36,7 @@ impl LinuxSandbox {
         let worker_binary = fs::canonicalize(&worker_binary)
             .map_err(|source| SandboxError::WorkerMissing { binary: worker_binary, source })?;
         let maker = Maker { worker_binary, places: Places::find(), privileged: is_privileged() };
-        let pool = match bounds.rooms_max {
+        let pool = match bounds.workers_max {
             0 => None,
             _ => Some(Pool::new(maker.clone(), bounds).map_err(SandboxError::kernel("starting a thread"))?),
         };
@@ -51,12 +51,6 @@ impl LinuxSandbox {
     pub fn sweep(&self) {
         cgroup::sweep(&self.maker.places);
         cgroup::settle(&self.maker.places);
-    }
-
-    /// What this host can enforce, row by row.
-    #[must_use]
-    pub fn probe(&self) -> HostReport {
-        probe(&self.maker)
     }
 
     fn serve(
@@ -102,6 +96,10 @@ impl Sandbox for LinuxSandbox {
         self.serve(worker, spec, kill, sink, begun)
     }
 
+    fn probe(&self) -> HostReport {
+        probe(&self.maker)
+    }
+
     fn retire(&self, owner: &str, workspace: &Path) {
         if let Some(pool) = &self.pool {
             pool.retire(owner, workspace);
@@ -115,6 +113,12 @@ impl Sandbox for LinuxSandbox {
         if let Err(error) = cgroup::leave(&self.maker.places) {
             tracing::warn!(%error, "the supervisor's own cgroup could not be removed");
         }
+    }
+}
+
+impl Drop for LinuxSandbox {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -207,6 +207,11 @@ pub trait Sandbox: Send + Sync + 'static {
         sink: &mut dyn FnMut(SandboxEvent<'_>),
     ) -> Result<Ending, crate::SandboxError>;
 
+    /// What this host can enforce, row by row. A sandbox that has no host has nothing to say.
+    fn probe(&self) -> crate::HostReport {
+        crate::HostReport::default()
+    }
+
     /// Lets go of what is prepared for the next run in `workspace` of `owner`: its session is closed.
     fn retire(&self, _owner: &str, _workspace: &Path) {}
 

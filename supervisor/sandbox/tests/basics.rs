@@ -6,7 +6,7 @@ mod support;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::LimitKind;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::{KillSwitch, LAYERS, LinuxSandbox, PoolBounds, SandboxError, ScratchFile};
+use proctor_sandbox::{KillSwitch, LAYERS, LinuxSandbox, PoolBounds, Sandbox, SandboxError, ScratchFile};
 use std::time::Duration;
 use support::*;
 
@@ -151,7 +151,6 @@ fn what_is_invalid_or_gone_is_refused_before_anything_starts() {
 
 #[test]
 fn a_worker_that_is_something_else_is_an_error_and_leaves_nothing() {
-    use proctor_sandbox::Sandbox;
     let _alone = one_at_a_time();
     let wrong = LinuxSandbox::new("/bin/true".into(), PoolBounds::NONE).unwrap();
     let outcome = wrong.run(&spec("true"), &KillSwitch::new().unwrap(), &mut |_| {});

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 use support::*;
 
-const BOUNDS: PoolBounds = PoolBounds { rooms_max: 2, idle_max: Duration::from_secs(600) };
+const BOUNDS: PoolBounds = PoolBounds { workers_max: 2, idle: Duration::from_secs(600) };
 
 fn in_workspace(owner: &str, workspace: &Path, script: &str) -> RunSpec {
     RunSpec { jail: Jail { owner: owner.to_owned(), ..Jail::at(workspace) }, ..spec(script) }
@@ -42,7 +42,7 @@ fn what_is_prepared_for_one_owner_or_workspace_serves_no_other() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(one.path().join("of"), "one").unwrap();
     fs::write(two.path().join("of"), "two").unwrap();
-    let sandbox = pooled(PoolBounds { rooms_max: 8, ..BOUNDS });
+    let sandbox = pooled(PoolBounds { workers_max: 8, ..BOUNDS });
     let look = |owner: &str, dir: &Path| {
         let script = format!("cat {}/of; readlink /proc/self/ns/net", dir.display());
         said(&sandbox, &in_workspace(owner, dir, &script))
@@ -94,7 +94,7 @@ fn rooms_are_bounded_and_the_least_used_one_goes() {
 fn an_idle_room_is_cleared_away_and_the_next_run_makes_another() {
     let _alone = one_at_a_time();
     let dir = tempfile::tempdir().unwrap();
-    let sandbox = pooled(PoolBounds { idle_max: Duration::from_millis(200), ..BOUNDS });
+    let sandbox = pooled(PoolBounds { idle: Duration::from_millis(200), ..BOUNDS });
     let spec = in_workspace("a", dir.path(), "true");
     said(&sandbox, &spec);
     eventually("nothing is left", || launchers() == 0);
@@ -107,7 +107,7 @@ fn an_idle_room_is_cleared_away_and_the_next_run_makes_another() {
 fn a_run_outlives_its_room() {
     let _alone = one_at_a_time();
     let dir = tempfile::tempdir().unwrap();
-    let sandbox = pooled(PoolBounds { idle_max: Duration::from_millis(100), ..BOUNDS });
+    let sandbox = pooled(PoolBounds { idle: Duration::from_millis(100), ..BOUNDS });
     let spec = in_workspace("a", dir.path(), "sleep 1; echo end");
     assert_eq!(said(&sandbox, &spec), "end\n");
     let kill = KillSwitch::new().unwrap();

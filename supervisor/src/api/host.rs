@@ -5,7 +5,6 @@ use crate::convert;
 use crate::host::checks;
 use proctor_proto::v1;
 use proctor_proto::v1::host_server::Host;
-use proctor_sandbox::probe;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
@@ -19,8 +18,8 @@ impl Api {
 impl Host for Api {
     async fn get_host(&self, request: Request<v1::GetHostRequest>) -> Result<Response<v1::GetHostResponse>, Status> {
         self.operator(&request)?;
-        let (context, worker) = (Arc::clone(&self.context), self.worker.clone());
-        let found = tokio::task::spawn_blocking(move || checks(&context, &probe(&worker))).await;
+        let context = Arc::clone(&self.context);
+        let found = tokio::task::spawn_blocking(move || checks(&context)).await;
         let found = found.map_err(|_| Status::internal("the host could not be looked at"))?;
         let sessions = self.registry.all().await;
         let (mut running, mut queued) = (0, 0);

@@ -21,7 +21,6 @@ use proctor_proto::v1::results_server::ResultsServer;
 use proctor_proto::v1::runs_server::RunsServer;
 use proctor_proto::v1::sessions_server::SessionsServer;
 use proctor_proto::{FILE_DESCRIPTOR_SET, MESSAGE_BYTES_MAX};
-use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
@@ -39,8 +38,6 @@ pub struct Api {
     pub registry: Registry,
     /// Who may call.
     pub tenants: Arc<Tenants>,
-    /// The worker binary, with which the host is looked at when an operator asks.
-    pub worker: PathBuf,
     /// Cancelled when no new work is taken on.
     pub draining: CancellationToken,
 }

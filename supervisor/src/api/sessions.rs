@@ -2,9 +2,10 @@
 
 use super::{Api, status};
 use crate::convert;
+use crate::prepare::check_owner;
 use crate::session::SessionHandle;
 use crate::tenant::Tenant;
-use crate::workspace::{Workspace, stays_below};
+use crate::workspace::{Workspace, WorkspaceError, stays_below};
 use proctor_proto::v1;
 use proctor_proto::v1::sessions_server::Sessions;
 use std::path::{Path, PathBuf};
@@ -33,8 +34,8 @@ impl Sessions for Api {
             let why = format!("client_request_id: at most {REQUEST_ID_MAX} bytes");
             return Err(status::invalid("client_request_id", why));
         }
-        let (path, roots) = (asked.workspace, tenant.roots.clone());
-        let opened = tokio::task::spawn_blocking(move || open_below(&path, &roots)).await;
+        let (path, whose) = (asked.workspace, Arc::clone(&tenant));
+        let opened = tokio::task::spawn_blocking(move || open_below(&path, &whose)).await;
         let workspace = opened.map_err(|_| Status::internal("the workspace could not be looked at"))??;
         let session = self
             .registry
@@ -106,20 +107,31 @@ impl Api {
 }
 
 // What is not below a root is not said to exist or not, whichever way a link leads.
-fn open_below(path: &str, roots: &[PathBuf]) -> Result<Workspace, Status> {
+fn open_below(path: &str, tenant: &Tenant) -> Result<Workspace, Status> {
     let path = Path::new(path);
     if !path.is_absolute() {
         return Err(status::invalid("workspace", "workspace must be an absolute path"));
     }
-    let opened = Workspace::open(path);
-    if let Some(workspace) =
-        opened.as_ref().ok().filter(|found| roots.iter().any(|root| found.root().starts_with(root)))
-    {
-        return Ok(workspace.clone());
-    }
+    let found = Workspace::open(path).and_then(|found| Ok((found.owner()?, found)));
     let below = |root: &PathBuf| path.strip_prefix(root).is_ok_and(|rest| stays_below(root, rest));
-    match opened {
-        Err(error) if roots.iter().any(below) => Err(status::workspace(&error, "workspace")),
-        _ => Err(Status::permission_denied("workspace: not below a root of this tenant")),
+    let is_below = match &found {
+        Ok((_, found)) => tenant.roots.iter().any(|root| found.root().starts_with(root)),
+        Err(_) => tenant.roots.iter().any(below),
+    };
+    if !is_below {
+        return Err(Status::permission_denied("workspace: not below a root of this tenant"));
     }
+    let checked = found.and_then(|(owner, found)| {
+        let own = |place: &PathBuf| place.starts_with(found.root()) || found.root().starts_with(place);
+        // Without a slash at its end, which would lead through a link.
+        let named: PathBuf = path.components().collect();
+        match () {
+            () if tenant.reserved.iter().any(own) => Err(WorkspaceError::Reserved),
+            () if named.is_symlink() => Err(WorkspaceError::Link),
+            () => Ok((owner, found)),
+        }
+    });
+    let (owner, workspace) = checked.map_err(|error| status::workspace(&error, "workspace"))?;
+    check_owner(&tenant.policy, owner).map_err(|error| status::prepare(&error))?;
+    Ok(workspace)
 }

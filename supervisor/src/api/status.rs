@@ -101,7 +101,7 @@ fn refused(refusal: &Refusal) -> Status {
     }
 }
 
-fn prepare(error: &PrepareError) -> Status {
+pub(super) fn prepare(error: &PrepareError) -> Status {
     let text = error.to_string();
     match error {
         PrepareError::Detect(DetectError::NoProject) => failed(reason::NO_PROJECT, text),
@@ -115,6 +115,9 @@ fn prepare(error: &PrepareError) -> Status {
         PrepareError::NetworkDenied => Status::permission_denied(text),
         PrepareError::PathNotUtf8 => invalid("workspace", text),
         PrepareError::WorkspaceReplaced => failed(reason::WORKSPACE_REPLACED, text),
+        PrepareError::WorkspaceOwner { uid } => {
+            failed_with(reason::WORKSPACE_OWNER, text, HashMap::from([("uid".to_owned(), uid.to_string())]))
+        }
     }
 }
 

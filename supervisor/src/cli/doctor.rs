@@ -3,7 +3,7 @@
 use super::arguments::{Doctor, Output};
 use super::{Failure, local};
 use crate::host::{Check, checks};
-use proctor_sandbox::{Status, probe};
+use proctor_sandbox::Status;
 
 /// Exit status when a layer or limit that this version puts on is not usable.
 const NOT_WHOLE: u8 = 1;
@@ -11,8 +11,7 @@ const NOT_WHOLE: u8 = 1;
 /// Prints all checks; exit status 0 when runs get every layer and limit, 1 otherwise.
 pub(super) fn doctor(arguments: &Doctor) -> Result<u8, Failure> {
     let context = local::context_to_look()?;
-    let report = probe(&local::worker()?);
-    let checks = checks(&context, &report);
+    let checks = checks(&context);
     match arguments.output {
         Output::Human => human(&checks),
         Output::Json => {

@@ -1,7 +1,8 @@
 //! The user's own directories, by the XDG base directory specification: state that commands remember, caches that builds
 //! fill. Must not know what is in them.
 
-use proctor_sandbox::SCRATCH;
+use crate::owned::own_dir;
+use proctor_sandbox::{RunAs, SCRATCH};
 use std::path::{Path, PathBuf};
 
 /// A directory of the user's own; `None` when neither `variable` nor HOME is set to an absolute path.
@@ -12,15 +13,23 @@ pub(super) fn user_dir(variable: &str, fallback: &str) -> Option<PathBuf> {
     set.or_else(home).map(|base| base.join("proctor"))
 }
 
-/// The build cache of this user, made if it is not there. Where none can be made, builds start from nothing each time:
-/// their cache goes with the run.
-pub(super) fn cache() -> PathBuf {
-    let cache = user_dir("XDG_CACHE_HOME", ".cache").filter(|dir| match std::fs::create_dir_all(dir) {
-        Ok(()) => true,
+/// The build cache of runs that are `run_as`, made if it is not there: this user's own, or a part of it that is another
+/// user's. Where none can be made, builds start from nothing each time: their cache goes with the run.
+pub(super) fn cache(run_as: RunAs) -> PathBuf {
+    let base = user_dir("XDG_CACHE_HOME", ".cache");
+    let made = base.and_then(|base| match make(&base, run_as) {
+        Ok(cache) => Some(cache),
         Err(error) => {
-            anstream::eprintln!("proctor: no build cache at {}: {error}", dir.display());
-            false
+            anstream::eprintln!("proctor: no build cache at {}: {error}", base.display());
+            None
         }
     });
-    cache.unwrap_or_else(|| Path::new(SCRATCH).join("cache"))
+    made.unwrap_or_else(|| Path::new(SCRATCH).join("cache"))
+}
+
+fn make(base: &Path, run_as: RunAs) -> std::io::Result<PathBuf> {
+    match run_as {
+        RunAs::User { uid, gid } => own_dir(base, &[&format!("uid-{uid}")], Some((uid, gid))),
+        RunAs::Supervisor | RunAs::Nobody { .. } => own_dir(base, &[], None),
+    }
 }

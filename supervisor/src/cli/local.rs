@@ -9,11 +9,12 @@ use crate::clock::Clock;
 use crate::context::{Context, Policy};
 use crate::registry::random_id;
 use crate::session::{self, Memory, SessionHandle};
-use crate::toolchain::Toolchain;
+use crate::toolchain::{Offer, Toolchain};
 use crate::workspace::Workspace;
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
-use proctor_sandbox::{LinuxSandbox, RunAs};
+use proctor_sandbox::{LinuxSandbox, PoolBounds, RunAs};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -30,51 +31,92 @@ pub(super) fn worker() -> Result<PathBuf, Failure> {
     Ok(own.with_file_name("proctor-worker"))
 }
 
-/// What runs on this host share, for `runs_max` of them at the same time. Clears up after supervisors that were killed.
-pub(super) fn context(runs_max: usize) -> Result<Arc<Context>, Failure> {
-    let sandbox = sandbox()?;
+/// What is one host file's to say about the host.
+pub(super) struct Shared {
+    /// Runs at the same time.
+    pub(super) runs_max: usize,
+    /// Bounds of prepared workers.
+    pub(super) pool: PoolBounds,
+    /// What runs see of toolchains.
+    pub(super) offer: Offer,
+}
+
+impl Shared {
+    /// For one workspace of one user, with workers prepared within `pool`.
+    pub(super) fn alone(pool: PoolBounds) -> Shared {
+        Shared { runs_max: 1, pool, offer: Offer::default() }
+    }
+}
+
+/// What runs on this host share. Clears up after supervisors that were killed.
+pub(super) fn context(shared: Shared) -> Result<Arc<Context>, Failure> {
+    let sandbox = sandbox(shared.pool)?;
     sandbox.sweep();
-    Ok(context_of(sandbox, runs_max))
+    Ok(context_of(sandbox, shared))
 }
 
 /// The same for a command that only looks at this host.
 pub(super) fn context_to_look() -> Result<Arc<Context>, Failure> {
-    Ok(context_of(sandbox()?, 1))
+    let shared = Shared::alone(PoolBounds::NONE);
+    Ok(context_of(sandbox(shared.pool)?, shared))
 }
 
-fn sandbox() -> Result<LinuxSandbox, Failure> {
+fn sandbox(pool: PoolBounds) -> Result<LinuxSandbox, Failure> {
     let worker = worker()?;
     let missing =
         || format!("{} is missing: it belongs beside the proctor binary, or where {WORKER} says", worker.display());
     if !worker.is_file() {
         return Err(Failure::host(missing()));
     }
-    LinuxSandbox::new(worker.clone()).map_err(|error| Failure::host(error.to_string()))
+    LinuxSandbox::new(worker.clone(), pool).map_err(|error| Failure::host(error.to_string()))
 }
 
-fn context_of(sandbox: LinuxSandbox, runs_max: usize) -> Arc<Context> {
+fn context_of(sandbox: LinuxSandbox, Shared { runs_max, offer, .. }: Shared) -> Arc<Context> {
     Arc::new(Context {
         sandbox: Arc::new(sandbox),
-        toolchain: Toolchain::from_env(|name| std::env::var_os(name)),
+        toolchain: Toolchain::from_env(|name| std::env::var_os(name), offer),
         clock: Clock::new(),
         turns: Arc::new(Semaphore::new(runs_max)),
     })
 }
 
-/// What a run may have when nobody but its own user sets bounds: what is available, and the network if asked for.
-pub(super) fn policy(cache: PathBuf) -> Policy {
-    Policy {
+/// The user id of this process.
+pub(super) fn own_uid() -> Result<u32, Failure> {
+    let own = std::fs::metadata("/proc/self").map_err(|error| Failure::host(format!("/proc: {error}")))?;
+    Ok(own.uid())
+}
+
+/// What a run in `workspace` may have when nobody but its own user sets bounds: what is available, and the network if
+/// asked for.
+pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
+    let run_as = run_as(workspace)?;
+    Ok(Policy {
         owner: "private".to_owned(),
-        run_as: RunAs::Supervisor,
+        run_as,
+        owners: None,
         defaults: Limits::DEFAULT,
         ceiling: Limits::CEILING,
         required_layers: Vec::new(),
+        left_off: Vec::new(),
         require_limits: false,
         may_use_network: true,
         network: Network::None,
-        cache,
+        cache: home::cache(run_as),
         cache_bytes_max: caches::BYTES_MAX,
-    }
+    })
+}
+
+// Root runs nobody's tests as root: a workspace's own user runs them, or for root's own workspaces nobody at all.
+fn run_as(workspace: &Workspace) -> Result<RunAs, Failure> {
+    let found = std::fs::symlink_metadata(workspace.root());
+    let found = found.map_err(|error| Failure::host(format!("the workspace: {error}")))?;
+    Ok(match (own_uid()?, found.uid(), found.gid()) {
+        (1.., _, _) => RunAs::Supervisor,
+        (0, 0, gid) => RunAs::Nobody { owner_uid: 0, owner_gid: gid },
+        // Root's group is no other user's, whatever a directory says.
+        (0, uid, 0) => RunAs::User { uid, gid: uid },
+        (0, uid, gid) => RunAs::User { uid, gid },
+    })
 }
 
 /// The workspace at `path`.
@@ -86,10 +128,10 @@ pub(super) fn workspace(path: &Path) -> Result<Workspace, Failure> {
 /// A session on `workspace` that remembers what the last command here knew.
 pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, Remembered), Failure> {
     let remembered = Remembered::of(&workspace);
-    let context = context(1)?;
+    let context = context(Shared::alone(PoolBounds::NONE))?;
     let id = random_id().ok_or_else(|| Failure::host("no random numbers"))?;
     let memory: Memory = remembered.memory()?.unwrap_or_default();
-    let policy = Arc::new(policy(home::cache()));
+    let policy = Arc::new(policy(&workspace)?);
     let (handle, _actor) = session::open(id, context, policy, workspace, memory);
     Ok((handle, remembered))
 }

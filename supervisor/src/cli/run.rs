@@ -106,7 +106,7 @@ fn code(error: &PrepareError) -> u8 {
         PrepareError::Detect(_) | PrepareError::Plan(_) | PrepareError::NetworkDenied | PrepareError::PathNotUtf8 => {
             USAGE
         }
-        PrepareError::WorkspaceReplaced => HOST,
+        PrepareError::WorkspaceReplaced | PrepareError::WorkspaceOwner { .. } => HOST,
     }
 }
 

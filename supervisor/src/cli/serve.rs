@@ -2,15 +2,19 @@
 //! answered.
 
 use super::arguments::Serve;
-use super::{Failure, USAGE, home, local};
+use super::local::{self, Shared};
+use super::{Failure, USAGE};
 use crate::api::Api;
 use crate::config::{self, Config};
 use crate::context::Context;
+use crate::owned::own_dir;
 use crate::registry::Registry;
 use crate::serve::{self, Listener};
 use crate::tenant::Tenants;
+use crate::toolchain::Offer;
+use proctor_core::isolation::Layer;
+use proctor_sandbox::{PoolBounds, RunAs, SandboxError};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::net::{TcpListener, UnixStream};
@@ -37,12 +41,25 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
 async fn daemon(config: Config) -> Result<u8, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let runs_max = config.host.runs_max.map_or(processors, |max| usize::try_from(max).unwrap_or(usize::MAX));
-    let tenants = Tenants::from_config(&config);
-    for tenant in &config.tenant {
-        let cache = config.state_dir.join("tenants").join(&tenant.id).join("cache");
-        std::fs::create_dir_all(&cache).map_err(|error| Failure::host(format!("{}: {error}", cache.display())))?;
+    let may_switch = local::own_uid()? == 0;
+    if !may_switch && config.sandbox.required().contains(&Layer::TenantUid) {
+        return Err(Failure::host(cannot_switch().to_string()));
     }
-    let api = api(local::context(runs_max)?, tenants)?;
+    let tenants = Tenants::from_config(&config, may_switch);
+    for tenant in tenants.all() {
+        let owner = match tenant.policy.run_as {
+            RunAs::User { uid, gid } => Some((uid, gid)),
+            RunAs::Supervisor | RunAs::Nobody { .. } => None,
+        };
+        let made = own_dir(&config.state_dir, &["tenants", tenant.id.as_str(), "cache"], owner);
+        made.map_err(|error| Failure::host(format!("the build cache of tenant {:?}: {error}", tenant.id.as_str())))?;
+    }
+    let offer = Offer {
+        toolchains: config.host.toolchains.clone(),
+        private: config.private_places().map(Path::to_owned).collect(),
+    };
+    let context = local::context(Shared { runs_max, pool: config.host.pool.pool(), offer })?;
+    let api = api(context, tenants)?;
     let mut listeners = Vec::new();
     if let Some(path) = &config.listen.unix {
         let mode = config.listen.mode().map_err(|error| Failure::usage(error.to_string()))?;
@@ -59,11 +76,19 @@ async fn daemon(config: Config) -> Result<u8, Failure> {
     until_signalled(api, listeners).await
 }
 
+fn cannot_switch() -> SandboxError {
+    SandboxError::LayerMissing {
+        layer: Layer::TenantUid,
+        reason: "only root can run tests as another user".to_owned(),
+        remedy: "start the supervisor as root, or add tenant_uid to sandbox.left_off".to_owned(),
+    }
+}
+
 async fn private(root: &Path) -> Result<u8, Failure> {
     let workspace = local::workspace(root)?;
-    let uid = std::fs::metadata("/proc/self").map_err(|error| Failure::host(format!("/proc: {error}")))?.uid();
-    let tenants = Tenants::private(uid, workspace.root().to_owned(), local::policy(home::cache()));
-    let api = api(local::context(1)?, tenants)?;
+    let policy = local::policy(&workspace)?;
+    let tenants = Tenants::private(local::own_uid()?, workspace.root().to_owned(), policy);
+    let api = api(local::context(Shared::alone(PoolBounds::DEFAULT))?, tenants)?;
     let not_a_socket = |error| Failure::usage(format!("file descriptor 0 is not a connected unix socket: {error}"));
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(not_a_socket)?;
     let stream = std::os::unix::net::UnixStream::from(stdin);
@@ -78,7 +103,6 @@ fn api(context: Arc<Context>, tenants: Tenants) -> Result<Api, Failure> {
         registry: Registry::start(Arc::clone(&context)),
         context,
         tenants: Arc::new(tenants),
-        worker: local::worker()?,
         draining: CancellationToken::new(),
     })
 }

@@ -15,6 +15,9 @@ use proctor_frameworks::detect::Detected;
 use proctor_sandbox::{Ending, SpoolReader};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Said of a run that outlived its workspace: what it tested is not what is there now.
+const GONE: &str = "the workspace was moved, replaced or removed during the run";
+
 /// Everything that is known when the last process is gone.
 pub(super) struct Concluding {
     pub(super) course: Course,
@@ -52,6 +55,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
     let stream = parser.summary();
     notes.extend(stream.notes);
     notes.extend(tally.note());
+    notes.extend(workspace.owner().is_err().then(|| GONE.to_owned()));
     let artifacts = Artifacts { files: ending.artifacts, left_out: ending.artifacts_left_out };
     let (measured, coverage) = harvest(detected, &workspace, artifacts, &tally.finished());
     let verdict = judge(Facts {

@@ -119,7 +119,8 @@ async fn execute(drive: &mut Drive, prepared: Prepared) -> Result<(Report, Vec<M
         let limits = Limits { wall_ms_max: left.max(1), log_bytes_max: log_left.max(1), ..spec.limits };
         commands += steps.len();
         // What the first round brought to light stays, whatever becomes of the next.
-        let again = commands_of(&drive.context, &drive.workspace, &env, &steps).map_err(NotStarted::from);
+        let again =
+            commands_of(&drive.context, &drive.workspace, &spec.jail.read_only, &env, &steps).map_err(NotStarted::from);
         let then = match again {
             Ok(again) => round(drive, &mut course, RunSpec { commands: again, limits, ..spec.clone() }, spools).await,
             Err(why) => Err(why),
@@ -214,6 +215,7 @@ fn refused(error: SandboxError) -> NotStarted {
         SandboxError::LayerMissing { .. } => NotStarted::LayerMissing { text },
         SandboxError::LimitMissing { .. } => NotStarted::LimitMissing { text },
         SandboxError::InvalidSpec { .. } => NotStarted::Invalid { text },
+        SandboxError::WorkspaceGone { .. } => PrepareError::WorkspaceReplaced.into(),
         other => {
             tracing::error!(error = %other, source = ?std::error::Error::source(&other), "the sandbox failed");
             NotStarted::Host { text }

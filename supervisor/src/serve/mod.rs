@@ -6,6 +6,7 @@ use crate::api::Api;
 use only::Only;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
@@ -76,6 +77,7 @@ pub enum BindError {
 pub async fn serve(api: Api, listeners: Vec<Listener>, shutdown: CancellationToken) -> Result<(), ServeError> {
     let registry = api.registry.clone();
     let draining = api.draining.clone();
+    let sandbox = Arc::clone(&api.context.sandbox);
     let routes = api.routes().await?;
     let mut transports = JoinSet::new();
     let stopping = CancellationToken::new();
@@ -93,6 +95,8 @@ pub async fn serve(api: Api, listeners: Vec<Listener>, shutdown: CancellationTok
     }
     draining.cancel();
     registry.close_all().await;
+    // Ending processes blocks.
+    _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
     stopping.cancel();
     // A client that does not let go of its connection cannot hold up the end.
     _ = tokio::time::timeout(LINGER, async { while transports.join_next().await.is_some() {} }).await;

@@ -109,8 +109,19 @@ impl Actor {
                 _ = tick.tick(), if busy => self.tick().await,
             }
         }
+        self.retire().await;
         for closer in self.closers.drain(..) {
             _ = closer.send(());
+        }
+    }
+
+    /// Lets go of the worker that waits for this session's next run.
+    async fn retire(&self) {
+        if self.runs_named > 0 {
+            let (sandbox, policy) = (Arc::clone(&self.context.sandbox), Arc::clone(&self.policy));
+            let root = self.workspace.root().to_owned();
+            // Ending processes blocks. It can only fail by a panic, and then nothing is left to do.
+            _ = tokio::task::spawn_blocking(move || sandbox.retire(&policy.owner, &root)).await;
         }
     }
 

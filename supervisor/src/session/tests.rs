@@ -88,9 +88,11 @@ impl World {
         Policy {
             owner: "acme".to_owned(),
             run_as: RunAs::Supervisor,
+            owners: None,
             defaults: Limits::DEFAULT,
             ceiling: Limits::CEILING,
             required_layers: Vec::new(),
+            left_off: Vec::new(),
             require_limits: false,
             may_use_network: false,
             network: Network::None,
@@ -285,6 +287,7 @@ fn tenant(world: &World, uid: u32, sessions_max: usize) -> Arc<Tenant> {
     Arc::new(Tenant {
         id: proctor_core::id::TenantId::new(uid.to_string()),
         roots: tenant.roots.clone(),
+        reserved: Vec::new(),
         policy: Arc::clone(&tenant.policy),
         sessions_max,
     })

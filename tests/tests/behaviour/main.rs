@@ -10,6 +10,7 @@ mod rerunning;
 mod services;
 mod sessions;
 mod tenants;
+mod workspaces;
 
 use proctor_proto::v1::{Outcome, RunTestsRequest, TestId};
 use proctor_tests::supervisor::Supervisor;
@@ -27,7 +28,7 @@ struct Scene {
 impl Scene {
     async fn new() -> Scene {
         let supervisor = Supervisor::start();
-        let waiting = Waiting::at(&supervisor.root("alpha").join("waiting"));
+        let waiting = supervisor.waiting("alpha", "waiting");
         let client = supervisor.client("alpha").await;
         let session = client.open(&waiting.workspace).await;
         Scene { supervisor, client, session, waiting }

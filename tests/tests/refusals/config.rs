@@ -1,9 +1,11 @@
 //! Host files that cannot be used: everything that is wrong is told at once, and nothing is made.
 
-use proctor_tests::place::Place;
-use proctor_tests::process::Said;
+use proctor_tests::place::{Place, give, state_dir};
+use proctor_tests::process::{Said, command, end_of, program};
 use proctor_tests::supervisor::{Settings, TENANTS, host_file};
 use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
 
 fn check(place: &Place, text: &str) -> Said {
     fs::write(place.root().join("proctor.toml"), text).unwrap();
@@ -18,9 +20,11 @@ fn every_problem_of_a_host_file_is_listed() {
     let state = place.root().join("not-made");
     let text = format!(
         "state_dir = {state:?}\n[listen]\ntcp = \"0.0.0.0:7878\"\nunix_mode = \"rw\"\n[host]\nruns_max = 0\n\
+         toolchains = [\"opt/jdk\", {state:?}]\n\
+         [sandbox]\nrequired_layers = [\"tenant_uid\", \"rlimits\"]\nleft_off = [\"rlimits\"]\n\
          [[tenant]]\nid = \"a b\"\nroots = [\"relative\", \"/no/such/directory\"]\n\
-         [[tenant]]\nid = \"shop\"\nuids = [7]\nroots = []\nsessions_max = 0\n\
-         [[tenant]]\nid = \"shop\"\nuids = [7]\ntoken_hashes = [\"beef\"]\nroots = [\"/\"]\n"
+         [[tenant]]\nid = \"shop\"\nuids = [7]\nroots = []\nsessions_max = 0\nuid_range = {{ first = 60000, count = 9000 }}\n\
+         [[tenant]]\nid = \"shop\"\nuids = [7]\ntoken_hashes = [\"beef\"]\nroots = [\"/\"]\nuid_range = {{ first = 7, count = 60000 }}\n"
     );
     let said = check(&place, &text);
     assert_eq!((said.status, said.stdout.as_str()), (2, ""), "{said:?}");
@@ -28,6 +32,14 @@ fn every_problem_of_a_host_file_is_listed() {
         "listen.unix_mode: expected octal digits",
         "listen.tcp: 0.0.0.0:7878 is not loopback and not encrypted",
         "host.runs_max: must be at least 1",
+        "host.toolchains: opt/jdk is not absolute",
+        &format!("host.toolchains: {state} would show {state} to all", state = state.display()),
+        "sandbox: layer rlimits is required and left off at once",
+        "tenant \"a b\": uid_range is missing: layer tenant_uid is required",
+        "tenant \"shop\": uid_range holds 65534, which stands for nobody",
+        "tenant \"shop\": uid_range begins at 7, and user ids below 1000 are the system's",
+        "tenant \"shop\": uid_range overlaps that of tenant \"shop\"",
+        "tenant \"shop\": uid_range holds 7, which is tenant \"shop\"'s",
         "tenant \"a b\": id must be 1 to 64 letters",
         "tenant \"a b\": root relative is not absolute",
         "tenant \"a b\": root /no/such/directory is not a directory",
@@ -75,4 +87,38 @@ fn a_good_file_is_called_good() {
     let said = check(&place, &host_file(place.root(), &Settings::default()));
     assert_eq!((said.status, said.stderr.as_str()), (0, ""), "{said:?}");
     assert!(said.stdout.ends_with(": ok\n"));
+}
+
+/// Only root can run tests as another user: an ordinary user who is asked for that refuses to serve at all.
+#[test]
+fn a_supervisor_that_cannot_be_its_tenants_does_not_start() {
+    const NOBODY: u32 = 65_534;
+    let place = Place::empty();
+    for name in ["proctor", "proctor-worker"] {
+        fs::copy(program(name), place.root().join(name)).unwrap();
+    }
+    let file = place.root().join("proctor.toml");
+    let more = "[sandbox]\nrequired_layers = [\"tenant_uid\"]\n";
+    for tenant in TENANTS {
+        fs::create_dir(place.root().join(tenant)).unwrap();
+    }
+    let text = host_file(place.root(), &Settings::default()) + more;
+    fs::write(&file, text.replace(state_dir().to_str().unwrap(), place.tmp().join("state").to_str().unwrap())).unwrap();
+    give(place.root(), NOBODY);
+    let mut supervisor = command(&place.root().join("proctor"));
+    supervisor.args(["serve", "--config"]).arg(&file).env("NO_COLOR", "1").current_dir("/");
+    supervisor.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if nix::unistd::geteuid().is_root() {
+        supervisor.uid(NOBODY).gid(NOBODY);
+    }
+    let said = end_of(supervisor.spawn().unwrap());
+    assert_eq!(
+        (said.status, said.stderr.as_str()),
+        (
+            5,
+            "proctor: layer tenant_uid is not in force: only root can run tests as another user; start the supervisor as \
+             root, or add tenant_uid to sandbox.left_off\n"
+        )
+    );
+    assert!(!place.tmp().join("state").exists(), "nothing was made");
 }

@@ -152,8 +152,7 @@ async fn mistakes_in_questions_are_named_by_field() {
 async fn what_cannot_run_here_has_a_reason_that_programs_read() {
     let supervisor = Supervisor::start();
     let client = supervisor.client("beta").await;
-    let empty = supervisor.root("beta").join("empty");
-    std::fs::create_dir(&empty).unwrap();
+    let empty = supervisor.empty_workspace("beta", "empty");
     let session_id = client.open(&empty).await;
     let report = v1::GetReportRequest { session_id: session_id.clone(), ..Default::default() };
     let rerun = v1::RunFailingTestsRequest { session_id: session_id.clone(), ..Default::default() };

@@ -1,9 +1,13 @@
 //! Mistakes in opening sessions, above all workspaces that are not the tenant's, by any way around.
 
-use proctor_proto::v1::CreateSessionRequest;
-use proctor_tests::supervisor::Supervisor;
+use proctor_proto::reason;
+use proctor_proto::v1::{CreateSessionRequest, RunTestsRequest};
+use proctor_tests::place::{give, state_dir};
+use proctor_tests::process::descendants;
+use proctor_tests::supervisor::{Settings, Supervisor, UIDS, first_uid};
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -33,9 +37,9 @@ async fn a_workspace_outside_the_roots_is_denied_by_every_way_to_it() {
     symlink(&others, root.join("theirs")).unwrap();
     symlink("/", root.join("everything")).unwrap();
     symlink("../alpha", root.join("up")).unwrap();
-    // A link that stays inside is fine.
-    symlink("shop", root.join("alias")).unwrap();
-    assert_ne!(scene.open(root.join("alias").to_str().unwrap()).await.unwrap(), "");
+    // A link on the way that stays inside is fine.
+    symlink(".", root.join("here")).unwrap();
+    assert_ne!(scene.open(root.join("here/shop").to_str().unwrap()).await.unwrap(), "");
 
     let path = |tail: &str| root.join(tail).to_str().unwrap().to_owned();
     let outside = [
@@ -70,11 +74,15 @@ async fn a_workspace_that_is_none_is_told_so() {
     let scene = Scene { supervisor: Supervisor::start() };
     let root = scene.supervisor.root("beta");
     fs::write(root.join("file"), "").unwrap();
+    _ = scene.supervisor.empty_workspace("beta", "shop");
+    symlink("shop", root.join("alias")).unwrap();
     for (workspace, text) in [
         (String::new(), "workspace must be an absolute path"),
         ("shop".to_owned(), "workspace must be an absolute path"),
         (root.join("gone").display().to_string(), "workspace: not found"),
         (root.join("file").display().to_string(), "workspace: not a directory"),
+        (root.join("alias").display().to_string(), "workspace: is a symbolic link: name the directory itself"),
+        (format!("{}/", root.join("alias").display()), "workspace: is a symbolic link: name the directory itself"),
     ] {
         let status = scene.open(&workspace).await.unwrap_err();
         assert_eq!((status.code(), status.message()), (Code::InvalidArgument, text));
@@ -82,4 +90,48 @@ async fn a_workspace_that_is_none_is_told_so() {
     }
     let long = scene.open_as(root.to_str().unwrap(), &"x".repeat(129)).await.unwrap_err();
     assert_eq!(long.get_details_bad_request().unwrap().field_violations[0].field, "client_request_id");
+}
+
+#[tokio::test]
+async fn a_workspace_of_another_user_is_refused_before_anything_starts() {
+    let scene = Scene { supervisor: Supervisor::start() };
+    let workspace = scene.supervisor.workspace("beta", "shop", "go/pass");
+    let host = scene.supervisor.dir().to_str().unwrap().to_owned();
+    let own = first_uid("beta");
+    for owner in [0, 1_000, first_uid("alpha"), own + UIDS] {
+        give(&workspace, owner);
+        let status = scene.open(workspace.to_str().unwrap()).await.unwrap_err();
+        let info = status.get_details_error_info().unwrap();
+        assert_eq!((status.code(), info.reason.as_str()), (Code::FailedPrecondition, reason::WORKSPACE_OWNER));
+        assert_eq!(info.metadata["uid"], own.to_string());
+        assert!(status.message().contains(&format!("give it to user {own}")), "{status:?}");
+        assert!(!status.message().contains(&host), "no path of the host: {status:?}");
+    }
+    // Any of the tenant's own users will do. A session that is open already is refused as well, run by run.
+    give(&workspace, own + UIDS - 1);
+    let session_id = scene.open(workspace.to_str().unwrap()).await.unwrap();
+    give(&workspace, first_uid("alpha"));
+    let client = scene.supervisor.client("beta").await;
+    let status = match client.start(RunTestsRequest { session_id, ..Default::default() }).await {
+        Ok(_) => panic!("it began"),
+        Err(status) => status,
+    };
+    assert_eq!(status.get_details_error_info().unwrap().reason, reason::WORKSPACE_OWNER, "{status:?}");
+    assert!(descendants(scene.supervisor.pid()).is_empty(), "no process was started");
+}
+
+#[tokio::test]
+async fn what_is_the_supervisors_own_is_no_workspace() {
+    let scene = Scene { supervisor: Supervisor::with(&Settings { root: "/".to_owned(), ..Settings::default() }) };
+    let dir = scene.supervisor.dir().canonicalize().unwrap();
+    let state = state_dir().canonicalize().unwrap();
+    let cache = state.join("tenants/beta/cache");
+    for workspace in
+        [dir.as_path(), &state, &cache, Path::new("/"), Path::new("/etc"), Path::new("/usr/bin"), Path::new("/proc")]
+    {
+        let status = scene.open(workspace.to_str().unwrap()).await.unwrap_err();
+        let told = (status.code(), status.message());
+        let text = "workspace: is a directory of the system or of the supervisor";
+        assert_eq!(told, (Code::InvalidArgument, text), "{}", workspace.display());
+    }
 }

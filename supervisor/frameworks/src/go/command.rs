@@ -5,7 +5,6 @@ use super::detect::is_outside_its_work_file;
 use super::selection::{Group, groups};
 use crate::framework::{InjectedFile, Plan, PlanError, Project, Step, Want};
 use crate::tree::FileTree;
-use proctor_core::isolation::Network;
 use proctor_core::request::CoverageMode;
 use std::collections::BTreeMap;
 
@@ -71,17 +70,15 @@ fn step(group: Group<'_>, tree: &FileTree, want: &Want<'_>, common: &[String]) -
     Step { program: "go".to_owned(), args, dir: group.module.dir.clone(), env: environment(group.module, tree, want) }
 }
 
-/// What the go tool reads beside its arguments, closed off one by one. The module cache is the host's, so the edge sets it.
+/// What the go tool reads beside its arguments, closed off one by one. The caches and where modules come from are the
+/// edge's to say; what Go caches must be its owner's to remove.
 fn environment(module: &Project, tree: &FileTree, want: &Want<'_>) -> BTreeMap<String, String> {
     let mut env = BTreeMap::from([
-        ("GOFLAGS".to_owned(), String::new()),
+        ("GOFLAGS".to_owned(), "-modcacherw".to_owned()),
         ("GOENV".to_owned(), "off".to_owned()),
         ("GOTOOLCHAIN".to_owned(), "local".to_owned()),
         ("GOCACHE".to_owned(), format!("{}/go-build", want.cache)),
     ]);
-    if want.network == Network::None {
-        env.insert("GOPROXY".to_owned(), "off".to_owned());
-    }
     if is_outside_its_work_file(tree, module) {
         env.insert("GOWORK".to_owned(), "off".to_owned());
     }

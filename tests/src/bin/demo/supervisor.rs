@@ -5,6 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getuid};
 use proctor_proto::client::connect_unix;
 use std::fs::{self, File};
+use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +13,9 @@ use tonic::transport::Channel;
 
 /// The demo's tenant, which is whoever runs it.
 const TENANT: &str = "demo";
+
+/// The user of this host whom the tenant's runs are.
+const TENANT_UID: u32 = 500_000;
 
 /// Longest wait for the supervisor's start and for its end, which includes the death of a run in flight.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,10 +28,11 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     /// Starts the `proctor` beside this program with its socket and log in `dir`, its caches in `state`, for workspaces
-    /// below `roots`. Returns it with a channel when it answers.
+    /// below `roots`, which are given to the tenant's user. Returns it with a channel when it answers.
     pub(crate) async fn start(dir: &Path, state: &Path, roots: &Path) -> Result<(Supervisor, Channel)> {
         let (config, socket, log) = (dir.join("proctor.toml"), dir.join("proctor.sock"), dir.join("supervisor.log"));
         fs::write(&config, host_file(&socket, state, roots)).context("writing the host file")?;
+        give(roots).context("giving the workspaces to the tenant")?;
         let output = File::create(&log).context("making the supervisor's log")?;
         let child = command(&program("proctor")?)
             .args(["serve", "--config"])
@@ -97,8 +102,20 @@ fn host_file(socket: &Path, state: &Path, roots: &Path) -> String {
     let uid = getuid();
     format!(
         "state_dir = {state:?}\n\n[listen]\nunix = {socket:?}\n\n[defaults]\nkill_grace = \"2s\"\n\n\
-         [operators]\nuids = [{uid}]\n\n[[tenant]]\nid = {TENANT:?}\nuids = [{uid}]\nroots = [{roots:?}]\n"
+         [operators]\nuids = [{uid}]\n\n[[tenant]]\nid = {TENANT:?}\nuids = [{uid}]\nroots = [{roots:?}]\n\
+         uid_range = {{ first = {TENANT_UID}, count = 1 }}\n"
     )
+}
+
+// A tenant's runs are a user of its own, to whom its workspaces belong.
+fn give(path: &Path) -> std::io::Result<()> {
+    lchown(path, Some(TENANT_UID), Some(TENANT_UID))?;
+    if path.symlink_metadata()?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            give(&entry?.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// A program that was built together with this one: beside it, or one directory up for a benchmark.

@@ -1,0 +1,103 @@
+//! Directories of the supervisor's that belong to the user of a run: build caches. A run may put links wherever it can
+//! write, so no step of the way here follows one. Must not know whose runs or what is cached.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// Whoever is not the owner may pass through and see nothing.
+const PASSAGE: u32 = 0o711;
+
+/// Nobody but its owner may do anything.
+const PRIVATE: u32 = 0o700;
+
+/// The directory `base/below[0]/below[1]/…`, made where it is not there, for the user and group `owner` alone; for this
+/// process's own user without one. What is above it stays this process's own and can only be passed through.
+///
+/// A directory that belongs to another user is begun anew: what is cached in it was of no use to `owner`.
+pub fn own_dir(base: &Path, below: &[&str], owner: Option<(u32, u32)>) -> io::Result<PathBuf> {
+    fs::create_dir_all(base)?;
+    let path = below.iter().fold(base.to_owned(), |path, name| path.join(name));
+    let Some((last, passages)) = below.split_last() else { return Ok(path) };
+    let mut parent = open(base)?;
+    for name in passages {
+        parent = child(&parent, name)?;
+        parent.set_permissions(Permissions::from_mode(PASSAGE))?;
+    }
+    let mut dir = child(&parent, last)?;
+    if let Some((uid, gid)) = owner {
+        if dir.metadata()?.uid() != uid {
+            fs::remove_dir_all(at(&parent, last))?;
+            dir = child(&parent, last)?;
+        }
+        fchown(&dir, Some(uid), Some(gid))?;
+    }
+    dir.set_permissions(Permissions::from_mode(PRIVATE))?;
+    Ok(path)
+}
+
+// A path that begins at an open directory, wherever that has been moved to.
+fn at(parent: &File, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd())).join(name)
+}
+
+fn child(parent: &File, name: &str) -> io::Result<File> {
+    let path = at(parent, name);
+    match DirBuilder::new().mode(PRIVATE).create(&path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path),
+    }
+}
+
+fn open(dir: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn only_the_last_directory_is_given_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let us = fs::metadata(dir.path()).unwrap().uid();
+        let owner = (us == 0).then_some((4_000, 4_001));
+        let cache = own_dir(dir.path(), &["tenants", "a", "cache"], owner).unwrap();
+        assert_eq!(cache, dir.path().join("tenants/a/cache"));
+        assert_eq!(mode(&cache), 0o700);
+        let owned = fs::metadata(&cache).unwrap();
+        assert_eq!((owned.uid(), owned.gid()), owner.unwrap_or((us, owned.gid())));
+        for passage in ["tenants", "tenants/a"] {
+            let passage = dir.path().join(passage);
+            assert_eq!((mode(&passage), fs::metadata(&passage).unwrap().uid()), (0o711, us));
+        }
+        fs::write(cache.join("kept"), "").unwrap();
+        own_dir(dir.path(), &["tenants", "a", "cache"], owner).unwrap();
+        assert!(cache.join("kept").exists(), "what is there stays");
+        if us == 0 {
+            own_dir(dir.path(), &["tenants", "a", "cache"], Some((5_000, 5_000))).unwrap();
+            assert!(!cache.join("kept").exists(), "another user's cache is none");
+            assert_eq!(fs::metadata(&cache).unwrap().uid(), 5_000);
+        }
+    }
+
+    #[test]
+    fn no_link_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        fs::set_permissions(&elsewhere, Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(dir.path().join("tenants")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, dir.path().join("tenants/a")).unwrap();
+        assert!(own_dir(dir.path(), &["tenants", "a"], None).is_err(), "as the last");
+        assert!(own_dir(dir.path(), &["tenants", "a", "cache"], None).is_err(), "on the way");
+        assert_eq!(mode(&elsewhere), 0o755);
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    }
+}
