@@ -27,13 +27,13 @@ pub fn own_dir(base: &Path, below: &[&str], owner: Option<(u32, u32)>) -> io::Re
         parent.set_permissions(Permissions::from_mode(PASSAGE))?;
     }
     let mut dir = child(&parent, last)?;
-    if let Some((uid, gid)) = owner {
-        if dir.metadata()?.uid() != uid {
-            fs::remove_dir_all(at(&parent, last))?;
-            dir = child(&parent, last)?;
-        }
-        fchown(&dir, Some(uid), Some(gid))?;
+    let own = fs::metadata("/proc/self")?;
+    let (uid, gid) = owner.unwrap_or((own.uid(), own.gid()));
+    if dir.metadata()?.uid() != uid {
+        fs::remove_dir_all(at(&parent, last))?;
+        dir = child(&parent, last)?;
     }
+    fchown(&dir, Some(uid), Some(gid))?;
     dir.set_permissions(Permissions::from_mode(PRIVATE))?;
     Ok(path)
 }
@@ -84,6 +84,8 @@ mod tests {
             own_dir(dir.path(), &["tenants", "a", "cache"], Some((5_000, 5_000))).unwrap();
             assert!(!cache.join("kept").exists(), "another user's cache is none");
             assert_eq!(fs::metadata(&cache).unwrap().uid(), 5_000);
+            own_dir(dir.path(), &["tenants", "a", "cache"], None).unwrap();
+            assert_eq!(fs::metadata(&cache).unwrap().uid(), us);
         }
     }
 

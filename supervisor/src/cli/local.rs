@@ -143,3 +143,27 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .build()
         .map_err(|error| Failure::host(format!("no runtime: {error}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::chown;
+
+    #[test]
+    fn root_runs_a_workspace_as_the_user_to_whom_it_belongs() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
+        if own_uid().unwrap() != 0 {
+            assert_eq!(run_as(&workspace).unwrap(), RunAs::Supervisor);
+            return;
+        }
+        for (owner, expected) in [
+            ((0, 0), RunAs::Nobody { owner_uid: 0, owner_gid: 0 }),
+            ((1_000, 1_001), RunAs::User { uid: 1_000, gid: 1_001 }),
+            ((1_000, 0), RunAs::User { uid: 1_000, gid: 1_000 }),
+        ] {
+            chown(dir.path(), Some(owner.0), Some(owner.1)).unwrap();
+            assert_eq!(run_as(&workspace).unwrap(), expected);
+        }
+    }
+}
