@@ -375,7 +375,9 @@ impl Delegated {
         let group = own.join(format!("delegated-{}", std::process::id()));
         fs::create_dir(&group).unwrap();
         group::write(&group, "cgroup.procs", "0").unwrap();
-        Delegated { before: own.to_owned(), group }
+        // Where this process was before, if it had settled there.
+        let home = own.join(Maker::own().supervisor());
+        Delegated { before: if home.exists() { home } else { own.to_owned() }, group }
     }
 }
 
