@@ -26,7 +26,12 @@ pub(crate) fn settle(places: &Places) {
             return;
         }
         let supervisor = own.join(places.maker.supervisor());
-        if let Err(error) = fs::create_dir(&supervisor).and_then(|()| move_self(&supervisor)) {
+        let made = match fs::create_dir(&supervisor) {
+            // The name is this process's alone.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        };
+        if let Err(error) = made.and_then(|()| move_self(&supervisor)) {
             tracing::debug!(%error, "the supervisor could not move into a group of its own");
             // It may not even be there.
             let _removed = fs::remove_dir(&supervisor);
@@ -81,8 +86,8 @@ pub(super) fn obstacle(own: &Path, controller: &str) -> (String, String) {
             ("the group that proctor was started in holds other processes".to_owned(), delegate)
         }
         () => (
-            format!("the {controller} controller is not yet handed down to runs"),
-            "none needed: proctor hands it down when it begins to take runs",
+            format!("the {controller} controller is not handed down to runs"),
+            "proctor hands it down before its first run; when it could not, its log says why",
         ),
     };
     (reason, remedy.to_owned())
