@@ -10,7 +10,7 @@ use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::runs_client::RunsClient;
 use proctor_proto::v1::sessions_client::SessionsClient;
 use proctor_proto::v1::{CreateSessionRequest, Outcome, RunTestsRequest};
-use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LAYERS, LinuxSandbox, RunSpec, Sandbox};
+use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LAYERS, LinuxSandbox, PoolBounds, RunSpec, Sandbox};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -101,7 +101,7 @@ async fn measure() -> Result<Samples> {
         Supervisor::start(dir.path(), &dir.path().join("state"), &dir.path().join("workspaces")).await?;
     anstream::println!("\n{TRUE}, {ROUNDS} rounds, the supervisor is process {}", supervisor.pid());
     let mut remote = Remote::open(channel, &workspace).await?;
-    let (sandbox, spec) = (LinuxSandbox::new(program("proctor-worker")?)?, spec(&workspace));
+    let (sandbox, spec) = (LinuxSandbox::new(program("proctor-worker")?, PoolBounds::DEFAULT)?, spec(&workspace));
     let mut samples = Samples::default();
     for round in 0..WARM_UP + ROUNDS {
         if round == WARM_UP {

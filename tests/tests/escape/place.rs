@@ -6,7 +6,7 @@ use crate::programs::Layout;
 use crate::row::{Row, Without};
 use crate::stage::Programs;
 use crate::table::ROWS;
-use proctor_sandbox::{LAYERS, LinuxSandbox};
+use proctor_sandbox::{LAYERS, LinuxSandbox, PoolBounds};
 use proctor_tests::process::command;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -168,7 +168,7 @@ pub(crate) fn here(asked: &Asked) -> Tally {
     let (Some(base), Some(programs)) = (asked.base.clone(), asked.programs.clone()) else {
         return everywhere(asked, &[place]);
     };
-    let sandbox = LinuxSandbox::new(programs.worker.clone()).unwrap();
+    let sandbox = LinuxSandbox::new(programs.worker.clone(), PoolBounds::NONE).unwrap();
     let required = if place == Place::User { Vec::new() } else { LAYERS.to_vec() };
     let attacker = Attacker { base, programs, sandbox, required };
     let rows = asked.rows();

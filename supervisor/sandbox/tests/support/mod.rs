@@ -31,7 +31,9 @@ pub(crate) fn worker() -> PathBuf {
 /// The suite proves isolation and limits; without privilege it would prove nothing, so it fails instead of skipping.
 pub(crate) fn sandbox() -> LinuxSandbox {
     assert!(rustix::process::geteuid().is_root(), "the sandbox suite needs root");
-    LinuxSandbox::new(worker(), PoolBounds::NONE).unwrap()
+    let sandbox = LinuxSandbox::new(worker(), PoolBounds::NONE).unwrap();
+    sandbox.sweep();
+    sandbox
 }
 
 pub(crate) fn sh(script: &str) -> CommandSpec {
