@@ -116,6 +116,9 @@ impl Hands {
             Step::CgroupNamespace => Ok(unshare(CloneFlags::CLONE_NEWCGROUP)?),
             Step::TenantUid => self.become_user(),
             Step::OwnProc => mounts::own_proc(self.identity.uid == 0),
+            // Where other hierarchies hold the limits there is nothing to see.
+            Step::OwnCgroup if !self.allotment()?.is_in_v2 => Ok(()),
+            Step::OwnCgroup => mounts::own_cgroup(),
             Step::OwnTerminals => mounts::own_terminals(),
             Step::PrivateTmp => {
                 self.scratch = Some(mounts::private_tmp(&self.plan, self.allotment()?)?);
