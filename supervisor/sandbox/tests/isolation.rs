@@ -293,7 +293,7 @@ fn where_the_kernel_cannot_show_a_workspace_so_the_run_is_its_owner_and_says_so(
         assert!(required.is_ok() && isolation.layers.contains(&Layer::TenantUid), "{isolation:?}");
         return;
     }
-    assert_eq!(said, "0\n0\n0\n0\n65534\n");
+    assert_eq!(said, "0\n".repeat(5));
     let missing = isolation.missing.iter().find(|missing| missing.name == Layer::TenantUid.name()).unwrap();
     assert!(missing.reason.contains("no idmapped mount of the workspace"), "{missing:?}");
     assert!(!missing.remedy.is_empty() && !isolation.layers.contains(&Layer::TenantUid), "{isolation:?}");

@@ -13,23 +13,22 @@ use support::*;
 #[test]
 fn at_the_deadline_a_run_gets_sigterm_and_may_use_its_grace() {
     let mut polite = spec("trap 'echo cleaning up; exit 9' TERM; echo begun; while :; do sleep 0.02; done");
-    polite.limits.wall_ms_max = 300;
+    polite.limits.wall_ms_max = 1_000;
     polite.limits.grace_ms = 20_000;
-    let begun = Instant::now();
     let (ending, heard) = run(&polite);
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(heard.took < Duration::from_secs(10));
     assert_eq!((ending.killed, ending.exits.as_slice()), (Some(KillReason::Deadline), &[Exit::Code(9)][..]));
     assert_eq!(heard.stdout, "begun\ncleaning up\n");
     assert_eq!(heard.words, ["started", "command 0", "killing", "exited 0"]);
     assert!(!ending.worker_lost);
-    assert!(ending.resources.wall_s >= 0.3, "{:?}", ending.resources);
+    assert!(ending.resources.wall_s >= 1.0, "{:?}", ending.resources);
 }
 
 #[test]
 fn a_child_may_use_the_grace_although_its_parent_is_dead() {
     let child = "trap 'sleep 0.2; echo flushed; exit' TERM; while :; do sleep 0.02; done";
     let mut family = spec(&format!("sh -c \"{child}\" & exec sleep 600"));
-    family.limits.wall_ms_max = 300;
+    family.limits.wall_ms_max = 1_000;
     family.limits.grace_ms = 20_000;
     let (ending, heard) = run(&family);
     assert_eq!((ending.exits.as_slice(), heard.stdout.as_str()), (&[Exit::Signal(15)][..], "flushed\n"));
@@ -39,7 +38,7 @@ fn a_child_may_use_the_grace_although_its_parent_is_dead() {
 fn who_ignores_sigterm_is_killed_at_the_end_of_the_grace() {
     let mut stubborn =
         spec("trap '' TERM; (setsid sh -c \"trap '' TERM; while :; do :; done\" &); while :; do :; done");
-    stubborn.limits.wall_ms_max = 300;
+    stubborn.limits.wall_ms_max = 1_000;
     stubborn.limits.grace_ms = 500;
     let (ending, heard) = run(&stubborn);
     let (reason, told) = heard.killing.unwrap();
@@ -62,9 +61,8 @@ fn after_the_deadline_no_further_command_starts() {
 fn an_orphan_in_a_session_of_its_own_dies_with_its_command() {
     let mut orphan = spec("setsid sleep 600 & echo $!; exit 0");
     orphan.commands.push(sh("cd /proc; set -- [0-9]*; echo $#"));
-    let begun = Instant::now();
     let (ending, heard) = run(&orphan);
-    assert!(begun.elapsed() < PATIENCE);
+    assert!(heard.took < PATIENCE);
     assert_exits(&ending, &[Exit::Code(0), Exit::Code(0)]);
     // Init and the shell: no sleep.
     assert_eq!(heard.stdout.lines().nth(1), Some("2"));
@@ -107,14 +105,13 @@ fn a_second_kill_during_the_grace_ends_the_run_and_the_first_reason_stays() {
     stubborn.limits.grace_ms = 60_000;
     let kill = KillSwitch::new().unwrap();
     let switch = kill.clone();
-    let begun = Instant::now();
     let (ending, heard) = try_run(&stubborn, &kill, move |heard| {
         if heard.killing.is_some() {
             switch.kill(KillReason::Cancelled);
         }
     })
     .unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(heard.took < Duration::from_secs(20));
     assert_eq!(ending.killed, Some(KillReason::Deadline));
     assert_eq!(heard.words.iter().filter(|word| *word == "killing").count(), 1);
 }
@@ -123,8 +120,7 @@ fn a_second_kill_during_the_grace_ends_the_run_and_the_first_reason_stays() {
 fn a_worker_that_is_killed_from_outside_is_lost_and_its_run_dies() {
     for victim in ["launcher", "init"] {
         let mut killed = false;
-        let begun = Instant::now();
-        let (ending, _) = try_run(&spec("echo ready; sleep 600"), &KillSwitch::new().unwrap(), |heard| {
+        let (ending, heard) = try_run(&spec("echo ready; sleep 600"), &KillSwitch::new().unwrap(), |heard| {
             if heard.stdout == "ready\n" && !killed {
                 killed = true;
                 let (launcher, init) = worker_pids().unwrap();
@@ -132,7 +128,7 @@ fn a_worker_that_is_killed_from_outside_is_lost_and_its_run_dies() {
             }
         })
         .unwrap();
-        assert!(killed && begun.elapsed() < Duration::from_secs(10), "{victim}");
+        assert!(killed && heard.took < Duration::from_secs(10), "{victim}");
         assert!(ending.worker_lost, "{victim}: {ending:?}");
         assert_eq!((ending.killed, ending.exits.len()), (None, 0), "{victim}");
     }
@@ -156,10 +152,10 @@ fn runs_side_by_side_do_not_mix() {
     let _alone = one_at_a_time();
     let sandbox = sandbox();
     std::thread::scope(|scope| {
-        for thread in 0..8 {
+        for thread in 0..6 {
             let sandbox = &sandbox;
             scope.spawn(move || {
-                for round in 0..5 {
+                for round in 0..3 {
                     let text = format!("{thread}-{round}");
                     let mut said = Vec::new();
                     let one = spec(&format!("echo {text} > /tmp/mine; cat /tmp/mine; exit {round}"));
@@ -219,7 +215,7 @@ time.sleep(600)' &",
         "g=/sys/fs/cgroup; [ -e $g/unified ] && g=$g/unified; g=$g$(sed -n s/^0:://p /proc/self/cgroup)/cold; mkdir $g
 sleep 600 & echo $! > $g/cgroup.procs; echo 1 > $g/cgroup.freeze
 until grep -q 'frozen 1' $g/cgroup.events; do sleep 0.01; done",
-        "Name:.sleep",
+        "Name:.sh",
     ),
 ];
 

@@ -6,7 +6,7 @@ mod support;
 use proctor_core::isolation::Layer;
 use proctor_core::limits::LimitKind;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::{Ending, KillSwitch, RunSpec, SandboxError};
+use proctor_sandbox::{Ending, KillSwitch, RunSpec, Sandbox, SandboxError};
 use std::time::{Duration, Instant};
 use support::own_disk::OwnDisk;
 use support::*;
@@ -20,9 +20,8 @@ fn a_memory_hog_is_out_of_memory_and_takes_the_whole_run_with_it() {
     let mut hog = spec(&format!("sleep 600 & ({HOG}); echo the hog is dead; wait"));
     hog.limits.memory_bytes_max = 32 << 20;
     hog.required_limits = vec![LimitKind::Memory];
-    let begun = Instant::now();
     let (ending, heard) = run(&hog);
-    assert!(begun.elapsed() < PATIENCE);
+    assert!(heard.took < PATIENCE);
     assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
     assert!(!ending.worker_lost);
     assert_eq!(heard.killing.unwrap().0, KillReason::OutOfMemory);
@@ -106,29 +105,21 @@ fn a_fork_bomb_is_refused_at_the_pids_limit_and_counted() {
 
 #[test]
 fn an_endless_fork_bomb_ends_with_its_deadline() {
-    let forks = "
-import os, signal
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-while True:
-    try: os.fork()
-    except OSError: pass
-";
-    let mut bomb = spec(&format!("exec python3 -c '{forks}'"));
-    bomb.limits = proctor_core::limits::Limits { pids_max: 64, wall_ms_max: 500, grace_ms: 200, ..bomb.limits };
-    let begun = Instant::now();
-    let (ending, _) = run(&bomb);
+    let mut bomb = spec("exec perl -e '$SIG{TERM} = \"IGNORE\"; fork while 1'");
+    bomb.limits = proctor_core::limits::Limits { pids_max: 64, wall_ms_max: 1_000, grace_ms: 200, ..bomb.limits };
+    let (ending, heard) = run(&bomb);
     assert_eq!(ending.killed, Some(KillReason::Deadline), "{ending:?}");
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(heard.took < Duration::from_secs(10), "{:?}", heard.took);
     assert!(hit(&ending, LimitKind::Pids).unwrap().count >= 1);
 }
 
 #[test]
 fn a_spinning_run_is_held_back_by_its_cpu_limit() {
-    let mut spin = spec("i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done");
+    let mut spin = spec("timeout 1 sh -c 'while :; do :; done'");
     spin.limits.cpu_millis_max = 100;
     spin.required_limits = vec![LimitKind::Cpu];
     let (ending, heard) = run(&spin);
-    assert_exits(&ending, &[Exit::Code(0)]);
+    assert_exits(&ending, &[Exit::Code(124)]);
     let used = ending.resources;
     assert!(used.throttled_s.unwrap() > 0.05, "{used:?}");
     assert!(used.wall_s > 4.0 * (used.cpu_user_s + used.cpu_system_s), "{used:?}");
@@ -200,10 +191,12 @@ fn limits_at_their_ceilings_are_accepted() {
 fn no_memory_even_for_the_worker_is_out_of_memory_or_an_error_but_no_hang() {
     let mut tiny = spec("true");
     tiny.limits.memory_bytes_max = 64 << 10;
+    let _alone = one_at_a_time();
     let begun = Instant::now();
-    let outcome = try_run(&tiny, &KillSwitch::new().unwrap(), |_| {});
+    let outcome = sandbox().run(&tiny, &KillSwitch::new().unwrap(), &mut |_| {});
     assert!(begun.elapsed() < Duration::from_secs(10));
-    if let Ok((ending, _)) = outcome {
+    assert_nothing_is_left();
+    if let Ok(ending) = outcome {
         assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
     }
 }
@@ -256,12 +249,11 @@ ctypes.memset(at, 1, size); time.sleep(600)'",
             greedy.limits.wall_ms_max = 200;
             greedy.limits.grace_ms = 60_000;
         }
-        let begun = Instant::now();
         let (ending, heard) = run(&greedy);
         let why = if in_the_grace { KillReason::Deadline } else { KillReason::DiskFull };
         assert_eq!(ending.killed, Some(why), "{what}: {ending:?} {heard:?}");
         assert_eq!(heard.killing.unwrap().0, why, "{what}");
-        assert!(begun.elapsed() < Duration::from_secs(15), "{what}: {:?}", begun.elapsed());
+        assert!(heard.took < Duration::from_secs(15), "{what}: {:?}", heard.took);
         let hit = hit(&ending, LimitKind::Disk).unwrap();
         assert!(
             hit.max == DISK_MAX && hit.peak > DISK_MAX && hit.peak <= 65 << 20 && hit.count == 1,
@@ -279,7 +271,7 @@ fn space_is_not_taken_in_one_call() {
     assert_exits(&ending, &[Exit::Code(0)]);
     assert_eq!(heard.stdout.lines().collect::<Vec<_>>(), ["0 0", "0\t."], "{heard:?}");
     assert!(heard.stderr.contains("Operation not supported"), "{heard:?}");
-    let mut bare = spec_on(&disk, "fallocate -l 64M file; sleep 600");
+    let mut bare = spec_on(&disk, "fallocate -l 64M space; sleep 600");
     bare.jail.left_off = vec![Layer::Seccomp];
     assert_eq!(run(&bare).0.killed, Some(KillReason::DiskFull));
 }
@@ -288,8 +280,8 @@ fn space_is_not_taken_in_one_call() {
 fn too_many_files_are_too_much_on_disk() {
     let disk = OwnDisk::of(256 << 20);
     let flood = "import os, time
-os.mkdir(\"d\"); open(\"d/0\", \"w\").close()
-for i in range(150000): open(\"d/f%d\" % i, \"w\").close()
+os.mkdir(\"d\"); os.chdir(\"d\")
+for i in range(150000): os.mknod(str(i))
 time.sleep(600)";
     let mut flood = spec_on(&disk, &format!("exec python3 -c '{flood}'"));
     flood.limits.disk_bytes_max = 200 << 20;

@@ -93,6 +93,8 @@ pub(crate) struct Heard {
     pub(crate) usages: Vec<Option<u64>>,
     /// The longest `Output`.
     pub(crate) chunk_max: usize,
+    /// How long it all took, without the wait for the tests before it.
+    pub(crate) took: Duration,
 }
 
 impl Heard {
@@ -141,11 +143,12 @@ pub(crate) fn try_run(
     mut ear: impl FnMut(&Heard),
 ) -> Result<(Ending, Heard), SandboxError> {
     let _alone = one_at_a_time();
-    let mut heard = Heard::default();
+    let (mut heard, begun) = (Heard::default(), Instant::now());
     let ending = sandbox().run(spec, kill, &mut |event| {
         heard.hear(event);
         ear(&heard);
     });
+    heard.took = begun.elapsed();
     assert_nothing_is_left();
     Ok((ending?, heard))
 }
