@@ -1,5 +1,7 @@
 //! What a run can see and reach, and what it leaves behind.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
+
 #[cfg(test)]
 mod support;
 

@@ -1,5 +1,7 @@
 //! Supervisors that are not root, or not alive any more.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
+
 #[cfg(test)]
 mod support;
 
