@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let script = args.next().ok_or("what script?")?;
     let required_limits = args.next().map(|_| LimitKind::Memory).into_iter().collect();
     let sandbox = LinuxSandbox::new(std::env::current_exe()?.with_file_name("worker"), PoolBounds::NONE)?;
+    sandbox.sweep();
     let command = CommandSpec {
         program: "/bin/sh".into(),
         args: vec!["-c".into(), script],

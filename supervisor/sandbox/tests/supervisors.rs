@@ -7,7 +7,7 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
@@ -66,6 +66,69 @@ fn an_ordinary_user_who_names_a_limit_is_refused() {
     assert!(!output.status.success() && output.stdout.is_empty());
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("LimitMissing") && error.contains("permission denied"), "{error}");
+}
+
+/// Groups that an ordinary user may change, one in each hierarchy that holds limits; removed when all is over.
+struct Delegated {
+    groups: Vec<PathBuf>,
+}
+
+impl Delegated {
+    fn new() -> Delegated {
+        let memberships = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let name = format!("delegated-{}", std::process::id());
+        let groups = memberships.lines().filter_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            // Processes in the own group keep v2 from handing controllers down; its root does it all the same.
+            let above = match controllers {
+                "" if Cgroups::here().kill_whole_runs() => String::new(),
+                "" => format!("unified{path}"),
+                _ if controllers.split(',').any(|one| ["memory", "cpu", "pids"].contains(&one)) => {
+                    controllers.to_owned() + path
+                }
+                _ => return None,
+            };
+            Some(Path::new("/sys/fs/cgroup").join(above).join(&name))
+        });
+        let delegated = Delegated { groups: groups.collect() };
+        for group in &delegated.groups {
+            fs::create_dir(group).unwrap();
+            for file in ["", "tasks", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"] {
+                let path = group.join(file);
+                let given = if path.exists() { chown(path, Some(NOBODY), Some(NOBODY)) } else { Ok(()) };
+                given.unwrap();
+            }
+        }
+        delegated
+    }
+}
+
+impl Drop for Delegated {
+    fn drop(&mut self) {
+        let left: Vec<_> = self.groups.iter().filter(|group| fs::remove_dir(group).is_err()).collect();
+        assert!(left.is_empty() || std::thread::panicking(), "not empty: {left:?}");
+    }
+}
+
+#[test]
+fn an_ordinary_user_to_whom_a_group_is_delegated_has_every_limit() {
+    let _alone = one_at_a_time();
+    let (dir, delegated) = (copies(["one", "worker"]).unwrap(), Delegated::new());
+    let enter: String =
+        delegated.groups.iter().map(|group| format!("echo $$ > {}/cgroup.procs; ", group.display())).collect();
+    let script = format!("{enter}exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups \"$@\"");
+    let one = dir.path().join("one");
+    let look = "cat /sys/fs/cgroup/memory.max 2> /dev/null || echo none";
+    let output =
+        command(Path::new("/bin/sh")).args(["-euc", &script, "sh"]).arg(one).args([look, "memory"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text} {}", String::from_utf8_lossy(&output.stderr));
+    for limit in ["Memory", "Cpu", "Pids"] {
+        assert!(text.contains(&format!("LimitInForce {{ limit: {limit}, ")), "{text}");
+    }
+    assert!(text.contains("[Cgroup, UserNamespace, ") && text.contains(" CgroupNamespace, "), "{text}");
+    let seen = if Cgroups::here().kill_whole_runs() { "2147483648" } else { "none" };
+    assert_eq!(text.lines().nth(1), Some(seen), "{text}");
 }
 
 #[test]
