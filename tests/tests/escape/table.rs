@@ -106,7 +106,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("make a device", &["make_device"]).each(ROOT).also(&[PivotRoot]),
     row("become another user", &["become_another"]).each(IDENTITY),
     row("join a group", &["add_group"]).each(IDENTITY),
-    row("real-time priority", &["real_time"]).each(IDENTITY),
+    row("real-time priority", &["real_time"]),
     // Namespaces and mounts.
     row("nested user namespace by unshare", &["unshare_user"]).each(&[UserNamespace, Seccomp]).anyone(),
     row("nested user namespace by clone", &["clone_user"]).each(&[UserNamespace, Seccomp]).anyone(),
