@@ -70,6 +70,7 @@ pub struct LimitsTable {
     pids: Option<u32>,
     log: Option<Bytes>,
     tmp: Option<Bytes>,
+    disk: Option<Bytes>,
 }
 
 impl LimitsTable {
@@ -84,6 +85,7 @@ impl LimitsTable {
             grace_ms: self.kill_grace.map_or(base.grace_ms, |grace| grace.ms),
             log_bytes_max: self.log.map_or(base.log_bytes_max, |size| size.bytes),
             tmp_bytes_max: self.tmp.map_or(base.tmp_bytes_max, |size| size.bytes),
+            disk_bytes_max: self.disk.map_or(base.disk_bytes_max, |size| size.bytes),
         }
     }
 }
@@ -96,6 +98,7 @@ impl LimitsTable {
             cpu_millis: self.cpus.map(|cpus| cpus.millis),
             pids: self.pids,
             wall_ms: self.timeout.map(|timeout| timeout.ms),
+            disk_bytes: self.disk.map(|size| size.bytes),
         };
         let too_small = asked.check().err().map(|error| error.to_string());
         let too_long = asked.wall_ms.is_some_and(|ms| ms > Limits::WALL_MS_CEILING);
@@ -143,6 +146,8 @@ pub struct TenantTable {
     pub network: Network,
     /// Sessions at the same time; default 1,000.
     pub sessions_max: Option<u32>,
+    /// Its build caches between two runs, all together; default 20 GiB.
+    pub cache: Option<Bytes>,
     /// Its share of the host's maxima.
     #[serde(default)]
     pub max: LimitsTable,
@@ -283,6 +288,8 @@ mod tests {
             roots = ["/"]
             token_hashes = ["beef", "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"]
             max = { pids = 1, timeout = "10h" }
+            [max]
+            disk = "4KiB"
         "#;
         let problems = Config::parse(text).unwrap().problems().join("\n");
         for expected in [
@@ -296,6 +303,7 @@ mod tests {
             "64 hexadecimal",
             "empty token",
             "pids must be at least",
+            "disk must be at least",
             "timeout must be at most",
         ] {
             assert!(problems.contains(expected), "{expected} in:\n{problems}");

@@ -43,4 +43,6 @@ pub struct Policy {
     pub network: Network,
     /// Directory that outlives runs, for build caches. The tenant's own.
     pub cache: PathBuf,
+    /// Bytes that its caches may have between two runs, all together.
+    pub cache_bytes_max: u64,
 }

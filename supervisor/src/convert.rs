@@ -104,6 +104,7 @@ pub fn limits(limits: &Limits) -> v1::Limits {
         grace_ms: limits.grace_ms,
         log_bytes: limits.log_bytes_max,
         tmp_bytes: limits.tmp_bytes_max,
+        disk_bytes: limits.disk_bytes_max,
     }
 }
 
@@ -115,6 +116,7 @@ pub fn limit_request(limits: &v1::Limits) -> LimitRequest {
         cpu_millis: (limits.cpu_millis > 0).then_some(limits.cpu_millis),
         pids: (limits.pids > 0).then_some(limits.pids),
         wall_ms: (limits.wall_ms > 0).then_some(limits.wall_ms),
+        disk_bytes: (limits.disk_bytes > 0).then_some(limits.disk_bytes),
     }
 }
 
@@ -223,6 +225,9 @@ fn resources(resources: &Resources) -> v1::Resources {
         queue_wait_s: resources.queue_wait_s,
         setup_s: resources.setup_s,
         output_bytes: resources.output_bytes,
+        cpu_pressure_s: resources.cpu_pressure_s,
+        memory_pressure_s: resources.memory_pressure_s,
+        io_pressure_s: resources.io_pressure_s,
     }
 }
 

@@ -15,6 +15,7 @@
 //! | sandbox thread | as long as its run | none: it blocks in `poll` |
 
 pub mod api;
+pub mod caches;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -1,5 +1,6 @@
 //! Tenants: who a caller is, by what the transport says, and what it may have. Must not know any request.
 
+use crate::caches;
 use crate::config::Config;
 use crate::context::Policy;
 use proctor_core::id::TenantId;
@@ -75,6 +76,7 @@ impl Tenants {
                 may_use_network: table.network == Network::Host,
                 network: Network::None,
                 cache: config.state_dir.join("tenants").join(&table.id).join("cache"),
+                cache_bytes_max: table.cache.map_or(caches::BYTES_MAX, |size| size.bytes),
             };
             let tenant = Tenant {
                 id: TenantId::new(table.id.clone()),

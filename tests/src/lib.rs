@@ -9,6 +9,7 @@
 )]
 
 pub mod expected;
+pub mod guest;
 pub mod observed;
 pub mod place;
 pub mod process;

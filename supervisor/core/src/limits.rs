@@ -20,13 +20,15 @@ pub struct Limits {
     pub log_bytes_max: u64,
     /// Size of the run's private `/tmp`, in bytes. It is charged to the run's memory as well.
     pub tmp_bytes_max: u64,
+    /// Bytes by which the workspace and the build caches may grow together. [`Limits::disk_inodes_max`] follows from it.
+    pub disk_bytes_max: u64,
 }
 
 const MIB: u64 = 1024 * 1024;
 
 impl Limits {
     /// What a run gets when nobody asks for anything: 2 GiB, 2 processors, 512 pids, 300 s, 5 s of grace, 256 MiB of
-    /// output, 1 GiB of `/tmp`.
+    /// output, 1 GiB of `/tmp`, 10 GiB more on disk.
     pub const DEFAULT: Limits = Limits {
         memory_bytes_max: 2048 * MIB,
         cpu_millis_max: 2_000,
@@ -35,6 +37,7 @@ impl Limits {
         grace_ms: 5_000,
         log_bytes_max: 256 * MIB,
         tmp_bytes_max: 1024 * MIB,
+        disk_bytes_max: 10 * 1024 * MIB,
     };
 
     /// The ceiling of the wall time that a caller may ask for: 1,800 s.
@@ -50,10 +53,20 @@ impl Limits {
         grace_ms: 60_000,
         log_bytes_max: 1024 * MIB,
         tmp_bytes_max: u64::MAX,
+        disk_bytes_max: u64::MAX,
     };
 
-    /// The limits that only the kernel can enforce, so that a host may lack them.
-    pub const ENFORCED: [LimitKind; 3] = [LimitKind::Memory, LimitKind::Cpu, LimitKind::Pids];
+    /// The limits that need something of the host, which may lack it: cgroup controllers, and a file system that tells how
+    /// much of it is free.
+    pub const ENFORCED: [LimitKind; 4] = [LimitKind::Memory, LimitKind::Cpu, LimitKind::Pids, LimitKind::Disk];
+
+    /// Files and directories by which the workspace and the build caches may grow together: one for every 4 KiB of
+    /// [`Limits::disk_bytes_max`], at least 100,000 and at most 10 million. A clone of a large repository with its
+    /// dependencies has some hundred thousand.
+    #[must_use]
+    pub fn disk_inodes_max(&self) -> u64 {
+        (self.disk_bytes_max / 4_096).clamp(100_000, 10_000_000)
+    }
 
     /// The smaller bound of each pair: how host and tenant ceilings combine.
     #[must_use]
@@ -66,6 +79,7 @@ impl Limits {
             grace_ms: self.grace_ms.min(other.grace_ms),
             log_bytes_max: self.log_bytes_max.min(other.log_bytes_max),
             tmp_bytes_max: self.tmp_bytes_max.min(other.tmp_bytes_max),
+            disk_bytes_max: self.disk_bytes_max.min(other.disk_bytes_max),
         }
     }
 
@@ -87,6 +101,9 @@ impl Limits {
         }
         if let Some(ms) = asked.wall_ms {
             wanted.wall_ms_max = clamp("timeout", ms, ceiling.wall_ms_max, "ms", &mut clamped);
+        }
+        if let Some(bytes) = asked.disk_bytes {
+            wanted.disk_bytes_max = clamp("disk", bytes, ceiling.disk_bytes_max, "bytes", &mut clamped);
         }
         (wanted, clamped)
     }
@@ -116,12 +133,15 @@ pub struct LimitRequest {
     pub pids: Option<u32>,
     /// See [`Limits::wall_ms_max`].
     pub wall_ms: Option<u64>,
+    /// See [`Limits::disk_bytes_max`].
+    pub disk_bytes: Option<u64>,
 }
 
 /// Below these a worker cannot even start its runner; asking for less is a mistake, not a wish.
 const MEMORY_BYTES_MIN: u64 = 4 * MIB;
 const CPU_MILLIS_MIN: u32 = 10;
 const PIDS_MIN: u32 = 4;
+const DISK_BYTES_MIN: u64 = MIB;
 
 impl LimitRequest {
     /// Refuses zero and anything too small to start a runner.
@@ -133,6 +153,7 @@ impl LimitRequest {
         too_small(LimitKind::Memory, MEMORY_BYTES_MIN, self.memory_bytes)?;
         too_small(LimitKind::Cpu, CPU_MILLIS_MIN.into(), self.cpu_millis.map(u64::from))?;
         too_small(LimitKind::Pids, PIDS_MIN.into(), self.pids.map(u64::from))?;
+        too_small(LimitKind::Disk, DISK_BYTES_MIN, self.disk_bytes)?;
         too_small(LimitKind::Wall, 1, self.wall_ms)
     }
 
@@ -143,6 +164,7 @@ impl LimitRequest {
             (LimitKind::Memory, self.memory_bytes.is_some()),
             (LimitKind::Cpu, self.cpu_millis.is_some()),
             (LimitKind::Pids, self.pids.is_some()),
+            (LimitKind::Disk, self.disk_bytes.is_some()),
         ]
         .into_iter()
         .filter_map(|(kind, asked)| asked.then_some(kind))
@@ -168,6 +190,8 @@ pub enum LimitKind {
     Log,
     /// [`Limits::tmp_bytes_max`]
     Tmp,
+    /// [`Limits::disk_bytes_max`]
+    Disk,
 }
 
 impl LimitKind {
@@ -181,6 +205,7 @@ impl LimitKind {
             LimitKind::Wall => "timeout",
             LimitKind::Log => "log",
             LimitKind::Tmp => "tmp",
+            LimitKind::Disk => "disk",
         }
     }
 }
@@ -206,8 +231,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn request() -> impl Strategy<Value = LimitRequest> {
-        (any::<Option<u64>>(), any::<Option<u32>>(), any::<Option<u32>>(), any::<Option<u64>>()).prop_map(
-            |(memory_bytes, cpu_millis, pids, wall_ms)| LimitRequest { memory_bytes, cpu_millis, pids, wall_ms },
+        (any::<[Option<u64>; 3]>(), any::<[Option<u32>; 2]>()).prop_map(
+            |([memory_bytes, wall_ms, disk_bytes], [cpu_millis, pids])| LimitRequest {
+                memory_bytes,
+                cpu_millis,
+                pids,
+                wall_ms,
+                disk_bytes,
+            },
         )
     }
 
@@ -215,18 +246,29 @@ mod tests {
         /// Invariant 2: limits = min(host, tenant policy, request).
         #[test]
         fn a_caller_can_only_ask_for_less(asked in request()) {
-            let ceiling = Limits { memory_bytes_max: 1 << 30, cpu_millis_max: 1_500, pids_max: 100, ..Limits::CEILING };
+            let ceiling = Limits {
+                memory_bytes_max: 1 << 30, cpu_millis_max: 1_500, pids_max: 100, disk_bytes_max: 1 << 33, ..Limits::CEILING
+            };
             let (limits, clamped) = Limits::resolve(&asked, Limits::DEFAULT, ceiling);
             prop_assert_eq!(limits.min(ceiling), limits);
             prop_assert_eq!(asked.memory_bytes.is_some_and(|bytes| bytes > 1 << 30),
                             clamped.iter().any(|note| note.starts_with("memory")));
+            prop_assert_eq!(asked.disk_bytes.is_some_and(|bytes| bytes > 1 << 33),
+                            clamped.iter().any(|note| note.starts_with("disk")));
+        }
+
+        #[test]
+        fn a_bound_on_bytes_is_a_bound_on_files(disk_bytes_max: u64) {
+            let inodes = Limits { disk_bytes_max, ..Limits::DEFAULT }.disk_inodes_max();
+            prop_assert!((100_000..=10_000_000).contains(&inodes));
+            prop_assert!(inodes == 100_000 || inodes <= disk_bytes_max / 4_096);
         }
     }
 
     #[test]
     fn a_limit_has_one_name_everywhere() {
-        use LimitKind::{Cpu, Log, Memory, Pids, Tmp, Wall};
-        for kind in [Memory, Cpu, Pids, Wall, Log, Tmp] {
+        use LimitKind::{Cpu, Disk, Log, Memory, Pids, Tmp, Wall};
+        for kind in [Memory, Cpu, Pids, Wall, Log, Tmp, Disk] {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
     }
@@ -235,5 +277,7 @@ mod tests {
     fn zero_is_refused_by_name() {
         let asked = LimitRequest { pids: Some(0), ..LimitRequest::default() };
         assert_eq!(asked.check().unwrap_err().to_string(), "pids must be at least 4, got 0");
+        let asked = LimitRequest { disk_bytes: Some(4_096), ..LimitRequest::default() };
+        assert_eq!(asked.check().unwrap_err().to_string(), "disk must be at least 1048576, got 4096");
     }
 }

@@ -16,7 +16,7 @@ pub enum Outcome {
     TimedOut,
     /// The kernel killed a process of the leaf for memory.
     OutOfMemory,
-    /// Its disk or `/tmp` was full.
+    /// Its disk or `/tmp` was full, or it put more on disk than it may.
     DiskFull,
     /// A fork or a new thread was refused at the pids limit and the runner failed.
     PidsExhausted,
@@ -112,6 +112,8 @@ pub enum KillReason {
     Deadline,
     /// The leaf's `oom_kill` counter rose.
     OutOfMemory,
+    /// The workspace and the build caches grew by more than the disk limit.
+    DiskFull,
     /// The log limit was reached.
     OutputFlood,
     /// The host could not keep what the run wrote.
@@ -128,6 +130,7 @@ impl KillReason {
             KillReason::Closed => "closed",
             KillReason::Deadline => "deadline",
             KillReason::OutOfMemory => "out_of_memory",
+            KillReason::DiskFull => "disk_full",
             KillReason::OutputFlood => "output_flood",
             KillReason::HostFailed => "host_failed",
         }
@@ -140,6 +143,7 @@ impl KillReason {
             KillReason::Cancelled | KillReason::Abandoned | KillReason::Closed => Outcome::Cancelled,
             KillReason::Deadline => Outcome::TimedOut,
             KillReason::OutOfMemory => Outcome::OutOfMemory,
+            KillReason::DiskFull => Outcome::DiskFull,
             KillReason::OutputFlood => Outcome::OutputFlood,
             KillReason::HostFailed => Outcome::WorkerLost,
         }

@@ -112,6 +112,13 @@ pub struct Resources {
     pub read_bytes: Option<u64>,
     /// Bytes written to block devices; `None` without an io controller.
     pub written_bytes: Option<u64>,
+    /// Time in which at least one process of the run waited for a processor, seconds; `None` where the kernel does not
+    /// record pressure. The same for the next two.
+    pub cpu_pressure_s: Option<f64>,
+    /// The same for memory: reclaim, refaults, swap.
+    pub memory_pressure_s: Option<f64>,
+    /// The same for block devices.
+    pub io_pressure_s: Option<f64>,
     /// Time spent waiting for a turn, seconds.
     pub queue_wait_s: f64,
     /// Time from the launch to the runner's start, seconds.

@@ -103,7 +103,7 @@ fn held(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> V
         match hit.limit {
             LimitKind::Memory => _ = held.insert(Outcome::OutOfMemory),
             LimitKind::Pids => _ = held.insert(Outcome::PidsExhausted),
-            LimitKind::Tmp => _ = held.insert(Outcome::DiskFull),
+            LimitKind::Tmp | LimitKind::Disk => _ = held.insert(Outcome::DiskFull),
             LimitKind::Cpu | LimitKind::Wall | LimitKind::Log => {}
         }
     }
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn each_ending_has_its_own_outcome() {
         type Change = fn(&mut Facts);
-        let rows: [(&str, Change, Outcome, i32); 18] = [
+        let rows: [(&str, Change, Outcome, i32); 22] = [
             ("green", |_| {}, Outcome::Passed, 0),
             (
                 "failed test",
@@ -242,6 +242,35 @@ mod tests {
                 Outcome::PidsExhausted,
                 1,
             ),
+            (
+                "disk",
+                |f| {
+                    f.killed = Some(KillReason::DiskFull);
+                    f.limit_hits = vec![hit(LimitKind::Disk)];
+                    f.exits.clear()
+                },
+                Outcome::DiskFull,
+                137,
+            ),
+            (
+                "disk, failed by itself",
+                |f| {
+                    f.limit_hits = vec![hit(LimitKind::Disk)];
+                    f.exits = vec![Exit::Code(1)]
+                },
+                Outcome::DiskFull,
+                1,
+            ),
+            (
+                "tmp",
+                |f| {
+                    f.limit_hits = vec![hit(LimitKind::Tmp)];
+                    f.exits = vec![Exit::Code(1)]
+                },
+                Outcome::DiskFull,
+                1,
+            ),
+            ("disk, recovered", |f| f.limit_hits = vec![hit(LimitKind::Disk)], Outcome::Passed, 0),
             ("pids, recovered", |f| f.limit_hits = vec![hit(LimitKind::Pids)], Outcome::Passed, 0),
             (
                 "worker lost",

@@ -2,7 +2,7 @@
 //! an ordinary user, by the tests. `one SCRIPT [REQUIRED_LIMIT]`, beside the example `worker`.
 
 use proctor_core::limits::{LimitKind, Limits};
-use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LinuxSandbox, RunSpec, Sandbox, SandboxEvent};
+use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LinuxSandbox, PoolBounds, RunSpec, Sandbox, SandboxEvent};
 use std::error::Error;
 use std::io::{Write, stdout};
 
@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let script = args.next().ok_or("what script?")?;
     let required_limits = args.next().map(|_| LimitKind::Memory).into_iter().collect();
-    let sandbox = LinuxSandbox::new(std::env::current_exe()?.with_file_name("worker"))?;
+    let sandbox = LinuxSandbox::new(std::env::current_exe()?.with_file_name("worker"), PoolBounds::NONE)?;
     let command = CommandSpec {
         program: "/bin/sh".into(),
         args: vec!["-c".into(), script],

@@ -3,7 +3,7 @@
 
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
-use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LinuxSandbox, RunSpec, Sandbox};
+use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LinuxSandbox, PoolBounds, RunSpec, Sandbox};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ const PROGRAM: &str = "/bin/true";
 fn main() -> Result<(), Box<dyn Error>> {
     let rounds: usize = std::env::args().nth(1).map_or(Ok(300), |text| text.parse())?;
     let worker = std::env::current_exe()?.with_file_name("worker");
-    let sandbox = LinuxSandbox::new(worker)?;
+    let sandbox = LinuxSandbox::new(worker, PoolBounds::DEFAULT)?;
     let spec = |network| RunSpec {
         commands: vec![CommandSpec { program: PROGRAM.into(), args: vec![], dir: "/".into(), env: vec![] }],
         jail: Jail { network, ..Jail::at("/usr") },
@@ -39,8 +39,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("of which until the command starts, own network", setup),
     ];
     for (name, mut times) in rows {
-        let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
-        println!("{name:<48} p50 {p50:>10.1?}  p99 {p99:>10.1?}  {:>5.1} x", p50.as_secs_f64() / base.as_secs_f64());
+        let (p5, p50, p99) = (percentile(&mut times, 5), percentile(&mut times, 50), percentile(&mut times, 99));
+        println!(
+            "{name:<48} p5 {p5:>10.1?} p50 {p50:>10.1?}  p99 {p99:>10.1?}  {:>5.1} x",
+            p50.as_secs_f64() / base.as_secs_f64()
+        );
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! A control socket that keeps message borders and carries descriptors. Must not know what the messages mean.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -9,6 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// Longest message, in bytes. The longest real one lists every layer with a reason, some KiB.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -48,6 +50,15 @@ impl Channel {
         Ok(())
     }
 
+    /// The same, for at most `at_most`.
+    pub(crate) fn receive_within<M: DeserializeOwned>(
+        &self,
+        at_most: Duration,
+    ) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+        wait_readable(self, at_most)?;
+        self.receive()
+    }
+
     /// Receives one message and its descriptors; `None` when the other end is gone. Blocks until there is one.
     pub(crate) fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
         let mut bytes = vec![0; MESSAGE_BYTES_MAX];
@@ -80,6 +91,21 @@ impl Channel {
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Waits until there is something to read, or the end, at most `at_most`.
+pub(crate) fn wait_readable(fd: impl AsFd, at_most: Duration) -> io::Result<()> {
+    let until = Instant::now() + at_most;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::TimedOut)),
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

@@ -34,6 +34,9 @@ pub(crate) fn check(spec: &RunSpec) -> Result<(), SandboxError> {
     if !is_plain_absolute(&spec.jail.workspace) {
         return refuse(format!("the path of the workspace {PLAIN_ABSOLUTE}"));
     }
+    if spec.jail.workspace == Path::new("/") {
+        return refuse("the workspace cannot be the root of the host".into());
+    }
     if let Some(own) = [TMP, SHM, SCRATCH].iter().find(|own| spec.jail.workspace == Path::new(own)) {
         return refuse(format!("the workspace cannot be {own} itself, of which each run has an empty one of its own"));
     }
@@ -86,6 +89,7 @@ fn limits_rule(limits: &Limits) -> Result<(), String> {
         limits.wall_ms_max,
         limits.log_bytes_max,
         limits.tmp_bytes_max,
+        limits.disk_bytes_max,
     ];
     if all.contains(&0) { Err("every limit must be greater than zero".into()) } else { Ok(()) }
 }
@@ -140,6 +144,7 @@ mod tests {
             |spec| spec.commands[0].env.push(("A=B".into(), "x".into())),
             |spec| spec.jail.workspace = "srv/ws".into(),
             |spec| spec.jail.workspace = "/srv/../ws".into(),
+            |spec| spec.jail.workspace = "/".into(),
             |spec| spec.jail.workspace = TMP.into(),
             |spec| spec.jail.workspace = SCRATCH.into(),
             |spec| spec.jail.workspace = SHM.into(),
@@ -152,6 +157,7 @@ mod tests {
             },
             |spec| spec.limits.pids_max = 0,
             |spec| spec.limits.wall_ms_max = 0,
+            |spec| spec.limits.disk_bytes_max = 0,
         ];
         for (row, break_it) in breaks.iter().enumerate() {
             let mut spec = good();

@@ -7,7 +7,7 @@ use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::{Exit, KillReason, LimitHit};
 use proctor_core::report::Resources;
 use rustix::fs::fstatfs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// What the run loop has seen.
@@ -22,10 +22,10 @@ pub(crate) struct Watched {
     pub(crate) setup: Duration,
     /// From the first command's start to the last one's end.
     pub(crate) wall: Duration,
-    /// The run's scratch directory, as a descriptor that outlives the run's mounts.
-    pub(crate) scratch: Option<OwnedFd>,
     /// Whether the private `/tmp` was seen full.
     pub(crate) tmp_full: bool,
+    /// Bytes by which the workspace and the writable paths had grown when they passed their limit or their disk was full.
+    pub(crate) disk_touched: Option<u64>,
 }
 
 /// The ending of a run whose processes are all dead. `counters` are those of its leaf, if it had one.
@@ -59,6 +59,9 @@ fn resources(watched: &Watched, counters: &Counters) -> Resources {
         pids_peak: counters.pids_peak,
         read_bytes: counters.read_bytes,
         written_bytes: counters.written_bytes,
+        cpu_pressure_s: counters.cpu_pressure_s,
+        memory_pressure_s: counters.memory_pressure_s,
+        io_pressure_s: counters.io_pressure_s,
         queue_wait_s: 0.0,
         setup_s: watched.setup.as_secs_f64(),
         output_bytes: watched.output_bytes,
@@ -79,6 +82,9 @@ fn limit_hits(watched: &Watched, counters: &Counters, limits: &Limits) -> Vec<Li
     if watched.tmp_full {
         let max = limits.tmp_bytes_max;
         hits.push(LimitHit { limit: LimitKind::Tmp, max, peak: max, count: 1 });
+    }
+    if let Some(peak) = watched.disk_touched {
+        hits.push(LimitHit { limit: LimitKind::Disk, max: limits.disk_bytes_max, peak, count: 1 });
     }
     if watched.output_bytes > limits.log_bytes_max {
         let (max, peak) = (limits.log_bytes_max, watched.output_bytes);

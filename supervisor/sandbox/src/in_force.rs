@@ -2,10 +2,12 @@
 //! in force, once for what the worker has. Must not put anything in force itself.
 
 use crate::cgroup::MissingLimit;
+use crate::disk::Disk;
 use crate::error::SandboxError;
 use crate::figures;
-use crate::message::MissingLayer;
-use crate::spec::RunSpec;
+use crate::message::{Allotment, MissingLayer};
+use crate::plan;
+use crate::spec::{Jail, RunSpec};
 use proctor_core::isolation::{Isolation, Layer, LimitInForce, Missing, Network};
 use proctor_core::limits::{LimitKind, Limits};
 use std::os::fd::OwnedFd;
@@ -13,79 +15,105 @@ use std::os::fd::OwnedFd;
 /// tmpfs counts pages in a signed long; nobody has a pebibyte of memory.
 const TMP_BYTES_CEILING: u64 = 1 << 50;
 
-/// The size of the private `/tmp` that the worker is told, bytes.
-pub(crate) fn tmp_bytes_max(limits: &Limits) -> u64 {
-    limits.tmp_bytes_max.min(TMP_BYTES_CEILING)
+/// What a worker is told of the limits that it enforces itself.
+pub(crate) fn allotment(limits: &Limits) -> Allotment {
+    Allotment {
+        tmp_bytes_max: limits.tmp_bytes_max.min(TMP_BYTES_CEILING),
+        tmp_inodes_max: plan::tmp_inodes_max(limits.tmp_bytes_max),
+    }
 }
 
-/// What the supervisor itself has put in force, before the worker tells its part.
+/// What a prepared worker has: known before there is a run.
 #[derive(Debug)]
 pub(crate) struct InForce {
-    has_leaf: bool,
+    layers: Vec<Layer>,
     limits: Vec<LimitInForce>,
-    missing: Vec<MissingLimit>,
+    missing_limits: Vec<MissingLimit>,
+    missing_layers: Vec<MissingLayer>,
 }
 
 impl InForce {
-    pub(crate) fn new(has_leaf: bool, limits: Vec<LimitInForce>, missing: Vec<MissingLimit>) -> Self {
-        Self { has_leaf, limits, missing }
+    /// What the leaf gives.
+    pub(crate) fn of_leaf(has_leaf: bool, limits: Vec<LimitInForce>, missing: Vec<MissingLimit>) -> Self {
+        let layers = [Some(Layer::CleanEnvironment), has_leaf.then_some(Layer::Cgroup)];
+        let layers = layers.into_iter().flatten().collect();
+        Self { layers, limits, missing_limits: missing, missing_layers: Vec::new() }
     }
 
-    /// Fails closed on what the leaf could not give.
-    pub(crate) fn refuse_without_required(&self, spec: &RunSpec) -> Result<(), SandboxError> {
-        let required = |missing: &&MissingLimit| spec.required_limits.contains(&missing.limit);
-        if let Some(MissingLimit { limit, reason, remedy }) = self.missing.iter().find(required) {
-            return Err(SandboxError::LimitMissing { limit: *limit, reason: reason.clone(), remedy: remedy.clone() });
+    /// Fails closed on a leaf that could not be had.
+    pub(crate) fn refuse_without_leaf(&self, jail: &Jail) -> Result<(), SandboxError> {
+        if self.layers.contains(&Layer::Cgroup) || !jail.required_layers.contains(&Layer::Cgroup) {
+            return Ok(());
         }
-        if !self.has_leaf && spec.jail.required_layers.contains(&Layer::Cgroup) {
-            let why = self.missing.first();
-            return Err(SandboxError::LayerMissing {
-                layer: Layer::Cgroup,
-                reason: why.map_or_else(String::new, |missing| missing.reason.clone()),
-                remedy: why.map_or_else(String::new, |missing| missing.remedy.clone()),
-            });
-        }
-        Ok(())
+        let why = self.missing_limits.first();
+        Err(SandboxError::LayerMissing {
+            layer: Layer::Cgroup,
+            reason: why.map_or_else(String::new, |missing| missing.reason.clone()),
+            remedy: why.map_or_else(String::new, |missing| missing.remedy.clone()),
+        })
     }
 
-    /// Everything that is in force, once the worker has put on its layers. Fails closed a second time: a worker that
-    /// left out a required layer without a word must not get its `Go`.
+    /// Takes in what the worker says. Fails closed a second time: a worker that left out a required layer without a word
+    /// must not get a run.
     pub(crate) fn complete(
         &mut self,
-        spec: &RunSpec,
+        jail: &Jail,
+        limits: &Limits,
         applied: &[Layer],
-        missing: &[MissingLayer],
+        missing: Vec<MissingLayer>,
         scratch: Option<&OwnedFd>,
-    ) -> Result<Isolation, SandboxError> {
-        let mut layers = applied.to_vec();
-        layers.push(Layer::CleanEnvironment);
-        if self.has_leaf {
-            layers.push(Layer::Cgroup);
-        }
-        layers.sort_unstable();
-        if let Some(&layer) = spec.jail.required_layers.iter().find(|layer| !layers.contains(layer)) {
+    ) -> Result<(), SandboxError> {
+        self.layers.extend(applied);
+        self.layers.sort_unstable();
+        if let Some(&layer) = jail.required_layers.iter().find(|layer| !self.layers.contains(layer)) {
             let why = missing.iter().find(|missing| missing.layer == layer);
             let reason = why.map_or("the worker did not put it on", |missing| missing.reason.as_str());
             let remedy = why.map_or("repair the installation", |missing| missing.remedy.as_str());
             return Err(SandboxError::LayerMissing { layer, reason: reason.into(), remedy: remedy.into() });
         }
-        let mut limits = std::mem::take(&mut self.limits);
-        limits.extend(own_limits(&spec.limits));
-        limits.push(tmp_limit(&spec.limits, scratch)?);
-        let of_limits = self.missing.iter().map(|missing| Missing {
+        self.missing_layers = missing;
+        self.limits.push(tmp_limit(limits, scratch)?);
+        Ok(())
+    }
+
+    /// Why `layer` is not in force, and what helps; `None` when it is.
+    pub(crate) fn why_not(&self, layer: Layer) -> Option<(String, String)> {
+        if self.layers.contains(&layer) {
+            return None;
+        }
+        let of_layer = self.missing_layers.iter().find(|missing| missing.layer == layer);
+        let of_leaf = self.missing_limits.first().map(|missing| (missing.reason.clone(), missing.remedy.clone()));
+        of_layer.map(|missing| (missing.reason.clone(), missing.remedy.clone())).or(of_leaf)
+    }
+
+    /// Everything that is in force for `spec`. Fails closed on limits.
+    pub(crate) fn isolation(&self, spec: &RunSpec, disk: &Disk) -> Result<Isolation, SandboxError> {
+        let mut limits: Vec<LimitInForce> = self.limits.iter().cloned().chain(own_limits(&spec.limits)).collect();
+        let mut missing_limits: Vec<&MissingLimit> = self.missing_limits.iter().collect();
+        let of_disk = disk.in_force();
+        match &of_disk {
+            Ok(limit) => limits.push(limit.clone()),
+            Err(missing) => missing_limits.push(missing),
+        }
+        let required = |missing: &&&MissingLimit| spec.required_limits.contains(&missing.limit);
+        if let Some(MissingLimit { limit, reason, remedy }) = missing_limits.iter().find(required) {
+            return Err(SandboxError::LimitMissing { limit: *limit, reason: reason.clone(), remedy: remedy.clone() });
+        }
+        let of_limits = missing_limits.iter().map(|missing| Missing {
             name: missing.limit.name().to_owned(),
             reason: missing.reason.clone(),
             remedy: missing.remedy.clone(),
         });
-        let of_layers = missing.iter().map(|missing| Missing {
+        let of_layers = self.missing_layers.iter().map(|missing| Missing {
             name: missing.layer.name().to_owned(),
             reason: missing.reason.clone(),
             remedy: missing.remedy.clone(),
         });
         let missing = of_limits.chain(of_layers).collect();
         // Whatever was asked for, a run without a network namespace could reach the network.
-        let network = if layers.contains(&Layer::NetNamespace) { Network::None } else { Network::Host };
-        Ok(Isolation { layers, limits, missing, network })
+        let has_own = self.layers.contains(&Layer::NetNamespace);
+        let network = if has_own { Network::None } else { Network::Host };
+        Ok(Isolation { layers: self.layers.clone(), limits, missing, network })
     }
 }
 
@@ -97,7 +125,7 @@ fn own_limits(limits: &Limits) -> [LimitInForce; 2] {
 
 /// The size of the private `/tmp`, read back; the kernel rounds it up to whole pages of at most 64 KiB.
 fn tmp_limit(limits: &Limits, scratch: Option<&OwnedFd>) -> Result<LimitInForce, SandboxError> {
-    let wanted = tmp_bytes_max(limits);
+    let wanted = allotment(limits).tmp_bytes_max;
     match scratch.and_then(figures::size_bytes) {
         Some(max) if max >= wanted && max - wanted < 65_536 => {
             Ok(LimitInForce { limit: LimitKind::Tmp, max, by: "tmpfs".to_owned() })

@@ -1,4 +1,4 @@
-//! What supervisor and worker say to each other, and the plan that the worker is given. Must not know how messages
+//! What supervisor and worker say to each other, and the plans that the worker is given. Must not know how messages
 //! travel (`channel`).
 
 use crate::plan::Row;
@@ -6,40 +6,61 @@ use crate::spec::{CommandSpec, RunSpec};
 use proctor_core::isolation::Layer;
 use proctor_core::outcome::Exit;
 use rustix::fs::{MemfdFlags, memfd_create};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// From the supervisor.
+/// From the supervisor to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum ToWorker {
-    /// The first message; its one descriptor holds a packed [`Plan`].
-    Plan,
-    /// What is in force suffices: run the commands.
-    Go,
+pub(crate) enum ToLauncher {
+    /// The first message; its one descriptor holds a packed [`RoomPlan`].
+    Room,
+    /// Fork an init for one run. The descriptors are init's end of its own control socket and, where there is one, the
+    /// group in the v2 hierarchy that it shall be born in.
+    Fork,
+}
+
+/// From the launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum FromLauncher {
+    /// Every row of the launcher was carried out.
+    Ready,
+    /// Init was forked; the descriptor is its pidfd.
+    Forked { pid: u32 },
+    /// A row without which there is no run has failed. Nothing follows.
+    Refused(MissingLayer),
+    /// The launcher cannot go on. Nothing follows.
+    Failed { step: String, reason: String },
+}
+
+/// From the supervisor to an init.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToInit {
+    /// Its leaf holds it: put on the layers.
+    Begin(Allotment),
+    /// What is in force suffices: run the commands. The one descriptor holds a packed [`RunPlan`].
+    Run,
     /// SIGTERM to everything, no further commands.
     Terminate,
 }
 
-/// From the worker: first from the launcher, then from init.
+/// From an init.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum FromWorker {
-    /// The launcher forked init; the descriptor is init's pidfd.
-    InitForked,
-    /// Every row was carried out; the descriptor is the scratch directory.
+pub(crate) enum FromInit {
+    /// Every row was carried out; the descriptors are the scratch directory and the mount namespace.
     Ready { applied: Vec<Layer>, missing: Vec<MissingLayer> },
     /// A row without which there is no run has failed. Nothing follows.
     Refused(MissingLayer),
-    /// The worker cannot go on. Nothing follows.
+    /// Init cannot go on. Nothing follows.
     Failed { step: String, reason: String },
     /// A command is about to be executed; the descriptors are the reading ends of its stdout and stderr.
     CommandStarted { index: usize },
-    /// A command and everything that it left behind is dead. The times are those of all commands so far.
-    CommandExited { index: usize, exit: Exit, cpu: CpuTimes },
-    /// There is no further command. Init exits.
-    Done,
+    /// A command and everything that it left behind is dead. The times are those of all commands so far. After the last
+    /// one init exits.
+    CommandExited { index: usize, exit: Exit, cpu: CpuTimes, is_last: bool },
 }
 
 /// Processor time of everything that init has reaped, microseconds.
@@ -57,21 +78,48 @@ pub(crate) struct MissingLayer {
     pub(crate) remedy: String,
 }
 
-/// Everything that the worker needs to know. It decides nothing itself.
+/// What a launcher needs to know of all runs of its room. It decides nothing itself.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Plan {
-    /// The worker's parent, by which it notices that it is an orphan.
-    pub(crate) supervisor_pid: i32,
+pub(crate) struct RoomPlan {
+    /// Whether the supervisor is privileged over the host's namespaces.
+    pub(crate) privileged: bool,
     pub(crate) rows: Vec<Row>,
-    pub(crate) commands: Vec<CommandSpec>,
-    /// Paths that a private directory hides and that are bound back over it. Missing ones are passed over.
-    pub(crate) keep: Vec<PathBuf>,
-    /// The one of them that must not be missing.
+    pub(crate) identity: Identity,
     pub(crate) workspace: PathBuf,
-    pub(crate) scratch_dirs: Vec<String>,
-    pub(crate) scratch_files: Vec<PlannedFile>,
+    /// Visible at the same path and not writable. Missing ones are passed over.
+    pub(crate) read_only: Vec<PathBuf>,
+    /// Visible at the same path and writable. Missing ones are passed over.
+    pub(crate) writable: Vec<PathBuf>,
+    /// Those of all paths that a private directory hides.
+    pub(crate) keep: Vec<PathBuf>,
+    /// Whether name servers of the host are of use.
+    pub(crate) has_network: bool,
+}
+
+/// Who a run is on the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Whether that is somebody else than the supervisor.
+    pub(crate) is_other: bool,
+    /// Whose files are shown as the run's own, user and group.
+    pub(crate) files_of: Option<(u32, u32)>,
+}
+
+/// What one init needs to know before there is a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Allotment {
     pub(crate) tmp_bytes_max: u64,
     pub(crate) tmp_inodes_max: u64,
+}
+
+/// What one init is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RunPlan {
+    pub(crate) commands: Vec<CommandSpec>,
+    pub(crate) scratch_dirs: Vec<String>,
+    pub(crate) scratch_files: Vec<PlannedFile>,
 }
 
 /// A scratch file; its bytes follow the plan in the order of the list.
@@ -82,33 +130,47 @@ pub(crate) struct PlannedFile {
     pub(crate) executable: bool,
 }
 
-/// Largest plan that a worker accepts: 64 MiB of scratch files and as much of arguments and environments.
+impl RunPlan {
+    pub(crate) fn of(spec: &RunSpec) -> RunPlan {
+        let planned = spec.scratch_files.iter().map(|file| PlannedFile {
+            path: file.path.clone(),
+            len: file.bytes.len(),
+            executable: file.executable,
+        });
+        RunPlan {
+            commands: spec.commands.clone(),
+            scratch_dirs: spec.scratch_dirs.clone(),
+            scratch_files: planned.collect(),
+        }
+    }
+}
+
+/// Largest packed plan that a worker accepts: 64 MiB of scratch files and as much of arguments and environments.
 const PLAN_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-impl Plan {
-    /// Puts the plan and the scratch files of `spec` into an anonymous file: the length of the JSON text, the text, the
-    /// files. A socket message could not hold them.
-    pub(crate) fn pack(&self, spec: &RunSpec) -> io::Result<OwnedFd> {
-        let text = serde_json::to_vec(self)?;
-        let mut file = File::from(memfd_create("plan", MemfdFlags::CLOEXEC)?);
-        let mut head = u64::try_from(text.len()).map_err(io::Error::other)?.to_le_bytes().to_vec();
-        head.extend_from_slice(&text);
-        file.write_all(&head)?;
-        for scratch in &spec.scratch_files {
-            file.write_all(&scratch.bytes)?;
-        }
-        file.rewind()?;
-        Ok(file.into())
+/// Puts `plan` and what follows it into an anonymous file: the length of the JSON text, the text, the rest. A socket
+/// message could not hold them.
+pub(crate) fn pack<'a>(plan: &impl Serialize, rest: impl Iterator<Item = &'a [u8]>) -> io::Result<OwnedFd> {
+    let text = serde_json::to_vec(plan)?;
+    let mut file = File::from(memfd_create("plan", MemfdFlags::CLOEXEC)?);
+    let mut head = u64::try_from(text.len()).map_err(io::Error::other)?.to_le_bytes().to_vec();
+    head.extend_from_slice(&text);
+    file.write_all(&head)?;
+    for bytes in rest {
+        file.write_all(bytes)?;
     }
+    file.rewind()?;
+    Ok(file.into())
+}
 
-    /// Reads what [`Plan::pack`] wrote: the plan and the bytes of all scratch files.
-    pub(crate) fn unpack(packed: OwnedFd) -> io::Result<(Plan, Vec<u8>)> {
-        let mut bytes = Vec::new();
-        File::from(packed).take(PLAN_BYTES_MAX).read_to_end(&mut bytes)?;
-        let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
-        let (len, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
-        let len = usize::try_from(u64::from_le_bytes(*len)).map_err(io::Error::other)?;
-        let (text, blob) = rest.split_at_checked(len).ok_or_else(short)?;
-        Ok((serde_json::from_slice(text)?, blob.to_vec()))
-    }
+/// Reads what [`pack`] wrote: the plan and what followed it.
+pub(crate) fn unpack<P: DeserializeOwned>(packed: Option<OwnedFd>) -> io::Result<(P, Vec<u8>)> {
+    let packed = packed.ok_or_else(|| io::Error::other("no plan came along"))?;
+    let mut bytes = Vec::new();
+    File::from(packed).take(PLAN_BYTES_MAX).read_to_end(&mut bytes)?;
+    let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    let (len, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
+    let len = usize::try_from(u64::from_le_bytes(*len)).map_err(io::Error::other)?;
+    let (text, blob) = rest.split_at_checked(len).ok_or_else(short)?;
+    Ok((serde_json::from_slice(text)?, blob.to_vec()))
 }

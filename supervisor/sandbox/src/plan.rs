@@ -3,7 +3,7 @@
 
 use crate::check::{SHM, TMP};
 use crate::error::SandboxError;
-use crate::spec::{RunSpec, SCRATCH};
+use crate::spec::{Jail, RunAs, SCRATCH};
 use proctor_core::isolation::{Layer, Network};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -11,27 +11,39 @@ use std::path::{Path, PathBuf};
 /// One thing that the worker does to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Step {
+    HostTrees,
     UserNamespace,
     MountNamespace,
-    PidNamespace,
     NetNamespace,
-    IpcNamespace,
+    Loopback,
     UtsNamespace,
+    HostName,
+    NoNestedUsers,
+    RootTree,
+    Filter,
+    PidNamespace,
+    RunMounts,
+    IpcNamespace,
+    CgroupNamespace,
+    TenantUid,
     OwnProc,
+    OwnTerminals,
     PrivateTmp,
     PrivateShm,
-    Loopback,
-    HostName,
-    NoNewPrivs,
+    HiddenInit,
     Rlimits,
+    Capabilities,
+    NoNewPrivs,
+    Landlock,
+    Seccomp,
 }
 
 /// Which process carries a row out. All rows of the launcher come before all rows of init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stage {
-    /// The worker as it was spawned; it makes the namespaces and waits.
+    /// The worker as it was spawned, once for all runs of a room.
     Launcher,
-    /// The worker's child, pid 1 of the run.
+    /// The launcher's child, pid 1 of one run.
     Init,
 }
 
@@ -44,6 +56,14 @@ pub(crate) enum Demand {
     Required,
     /// The run goes on without it and says so.
     Wanted,
+}
+
+/// Which supervisors a row is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Everybody,
+    Privileged,
+    Ordinary,
 }
 
 /// One row of the plan.
@@ -62,90 +82,116 @@ const fn row(step: Step, layer: Layer, stage: Stage, demand: Demand) -> Row {
 
 use Demand::{Structural, Wanted};
 use Stage::{Init, Launcher};
+use Whose::{Everybody, Ordinary, Privileged};
 
-/// Every row, in the order in which it is carried out. The pid namespace is structural because its init kills with
-/// `kill(-1)`; the mount namespace because [`SCRATCH`] is the same path in every run.
+/// Every row, in the order in which it is carried out.
 ///
-/// Places kept for the layers to come: the cgroup namespace after `UtsNamespace`; `pivot_root` after `HostName`; then
-/// the tenant's uid and the capabilities, before `NoNewPrivs`; landlock and seccomp last, after `Rlimits`.
-const ORDER: [Row; 13] = [
-    row(Step::UserNamespace, Layer::UserNamespace, Launcher, Structural),
-    row(Step::MountNamespace, Layer::MountNamespace, Launcher, Structural),
-    row(Step::PidNamespace, Layer::PidNamespace, Launcher, Structural),
-    row(Step::NetNamespace, Layer::NetNamespace, Launcher, Wanted),
-    row(Step::IpcNamespace, Layer::IpcNamespace, Launcher, Wanted),
-    row(Step::UtsNamespace, Layer::UtsNamespace, Launcher, Wanted),
-    row(Step::OwnProc, Layer::MountNamespace, Init, Wanted),
-    row(Step::PrivateTmp, Layer::MountNamespace, Init, Structural),
-    row(Step::PrivateShm, Layer::MountNamespace, Init, Wanted),
-    row(Step::Loopback, Layer::NetNamespace, Init, Wanted),
-    row(Step::HostName, Layer::UtsNamespace, Init, Wanted),
-    row(Step::NoNewPrivs, Layer::NoNewPrivs, Init, Wanted),
-    row(Step::Rlimits, Layer::Rlimits, Init, Wanted),
+/// The rows of the launcher make what all runs of a room share and none of them can change. Who is privileged takes hold of
+/// the host's directories before it gives its privilege up for that of a user namespace; everybody else has none before.
+/// The rows of init make what one run has for itself; the filters come last, since they would forbid the rest.
+///
+/// The pid namespace is structural because its init kills with `kill(-1)`; the mount namespace because [`SCRATCH`] is the
+/// same path in every run; the user namespace is, for an ordinary user, where the right to make the others comes from.
+const ORDER: [(Whose, Row); 27] = [
+    (Privileged, row(Step::HostTrees, Layer::PivotRoot, Launcher, Wanted)),
+    (Privileged, row(Step::UserNamespace, Layer::UserNamespace, Launcher, Wanted)),
+    (Ordinary, row(Step::UserNamespace, Layer::UserNamespace, Launcher, Structural)),
+    (Everybody, row(Step::MountNamespace, Layer::MountNamespace, Launcher, Structural)),
+    (Ordinary, row(Step::HostTrees, Layer::PivotRoot, Launcher, Wanted)),
+    (Everybody, row(Step::NetNamespace, Layer::NetNamespace, Launcher, Wanted)),
+    (Everybody, row(Step::Loopback, Layer::NetNamespace, Launcher, Wanted)),
+    (Everybody, row(Step::UtsNamespace, Layer::UtsNamespace, Launcher, Wanted)),
+    (Everybody, row(Step::HostName, Layer::UtsNamespace, Launcher, Wanted)),
+    (Everybody, row(Step::NoNestedUsers, Layer::UserNamespace, Launcher, Wanted)),
+    (Everybody, row(Step::RootTree, Layer::PivotRoot, Launcher, Wanted)),
+    (Everybody, row(Step::Filter, Layer::Seccomp, Launcher, Wanted)),
+    (Everybody, row(Step::PidNamespace, Layer::PidNamespace, Init, Structural)),
+    (Everybody, row(Step::RunMounts, Layer::MountNamespace, Init, Structural)),
+    (Everybody, row(Step::IpcNamespace, Layer::IpcNamespace, Init, Wanted)),
+    (Everybody, row(Step::CgroupNamespace, Layer::CgroupNamespace, Init, Wanted)),
+    (Everybody, row(Step::TenantUid, Layer::TenantUid, Init, Wanted)),
+    (Everybody, row(Step::OwnProc, Layer::MountNamespace, Init, Wanted)),
+    (Everybody, row(Step::OwnTerminals, Layer::PivotRoot, Init, Wanted)),
+    (Everybody, row(Step::PrivateTmp, Layer::MountNamespace, Init, Structural)),
+    (Everybody, row(Step::PrivateShm, Layer::MountNamespace, Init, Wanted)),
+    (Everybody, row(Step::HiddenInit, Layer::PidNamespace, Init, Structural)),
+    (Everybody, row(Step::Rlimits, Layer::Rlimits, Init, Wanted)),
+    (Everybody, row(Step::Capabilities, Layer::Capabilities, Init, Wanted)),
+    (Everybody, row(Step::NoNewPrivs, Layer::NoNewPrivs, Init, Wanted)),
+    (Everybody, row(Step::Landlock, Layer::Landlock, Init, Wanted)),
+    (Everybody, row(Step::Seccomp, Layer::Seccomp, Init, Wanted)),
 ];
 
-/// Layers that no row puts on: the leaf is the supervisor's, and a command's environment is only what its
-/// specification says, by construction.
-const NOT_IN_ROWS: [Layer; 2] = [Layer::Cgroup, Layer::CleanEnvironment];
-
-/// Every layer that a privileged launcher puts on, in the order in which reports name them. Whoever requires all that
-/// this version has requires these.
-pub const LAYERS: [Layer; 9] = [
+/// Every layer, in the order in which reports name them. Whoever requires all that there is requires these.
+pub const LAYERS: [Layer; 16] = [
     Layer::Cgroup,
+    Layer::UserNamespace,
     Layer::MountNamespace,
     Layer::PidNamespace,
     Layer::NetNamespace,
     Layer::IpcNamespace,
     Layer::UtsNamespace,
+    Layer::CgroupNamespace,
+    Layer::PivotRoot,
+    Layer::TenantUid,
+    Layer::Capabilities,
     Layer::NoNewPrivs,
     Layer::Rlimits,
+    Layer::Landlock,
+    Layer::Seccomp,
     Layer::CleanEnvironment,
 ];
 
-/// Whether every run gets a part of `layer` from a launcher with or without privilege, as far as the host allows and
-/// unless the run itself asks for less.
-pub(crate) fn puts_on(layer: Layer, privileged: bool) -> bool {
-    (layer != Layer::UserNamespace || !privileged) && ORDER.iter().any(|row| row.layer == layer)
-}
-
-/// The rows that `spec` gets from a launcher with or without privilege over the host's namespaces.
+/// The rows that `jail` gets from a supervisor with or without privilege over the host's namespaces.
 ///
 /// A layer that is required and that no row of this run puts on is refused here, before anything is started.
-pub(crate) fn rows(spec: &RunSpec, privileged: bool) -> Result<Vec<Row>, SandboxError> {
-    let required = |layer: Layer| spec.jail.required_layers.contains(&layer);
+pub(crate) fn rows(jail: &Jail, privileged: bool) -> Result<Vec<Row>, SandboxError> {
+    let required = |layer: Layer| jail.required_layers.contains(&layer);
+    let is_here = |layer: Layer| match layer {
+        Layer::NetNamespace if jail.network == Network::Host => false,
+        _ => !jail.left_off.contains(&layer),
+    };
     let rows: Vec<Row> = ORDER
         .into_iter()
-        .filter(|row| match row.layer {
-            Layer::UserNamespace => !privileged || required(Layer::UserNamespace),
-            Layer::NetNamespace => spec.jail.network == Network::None,
-            _ => true,
-        })
+        .filter(|(whose, _)| *whose == Everybody || (*whose == Privileged) == privileged)
+        .map(|(_, row)| row)
+        .filter(|row| is_here(row.layer) || row.demand == Structural)
         .map(|row| Row {
             demand: if row.demand == Wanted && required(row.layer) { Demand::Required } else { row.demand },
             ..row
         })
         .collect();
-    for &layer in &spec.jail.required_layers {
-        if !NOT_IN_ROWS.contains(&layer) && !rows.iter().any(|row| row.layer == layer) {
-            let (reason, remedy) = if layer == Layer::NetNamespace {
+    for &layer in &jail.required_layers {
+        if !is_here(layer) {
+            let (reason, remedy) = if layer == Layer::NetNamespace && !jail.left_off.contains(&layer) {
                 ("the run asks for the host's network", "ask for network none, or do not require this layer")
             } else {
-                ("this version does not put it on", "do not require this layer")
+                ("it is required and left off at once", "do either")
             };
             return Err(SandboxError::LayerMissing { layer, reason: reason.into(), remedy: remedy.into() });
         }
     }
+    let cannot_be_left_off = |row: &&Row| row.demand == Structural && jail.left_off.contains(&row.layer);
+    if let Some(row) = rows.iter().find(cannot_be_left_off) {
+        let reason = format!("layer {} cannot be left off: the worker stands on it", row.layer.name());
+        return Err(SandboxError::InvalidSpec { reason });
+    }
+    if jail.run_as != RunAs::Supervisor && !privileged {
+        return Err(SandboxError::LayerMissing {
+            layer: Layer::TenantUid,
+            reason: "only a privileged supervisor can run tests as another user".into(),
+            remedy: Step::TenantUid.remedy().into(),
+        });
+    }
     Ok(rows)
 }
 
-/// The paths that the private directories would hide and that must be bound back: the workspace, what the caller names,
-/// and programs. A path inside another one is left out, since binds are recursive.
-pub(crate) fn paths_to_keep(spec: &RunSpec) -> Vec<PathBuf> {
-    let programs = spec.commands.iter().map(|command| &command.program);
-    let mut paths: Vec<PathBuf> = std::iter::once(&spec.jail.workspace)
-        .chain(&spec.jail.read_only)
-        .chain(&spec.jail.writable)
-        .chain(programs)
+/// The paths that the private directories would hide and that must be bound back: the workspace and what the caller
+/// names. A path inside another one is left out, since binds are recursive.
+pub(crate) fn paths_to_keep(jail: &Jail) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = std::iter::once(&jail.workspace)
+        .chain(&jail.read_only)
+        .chain(&jail.writable)
         .filter(|path| is_hidden(path))
         .cloned()
         .collect();
@@ -177,19 +223,31 @@ impl Step {
     /// The step's name in error messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Step::HostTrees => "taking hold of the host's directories",
             Step::UserNamespace => "user namespace",
             Step::MountNamespace => "mount namespace",
-            Step::PidNamespace => "pid namespace",
             Step::NetNamespace => "network namespace",
-            Step::IpcNamespace => "IPC namespace",
+            Step::Loopback => "loopback interface",
             Step::UtsNamespace => "UTS namespace",
+            Step::HostName => "host name",
+            Step::NoNestedUsers => "no user namespaces inside",
+            Step::RootTree => "root of its own",
+            Step::Filter => "system call filter",
+            Step::PidNamespace => "pid namespace",
+            Step::RunMounts => "mounts of its own",
+            Step::IpcNamespace => "IPC namespace",
+            Step::CgroupNamespace => "cgroup namespace",
+            Step::TenantUid => "user of its own",
             Step::OwnProc => "own /proc",
+            Step::OwnTerminals => "own /dev/pts",
             Step::PrivateTmp => "private /tmp",
             Step::PrivateShm => "private /dev/shm",
-            Step::Loopback => "loopback interface",
-            Step::HostName => "host name",
-            Step::NoNewPrivs => "no_new_privs",
+            Step::HiddenInit => "init that nobody can trace",
             Step::Rlimits => "resource limits",
+            Step::Capabilities => "no capabilities",
+            Step::NoNewPrivs => "no_new_privs",
+            Step::Landlock => "landlock",
+            Step::Seccomp => "seccomp",
         }
     }
 
@@ -197,13 +255,22 @@ impl Step {
     pub(crate) fn remedy(self) -> &'static str {
         match self {
             Step::UserNamespace => {
-                "run as root, or allow user namespaces: sysctl user.max_user_namespaces, \
-                 kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0"
+                "allow user namespaces: sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1, \
+                 kernel.apparmor_restrict_unprivileged_userns=0"
+            }
+            Step::TenantUid => {
+                "run proctor as root: serve with a uid range for the tenant, run in a workspace of another user or on a \
+                 file system with idmapped mounts"
             }
             Step::OwnProc => "in a container, run it with an unmasked /proc",
             Step::PrivateTmp => "check that the workspace exists and that tmpfs can be mounted",
             Step::PrivateShm => "check that /dev/shm exists and that tmpfs can be mounted",
-            Step::NoNewPrivs | Step::Rlimits => "use a Linux kernel of 5.14 or later",
+            Step::OwnTerminals => "use a kernel with devpts",
+            Step::Landlock => "use a kernel with landlock, and name it in the boot parameter lsm=",
+            Step::Seccomp | Step::Filter => "use a kernel with seccomp filters (CONFIG_SECCOMP_FILTER)",
+            Step::NoNewPrivs | Step::Rlimits | Step::Capabilities | Step::HiddenInit => {
+                "use a Linux kernel of 5.14 or later"
+            }
             _ => "run as root or with CAP_SYS_ADMIN, or allow user namespaces; check sysctl user.max_*_namespaces",
         }
     }
@@ -212,65 +279,78 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{CommandSpec, Jail};
-    use proctor_core::limits::Limits;
 
-    fn spec() -> RunSpec {
-        RunSpec {
-            commands: vec![CommandSpec {
-                program: "/tmp/tools/run".into(),
-                args: vec![],
-                dir: "/".into(),
-                env: vec![],
-            }],
-            jail: Jail {
-                read_only: vec!["/opt/go".into(), "/tmp".into(), "/tmpfile".into()],
-                writable: vec!["/tmp/ws/.cache".into(), "/dev/shm/cache".into()],
-                ..Jail::at("/tmp/ws")
-            },
-            scratch_files: vec![],
-            scratch_dirs: vec![],
-            artifacts: String::new(),
-            limits: Limits::DEFAULT,
-            required_limits: vec![],
+    /// Layers that no row puts on: the leaf is the supervisor's, and a command's environment is only what its specification
+    /// says, by construction.
+    const NOT_IN_ROWS: [Layer; 2] = [Layer::Cgroup, Layer::CleanEnvironment];
+
+    fn jail() -> Jail {
+        Jail {
+            read_only: vec!["/opt/go".into(), "/tmp".into(), "/tmpfile".into(), "/tmp/tools/run".into()],
+            writable: vec!["/tmp/ws/.cache".into(), "/dev/shm/cache".into()],
+            ..Jail::at("/tmp/ws")
         }
     }
 
-    fn requiring(layers: &[Layer]) -> RunSpec {
-        let spec = spec();
-        RunSpec { jail: Jail { required_layers: layers.to_vec(), ..spec.jail }, ..spec }
+    fn requiring(layers: &[Layer]) -> Jail {
+        Jail { required_layers: layers.to_vec(), ..jail() }
     }
 
     #[test]
     fn the_launcher_is_done_before_init_begins() {
-        let first_of_init = ORDER.iter().position(|row| row.stage == Init).unwrap();
-        assert!(ORDER[first_of_init..].iter().all(|row| row.stage == Init));
+        let first_of_init = ORDER.iter().position(|(_, row)| row.stage == Init).unwrap();
+        assert!(ORDER[first_of_init..].iter().all(|(_, row)| row.stage == Init));
     }
 
     #[test]
-    fn only_a_launcher_without_privilege_gets_a_user_namespace_unless_it_is_required() {
-        let has_user = |rows: Vec<Row>| rows.iter().any(|row| row.step == Step::UserNamespace);
-        assert!(has_user(rows(&spec(), false).unwrap()));
-        assert!(!has_user(rows(&spec(), true).unwrap()));
-        let required = requiring(&[Layer::UserNamespace]);
-        assert!(has_user(rows(&required, true).unwrap()));
+    fn every_layer_is_put_on_by_a_row_of_everybody() {
+        for privileged in [true, false] {
+            let rows = rows(&jail(), privileged).unwrap();
+            for layer in LAYERS.into_iter().filter(|layer| !NOT_IN_ROWS.contains(layer)) {
+                assert!(rows.iter().any(|row| row.layer == layer), "{layer:?}");
+            }
+        }
     }
 
     #[test]
-    fn a_required_layer_that_no_row_puts_on_is_refused_by_name() {
-        let seccomp = requiring(&[Layer::Seccomp]);
-        assert!(matches!(rows(&seccomp, true), Err(SandboxError::LayerMissing { layer: Layer::Seccomp, .. })));
-        let host =
-            RunSpec { jail: Jail { network: Network::Host, ..requiring(&[Layer::NetNamespace]).jail }, ..spec() };
+    fn privilege_is_used_before_it_is_given_up_and_an_ordinary_user_has_it_only_then() {
+        let place =
+            |privileged, step| rows(&jail(), privileged).unwrap().iter().position(|row| row.step == step).unwrap();
+        assert!(place(true, Step::HostTrees) < place(true, Step::UserNamespace));
+        assert!(place(false, Step::HostTrees) > place(false, Step::MountNamespace));
+    }
+
+    #[test]
+    fn a_required_layer_that_this_run_does_not_get_is_refused_by_name() {
+        let host = Jail { network: Network::Host, ..requiring(&[Layer::NetNamespace]) };
         assert!(matches!(rows(&host, true), Err(SandboxError::LayerMissing { layer: Layer::NetNamespace, .. })));
-        let required = requiring(&[Layer::NetNamespace, Layer::Cgroup]);
-        let rows = rows(&required, true).unwrap();
+        let both = Jail { left_off: vec![Layer::Seccomp], ..requiring(&[Layer::Seccomp]) };
+        assert!(matches!(rows(&both, true), Err(SandboxError::LayerMissing { layer: Layer::Seccomp, .. })));
+        let rows = rows(&requiring(&[Layer::NetNamespace, Layer::Cgroup]), true).unwrap();
         assert!(rows.iter().filter(|row| row.layer == Layer::NetNamespace).all(|row| row.demand == Demand::Required));
     }
 
     #[test]
+    fn what_the_worker_stands_on_cannot_be_left_off() {
+        let off = |layer| Jail { left_off: vec![layer], ..jail() };
+        for layer in [Layer::PidNamespace, Layer::MountNamespace] {
+            assert!(matches!(rows(&off(layer), true), Err(SandboxError::InvalidSpec { .. })), "{layer:?}");
+        }
+        assert!(rows(&off(Layer::UserNamespace), false).is_err());
+        let rows = rows(&off(Layer::UserNamespace), true).unwrap();
+        assert!(!rows.iter().any(|row| row.layer == Layer::UserNamespace));
+    }
+
+    #[test]
+    fn only_privilege_can_run_as_another_user() {
+        let other = Jail { run_as: RunAs::User { uid: 7, gid: 7 }, ..jail() };
+        assert!(rows(&other, true).is_ok());
+        assert!(matches!(rows(&other, false), Err(SandboxError::LayerMissing { layer: Layer::TenantUid, .. })));
+    }
+
+    #[test]
     fn only_what_a_private_directory_hides_is_kept_and_nothing_twice() {
-        assert_eq!(paths_to_keep(&spec()), ["/dev/shm/cache", "/tmp/tools/run", "/tmp/ws"].map(PathBuf::from));
+        assert_eq!(paths_to_keep(&jail()), ["/dev/shm/cache", "/tmp/tools/run", "/tmp/ws"].map(PathBuf::from));
     }
 
     #[test]

@@ -2,14 +2,14 @@
 //! trace. Must not decide what a run needs.
 
 use crate::cgroup::{self, Places};
-use crate::plan;
-use crate::worker::{PROBE, Trial};
+use crate::plan::LAYERS;
+use crate::pool::Maker;
+use crate::spec::{Jail, RunAs};
 use proctor_core::isolation::Layer;
-use proctor_core::limits::{LimitKind, Limits};
+use proctor_core::limits::Limits;
+use rustix::process::{getegid, geteuid};
 use serde::Serialize;
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
 /// CAP_SYS_ADMIN's bit in a capability set (`linux/capability.h`).
 const CAP_SYS_ADMIN: u32 = 21;
@@ -73,14 +73,13 @@ pub struct HostReport {
     pub rows: Vec<HostRow>,
 }
 
-/// Looks at this host, as the calling user. Starts `worker_binary` once to try the namespaces; takes some milliseconds.
+/// Looks at this host, as the calling user. Has a worker put on every layer once, and ends it; takes some milliseconds.
 #[must_use]
-pub fn probe(worker_binary: &Path) -> HostReport {
-    let places = Places::find();
+pub(crate) fn probe(maker: &Maker) -> HostReport {
+    let places = &maker.places;
     let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let mut rows = cgroup_rows(&places);
-    rows.extend(namespace_rows(worker_binary));
-    rows.extend([landlock_row(), seccomp_row()]);
+    let mut rows = cgroup_rows(places);
+    rows.extend(layer_rows(maker));
     HostReport {
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
         cgroup_mode: places.mode.name().to_owned(),
@@ -107,16 +106,14 @@ fn memory_bytes(meminfo: &str) -> Option<u64> {
 
 /// Makes a leaf with the default limits for a moment: what reads back is usable.
 fn cgroup_rows(places: &Places) -> Vec<HostRow> {
-    let opened = cgroup::open(places, &Limits::DEFAULT);
-    let has_kill = opened.leaf.is_some() && places.v2.is_some();
+    let mut opened = cgroup::open(places, "", &Limits::DEFAULT);
+    // Nothing is wrong with what a supervisor does as soon as it runs.
+    opened.missing.retain(|missing| !cgroup::would_hand_down(places, cgroup::controller(missing.limit)));
+    let has_kill = opened.leaf.as_ref().is_some_and(|leaf| leaf.birth().is_some());
     let mut rows: Vec<HostRow> = cgroup::LEAF_LIMITS
         .into_iter()
         .map(|limit| {
-            let name = match limit {
-                LimitKind::Memory => "memory",
-                LimitKind::Cpu => "cpu",
-                _ => "pids",
-            };
+            let name = cgroup::controller(limit);
             let missing = opened.missing.iter().find(|missing| missing.limit == limit);
             let there = places.v1.contains_key(name) || places.v2.is_some();
             HostRow {
@@ -149,78 +146,47 @@ fn cgroup_rows(places: &Places) -> Vec<HostRow> {
     rows
 }
 
-#[expect(clippy::disallowed_methods, reason = "the worker is the one program that the sandbox starts")]
-fn namespace_rows(worker_binary: &Path) -> Vec<HostRow> {
-    let output = Command::new(worker_binary).arg(PROBE).env_clear().stdin(Stdio::null()).output();
-    let trials: Option<Vec<Trial>> = output.ok().and_then(|output| serde_json::from_slice(&output.stdout).ok());
-    let Some(trials) = trials else {
-        return vec![HostRow {
+/// What a worker says after it has tried everything, in an empty workspace of its own.
+fn layer_rows(maker: &Maker) -> Vec<HostRow> {
+    let tried = tempfile::tempdir().map_err(|error| error.to_string()).and_then(|workspace| {
+        let run_as = match maker.privileged {
+            true => RunAs::Nobody { owner_uid: geteuid().as_raw(), owner_gid: getegid().as_raw() },
+            false => RunAs::Supervisor,
+        };
+        let jail = Jail { run_as, ..Jail::at(workspace.path()) };
+        let worker = maker.open(&jail).and_then(|room| maker.prepare(&room, &jail, &Limits::DEFAULT));
+        worker.map_err(|error| error.to_string())
+    });
+    match tried {
+        Ok(worker) => {
+            let row = |layer| layer_row(layer, worker.in_force.why_not(layer), maker.privileged);
+            LAYERS.into_iter().map(row).collect()
+        }
+        Err(reason) => vec![HostRow {
             name: "worker".to_owned(),
             group: RowGroup::Namespace,
             status: Status::Missing,
-            detail: "the worker could not be started to try the namespaces".to_owned(),
+            detail: format!("no worker could put on any layer: {reason}"),
             needed: true,
-            remedy: "install proctor-worker beside proctor".to_owned(),
-        }];
-    };
-    let privileged = is_privileged();
-    trials.into_iter().map(|trial| namespace_row(trial, privileged)).collect()
+            remedy: "install proctor-worker beside proctor, and allow namespaces".to_owned(),
+        }],
+    }
 }
 
-fn namespace_row(trial: Trial, privileged: bool) -> HostRow {
-    let needed = plan::puts_on(trial.layer, privileged);
-    let file = match trial.layer {
-        Layer::UserNamespace => "user",
-        Layer::MountNamespace => "mnt",
-        Layer::PidNamespace => "pid",
-        Layer::NetNamespace => "net",
-        Layer::IpcNamespace => "ipc",
-        Layer::UtsNamespace => "uts",
-        _ => "cgroup",
+fn layer_row(layer: Layer, missing: Option<(String, String)>, privileged: bool) -> HostRow {
+    let group = match layer {
+        Layer::Cgroup => RowGroup::Cgroup,
+        Layer::Capabilities | Layer::NoNewPrivs | Layer::Rlimits | Layer::Landlock | Layer::Seccomp => RowGroup::Filter,
+        Layer::CleanEnvironment | Layer::TenantUid => RowGroup::Filter,
+        _ => RowGroup::Namespace,
     };
-    let there = Path::new("/proc/self/ns").join(file).exists();
-    let (status, detail, remedy) = match (trial.failure, there) {
-        (None, _) => (Status::Usable, "tried".to_owned(), ""),
-        (Some(reason), true) => (
-            Status::Present,
-            reason,
-            "run as root, or allow user namespaces: sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1",
-        ),
-        (Some(reason), false) => (Status::Missing, reason, "use a kernel that is built with this namespace"),
+    // An ordinary user has no other user to run as; nothing is wrong with the host.
+    let needed = privileged || layer != Layer::TenantUid;
+    let (status, detail, remedy) = match missing {
+        None => (Status::Usable, "tried".to_owned(), String::new()),
+        Some((reason, remedy)) => (Status::Present, reason, if needed { remedy } else { String::new() }),
     };
-    let (detail, remedy) = match trial.layer {
-        _ if needed => (detail, remedy),
-        Layer::UserNamespace => (format!("{detail}; not needed, as the supervisor is privileged"), ""),
-        _ => (format!("{detail}; not used by this version"), ""),
-    };
-    let name = trial.layer.name().to_owned();
-    HostRow { name, group: RowGroup::Namespace, status, detail, needed, remedy: remedy.to_owned() }
-}
-
-fn landlock_row() -> HostRow {
-    // SAFETY: with a null attribute, size 0 and this flag the call only returns the ABI's version (landlock(7)).
-    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, 1) };
-    let (status, detail) = match abi {
-        1.. => (Status::Present, format!("ABI {abi}; not used by this version")),
-        _ => (Status::Missing, format!("{}; not used by this version", std::io::Error::last_os_error())),
-    };
-    filter_row("landlock", status, detail)
-}
-
-fn seccomp_row() -> HostRow {
-    let action = libc::SECCOMP_RET_KILL_PROCESS;
-    // SAFETY: the call reads the one number that the pointer points to.
-    let known = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
-    let (status, detail) = match known {
-        0 => (Status::Present, "filters can be installed; not used by this version".to_owned()),
-        _ => (Status::Missing, format!("{}; not used by this version", std::io::Error::last_os_error())),
-    };
-    filter_row("seccomp", status, detail)
-}
-
-/// A filter that no run of this version has.
-fn filter_row(name: &str, status: Status, detail: String) -> HostRow {
-    HostRow { name: name.to_owned(), group: RowGroup::Filter, status, detail, needed: false, remedy: String::new() }
+    HostRow { name: layer.name().to_owned(), group, status, detail, needed, remedy }
 }
 
 #[cfg(test)]
@@ -228,16 +194,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_runs_of_this_user_get_is_needed() {
-        let row = |layer, privileged| namespace_row(Trial { layer, failure: Some("no".into()) }, privileged);
-        let user = row(Layer::UserNamespace, true);
-        assert!(!user.needed && user.remedy.is_empty() && user.status == Status::Present, "{user:?}");
-        let user = row(Layer::UserNamespace, false);
-        assert!(user.needed && !user.remedy.is_empty(), "{user:?}");
-        for privileged in [true, false] {
-            assert!(row(Layer::PidNamespace, privileged).needed && row(Layer::NetNamespace, privileged).needed);
-            assert!(!row(Layer::CgroupNamespace, privileged).needed);
-        }
+    fn a_layer_that_is_missing_has_a_remedy_unless_the_user_cannot_have_it() {
+        let why = || Some(("no".to_owned(), "do".to_owned()));
+        let row = layer_row(Layer::Seccomp, why(), false);
+        assert!(row.needed && row.status == Status::Present && row.remedy == "do", "{row:?}");
+        let row = layer_row(Layer::TenantUid, why(), false);
+        assert!(!row.needed && row.remedy.is_empty(), "{row:?}");
+        assert!(layer_row(Layer::TenantUid, why(), true).needed);
+        assert_eq!(layer_row(Layer::Landlock, None, true).status, Status::Usable);
     }
 
     #[test]

@@ -2,17 +2,15 @@
 //! know how layers are put on (`worker`) or what is heard during a run (`watch`).
 
 use crate::artifacts;
-use crate::cgroup::{self, Leaf, Opened, Places};
+use crate::cgroup::{self, Leaf, Places};
 use crate::check::check;
 use crate::error::SandboxError;
 use crate::figures::{self, Watched};
-use crate::in_force::{InForce, tmp_bytes_max};
 use crate::kill::KillSwitch;
-use crate::launch::Worker;
-use crate::message::{Plan, PlannedFile};
-use crate::plan;
+use crate::pool::{Maker, Pool, PoolBounds};
 use crate::probe::{HostReport, is_privileged, probe};
-use crate::spec::{Ending, RunSpec, Sandbox, SandboxEvent, ScratchFile};
+use crate::room::Worker;
+use crate::spec::{Ending, RunSpec, Sandbox, SandboxEvent};
 use crate::watch::Watch;
 use std::fs;
 use std::io;
@@ -22,37 +20,59 @@ use std::time::Instant;
 
 /// Runs commands in namespaces and cgroups of this host, each run in a worker process of its own.
 ///
-/// Holds no state of any run; one value serves any number of threads at a time.
-#[derive(Debug, Clone)]
+/// One value serves any number of threads at a time. What it has prepared ends with it.
 pub struct LinuxSandbox {
-    worker_binary: PathBuf,
-    places: Places,
-    /// Whether namespaces can be made without a user namespace.
-    privileged: bool,
+    maker: Maker,
+    /// `None` when nothing is kept between runs.
+    pool: Option<Pool>,
 }
 
 impl LinuxSandbox {
-    /// A sandbox whose workers run `worker_binary`: a program that calls [`crate::worker::main`] and nothing else.
+    /// A sandbox whose workers run `worker_binary`: a program that calls [`crate::worker::main`] and nothing else. It keeps
+    /// prepared workers within `bounds`.
     ///
     /// Looks at this process's cgroups now, so call it after the process has moved to where its runs shall be counted.
-    pub fn new(worker_binary: PathBuf) -> Result<Self, SandboxError> {
-        let binary = fs::canonicalize(&worker_binary)
+    pub fn new(worker_binary: PathBuf, bounds: PoolBounds) -> Result<Self, SandboxError> {
+        let worker_binary = fs::canonicalize(&worker_binary)
             .map_err(|source| SandboxError::WorkerMissing { binary: worker_binary, source })?;
-        Ok(Self { worker_binary: binary, places: Places::find(), privileged: is_privileged() })
+        let maker = Maker { worker_binary, places: Places::find(), privileged: is_privileged() };
+        let pool = match bounds.rooms_max {
+            0 => None,
+            _ => Some(Pool::new(maker.clone(), bounds).map_err(SandboxError::kernel("starting a thread"))?),
+        };
+        Ok(Self { maker, pool })
     }
 
     /// Removes the cgroups of supervisors that were killed: their runs died with them, and a restart clears up. Takes at
-    /// most a second, and no time when there is nothing to clear.
+    /// most a second, and no time when there is nothing to clear. Then, on a host with cgroup v2, moves this process to
+    /// where it does not stand in the way of its runs' limits. Call it once, before the first run.
     ///
     /// Apart from [`Self::new`], since who only looks at a host must not change it.
     pub fn sweep(&self) {
-        cgroup::sweep(&self.places);
+        cgroup::sweep(&self.maker.places);
+        cgroup::settle(&self.maker.places);
     }
 
-    /// What this host can enforce; see [`crate::probe()`].
+    /// What this host can enforce, row by row.
     #[must_use]
     pub fn probe(&self) -> HostReport {
-        probe(&self.worker_binary)
+        probe(&self.maker)
+    }
+
+    fn serve(
+        &self,
+        mut worker: Worker,
+        spec: &RunSpec,
+        kill: &KillSwitch,
+        sink: &mut dyn FnMut(SandboxEvent<'_>),
+        begun: Instant,
+    ) -> Result<Ending, SandboxError> {
+        let watched = Watch::new(spec, kill, &worker, sink, begun).watch()?;
+        let ending = end(&mut worker, spec, watched);
+        if let Some(pool) = &self.pool {
+            pool.clear(worker.mounts.take());
+        }
+        Ok(ending)
     }
 }
 
@@ -65,81 +85,59 @@ impl Sandbox for LinuxSandbox {
     ) -> Result<Ending, SandboxError> {
         let begun = Instant::now();
         check(spec)?;
-        let plan = self.plan(spec)?;
         look_at_workspace(&spec.jail.workspace)?;
-        let (mut run, in_force) = self.launch(spec)?;
-        run.worker.tell(&plan, spec)?;
-        let watched = Watch::new(spec, kill, &mut run.worker, run.leaf.as_deref(), in_force, sink, begun).watch()?;
-        Ok(run.end(spec, watched))
-    }
-}
-
-/// A worker and its leaf. The order of the fields is the order of their end, also when a sink panics: first everything is
-/// dead, then the leaf can be removed.
-struct Run {
-    worker: Worker,
-    leaf: Option<Box<dyn Leaf>>,
-}
-
-impl LinuxSandbox {
-    fn plan(&self, spec: &RunSpec) -> Result<Plan, SandboxError> {
-        let planned = |file: &ScratchFile| PlannedFile {
-            path: file.path.clone(),
-            len: file.bytes.len(),
-            executable: file.executable,
-        };
-        Ok(Plan {
-            supervisor_pid: rustix::process::getpid().as_raw_nonzero().get(),
-            rows: plan::rows(spec, self.privileged)?,
-            commands: spec.commands.clone(),
-            keep: plan::paths_to_keep(spec),
-            workspace: spec.jail.workspace.clone(),
-            scratch_dirs: spec.scratch_dirs.clone(),
-            scratch_files: spec.scratch_files.iter().map(planned).collect(),
-            tmp_bytes_max: tmp_bytes_max(&spec.limits),
-            tmp_inodes_max: plan::tmp_inodes_max(spec.limits.tmp_bytes_max),
-        })
-    }
-
-    /// A worker that waits for its plan, inside a leaf whose limits have read back. The leaf is made while the worker is
-    /// being loaded, which takes about as long.
-    fn launch(&self, spec: &RunSpec) -> Result<(Run, InForce), SandboxError> {
-        let worker = Worker::launch(&self.worker_binary)?;
-        let Opened { leaf, in_force, missing } = cgroup::open(&self.places, &spec.limits);
-        let run = Run { worker, leaf };
-        let in_force = InForce::new(run.leaf.is_some(), in_force, missing);
-        in_force.refuse_without_required(spec)?;
-        if let Some(leaf) = &run.leaf {
-            leaf.add(run.worker.pid()).map_err(SandboxError::kernel("moving the worker into its cgroup leaf"))?;
-        }
-        Ok((run, in_force))
-    }
-}
-
-impl Run {
-    /// Ends what is left, reads the counters, removes the leaf, reads the artefacts: in this order.
-    fn end(mut self, spec: &RunSpec, mut watched: Watched) -> Ending {
-        let ended = self.worker.end();
-        if let Err(error) = &ended {
-            tracing::error!(%error, "a run is still alive after its kill");
-            if let Some(leaf) = &self.leaf {
-                leaf.kill();
+        if let Some(worker) = self.pool.as_ref().and_then(|pool| pool.take(&spec.jail, &spec.limits)) {
+            match self.serve(worker, spec, kill, sink, begun) {
+                // Whatever it died of while it waited, no command was started.
+                Err(SandboxError::WorkerFailed { reason, .. }) => tracing::warn!(%reason, "a prepared worker was dead"),
+                outcome => return outcome,
             }
         }
-        if watched.worker_lost {
-            // A worker that hangs in the kernel holds its stderr open: its last words would never come to an end.
-            let said = if ended.is_ok() { self.worker.last_words() } else { String::new() };
-            tracing::error!(%said, "a worker was lost");
+        let room = self.maker.open(&spec.jail)?;
+        let worker = self.maker.prepare(&room, &spec.jail, &spec.limits)?;
+        // The next run of the session finds the room, and a worker that is prepared while this one runs.
+        if let Some(pool) = &self.pool {
+            pool.keep(&spec.jail, &spec.limits, room);
         }
-        watched.tmp_full |= watched.scratch.as_ref().is_some_and(figures::is_full);
-        let counters = self.leaf.as_ref().map(|leaf| leaf.counters());
-        if let Some(Err(error)) = self.leaf.as_mut().map(|leaf| leaf.remove()) {
-            tracing::error!(%error, "a cgroup leaf could not be removed");
-        }
-        let scratch = watched.scratch.take();
-        let files = scratch.map(|scratch| artifacts::collect(scratch.as_fd(), &spec.artifacts)).unwrap_or_default();
-        figures::ending(watched, counters, &spec.limits, files)
+        self.serve(worker, spec, kill, sink, begun)
     }
+
+    fn retire(&self, owner: &str, workspace: &Path) {
+        if let Some(pool) = &self.pool {
+            pool.retire(owner, workspace);
+        }
+    }
+
+    fn close(&self) {
+        if let Some(pool) = &self.pool {
+            pool.close();
+        }
+        if let Err(error) = cgroup::leave(&self.maker.places) {
+            tracing::warn!(%error, "the supervisor's own cgroup could not be removed");
+        }
+    }
+}
+
+/// Ends what is left, reads the counters, removes the leaf, reads the artefacts: in this order.
+fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched) -> Ending {
+    if let Err(error) = worker.end() {
+        let pids = worker.leaf.as_ref().map(|leaf| leaf.pids());
+        tracing::error!(%error, ?pids, "a run is still alive after its kill");
+        if let Some(leaf) = &worker.leaf {
+            leaf.kill();
+        }
+    }
+    if watched.worker_lost {
+        tracing::error!("a worker was lost");
+    }
+    watched.tmp_full |= worker.scratch.as_ref().is_some_and(figures::is_full);
+    let counters = worker.leaf.as_deref().map(Leaf::counters);
+    if let Some(Err(error)) = worker.leaf.as_deref_mut().map(Leaf::remove) {
+        tracing::error!(%error, "a cgroup leaf could not be removed");
+    }
+    let scratch = worker.scratch.take();
+    let files = scratch.map(|scratch| artifacts::collect(scratch.as_fd(), &spec.artifacts)).unwrap_or_default();
+    figures::ending(watched, counters, &spec.limits, files)
 }
 
 fn look_at_workspace(workspace: &Path) -> Result<(), SandboxError> {

@@ -7,7 +7,7 @@ use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::{Exit, KillReason, LimitHit};
 use proctor_core::report::Resources;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where a run finds its scratch directory: inside its private `/tmp`, gone with it.
 pub const SCRATCH: &str = "/tmp/proctor";
@@ -206,4 +206,11 @@ pub trait Sandbox: Send + Sync + 'static {
         kill: &crate::KillSwitch,
         sink: &mut dyn FnMut(SandboxEvent<'_>),
     ) -> Result<Ending, crate::SandboxError>;
+
+    /// Lets go of what is prepared for the next run in `workspace` of `owner`: its session is closed.
+    fn retire(&self, _owner: &str, _workspace: &Path) {}
+
+    /// Lets go of everything that is prepared, and of where the supervisor has settled: the clean end. A run after this
+    /// prepares for itself alone.
+    fn close(&self) {}
 }

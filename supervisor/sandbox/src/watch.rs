@@ -3,22 +3,24 @@
 //! Must not know how a layer, a limit or a kill is made.
 
 use crate::cgroup::Leaf;
+use crate::disk::{Disk, Seen, processes_below};
 use crate::error::SandboxError;
 use crate::figures::{Watched, is_full};
-use crate::in_force::InForce;
 use crate::kill::KillSwitch;
-use crate::launch::{DEATH_WAIT, Worker};
-use crate::message::{CpuTimes, FromWorker, MissingLayer, ToWorker};
+use crate::message::{CpuTimes, FromInit, RunPlan, ToInit, pack};
+use crate::room::{DEATH_WAIT, Worker};
 use crate::spec::{RunSpec, SandboxEvent};
 use crate::streams::Streams;
 use proctor_core::event::Stream;
+use proctor_core::isolation::Isolation;
 use proctor_core::outcome::{Exit, KillReason};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long a worker may take to put on its layers. It takes milliseconds; a frozen host takes longer.
+/// How long a worker may take to begin with the first command. It takes less than a millisecond; writing many scratch files
+/// or a frozen host takes longer.
 const SETUP_WAIT: Duration = Duration::from_secs(30);
 
 /// How long the streams of a dead command may stay open. Only a process outside of the run can hold one.
@@ -39,7 +41,7 @@ const USAGE_PAUSE: Duration = Duration::from_secs(1);
 /// Where a run is. Each phase ends at its instant at the latest.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// The worker puts on its layers.
+    /// The worker unpacks its plan.
     SettingUp(Instant),
     /// Commands run, until the deadline.
     Running(Instant),
@@ -68,15 +70,15 @@ enum Source {
 pub(crate) struct Watch<'a> {
     pub(crate) spec: &'a RunSpec,
     pub(crate) switch: &'a KillSwitch,
-    pub(crate) worker: &'a mut Worker,
-    pub(crate) leaf: Option<&'a dyn Leaf>,
-    pub(crate) in_force: InForce,
+    pub(crate) worker: &'a Worker,
     pub(crate) sink: &'a mut dyn FnMut(SandboxEvent<'_>),
     begun: Instant,
     phase: Phase,
     streams: Streams,
     pending: Option<Pending>,
     first_start: Option<Instant>,
+    /// What is in force, until it is told.
+    untold: Option<Isolation>,
     /// Set once init is gone: when streams that are still open are given up.
     control_gone: Option<Instant>,
     done: bool,
@@ -86,42 +88,43 @@ pub(crate) struct Watch<'a> {
     next_usage: Instant,
     quick_until: Instant,
     seen: Watched,
+    disk: Disk,
 }
 
 impl<'a> Watch<'a> {
     pub(crate) fn new(
         spec: &'a RunSpec,
         switch: &'a KillSwitch,
-        worker: &'a mut Worker,
-        leaf: Option<&'a dyn Leaf>,
-        in_force: InForce,
+        worker: &'a Worker,
         sink: &'a mut dyn FnMut(SandboxEvent<'_>),
         begun: Instant,
     ) -> Self {
+        let disk = Disk::watch(&spec.jail, &spec.limits);
         Self {
             spec,
             switch,
             worker,
-            leaf,
-            in_force,
             sink,
             begun,
             phase: Phase::SettingUp(begun + SETUP_WAIT),
             streams: Streams::new(spec.limits.log_bytes_max),
             pending: None,
             first_start: None,
+            untold: None,
             control_gone: None,
             done: false,
             ended_well: false,
-            next_tick: begun + TICK,
+            next_tick: begun + TICK.min(disk.first_pause()),
             next_usage: begun + USAGE_PAUSE,
             quick_until: begun,
             seen: Watched::default(),
+            disk,
         }
     }
 
     /// Runs to the end. An error means that no command was started.
     pub(crate) fn watch(mut self) -> Result<Watched, SandboxError> {
+        self.begin()?;
         loop {
             let now = Instant::now();
             self.clocks(now)?;
@@ -149,10 +152,24 @@ impl<'a> Watch<'a> {
         self.finish()
     }
 
+    /// Lets the worker go unless the run is over already.
+    fn begin(&mut self) -> Result<(), SandboxError> {
+        self.untold = Some(self.worker.in_force.isolation(self.spec, &self.disk)?);
+        if let Some(reason) = self.switch.reason() {
+            self.kill(reason);
+            return Ok(());
+        }
+        let files = self.spec.scratch_files.iter().map(|file| file.bytes.as_slice());
+        let told = pack(&RunPlan::of(self.spec), files)
+            .and_then(|packed| self.worker.channel.send(&ToInit::Run, &[packed.as_fd()]));
+        told.map_err(|error| worker_failed("taking its plan", error.to_string()))
+    }
+
     fn finish(mut self) -> Result<Watched, SandboxError> {
         self.look_at_leaf();
+        self.seen.disk_touched = self.disk.last_look();
         if self.first_start.is_none() && self.seen.killed.is_none() {
-            return Err(self.worker.failed("set-up", "the worker ended without a word".to_owned()));
+            return Err(worker_failed("set-up", "the worker ended without a word".to_owned()));
         }
         self.seen.worker_lost = !self.done && self.seen.killed.is_none();
         self.seen.output_bytes = self.streams.bytes;
@@ -163,7 +180,7 @@ impl<'a> Watch<'a> {
     fn clocks(&mut self, now: Instant) -> Result<(), SandboxError> {
         match self.phase {
             Phase::SettingUp(until) if now >= until => {
-                return Err(self.worker.failed("set-up", format!("no answer within {} s", SETUP_WAIT.as_secs())));
+                return Err(worker_failed("set-up", format!("no answer within {} s", SETUP_WAIT.as_secs())));
             }
             Phase::Running(deadline) if now >= deadline => self.terminate(now),
             Phase::Terminating(until) if now >= until => self.kill(KillReason::Deadline),
@@ -174,10 +191,12 @@ impl<'a> Watch<'a> {
             self.next_tick = now + if quick { TICK_AFTER_BELL } else { TICK };
             self.look_at_leaf();
             self.look_at_tmp();
+            self.look_at_disk();
         }
         if now >= self.next_usage && self.first_start.is_some() {
             self.next_usage = now + USAGE_PAUSE;
-            (self.sink)(SandboxEvent::Usage { memory_bytes: self.leaf.and_then(Leaf::memory_bytes) });
+            let memory_bytes = self.leaf().and_then(Leaf::memory_bytes);
+            (self.sink)(SandboxEvent::Usage { memory_bytes });
         }
         Ok(())
     }
@@ -201,7 +220,7 @@ impl<'a> Watch<'a> {
         }
         if !matches!(self.phase, Phase::Dying(_)) {
             listen(Source::Switch, self.switch.as_fd());
-            if let Some(bell) = self.leaf.and_then(Leaf::oom_bell) {
+            if let Some(bell) = self.leaf().and_then(Leaf::oom_bell) {
                 listen(Source::Bell, bell);
             }
         }
@@ -250,7 +269,7 @@ impl<'a> Watch<'a> {
     }
 
     fn hear_worker(&mut self) -> Result<(), SandboxError> {
-        let heard = match self.worker.channel.receive::<FromWorker>() {
+        let heard = match self.worker.channel.receive::<FromInit>() {
             Ok(heard) => heard,
             Err(error) => {
                 tracing::error!(%error, "the worker's words make no sense");
@@ -259,41 +278,30 @@ impl<'a> Watch<'a> {
         };
         let Some((message, fds)) = heard else {
             self.control_gone = Some(Instant::now() + DRAIN_WAIT);
-            // Whatever the launcher and init died of, the rest of the run dies with them.
+            // Whatever init died of, the rest of the run dies with it.
             self.worker.kill();
             self.phase = Phase::Dying(Instant::now() + DEATH_WAIT);
             return Ok(());
         };
         let mut fds = fds.into_iter();
         match message {
-            FromWorker::InitForked => {
-                if let Some(init) = fds.next() {
-                    self.worker.adopt(init);
+            FromInit::CommandStarted { index } => self.command_started(index, fds.next(), fds.next()),
+            FromInit::CommandExited { index, exit, cpu, is_last } => {
+                self.command_exited(index, exit, cpu);
+                if is_last {
+                    self.done = true;
+                    self.phase = Phase::Dying(Instant::now() + DEATH_WAIT);
                 }
-                if matches!(self.phase, Phase::Dying(_)) {
-                    self.worker.kill();
-                }
             }
-            FromWorker::Ready { applied, missing } => {
-                self.seen.scratch = fds.next();
-                let isolation = self.in_force.complete(self.spec, &applied, &missing, self.seen.scratch.as_ref())?;
-                (self.sink)(SandboxEvent::Started { isolation });
-                self.say(&ToWorker::Go);
-            }
-            FromWorker::Refused(MissingLayer { layer, reason, remedy }) => {
-                return Err(SandboxError::LayerMissing { layer, reason, remedy });
-            }
-            FromWorker::Failed { step, reason } => {
+            FromInit::Failed { step, reason } => {
                 if self.first_start.is_none() && self.seen.killed.is_none() {
-                    return Err(self.worker.failed(&step, reason));
+                    return Err(worker_failed(&step, reason));
                 }
                 tracing::error!(%step, %reason, "a worker failed in the middle of a run");
             }
-            FromWorker::CommandStarted { index } => self.command_started(index, fds.next(), fds.next()),
-            FromWorker::CommandExited { index, exit, cpu } => self.command_exited(index, exit, cpu),
-            FromWorker::Done => {
-                self.done = true;
-                self.phase = Phase::Dying(Instant::now() + DEATH_WAIT);
+            said @ (FromInit::Ready { .. } | FromInit::Refused(_)) => {
+                tracing::error!(?said, "a worker speaks out of turn");
+                self.worker.kill();
             }
         }
         Ok(())
@@ -309,6 +317,7 @@ impl<'a> Watch<'a> {
                 self.phase = Phase::Running(now + Duration::from_millis(self.spec.limits.wall_ms_max));
             }
         }
+        self.tell_what_is_in_force();
         (self.sink)(SandboxEvent::CommandStarted { index });
         let opened = match (stdout, stderr) {
             (Some(stdout), Some(stderr)) => self.streams.open(stdout, stderr),
@@ -331,9 +340,8 @@ impl<'a> Watch<'a> {
     }
 
     fn hear_bell(&mut self) {
-        if let Some(bell) = self.leaf.and_then(Leaf::oom_bell) {
-            // Only the reset matters, not how often it rang.
-            let _rings = rustix::io::read(bell, &mut [0; 8]);
+        if let Some(leaf) = self.leaf() {
+            leaf.hush();
         }
         let now = Instant::now();
         self.quick_until = now + BELL_WAIT;
@@ -350,14 +358,24 @@ impl<'a> Watch<'a> {
     /// two commands the run is not over, whatever the first of them exited with.
     fn look_at_leaf(&mut self) {
         let decided = self.seen.killed.is_some() || self.ended_well;
-        if !decided && self.leaf.is_some_and(|leaf| leaf.oom_kills() > 0) {
+        if !decided && self.leaf().is_some_and(|leaf| leaf.oom_kills() > 0) {
             self.kill(KillReason::OutOfMemory);
         }
     }
 
     fn look_at_tmp(&mut self) {
-        if let Some(scratch) = &self.seen.scratch {
+        if let Some(scratch) = &self.worker.scratch {
             self.seen.tmp_full |= is_full(scratch);
+        }
+    }
+
+    /// A run that has put too much on disk is killed, also in the grace after its deadline.
+    fn look_at_disk(&mut self) {
+        let init = self.worker.pid;
+        match self.disk.look(|| processes_below(init)) {
+            Seen::Again(pause) => self.next_tick = self.next_tick.min(Instant::now() + pause),
+            Seen::Beyond if self.ended_well => {}
+            Seen::Beyond => self.kill(KillReason::DiskFull),
         }
     }
 
@@ -367,7 +385,7 @@ impl<'a> Watch<'a> {
             return self.kill(KillReason::Deadline);
         }
         self.record(KillReason::Deadline);
-        self.say(&ToWorker::Terminate);
+        self.say(&ToInit::Terminate);
         self.phase = Phase::Terminating(now + Duration::from_millis(self.spec.limits.grace_ms));
     }
 
@@ -389,7 +407,7 @@ impl<'a> Watch<'a> {
         if let Some(start) = self.first_start {
             self.seen.wall = start.elapsed();
         }
-        if let Some(leaf) = self.leaf {
+        if let Some(leaf) = self.leaf() {
             leaf.lift_cpu();
         }
         self.worker.kill();
@@ -399,14 +417,31 @@ impl<'a> Watch<'a> {
     fn record(&mut self, reason: KillReason) {
         if self.seen.killed.is_none() {
             self.seen.killed = Some(reason);
+            self.tell_what_is_in_force();
             (self.sink)(SandboxEvent::Killing { reason });
         }
     }
 
     /// A worker that cannot be told anything is dead, which its end of the socket tells in a moment.
-    fn say(&mut self, message: &ToWorker) {
+    fn say(&mut self, message: &ToInit) {
         if let Err(error) = self.worker.channel.send(message, &[]) {
             tracing::debug!(%error, ?message, "the worker does not listen");
         }
     }
+
+    /// Before everything else that is told, and not before there is a run: a prepared worker may turn out to be dead.
+    fn tell_what_is_in_force(&mut self) {
+        if let Some(isolation) = self.untold.take() {
+            (self.sink)(SandboxEvent::Started { isolation });
+        }
+    }
+
+    fn leaf(&self) -> Option<&'a dyn Leaf> {
+        self.worker.leaf.as_deref()
+    }
+}
+
+/// Its own words, if it had any, are in the log of its launcher.
+fn worker_failed(step: &str, reason: String) -> SandboxError {
+    SandboxError::WorkerFailed { step: step.to_owned(), reason, stderr: String::new() }
 }

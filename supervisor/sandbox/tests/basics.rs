@@ -6,7 +6,7 @@ mod support;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::LimitKind;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::{KillSwitch, LinuxSandbox, SandboxError, ScratchFile};
+use proctor_sandbox::{KillSwitch, LAYERS, LinuxSandbox, PoolBounds, SandboxError, ScratchFile};
 use std::time::Duration;
 use support::*;
 
@@ -102,19 +102,11 @@ fn scratch_files_directories_and_artefacts_travel_in_and_out() {
 fn everything_that_is_in_force_is_told_before_the_first_command() {
     let (_, heard) = run(&spec("true"));
     let isolation = heard.isolation.unwrap();
-    let layers = [
-        Layer::Cgroup,
-        Layer::MountNamespace,
-        Layer::PidNamespace,
-        Layer::NetNamespace,
-        Layer::IpcNamespace,
-        Layer::UtsNamespace,
-        Layer::NoNewPrivs,
-        Layer::Rlimits,
-        Layer::CleanEnvironment,
-    ];
-    assert_eq!(isolation.layers, layers);
-    assert_eq!(isolation.missing, []);
+    // The workspace is the supervisor's own, and so is the run.
+    let layers: Vec<Layer> = LAYERS.into_iter().filter(|layer| *layer != Layer::TenantUid).collect();
+    assert_eq!(isolation.layers, layers, "{:?}", isolation.missing);
+    let missing: Vec<&str> = isolation.missing.iter().map(|missing| missing.name.as_str()).collect();
+    assert_eq!(missing, ["tenant_uid"]);
     assert_eq!(isolation.network, Network::None);
     let max = |kind| isolation.limits.iter().find(|limit| limit.limit == kind).map(|limit| limit.max);
     assert_eq!(max(LimitKind::Memory), Some(2048 << 20));
@@ -148,17 +140,20 @@ fn what_is_invalid_or_gone_is_refused_before_anything_starts() {
     let mut gone = spec("true");
     gone.jail.workspace = "/nowhere/at/all".into();
     assert!(matches!(try_run(&gone, &kill, |_| {}), Err(SandboxError::WorkspaceGone { .. })));
-    let mut seccomp = spec("true");
-    seccomp.jail.required_layers = vec![Layer::Seccomp];
-    assert!(matches!(try_run(&seccomp, &kill, |_| {}), Err(SandboxError::LayerMissing { layer: Layer::Seccomp, .. })));
-    assert!(matches!(LinuxSandbox::new("/nowhere/worker".into()), Err(SandboxError::WorkerMissing { .. })));
+    let mut own = spec("true");
+    own.jail.required_layers = vec![Layer::TenantUid];
+    assert!(matches!(try_run(&own, &kill, |_| {}), Err(SandboxError::LayerMissing { layer: Layer::TenantUid, .. })));
+    assert!(matches!(
+        LinuxSandbox::new("/nowhere/worker".into(), PoolBounds::NONE),
+        Err(SandboxError::WorkerMissing { .. })
+    ));
 }
 
 #[test]
 fn a_worker_that_is_something_else_is_an_error_and_leaves_nothing() {
     use proctor_sandbox::Sandbox;
     let _alone = one_at_a_time();
-    let wrong = LinuxSandbox::new("/bin/true".into()).unwrap();
+    let wrong = LinuxSandbox::new("/bin/true".into(), PoolBounds::NONE).unwrap();
     let outcome = wrong.run(&spec("true"), &KillSwitch::new().unwrap(), &mut |_| {});
     assert!(matches!(outcome, Err(SandboxError::WorkerFailed { .. } | SandboxError::Kernel { .. })), "{outcome:?}");
     assert_nothing_is_left();
@@ -205,11 +200,10 @@ fn the_probe_finds_this_host_usable() {
         assert_eq!(row.status, proctor_sandbox::Status::Usable, "{row:?}");
         assert_eq!(row.remedy, "");
     }
-    let not_needed = ["cgroup.kill", "user_namespace", "cgroup_namespace", "landlock", "seccomp"];
-    for row in &report.rows {
-        assert_eq!(row.needed, !not_needed.contains(&row.name.as_str()), "{row:?}");
+    for layer in LAYERS {
+        let row = report.rows.iter().find(|row| row.name == layer.name()).unwrap();
+        assert!(row.needed && row.status == proctor_sandbox::Status::Usable, "{row:?}");
     }
-    assert!(report.rows.iter().any(|row| row.name == "landlock"));
     assert!(report.privileged && report.cpus >= 1 && report.memory_bytes > 1 << 30 && !report.kernel.is_empty());
     assert_nothing_is_left();
 }

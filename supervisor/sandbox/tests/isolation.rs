@@ -5,7 +5,7 @@ mod support;
 
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::KillSwitch;
+use proctor_sandbox::{Jail, KillSwitch, LAYERS, RunAs};
 use std::fs;
 use std::os::unix::fs::symlink;
 use support::*;
@@ -44,6 +44,7 @@ fn a_program_below_tmp_can_be_executed() {
         fs::copy("/bin/true", &program).unwrap();
     }
     let mut there = spec("");
+    there.jail.read_only = vec![dir.path().to_owned()];
     there.commands[0] = proctor_sandbox::CommandSpec { program, args: vec![], dir: "/".into(), env: vec![] };
     assert_exits(&run(&there).0, &[Exit::Code(0)]);
 }
@@ -122,6 +123,7 @@ fn mounts_made_inside_do_not_reach_a_host_that_shares_its_mounts() {
     let script = format!("mount -t tmpfs inside {0} && touch {0}/x && echo mounted", dir.path().display());
     let mut mounter = spec(&script);
     mounter.jail.workspace = dir.path().to_owned();
+    mounter.jail.left_off = vec![Layer::Capabilities, Layer::Landlock, Layer::Seccomp];
     let inside = std::thread::scope(|scope| {
         let supervisor = scope.spawn(|| {
             // A mount namespace of this thread's own plays the host, since not every real one shares its mounts.
@@ -191,10 +193,70 @@ fn a_link_in_the_workspace_does_not_confuse_the_private_tmp() {
 
 #[test]
 fn groups_that_a_run_makes_below_its_leaf_go_with_it() {
-    // A run that still owns root can do this; the leaf has to go all the same.
+    // A run that owns root can do this; the leaf has to go all the same.
     let script =
         "own=$(grep ':pids:' /proc/self/cgroup | cut -d: -f3); mkdir -p /sys/fs/cgroup/pids$own/a/b && echo made";
-    let (ending, heard) = run(&spec(script));
+    let mut maker = spec(script);
+    maker.jail.left_off = vec![
+        Layer::UserNamespace,
+        Layer::CgroupNamespace,
+        Layer::PivotRoot,
+        Layer::Capabilities,
+        Layer::Landlock,
+        Layer::Seccomp,
+    ];
+    let (ending, heard) = run(&maker);
     assert_exits(&ending, &[Exit::Code(0)]);
     assert_eq!(heard.stdout, "made\n");
+}
+
+#[test]
+fn a_tenant_is_itself_on_the_host_and_has_no_capability() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    let workspace = tempfile::tempdir_in("/tmp").unwrap();
+    chown(workspace.path(), Some(200_007), Some(200_008)).unwrap();
+    let mut tenant = spec("id -u; id -g; id -G; whoami; grep -h Cap /proc/self/status; echo x > of-the-run; ls -ld .");
+    tenant.jail = Jail {
+        run_as: RunAs::User { uid: 200_007, gid: 200_008 },
+        required_layers: LAYERS.to_vec(),
+        ..Jail::at(workspace.path())
+    };
+    tenant.commands[0].dir = workspace.path().to_owned();
+    let (ending, heard) = run(&tenant);
+    assert_exits(&ending, &[Exit::Code(0)]);
+    let lines: Vec<&str> = heard.stdout.lines().collect();
+    assert_eq!(lines[..4], ["200007", "200008", "200008", "proctor"], "{}", heard.stdout);
+    assert!(lines[4..9].iter().all(|line| line.ends_with("0000000000000000")), "{}", heard.stdout);
+    let written = fs::metadata(workspace.path().join("of-the-run")).unwrap();
+    assert_eq!((written.uid(), written.gid()), (200_007, 200_008));
+}
+
+#[test]
+fn a_workspace_of_root_is_shown_to_a_run_that_is_nobody() {
+    use std::os::unix::fs::MetadataExt;
+    let workspace = tempfile::tempdir_in("/tmp").unwrap();
+    fs::write(workspace.path().join("of-root"), "x").unwrap();
+    let mut nobody = spec("id -u; echo y >> of-root; echo z > new; stat -c %u of-root new . /usr");
+    nobody.jail = Jail {
+        run_as: RunAs::Nobody { owner_uid: 0, owner_gid: 0 },
+        required_layers: LAYERS.to_vec(),
+        ..Jail::at(workspace.path())
+    };
+    nobody.commands[0].dir = workspace.path().to_owned();
+    let (ending, heard) = run(&nobody);
+    assert_exits(&ending, &[Exit::Code(0)]);
+    let own = "2000000000";
+    assert_eq!(heard.stdout.lines().collect::<Vec<_>>(), [own, own, own, own, "65534"]);
+    let written = fs::metadata(workspace.path().join("new")).unwrap();
+    assert_eq!((written.uid(), written.gid()), (0, 0));
+}
+
+#[test]
+fn what_is_left_off_is_not_in_force_and_is_told() {
+    let mut bare = spec("test -e /root && echo the host");
+    bare.jail.left_off = vec![Layer::PivotRoot, Layer::UserNamespace, Layer::Landlock, Layer::Seccomp];
+    let (_, heard) = run(&bare);
+    assert_eq!(heard.stdout, "the host\n");
+    let layers = heard.isolation.unwrap().layers;
+    assert!(bare.jail.left_off.iter().all(|layer| !layers.contains(layer)), "{layers:?}");
 }

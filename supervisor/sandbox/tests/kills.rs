@@ -177,3 +177,13 @@ fn runs_side_by_side_do_not_mix() {
     });
     assert_nothing_is_left();
 }
+
+#[test]
+fn a_command_that_stops_to_be_traced_has_not_ended() {
+    let script = "import ctypes, os, signal; ctypes.CDLL(None).ptrace(0, 0, 0, 0); os.kill(os.getpid(), signal.SIGSTOP)";
+    let mut stopped = spec(&format!("exec python3 -c '{script}'"));
+    stopped.limits.wall_ms_max = 1_000;
+    stopped.limits.grace_ms = 100;
+    let (ending, _) = run(&stopped);
+    assert_eq!((ending.killed, ending.exits.as_slice()), (Some(KillReason::Deadline), &[][..]));
+}

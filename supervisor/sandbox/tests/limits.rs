@@ -5,8 +5,9 @@ mod support;
 
 use proctor_core::limits::LimitKind;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::{Ending, KillSwitch, SandboxError};
+use proctor_sandbox::{Ending, KillSwitch, RunSpec, SandboxError};
 use std::time::{Duration, Instant};
+use support::own_disk::OwnDisk;
 use support::*;
 
 /// Doubles a variable until something stops it.
@@ -196,5 +197,120 @@ fn no_memory_even_for_the_worker_is_out_of_memory_or_an_error_but_no_hang() {
     assert!(begun.elapsed() < Duration::from_secs(10));
     if let Ok((ending, _)) = outcome {
         assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
+    }
+}
+
+const DISK_MAX: u64 = 16 << 20;
+
+/// A run in the workspace of `disk` that may put [`DISK_MAX`] there.
+fn spec_on(disk: &OwnDisk, script: &str) -> RunSpec {
+    let mut spec = spec(script);
+    spec.jail.workspace = disk.workspace();
+    spec.commands[0].dir = disk.workspace();
+    spec.limits.disk_bytes_max = DISK_MAX;
+    spec.required_limits = vec![LimitKind::Disk];
+    spec
+}
+
+#[test]
+fn a_run_that_puts_too_much_on_disk_is_killed_and_told() {
+    let rows = [
+        ("a large file", "head -c 64M /dev/zero > file; sleep 600"),
+        ("many files", "mkdir d; for i in 1 2 3 4 5 6 7 8; do head -c 8M /dev/zero > d/$i; done; sleep 600"),
+        ("space without content", "fallocate -l 64M file; sleep 600"),
+        ("a deleted file", "exec 9> file; rm file; head -c 64M /dev/zero >&9; sleep 600"),
+        (
+            "a deleted file of a background process",
+            "(exec 9> file; rm file; head -c 64M /dev/zero >&9; sleep 600) & wait",
+        ),
+        (
+            "a deleted file that is mapped and not open",
+            "exec python3 -c '
+import ctypes, os, time
+c = ctypes.CDLL(None); c.mmap.restype = ctypes.c_void_p; size = ctypes.c_size_t(64 << 20)
+f = os.open(\"file\", os.O_RDWR | os.O_CREAT); os.ftruncate(f, 64 << 20)
+at = c.mmap(None, size, 3, 1, f, ctypes.c_long(0)); os.unlink(\"file\"); os.close(f)
+ctypes.memset(at, 1, size); time.sleep(600)'",
+        ),
+        ("files told to be old", "head -c 64M /dev/zero > file; touch -d 1980-01-01 file; sleep 600"),
+        ("in the grace", "trap 'head -c 64M /dev/zero > file; sleep 600' TERM; sleep 600 & wait; wait"),
+    ];
+    for (what, script) in rows {
+        let disk = OwnDisk::of(256 << 20);
+        let mut greedy = spec_on(&disk, script);
+        let in_the_grace = what == "in the grace";
+        if in_the_grace {
+            greedy.limits.wall_ms_max = 200;
+            greedy.limits.grace_ms = 60_000;
+        }
+        let begun = Instant::now();
+        let (ending, heard) = run(&greedy);
+        let why = if in_the_grace { KillReason::Deadline } else { KillReason::DiskFull };
+        assert_eq!(ending.killed, Some(why), "{what}: {ending:?} {heard:?}");
+        assert_eq!(heard.killing.unwrap().0, why, "{what}");
+        assert!(begun.elapsed() < Duration::from_secs(15), "{what}: {:?}", begun.elapsed());
+        let hit = hit(&ending, LimitKind::Disk).unwrap();
+        assert!(
+            hit.max == DISK_MAX && hit.peak > DISK_MAX && hit.peak <= 65 << 20 && hit.count == 1,
+            "{what}: {hit:?}"
+        );
+        let disk = heard.isolation.unwrap().limits.into_iter().find(|limit| limit.limit == LimitKind::Disk).unwrap();
+        assert_eq!((disk.max, disk.by.as_str()), (DISK_MAX, "supervisor"));
+    }
+}
+
+#[test]
+fn too_many_files_are_too_much_on_disk() {
+    let disk = OwnDisk::of(256 << 20);
+    let flood = "import os, time
+os.mkdir(\"d\"); open(\"d/0\", \"w\").close()
+for i in range(150000): open(\"d/f%d\" % i, \"w\").close()
+time.sleep(600)";
+    let mut flood = spec_on(&disk, &format!("exec python3 -c '{flood}'"));
+    flood.limits.disk_bytes_max = 200 << 20;
+    let (ending, _) = run(&flood);
+    assert_eq!(ending.killed, Some(KillReason::DiskFull), "{ending:?}");
+    assert!(hit(&ending, LimitKind::Disk).is_some());
+}
+
+#[test]
+fn what_others_put_on_the_disk_and_what_was_there_is_not_the_runs() {
+    let disk = OwnDisk::of(256 << 20);
+    std::fs::write(disk.workspace().join("old"), vec![7; 64 << 20]).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let neighbour = disk.path().join("neighbour");
+    // An old large file is touched, a neighbour fills the disk, and what the run itself writes is within its limit.
+    let modest = spec_on(&disk, "head -c 8M /dev/zero > new; echo ready; sleep 1");
+    let (ending, _) = try_run(&modest, &KillSwitch::new().unwrap(), |heard| {
+        if heard.stdout == "ready\n" && !neighbour.exists() {
+            std::fs::write(&neighbour, vec![7; 64 << 20]).unwrap();
+        }
+    })
+    .unwrap();
+    assert_exits(&ending, &[Exit::Code(0)]);
+    let (ending, _) = run(&spec_on(&disk, "touch old; chmod 600 old; sleep 1"));
+    assert_exits(&ending, &[Exit::Code(0)]);
+    assert_eq!(hit(&ending, LimitKind::Disk), None);
+    // As large as before, it has not grown.
+    let (ending, _) = run(&spec_on(&disk, "rm old; head -c 64M /dev/zero > old; sleep 1"));
+    assert_exits(&ending, &[Exit::Code(0)]);
+}
+
+#[test]
+fn a_full_disk_and_a_full_tmp_are_told_for_bytes_and_for_files() {
+    let disk = OwnDisk::of(4 << 20);
+    let filler = "for i in $(seq 300000); do : > $i; done 2>/dev/null; exit 1";
+    let rows = [
+        ("head -c 64M /dev/zero > file", LimitKind::Disk),
+        ("cd /tmp; head -c 64M /dev/zero > file", LimitKind::Tmp),
+        (&format!("cd /tmp; {filler}"), LimitKind::Tmp),
+    ];
+    for (script, limit) in rows {
+        let mut spec = spec_on(&disk, script);
+        spec.limits.tmp_bytes_max = 1 << 20;
+        let (ending, heard) = run(&spec);
+        assert!(ending.exits == [Exit::Code(1)] || ending.exits == [Exit::Code(2)], "{script}: {ending:?} {heard:?}");
+        let hit = hit(&ending, limit).unwrap();
+        assert_eq!(hit.count, 1, "{script}: {hit:?}");
     }
 }

@@ -39,7 +39,7 @@ fn an_ordinary_user_gets_namespaces_and_is_told_which_limits_are_missing() {
     let lines: Vec<&str> = text.lines().collect();
     assert!(output.status.success(), "{text} {}", String::from_utf8_lossy(&output.stderr));
     let layers = "[UserNamespace, MountNamespace, PidNamespace, NetNamespace, IpcNamespace, UtsNamespace, \
-                  NoNewPrivs, Rlimits, CleanEnvironment]";
+                  CgroupNamespace, PivotRoot, Capabilities, NoNewPrivs, Rlimits, Landlock, Seccomp, CleanEnvironment]";
     assert!(lines[0].contains(layers), "{}", lines[0]);
     for limit in ["memory", "cpus", "pids"] {
         assert!(lines[0].contains(&format!("Missing {{ name: \"{limit}\"")), "{}", lines[0]);

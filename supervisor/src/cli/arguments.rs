@@ -68,6 +68,9 @@ pub(super) struct Run {
     /// Processes and threads at the same time. [default: 512]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(super) pids: Option<u32>,
+    /// How much the workspace and the build caches may grow. [default: 10GiB]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub(super) disk: Option<Bytes>,
     /// `none` has only loopback, `host` the host's network.
     #[arg(long, value_enum, default_value = "none")]
     pub(super) network: Network,

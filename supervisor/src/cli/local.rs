@@ -4,6 +4,7 @@
 use super::Failure;
 use super::home;
 use super::remember::Remembered;
+use crate::caches;
 use crate::clock::Clock;
 use crate::context::{Context, Policy};
 use crate::registry::random_id;
@@ -72,6 +73,7 @@ pub(super) fn policy(cache: PathBuf) -> Policy {
         may_use_network: true,
         network: Network::None,
         cache,
+        cache_bytes_max: caches::BYTES_MAX,
     }
 }
 

@@ -130,6 +130,7 @@ fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure
         cpu_millis: arguments.cpus.map(|cpus| cpus.millis),
         pids: arguments.pids,
         wall_ms: arguments.timeout.map(|timeout| timeout.ms),
+        disk_bytes: arguments.disk.map(|size| size.bytes),
     };
     limits.check().map_err(|error| Failure::usage(error.to_string()))?;
     Ok(RunRequest {

@@ -4,6 +4,7 @@
 use super::conclude::{Concluding, conclude, without_running};
 use super::course::{Course, Happened};
 use super::{Killer, LogWriter, NotStarted, RunEnd, rounds};
+use crate::caches;
 use crate::context::{Context, Policy};
 use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
 use crate::workspace::{Look, Workspace};
@@ -75,6 +76,9 @@ pub async fn drive(mut drive: Drive) -> Finished {
             (RunEnd::NotStarted(not_started), Vec::new())
         }
     };
+    // Nobody waits for it, and in the usual case it reads one line.
+    let policy = Arc::clone(&drive.policy);
+    drop(tokio::task::spawn_blocking(move || caches::tidy(&policy.cache, policy.cache_bytes_max)));
     Finished { run, end, measured }
 }
 
@@ -180,7 +184,9 @@ fn sandbox_thread(
 ) -> JoinHandle<(Result<Ending, SandboxError>, Spools)> {
     let sandbox = Arc::clone(&drive.context.sandbox);
     let killer = drive.killer.clone();
+    let policy = Arc::clone(&drive.policy);
     tokio::task::spawn_blocking(move || {
+        let _in_use = caches::in_use(&policy.cache);
         let ending = sandbox.run(&spec, killer.switch(), &mut |event| {
             let kept = match &event {
                 SandboxEvent::Output { stream: Stream::Stdout, bytes } => stdout.append(bytes),

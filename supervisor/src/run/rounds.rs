@@ -24,15 +24,19 @@ pub(super) fn join(first: Ending, then: Ending, round: usize) -> Ending {
 
 fn add(first: Resources, then: Resources) -> Resources {
     let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+    let sum_s = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
     Resources {
         wall_s: first.wall_s + then.wall_s,
         cpu_user_s: first.cpu_user_s + then.cpu_user_s,
         cpu_system_s: first.cpu_system_s + then.cpu_system_s,
         memory_peak_bytes: first.memory_peak_bytes.max(then.memory_peak_bytes),
-        throttled_s: first.throttled_s.zip(then.throttled_s).map(|(a, b)| a + b),
+        throttled_s: sum_s(first.throttled_s, then.throttled_s),
         pids_peak: first.pids_peak.max(then.pids_peak),
         read_bytes: sum(first.read_bytes, then.read_bytes),
         written_bytes: sum(first.written_bytes, then.written_bytes),
+        cpu_pressure_s: sum_s(first.cpu_pressure_s, then.cpu_pressure_s),
+        memory_pressure_s: sum_s(first.memory_pressure_s, then.memory_pressure_s),
+        io_pressure_s: sum_s(first.io_pressure_s, then.io_pressure_s),
         queue_wait_s: first.queue_wait_s,
         setup_s: first.setup_s + then.setup_s,
         output_bytes: first.output_bytes + then.output_bytes,

@@ -94,7 +94,8 @@ impl World {
             require_limits: false,
             may_use_network: false,
             network: Network::None,
-            cache: self.dir.path().to_owned(),
+            cache: self.dir.path().join("cache"),
+            cache_bytes_max: crate::caches::BYTES_MAX,
         }
     }
 

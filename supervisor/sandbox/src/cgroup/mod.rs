@@ -1,13 +1,23 @@
 //! The cgroup leaf of a run: which limits it holds, what its counters say, and its end. One trait, one implementation
 //! for each kind of host. Must not know workers or namespaces.
 
+mod group;
+mod hybrid;
 mod name;
 mod place;
+mod settle;
 mod sweep;
 mod v1;
+mod v2;
+
+#[cfg(test)]
+mod tests;
 
 pub(crate) use place::{Mode, Places};
+pub(crate) use settle::{leave, settle, would_hand_down};
 pub(crate) use sweep::sweep;
+
+use hybrid::HybridLeaf;
 
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
@@ -15,23 +25,33 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 /// A group of its own for one run. Made with its limits written and read back; gone after `remove` or drop.
-pub(crate) trait Leaf {
-    /// Moves a process into the leaf. Its children are born there.
-    fn add(&self, pid: u32) -> io::Result<()>;
+pub(crate) trait Leaf: Send {
+    /// The leaf's directory in the v2 hierarchy, for a process that is born there (`CLONE_INTO_CGROUP`). On a hybrid host
+    /// it holds only a part of the limits; `None` on v1.
+    fn birth(&self) -> Option<BorrowedFd<'_>>;
+    /// Moves a process into the leaf, where its children are born. One that was `born` at [`Leaf::birth`] is moved into
+    /// what the leaf has beside that.
+    fn add(&self, pid: u32, born: bool) -> io::Result<()>;
+    /// The processes in the leaf right now, at most 4,096.
+    fn pids(&self) -> Vec<u32>;
     /// Memory in use, bytes.
     fn memory_bytes(&self) -> Option<u64>;
     /// Processes that the kernel has killed for memory so far.
     fn oom_kills(&self) -> u64;
-    /// Readable when the leaf was at its memory limit and could not reclaim. The counter rises a little later.
+    /// Readable when the leaf was at its memory limit, until [`Leaf::hush`]. The counter may rise a little later, or never
+    /// where the kernel could reclaim.
     fn oom_bell(&self) -> Option<BorrowedFd<'_>>;
+    /// Resets the bell.
+    fn hush(&self);
     /// All that the leaf has counted. Whole only when everything in it is dead, and before `remove`.
     fn counters(&self) -> Counters;
     /// Lifts the cpu limit for the death of the run, since a throttled group dies slowly.
     fn lift_cpu(&self);
-    /// Kills everything in the leaf, as far as its kind of cgroup can. The last resort: the worker is in the leaf too,
-    /// and without it the run's init becomes a zombie of whoever adopts it.
+    /// Kills everything in the leaf: at once with `cgroup.kill`, else one by one with no new ones meanwhile. The last
+    /// resort, since the end of init is the end of the run.
     fn kill(&self);
-    /// Removes the leaf and what the run has made below it. Waits, within bounds, until the kernel lets go.
+    /// Removes the leaf, what the run has made below it, and its tenant's group with the last leaf in it. Waits, within
+    /// bounds, until the kernel lets go.
     fn remove(&mut self) -> io::Result<()>;
 }
 
@@ -50,6 +70,10 @@ pub(crate) struct Counters {
     pub(crate) pids_refused: u64,
     pub(crate) read_bytes: Option<u64>,
     pub(crate) written_bytes: Option<u64>,
+    /// Time in which at least one process of the leaf waited for it.
+    pub(crate) cpu_pressure_s: Option<f64>,
+    pub(crate) memory_pressure_s: Option<f64>,
+    pub(crate) io_pressure_s: Option<f64>,
 }
 
 /// A limit that did not read back.
@@ -72,23 +96,77 @@ pub(crate) struct Opened {
 /// The limits that a leaf enforces.
 pub(crate) const LEAF_LIMITS: [LimitKind; 3] = [LimitKind::Memory, LimitKind::Cpu, LimitKind::Pids];
 
-/// Makes a leaf below the supervisor's own group, with `limits` written and read back. Never fails: what could not be had
-/// is told in [`Opened::missing`], and the caller decides.
-pub(crate) fn open(places: &Places, limits: &Limits) -> Opened {
-    match places.mode {
-        Mode::V1 | Mode::Hybrid => v1::open(places, limits),
-        Mode::V2 => nothing(
-            "this host has cgroup v2 only, for which this version has no backend",
-            "use a host with cgroup v1 or hybrid cgroups",
-        ),
-        Mode::None => nothing("no cgroup hierarchy is mounted", "mount cgroups, or run on a host that has them"),
+/// The kernel clips larger memory limits to its largest page counter, which v2 reads as no limit.
+const MEMORY_BYTES_CEILING: u64 = 0x7FFF_FFFF_FFFF_0000;
+
+/// The kernel refuses larger numbers of processes.
+const PIDS_CEILING: u64 = 4_194_304;
+
+/// The kernel refuses larger quotas; this many thousandths are 100,000 processors.
+const CPU_MILLIS_CEILING: u64 = 100_000_000;
+
+/// The cpu controller's period. A quota is a share of it.
+const PERIOD_US: u64 = 100_000;
+
+/// The kernel's name of the controller that enforces `limit`.
+pub(crate) fn controller(limit: LimitKind) -> &'static str {
+    match limit {
+        LimitKind::Memory => "memory",
+        LimitKind::Cpu => "cpu",
+        _ => "pids",
     }
 }
 
-fn nothing(reason: &str, remedy: &str) -> Opened {
-    let missing = LEAF_LIMITS
-        .into_iter()
-        .map(|limit| MissingLimit { limit, reason: reason.to_owned(), remedy: remedy.to_owned() })
-        .collect();
-    Opened { leaf: None, in_force: Vec::new(), missing }
+/// The worker and its init count as two of these.
+fn pids(limits: &Limits) -> u64 {
+    PIDS_CEILING.min(limits.pids_max.into())
+}
+
+/// Quota and period of a share of the processors.
+fn quota_us(cpu_millis_max: u64) -> (u64, u64) {
+    (cpu_millis_max.min(CPU_MILLIS_CEILING) * PERIOD_US / 1_000, PERIOD_US)
+}
+
+/// Makes a leaf for a run of `owner` below the supervisor's own group, with `limits` written and read back: each in v1
+/// where its controller is mounted there, else in v2. Never fails: what could not be had is told in [`Opened::missing`],
+/// and the caller decides.
+///
+/// `owner` may be any text. All leaves of one owner share the processors with those of each other owner alike.
+pub(crate) fn open(places: &Places, owner: &str, limits: &Limits) -> Opened {
+    let in_v1 = |limit: &LimitKind| places.v1.contains_key(controller(*limit));
+    let (of_v1, of_v2): (Vec<LimitKind>, Vec<LimitKind>) = LEAF_LIMITS.into_iter().partition(in_v1);
+    let (v2, told_by_v2) = match &places.v2 {
+        Some(own) => v2::open(places, own, owner, limits, &of_v2),
+        None => (None, of_v2.iter().map(|limit| Err(not_mounted(places.mode, *limit))).collect()),
+    };
+    // A group in v2 has the times of the processor without any controller.
+    let (v1, told_by_v1) = v1::open(places, owner, limits, &of_v1, v2.is_none());
+    let (mut in_force, mut missing) = (Vec::new(), Vec::new());
+    for told in told_by_v1.into_iter().chain(told_by_v2) {
+        match told {
+            Ok(limit) => in_force.push(limit),
+            Err(limit) => missing.push(limit),
+        }
+    }
+    let leaf: Option<Box<dyn Leaf>> = match (v1, v2) {
+        (Some(v1), Some(v2)) => Some(Box::new(HybridLeaf { v2, v1 })),
+        (Some(v1), None) => Some(Box::new(v1)),
+        (None, Some(v2)) => Some(Box::new(v2)),
+        (None, None) => None,
+    };
+    Opened { leaf, in_force, missing }
+}
+
+fn not_mounted(mode: Mode, limit: LimitKind) -> MissingLimit {
+    let controller = controller(limit);
+    let (reason, remedy) = match mode {
+        Mode::None => {
+            ("no cgroup hierarchy is mounted".to_owned(), "mount cgroups, or run on a host that has them".to_owned())
+        }
+        _ => (
+            format!("the {controller} controller is not mounted"),
+            format!("mount the {controller} controller, or boot the host with it enabled"),
+        ),
+    };
+    MissingLimit { limit, reason, remedy }
 }

@@ -1,6 +1,7 @@
 //! Where the supervisor itself lives in each cgroup hierarchy, read from `/proc`. Leaves are nested below that and
 //! nowhere else. Must not make or change anything.
 
+use super::name::Maker;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -35,19 +36,21 @@ pub(crate) struct Places {
     pub(crate) mode: Mode,
     /// Directory of the own group by v1 controller name.
     pub(crate) v1: BTreeMap<String, PathBuf>,
-    /// Directory of the own group in the v2 hierarchy.
+    /// Directory of the own group in the v2 hierarchy: the one around the group into which the supervisor moves itself.
     pub(crate) v2: Option<PathBuf>,
+    /// The calling process.
+    pub(crate) maker: Maker,
 }
 
 impl Places {
     /// Looks at the calling process. What cannot be read counts as not there.
     pub(crate) fn find() -> Places {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-        Places::parse(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
+        Places::parse(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"), Maker::own())
     }
 
     /// `groups` is in the format of `cgroup(7)`'s `/proc/[pid]/cgroup`, `mounts` in that of `proc_pid_mountinfo(5)`.
-    fn parse(groups: &str, mounts: &str) -> Places {
+    fn parse(groups: &str, mounts: &str, maker: Maker) -> Places {
         let mut v1 = BTreeMap::new();
         let mut v2 = None;
         for mount in mounts.lines().filter_map(Mount::parse) {
@@ -64,6 +67,8 @@ impl Places {
                 }
             }
         }
+        let moved = v2.as_ref().is_some_and(|dir: &PathBuf| dir.ends_with(maker.supervisor()));
+        let v2 = v2.and_then(|dir| if moved { dir.parent().map(Path::to_owned) } else { Some(dir) });
         let has_v1 = ["memory", "cpu", "pids"].iter().any(|name| v1.contains_key(*name));
         let mode = match (has_v1, v2.is_some()) {
             (true, true) => Mode::Hybrid,
@@ -71,7 +76,7 @@ impl Places {
             (false, true) => Mode::V2,
             (false, false) => Mode::None,
         };
-        Places { mode, v1, v2 }
+        Places { mode, v1, v2, maker }
     }
 }
 
@@ -133,6 +138,10 @@ fn unescape(text: &str) -> PathBuf {
 mod tests {
     use super::*;
 
+    fn parse(groups: &str, mounts: &str) -> Places {
+        Places::parse(groups, mounts, Maker::own())
+    }
+
     const HYBRID_MOUNTS: &str = "\
         22 27 0:21 / /proc rw,relatime - proc proc rw\n\
         32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
@@ -142,7 +151,7 @@ mod tests {
     #[test]
     fn a_hybrid_host_gives_a_directory_for_each_controller_below_the_own_group() {
         let groups = "4:memory:/api/36\n1:cpu,cpuacct:/\n9:name=systemd:/\n0::/\n";
-        let places = Places::parse(groups, HYBRID_MOUNTS);
+        let places = parse(groups, HYBRID_MOUNTS);
         assert_eq!(places.mode, Mode::Hybrid);
         assert_eq!(places.v1["memory"], Path::new("/sys/fs/cgroup/memory/api/36"));
         assert_eq!(places.v1["cpu"], Path::new("/sys/fs/cgroup/cpu,cpuacct"));
@@ -154,19 +163,31 @@ mod tests {
     #[test]
     fn a_container_whose_mount_begins_at_its_own_group_is_understood() {
         let mounts = "35 31 0:32 /docker/ab /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
-        let inside = Places::parse("4:memory:/docker/ab\n", mounts);
+        let inside = parse("4:memory:/docker/ab\n", mounts);
         assert_eq!(inside.v1["memory"], Path::new("/sys/fs/cgroup/memory"));
         assert_eq!(inside.mode, Mode::V1);
-        let outside = Places::parse("4:memory:/other\n", mounts);
+        let outside = parse("4:memory:/other\n", mounts);
         assert_eq!(outside.mode, Mode::None);
     }
 
     #[test]
     fn pure_v2_and_nothing_at_all_are_told_apart() {
         let mounts = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
-        let v2 = Places::parse("0::/user.slice/x.scope\n", mounts);
+        let v2 = parse("0::/user.slice/x.scope\n", mounts);
         assert_eq!((v2.mode, v2.v2), (Mode::V2, Some("/sys/fs/cgroup/user.slice/x.scope".into())));
-        assert_eq!(Places::parse("0::/\n", "").mode, Mode::None);
-        assert_eq!(Places::parse("0::/../other\n", mounts).mode, Mode::None);
+        assert_eq!(parse("0::/\n", "").mode, Mode::None);
+        assert_eq!(parse("0::/../other\n", mounts).mode, Mode::None);
+    }
+
+    #[test]
+    fn a_supervisor_that_has_moved_itself_still_makes_its_leaves_around_it() {
+        let mounts = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
+        let groups = |group: &str| format!("0::/system.slice/proctor.service/{group}\n");
+        let own = Maker::own();
+        let moved = parse(&groups(&own.supervisor()), mounts);
+        assert_eq!(moved.v2.as_deref(), Some(Path::new("/sys/fs/cgroup/system.slice/proctor.service")));
+        let another = "proctor-1-1f-f0000000-supervisor";
+        let inside = parse(&groups(another), mounts);
+        assert!(inside.v2.is_some_and(|dir| dir.ends_with(another)));
     }
 }

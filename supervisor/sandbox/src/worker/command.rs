@@ -2,19 +2,21 @@
 //! becomes of it.
 
 use crate::spec::CommandSpec;
-use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::SigSet;
-use nix::unistd::{ForkResult, Pid, execve};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::CString;
-use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-/// The highest signal number of Linux.
-const SIGNAL_MAX: i32 = 64;
+/// A session of its own, so that nobody's terminal is the command's: POSIX_SPAWN_SETSID, whose type the C library's
+/// bindings keep changing.
+const SETSID_BIT: i32 = 0x80;
+const SETSID: PosixSpawnFlags = PosixSpawnFlags::from_bits_retain(SETSID_BIT);
 
 /// The writing ends of a command's streams.
 pub(super) struct Pipes {
@@ -56,56 +58,26 @@ impl Image {
     }
 }
 
-/// Forks and executes. All writing ends are closed here when it returns.
+/// Executes. All writing ends are closed here when it returns.
+///
+/// The C library's spawn copies no page tables, and everything that init has open closes on `execve`.
 pub(super) fn start(command: &CommandSpec, pipes: Pipes) -> io::Result<Started> {
     let image = Image::of(command)?;
-    // Closed by a successful `execve`; otherwise it carries the errno.
-    let (failure, fail) = pipe_with(PipeFlags::CLOEXEC)?;
-    // SAFETY: this process has one thread, so the child may do anything that the parent could.
-    let child = match unsafe { nix::unistd::fork() } {
-        Ok(ForkResult::Parent { child }) => child,
-        Ok(ForkResult::Child) => {
-            drop(failure);
-            let errno = become_command(&image, &command.dir, &pipes);
-            let _told = rustix::io::write(&fail, &errno.to_ne_bytes());
-            // SAFETY: ends the process without running anything that belongs to init.
-            unsafe { libc::_exit(127) }
-        }
-        // The run is at its limit of processes, perhaps.
-        Err(errno) => return Ok(Started::Not(errno as i32)),
-    };
-    drop((fail, pipes));
-    let mut errno = [0; 4];
-    match rustix::io::retry_on_intr(|| rustix::io::read(&failure, &mut errno))? {
-        4 => Ok(Started::Not(i32::from_ne_bytes(errno))),
-        _ => Ok(Started::Running(child)),
-    }
-}
-
-/// Returns only when it failed, with the errno.
-fn become_command(image: &Image, dir: &Path, pipes: &Pipes) -> i32 {
-    match prepare(dir, pipes).and_then(|()| execve(&image.program, &image.args, &image.env)) {
-        Ok(never) => match never {},
-        Err(errno) => errno as i32,
-    }
-}
-
-fn prepare(dir: &Path, pipes: &Pipes) -> Result<(), Errno> {
+    let mut attributes = PosixSpawnAttr::init()?;
     // What the supervisor was started with as ignored would be inherited on, and std ignores SIGPIPE.
-    for signal in 1..=SIGNAL_MAX {
-        // SAFETY: the default action runs no code of this process. SIGKILL, SIGSTOP and the C library's own two signals
-        // are refused, which changes nothing.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    attributes.set_sigdefault(&SigSet::all())?;
+    attributes.set_sigmask(&SigSet::empty())?;
+    attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | SETSID)?;
+    let mut files = PosixSpawnFileActions::init()?;
+    files.add_open(0, "/dev/null", OFlag::O_RDONLY, Mode::empty())?;
+    files.add_dup2(pipes.stdout.as_raw_fd(), 1)?;
+    files.add_dup2(pipes.stderr.as_raw_fd(), 2)?;
+    // Init is nowhere in particular.
+    let spawned = nix::unistd::chdir(&command.dir)
+        .and_then(|()| posix_spawn(image.program.as_c_str(), &files, &attributes, &image.args, &image.env));
+    match spawned {
+        Ok(child) => Ok(Started::Running(child)),
+        // The program is not there, or the run is at its limit of processes.
+        Err(errno) => Ok(Started::Not(errno as i32)),
     }
-    SigSet::empty().thread_set_mask()?;
-    nix::unistd::setsid()?;
-    let null = File::open("/dev/null").map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
-    nix::unistd::dup2_stdin(null)?;
-    nix::unistd::dup2_stdout(&pipes.stdout)?;
-    nix::unistd::dup2_stderr(&pipes.stderr)?;
-    // Everything else closes on `execve` already; this is for what was forgotten.
-    // SAFETY: marks descriptors and closes none.
-    let marked = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-    Errno::result(marked)?;
-    nix::unistd::chdir(dir)
 }

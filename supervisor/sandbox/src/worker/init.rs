@@ -2,73 +2,107 @@
 //! behind, and hears the supervisor at any time. Must not know clocks or limits.
 
 use super::command::{self, Started};
-use super::launcher::{Halt, failed, tell};
+use super::launcher::{Halt, failed, hear_deaths};
 use super::layers::Hands;
+use super::mounts;
 use crate::channel::Channel;
-use crate::message::{CpuTimes, FromWorker, ToWorker};
+use crate::message::{CpuTimes, FromInit, RunPlan, ToInit, unpack};
 use crate::plan::Stage;
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 use proctor_core::outcome::Exit;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{WaitOptions, WaitStatus, set_parent_process_death_signal, wait};
+use rustix::process::{WaitOptions, WaitStatus, wait};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::ExitCode;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 /// Everything in the pid namespace but its init. Only init may say so.
 const EVERYBODY_ELSE: Pid = Pid::from_raw(-1);
 
-pub(super) fn run(control: &Channel, hands: Box<Hands>, released: &OwnedFd) -> ExitCode {
-    match live(control, hands, released) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(halt) => {
-            tell(control, halt);
-            ExitCode::FAILURE
+/// The descriptor of the control socket; everything above it is closed.
+const CONTROL: i32 = 3;
+
+/// Lives as the init of one run, in the process that was forked for it. Whatever is still alive in the namespace dies with
+/// it.
+pub(super) fn run(socket: OwnedFd, hands: &mut Hands) -> ! {
+    let status = match keep_only(socket) {
+        Ok(control) => match live(&control, hands) {
+            Ok(()) => 0,
+            Err(halt) => {
+                tell(&control, halt);
+                1
+            }
+        },
+        Err(error) => {
+            eprintln!("init cannot begin: {error}");
+            1
         }
-    }
-    // Whatever is still alive in the namespace dies with this process.
+    };
+    // SAFETY: ends the process without running anything that belongs to the launcher.
+    unsafe { libc::_exit(status) }
 }
 
-fn live(control: &Channel, mut hands: Box<Hands>, released: &OwnedFd) -> Result<(), Halt> {
-    set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).map_err(failed("dying with the launcher"))?;
-    // The launcher releases init once the supervisor holds its pidfd. If the launcher is dead, so should this be.
-    if rustix::io::read(released, &mut [0; 1]).map_err(failed("waiting for the launcher"))? == 0 {
-        return Ok(());
+/// Closes what the launcher had open, its own control socket first of all.
+fn keep_only(socket: OwnedFd) -> io::Result<Channel> {
+    let raw = socket.into_raw_fd();
+    if raw != CONTROL {
+        // SAFETY: what was open at this number belonged to the launcher, whose values are never dropped here.
+        if unsafe { libc::dup3(raw, CONTROL, libc::O_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
     }
-    // `kill(-1)` outside of a pid namespace of one's own would end the host.
-    if std::process::id() != 1 {
-        return Err(Halt::Failed { step: "becoming init", source: io::Error::other("this is not pid 1") });
+    // SAFETY: as above.
+    if unsafe { libc::syscall(libc::SYS_close_range, CONTROL + 1, u32::MAX, 0) } != 0 {
+        return Err(io::Error::last_os_error());
     }
-    hands.put_on_all(Stage::Init)?;
-    let mut child_died = SigSet::empty();
-    child_died.add(Signal::SIGCHLD);
-    child_died.thread_block().map_err(failed("blocking SIGCHLD"))?;
-    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
-    let deaths = SignalFd::with_flags(&child_died, flags).map_err(failed("hearing SIGCHLD"))?;
+    // SAFETY: it is open, and nobody else in this process will use it.
+    Ok(Channel::from_fd(unsafe { OwnedFd::from_raw_fd(CONTROL) }))
+}
 
-    let ready = FromWorker::Ready { applied: hands.applied(), missing: std::mem::take(&mut hands.missing) };
-    let scratch: Vec<BorrowedFd<'_>> = hands.scratch.iter().map(AsFd::as_fd).collect();
-    control.send(&ready, &scratch).map_err(failed("telling that everything is ready"))?;
-    let Some((ToWorker::Go, _)) = control.receive().map_err(failed("waiting for the word to go"))? else {
+/// Tells the supervisor why there will be no (further) command.
+fn tell(control: &Channel, halt: Halt) {
+    let message = match halt {
+        Halt::Refused(missing) => FromInit::Refused(missing),
+        Halt::Failed { step, source } => FromInit::Failed { step: step.to_owned(), reason: source.to_string() },
+    };
+    if let Err(error) = control.send(&message, &[]) {
+        eprintln!("{message:?} cannot be told: {error}");
+    }
+}
+
+fn live(control: &Channel, hands: &mut Hands) -> Result<(), Halt> {
+    // Nothing is done before the leaf holds this process. The end of the socket is the end of the supervisor.
+    let Some((ToInit::Begin(allotment), _)) = control.receive().map_err(failed("waiting to begin"))? else {
         return Ok(());
     };
-    // The scratch directory is the supervisor's to read now.
-    let Hands { plan, .. } = *hands;
+    hands.allotment = Some(allotment);
+    hands.put_on_all(Stage::Init)?;
+    let deaths = hear_deaths().map_err(failed("hearing SIGCHLD"))?;
+    let ready = FromInit::Ready { applied: hands.applied(), missing: std::mem::take(&mut hands.missing) };
+    let handed: Vec<BorrowedFd<'_>> = hands.scratch.iter().chain(&hands.mounts).map(AsFd::as_fd).collect();
+    control.send(&ready, &handed).map_err(failed("telling that everything is ready"))?;
+    let Some((ToInit::Run, mut fds)) = control.receive().map_err(failed("waiting for a run"))? else {
+        return Ok(());
+    };
+    // Both are the supervisor's now.
+    (hands.scratch, hands.mounts) = (None, None);
+    let (plan, files) = unpack::<RunPlan>(fds.pop()).map_err(failed("reading the plan"))?;
+    mounts::fill_scratch(&plan, &files).map_err(failed("writing the scratch files"))?;
+    drop(files);
     let mut init = Init { control, deaths, is_terminating: false };
     for (index, command) in plan.commands.iter().enumerate() {
         let Some(exit) = init.run_command(index, command)? else { return Ok(()) };
-        let cpu = cpu_of_the_dead();
-        let told = control.send(&FromWorker::CommandExited { index, exit, cpu }, &[]);
+        let is_last = init.is_terminating || index + 1 == plan.commands.len();
+        let told = control.send(&FromInit::CommandExited { index, exit, cpu: cpu_of_the_dead(), is_last }, &[]);
         told.map_err(failed("telling how a command ended"))?;
-        if init.is_terminating {
+        if is_last {
             break;
         }
     }
-    control.send(&FromWorker::Done, &[]).map_err(failed("telling the end"))
+    Ok(())
 }
 
 /// What was heard while a command runs.
@@ -90,7 +124,7 @@ impl Init<'_> {
     fn run_command(&mut self, index: usize, command: &crate::spec::CommandSpec) -> Result<Option<Exit>, Halt> {
         let (stdout, stderr, pipes) = command::pipes().map_err(failed("making the pipes of a command"))?;
         self.control
-            .send(&FromWorker::CommandStarted { index }, &[stdout.as_fd(), stderr.as_fd()])
+            .send(&FromInit::CommandStarted { index }, &[stdout.as_fd(), stderr.as_fd()])
             .map_err(failed("telling that a command starts"))?;
         drop((stdout, stderr));
         let exit = match command::start(command, pipes).map_err(failed("starting a command"))? {
@@ -136,14 +170,14 @@ impl Init<'_> {
             while let Ok(Some(_)) = self.deaths.read_signal() {}
         }
         if control {
-            match self.control.receive::<ToWorker>().map_err(failed("hearing the supervisor"))? {
+            match self.control.receive::<ToInit>().map_err(failed("hearing the supervisor"))? {
                 None => return Ok(Heard::Orphaned),
-                Some((ToWorker::Terminate, _)) => {
+                Some((ToInit::Terminate, _)) => {
                     self.is_terminating = true;
                     // Fails only when there is nobody else.
                     let _sent = kill(EVERYBODY_ELSE, Signal::SIGTERM);
                 }
-                Some((ToWorker::Plan | ToWorker::Go, _)) => {}
+                Some((ToInit::Begin(_) | ToInit::Run, _)) => {}
             }
         }
         Ok(Heard::Other)
@@ -154,21 +188,22 @@ impl Init<'_> {
 fn reap(main: Pid, exit: &mut Option<Exit>) -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == main.as_raw() => *exit = Some(exit_of(status)),
-            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(Some((pid, status))) => {
+                if pid.as_raw_nonzero().get() == main.as_raw() {
+                    *exit = exit_of(status).or(*exit);
+                }
+            }
+            Err(Errno::INTR) => {}
             Ok(None) => return false,
             Err(_) => return true,
         }
     }
 }
 
-fn exit_of(status: WaitStatus) -> Exit {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, Some(signal)) => Exit::Signal(signal),
-        // Neither is asked for, so the kernel does not report it.
-        (None, None) => Exit::Signal(0),
-    }
+/// `None` for a child that has only stopped, which one that asked to be traced tells.
+fn exit_of(status: WaitStatus) -> Option<Exit> {
+    let code = status.exit_status().map(Exit::Code);
+    code.or_else(|| status.terminating_signal().map(Exit::Signal))
 }
 
 /// Kills what a command has left behind, and waits until the namespace is empty. Orphans are children of init, so it is

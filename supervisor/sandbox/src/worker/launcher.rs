@@ -1,17 +1,20 @@
-//! The worker as it was spawned: takes its plan, makes the namespaces, forks init, and waits for it. Must not run
-//! anything of the tenant.
+//! The worker as it was spawned: takes the plan of its room, makes what all runs of the room share, and forks an init for
+//! each run that the supervisor asks for. Must not run anything of the tenant.
 
+use super::fork::{self, Forked};
 use super::init;
 use super::layers::Hands;
 use crate::channel::Channel;
-use crate::message::{FromWorker, MissingLayer, Plan, ToWorker};
+use crate::message::{FromLauncher, MissingLayer, RoomPlan, ToLauncher, unpack};
 use crate::plan::Stage;
-use nix::unistd::ForkResult;
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, set_parent_process_death_signal, waitpid};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, set_parent_process_death_signal, wait};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 /// Why the worker cannot go on.
@@ -35,49 +38,20 @@ pub(super) fn run() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match launch(&control) {
-        Ok(Role::Launcher { init }) => {
-            // Init's end of the socket must be the last one, so that its death is heard at once.
-            drop(control);
-            while let Err(rustix::io::Errno::INTR) = waitpid(Some(init), WaitOptions::empty()) {}
-            ExitCode::SUCCESS
-        }
-        Ok(Role::Init { hands, released }) => init::run(&control, hands, &released),
-        Ok(Role::Orphan) => ExitCode::SUCCESS,
-        Err(halt) => {
-            tell(&control, halt);
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// What a process of the worker is after the fork.
-enum Role {
-    Launcher {
-        init: Pid,
-    },
-    Init {
-        hands: Box<Hands>,
-        released: OwnedFd,
-    },
-    /// The supervisor is gone.
-    Orphan,
-}
-
-/// Tells the supervisor why there will be no (further) command.
-pub(super) fn tell(control: &Channel, halt: Halt) {
+    let Err(halt) = serve(&control) else { return ExitCode::SUCCESS };
     let message = match halt {
-        Halt::Refused(missing) => FromWorker::Refused(missing),
-        Halt::Failed { step, source } => FromWorker::Failed { step: step.to_owned(), reason: source.to_string() },
+        Halt::Refused(missing) => FromLauncher::Refused(missing),
+        Halt::Failed { step, source } => FromLauncher::Failed { step: step.to_owned(), reason: source.to_string() },
     };
     if let Err(error) = control.send(&message, &[]) {
         eprintln!("{message:?} cannot be told: {error}");
     }
+    ExitCode::FAILURE
 }
 
-/// First of all: die with the supervisor, hold nothing that was inherited, and take the control socket from stdin.
+/// First of all: hold nothing that was inherited, and take the control socket from stdin. Its end is how the launcher learns
+/// of the supervisor's: a death signal would come with the end of the thread that spawned it.
 fn sanitise() -> io::Result<Channel> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
     // SAFETY: no descriptor above 2 has an owner in this process yet, so none can be closed twice.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
     if closed != 0 {
@@ -87,35 +61,80 @@ fn sanitise() -> io::Result<Channel> {
     nix::unistd::dup2_stdin(File::open("/dev/null")?)?;
     rustix::process::chdir("/")?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    // Nothing that the supervisor dies of by accident should take the runs along sooner than their sockets do.
+    set_parent_process_death_signal(None)?;
     Ok(Channel::from_fd(control))
 }
 
-fn launch(control: &Channel) -> Result<Role, Halt> {
-    let Some((ToWorker::Plan, mut fds)) = control.receive().map_err(failed("receiving the plan"))? else {
-        return Ok(Role::Orphan);
+/// Until the supervisor lets go of the room.
+fn serve(control: &Channel) -> Result<(), Halt> {
+    let Some((ToLauncher::Room, mut fds)) = control.receive().map_err(failed("receiving the plan"))? else {
+        return Ok(());
     };
-    let packed = fds.pop().ok_or_else(|| io::Error::other("no plan came along"));
-    let (plan, files) = packed.and_then(Plan::unpack).map_err(failed("reading the plan"))?;
-    let supervisor_pid = plan.supervisor_pid;
-    let mut hands = Box::new(Hands::new(plan, files));
+    let (plan, _) = unpack::<RoomPlan>(fds.pop()).map_err(failed("reading the plan"))?;
+    let mut hands = Hands::new(plan);
     hands.put_on_all(Stage::Launcher)?;
-
-    // A new user namespace brings new credentials, and those take the death signal away.
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed("dying with the supervisor"))?;
-    if rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(supervisor_pid) {
-        return Ok(Role::Orphan);
+    let deaths = hear_deaths().map_err(failed("hearing SIGCHLD"))?;
+    control.send(&FromLauncher::Ready, &[]).map_err(failed("telling that the room is ready"))?;
+    let mut inits = Vec::new();
+    loop {
+        let mut fds = [PollFd::new(control, PollFlags::IN), PollFd::new(&deaths, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(failed("listening")(error)),
+        }
+        let [asked, died] = fds.map(|fd| !fd.revents().is_empty());
+        if died {
+            // Signals of one kind are merged, so what counts is that the descriptor is empty before the reaping.
+            while let Ok(Some(_)) = deaths.read_signal() {}
+            reap(&mut inits, WaitOptions::NOHANG);
+        }
+        if asked {
+            match control.receive().map_err(failed("hearing the supervisor"))? {
+                Some((ToLauncher::Fork, fds)) => inits.push(fork_init(control, &mut hands, fds)?),
+                Some((ToLauncher::Room, _)) => {}
+                None => break,
+            }
+        }
     }
-    let (released, release) = pipe_with(PipeFlags::CLOEXEC).map_err(failed("making a pipe"))?;
-    // SAFETY: this process has one thread, so the child may do anything that the parent could.
-    match unsafe { nix::unistd::fork() }.map_err(failed("forking init"))? {
-        ForkResult::Child => Ok(Role::Init { hands, released }),
-        ForkResult::Parent { child } => {
-            let init = Pid::from_raw(child.as_raw()).ok_or_else(|| io::Error::other("init has no pid"));
-            let init = init.map_err(failed("forking init"))?;
-            let handle = pidfd_open(init, PidfdFlags::empty()).map_err(failed("opening a pidfd"))?;
-            control.send(&FromWorker::InitForked, &[handle.as_fd()]).map_err(failed("handing init over"))?;
-            rustix::io::write(&release, b"!").map_err(failed("releasing init"))?;
-            Ok(Role::Launcher { init })
+    for init in &inits {
+        // An init that is dead already is still ours, since only this process reaps it.
+        let _killed = rustix::process::kill_process(*init, rustix::process::Signal::KILL);
+    }
+    reap(&mut inits, WaitOptions::empty());
+    Ok(())
+}
+
+pub(super) fn hear_deaths() -> io::Result<SignalFd> {
+    let mut child_died = SigSet::empty();
+    child_died.add(Signal::SIGCHLD);
+    child_died.thread_block()?;
+    Ok(SignalFd::with_flags(&child_died, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+}
+
+fn reap(inits: &mut Vec<Pid>, how: WaitOptions) {
+    loop {
+        match wait(how) {
+            Ok(Some((dead, _))) => inits.retain(|init| *init != dead),
+            Err(Errno::INTR) => {}
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+fn fork_init(control: &Channel, hands: &mut Hands, fds: Vec<OwnedFd>) -> Result<Pid, Halt> {
+    let mut fds = fds.into_iter();
+    let socket = fds.next().ok_or_else(|| io::Error::other("no socket for init came along"));
+    let socket = socket.map_err(failed("forking init"))?;
+    let group = fds.next();
+    match fork::into_pid_namespace(group.as_ref()).map_err(failed("forking init"))? {
+        Forked::Child => init::run(socket, hands),
+        Forked::Parent { pid, pidfd } => {
+            use std::os::fd::AsFd;
+            let number = pid.as_raw_nonzero().get().unsigned_abs();
+            let told = control.send(&FromLauncher::Forked { pid: number }, &[pidfd.as_fd()]);
+            told.map_err(failed("handing init over"))?;
+            Ok(pid)
         }
     }
 }

@@ -2,32 +2,59 @@
 //! there are (`plan`).
 
 use super::launcher::Halt;
-use super::mounts;
-use crate::message::{MissingLayer, Plan};
+use super::root::HostTrees;
+use super::seccomp::Filter;
+use super::{capabilities, identity, landlock, mounts, root};
+use crate::message::{Allotment, Identity, MissingLayer, RoomPlan};
 use crate::plan::{Demand, Row, Stage, Step};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proctor_core::isolation::Layer;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 
 /// The host name inside every run.
-const HOST_NAME: &str = "proctor";
+pub(super) const HOST_NAME: &str = "proctor";
+
+/// Most open files of each process of a run. Build tools and browsers open some thousands.
+const FILES_MAX: u64 = 65_536;
 
 /// The worker at work on its own isolation.
 pub(super) struct Hands {
-    pub(super) plan: Plan,
-    /// The bytes of all scratch files.
-    files: Vec<u8>,
+    pub(super) plan: RoomPlan,
+    /// Who the run is, once that is known: the plan's wish may not be had.
+    identity: Identity,
+    /// Why the run is not who the plan wished.
+    fallen_back: Option<io::Error>,
+    trees: Option<HostTrees>,
+    /// Whether the root is the run's own.
+    is_pivoted: bool,
+    filter: Option<Filter>,
+    /// What this run gets, once there is a run.
+    pub(super) allotment: Option<Allotment>,
     /// The scratch directory, once the private `/tmp` is there.
     pub(super) scratch: Option<OwnedFd>,
+    /// This run's mount namespace.
+    pub(super) mounts: Option<OwnedFd>,
     pub(super) missing: Vec<MissingLayer>,
 }
 
 impl Hands {
-    pub(super) fn new(plan: Plan, files: Vec<u8>) -> Self {
-        Hands { plan, files, scratch: None, missing: Vec::new() }
+    pub(super) fn new(plan: RoomPlan) -> Self {
+        Hands {
+            identity: plan.identity,
+            plan,
+            fallen_back: None,
+            trees: None,
+            is_pivoted: false,
+            filter: None,
+            allotment: None,
+            scratch: None,
+            mounts: None,
+            missing: Vec::new(),
+        }
     }
 
     /// Carries out all rows of `stage`. Halts at the first failure without which there is no run.
@@ -35,7 +62,8 @@ impl Hands {
         let rows: Vec<Row> = self.plan.rows.iter().filter(|row| row.stage == stage).copied().collect();
         for row in &rows {
             // A layer that has failed in part is not in force; what would rest on it cannot be.
-            if self.missing.iter().any(|missing| missing.layer == row.layer) {
+            let has_failed = self.missing.iter().any(|missing| missing.layer == row.layer);
+            if has_failed && row.demand != Demand::Structural {
                 continue;
             }
             if let Err(error) = self.put_on(row.step) {
@@ -60,28 +88,103 @@ impl Hands {
 
     fn put_on(&mut self, step: Step) -> io::Result<()> {
         match step {
-            Step::UserNamespace => user_namespace(),
+            Step::HostTrees => self.take_trees(),
+            Step::UserNamespace => {
+                self.settle_identity();
+                identity::user_namespace(self.identity, self.plan.privileged)
+            }
             Step::MountNamespace => {
                 unshare(CloneFlags::CLONE_NEWNS)?;
                 mounts::make_private()
             }
-            Step::PidNamespace => Ok(unshare(CloneFlags::CLONE_NEWPID)?),
             Step::NetNamespace => Ok(unshare(CloneFlags::CLONE_NEWNET)?),
-            Step::IpcNamespace => Ok(unshare(CloneFlags::CLONE_NEWIPC)?),
+            Step::Loopback => loopback_up(),
             Step::UtsNamespace => Ok(unshare(CloneFlags::CLONE_NEWUTS)?),
-            Step::OwnProc => mounts::own_proc(),
-            Step::PrivateTmp => {
-                self.scratch = Some(mounts::private_tmp(&self.plan, &self.files)?);
-                self.files = Vec::new();
+            Step::HostName => Ok(nix::unistd::sethostname(HOST_NAME)?),
+            // The number is that of this user namespace, whichever `/proc` shows it.
+            Step::NoNestedUsers => fs::write("/proc/sys/user/max_user_namespaces", "0"),
+            Step::RootTree => self.build_root(),
+            Step::Filter => {
+                self.filter = Some(Filter::compile()?);
                 Ok(())
             }
-            Step::PrivateShm => mounts::private_shm(&self.plan),
-            Step::Loopback => loopback_up(),
-            Step::HostName => Ok(nix::unistd::sethostname(HOST_NAME)?),
+            // It came with the fork. `kill(-1)` outside of a pid namespace of one's own would end the host.
+            Step::PidNamespace if std::process::id() == 1 => Ok(()),
+            Step::PidNamespace => Err(io::Error::other("this is not pid 1")),
+            Step::RunMounts => Ok(unshare(CloneFlags::CLONE_NEWNS)?),
+            Step::IpcNamespace => Ok(unshare(CloneFlags::CLONE_NEWIPC)?),
+            Step::CgroupNamespace => Ok(unshare(CloneFlags::CLONE_NEWCGROUP)?),
+            Step::TenantUid => self.become_user(),
+            Step::OwnProc => mounts::own_proc(self.identity.uid == 0),
+            Step::OwnTerminals => mounts::own_terminals(),
+            Step::PrivateTmp => {
+                self.scratch = Some(mounts::private_tmp(&self.plan, self.allotment()?)?);
+                self.mounts = Some(fs::File::open("/proc/self/ns/mnt")?.into());
+                Ok(())
+            }
+            Step::PrivateShm => mounts::private_shm(&self.plan, self.allotment()?),
+            Step::HiddenInit => hide_init(),
+            Step::Rlimits => limit_resources(),
+            Step::Capabilities => capabilities::drop_all(),
             Step::NoNewPrivs => Ok(rustix::thread::set_no_new_privs(true)?),
-            // A core file is the memory of a test, as large as that, in the workspace or worse.
-            Step::Rlimits => Ok(setrlimit(Resource::RLIMIT_CORE, 0, 0)?),
+            Step::Landlock => landlock::restrict(&self.writable()),
+            Step::Seccomp => match &self.filter {
+                Some(filter) => filter.install(),
+                None => Err(io::Error::other("no filter was compiled")),
+            },
         }
+    }
+
+    fn allotment(&self) -> io::Result<Allotment> {
+        self.allotment.ok_or_else(|| io::Error::other("there is no run yet"))
+    }
+
+    fn take_trees(&mut self) -> io::Result<()> {
+        let mut trees = HostTrees::take(&self.plan, self.identity)?;
+        if let Some(owner) = self.identity.files_of
+            && let Err(error) = trees.show_files_of(owner, self.identity)
+        {
+            // Half of the trees may be translated already.
+            self.identity = Identity { uid: owner.0, gid: owner.1, files_of: None, ..self.identity };
+            self.fallen_back = Some(error);
+            trees = HostTrees::take(&self.plan, self.identity)?;
+        }
+        self.trees = Some(trees);
+        Ok(())
+    }
+
+    /// Without the host's directories in hand nothing can be shown as the run's own: it has to be the owner of the files.
+    fn settle_identity(&mut self) {
+        if let Some((uid, gid)) = self.identity.files_of.filter(|_| self.trees.is_none() && !self.is_pivoted) {
+            self.identity = Identity { uid, gid, files_of: None, ..self.identity };
+            self.fallen_back = Some(io::Error::other("it takes a root of its own"));
+        }
+    }
+
+    fn build_root(&mut self) -> io::Result<()> {
+        let trees = self.trees.take().ok_or_else(|| io::Error::other("no directory of the host was taken"))?;
+        root::build(trees, self.identity)?;
+        self.is_pivoted = true;
+        Ok(())
+    }
+
+    fn become_user(&mut self) -> io::Result<()> {
+        if !self.identity.is_other {
+            return Err(io::Error::other("the run is the user who runs the supervisor"));
+        }
+        self.settle_identity();
+        identity::become_user(self.identity)?;
+        match self.fallen_back.take() {
+            Some(error) => Err(io::Error::other(format!("no idmapped mount of the workspace: {error}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Directories that landlock leaves writable. What else can be written in them is for the other layers.
+    fn writable(&self) -> Vec<&Path> {
+        let own = ["/tmp", "/dev", "/proc"].map(Path::new);
+        let given = self.plan.writable.iter().chain([&self.plan.workspace]).map(AsRef::as_ref);
+        own.into_iter().chain(given).collect()
     }
 }
 
@@ -93,14 +196,19 @@ fn explain(row: &Row, error: &io::Error) -> MissingLayer {
     }
 }
 
-/// A user namespace in which the caller is who it was, and nobody else exists.
-pub(super) fn user_namespace() -> io::Result<()> {
-    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    unshare(CloneFlags::CLONE_NEWUSER)?;
-    // Without this the kernel does not let an ordinary user map a group.
-    fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
-    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+/// Nobody in the run may trace init or read its memory: it holds the socket to the supervisor. The new user took the death
+/// signal away, too.
+fn hide_init() -> io::Result<()> {
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
+}
+
+fn limit_resources() -> io::Result<()> {
+    // A core file is the memory of a test, as large as that, in the workspace or worse.
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let hard = hard.min(FILES_MAX);
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, soft.min(hard), hard)?)
 }
 
 /// The part of `struct ifreq` that `SIOCSIFFLAGS` reads, at its full size.

@@ -2,23 +2,27 @@
 //! runs its commands one after the other and reaps everything. It does what its plan says and decides nothing. Must not
 //! know limits, deadlines or verdicts; those are the supervisor's.
 //!
-//! Two processes: the *launcher*, which the supervisor spawned and which makes the namespaces and waits, and *init*, its
-//! child, pid 1 of the run. Each dies with its parent, and everything in the namespace dies with init.
+//! Two kinds of process: the *launcher*, which the supervisor spawned and which makes what all runs of a room share, and
+//! for each run an *init*, its child, pid 1 of the run. Each dies with its parent, and everything in the namespace dies
+//! with init.
 
+mod attributes;
+mod capabilities;
 mod command;
+mod fork;
+mod identity;
 mod init;
+mod landlock;
 mod launcher;
 mod layers;
 mod mounts;
-mod trial;
+mod root;
+mod seccomp;
 
 use std::process::ExitCode;
 
 /// The argument with which the supervisor starts a worker for a run.
 pub(crate) const RUN: &str = "run";
-
-/// The argument with which the supervisor asks what namespaces this host gives.
-pub(crate) const PROBE: &str = "probe";
 
 /// The whole of `proctor-worker`. Returns the status to exit with: 2 when a person started it by hand.
 #[must_use]
@@ -26,7 +30,6 @@ pub fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     match (args.next().as_deref(), args.next()) {
         (Some(RUN), None) => launcher::run(),
-        (Some(PROBE), None) => trial::run(),
         _ => {
             eprintln!(
                 "proctor-worker is the part of proctor that runs tests inside a sandbox. \
@@ -36,5 +39,3 @@ pub fn main() -> ExitCode {
         }
     }
 }
-
-pub(crate) use trial::Trial;

@@ -1,13 +1,15 @@
-//! The run's view of the file system: private propagation, its own `/proc`, a private `/tmp` with what must stay visible
-//! bound back, and the scratch directory. `pivot_root` will find its place here. Must not know why a path is kept.
+//! What one run has for itself: `/proc`, terminals, a private `/tmp` with what must stay visible bound back, and the scratch
+//! directory. What all runs of a room share is `root`'s. Must not know why a path is kept.
 
+use super::attributes::Attributes;
 use crate::check::{SHM, TMP};
-use crate::message::Plan;
+use crate::message::{Allotment, RoomPlan, RunPlan};
 use crate::spec::SCRATCH;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount, open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind, mount_change, move_mount,
+    open_tree,
 };
 use std::ffi::CString;
 use std::fs;
@@ -19,37 +21,49 @@ use std::path::{Path, PathBuf};
 /// A directory that every run finds below its scratch directory, for `HOME`.
 const HOME: &str = "home";
 
+/// Parts of `/proc` that user 0 may write without any capability.
+const OF_ROOT: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
+
 /// Nothing that is mounted in here reaches the host, and nothing the host mounts reaches in here.
 pub(super) fn make_private() -> io::Result<()> {
     Ok(mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?)
 }
 
 /// The processes of the run's own pid namespace and no others.
-pub(super) fn own_proc() -> io::Result<()> {
-    Ok(mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?)
+pub(super) fn own_proc(is_root: bool) -> io::Result<()> {
+    mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?;
+    for path in OF_ROOT.iter().filter(|path| is_root && Path::new(path).exists()) {
+        mount_bind(*path, *path)?;
+        Attributes::SEALED.set(open(*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)?;
+    }
+    Ok(())
+}
+
+/// Terminals that only this run can open.
+pub(super) fn own_terminals() -> io::Result<()> {
+    let options = c"newinstance,ptmxmode=0666,mode=0620";
+    Ok(mount("devpts", "/dev/pts", "devpts", MountFlags::NOSUID | MountFlags::NOEXEC, options)?)
 }
 
 /// POSIX shared memory that is gone with the run and bounded like `/tmp`.
-pub(super) fn private_shm(plan: &Plan) -> io::Result<()> {
+pub(super) fn private_shm(plan: &RoomPlan, allotment: Allotment) -> io::Result<()> {
     let trees = take_trees(plan, SHM)?;
-    mount_tmpfs(Path::new(SHM), plan)?;
-    trees.into_iter().try_for_each(|(path, tree)| bind_back(path, tree))
+    mount_tmpfs(Path::new(SHM), allotment)?;
+    trees.into_iter().try_for_each(|(path, tree)| attach(path, tree))
 }
 
-/// Hides the host's `/tmp`, writes the scratch files, binds back what must stay visible, and returns the scratch
-/// directory.
-pub(super) fn private_tmp(plan: &Plan, files: &[u8]) -> io::Result<OwnedFd> {
+/// Hides what was in `/tmp`, binds back what must stay visible, and returns the scratch directory.
+pub(super) fn private_tmp(plan: &RoomPlan, allotment: Allotment) -> io::Result<OwnedFd> {
     let trees = take_trees(plan, TMP)?;
-    mount_tmpfs(Path::new(TMP), plan)?;
-    // Before the trees are bound back, so that no path can lead out of the new file system.
-    fill_scratch(plan, files)?;
+    mount_tmpfs(Path::new(TMP), allotment)?;
+    fs::create_dir_all(Path::new(SCRATCH).join(HOME))?;
     let scratch = open(SCRATCH, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    trees.into_iter().try_for_each(|(path, tree)| bind_back(path, tree))?;
+    trees.into_iter().try_for_each(|(path, tree)| attach(path, tree))?;
     Ok(scratch)
 }
 
 /// Takes hold of everything below `hidden` that must stay visible, while it can still be seen.
-fn take_trees<'a>(plan: &'a Plan, hidden: &str) -> io::Result<Vec<(&'a Path, OwnedFd)>> {
+fn take_trees<'a>(plan: &'a RoomPlan, hidden: &str) -> io::Result<Vec<(&'a Path, OwnedFd)>> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     let mut trees = Vec::new();
     for path in plan.keep.iter().filter(|path| path.starts_with(hidden)) {
@@ -62,17 +76,18 @@ fn take_trees<'a>(plan: &'a Plan, hidden: &str) -> io::Result<Vec<(&'a Path, Own
     Ok(trees)
 }
 
-fn mount_tmpfs(at: &Path, plan: &Plan) -> io::Result<()> {
-    let options = format!("size={},nr_inodes={},mode=1777", plan.tmp_bytes_max, plan.tmp_inodes_max);
+fn mount_tmpfs(at: &Path, allotment: Allotment) -> io::Result<()> {
+    let options = format!("size={},nr_inodes={},mode=1777", allotment.tmp_bytes_max, allotment.tmp_inodes_max);
     let options = CString::new(options)?;
     Ok(mount("tmpfs", at, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())?)
 }
 
-fn bind_back(path: &Path, tree: OwnedFd) -> io::Result<()> {
+/// Puts a tree where it belongs, and makes the place for it.
+pub(super) fn attach(path: &Path, tree: OwnedFd) -> io::Result<()> {
     let is_dir = FileType::from_raw_mode(fstat(&tree)?.st_mode) == FileType::Directory;
     if is_dir {
         fs::create_dir_all(path)?;
-    } else {
+    } else if !path.exists() {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         // A mount point only; it is hidden by the mount.
         fs::File::create(path)?;
@@ -81,9 +96,8 @@ fn bind_back(path: &Path, tree: OwnedFd) -> io::Result<()> {
 }
 
 /// Pages written here are charged to the run's leaf, where this process lives.
-fn fill_scratch(plan: &Plan, mut files: &[u8]) -> io::Result<()> {
+pub(super) fn fill_scratch(plan: &RunPlan, mut files: &[u8]) -> io::Result<()> {
     let below = |path: &str| PathBuf::from(SCRATCH).join(path);
-    fs::create_dir_all(below(HOME))?;
     for dir in &plan.scratch_dirs {
         fs::create_dir_all(below(dir))?;
     }

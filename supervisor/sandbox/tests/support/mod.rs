@@ -3,12 +3,14 @@
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses a part of it")]
 
+pub(crate) mod own_disk;
+
 use proctor_core::event::Stream;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason, LimitHit};
 use proctor_sandbox::{
-    CommandSpec, Ending, Jail, KillSwitch, LinuxSandbox, RunSpec, Sandbox, SandboxError, SandboxEvent,
+    CommandSpec, Ending, Jail, KillSwitch, LinuxSandbox, PoolBounds, RunSpec, Sandbox, SandboxError, SandboxEvent,
 };
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,7 +31,7 @@ pub(crate) fn worker() -> PathBuf {
 /// The suite proves isolation and limits; without privilege it would prove nothing, so it fails instead of skipping.
 pub(crate) fn sandbox() -> LinuxSandbox {
     assert!(rustix::process::geteuid().is_root(), "the sandbox suite needs root");
-    LinuxSandbox::new(worker()).unwrap()
+    LinuxSandbox::new(worker(), PoolBounds::NONE).unwrap()
 }
 
 pub(crate) fn sh(script: &str) -> CommandSpec {
@@ -180,4 +182,30 @@ pub(crate) fn worker_pids() -> Option<(i32, i32)> {
 
 pub(crate) fn kill_by_pid(pid: i32) {
     rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+}
+
+/// A sandbox that keeps prepared workers.
+pub(crate) fn pooled(bounds: PoolBounds) -> LinuxSandbox {
+    LinuxSandbox::new(worker(), bounds).unwrap()
+}
+
+/// What the script printed.
+pub(crate) fn said(sandbox: &LinuxSandbox, spec: &RunSpec) -> String {
+    let mut stdout = String::new();
+    let ending = sandbox
+        .run(spec, &KillSwitch::new().unwrap(), &mut |event| {
+            if let SandboxEvent::Output { bytes, .. } = event {
+                stdout.push_str(&String::from_utf8_lossy(bytes));
+            }
+        })
+        .unwrap();
+    assert_exits(&ending, &[Exit::Code(0)]);
+    stdout
+}
+
+/// Launchers of this process that are alive.
+pub(crate) fn launchers() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    children.map(|line| line.split_whitespace().count()).sum()
 }

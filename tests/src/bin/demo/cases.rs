@@ -30,7 +30,7 @@ pub(crate) struct Expected {
 }
 
 const NO_LIMITS: Limits =
-    Limits { memory_bytes: 0, cpu_millis: 0, pids: 0, wall_ms: 0, grace_ms: 0, log_bytes: 0, tmp_bytes: 0 };
+    Limits { memory_bytes: 0, cpu_millis: 0, pids: 0, wall_ms: 0, grace_ms: 0, log_bytes: 0, tmp_bytes: 0, disk_bytes: 0 };
 
 const PASSED: Expected = Expected { outcome: Outcome::Passed, passed: 0, skipped: 0, failures: &[], running: &[] };
 

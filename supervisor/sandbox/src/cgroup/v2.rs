@@ -1,0 +1,279 @@
+//! The part of a leaf that is in the v2 hierarchy: on a pure v2 host all of it, elsewhere what v1 lacks. Must not know
+//! anything of v1.
+//!
+//! A leaf is nested in a group of its tenant, whose equal weight makes tenants share the processors alike.
+
+use super::group::{self, Gauge};
+use super::settle::{enable, lacking, obstacle, words};
+use super::{Counters, Leaf, MissingLimit, Places, controller};
+use proctor_core::isolation::LimitInForce;
+use proctor_core::limits::{LimitKind, Limits};
+use rustix::event::epoll;
+use rustix::fs::{Mode, OFlags};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub(super) struct V2Leaf {
+    /// `None` after its removal.
+    dir: Option<PathBuf>,
+    birth: OwnedFd,
+    oom_bell: Option<OwnedFd>,
+    memory_events: Gauge,
+    memory_peak: Gauge,
+    cpu: Gauge,
+    pids_peak: Gauge,
+    pids_events: Gauge,
+    io: Gauge,
+    cpu_pressure: Gauge,
+    memory_pressure: Gauge,
+    io_pressure: Gauge,
+}
+
+/// A group below `own`, the supervisor's, with the limits of `kinds` written and read back.
+pub(super) fn open(
+    places: &Places,
+    own: &Path,
+    owner: &str,
+    limits: &Limits,
+    kinds: &[LimitKind],
+) -> (Option<V2Leaf>, Vec<Result<LimitInForce, MissingLimit>>) {
+    let made = make(places, own, owner);
+    let enabled = made.as_ref().map(|(_, dir)| words(dir, "cgroup.controllers")).unwrap_or_default();
+    let told = kinds.iter().map(|&limit| {
+        let name = controller(limit);
+        let done = match &made {
+            Ok((_, dir)) if enabled.iter().any(|word| word == name) => {
+                put_on(dir, limit, limits).map_err(|reason| (reason, remedy(limit).to_owned()))
+            }
+            Ok(_) => Err(obstacle(own, name)),
+            Err(error) => {
+                Err((format!("a {name} group cannot be made: {}", group::plain(error)), obstacle(own, name).1))
+            }
+        };
+        done.map(|max| LimitInForce { limit, max, by: "cgroup-v2".to_owned() })
+            .map_err(|(reason, remedy)| MissingLimit { limit, reason, remedy })
+    });
+    let told = told.collect();
+    (made.ok().map(|(leaf, _)| leaf), told)
+}
+
+/// Against a limit that its controller refuses.
+fn remedy(limit: LimitKind) -> &'static str {
+    match limit {
+        LimitKind::Memory => "use Linux 4.19 or newer, booted without swapaccount=0, or turn swap off",
+        _ => "use a kernel that takes this limit",
+    }
+}
+
+fn make(places: &Places, own: &Path, owner: &str) -> io::Result<(V2Leaf, PathBuf)> {
+    let (tenant, name) = (places.maker.tenant(owner), places.maker.leaf());
+    let dir = group::make_nested(own, &tenant, &name)?;
+    // Only now, as a leaf keeps others from removing its tenant's group. A controller that cannot be had is missed when its
+    // limit is written.
+    let around = own.join(tenant);
+    lacking(&around).into_iter().for_each(|controller| drop(enable(&around, controller)));
+    let opened = rustix::fs::open(&dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    match opened {
+        Ok(birth) => Ok((V2Leaf::watching(dir.clone(), birth), dir)),
+        Err(error) => {
+            fs::remove_dir(&dir)?;
+            group::leave_tenant(&dir);
+            Err(error.into())
+        }
+    }
+}
+
+fn put_on(dir: &Path, limit: LimitKind, limits: &Limits) -> Result<u64, String> {
+    match limit {
+        LimitKind::Memory => limit_memory(dir, limits.memory_bytes_max),
+        LimitKind::Cpu => limit_cpu(dir, limits.cpu_millis_max.into()),
+        _ => group::set_exactly(dir, "pids.max", super::pids(limits)),
+    }
+}
+
+/// Memory with swap off, and a kill that takes the whole leaf: what a run is after the loss of any process is no result.
+fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, String> {
+    let max = group::set_pages(dir, "memory.max", bytes_max.min(super::MEMORY_BYTES_CEILING))?;
+    group::set_exactly(dir, "memory.oom.group", 1)?;
+    if dir.join("memory.swap.max").exists() {
+        group::set_exactly(dir, "memory.swap.max", 0)?;
+    } else if has_swap(&fs::read_to_string("/proc/swaps").unwrap_or_default()) {
+        return Err("swap is on, and this kernel cannot turn it off for a group".to_owned());
+    }
+    Ok(max)
+}
+
+/// Whether `swaps`, in the format of `/proc/swaps`, lists anything below its heading. A kernel without swap has no such
+/// file.
+fn has_swap(swaps: &str) -> bool {
+    swaps.lines().count() > 1
+}
+
+fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, String> {
+    let (quota_us, period_us) = super::quota_us(millis_max);
+    let wanted = format!("{quota_us} {period_us}");
+    match group::set(dir, "cpu.max", &wanted)? {
+        said if said == wanted => Ok(quota_us * 1_000 / period_us),
+        said => Err(format!("cpu.max reads {said} after {wanted} was written")),
+    }
+}
+
+impl V2Leaf {
+    fn watching(dir: PathBuf, birth: OwnedFd) -> V2Leaf {
+        let gauge = |file| Gauge::open(Some(&dir), file);
+        let memory_events = gauge("memory.events");
+        V2Leaf {
+            birth,
+            oom_bell: hang_bell(&memory_events).ok().flatten(),
+            memory_events,
+            memory_peak: gauge("memory.peak"),
+            cpu: gauge("cpu.stat"),
+            pids_peak: gauge("pids.peak"),
+            pids_events: gauge("pids.events"),
+            io: gauge("io.stat"),
+            cpu_pressure: gauge("cpu.pressure"),
+            memory_pressure: gauge("memory.pressure"),
+            io_pressure: gauge("io.pressure"),
+            dir: Some(dir),
+        }
+    }
+}
+
+/// The kernel tells of a change in `memory.events` as an exceptional condition of the open file, until that is read. An
+/// epoll instance makes it a descriptor that is readable.
+fn hang_bell(memory_events: &Gauge) -> io::Result<Option<OwnedFd>> {
+    let Some(events) = memory_events.file() else { return Ok(None) };
+    let bell = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&bell, events, epoll::EventData::new_u64(0), epoll::EventFlags::PRI)?;
+    // A file that was never read counts as changed.
+    memory_events.keyed("oom");
+    Ok(Some(bell))
+}
+
+/// Seconds of `some` in the format of the kernel's `accounting/psi.rst`, whose totals are microseconds.
+fn waited_s(pressure: &str) -> Option<f64> {
+    let some = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
+    let total = some.split(' ').find_map(|word| word.strip_prefix("total="))?;
+    Some(Duration::from_micros(total.parse().ok()?).as_secs_f64())
+}
+
+/// The sum over all devices of `key`, in lines of `8:0 rbytes=4096 wbytes=0`.
+fn of_all_devices(io: &str, key: &str) -> u64 {
+    let words = io.split_ascii_whitespace().filter_map(|word| word.split_once('='));
+    words.filter(|(name, _)| *name == key).filter_map(|(_, bytes)| bytes.parse::<u64>().ok()).sum()
+}
+
+impl Leaf for V2Leaf {
+    fn birth(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.birth.as_fd())
+    }
+
+    fn add(&self, pid: u32, born: bool) -> io::Result<()> {
+        match &self.dir {
+            Some(dir) if !born => group::write(dir, "cgroup.procs", &pid.to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.dir.as_deref().map(group::pids).unwrap_or_default()
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        group::number(self.dir.as_deref()?, "memory.current")
+    }
+
+    fn oom_kills(&self) -> u64 {
+        self.memory_events.keyed("oom_kill").unwrap_or(0)
+    }
+
+    fn oom_bell(&self) -> Option<BorrowedFd<'_>> {
+        self.oom_bell.as_ref().map(AsFd::as_fd)
+    }
+
+    fn hush(&self) {
+        self.memory_events.keyed("oom");
+    }
+
+    fn counters(&self) -> Counters {
+        let seconds = |micros: u64| Duration::from_micros(micros).as_secs_f64();
+        // Each file is read once: the end of a run waits for it.
+        let [user, system, throttled] = self.cpu.all_keyed(["user_usec", "system_usec", "throttled_usec"]);
+        let [memory_touched, oom_kills] = self.memory_events.all_keyed(["max", "oom_kill"]);
+        let devices = |io: &str| Some((of_all_devices(io, "rbytes"), of_all_devices(io, "wbytes")));
+        let (read_bytes, written_bytes) = self.io.read(devices).unzip();
+        Counters {
+            cpu_user_s: user.map(seconds),
+            cpu_system_s: system.map(seconds),
+            throttled_s: throttled.map(seconds),
+            memory_peak_bytes: self.memory_peak.number(),
+            memory_touched: memory_touched.unwrap_or(0),
+            oom_kills: oom_kills.unwrap_or(0),
+            pids_peak: self.pids_peak.number(),
+            pids_refused: self.pids_events.keyed("max").unwrap_or(0),
+            read_bytes,
+            written_bytes,
+            cpu_pressure_s: self.cpu_pressure.read(waited_s),
+            memory_pressure_s: self.memory_pressure.read(waited_s),
+            io_pressure_s: self.io_pressure.read(waited_s),
+        }
+    }
+
+    fn lift_cpu(&self) {
+        if let Some(dir) = &self.dir {
+            // A help only: a throttled run dies as well, and on a hybrid host there is no such file.
+            let _lifted = group::write(dir, "cpu.max", "max");
+        }
+    }
+
+    fn kill(&self) {
+        if let Some(dir) = &self.dir {
+            group::kill(dir);
+        }
+    }
+
+    fn remove(&mut self) -> io::Result<()> {
+        if let Some(dir) = &self.dir {
+            group::remove(dir, Instant::now() + group::REMOVE_WAIT)?;
+            group::leave_tenant(dir);
+            self.dir = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for V2Leaf {
+    fn drop(&mut self) {
+        if self.dir.is_some() {
+            self.kill();
+            if let Err(error) = self.remove() {
+                tracing::error!(%error, "a cgroup leaf could not be removed");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_read_out_of_the_kernels_formats() {
+        let pressure = "some avg10=0.00 avg60=0.12 avg300=0.00 total=1250000\nfull avg10=0.00 avg60=0.00 total=7\n";
+        assert_eq!(waited_s(pressure), Some(1.25));
+        assert_eq!(waited_s("full avg10=0.00 total=7\n"), None);
+        let io = "8:0 rbytes=4096 wbytes=1 rios=1 wios=0 dbytes=0 dios=0\n254:16 rbytes=4 wbytes=2\n7:0 \n";
+        assert_eq!((of_all_devices(io, "rbytes"), of_all_devices(io, "wbytes")), (4_100, 3));
+        assert_eq!(of_all_devices("", "rbytes"), 0);
+    }
+
+    #[test]
+    fn a_host_without_swap_has_none_to_limit() {
+        let heading = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+        assert!(!has_swap("") && !has_swap(heading));
+        assert!(has_swap(&format!("{heading}/dev/vda2 partition 1048572 0 -2\n")));
+    }
+}

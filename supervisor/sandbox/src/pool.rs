@@ -1,0 +1,355 @@
+//! Workers that are prepared before there is a run, so that a run pays neither mounts nor namespaces. A worker serves one run;
+//! a room serves one jail, and so one tenant and one session. Must not know what a run is.
+//!
+//! **One lock, one thread.** The lock is around the shelf, on which rooms and workers stand; it is held to take something from
+//! it or to put something on it, never while anything is made, ended or waited for but the shelf itself. The keeper is the
+//! thread that fills the shelf behind the runs' backs and clears away what nobody came for.
+
+use crate::cgroup::Places;
+use crate::error::SandboxError;
+use crate::room::{Room, Worker};
+use crate::spec::Jail;
+use proctor_core::limits::Limits;
+use std::collections::HashMap;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How many rooms with a prepared worker there may be, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolBounds {
+    /// Rooms at the same time; one more takes the place of the one that was not used for longest. None are kept with 0.
+    pub rooms_max: usize,
+    /// A room that no run came to for so long is cleared away.
+    pub idle_max: Duration,
+}
+
+impl PoolBounds {
+    /// Every run makes what it needs and takes it along.
+    pub const NONE: PoolBounds = PoolBounds { rooms_max: 0, idle_max: Duration::ZERO };
+    /// 64 rooms of about a MiB each, for a minute: an agent that edits comes back within that.
+    pub const DEFAULT: PoolBounds = PoolBounds { rooms_max: 64, idle_max: Duration::from_secs(60) };
+}
+
+/// A room is made anew after this time, however much it is used: what it shows of the host's files was taken when it was
+/// made, and an operator may have replaced them.
+const ROOM_AGE_MAX: Duration = Duration::from_secs(600);
+
+/// Requests to the keeper that may wait. What does not fit is not asked for, and the next run makes its own.
+const REQUESTS: usize = 256;
+
+/// How long a run waits for a worker that is being prepared before it makes a room of its own.
+const TAKE_WAIT: Duration = Duration::from_millis(250);
+
+/// What makes rooms.
+#[derive(Debug, Clone)]
+pub(crate) struct Maker {
+    pub(crate) worker_binary: PathBuf,
+    pub(crate) places: Places,
+    /// Whether namespaces can be made without a user namespace.
+    pub(crate) privileged: bool,
+}
+
+impl Maker {
+    pub(crate) fn open(&self, jail: &Jail) -> Result<Room, SandboxError> {
+        Room::open(&self.worker_binary, jail, self.privileged)
+    }
+
+    pub(crate) fn prepare(&self, room: &Room, jail: &Jail, limits: &Limits) -> Result<Worker, SandboxError> {
+        room.prepare(&self.places, jail, limits)
+    }
+}
+
+/// Which room. Another directory under the same name is another workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    jail: Jail,
+    workspace: (u64, u64),
+}
+
+impl Key {
+    /// `None` when the workspace is gone, which the run itself will tell.
+    fn of(jail: &Jail) -> Option<Key> {
+        let found = fs::metadata(&jail.workspace).ok()?;
+        Some(Key { jail: jail.clone(), workspace: (found.dev(), found.ino()) })
+    }
+}
+
+/// What stands on the shelf for one key.
+struct Kept {
+    /// Absent while the keeper is in it.
+    room: Option<Room>,
+    /// For a run with these limits.
+    worker: Option<(Limits, Worker)>,
+    made: Instant,
+    used: Instant,
+}
+
+#[derive(Default)]
+struct Shelf {
+    rooms: HashMap<Key, Kept>,
+    closed: bool,
+}
+
+struct Shared {
+    shelf: Mutex<Shelf>,
+    changed: Condvar,
+    bounds: PoolBounds,
+}
+
+impl Shared {
+    /// A thread that panicked with the shelf in hand has left it whole: every change of it is one step.
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Request {
+    /// Have a worker ready for the next run of this kind.
+    Refill(Box<Key>, Limits),
+    /// Take apart what a run has left.
+    Clear(OwnedFd),
+    /// Clear everything away and end.
+    Close,
+}
+
+/// What a run finds on the shelf.
+enum Taken {
+    Worker(Worker),
+    Room(Room),
+}
+
+/// The shelf and its keeper. Dropping it clears everything away.
+pub(crate) struct Pool {
+    shelf: Shelved,
+    requests: SyncSender<Request>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Pool {
+    pub(crate) fn new(maker: Maker, bounds: PoolBounds) -> std::io::Result<Pool> {
+        let shared = Arc::new(Shared { shelf: Mutex::default(), changed: Condvar::new(), bounds });
+        let shelf = Shelved { maker, shared };
+        let (requests, inbox) = sync_channel(REQUESTS);
+        let keepers = shelf.clone();
+        let keeper = std::thread::Builder::new().name("keeper".to_owned()).spawn(move || keepers.keep(&inbox))?;
+        Ok(Pool { shelf, requests, keeper: Some(keeper) })
+    }
+
+    /// A worker for a run of `jail` with `limits` that was prepared, or is in a room that was; and has the next one prepared.
+    pub(crate) fn take(&self, jail: &Jail, limits: &Limits) -> Option<Worker> {
+        let key = Key::of(jail)?;
+        let worker = match self.take_ready(&key, limits)? {
+            Taken::Worker(worker) => Some(worker),
+            Taken::Room(room) => match self.shelf.maker.prepare(&room, jail, limits) {
+                Ok(worker) => {
+                    self.shelf.put_back(&key, room, None, false);
+                    Some(worker)
+                }
+                Err(error) => {
+                    self.shelf.give_up(&key, &error);
+                    None
+                }
+            },
+        };
+        self.refill(key, *limits);
+        worker.filter(Worker::is_alive)
+    }
+
+    fn take_ready(&self, key: &Key, limits: &Limits) -> Option<Taken> {
+        let until = Instant::now() + TAKE_WAIT;
+        let mut shelf = self.shelf.shared.shelf();
+        loop {
+            let kept = shelf.rooms.get_mut(key)?;
+            kept.used = Instant::now();
+            if let Some((_, worker)) = kept.worker.take_if(|(of, _)| is_enough(of, limits)) {
+                return Some(Taken::Worker(worker));
+            }
+            if let Some(room) = kept.room.take() {
+                return Some(Taken::Room(room));
+            }
+            // Somebody is preparing a worker in it.
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            let waited = self.shelf.shared.changed.wait_timeout(shelf, left);
+            shelf = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Takes over a room that a run has made for itself.
+    pub(crate) fn keep(&self, jail: &Jail, limits: &Limits, room: Room) {
+        let Some(key) = Key::of(jail) else { return };
+        let now = Instant::now();
+        let mut shelf = self.shelf.shared.shelf();
+        let is_new = !shelf.closed && !shelf.rooms.contains_key(&key);
+        let surplus = if is_new {
+            shelf.rooms.insert(key.clone(), Kept { room: Some(room), worker: None, made: now, used: now });
+            None
+        } else {
+            Some(room)
+        };
+        let evicted = shelf.evict(self.shelf.shared.bounds.rooms_max);
+        drop(shelf);
+        // Ending them waits for processes.
+        drop((surplus, evicted));
+        self.refill(key, *limits);
+    }
+
+    fn refill(&self, key: Key, limits: Limits) {
+        // Full: the next run makes its own.
+        let _asked = self.requests.try_send(Request::Refill(Box::new(key), limits));
+    }
+
+    /// Has the mounts of a dead run taken apart behind the next one's back.
+    pub(crate) fn clear(&self, mounts: Option<OwnedFd>) {
+        if let Some(mounts) = mounts {
+            // Full: then it is done here, by the drop.
+            let _asked = self.requests.try_send(Request::Clear(mounts));
+        }
+    }
+
+    /// Clears away what was prepared for `workspace` of `owner`.
+    pub(crate) fn retire(&self, owner: &str, workspace: &Path) {
+        let mut shelf = self.shelf.shared.shelf();
+        let retired: Vec<Kept> = shelf
+            .rooms
+            .extract_if(|key, _| key.jail.owner == owner && key.jail.workspace == workspace)
+            .map(|(_, kept)| kept)
+            .collect();
+        drop(shelf);
+        drop(retired);
+    }
+
+    /// Clears everything away; from then on nothing is kept.
+    pub(crate) fn close(&self) {
+        let mut shelf = self.shelf.shared.shelf();
+        shelf.closed = true;
+        let all = std::mem::take(&mut shelf.rooms);
+        drop(shelf);
+        drop(all);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.close();
+        // Blocks at most until the keeper has done what it is doing.
+        let _closed = self.requests.send(Request::Close);
+        if let Some(keeper) = self.keeper.take()
+            && keeper.join().is_err()
+        {
+            tracing::error!("the keeper of prepared workers panicked");
+        }
+    }
+}
+
+/// Whether a worker that was prepared with some limits can serve a run with others: the supervisor enforces the rest.
+fn is_enough(of: &Limits, wanted: &Limits) -> bool {
+    let prepared =
+        |limits: &Limits| (limits.memory_bytes_max, limits.cpu_millis_max, limits.pids_max, limits.tmp_bytes_max);
+    prepared(of) == prepared(wanted)
+}
+
+impl Shelf {
+    /// Takes out what is too much, least recently used first.
+    fn evict(&mut self, rooms_max: usize) -> Vec<Kept> {
+        let mut evicted = Vec::new();
+        while self.rooms.len() > rooms_max {
+            let oldest = self.rooms.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone());
+            evicted.extend(oldest.and_then(|key| self.rooms.remove(&key)));
+        }
+        evicted
+    }
+}
+
+/// The shelf, and what fills it.
+#[derive(Clone)]
+struct Shelved {
+    maker: Maker,
+    shared: Arc<Shared>,
+}
+
+impl Shelved {
+    fn keep(&self, inbox: &Receiver<Request>) {
+        // A quarter of the time that a room may be idle is near enough.
+        let pause = (self.shared.bounds.idle_max / 4).clamp(Duration::from_millis(50), Duration::from_secs(5));
+        let mut next_round = Instant::now() + pause;
+        loop {
+            match inbox.recv_timeout(next_round.saturating_duration_since(Instant::now())) {
+                Ok(Request::Refill(key, limits)) => self.refill(&key, &limits),
+                Ok(Request::Clear(mounts)) => drop(mounts),
+                Ok(Request::Close) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if Instant::now() >= next_round {
+                next_round = Instant::now() + pause;
+                self.clear_away();
+            }
+        }
+    }
+
+    /// Prepares a worker, unless there is one, outside of the lock.
+    fn refill(&self, key: &Key, limits: &Limits) {
+        let mut shelf = self.shared.shelf();
+        let Some(kept) = shelf.rooms.get_mut(key) else { return };
+        if kept.worker.as_ref().is_some_and(|(of, _)| is_enough(of, limits)) {
+            return;
+        }
+        let (unfit, Some(mut room)) = (kept.worker.take(), kept.room.take()) else { return };
+        let is_old = kept.made.elapsed() > ROOM_AGE_MAX;
+        drop(shelf);
+        drop(unfit);
+        if is_old {
+            match self.maker.open(&key.jail) {
+                Ok(new) => room = new,
+                Err(error) => return self.give_up(key, &error),
+            }
+        }
+        match self.maker.prepare(&room, &key.jail, limits) {
+            Ok(worker) => self.put_back(key, room, Some((*limits, worker)), is_old),
+            Err(error) => self.give_up(key, &error),
+        }
+    }
+
+    fn put_back(&self, key: &Key, room: Room, worker: Option<(Limits, Worker)>, is_new: bool) {
+        let mut shelf = self.shared.shelf();
+        // Retired or evicted meanwhile: then both end here, after the lock.
+        let unwanted = match shelf.rooms.get_mut(key) {
+            Some(kept) => {
+                (kept.room, kept.worker) = (Some(room), worker);
+                if is_new {
+                    kept.made = Instant::now();
+                }
+                None
+            }
+            None => Some((worker, room)),
+        };
+        drop(shelf);
+        self.shared.changed.notify_all();
+        drop(unwanted);
+    }
+
+    /// The next run meets the same failure and tells it to somebody.
+    fn give_up(&self, key: &Key, error: &SandboxError) {
+        tracing::warn!(%error, "a worker could not be prepared");
+        let removed = self.shared.shelf().rooms.remove(key);
+        self.shared.changed.notify_all();
+        drop(removed);
+    }
+
+    fn clear_away(&self) {
+        let idle_max = self.shared.bounds.idle_max;
+        let mut shelf = self.shared.shelf();
+        let idle: Vec<Kept> =
+            shelf.rooms.extract_if(|_, kept| kept.used.elapsed() > idle_max).map(|(_, kept)| kept).collect();
+        drop(shelf);
+        drop(idle);
+    }
+}

@@ -1,0 +1,274 @@
+//! A room as the supervisor holds it: the launcher, which has made what all runs of a jail share, and the workers that it
+//! forks. Must not know what a run is, or how many rooms there are.
+
+use crate::cgroup::{self, Leaf, Opened, Places};
+use crate::channel::{Channel, wait_readable};
+use crate::error::SandboxError;
+use crate::in_force::{InForce, allotment};
+use crate::message::{FromInit, FromLauncher, Identity, MissingLayer, RoomPlan, ToInit, ToLauncher, pack};
+use crate::plan;
+use crate::spec::{Jail, RunAs};
+use proctor_core::isolation::Network;
+use proctor_core::limits::Limits;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{Pid, PidfdFlags, Signal, getegid, geteuid, pidfd_open, pidfd_send_signal};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a worker may take to put on its layers. It takes milliseconds; a frozen host takes longer.
+const SETUP_WAIT: Duration = Duration::from_secs(30);
+
+/// How long a killed run may take to be dead. A namespace of a thousand spinning processes takes about a second; a
+/// process inside a hanging disk or network file system takes as long as that hangs.
+pub(crate) const DEATH_WAIT: Duration = Duration::from_secs(60);
+
+/// How long the launcher may take to exit when nothing of it is alive.
+const LAUNCHER_WAIT: Duration = Duration::from_secs(2);
+
+/// Bytes of a launcher's own stderr that are kept for the log.
+const STDERR_BYTES_MAX: usize = 4 * 1024;
+
+/// The user, and the group, of runs whose files are those of somebody else: beyond what distributions and systemd give to
+/// people, services and containers.
+const NOBODY: u32 = 2_000_000_000;
+
+/// A room that workers can be forked in.
+pub(crate) struct Room {
+    launcher: Arc<Launcher>,
+}
+
+/// A running launcher. The last handle to it, the room's or a worker's, ends it and every worker that it has forked.
+struct Launcher {
+    child: Child,
+    /// Readable when it is dead.
+    pidfd: OwnedFd,
+    stderr: ChildStderr,
+    /// `None` when it is to end.
+    channel: Option<Channel>,
+}
+
+impl Launcher {
+    /// Spawns `binary`; it then waits for its plan.
+    ///
+    /// Nothing of the supervisor is forked: std spawns without copying page tables as long as there is no `pre_exec`.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
+    fn spawn(binary: &Path) -> Result<Launcher, SandboxError> {
+        let (channel, theirs) = Channel::pair().map_err(SandboxError::kernel("making a control socket"))?;
+        let missing = |source| SandboxError::WorkerMissing { binary: binary.to_owned(), source };
+        let mut child = Command::new(binary)
+            .arg(crate::worker::RUN)
+            .env_clear()
+            // Ctrl-C in a terminal is for the supervisor, which then ends the run in its own way.
+            .process_group(0)
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(missing)?;
+        let stderr = child.stderr.take().ok_or_else(|| io::Error::other("the worker has no stderr"));
+        let quiet = stderr.and_then(|stderr| {
+            fcntl_setfl(&stderr, fcntl_getfl(&stderr)? | OFlags::NONBLOCK)?;
+            Ok((stderr, pidfd(&child)?))
+        });
+        match quiet {
+            Ok((stderr, pidfd)) => Ok(Launcher { child, pidfd, stderr, channel: Some(channel) }),
+            Err(source) => {
+                // Without a pidfd nobody could wait for it with a bound.
+                let _gone = child.kill().and_then(|()| child.wait());
+                Err(SandboxError::Kernel { operation: "opening a pidfd", source })
+            }
+        }
+    }
+
+    fn tell(&self, message: &ToLauncher, fds: &[BorrowedFd<'_>]) -> Result<(), SandboxError> {
+        let told = match &self.channel {
+            Some(channel) => channel.send(message, fds),
+            None => Err(io::Error::from(io::ErrorKind::NotConnected)),
+        };
+        told.map_err(|error| self.failed("taking its plan", error.to_string()))
+    }
+
+    fn hear(&self) -> Result<(FromLauncher, Option<OwnedFd>), SandboxError> {
+        let heard = match &self.channel {
+            Some(channel) => channel.receive_within(SETUP_WAIT),
+            None => Ok(None),
+        };
+        match heard {
+            Ok(Some((FromLauncher::Refused(missing), _))) => Err(refused(missing)),
+            Ok(Some((FromLauncher::Failed { step, reason }, _))) => Err(self.failed(&step, reason)),
+            Ok(Some((said, fds))) => Ok((said, fds.into_iter().next())),
+            Ok(None) => Err(self.failed("set-up", "the worker ended without a word".to_owned())),
+            Err(error) => Err(self.failed("set-up", error.to_string())),
+        }
+    }
+
+    /// Why the worker cannot go on, with its own last words as far as they have come.
+    fn failed(&self, step: &str, reason: String) -> SandboxError {
+        let mut said = [0; STDERR_BYTES_MAX];
+        let len = rustix::io::read(&self.stderr, &mut said).unwrap_or(0);
+        let stderr = String::from_utf8_lossy(&said[..len]).into_owned();
+        SandboxError::WorkerFailed { step: step.to_owned(), reason, stderr }
+    }
+
+    /// Lets go of it, upon which it kills what it has forked, and waits until it is dead and reaped.
+    fn end(&mut self) -> io::Result<()> {
+        self.channel = None;
+        if wait_readable(&self.pidfd, LAUNCHER_WAIT).is_err() {
+            self.child.kill()?;
+            wait_readable(&self.pidfd, LAUNCHER_WAIT)?;
+        }
+        self.child.wait().map(drop)
+    }
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::error!(%error, "a launcher could not be ended");
+        }
+    }
+}
+
+impl Room {
+    /// Spawns `binary` and waits until it has made the room.
+    pub(crate) fn open(binary: &Path, jail: &Jail, privileged: bool) -> Result<Room, SandboxError> {
+        let plan = room_plan(jail, privileged)?;
+        let launcher = Launcher::spawn(binary)?;
+        let packed = pack(&plan, std::iter::empty()).map_err(SandboxError::kernel("packing a plan"))?;
+        launcher.tell(&ToLauncher::Room, &[packed.as_fd()])?;
+        match launcher.hear()? {
+            (FromLauncher::Ready, _) => Ok(Room { launcher: Arc::new(launcher) }),
+            (said, _) => Err(launcher.failed("making the room", format!("it said {said:?}"))),
+        }
+    }
+
+    /// Forks a worker for one run with `limits`, inside a leaf whose limits have read back, and waits until it has put on
+    /// every layer.
+    pub(crate) fn prepare(&self, places: &Places, jail: &Jail, limits: &Limits) -> Result<Worker, SandboxError> {
+        let launcher = &self.launcher;
+        let Opened { leaf, in_force, missing } = cgroup::open(places, &jail.owner, limits);
+        let in_force = InForce::of_leaf(leaf.is_some(), in_force, missing);
+        in_force.refuse_without_leaf(jail)?;
+        let (channel, theirs) = Channel::pair().map_err(SandboxError::kernel("making a control socket"))?;
+        let birth = leaf.as_deref().and_then(Leaf::birth);
+        let fds: Vec<BorrowedFd<'_>> = std::iter::once(theirs.as_fd()).chain(birth).collect();
+        launcher.tell(&ToLauncher::Fork, &fds)?;
+        let born = birth.is_some();
+        drop(theirs);
+        let (pid, init) = match launcher.hear()? {
+            (FromLauncher::Forked { pid }, Some(init)) => (pid, init),
+            (said, _) => return Err(launcher.failed("forking init", format!("it said {said:?}"))),
+        };
+        let launcher_too = Arc::clone(launcher);
+        let mut worker =
+            Worker { pid, init, channel, leaf, in_force, scratch: None, mounts: None, _launcher: launcher_too };
+        if let Some(leaf) = &worker.leaf {
+            leaf.add(pid, born).map_err(SandboxError::kernel("moving the worker into its cgroup leaf"))?;
+        }
+        let told = worker.channel.send(&ToInit::Begin(allotment(limits)), &[]);
+        told.map_err(|error| launcher.failed("beginning", error.to_string()))?;
+        let heard = worker.channel.receive_within::<FromInit>(SETUP_WAIT);
+        match heard.map_err(|error| launcher.failed("set-up", error.to_string()))? {
+            Some((FromInit::Ready { applied, missing }, fds)) => {
+                let mut fds = fds.into_iter();
+                (worker.scratch, worker.mounts) = (fds.next(), fds.next());
+                let scratch = worker.scratch.as_ref();
+                worker.in_force.complete(jail, limits, &applied, missing, scratch)?;
+                Ok(worker)
+            }
+            Some((FromInit::Refused(missing), _)) => Err(refused(missing)),
+            Some((FromInit::Failed { step, reason }, _)) => Err(launcher.failed(&step, reason)),
+            Some((said, _)) => Err(launcher.failed("set-up", format!("it said {said:?}"))),
+            None => Err(launcher.failed("set-up", "the worker ended without a word".to_owned())),
+        }
+    }
+}
+
+fn refused(MissingLayer { layer, reason, remedy }: MissingLayer) -> SandboxError {
+    SandboxError::LayerMissing { layer, reason, remedy }
+}
+
+fn room_plan(jail: &Jail, privileged: bool) -> Result<RoomPlan, SandboxError> {
+    Ok(RoomPlan {
+        privileged,
+        rows: plan::rows(jail, privileged)?,
+        identity: identity(jail.run_as),
+        workspace: jail.workspace.clone(),
+        read_only: jail.read_only.clone(),
+        writable: jail.writable.clone(),
+        keep: plan::paths_to_keep(jail),
+        has_network: jail.network == Network::Host,
+    })
+}
+
+fn identity(run_as: RunAs) -> Identity {
+    match run_as {
+        RunAs::Supervisor => {
+            Identity { uid: geteuid().as_raw(), gid: getegid().as_raw(), is_other: false, files_of: None }
+        }
+        RunAs::User { uid, gid } => Identity { uid, gid, is_other: true, files_of: None },
+        RunAs::Nobody { owner_uid, owner_gid } => {
+            Identity { uid: NOBODY, gid: NOBODY, is_other: true, files_of: Some((owner_uid, owner_gid)) }
+        }
+    }
+}
+
+/// Init of one run, in its leaf, with all layers on. Dropping it kills the whole run, waits for its death and removes the
+/// leaf: the order of the fields is the order of their end.
+pub(crate) struct Worker {
+    /// Init as the host numbers it.
+    pub(crate) pid: u32,
+    /// Readable when everything in the run's pid namespace is dead.
+    init: OwnedFd,
+    pub(crate) channel: Channel,
+    pub(crate) leaf: Option<Box<dyn Leaf>>,
+    pub(crate) in_force: InForce,
+    /// The run's scratch directory, as a descriptor that outlives the run's mounts.
+    pub(crate) scratch: Option<OwnedFd>,
+    /// The run's mounts. Whoever lets go of them last takes them apart, which takes longer than all the rest of the
+    /// run's end: so it should not be init.
+    pub(crate) mounts: Option<OwnedFd>,
+    /// It reaps init, and would take it along.
+    _launcher: Arc<Launcher>,
+}
+
+impl Worker {
+    /// Whether it still waits for its run.
+    pub(crate) fn is_alive(&self) -> bool {
+        wait_readable(&self.init, Duration::ZERO).is_err()
+    }
+
+    /// Kills the whole run. Killing init kills its pid namespace; the launcher reaps it.
+    pub(crate) fn kill(&self) {
+        // Fails only when there is nobody left to kill.
+        let _killed = pidfd_send_signal(&self.init, Signal::KILL);
+    }
+
+    /// Kills what is left of the run and waits until the last process is dead.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        self.kill();
+        wait_readable(&self.init, DEATH_WAIT)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::error!(%error, "a run is still alive after its kill");
+            if let Some(leaf) = &self.leaf {
+                leaf.kill();
+            }
+        }
+    }
+}
+
+fn pidfd(child: &Child) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::other("a process id that is none"))?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
+}

@@ -1,0 +1,124 @@
+//! What the filter refuses, shown beside what the kernel says to root without it, and what it lets through.
+
+use crate::child::{Answer, call, in_child, install, needs_root};
+use crate::seccomp::{Filter, ROWS};
+use crate::table::{ALLOWED, REFUSED};
+use libc::c_long;
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
+
+/// What the kernel says to root without the filter, and with it.
+fn without_and_with(number: c_long, args: [c_long; 5]) -> (Answer, Answer) {
+    let filter = Filter::compile().unwrap();
+    let without = in_child(|| call(number, args));
+    let with = in_child(|| {
+        install(&filter)?;
+        call(number, args)
+    });
+    (without, with)
+}
+
+#[test]
+fn every_refused_call_is_let_through_without_the_filter() {
+    needs_root();
+    for &(number, args) in REFUSED {
+        let expected: Vec<Answer> =
+            ROWS.iter().filter(|row| row.calls.contains(&number)).map(|row| Answer::Errno(row.errno)).collect();
+        let (without, with) = without_and_with(number, args);
+        println!("call {number} {args:x?}: without {without:?}, with {with:?}");
+        assert!(expected.contains(&with), "call {number} {args:x?}: {with:?}, not one of {expected:?}");
+        assert_ne!(with, without, "call {number} {args:x?} is refused without the filter as well");
+    }
+}
+
+#[test]
+fn every_call_of_the_table_is_shown_to_be_refused() {
+    let in_table: BTreeSet<c_long> = ROWS.iter().flat_map(|row| row.calls).copied().collect();
+    let shown: BTreeSet<c_long> = REFUSED.iter().map(|&(number, _)| number).collect();
+    assert_eq!(in_table, shown);
+}
+
+#[test]
+fn what_is_allowed_is_answered_as_without_the_filter() {
+    needs_root();
+    for &(number, args) in ALLOWED {
+        let (without, with) = without_and_with(number, args);
+        assert_eq!(with, without, "call {number} {args:x?}");
+    }
+}
+
+/// A second filter carries out nothing: what the first allows it hands to a tracer, and there is none, which is `ENOSYS`.
+#[test]
+fn no_call_is_refused_that_is_not_in_the_table() {
+    let filter = Filter::compile().unwrap();
+    let in_table: BTreeSet<c_long> = ROWS.iter().flat_map(|row| row.calls).copied().collect();
+    let is_other = |call: &c_long| !in_table.contains(call) && !NEEDED.contains(call) && !OF_THE_KERNEL.contains(call);
+    let others: Vec<c_long> = (0..1_000).filter(is_other).collect();
+    let (mut reader, writer) = io::pipe().unwrap();
+    let answer = in_child(|| {
+        install(&filter)?;
+        hand_to_a_tracer()?;
+        let refused = others
+            .iter()
+            .filter(|&&number| call(number, [0; 5]).map_err(|error| error.raw_os_error()) != Err(Some(libc::ENOSYS)));
+        for number in refused {
+            (&writer).write_all(&number.to_ne_bytes())?;
+        }
+        Ok(())
+    });
+    drop(writer);
+    let mut refused = vec![];
+    reader.read_to_end(&mut refused).unwrap();
+    assert_eq!((answer, refused), (Answer::Done, vec![]));
+}
+
+/// Without these the child could not tell what it has found.
+const NEEDED: [c_long; 2] = [libc::SYS_exit_group, libc::SYS_write];
+
+/// `uretprobe` and `uprobe`, which the kernel writes into programs itself, pass every filter, and kill whoever else calls.
+const OF_THE_KERNEL: std::ops::RangeInclusive<c_long> = 335..=336;
+
+fn hand_to_a_tracer() -> io::Result<()> {
+    let [exit, write] = NEEDED.map(|number| number.try_into().unwrap());
+    let step = |code, k, jt| libc::sock_filter { code, jt, jf: 0, k };
+    let mut program = [
+        step(0x20, 0, 0),
+        step(0x15, exit, 2),
+        step(0x15, write, 1),
+        step(0x06, libc::SECCOMP_RET_TRACE, 0),
+        step(0x06, libc::SECCOMP_RET_ALLOW, 0),
+    ];
+    let program = libc::sock_fprog { len: 5, filter: program.as_mut_ptr() };
+    let program: *const libc::sock_fprog = &raw const program;
+    call(libc::SYS_seccomp, [libc::SECCOMP_SET_MODE_FILTER.into(), 0, program.addr().try_into().unwrap(), 0, 0])
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn numbers_of_another_architecture_end_the_process() {
+    let filter = Filter::compile().unwrap();
+    let x32 = || call(0x4000_0000 | libc::SYS_getpid, [0; 5]);
+    let in_32_bits = || {
+        let pid: i64;
+        // SAFETY: `getpid` of the 32-bit interface, which changes no register but the one that it answers in.
+        unsafe {
+            std::arch::asm!("int 0x80", inlateout("rax") 20_i64 => pid, out("r8") _, out("r9") _, out("r10") _, out("r11") _)
+        };
+        if pid > 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOSYS)) }
+    };
+    let killed = Answer::Killed(libc::SIGSYS);
+    assert_ne!(in_child(x32), killed);
+    assert_ne!(in_child(in_32_bits), killed);
+    assert_eq!(in_child(|| install(&filter).and_then(|()| x32())), killed);
+    assert_eq!(in_child(|| install(&filter).and_then(|()| in_32_bits())), killed);
+}
+
+#[test]
+fn a_filter_is_not_installed_without_no_new_privs_or_privilege() {
+    let filter = Filter::compile().unwrap();
+    let answer = in_child(|| {
+        crate::capabilities::drop_all()?;
+        filter.install()
+    });
+    assert_eq!(answer, Answer::Errno(libc::EACCES));
+}

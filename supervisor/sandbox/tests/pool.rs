@@ -1,0 +1,203 @@
+//! Workers that are prepared ahead: quick, never somebody else's, bounded, and gone without a trace.
+
+#[cfg(test)]
+mod support;
+
+use proctor_core::outcome::Exit;
+use proctor_sandbox::{Jail, KillSwitch, PoolBounds, RunSpec, Sandbox, SandboxEvent};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+use support::*;
+
+const BOUNDS: PoolBounds = PoolBounds { rooms_max: 2, idle_max: Duration::from_secs(600) };
+
+fn in_workspace(owner: &str, workspace: &Path, script: &str) -> RunSpec {
+    RunSpec { jail: Jail { owner: owner.to_owned(), ..Jail::at(workspace) }, ..spec(script) }
+}
+
+#[test]
+fn runs_of_one_session_share_a_network_and_nothing_that_a_run_could_leave() {
+    let _alone = one_at_a_time();
+    let workspace = tempfile::tempdir().unwrap();
+    let sandbox = pooled(BOUNDS);
+    let script = "for n in net mnt pid ipc cgroup; do readlink /proc/self/ns/$n; done; \
+                  ls -A /tmp/proctor /dev/shm; echo x > /tmp/left; echo x > /dev/shm/left; sleep 600 & :";
+    let spec = in_workspace("a", workspace.path(), script);
+    let heard: Vec<Vec<String>> = (0..5).map(|_| said(&sandbox, &spec).lines().map(str::to_owned).collect()).collect();
+    let distinct = |line: usize| heard.iter().map(|lines| lines[line].clone()).collect::<BTreeSet<_>>().len();
+    assert_eq!(distinct(0), 1, "one network namespace");
+    for lines in &heard {
+        assert_eq!(lines[5..], ["/dev/shm:", "", "/tmp/proctor:", "home"], "{lines:?}");
+    }
+    assert_eq!(launchers(), 1);
+    drop(sandbox);
+    assert_nothing_is_left();
+}
+
+#[test]
+fn what_is_prepared_for_one_owner_or_workspace_serves_no_other() {
+    let _alone = one_at_a_time();
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(one.path().join("of"), "one").unwrap();
+    fs::write(two.path().join("of"), "two").unwrap();
+    let sandbox = pooled(PoolBounds { rooms_max: 8, ..BOUNDS });
+    let look = |owner: &str, dir: &Path| {
+        let script = format!("cat {}/of; readlink /proc/self/ns/net", dir.display());
+        said(&sandbox, &in_workspace(owner, dir, &script))
+    };
+    let mut nets = BTreeSet::new();
+    for _ in 0..2 {
+        for (owner, dir, of) in [("a", &one, "one"), ("b", &one, "one"), ("a", &two, "two")] {
+            let heard = look(owner, dir.path());
+            assert!(heard.starts_with(of), "{heard}");
+            nets.insert(heard[3..].to_owned());
+        }
+    }
+    assert_eq!((nets.len(), launchers()), (3, 3));
+    drop(sandbox);
+    assert_nothing_is_left();
+}
+
+#[test]
+fn a_directory_that_took_the_place_of_the_workspace_is_another_workspace() {
+    let _alone = one_at_a_time();
+    let parent = tempfile::tempdir().unwrap();
+    let (workspace, old) = (parent.path().join("ws"), parent.path().join("old"));
+    let sandbox = pooled(BOUNDS);
+    fs::create_dir(&workspace).unwrap();
+    let spec = in_workspace("a", &workspace, &format!("ls {}", workspace.display()));
+    assert_eq!(said(&sandbox, &spec), "");
+    fs::rename(&workspace, &old).unwrap();
+    fs::create_dir(&workspace).unwrap();
+    fs::write(workspace.join("new"), "").unwrap();
+    assert_eq!(said(&sandbox, &spec), "new\n");
+    drop(sandbox);
+    assert_nothing_is_left();
+}
+
+#[test]
+fn rooms_are_bounded_and_the_least_used_one_goes() {
+    let _alone = one_at_a_time();
+    let dirs: Vec<_> = (0..5).map(|_| tempfile::tempdir().unwrap()).collect();
+    let sandbox = pooled(BOUNDS);
+    for dir in &dirs {
+        said(&sandbox, &in_workspace("a", dir.path(), "true"));
+    }
+    eventually("two rooms are left", || launchers() == 2);
+    drop(sandbox);
+    assert_nothing_is_left();
+}
+
+#[test]
+fn an_idle_room_is_cleared_away_and_the_next_run_makes_another() {
+    let _alone = one_at_a_time();
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = pooled(PoolBounds { idle_max: Duration::from_millis(200), ..BOUNDS });
+    let spec = in_workspace("a", dir.path(), "true");
+    said(&sandbox, &spec);
+    eventually("nothing is left", || launchers() == 0);
+    said(&sandbox, &spec);
+    drop(sandbox);
+    assert_nothing_is_left();
+}
+
+#[test]
+fn a_run_outlives_its_room() {
+    let _alone = one_at_a_time();
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = pooled(PoolBounds { idle_max: Duration::from_millis(100), ..BOUNDS });
+    let spec = in_workspace("a", dir.path(), "sleep 1; echo end");
+    assert_eq!(said(&sandbox, &spec), "end\n");
+    let kill = KillSwitch::new().unwrap();
+    let ending = sandbox
+        .run(&spec, &kill, &mut |event| {
+            if let SandboxEvent::CommandStarted { .. } = event {
+                sandbox.retire("a", dir.path());
+                sandbox.close();
+            }
+        })
+        .unwrap();
+    assert_exits(&ending, &[Exit::Code(0)]);
+    drop(sandbox);
+    assert_nothing_is_left();
+}
+
+#[test]
+fn a_closed_session_lets_go_of_its_room_and_of_no_other() {
+    let _alone = one_at_a_time();
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let sandbox = pooled(BOUNDS);
+    said(&sandbox, &in_workspace("a", one.path(), "true"));
+    said(&sandbox, &in_workspace("a", two.path(), "true"));
+    sandbox.retire("b", one.path());
+    assert_eq!(launchers(), 2);
+    sandbox.retire("a", one.path());
+    eventually("one room is left", || launchers() == 1);
+    sandbox.close();
+    eventually("no room is left", || launchers() == 0);
+    // Closed: a run still works, and keeps nothing.
+    said(&sandbox, &in_workspace("a", two.path(), "true"));
+    assert_eq!(launchers(), 0);
+    drop(sandbox);
+    assert_nothing_is_left();
+}
+
+#[test]
+fn a_prepared_worker_that_died_is_not_given_a_run() {
+    let _alone = one_at_a_time();
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = pooled(BOUNDS);
+    let spec = in_workspace("a", dir.path(), "echo fine");
+    said(&sandbox, &spec);
+    for _ in 0..3 {
+        eventually("a worker waits", || worker_pids().is_some());
+        let (_, init) = worker_pids().unwrap();
+        kill_by_pid(init);
+        assert_eq!(said(&sandbox, &spec), "fine\n");
+        eventually("a worker waits", || worker_pids().is_some());
+        let (launcher, init) = worker_pids().unwrap();
+        kill_by_pid(launcher);
+        eventually("init died with it", || !fs::exists(format!("/proc/{init}")).unwrap());
+        assert_eq!(said(&sandbox, &spec), "fine\n");
+    }
+    drop(sandbox);
+    assert_nothing_is_left();
+}
+
+#[test]
+fn other_limits_get_another_worker_of_the_same_room() {
+    let _alone = one_at_a_time();
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = pooled(BOUNDS);
+    let mut spec = in_workspace("a", dir.path(), "df -k /tmp | tail -n 1 | tr -s ' ' | cut -d' ' -f2");
+    for mib in [16, 16, 32, 16, 32, 32] {
+        spec.limits.tmp_bytes_max = mib << 20;
+        assert_eq!(said(&sandbox, &spec).trim(), (mib << 10).to_string());
+    }
+    assert_eq!(launchers(), 1);
+    drop(sandbox);
+    assert_nothing_is_left();
+}
+
+#[test]
+fn many_threads_share_one_pool() {
+    let _alone = one_at_a_time();
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let sandbox = pooled(BOUNDS);
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let (sandbox, dir) = (&sandbox, &dirs[thread % 3]);
+            scope.spawn(move || {
+                for round in 0..15 {
+                    let script = format!("echo {thread} {round}");
+                    let heard = said(sandbox, &in_workspace("a", dir.path(), &script));
+                    assert_eq!(heard, format!("{thread} {round}\n"));
+                }
+            });
+        }
+    });
+    drop(sandbox);
+    assert_nothing_is_left();
+}

@@ -1,0 +1,478 @@
+//! The bound of a tenant's build caches. Each entry of the cache directory is a whole cache (`go-build`, `cargo-home`):
+//! those that were not used for the longest time go until the rest is within the bound. Must not know what a cache is for.
+//!
+//! A tenant's tests write there as they like, so nothing here follows a link, holds more than two directories open or
+//! calls itself: a tree may be as deep as a disk.
+//!
+//! Two siblings of the directory belong to it. `cache.used` is locked by each run for as long as it lasts, and says how
+//! large the caches were when they were last added up, with how much of the disk free: as long as the free space has not
+//! fallen by what was left then, there is nothing to do. `cache.trash` is where a cache goes in one step, while no run is
+//! there to miss it; what takes long happens after that.
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, mkdirat, openat, openat2, renameat,
+    statx, unlinkat,
+};
+use rustix::io::Errno;
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// The bound of the caches of a tenant whose table says nothing, and of a user's own: 20 GiB.
+pub const BYTES_MAX: u64 = 20 << 30;
+
+/// Caches are not added up again sooner, however often a tenant runs tests.
+const PAUSE_MIN: Duration = Duration::from_secs(60);
+
+/// They are added up again after this, since a neighbour that frees space hides what a tenant takes.
+const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// The longest path that the kernel opens, bytes. What lies deeper cannot be added up.
+const PATH_BYTES_MAX: usize = 4_095;
+
+/// Most bytes of names of directories that are still to be added up.
+const PENDING_BYTES_MAX: usize = 64 << 20;
+
+/// Most files with several names that are known by number, so that they count once.
+const LINKED_MAX: usize = 1 << 20;
+
+const OPEN_DIR: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+/// Held by a run for as long as it lasts: no cache goes in between. `None` when there is no cache directory.
+#[must_use]
+pub fn in_use(cache: &Path) -> Option<File> {
+    let used = cache.is_dir().then(|| open_used(cache).and_then(|used| used.lock_shared().map(|()| used)))?;
+    used.inspect_err(|error| tracing::warn!(%error, cache = %cache.display(), "a cache cannot be marked as in use"))
+        .ok()
+}
+
+/// Brings the caches below `cache` within `bytes_max` if they may be beyond it and no run uses them. After a run, never
+/// before one, and not on a tokio thread: in the usual case it reads one line, else it reads and removes whole trees.
+pub fn tidy(cache: &Path, bytes_max: u64) {
+    match try_tidy(cache, bytes_max) {
+        Ok(Tidied { removed, bytes }) if !removed.is_empty() => {
+            let names: Vec<_> = removed.iter().map(|name| name.to_string_lossy()).collect();
+            tracing::info!(cache = %cache.display(), count = names.len(), ?names, bytes, "build caches were removed");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, cache = %cache.display(), "build caches could not be bounded"),
+    }
+}
+
+/// What went.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tidied {
+    removed: Vec<CString>,
+    bytes: u64,
+}
+
+fn try_tidy(cache: &Path, bytes_max: u64) -> io::Result<Tidied> {
+    if !cache.is_dir() {
+        return Ok(Tidied::default());
+    }
+    let mut used = open_used(cache)?;
+    let free_before = free_bytes(cache)?;
+    if Seen::read(&mut used).is_some_and(|seen| !seen.is_due(free_before, bytes_max)) {
+        return Ok(Tidied::default());
+    }
+    let trash = open_trash(cache)?;
+    match trash.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(Tidied::default()),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // What a supervisor that was killed has left.
+    empty(&trash)?;
+    let dir = openat(CWD, cache, OPEN_DIR, Mode::empty())?;
+    let caches = add_up(&dir)?;
+    let total = total(&caches);
+    let mut tidied = Tidied::default();
+    if total > bytes_max {
+        let lock = open_used(cache)?;
+        match lock.try_lock() {
+            Ok(()) => tidied = take_out(&dir, &trash, condemned(caches, bytes_max))?,
+            // The next run's end is another chance.
+            Err(TryLockError::WouldBlock) => {
+                tracing::info!(cache = %cache.display(), total, "caches are too large and in use")
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        drop(lock);
+        empty(&trash)?;
+    }
+    Seen::write(&mut used, total - tidied.bytes, free_bytes(cache)?)?;
+    Ok(tidied)
+}
+
+fn sibling(cache: &Path, extension: &str) -> PathBuf {
+    let mut name = cache.file_name().unwrap_or(OsStr::new("cache")).to_owned();
+    name.push(extension);
+    cache.with_file_name(name)
+}
+
+fn open_used(cache: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).create(true).truncate(false).open(sibling(cache, ".used"))
+}
+
+fn open_trash(cache: &Path) -> io::Result<File> {
+    let path = sibling(cache, ".trash");
+    match mkdirat(CWD, &path, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => Ok(openat(CWD, &path, OPEN_DIR, Mode::empty())?.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn free_bytes(dir: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statfs(dir)?;
+    Ok(stat.f_bfree.saturating_mul(u64::try_from(stat.f_bsize).unwrap_or(0)))
+}
+
+/// What was seen the last time, and how long ago that was.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    bytes: u64,
+    free: u64,
+    age: Duration,
+}
+
+impl Seen {
+    fn is_due(self, free_now: u64, bytes_max: u64) -> bool {
+        let left = bytes_max.saturating_sub(self.bytes);
+        let may_be_beyond = left == 0 || self.free.saturating_sub(free_now) >= left;
+        self.age >= PAUSE_MAX || (self.age >= PAUSE_MIN && may_be_beyond)
+    }
+
+    /// `None` when nothing was seen yet, or is not understood.
+    fn read(used: &mut File) -> Option<Seen> {
+        let mut text = String::new();
+        Read::take(&mut *used, 64).read_to_string(&mut text).ok()?;
+        let (bytes, free) = text.trim().split_once(' ')?;
+        let written = used.metadata().and_then(|metadata| metadata.modified()).ok()?;
+        // A clock that was set back makes it look new for ever; then it is old.
+        let age = SystemTime::now().duration_since(written).unwrap_or(PAUSE_MAX);
+        Some(Seen { bytes: bytes.parse().ok()?, free: free.parse().ok()?, age })
+    }
+
+    fn write(used: &mut File, bytes: u64, free: u64) -> io::Result<()> {
+        used.rewind()?;
+        used.set_len(0)?;
+        used.write_all(format!("{bytes} {free}\n").as_bytes())
+    }
+}
+
+/// One entry of the cache directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Cache {
+    name: CString,
+    /// `u64::MAX` for one that cannot be added up.
+    bytes: u64,
+    /// When something in it was last written or read, seconds of the epoch.
+    used: i64,
+}
+
+/// Those that have to go: each that is too large by itself, then the longest unused until the rest is within `bytes_max`.
+fn condemned(mut caches: Vec<Cache>, bytes_max: u64) -> Vec<Cache> {
+    caches.sort_by_key(|cache| (cache.bytes <= bytes_max, cache.used));
+    let mut left = total(&caches);
+    // A sum that is beyond all numbers cannot be taken from, so it is made anew.
+    let mut condemned = Vec::new();
+    let mut rest = caches.into_iter();
+    while left > bytes_max {
+        let Some(cache) = rest.next() else { break };
+        condemned.push(cache);
+        left = total(rest.as_slice());
+    }
+    condemned
+}
+
+fn total(caches: &[Cache]) -> u64 {
+    caches.iter().fold(0, |sum, cache| sum.saturating_add(cache.bytes))
+}
+
+fn take_out(dir: &OwnedFd, trash: &File, condemned: Vec<Cache>) -> io::Result<Tidied> {
+    let mut tidied = Tidied::default();
+    for Cache { name, bytes, .. } in condemned {
+        renameat(dir, &name, trash, &name)?;
+        tidied.bytes = tidied.bytes.saturating_add(bytes);
+        tidied.removed.push(name);
+    }
+    Ok(tidied)
+}
+
+fn names(dir: &impl AsFd) -> io::Result<impl Iterator<Item = CString>> {
+    let entries = Dir::read_from(dir)?.filter_map(Result::ok).map(|entry| entry.file_name().to_owned());
+    Ok(entries.filter(|name| ![c".", c".."].contains(&name.as_c_str())))
+}
+
+fn add_up(dir: &OwnedFd) -> io::Result<Vec<Cache>> {
+    let mut linked = HashSet::new();
+    Ok(names(dir)?.filter_map(|name| cache(dir, name, &mut linked)).collect())
+}
+
+/// The cache `name` of `dir`; `None` when it is gone.
+fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> Option<Cache> {
+    let top = look_at(dir, &name)?;
+    let mut cache = Cache { bytes: bytes(&top), used: top.stx_mtime.tv_sec, name };
+    let mut pending = if is_dir(&top) { vec![cache.name.as_bytes().to_vec()] } else { Vec::new() };
+    let mut pending_bytes = cache.name.as_bytes().len();
+    while let Some(path) = pending.pop() {
+        pending_bytes -= path.len();
+        let below = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let mut entries = match openat2(dir, path.as_slice(), OPEN_DIR, Mode::empty(), below).and_then(Dir::new) {
+            Ok(entries) => entries,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::AGAIN) => continue,
+            Err(_) => return Some(Cache { bytes: u64::MAX, ..cache }),
+        };
+        while let Some(Ok(entry)) = entries.read() {
+            let is_above = [c".", c".."].contains(&entry.file_name());
+            let found = entries.fd().ok().filter(|_| !is_above).and_then(|at| look_at(at, entry.file_name()));
+            let Some(found) = found else { continue };
+            // Reading a directory is what happens here; reading a file is its use.
+            let read = if is_dir(&found) { 0 } else { found.stx_atime.tv_sec };
+            cache.used = cache.used.max(found.stx_mtime.tv_sec).max(read);
+            let is_new =
+                is_dir(&found) || found.stx_nlink == 1 || linked.len() >= LINKED_MAX || linked.insert(found.stx_ino);
+            if is_new {
+                cache.bytes = cache.bytes.saturating_add(bytes(&found));
+            }
+            if is_dir(&found) {
+                let path = [&path, b"/".as_slice(), entry.file_name().to_bytes()].concat();
+                pending_bytes += path.len();
+                if path.len() > PATH_BYTES_MAX || pending_bytes > PENDING_BYTES_MAX {
+                    return Some(Cache { bytes: u64::MAX, ..cache });
+                }
+                pending.push(path);
+            }
+        }
+    }
+    Some(cache)
+}
+
+fn look_at(dir: impl AsFd, name: &CStr) -> Option<Statx> {
+    let at = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    statx(dir, name, at, StatxFlags::BASIC_STATS).ok()
+}
+
+fn is_dir(found: &Statx) -> bool {
+    FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory
+}
+
+fn bytes(found: &Statx) -> u64 {
+    // Blocks are of 512 bytes, whatever the file system's own are.
+    found.stx_blocks.saturating_mul(512)
+}
+
+/// Removes everything in `trash`. A directory in a directory is moved up first, so that no depth is too deep.
+fn empty(trash: &File) -> io::Result<()> {
+    let mut moved = 0_u64;
+    loop {
+        let tops: Vec<CString> = names(trash)?.take(4_096).collect();
+        if tops.is_empty() {
+            return Ok(());
+        }
+        for top in tops {
+            if remove_file(trash, &top)? {
+                continue;
+            }
+            let dir = open_to_empty(trash, &top)?;
+            for name in names(&dir)? {
+                if !remove_file(&dir, &name)? {
+                    moved += 1;
+                    move_up(&dir, &name, trash, &format!("up-{moved}"))?;
+                }
+            }
+            unlinkat(trash, &top, AtFlags::REMOVEDIR)?;
+        }
+    }
+}
+
+/// Whether `name` is gone; a directory stays.
+fn remove_file(dir: &impl AsFd, name: &CStr) -> io::Result<bool> {
+    match unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::ISDIR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A directory whose entries can be removed: Go keeps its modules in directories that cannot be written.
+fn open_to_empty(trash: &File, name: &CStr) -> io::Result<OwnedFd> {
+    make_writable(trash, name)?;
+    Ok(openat(trash, name, OPEN_DIR, Mode::empty())?)
+}
+
+fn move_up(dir: &OwnedFd, name: &CStr, trash: &File, to: &str) -> io::Result<()> {
+    match renameat(dir, name, trash, to) {
+        // Its own `..` changes, so it has to be writable itself.
+        Err(Errno::ACCESS) => {
+            make_writable(dir, name)?;
+            renameat(dir, name, trash, to)
+        }
+        other => other,
+    }?;
+    Ok(())
+}
+
+/// For a supervisor without privilege; the trash is out of every run's reach, so nothing is replaced by a link here.
+fn make_writable(dir: &impl AsFd, name: &CStr) -> io::Result<()> {
+    Ok(rustix::fs::chmodat(dir, name, Mode::RWXU, AtFlags::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use tempfile::TempDir;
+
+    fn named(name: &str, bytes: u64, used: i64) -> Cache {
+        Cache { name: CString::new(name).unwrap(), bytes, used }
+    }
+
+    #[test]
+    fn the_longest_unused_go_and_what_is_too_large_alone_goes_first() {
+        let rows: [(&[Cache], &[&str]); 6] = [
+            (&[], &[]),
+            (&[named("a", 5, 1), named("b", 5, 2)], &[]),
+            (&[named("a", 5, 1), named("b", 6, 2)], &["a"]),
+            (&[named("new", 4, 9), named("old", 4, 1), named("older", 4, 0)], &["older"]),
+            (&[named("old", 4, 1), named("large", 11, 9)], &["large"]),
+            (&[named("a", 6, 1), named("deep", u64::MAX, 5), named("b", 6, 2)], &["deep", "a"]),
+        ];
+        for (caches, gone) in rows {
+            let condemned = condemned(caches.to_vec(), 10);
+            let names: Vec<_> = condemned.iter().map(|cache| cache.name.to_str().unwrap()).collect();
+            assert_eq!(names, gone, "{caches:?}");
+        }
+    }
+
+    #[test]
+    fn caches_are_added_up_when_they_may_be_beyond_their_bound_and_not_every_time() {
+        let seen = |bytes, secs| Seen { bytes, free: 1_000, age: Duration::from_secs(secs) };
+        let rows = [
+            (seen(10, 61), 1_000, false),
+            (seen(10, 61), 911, false),
+            (seen(10, 61), 910, true),
+            (seen(10, 59), 0, false),
+            (seen(100, 61), 2_000, true),
+            (seen(10, 3_600), 1_000, true),
+        ];
+        for (seen, free_now, due) in rows {
+            assert_eq!(seen.is_due(free_now, 100), due, "{seen:?} {free_now}");
+        }
+    }
+
+    struct World {
+        dir: TempDir,
+    }
+
+    impl World {
+        fn new() -> World {
+            let world = World { dir: tempfile::tempdir().unwrap() };
+            fs::create_dir(world.cache()).unwrap();
+            world
+        }
+
+        fn cache(&self) -> PathBuf {
+            self.dir.path().join("cache")
+        }
+
+        /// A cache with a file of so many KiB, last used so many seconds ago.
+        fn add(&self, name: &str, kib: usize, ago: u64) {
+            let dir = self.cache().join(name).join("deep/er");
+            fs::create_dir_all(&dir).unwrap();
+            let time = SystemTime::now() - Duration::from_secs(ago);
+            let file = File::create(dir.join("file")).unwrap();
+            (&file).write_all(&vec![7; kib << 10]).unwrap();
+            file.set_times(fs::FileTimes::new().set_modified(time).set_accessed(time)).unwrap();
+            for below in ["deep/er", "deep", ""] {
+                File::open(self.cache().join(name).join(below)).unwrap().set_modified(time).unwrap();
+            }
+        }
+
+        fn left(&self) -> Vec<String> {
+            let mut names: Vec<_> = fs::read_dir(self.cache())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        }
+
+        fn tidy(&self, mib: u64) -> Tidied {
+            let tidied = try_tidy(&self.cache(), mib << 20).unwrap();
+            let trash = self.dir.path().join("cache.trash");
+            assert!(!trash.exists() || fs::read_dir(trash).unwrap().next().is_none(), "the trash is not empty");
+            tidied
+        }
+
+        /// As if the caches had not been looked at for long.
+        fn age(&self) {
+            let used = File::options().write(true).open(self.dir.path().join("cache.used")).unwrap();
+            used.set_modified(SystemTime::now() - PAUSE_MAX).unwrap();
+        }
+    }
+
+    #[test]
+    fn whole_caches_go_until_the_rest_is_within_the_bound() {
+        let world = World::new();
+        world.add("go-build", 1_024, 10);
+        world.add("npm", 1_024, 5_000);
+        world.add("pip", 1_024, 500);
+        assert_eq!(world.tidy(4), Tidied::default());
+        world.age();
+        let tidied = world.tidy(2);
+        assert_eq!(world.left(), ["go-build"]);
+        assert!(tidied.removed.len() == 2 && tidied.bytes >= 2 << 20, "{tidied:?}");
+        // What was just looked at is left alone, whatever was added.
+        world.add("npm", 4_096, 0);
+        assert_eq!(world.tidy(2), Tidied::default());
+        world.age();
+        world.tidy(2);
+        assert_eq!(world.left(), ["go-build"]);
+    }
+
+    #[test]
+    fn nothing_goes_while_a_run_uses_the_caches() {
+        let world = World::new();
+        world.add("go-build", 4_096, 0);
+        let run = in_use(&world.cache()).unwrap();
+        assert_eq!(world.tidy(1), Tidied::default());
+        assert_eq!(world.left(), ["go-build"]);
+        drop(run);
+        world.age();
+        world.tidy(1);
+        assert_eq!(world.left(), [""; 0]);
+    }
+
+    #[test]
+    fn a_hostile_tree_goes_and_nothing_beyond_it() {
+        let world = World::new();
+        let precious = world.dir.path().join("precious");
+        fs::create_dir(&precious).unwrap();
+        fs::write(precious.join("file"), vec![7; 2 << 20]).unwrap();
+        let bad = world.cache().join("bad");
+        fs::create_dir(&bad).unwrap();
+        symlink(&precious, bad.join("link")).unwrap();
+        symlink(&precious, world.cache().join("link")).unwrap();
+        fs::create_dir(bad.join("locked")).unwrap();
+        fs::write(bad.join("locked/file"), "").unwrap();
+        fs::set_permissions(bad.join("locked"), fs::Permissions::from_mode(0o000)).unwrap();
+        // Deeper than any path can say, and than a stack of calls or of descriptors would hold.
+        let mut at = OwnedFd::from(File::open(&bad).unwrap());
+        for _ in 0..5_000 {
+            mkdirat(&at, "deeper", Mode::RWXU).unwrap();
+            at = openat(&at, "deeper", OPEN_DIR, Mode::empty()).unwrap();
+        }
+        drop(at);
+        let tidied = world.tidy(1);
+        assert_eq!(tidied.removed, [c"bad".to_owned()]);
+        assert_eq!(world.left(), ["link"]);
+        assert!(precious.join("file").exists());
+    }
+}
