@@ -3,9 +3,9 @@
 //! user. Must not know how a layer works.
 //!
 //! `escape` runs all places, `escape --place host|user|guest` one. Names, or parts of names, choose rows. With
-//! `--attack PROGRAM` and `--worker PROGRAM` nothing is built, which a guest needs; with `--base DIRECTORY` and
-//! `--gifts DIRECTORY` as well, nothing is laid out and the rows run in this very process, which an ordinary user needs.
-//! `--survey` judges nothing and shows how each attack goes outside and inside.
+//! `--attack PROGRAM` and `--worker PROGRAM` nothing is built, which a guest needs. With `--base DIRECTORY` and
+//! `--gifts DIRECTORY` as well, nothing is laid out and the rows run in this very process, which an ordinary user
+//! needs. `--survey` judges nothing and shows how each attack goes outside and inside.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a suite that cannot set up what it needs must fail")]
 

@@ -6,13 +6,16 @@ use crate::programs::Layout;
 use crate::row::{Row, Without};
 use crate::stage::{Programs, TENANT};
 use crate::table::ROWS;
-use proctor_sandbox::{LAYERS, LinuxSandbox, RunAs};
+use proctor_sandbox::{LAYERS, LinuxSandbox, PoolBounds, RunAs};
 use proctor_tests::process::command;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Every attack has a workspace of its own, so nothing that is kept would be used again.
+const NOTHING_KEPT: PoolBounds = PoolBounds { rooms_max: 0, idle_max: Duration::ZERO };
 
 /// An ordinary user.
 const USER: u32 = 64_010;
@@ -189,7 +192,7 @@ pub(crate) fn here(asked: &Asked, place: Place) -> Tally {
         return everywhere(asked, &[place]);
     };
     let programs = Programs { attack: attack.clone(), worker: worker.clone(), gifts: gifts.clone() };
-    let sandbox = LinuxSandbox::new(worker.clone()).unwrap();
+    let sandbox = LinuxSandbox::new(worker.clone(), NOTHING_KEPT).unwrap();
     let required = if place == Place::User { Vec::new() } else { LAYERS.to_vec() };
     let attacker = Attacker { base: base.clone(), programs, sandbox, required, identities: place.identities() };
     let rows = asked.rows();

@@ -70,6 +70,7 @@ pub(crate) const ROOMY: Limits = Limits {
     grace_ms: 300,
     log_bytes_max: 64 * MIB,
     tmp_bytes_max: 256 * MIB,
+    disk_bytes_max: 256 * MIB,
 };
 
 /// An attack that needs nothing but to be carried out.

@@ -73,7 +73,7 @@ impl Stage {
         let at = |name: &str| dir.path().join(name);
         let secret = format!("canary-{}", random());
         open_to_all(dir.path());
-        for name in ["outside", "outside/open", "toolchain", "neighbour", "workspace"] {
+        for name in ["outside", "outside/open", "toolchain", "neighbour", "workspace", "workspace/point"] {
             fs::create_dir(at(name)).unwrap();
             open_to_all(&at(name));
         }
@@ -83,7 +83,7 @@ impl Stage {
         }
         symlink(at("outside/canary"), at("workspace/link")).unwrap();
         if Uid::effective().is_root() {
-            own(&at("workspace"), TENANT);
+            ["workspace", "workspace/point"].iter().for_each(|name| own(&at(name), TENANT));
             ["neighbour", "neighbour/canary", "neighbour/open"].iter().for_each(|name| own(&at(name), NEIGHBOUR));
         }
         let socket = UnixListener::bind(at("outside/socket")).unwrap();
