@@ -1,6 +1,6 @@
 //! The escape suite: every attack of one table, held by the sandbox, and shown to succeed with its layer left off, so
-//! that each row is known to be able to fail. The same rows in every place: on this host as root, and as an ordinary
-//! user. Must not know how a layer works.
+//! that each row is known to be able to fail. The same rows in every place: on this host as root, as an ordinary user,
+//! and in a guest with another kernel and cgroup v2 alone. Must not know how a layer works.
 //!
 //! `escape` runs all places, `escape --place host|user|guest` one. Names, or parts of names, choose rows. With
 //! `--attack PROGRAM` and `--worker PROGRAM` nothing is built, which a guest needs. With `--base DIRECTORY` and
@@ -22,8 +22,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let asked = Asked::from(std::env::args().skip(1));
     let tally = match asked.place {
+        Some(Place::Guest) if !asked.is_in_place() => place::in_guest(&asked),
         Some(place) => place::here(&asked, place),
-        None => place::everywhere(&asked, &[Place::Host, Place::User]),
+        None => place::everywhere(&asked, &[Place::Host, Place::User]).with(&place::in_guest(&asked)),
     };
     println!("\n{}", tally.closing());
     if tally.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

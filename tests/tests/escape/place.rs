@@ -7,6 +7,7 @@ use crate::row::{Row, Without};
 use crate::stage::{Programs, TENANT};
 use crate::table::ROWS;
 use proctor_sandbox::{LAYERS, LinuxSandbox, PoolBounds, RunAs};
+use proctor_tests::guest::Guest;
 use proctor_tests::process::command;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -14,8 +15,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Every attack has a workspace of its own, so nothing that is kept would be used again.
-const NOTHING_KEPT: PoolBounds = PoolBounds { rooms_max: 0, idle_max: Duration::ZERO };
+/// How long the guest may take for all rows; it takes a tenth.
+const GUEST_WAIT: Duration = Duration::from_secs(900);
 
 /// An ordinary user.
 const USER: u32 = 64_010;
@@ -34,7 +35,7 @@ pub(crate) enum Place {
 impl Place {
     const ALL: [Place; 3] = [Place::Host, Place::User, Place::Guest];
 
-    /// Whom a run can be there. The files of the guest are in memory, which a kernel of its age shows to nobody else.
+    /// Whom a run can be there. What a run is for files does not hang on the kernel of the guest, where everything is slow.
     fn identities(self) -> &'static [RunAs] {
         const USER: RunAs = RunAs::User { uid: TENANT, gid: TENANT };
         const NOBODY: RunAs = RunAs::Nobody { owner_uid: TENANT, owner_gid: TENANT };
@@ -97,6 +98,11 @@ impl Asked {
         asked
     }
 
+    /// Whether this process was told what to run, and so is where the rows are to be run.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.attack.is_some() && self.worker.is_some()
+    }
+
     fn rows(&self) -> Vec<&'static Row> {
         let is_asked = |row: &&Row| self.names.is_empty() || self.names.iter().any(|name| row.name.contains(name));
         ROWS.iter().filter(is_asked).collect()
@@ -149,6 +155,14 @@ impl Tally {
         }
     }
 
+    /// Takes in the rows of another place.
+    pub(crate) fn with(mut self, other: &Tally) -> Tally {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.filtered_out += other.filtered_out;
+        self
+    }
+
     fn add(&mut self, closing: &str) {
         let count = |what: &str| {
             let before = closing.split(what).next()?;
@@ -161,6 +175,28 @@ impl Tally {
 }
 
 const CLOSING: &str = "test result: ";
+
+/// Runs the rows in the guest, where this program lays everything out once more.
+pub(crate) fn in_guest(asked: &Asked) -> Tally {
+    let layout = Layout::new(asked.attack.clone(), asked.worker.clone());
+    let (escape, attack, worker) = (layout.escape(), &layout.programs.attack, &layout.programs.worker);
+    let [escape, attack, worker] = [&escape, attack, worker].map(|path| path.to_str().unwrap());
+    let mut line = vec![escape, "--place", "guest", "--attack", attack, "--worker", worker];
+    line.extend(asked.is_survey.then_some("--survey"));
+    line.extend(asked.names.iter().map(String::as_str));
+    let mut guest = Guest::new();
+    for program in [escape, attack, worker] {
+        guest = guest.file(program);
+    }
+    let outcome = guest.within(GUEST_WAIT).run(&[&line]);
+    let mut tally = Tally::new();
+    let said = outcome.commands.first().map(|ended| ended.output.as_str()).unwrap_or_default();
+    tally.hear(Place::Guest, said.as_bytes());
+    if tally.failed > 0 {
+        println!("{}", outcome.console);
+    }
+    tally
+}
 
 /// Runs the rows in each place, in a process of its own that is whoever the place demands.
 pub(crate) fn everywhere(asked: &Asked, places: &[Place]) -> Tally {
@@ -192,7 +228,9 @@ pub(crate) fn here(asked: &Asked, place: Place) -> Tally {
         return everywhere(asked, &[place]);
     };
     let programs = Programs { attack: attack.clone(), worker: worker.clone(), gifts: gifts.clone() };
-    let sandbox = LinuxSandbox::new(worker.clone(), NOTHING_KEPT).unwrap();
+    // Every attack has a workspace of its own, so nothing that is kept would be used again.
+    let sandbox = LinuxSandbox::new(worker.clone(), PoolBounds::NONE).unwrap();
+    sandbox.sweep();
     let required = if place == Place::User { Vec::new() } else { LAYERS.to_vec() };
     let attacker = Attacker { base: base.clone(), programs, sandbox, required, identities: place.identities() };
     let rows = asked.rows();
@@ -220,7 +258,8 @@ fn judge(attacker: &Attacker, row: &Row, place: Place) -> Result<String, String>
         (Verdict::Escaped(word), None) => return Err(format!("ESCAPED: {word}")),
         (Verdict::Untried(word), None) => return Err(format!("NOT TRIED: {word}")),
     };
-    if let (Without::Layers { each, also }, Place::Host | Place::Guest) = (row.without, place) {
+    // Which layers hold it is the same under every kernel.
+    if let (Without::Layers { each, also }, Place::Host) = (row.without, place) {
         for alone in each {
             let others: Vec<_> = each.iter().chain(also).copied().filter(|layer| layer != alone).collect();
             if let Verdict::Escaped(word) | Verdict::Untried(word) = attacker.left_off(row, &others) {

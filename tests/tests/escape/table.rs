@@ -27,7 +27,7 @@ const IDENTITY: &[Layer] = &[TenantUid, Capabilities];
 const WHOLE_IDENTITY: &[Layer] = &[UserNamespace, TenantUid, Capabilities];
 
 /// What keeps a run from files that only root may write.
-const ROOTS_FILES: &[Layer] = &[UserNamespace, Capabilities, Landlock];
+const ROOTS_FILES: &[Layer] = &[UserNamespace, Capabilities, Landlock, PivotRoot];
 
 /// No cgroup is delegated to an ordinary user of a host without systemd, and none with the controllers of v1.
 const NO_CGROUP: &str = "an ordinary user has no cgroup of its own unless one is delegated";
@@ -227,8 +227,8 @@ pub(crate) const ROWS: &[Row] = &[
         Landlock,
     ]),
     row("/proc/kcore", &["open_only", "r", "/proc/kcore"])
-        .each(&[Landlock])
-        .also(WHOLE_IDENTITY)
+        .each(&[Capabilities])
+        .also(&[UserNamespace, TenantUid, Landlock])
         .host_may_lack("CONFIG_PROC_KCORE"),
     row("core_pattern", &["open_only", "w", "/proc/sys/kernel/core_pattern"]).each(&[TenantUid]).also(ROOTS_FILES),
     row("sysrq", &["open_only", "w", "/proc/sysrq-trigger"])
@@ -278,8 +278,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("inodes of /tmp", &["make_files", "/tmp", "4096"]).limits(LITTLE_TMP).end(End::Hit(LimitKind::Tmp)),
     row("inodes of /dev/shm", &["make_files", "/dev/shm", "4096"]).limits(LITTLE_TMP),
     row("descriptors", &["open_descriptors", "70000"])
-        .each(&[Rlimits])
-        .also(WHOLE_IDENTITY)
+        .also(&[Rlimits, UserNamespace, TenantUid, Capabilities])
         .host_may_lack("a hard limit above 65,536 descriptors"),
     row("output flood", &["flood_output", "4194304"]).limits(LITTLE_LOG).end(End::Killed(KillReason::OutputFlood)),
     row("more than its share of processors", &["spin", "500"])

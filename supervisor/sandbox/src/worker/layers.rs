@@ -115,7 +115,9 @@ impl Hands {
             Step::IpcNamespace => Ok(unshare(CloneFlags::CLONE_NEWIPC)?),
             Step::CgroupNamespace => Ok(unshare(CloneFlags::CLONE_NEWCGROUP)?),
             Step::TenantUid => self.become_user(),
-            Step::OwnProc => mounts::own_proc(self.identity.uid == 0),
+            Step::OwnProc => mounts::own_proc(),
+            Step::SealedProc if self.identity.uid != 0 => Ok(()),
+            Step::SealedProc => mounts::seal_proc(),
             Step::OwnTerminals => mounts::own_terminals(),
             Step::PrivateTmp => {
                 self.scratch = Some(mounts::private_tmp(&self.plan, self.allotment()?)?);
