@@ -37,6 +37,7 @@ const PROGRAMS: &[&str] = &[
     "echo",
     "env",
     "expr",
+    "fallocate",
     "false",
     "find",
     "flock",

@@ -15,12 +15,10 @@ use std::os::fd::OwnedFd;
 /// tmpfs counts pages in a signed long; nobody has a pebibyte of memory.
 const TMP_BYTES_CEILING: u64 = 1 << 50;
 
-/// What a worker is told of the limits that it enforces itself.
-pub(crate) fn allotment(limits: &Limits) -> Allotment {
-    Allotment {
-        tmp_bytes_max: limits.tmp_bytes_max.min(TMP_BYTES_CEILING),
-        tmp_inodes_max: plan::tmp_inodes_max(limits.tmp_bytes_max),
-    }
+/// What a worker is told of the limits: those that it enforces itself, and where it finds the others.
+pub(crate) fn allotment(limits: &Limits, is_in_v2: bool) -> Allotment {
+    let tmp_bytes_max = limits.tmp_bytes_max.min(TMP_BYTES_CEILING);
+    Allotment { tmp_bytes_max, tmp_inodes_max: plan::tmp_inodes_max(limits.tmp_bytes_max), is_in_v2 }
 }
 
 /// What a prepared worker has: known before there is a run.
@@ -125,7 +123,7 @@ fn own_limits(limits: &Limits) -> [LimitInForce; 2] {
 
 /// The size of the private `/tmp`, read back; the kernel rounds it up to whole pages of at most 64 KiB.
 fn tmp_limit(limits: &Limits, scratch: Option<&OwnedFd>) -> Result<LimitInForce, SandboxError> {
-    let wanted = allotment(limits).tmp_bytes_max;
+    let wanted = limits.tmp_bytes_max.min(TMP_BYTES_CEILING);
     match scratch.and_then(figures::size_bytes) {
         Some(max) if max >= wanted && max - wanted < 65_536 => {
             Ok(LimitInForce { limit: LimitKind::Tmp, max, by: "tmpfs".to_owned() })

@@ -112,6 +112,8 @@ pub(crate) struct Identity {
 pub(crate) struct Allotment {
     pub(crate) tmp_bytes_max: u64,
     pub(crate) tmp_inodes_max: u64,
+    /// Whether its leaf is one group in the v2 hierarchy and holds all limits.
+    pub(crate) is_in_v2: bool,
 }
 
 /// What one init is to do.

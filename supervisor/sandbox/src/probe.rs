@@ -4,12 +4,14 @@
 use crate::cgroup::{self, Places};
 use crate::plan::LAYERS;
 use crate::pool::Maker;
+use crate::room::NOBODY;
 use crate::spec::{Jail, RunAs};
 use proctor_core::isolation::Layer;
 use proctor_core::limits::Limits;
-use rustix::process::{getegid, geteuid};
 use serde::Serialize;
 use std::fs;
+use std::io;
+use std::os::unix::fs::chown;
 
 /// CAP_SYS_ADMIN's bit in a capability set (`linux/capability.h`).
 const CAP_SYS_ADMIN: u32 = 21;
@@ -147,17 +149,21 @@ fn cgroup_rows(places: &Places) -> Vec<HostRow> {
 }
 
 /// What a worker says after it has tried everything, in an empty workspace of its own.
+///
+/// The workspace belongs to the run's user. Whether one of somebody else can be shown as the run's own is up to its file
+/// system, and told by the run.
 fn layer_rows(maker: &Maker) -> Vec<HostRow> {
-    let tried = tempfile::tempdir().map_err(|error| error.to_string()).and_then(|workspace| {
-        let run_as = match maker.privileged {
-            true => RunAs::Nobody { owner_uid: geteuid().as_raw(), owner_gid: getegid().as_raw() },
-            false => RunAs::Supervisor,
-        };
-        let jail = Jail { run_as, ..Jail::at(workspace.path()) };
+    let try_all = || {
+        let workspace = tempfile::tempdir()?;
+        let mut jail = Jail::at(workspace.path());
+        if maker.privileged {
+            chown(workspace.path(), Some(NOBODY), Some(NOBODY))?;
+            jail.run_as = RunAs::User { uid: NOBODY, gid: NOBODY };
+        }
         let worker = maker.open(&jail).and_then(|room| maker.prepare(&room, &jail, &Limits::DEFAULT));
-        worker.map_err(|error| error.to_string())
-    });
-    match tried {
+        worker.map_err(io::Error::other)
+    };
+    match try_all() {
         Ok(worker) => {
             let row = |layer| layer_row(layer, worker.in_force.why_not(layer), maker.privileged);
             LAYERS.into_iter().map(row).collect()

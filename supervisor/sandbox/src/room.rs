@@ -1,7 +1,7 @@
 //! A room as the supervisor holds it: the launcher, which has made what all runs of a jail share, and the workers that it
 //! forks. Must not know what a run is, or how many rooms there are.
 
-use crate::cgroup::{self, Leaf, Opened, Places};
+use crate::cgroup::{self, Leaf, Mode, Opened, Places};
 use crate::channel::{Channel, wait_readable};
 use crate::error::SandboxError;
 use crate::in_force::{InForce, allotment};
@@ -35,7 +35,7 @@ const STDERR_BYTES_MAX: usize = 4 * 1024;
 
 /// The user, and the group, of runs whose files are those of somebody else: beyond what distributions and systemd give to
 /// people, services and containers.
-const NOBODY: u32 = 2_000_000_000;
+pub(crate) const NOBODY: u32 = 2_000_000_000;
 
 /// A room that workers can be forked in.
 pub(crate) struct Room {
@@ -170,7 +170,8 @@ impl Room {
         if let Some(leaf) = &worker.leaf {
             leaf.add(pid, born).map_err(SandboxError::kernel("moving the worker into its cgroup leaf"))?;
         }
-        let told = worker.channel.send(&ToInit::Begin(allotment(limits)), &[]);
+        let is_in_v2 = worker.leaf.is_some() && places.mode == Mode::V2;
+        let told = worker.channel.send(&ToInit::Begin(allotment(limits, is_in_v2)), &[]);
         told.map_err(|error| launcher.failed("beginning", error.to_string()))?;
         let heard = worker.channel.receive_within::<FromInit>(SETUP_WAIT);
         match heard.map_err(|error| launcher.failed("set-up", error.to_string()))? {

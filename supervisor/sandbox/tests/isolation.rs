@@ -3,9 +3,10 @@
 #[cfg(test)]
 mod support;
 
-use proctor_core::isolation::{Layer, Network};
+use proctor_core::isolation::{Isolation, Layer, Network};
+use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::{Jail, KillSwitch, LAYERS, RunAs};
+use proctor_sandbox::{Jail, KillSwitch, LAYERS, RunAs, SandboxError};
 use std::fs;
 use std::os::unix::fs::symlink;
 use support::*;
@@ -194,9 +195,7 @@ fn a_link_in_the_workspace_does_not_confuse_the_private_tmp() {
 #[test]
 fn groups_that_a_run_makes_below_its_leaf_go_with_it() {
     // A run that owns root can do this; the leaf has to go all the same.
-    let script =
-        "own=$(grep ':pids:' /proc/self/cgroup | cut -d: -f3); mkdir -p /sys/fs/cgroup/pids$own/a/b && echo made";
-    let mut maker = spec(script);
+    let mut maker = spec(&format!("mkdir -p {}/a/b && echo made", Cgroups::here().own));
     maker.jail.left_off = vec![
         Layer::UserNamespace,
         Layer::CgroupNamespace,
@@ -208,6 +207,31 @@ fn groups_that_a_run_makes_below_its_leaf_go_with_it() {
     let (ending, heard) = run(&maker);
     assert_exits(&ending, &[Exit::Code(0)]);
     assert_eq!(heard.stdout, "made\n");
+}
+
+#[test]
+fn a_run_sees_the_limits_it_lives_under_where_v2_holds_them_and_changes_none() {
+    let script = "cd /sys/fs/cgroup; ls -A | grep -c .; cat memory.max pids.max cpu.max; cat /proc/self/cgroup; ls ..;
+        for file in memory.max pids.max cgroup.procs cgroup.kill; do echo 1 > $file; done; mkdir below; echo end";
+    let look = |left_off: &[Layer]| {
+        let mut curious = spec(script);
+        curious.limits = Limits { memory_bytes_max: 64 << 20, pids_max: 77, cpu_millis_max: 1_500, ..curious.limits };
+        curious.jail.left_off = left_off.to_vec();
+        let (ending, heard) = run(&curious);
+        assert_exits(&ending, &[Exit::Code(0)]);
+        heard
+    };
+    // Root of the host owns its leaf: without these only the mount is in the way.
+    for left_off in [&[][..], &[Layer::UserNamespace, Layer::Capabilities, Layer::Landlock, Layer::Seccomp]] {
+        let heard = look(left_off);
+        let lines: Vec<&str> = heard.stdout.lines().collect();
+        if Cgroups::here().kill_whole_runs() {
+            assert_eq!(lines[1..], ["67108864", "77", "150000 100000", "0::/", "cgroup", "end"], "{heard:?}");
+            assert_eq!(heard.stderr.matches("Read-only file system").count(), 5, "{heard:?}");
+        } else {
+            assert_eq!((lines[0], lines.last()), ("0", Some(&"end")), "{heard:?}");
+        }
+    }
 }
 
 #[test]
@@ -231,24 +255,56 @@ fn a_tenant_is_itself_on_the_host_and_has_no_capability() {
     assert_eq!((written.uid(), written.gid()), (200_007, 200_008));
 }
 
-#[test]
-fn a_workspace_of_root_is_shown_to_a_run_that_is_nobody() {
+/// In a workspace of root below `dir`: what a run says that is nobody and appends to a file of root's, its isolation, and
+/// whose the files are then.
+fn nobody_at_work(dir: &str, required: &[Layer]) -> Result<(String, Isolation, [u32; 2]), SandboxError> {
     use std::os::unix::fs::MetadataExt;
-    let workspace = tempfile::tempdir_in("/tmp").unwrap();
+    let workspace = tempfile::tempdir_in(dir).unwrap();
     fs::write(workspace.path().join("of-root"), "x").unwrap();
     let mut nobody = spec("id -u; echo y >> of-root; echo z > new; stat -c %u of-root new . /usr");
     nobody.jail = Jail {
         run_as: RunAs::Nobody { owner_uid: 0, owner_gid: 0 },
-        required_layers: LAYERS.to_vec(),
+        required_layers: required.to_vec(),
         ..Jail::at(workspace.path())
     };
     nobody.commands[0].dir = workspace.path().to_owned();
-    let (ending, heard) = run(&nobody);
+    let (ending, heard) = try_run(&nobody, &KillSwitch::new().unwrap(), |_| {})?;
     assert_exits(&ending, &[Exit::Code(0)]);
-    let own = "2000000000";
-    assert_eq!(heard.stdout.lines().collect::<Vec<_>>(), [own, own, own, own, "65534"]);
-    let written = fs::metadata(workspace.path().join("new")).unwrap();
-    assert_eq!((written.uid(), written.gid()), (0, 0));
+    let owners = ["of-root", "new"].map(|name| fs::metadata(workspace.path().join(name)).unwrap().uid());
+    Ok((heard.stdout, heard.isolation.unwrap(), owners))
+}
+
+const AS_NOBODY: &str = "2000000000\n2000000000\n2000000000\n2000000000\n65534\n";
+
+#[test]
+fn a_workspace_of_root_is_shown_to_a_run_that_is_nobody() {
+    // On a disk; tmpfs comes below.
+    let (said, _, owners) = nobody_at_work("/var/tmp", &LAYERS).unwrap();
+    assert_eq!((said.as_str(), owners), (AS_NOBODY, [0, 0]));
+}
+
+#[test]
+fn where_the_kernel_cannot_show_a_workspace_so_the_run_is_its_owner_and_says_so() {
+    let required = nobody_at_work("/dev/shm", &[Layer::TenantUid]);
+    let (said, isolation, owners) = nobody_at_work("/dev/shm", &[]).unwrap();
+    assert_eq!(owners, [0, 0]);
+    if can_idmap_tmpfs() {
+        assert_eq!(said, AS_NOBODY);
+        assert!(required.is_ok() && isolation.layers.contains(&Layer::TenantUid), "{isolation:?}");
+        return;
+    }
+    assert_eq!(said, "0\n0\n0\n0\n65534\n");
+    let missing = isolation.missing.iter().find(|missing| missing.name == Layer::TenantUid.name()).unwrap();
+    assert!(missing.reason.contains("no idmapped mount of the workspace"), "{missing:?}");
+    assert!(!missing.remedy.is_empty() && !isolation.layers.contains(&Layer::TenantUid), "{isolation:?}");
+    assert!(matches!(required, Err(SandboxError::LayerMissing { layer: Layer::TenantUid, .. })));
+}
+
+/// Since Linux 6.3.
+fn can_idmap_tmpfs() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(3))
 }
 
 #[test]

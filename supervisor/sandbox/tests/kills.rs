@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod support;
 
+use proctor_core::isolation::Layer;
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_sandbox::{KillSwitch, Sandbox};
 use std::sync::mpsc::sync_channel;
@@ -187,4 +188,75 @@ fn a_command_that_stops_to_be_traced_has_not_ended() {
     stopped.limits.grace_ms = 100;
     let (ending, _) = run(&stopped);
     assert_eq!((ending.killed, ending.exits.as_slice()), (Some(KillReason::Deadline), &[][..]));
+}
+
+/// Children in states that are hard to leave, and how a shell tells that they are there. A run with everything that forbids
+/// it left off makes the last two.
+const LEFT_BEHIND: [(&str, &str, &str); 8] = [
+    ("stopped", "sleep 600 & kill -STOP $!", "State:.T"),
+    ("stopped in a session of its own", "(setsid sh -c 'trap \"\" TERM HUP; kill -STOP $$' &)", "State:.T"),
+    ("dead and not reaped", "sh -c 'sh -c \"exit 3\" & exec sleep 600' &", "State:.Z"),
+    (
+        "waiting for its vfork",
+        "python3 -c 'import ctypes; c = ctypes.CDLL(None); c.vfork() or c.pause()' &",
+        "State:.D",
+    ),
+    (
+        "stopped by its tracer",
+        "python3 -c 'import ctypes, os, time
+if os.fork() == 0: ctypes.CDLL(None).ptrace(0, 0, 0, 0); os.kill(os.getpid(), 19)
+time.sleep(600)' &",
+        "State:.t",
+    ),
+    ("opening a pipe", "mkfifo /tmp/pipe; cat /tmp/pipe & (setsid cat /tmp/pipe &)", "Name:.cat"),
+    (
+        "in a mount of its own",
+        "mkdir /tmp/m; unshare -m sh -c 'mount -t tmpfs m /tmp/m; cd /tmp/m; exec 9> file; exec tail -f /tmp/m/file' &",
+        "Name:.tail",
+    ),
+    (
+        "frozen",
+        "g=/sys/fs/cgroup; [ -e $g/unified ] && g=$g/unified; g=$g$(sed -n s/^0:://p /proc/self/cgroup)/cold; mkdir $g
+sleep 600 & echo $! > $g/cgroup.procs; echo 1 > $g/cgroup.freeze
+until grep -q 'frozen 1' $g/cgroup.events; do sleep 0.01; done",
+        "Name:.sleep",
+    ),
+];
+
+#[test]
+fn nothing_that_a_run_leaves_behind_outlives_it_whatever_state_it_is_in() {
+    for (what, script, sign) in LEFT_BEHIND {
+        for last in ["exit 0", "sleep 600"] {
+            let is_there = format!("until grep -qs '^{sign}' /proc/[0-9]*/status; do sleep 0.01; done");
+            let mut leaving = spec(&format!("{script}\n{is_there}; echo ready; {last}"));
+            if ["in a mount of its own", "frozen"].contains(&what) {
+                leaving.jail.left_off = vec![
+                    Layer::UserNamespace,
+                    Layer::CgroupNamespace,
+                    Layer::PivotRoot,
+                    Layer::Capabilities,
+                    Layer::Landlock,
+                    Layer::Seccomp,
+                ];
+            }
+            let kill = KillSwitch::new().unwrap();
+            let mut ready = None;
+            let (ending, heard) = try_run(&leaving, &kill, |heard| {
+                if heard.stdout == "ready\n" && ready.is_none() {
+                    ready = Some(Instant::now());
+                    if last != "exit 0" {
+                        kill.kill(KillReason::Cancelled);
+                    }
+                }
+            })
+            .unwrap();
+            let took = ready.map(|ready| ready.elapsed());
+            assert!(took.is_some_and(|took| took < Duration::from_secs(2)), "{what}, {last}: {took:?} {heard:?}");
+            let (exits, killed) = match last {
+                "exit 0" => (&[Exit::Code(0)][..], None),
+                _ => (&[][..], Some(KillReason::Cancelled)),
+            };
+            assert_eq!((ending.exits.as_slice(), ending.killed), (exits, killed), "{what}, {last}: {heard:?}");
+        }
+    }
 }

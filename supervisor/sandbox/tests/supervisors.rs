@@ -4,30 +4,40 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use support::*;
+use tempfile::TempDir;
 
 /// The user that owns nothing.
 const NOBODY: u32 = 65_534;
+
+/// Until nothing is left of a supervisor that was killed, its successor's start included.
+const CRASH_WAIT: Duration = Duration::from_secs(1);
 
 #[expect(clippy::disallowed_methods, reason = "the test starts a supervisor of its own")]
 fn command(program: &Path) -> Command {
     Command::new(program)
 }
 
-/// Copies of the examples where an ordinary user can reach them, since the build directory may be closed to others.
-fn as_nobody(args: &[&str]) -> std::io::Result<Output> {
-    // A process that another test forks meanwhile would hold the copies open for writing: ETXTBSY.
-    let _alone = one_at_a_time();
+/// Copies of examples where everybody can reach them, since the build directory may be closed to others. A process that
+/// another test forks meanwhile would hold them open for writing, ETXTBSY: call it while [`one_at_a_time`] is held.
+fn copies(names: [&str; 2]) -> std::io::Result<TempDir> {
     let dir = tempfile::tempdir_in("/tmp")?;
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755))?;
-    for name in ["one", "worker"] {
+    for name in names {
         fs::copy(worker().with_file_name(name), dir.path().join(name))?;
     }
+    Ok(dir)
+}
+
+fn as_nobody(args: &[&str]) -> std::io::Result<Output> {
+    let _alone = one_at_a_time();
+    let dir = copies(["one", "worker"])?;
     command(&dir.path().join("one")).args(args).uid(NOBODY).gid(NOBODY).current_dir("/").output()
 }
 
@@ -87,4 +97,130 @@ fn the_run_dies_with_its_supervisor() {
     });
     assert_eq!(alive(), 0);
     supervisor.wait().unwrap();
+}
+
+/// Where supervisors with prepared workers live, one after the other. Everything of theirs is known by its path: it is in
+/// the command line or in the environment of each of their processes, and of nobody else's.
+struct Home {
+    dir: TempDir,
+}
+
+struct Supervisor {
+    process: Child,
+    words: Lines<BufReader<ChildStdout>>,
+    scripts: ChildStdin,
+}
+
+impl Home {
+    fn new() -> Home {
+        let dir = copies(["pooled", "worker"]).unwrap();
+        fs::create_dir(dir.path().join("workspace")).unwrap();
+        Home { dir }
+    }
+
+    fn start(&self) -> Supervisor {
+        let mut process = command(&self.dir.path().join("pooled"))
+            .args([self.dir.path().join("workspace").as_path(), self.dir.path()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (words, scripts) = (process.stdout.take().unwrap(), process.stdin.take().unwrap());
+        Supervisor { process, words: BufReader::new(words).lines(), scripts }
+    }
+
+    fn processes(&self) -> Vec<PathBuf> {
+        let path = self.dir.path().to_str().unwrap().as_bytes();
+        let is_its = |process: &PathBuf| {
+            let said = ["cmdline", "environ"].map(|file| fs::read(process.join(file)).unwrap_or_default());
+            said.iter().any(|said| said.windows(path.len()).any(|part| part == path))
+        };
+        let mut processes: Vec<PathBuf> = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()).collect();
+        processes.retain(is_its);
+        processes.sort_unstable();
+        processes
+    }
+
+    /// What there is of the supervisor `pid`, whom only `next` has followed. A namespace that no process is in and that is
+    /// mounted nowhere does not exist.
+    fn left_of(&self, pid: u32, next: Option<&Supervisor>) -> Vec<PathBuf> {
+        let mut left = self.processes();
+        left.retain(|process| {
+            next.is_none_or(|next| *process != Path::new("/proc").join(next.process.id().to_string()))
+        });
+        left.extend(groups_below(Path::new("/sys/fs/cgroup"), &format!("proctor-{pid}-"), 6));
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let home = self.dir.path().to_str().unwrap();
+        left.extend(mounts.lines().filter(|line| line.contains(home) || line.contains(" nsfs ")).map(PathBuf::from));
+        left.extend(fs::read_dir(self.dir.path().join("workspace")).unwrap().flatten().map(|entry| entry.path()));
+        left
+    }
+}
+
+impl Supervisor {
+    fn hear(&mut self, words: usize) {
+        for _ in 0..words {
+            self.words.next().unwrap().unwrap();
+        }
+    }
+
+    fn tell(&mut self, script: &str) {
+        writeln!(self.scripts, "{script}").unwrap();
+    }
+
+    /// Returns its pid.
+    fn kill(mut self) -> u32 {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        self.process.id()
+    }
+
+    /// Lets it come to its end, and returns its pid.
+    fn stop(mut self) -> u32 {
+        drop(self.scripts);
+        assert!(self.process.wait().unwrap().success());
+        self.process.id()
+    }
+}
+
+#[test]
+fn a_supervisor_that_is_killed_at_any_moment_leaves_nothing_when_the_next_one_has_begun() {
+    let _alone = one_at_a_time();
+    let (home, neighbours) = (Home::new(), Home::new());
+    let mut neighbour = neighbours.start();
+    neighbour.tell("true");
+    neighbour.hear(3);
+    eventually("itself, a launcher and an init", || neighbours.processes().len() == 3);
+    let of_the_neighbour = neighbours.processes();
+
+    let mut supervisor = home.start();
+    let mut longest = Duration::ZERO;
+    for round in 0..32_u32 {
+        // Before it has begun, in the first run, between two, in a later one, and a little after each of these.
+        let (scripts, words) = (round % 4, round / 4 % (2 + 2 * (round % 4)));
+        for _ in 0..scripts {
+            supervisor.tell("setsid sleep 617 & (trap '' TERM; sleep 617 &); sleep 0.01");
+        }
+        supervisor.hear(words.try_into().unwrap());
+        std::thread::sleep(Duration::from_micros(1_500) * (round * 37 % 13));
+        let killed = Instant::now();
+        let dead = supervisor.kill();
+        supervisor = home.start();
+        while !home.left_of(dead, Some(&supervisor)).is_empty() {
+            let left = home.left_of(dead, Some(&supervisor));
+            assert!(killed.elapsed() < CRASH_WAIT, "round {round}: {left:?}");
+        }
+        longest = longest.max(killed.elapsed());
+    }
+    println!("at most {longest:?} after a crash nothing was left");
+    supervisor.tell("setsid sleep 617 & sleep 0.01");
+    supervisor.hear(3);
+    let stopped = supervisor.stop();
+    assert_eq!(home.left_of(stopped, None), Vec::<PathBuf>::new());
+
+    assert_eq!(neighbours.processes(), of_the_neighbour);
+    neighbour.tell("true");
+    neighbour.hear(2);
+    let stopped = neighbour.stop();
+    assert_eq!(neighbours.left_of(stopped, None), Vec::<PathBuf>::new());
 }

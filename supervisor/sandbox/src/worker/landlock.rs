@@ -61,7 +61,7 @@ pub(super) fn restrict(writable: &[&Path]) -> io::Result<()> {
 }
 
 /// The newest ABI that both the kernel and the library know.
-fn abi() -> io::Result<ABI> {
+pub(super) fn abi() -> io::Result<ABI> {
     const VERSION: libc::c_uint = 1;
     // SAFETY: asked for its version, the kernel reads no memory.
     let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<()>(), 0_usize, VERSION) };

@@ -118,6 +118,9 @@ impl Hands {
             Step::OwnProc => mounts::own_proc(),
             Step::SealedProc if self.identity.uid != 0 => Ok(()),
             Step::SealedProc => mounts::seal_proc(),
+            // Where other hierarchies hold the limits there is nothing to see.
+            Step::OwnCgroup if !self.allotment()?.is_in_v2 => Ok(()),
+            Step::OwnCgroup => mounts::own_cgroup(),
             Step::OwnTerminals => mounts::own_terminals(),
             Step::PrivateTmp => {
                 self.scratch = Some(mounts::private_tmp(&self.plan, self.allotment()?)?);

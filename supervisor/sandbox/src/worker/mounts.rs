@@ -1,5 +1,5 @@
-//! What one run has for itself: `/proc`, terminals, a private `/tmp` with what must stay visible bound back, and the scratch
-//! directory. What all runs of a room share is `root`'s. Must not know why a path is kept.
+//! What one run has for itself: `/proc`, its cgroup, terminals, a private `/tmp` with what must stay visible bound back, and
+//! the scratch directory. What all runs of a room share is `root`'s. Must not know why a path is kept.
 
 use super::attributes::Attributes;
 use crate::check::{SHM, TMP};
@@ -21,6 +21,9 @@ use std::path::{Path, PathBuf};
 /// A directory that every run finds below its scratch directory, for `HOME`.
 const HOME: &str = "home";
 
+/// Where everybody looks for cgroups.
+const CGROUP: &str = "/sys/fs/cgroup";
+
 /// Parts of `/proc` that user 0 may write without any capability.
 const OF_ROOT: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
 
@@ -41,6 +44,13 @@ pub(super) fn seal_proc() -> io::Result<()> {
         Attributes::SEALED.set(open(*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)?;
     }
     Ok(())
+}
+
+/// The limits that the run lives under, where runtimes look for them, and nothing to change. What is above the leaf is not
+/// to be seen in the run's cgroup namespace.
+pub(super) fn own_cgroup() -> io::Result<()> {
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(mount("cgroup", CGROUP, "cgroup2", flags, None)?)
 }
 
 /// Terminals that only this run can open.

@@ -89,7 +89,7 @@ const LINKS: [(&str, &str); 8] = [
 ];
 
 /// Directories that are there and empty, for what one run has for itself and for what programs expect.
-const PLACES: [&str; 8] = ["/proc", "/tmp", "/dev/pts", "/dev/shm", "/sys", "/run", "/etc", "/var"];
+const PLACES: [&str; 8] = ["/proc", "/tmp", "/dev/pts", "/dev/shm", "/sys/fs/cgroup", "/run", "/etc", "/var"];
 
 /// Bytes and inodes of the root itself: copies of small files, and places for mounts.
 const ROOT_OPTIONS: &std::ffi::CStr = c"size=16m,nr_inodes=8192,mode=755";

@@ -51,6 +51,10 @@ const fn any_bit(arg: u8, mask: u32) -> Check {
     Check { mask, ..none_of(arg, &[0]) }
 }
 
+const fn no_bit(arg: u8, mask: u32) -> Check {
+    Check { mask, ..one_of(arg, &[0]) }
+}
+
 const fn is_device(arg: u8) -> Check {
     Check { mask: libc::S_IFMT, ..one_of(arg, &[libc::S_IFCHR, libc::S_IFBLK]) }
 }
@@ -79,6 +83,8 @@ const INET6: u32 = libc::AF_INET6.unsigned_abs();
 const NETLINK: u32 = libc::AF_NETLINK.unsigned_abs();
 const ROUTE: u32 = libc::NETLINK_ROUTE.unsigned_abs();
 
+const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE.unsigned_abs();
+
 const ADDR_NO_RANDOMIZE: u32 = libc::ADDR_NO_RANDOMIZE.unsigned_abs();
 const ASK_ONLY: u32 = u32::MAX;
 
@@ -97,6 +103,9 @@ pub(super) const ROWS: &[Row] = &[
     deny(&[libc::SYS_open_tree, SYS_OPEN_TREE_ATTR, libc::SYS_move_mount, libc::SYS_mount_setattr]),
     // Opens a file by number, past every directory that hides it.
     deny(&[libc::SYS_open_by_handle_at]),
+    // Takes a whole disk in one call, sooner than anybody can look. Who hears that the file system cannot do it writes
+    // instead. Holes give space back.
+    Row { errno: libc::EOPNOTSUPP, ..deny_when(&[libc::SYS_fallocate], &[no_bit(1, PUNCH_HOLE)]) },
     // A device is the hardware under any name. Pipes and sockets may be made.
     #[cfg(target_arch = "x86_64")]
     deny_when(&[libc::SYS_mknod], &[is_device(1)]),

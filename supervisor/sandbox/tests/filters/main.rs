@@ -1,5 +1,5 @@
 //! What init puts on itself before the first command: capabilities, Landlock, seccomp. Each refusal is shown beside what
-//! happens without it, and real programs are shown to live with all three. Needs root, Go, Python and Rust.
+//! happens without it, and real programs are shown to live with all three. Needs root, Git, Go, Python and Rust.
 
 #[path = "../../src/worker/capabilities.rs"]
 mod capabilities;

@@ -80,13 +80,16 @@ if __name__ == "__main__":
     for way in ("fork", "spawn"):
         with multiprocessing.get_context(way).Pool(3) as pool: assert pool.map(square, range(9))[8] == 64
     assert subprocess.run(["sh", "-c", "exit 3"]).returncode == 3
-    db = sqlite3.connect("db"); db.execute("pragma journal_mode=wal"); db.execute("create table t(x)"); db.commit()
+    db = sqlite3.connect("db"); db.execute("pragma journal_mode=wal"); db.execute("create table t(x)")
+    db.execute("insert into t values(zeroblob(1000000))"); db.commit(); db.execute("vacuum"); db.close()
     with open("locks", "w+") as f:
         fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB); fcntl.flock(f, fcntl.LOCK_UN)
         fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with open("ofd", "w+") as f:
         fcntl.fcntl(f, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
     os.mkfifo("fifo"); socket.socketpair()
+    with open("space", "w") as f: os.posix_fallocate(f.fileno(), 0, 1 << 20)
+    assert os.stat("space").st_blocks == 2048
     memory = os.memfd_create("m"); os.write(memory, b"1"); open(f"/proc/self/fd/{memory}", "r+b").write(b"2")
     with open("a", "w+b") as a, open("b", "w+b") as b: a.write(b"abc"); a.flush(); assert os.copy_file_range(a.fileno(), b.fileno(), 3, 0) == 3
     mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -108,4 +111,15 @@ fn rust_lives_below_all_filters() {
 }"#;
     fs::write(dir.path().join("main.rs"), program).unwrap();
     assert_eq!(confined(dir.path(), "rustc -C debuginfo=2 main.rs && ./main"), "done\n");
+}
+
+#[test]
+fn programs_that_reserve_space_live_below_all_filters() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "git init --quiet all; cd all; git config user.name x; git config user.email x; git config gc.auto 0
+        seq 100000 > file; git add file; git commit --quiet -m one; git repack -a -d --quiet; git fsck --strict
+        cargo init --quiet --vcs none --name tiny rust; cd rust; cargo test --quiet --offline > /dev/null
+        ! fallocate -l 1M space 2> why; grep -o 'Operation not supported' why
+        fallocate -x -l 1M space; fallocate -p -o 0 -l 512K space; stat -c '%s %b' space";
+    assert_eq!(confined(dir.path(), script), "Operation not supported\n1048576 1024\n");
 }

@@ -15,6 +15,7 @@ const TIOCLINUX: c_long = 0x541c;
 const TIOCSETD: c_long = 0x5423;
 /// Above what the kernel looks at.
 const HIGH: c_long = 1 << 32;
+const KEEP_SIZE: c_long = libc::FALLOC_FL_KEEP_SIZE as c_long;
 const CHILD_SIGNAL: c_long = libc::SIGCHLD as c_long;
 
 /// Calls that root may make, or make wrongly, and the filter refuses. None would change anything that outlives the child.
@@ -50,6 +51,11 @@ pub(crate) const REFUSED: &[(c_long, [c_long; 5])] = &[
     (libc::SYS_move_mount, [NO, 0, NO, 0, 0]),
     (libc::SYS_mount_setattr, [NO, 0, 0, 0, 0]),
     (libc::SYS_open_by_handle_at, [NO, 0, 0, 0, 0]),
+    (libc::SYS_fallocate, [NO, 0, 0, 1, 0]),
+    (libc::SYS_fallocate, [NO, HIGH, 0, 1, 0]),
+    (libc::SYS_fallocate, [NO, KEEP_SIZE, 0, 1, 0]),
+    (libc::SYS_fallocate, [NO, libc::FALLOC_FL_ZERO_RANGE as c_long | KEEP_SIZE, 0, 1, 0]),
+    (libc::SYS_fallocate, [NO, libc::FALLOC_FL_INSERT_RANGE as c_long, 0, 1, 0]),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_mknod, [0, S_IFCHR | 0o600, 0, 0, 0]),
     #[cfg(target_arch = "x86_64")]
@@ -118,6 +124,7 @@ pub(crate) const ALLOWED: &[(c_long, [c_long; 5])] = &[
     (libc::SYS_clone, [CHILD_SIGNAL, 0, 0, 0, 0]),
     (libc::SYS_clone, [CLONE_NEWTIME | CHILD_SIGNAL, 0, 0, 0, 0]),
     (libc::SYS_unshare, [libc::CLONE_FILES as c_long | libc::CLONE_FS as c_long, 0, 0, 0, 0]),
+    (libc::SYS_fallocate, [NO, libc::FALLOC_FL_PUNCH_HOLE as c_long | KEEP_SIZE, 0, 1, 0]),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_mknod, [0, S_IFIFO | 0o600, 0, 0, 0]),
     (libc::SYS_mknodat, [NO, 0, S_IFIFO, 0, 0]),

@@ -28,6 +28,30 @@ pub(crate) fn worker() -> PathBuf {
     worker
 }
 
+/// Where the limits of runs are on this host.
+pub(crate) struct Cgroups {
+    /// As reports name it.
+    pub(crate) by: &'static str,
+    /// The words of a shell that sees the host for the directory of the group that it is in, which holds its limits.
+    pub(crate) own: &'static str,
+}
+
+impl Cgroups {
+    const V1: Cgroups =
+        Cgroups { by: "cgroup-v1", own: "/sys/fs/cgroup/pids$(sed -n 's/.*:pids://p' /proc/self/cgroup)" };
+    const V2: Cgroups = Cgroups { by: "cgroup-v2", own: "/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)" };
+
+    /// A host with both kinds of hierarchies holds them in v1.
+    pub(crate) fn here() -> Cgroups {
+        if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() { Cgroups::V2 } else { Cgroups::V1 }
+    }
+
+    /// Whether the kernel kills a run as a whole when it is out of memory.
+    pub(crate) fn kill_whole_runs(&self) -> bool {
+        self.by == Cgroups::V2.by
+    }
+}
+
 /// The suite proves isolation and limits; without privilege it would prove nothing, so it fails instead of skipping.
 pub(crate) fn sandbox() -> LinuxSandbox {
     assert!(rustix::process::geteuid().is_root(), "the sandbox suite needs root");

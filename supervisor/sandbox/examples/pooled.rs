@@ -1,0 +1,45 @@
+//! Runs each line of its stdin as a shell script, in a sandbox that keeps prepared workers, and says which word it is at: a
+//! supervisor that the tests can kill at any moment. `pooled WORKSPACE MARK`, beside the example `worker`; `MARK` is in the
+//! environment of all that it runs.
+
+use proctor_core::limits::Limits;
+use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LinuxSandbox, PoolBounds, RunSpec, Sandbox, SandboxEvent};
+use std::error::Error;
+use std::io::{Write, stdin, stdout};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let (workspace, mark) = args.next().zip(args.next()).ok_or("which workspace, and what mark?")?;
+    let sandbox = LinuxSandbox::new(std::env::current_exe()?.with_file_name("worker"), PoolBounds::DEFAULT)?;
+    sandbox.sweep();
+    say("swept");
+    for script in stdin().lines() {
+        let command = CommandSpec {
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), script?],
+            dir: "/".into(),
+            env: vec![("PATH".into(), "/usr/bin:/bin".into()), ("MARK".into(), mark.clone())],
+        };
+        let spec = RunSpec {
+            commands: vec![command],
+            jail: Jail::at(&workspace),
+            scratch_files: vec![],
+            scratch_dirs: vec![],
+            artifacts: String::new(),
+            limits: Limits::DEFAULT,
+            required_limits: vec![],
+        };
+        sandbox.run(&spec, &KillSwitch::new()?, &mut |event| {
+            if let SandboxEvent::CommandStarted { .. } = event {
+                say("begun");
+            }
+        })?;
+        say("ended");
+    }
+    Ok(())
+}
+
+fn say(word: &str) {
+    // What cannot be printed is for nobody.
+    let _said = writeln!(stdout(), "{word}");
+}
