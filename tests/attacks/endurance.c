@@ -243,7 +243,8 @@ static void become_deaf(void) {
 
 static void become_stopped(void) {
     leave_streams();
-    setpgid(0, 0);
+    /* In the session of its parent it would be sent SIGHUP at its parent's end. */
+    setsid();
     raise(SIGSTOP);
 }
 

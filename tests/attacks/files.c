@@ -175,8 +175,7 @@ ATTACK(run_program) {
 
 /* The classic way out of a root that was only changed: stay outside of a second one, and climb. */
 ATTACK(chroot_and_climb) {
-    if (mkdir("second", 0777) != 0) return untried("mkdir: %s", strerrorname_np(errno));
-    if (chroot("second") != 0) return judge("chroot", -1, 0);
+    if (chroot("point") != 0) return judge("chroot", -1, 0);
     for (int depth = 0; depth < 64; depth++) {
         if (chdir("..") != 0) return untried("chdir: %s", strerrorname_np(errno));
     }

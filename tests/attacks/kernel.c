@@ -69,7 +69,7 @@ static int judge_id(const char *call, long result) {
 
 ATTACK(change_owner) {
     (void)args;
-    int fd = open("owned", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open("point/owned", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return untried("creat: %s", strerrorname_np(errno));
     return judge_id("fchown", fchown(fd, STRANGER, (gid_t)-1));
 }
@@ -77,8 +77,8 @@ ATTACK(change_owner) {
 /* A second /dev/null, made and opened. */
 ATTACK(make_device) {
     (void)args;
-    if (mknod("device", S_IFCHR | 0666, makedev(1, 3)) != 0) return judge("mknod", -1, 0);
-    return judge("opening the device", open("device", O_RDONLY | O_CLOEXEC), 0);
+    if (mknod("point/device", S_IFCHR | 0666, makedev(1, 3)) != 0) return judge("mknod", -1, 0);
+    return judge("opening the device", open("point/device", O_RDONLY | O_CLOEXEC), 0);
 }
 
 ATTACK(become_another) {
@@ -129,7 +129,7 @@ ATTACK(unshare_mounts) {
     return judge_namespace("unshare", unshare(CLONE_NEWNS));
 }
 
-/* ---- mounts: what succeeds is taken away at once ---- */
+/* ---- mounts: on the directory `point` of the workspace; what succeeds is taken away at once ---- */
 
 static int judge_mount(const char *call, int result, const char *point) {
     int verdict = judge(call, result, 0);
@@ -139,13 +139,11 @@ static int judge_mount(const char *call, int result, const char *point) {
 
 /* `TYPE` */
 ATTACK(mount_file_system) {
-    if (mkdir("point", 0777) != 0 && errno != EEXIST) return untried("mkdir: %s", strerrorname_np(errno));
     return judge_mount("mount", mount("none", "point", args[0], 0, NULL), "point");
 }
 
 ATTACK(mount_bind) {
     (void)args;
-    if (mkdir("point", 0777) != 0 && errno != EEXIST) return untried("mkdir: %s", strerrorname_np(errno));
     return judge_mount("mount", mount("/usr", "point", NULL, MS_BIND, NULL), "point");
 }
 
@@ -159,7 +157,6 @@ ATTACK(remount_writable) {
 /* A directory that is no mount: EINVAL comes after permission. */
 ATTACK(unmount) {
     (void)args;
-    if (mkdir("point", 0777) != 0 && errno != EEXIST) return untried("mkdir: %s", strerrorname_np(errno));
     return judge("umount2", umount2("point", MNT_DETACH), EINVAL);
 }
 

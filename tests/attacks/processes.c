@@ -168,7 +168,7 @@ ATTACK(remove_shared_memory) {
 }
 
 /* `FILE SECRET`: not an attack, but whom attacks are made on. Has the file open and the secret in a shared segment.
- * Says `ready SEGMENT`, and lives until its caller is gone. */
+ * Says `ready SEGMENT`, answers every byte with one of its own, and lives until its caller is gone. */
 ATTACK(victim) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return untried("prctl: %s", strerrorname_np(errno));
     if (open(args[0], O_RDONLY) < 0) return untried("open: %s", strerrorname_np(errno));
@@ -180,5 +180,7 @@ ATTACK(victim) {
     shmctl(id, IPC_RMID, NULL);
     printf("ready %d\n", id);
     fflush(stdout);
-    for (;;) pause();
+    char question;
+    while (read(0, &question, 1) == 1 && write(1, "!", 1) == 1) continue;
+    return HELD;
 }

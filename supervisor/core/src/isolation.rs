@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 pub enum Layer {
     /// A cgroup leaf of its own, from which usage and verdicts are read.
     Cgroup,
-    /// A user namespace, when the launcher has no privilege.
+    /// A user namespace in which only the run's own user exists, and in which no other can be made.
     UserNamespace,
-    /// A mount namespace with private propagation, its own `/proc` and a private `/tmp`.
+    /// A mount namespace with private propagation, its own `/proc`, and a `/tmp` and `/dev/shm` of bounded size.
     MountNamespace,
     /// A pid namespace whose init is proctor's worker.
     PidNamespace,
@@ -61,6 +61,29 @@ impl Layer {
             Layer::Landlock => "landlock",
             Layer::Seccomp => "seccomp",
             Layer::CleanEnvironment => "clean_environment",
+        }
+    }
+
+    /// What it does for the host, in a few words for people.
+    #[must_use]
+    pub fn purpose(self) -> &'static str {
+        match self {
+            Layer::Cgroup => "memory, processors and processes are limited and counted",
+            Layer::UserNamespace => "no user of the host but the run's own, no further user namespaces",
+            Layer::MountNamespace => "mounts, /proc, /tmp and /dev/shm of the run's own",
+            Layer::PidNamespace => "only the run's own processes, all dead at its end",
+            Layer::NetNamespace => "no network but lo",
+            Layer::IpcNamespace => "no shared memory or queues of others",
+            Layer::UtsNamespace => "a host name of its own",
+            Layer::CgroupNamespace => "no view of other cgroups",
+            Layer::PivotRoot => "only system directories, toolchains, caches and the workspace are there",
+            Layer::TenantUid => "a user who owns nothing else on this host",
+            Layer::Capabilities => "no privilege of root",
+            Layer::NoNewPrivs => "set-user-id programs gain nothing",
+            Layer::Rlimits => "no core files, bounded descriptors",
+            Layer::Landlock => "writes only in the workspace, the caches and /tmp",
+            Layer::Seccomp => "dangerous system calls are refused",
+            Layer::CleanEnvironment => "no variable of the supervisor but an allow-list",
         }
     }
 }

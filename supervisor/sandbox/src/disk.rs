@@ -107,6 +107,9 @@ pub(crate) struct Disk {
     /// How much must be missing for the files to be looked at.
     alarm: Use,
     walk: Option<Walk>,
+    /// When to walk again although no more is missing than at the last walk: what was written at that moment may have
+    /// been stamped only afterwards.
+    again: Option<Instant>,
     /// The most growth that was found, once it was looked for.
     peak: Use,
     /// Whether the limit was passed, or a file system had nothing left.
@@ -159,7 +162,7 @@ impl Disk {
                 blind = Some(format!("the file system of {what} does not tell how much of it is free: {error}"));
             }
         }
-        Disk { max, ground, alarm: max, walk: None, peak: Use::default(), touched: false, blind }
+        Disk { max, ground, alarm: max, walk: None, again: None, peak: Use::default(), touched: false, blind }
     }
 
     /// The limit as it is in force, or why it is not.
@@ -204,7 +207,8 @@ impl Disk {
         let (missing, is_full) = self.ground.missing();
         self.touched |= is_full;
         let missing_now: Use = missing.iter().copied().sum();
-        if self.walk.is_none() && !missing_now.is_beyond(self.alarm) {
+        let is_due = missing_now.is_beyond(self.max) && self.again.is_some_and(|again| Instant::now() >= again);
+        if self.walk.is_none() && !missing_now.is_beyond(self.alarm) && !is_due {
             return Seen::Again(self.pause(missing_now));
         }
         let walk = self.walk.get_or_insert_with(|| Walk::new(missing_now, &self.ground));
@@ -220,6 +224,8 @@ impl Disk {
         }
         // What the run has not used up must be missing in addition before it can be beyond its limit.
         self.alarm = walk.missing_at_start.each(self.max.each(grown, u64::saturating_sub), u64::saturating_add);
+        // A tenth of the time is enough for that which somebody else has most likely taken.
+        self.again = Some(Instant::now() + 10 * walk.begun.elapsed().max(PAUSE.0));
         self.walk = None;
         Seen::Again(self.pause(missing_now))
     }
@@ -280,6 +286,7 @@ fn free(stat: &StatFs) -> Use {
 /// One way through the trees and the open files, which may take several looks.
 #[derive(Debug)]
 struct Walk {
+    begun: Instant,
     missing_at_start: Use,
     /// What was found to be the run's, by volume.
     found: Vec<Use>,
@@ -308,6 +315,7 @@ impl Walk {
     fn new(missing_at_start: Use, ground: &Ground) -> Walk {
         let root = |root| Place::Tree { root, path: Vec::new(), is_fresh: false };
         Walk {
+            begun: Instant::now(),
             missing_at_start,
             found: vec![Use::default(); ground.volumes.len()],
             linked: HashSet::new(),

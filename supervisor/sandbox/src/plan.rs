@@ -27,6 +27,7 @@ pub(crate) enum Step {
     CgroupNamespace,
     TenantUid,
     OwnProc,
+    SealedProc,
     OwnCgroup,
     OwnTerminals,
     PrivateTmp,
@@ -93,7 +94,7 @@ use Whose::{Everybody, Ordinary, Privileged};
 ///
 /// The pid namespace is structural because its init kills with `kill(-1)`; the mount namespace because [`SCRATCH`] is the
 /// same path in every run; the user namespace is, for an ordinary user, where the right to make the others comes from.
-const ORDER: [(Whose, Row); 28] = [
+const ORDER: [(Whose, Row); 29] = [
     (Privileged, row(Step::HostTrees, Layer::PivotRoot, Launcher, Wanted)),
     (Privileged, row(Step::UserNamespace, Layer::UserNamespace, Launcher, Wanted)),
     (Ordinary, row(Step::UserNamespace, Layer::UserNamespace, Launcher, Structural)),
@@ -112,6 +113,7 @@ const ORDER: [(Whose, Row); 28] = [
     (Everybody, row(Step::CgroupNamespace, Layer::CgroupNamespace, Init, Wanted)),
     (Everybody, row(Step::TenantUid, Layer::TenantUid, Init, Wanted)),
     (Everybody, row(Step::OwnProc, Layer::MountNamespace, Init, Wanted)),
+    (Everybody, row(Step::SealedProc, Layer::PivotRoot, Init, Wanted)),
     (Everybody, row(Step::OwnCgroup, Layer::CgroupNamespace, Init, Wanted)),
     (Everybody, row(Step::OwnTerminals, Layer::PivotRoot, Init, Wanted)),
     (Everybody, row(Step::PrivateTmp, Layer::MountNamespace, Init, Structural)),
@@ -241,6 +243,7 @@ impl Step {
             Step::CgroupNamespace => "cgroup namespace",
             Step::TenantUid => "user of its own",
             Step::OwnProc => "own /proc",
+            Step::SealedProc => "nothing of the host to write in /proc",
             Step::OwnCgroup => "own /sys/fs/cgroup",
             Step::OwnTerminals => "own /dev/pts",
             Step::PrivateTmp => "private /tmp",

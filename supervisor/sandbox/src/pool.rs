@@ -157,8 +157,13 @@ impl Pool {
                 }
             },
         };
+        if worker.as_ref().is_some_and(|worker| !worker.is_alive()) {
+            // Whatever it died of, its room may have died of it too.
+            self.shelf.discard(&key);
+            return None;
+        }
         self.refill(key, *limits);
-        worker.filter(Worker::is_alive)
+        worker
     }
 
     fn take_ready(&self, key: &Key, limits: &Limits) -> Option<Taken> {
@@ -339,6 +344,10 @@ impl Shelved {
     /// The next run meets the same failure and tells it to somebody.
     fn give_up(&self, key: &Key, error: &SandboxError) {
         tracing::warn!(%error, "a worker could not be prepared");
+        self.discard(key);
+    }
+
+    fn discard(&self, key: &Key) {
         let removed = self.shared.shelf().rooms.remove(key);
         self.shared.changed.notify_all();
         drop(removed);

@@ -189,7 +189,7 @@ fn layer_row(layer: Layer, missing: Option<(String, String)>, privileged: bool) 
     // An ordinary user has no other user to run as; nothing is wrong with the host.
     let needed = privileged || layer != Layer::TenantUid;
     let (status, detail, remedy) = match missing {
-        None => (Status::Usable, "tried".to_owned(), String::new()),
+        None => (Status::Usable, layer.purpose().to_owned(), String::new()),
         Some((reason, remedy)) => (Status::Present, reason, if needed { remedy } else { String::new() }),
     };
     HostRow { name: layer.name().to_owned(), group, status, detail, needed, remedy }

@@ -8,7 +8,7 @@ use crate::in_force::{InForce, allotment};
 use crate::message::{FromInit, FromLauncher, Identity, MissingLayer, RoomPlan, ToInit, ToLauncher, pack};
 use crate::plan;
 use crate::spec::{Jail, RunAs};
-use proctor_core::isolation::Network;
+use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, PidfdFlags, Signal, getegid, geteuid, pidfd_open, pidfd_send_signal};
@@ -198,7 +198,10 @@ fn room_plan(jail: &Jail, privileged: bool) -> Result<RoomPlan, SandboxError> {
     Ok(RoomPlan {
         privileged,
         rows: plan::rows(jail, privileged)?,
-        identity: identity(jail.run_as),
+        identity: match jail.left_off.contains(&Layer::TenantUid) {
+            true => identity(RunAs::Supervisor),
+            false => identity(jail.run_as),
+        },
         workspace: jail.workspace.clone(),
         read_only: jail.read_only.clone(),
         writable: jail.writable.clone(),

@@ -17,7 +17,10 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Bytes of output that are looked at.
-const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Characters of an attack's last line that are passed on.
+const WORD_CHARS_MAX: usize = 120;
 
 /// No attack takes longer outside of a sandbox.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -54,34 +57,39 @@ pub(crate) struct Attacker {
     pub(crate) sandbox: LinuxSandbox,
     /// Layers that every run must have unless it is meant to lack them.
     pub(crate) required: Vec<Layer>,
+    /// Whom a run can be here. Every row holds as each of them; the first one shows what it takes.
+    pub(crate) identities: &'static [RunAs],
 }
 
 impl Attacker {
     /// With everything that is meant to hold it.
     pub(crate) fn boxed(&self, row: &Row) -> Verdict {
-        self.inside(row, &[], row.limits)
+        let mut verdicts = self.identities.iter().map(|&run_as| self.inside(row, &[], row.limits, run_as));
+        let first = verdicts.next().unwrap();
+        let is_held = |verdict: &Verdict| matches!(verdict, Verdict::Held(_) | Verdict::Absent(_));
+        if is_held(&first) { verdicts.find(|verdict| !is_held(verdict)).unwrap_or(first) } else { first }
     }
 
     /// With these layers off.
     pub(crate) fn left_off(&self, row: &Row, layers: &[Layer]) -> Verdict {
-        self.inside(row, layers, row.limits)
+        self.inside(row, layers, row.limits, self.identities[0])
     }
 
     /// With nothing that could hold it.
     pub(crate) fn without(&self, row: &Row) -> Verdict {
         match row.without {
             Without::Layers { each, also } => self.left_off(row, &[each, also].concat()),
-            Without::Limit(limits) => self.inside(row, &[], limits),
+            Without::Limit(limits) => self.inside(row, &[], limits, self.identities[0]),
             Without::Sandbox | Without::SandboxAndPrivilege => self.outside(row),
         }
     }
 
-    fn inside(&self, row: &Row, left_off: &[Layer], limits: Limits) -> Verdict {
+    fn inside(&self, row: &Row, left_off: &[Layer], limits: Limits, run_as: RunAs) -> Verdict {
         let mut stage = Stage::new(&self.base, &self.programs);
         // Process 1 is the run's as long as its namespace is: no sandbox is without.
         assert!(!left_off.contains(&Layer::PidNamespace), "{}: process 1 would be the machine's", row.name);
         let spec = RunSpec {
-            jail: self.jail(&stage, left_off),
+            jail: self.jail(&stage, left_off, run_as),
             commands: vec![CommandSpec {
                 program: self.programs.attack.clone(),
                 args: self.arguments(row, &stage, Some(1)),
@@ -102,19 +110,18 @@ impl Attacker {
         });
         let seen = match ended {
             Ok(ending) => Seen { output: text(&output), harm: stage.harm(), ..Seen::of(&ending) },
-            Err(error) => return Verdict::Untried(format!("no run: {error}")),
+            Err(error) => return Verdict::Untried(format!("no run: {:#}", anyhow::Error::new(error))),
         };
         self.clean(&stage, None);
         seen.verdict(row, &stage.secret)
     }
 
-    fn jail(&self, stage: &Stage, left_off: &[Layer]) -> Jail {
+    fn jail(&self, stage: &Stage, left_off: &[Layer], run_as: RunAs) -> Jail {
         let tools = self.programs.attack.parent().map(Path::to_owned);
-        let user = RunAs::User { uid: TENANT, gid: TENANT };
         Jail {
             owner: "attacker".to_owned(),
             read_only: tools.into_iter().chain([self.programs.gifts.clone(), stage.toolchain.clone()]).collect(),
-            run_as: if Uid::effective().is_root() { user } else { RunAs::Supervisor },
+            run_as,
             network: Network::None,
             required_layers: self.required.iter().copied().filter(|layer| !left_off.contains(layer)).collect(),
             left_off: left_off.to_vec(),
@@ -204,7 +211,9 @@ impl Seen {
     }
 
     fn verdict(&self, row: &Row, secret: &str) -> Verdict {
-        let word = self.output.lines().last().unwrap_or("it says nothing").chars().take(100).collect::<String>();
+        let said = self.output.lines().last().unwrap_or("it says nothing");
+        let verdict = ["held: ", "escaped: ", "absent: "].into_iter().find_map(|verdict| said.strip_prefix(verdict));
+        let word: String = verdict.unwrap_or(said).chars().take(WORD_CHARS_MAX).collect();
         if self.output.contains(secret) {
             return Verdict::Escaped(format!("the secret was read: {word}"));
         }

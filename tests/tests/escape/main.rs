@@ -1,10 +1,11 @@
 //! The escape suite: every attack of one table, held by the sandbox, and shown to succeed with its layer left off, so
-//! that each row is known to be able to fail. The same rows in every place: on this host as root, and as an ordinary
-//! user. Must not know how a layer works.
+//! that each row is known to be able to fail. The same rows in every place: on this host as root, as an ordinary user,
+//! and in a guest with another kernel and cgroup v2 alone. Must not know how a layer works.
 //!
-//! `escape` runs all places. `escape --place host|user|guest --base DIRECTORY --attack PROGRAM --worker PROGRAM
-//! --gifts DIRECTORY` runs the rows in this very process, which is how it is started as another user or in a guest.
-//! Names, or parts of names, choose rows. `--survey` judges nothing and shows how each attack goes outside and inside.
+//! `escape` runs all places, `escape --place host|user|guest` one. Names, or parts of names, choose rows. With
+//! `--attack PROGRAM` and `--worker PROGRAM` nothing is built, which a guest needs. With `--base DIRECTORY` and
+//! `--gifts DIRECTORY` as well, nothing is laid out and the rows run in this very process, which an ordinary user
+//! needs. `--survey` judges nothing and shows how each attack goes outside and inside.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a suite that cannot set up what it needs must fail")]
 
@@ -21,8 +22,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let asked = Asked::from(std::env::args().skip(1));
     let tally = match asked.place {
-        Some(_) => place::here(&asked),
-        None => place::everywhere(&asked, &[Place::Host, Place::User]),
+        Some(Place::Guest) if !asked.is_in_place() => place::in_guest(&asked),
+        Some(place) => place::here(&asked, place),
+        None => place::everywhere(&asked, &[Place::Host, Place::User]).with(&place::in_guest(&asked)),
     };
     println!("\n{}", tally.closing());
     if tally.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

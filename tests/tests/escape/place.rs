@@ -4,15 +4,19 @@
 use crate::attempt::{Attacker, Verdict};
 use crate::programs::Layout;
 use crate::row::{Row, Without};
-use crate::stage::Programs;
+use crate::stage::{Programs, TENANT};
 use crate::table::ROWS;
-use proctor_sandbox::{LAYERS, LinuxSandbox, PoolBounds};
+use proctor_sandbox::{LAYERS, LinuxSandbox, PoolBounds, RunAs};
+use proctor_tests::guest::Guest;
 use proctor_tests::process::command;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long the guest may take for all rows; it takes a tenth.
+const GUEST_WAIT: Duration = Duration::from_secs(900);
 
 /// An ordinary user.
 const USER: u32 = 64_010;
@@ -31,6 +35,17 @@ pub(crate) enum Place {
 impl Place {
     const ALL: [Place; 3] = [Place::Host, Place::User, Place::Guest];
 
+    /// Whom a run can be there. What a run is for files does not hang on the kernel of the guest, where everything is slow.
+    fn identities(self) -> &'static [RunAs] {
+        const USER: RunAs = RunAs::User { uid: TENANT, gid: TENANT };
+        const NOBODY: RunAs = RunAs::Nobody { owner_uid: TENANT, owner_gid: TENANT };
+        match self {
+            Place::Host => &[USER, NOBODY],
+            Place::User => &[RunAs::Supervisor],
+            Place::Guest => &[USER],
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Place::Host => "host",
@@ -46,38 +61,46 @@ pub(crate) struct Asked {
     /// Where; everywhere when nobody says.
     pub(crate) place: Option<Place>,
     base: Option<PathBuf>,
-    programs: Option<Programs>,
+    attack: Option<PathBuf>,
+    worker: Option<PathBuf>,
+    gifts: Option<PathBuf>,
     is_survey: bool,
     names: Vec<String>,
 }
 
 impl Asked {
-    pub(crate) fn from(arguments: impl Iterator<Item = String>) -> Asked {
+    pub(crate) fn from(mut arguments: impl Iterator<Item = String>) -> Asked {
         let mut asked = Asked::default();
-        let (mut attack, mut worker, mut gifts) = (None, None, None);
-        let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
-            let mut path = || arguments.next().map(PathBuf::from);
-            match argument.as_str() {
+            let path = match argument.as_str() {
+                "--base" => &mut asked.base,
+                "--attack" => &mut asked.attack,
+                "--worker" => &mut asked.worker,
+                "--gifts" => &mut asked.gifts,
                 "--place" => {
                     let name = arguments.next().unwrap_or_default();
                     let place = Place::ALL.into_iter().find(|place| place.name() == name);
                     asked.place = Some(place.unwrap_or_else(|| panic!("{name:?} is none of host, user, guest")));
+                    continue;
                 }
-                "--base" => asked.base = path(),
-                "--attack" => attack = path(),
-                "--worker" => worker = path(),
-                "--gifts" => gifts = path(),
-                "--survey" => asked.is_survey = true,
+                "--survey" => {
+                    asked.is_survey = true;
+                    continue;
+                }
                 option if option.starts_with('-') => panic!("nobody knows what {option} is"),
-                name => asked.names.push(name.to_owned()),
-            }
+                name => {
+                    asked.names.push(name.to_owned());
+                    continue;
+                }
+            };
+            *path = arguments.next().map(PathBuf::from);
         }
-        asked.programs = match (attack, worker, gifts) {
-            (Some(attack), Some(worker), Some(gifts)) => Some(Programs { attack, worker, gifts }),
-            _ => None,
-        };
         asked
+    }
+
+    /// Whether this process was told what to run, and so is where the rows are to be run.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.attack.is_some() && self.worker.is_some()
     }
 
     fn rows(&self) -> Vec<&'static Row> {
@@ -115,7 +138,31 @@ impl Tally {
         )
     }
 
-    /// Adds what another process has closed with.
+    /// Passes on what another process says of its rows, and adds what it closes with.
+    fn hear(&mut self, place: Place, said: impl BufRead) {
+        let mut has_closed = false;
+        for line in said.lines().map(Result::unwrap).filter(|line| !line.is_empty()) {
+            if line.starts_with(CLOSING) {
+                self.add(&line);
+                has_closed = true;
+            } else {
+                println!("{line}");
+            }
+        }
+        if !has_closed {
+            println!("{} ... FAILED: it ended before its last row", place.name());
+            self.failed += 1;
+        }
+    }
+
+    /// Takes in the rows of another place.
+    pub(crate) fn with(mut self, other: &Tally) -> Tally {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.filtered_out += other.filtered_out;
+        self
+    }
+
     fn add(&mut self, closing: &str) {
         let count = |what: &str| {
             let before = closing.split(what).next()?;
@@ -129,9 +176,31 @@ impl Tally {
 
 const CLOSING: &str = "test result: ";
 
-/// Runs the rows in each place. The guest has its place here as well: the same program with the same arguments, there.
+/// Runs the rows in the guest, where this program lays everything out once more.
+pub(crate) fn in_guest(asked: &Asked) -> Tally {
+    let layout = Layout::new(asked.attack.clone(), asked.worker.clone());
+    let (escape, attack, worker) = (layout.escape(), &layout.programs.attack, &layout.programs.worker);
+    let [escape, attack, worker] = [&escape, attack, worker].map(|path| path.to_str().unwrap());
+    let mut line = vec![escape, "--place", "guest", "--attack", attack, "--worker", worker];
+    line.extend(asked.is_survey.then_some("--survey"));
+    line.extend(asked.names.iter().map(String::as_str));
+    let mut guest = Guest::new();
+    for program in [escape, attack, worker] {
+        guest = guest.file(program);
+    }
+    let outcome = guest.within(GUEST_WAIT).run(&[&line]);
+    let mut tally = Tally::new();
+    let said = outcome.commands.first().map(|ended| ended.output.as_str()).unwrap_or_default();
+    tally.hear(Place::Guest, said.as_bytes());
+    if tally.failed > 0 {
+        println!("{}", outcome.console);
+    }
+    tally
+}
+
+/// Runs the rows in each place, in a process of its own that is whoever the place demands.
 pub(crate) fn everywhere(asked: &Asked, places: &[Place]) -> Tally {
-    let layout = Layout::new();
+    let layout = Layout::new(asked.attack.clone(), asked.worker.clone());
     let mut tally = Tally::new();
     for &place in places {
         let owner = if place == Place::User { USER } else { 0 };
@@ -144,65 +213,53 @@ pub(crate) fn everywhere(asked: &Asked, places: &[Place]) -> Tally {
             escape.uid(owner).gid(owner);
         }
         let mut child = escape.spawn().unwrap();
-        let mut has_closed = false;
-        for line in BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap) {
-            if line.starts_with(CLOSING) {
-                tally.add(&line);
-                has_closed = true;
-            } else if !line.is_empty() {
-                println!("{line}");
-            }
-        }
-        let status = child.wait().unwrap();
-        if !has_closed {
-            println!("{} ... FAILED: it ended before its last row: {status}", place.name());
-            tally.failed += 1;
-        }
+        tally.hear(place, BufReader::new(child.stdout.take().unwrap()));
+        // How it went was said in its closing line.
+        _ = child.wait();
     }
     tally
 }
 
-/// Runs the rows in this process.
-pub(crate) fn here(asked: &Asked) -> Tally {
-    let place = asked.place.unwrap_or(Place::Host);
-    let (Some(base), Some(programs)) = (asked.base.clone(), asked.programs.clone()) else {
+/// Runs the rows in this process, or in one of its own when nothing is laid out for it yet.
+pub(crate) fn here(asked: &Asked, place: Place) -> Tally {
+    let (Some(base), Some(attack), Some(worker), Some(gifts)) =
+        (&asked.base, &asked.attack, &asked.worker, &asked.gifts)
+    else {
         return everywhere(asked, &[place]);
     };
-    let sandbox = LinuxSandbox::new(programs.worker.clone(), PoolBounds::NONE).unwrap();
+    let programs = Programs { attack: attack.clone(), worker: worker.clone(), gifts: gifts.clone() };
+    // Every attack has a workspace of its own, so nothing that is kept would be used again.
+    let sandbox = LinuxSandbox::new(worker.clone(), PoolBounds::NONE).unwrap();
+    sandbox.sweep();
     let required = if place == Place::User { Vec::new() } else { LAYERS.to_vec() };
-    let attacker = Attacker { base, programs, sandbox, required };
+    let attacker = Attacker { base: base.clone(), programs, sandbox, required, identities: place.identities() };
     let rows = asked.rows();
     let mut tally = Tally { filtered_out: ROWS.len() - rows.len(), ..Tally::new() };
     for row in rows {
-        if asked.is_survey {
-            let (outside, inside) = (attacker.outside(row), attacker.boxed(row));
-            println!("{} | {} | {outside:?} | {inside:?}", place.name(), row.name);
-            tally.passed += 1;
-            continue;
-        }
-        let (word, why) = match judge(&attacker, row, place) {
-            Ok(why) => ("held", why),
-            Err(why) => ("FAILED", why),
-        };
-        println!("{} {} ... {word}: {why}", place.name(), row.name);
-        *(if word == "held" { &mut tally.passed } else { &mut tally.failed }) += 1;
+        let judged = if asked.is_survey { Ok(survey(&attacker, row)) } else { judge(&attacker, row, place) };
+        let (Ok(word) | Err(word)) = &judged;
+        println!("{} {} ... {word}", place.name(), row.name);
+        *(if judged.is_ok() { &mut tally.passed } else { &mut tally.failed }) += 1;
     }
     tally
 }
 
-/// Whether the row holds and is shown to be able to fail, and why.
+fn survey(attacker: &Attacker, row: &Row) -> String {
+    format!("outside {:?}, inside {:?}", attacker.outside(row), attacker.boxed(row))
+}
+
+/// Whether the row holds and is shown to be able to fail: what is said of it, or what is wrong.
 fn judge(attacker: &Attacker, row: &Row, place: Place) -> Result<String, String> {
-    let privilege = row.needs_privilege.filter(|_| place == Place::User);
-    let held = match (attacker.boxed(row), privilege) {
+    let needs_privilege = row.needs_privilege.filter(|_| place == Place::User);
+    let word = match (attacker.boxed(row), needs_privilege) {
+        (Verdict::Escaped(_), Some(reason)) => return Ok(format!("needs privilege: {reason}")),
+        (verdict, Some(_)) => return Err(format!("LISTED AS NEEDING PRIVILEGE: {verdict:?}")),
         (Verdict::Held(word) | Verdict::Absent(word), None) => word,
-        (Verdict::Escaped(_), Some(reason)) => return Ok(format!("not without privilege: {reason}")),
-        (verdict, Some(_)) => return Err(format!("it is listed as one that needs privilege: {verdict:?}")),
         (Verdict::Escaped(word), None) => return Err(format!("ESCAPED: {word}")),
         (Verdict::Untried(word), None) => return Err(format!("NOT TRIED: {word}")),
     };
-    if let Without::Layers { each, also } = row.without
-        && place != Place::User
-    {
+    // Which layers hold it is the same under every kernel.
+    if let (Without::Layers { each, also }, Place::Host) = (row.without, place) {
         for alone in each {
             let others: Vec<_> = each.iter().chain(also).copied().filter(|layer| layer != alone).collect();
             if let Verdict::Escaped(word) | Verdict::Untried(word) = attacker.left_off(row, &others) {
@@ -210,14 +267,17 @@ fn judge(attacker: &Attacker, row: &Row, place: Place) -> Result<String, String>
             }
         }
     }
-    let succeeds = match (place, row.without) {
+    let without = match (place, row.without) {
         (Place::Host | Place::Guest, _) | (Place::User, Without::Limit(_)) => attacker.without(row),
         (Place::User, _) if row.anyone => attacker.outside(row),
-        (Place::User, _) => return Ok(held),
+        // Who cannot do it outside proves nothing by not doing it; it is root who shows that the row can fail.
+        (Place::User, _) => return Ok(format!("held: {word}")),
     };
-    match (succeeds, row.host_may_lack) {
-        (Verdict::Escaped(word), _) => Ok(format!("{held} (without: {word})")),
-        (Verdict::Absent(_), Some(what)) => Ok(format!("{held} (this host has not: {what})")),
+    match (without, row.host_may_lack) {
+        (Verdict::Escaped(done), _) => Ok(format!("held: {word} (without: {done})")),
+        (Verdict::Absent(_), Some(what)) if matches!(attacker.outside(row), Verdict::Absent(_)) => {
+            Ok(format!("held: {word} (this host is without {what})"))
+        }
         (verdict, _) => Err(format!("NOT SHOWN TO SUCCEED: {verdict:?}")),
     }
 }

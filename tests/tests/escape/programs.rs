@@ -18,16 +18,16 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Builds and copies everything. Only root can, since it gives privilege away.
-    pub(crate) fn new() -> Layout {
+    /// Builds what is not given, and copies everything. Only root can, since it gives privilege away.
+    pub(crate) fn new(attack: Option<PathBuf>, worker: Option<PathBuf>) -> Layout {
         assert!(nix::unistd::Uid::effective().is_root(), "the escape suite needs root: sudo make test");
         fs::create_dir_all(BASE).unwrap();
         let dir = tempfile::Builder::new().prefix("proctor-escape-").tempdir_in(BASE).unwrap();
         let (tools, gifts) = (dir.path().join("tools"), dir.path().join("gifts"));
         fs::create_dir(&tools).unwrap();
         for (name, built) in [
-            ("attack", compile_attack()),
-            ("worker", program("proctor-worker")),
+            ("attack", attack.unwrap_or_else(compile_attack)),
+            ("worker", worker.unwrap_or_else(|| program("proctor-worker"))),
             ("escape", std::env::current_exe().unwrap()),
         ] {
             fs::copy(built, tools.join(name)).unwrap();

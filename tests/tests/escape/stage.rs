@@ -3,18 +3,20 @@
 //! know rows.
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::unistd::{Gid, Uid, chown};
 use proctor_tests::place::{Tree, tree};
 use proctor_tests::process::{Process, command, processes_of, signal};
 use std::fs::{self, File, Permissions, TryLockError};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use tempfile::{NamedTempFile, TempDir};
 
 /// The variable by which the processes of an attack are told from all others.
@@ -71,7 +73,7 @@ impl Stage {
         let at = |name: &str| dir.path().join(name);
         let secret = format!("canary-{}", random());
         open_to_all(dir.path());
-        for name in ["outside", "outside/open", "toolchain", "neighbour", "workspace"] {
+        for name in ["outside", "outside/open", "toolchain", "neighbour", "workspace", "workspace/point"] {
             fs::create_dir(at(name)).unwrap();
             open_to_all(&at(name));
         }
@@ -81,7 +83,7 @@ impl Stage {
         }
         symlink(at("outside/canary"), at("workspace/link")).unwrap();
         if Uid::effective().is_root() {
-            own(&at("workspace"), TENANT);
+            ["workspace", "workspace/point"].iter().for_each(|name| own(&at(name), TENANT));
             ["neighbour", "neighbour/canary", "neighbour/open"].iter().for_each(|name| own(&at(name), NEIGHBOUR));
         }
         let socket = UnixListener::bind(at("outside/socket")).unwrap();
@@ -226,33 +228,43 @@ fn supervisor_socket(base: &Path) -> NamedTempFile<UnixListener> {
 /// A process of the host that belongs to the tenant.
 struct Victim {
     child: Child,
+    answers: BufReader<ChildStdout>,
     segment: String,
 }
+
+/// How long a victim that is well may take to answer, on a busy machine.
+const ANSWER_MS: u16 = 10_000;
 
 impl Victim {
     fn start(programs: &Programs, outside: &Path, secret: &str) -> Victim {
         let canary = outside.join("canary");
         let mut victim = command(&programs.attack);
         victim.arg("victim").arg(canary).arg(secret).env("SECRET", secret);
-        victim.current_dir(outside).stdin(Stdio::null()).stdout(Stdio::piped());
+        victim.current_dir(outside).stdin(Stdio::piped()).stdout(Stdio::piped());
         if Uid::effective().is_root() {
             victim.uid(TENANT).gid(TENANT);
         }
         let mut child = victim.spawn().unwrap();
         let mut ready = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        let mut answers = BufReader::new(child.stdout.take().unwrap());
+        answers.read_line(&mut ready).unwrap();
         let segment = ready.trim().strip_prefix("ready ").unwrap_or_else(|| panic!("the victim said {ready:?}"));
-        Victim { segment: segment.to_owned(), child }
+        Victim { segment: segment.to_owned(), answers, child }
     }
 
     fn harm(&mut self) -> Option<String> {
-        if let Some(end) = self.child.try_wait().unwrap() {
-            return Some(format!("the victim has ended: {end}"));
+        // A signal may be on its way. Who answers after it was sent has survived it.
+        let asked = self.child.stdin.as_ref().unwrap().write_all(b"?");
+        let mut answer = [PollFd::new(self.answers.get_ref().as_fd(), PollFlags::POLLIN)];
+        if poll(&mut answer, ANSWER_MS).unwrap() == 0 {
+            return Some("the victim stands still".to_owned());
+        }
+        if asked.is_err() || self.answers.read(&mut [0]).unwrap() == 0 {
+            return Some(format!("the victim has ended: {}", self.child.wait().unwrap()));
         }
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let says = |field: &str| status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default().trim();
-        let is_stopped = says("State:").starts_with(['T', 't']);
-        (is_stopped || says("TracerPid:") != "0").then(|| "the victim is stopped or traced".to_owned())
+        (says("TracerPid:") != "0").then(|| "the victim is traced".to_owned())
     }
 }
 

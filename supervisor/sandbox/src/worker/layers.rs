@@ -115,7 +115,9 @@ impl Hands {
             Step::IpcNamespace => Ok(unshare(CloneFlags::CLONE_NEWIPC)?),
             Step::CgroupNamespace => Ok(unshare(CloneFlags::CLONE_NEWCGROUP)?),
             Step::TenantUid => self.become_user(),
-            Step::OwnProc => mounts::own_proc(self.identity.uid == 0),
+            Step::OwnProc => mounts::own_proc(),
+            Step::SealedProc if self.identity.uid != 0 => Ok(()),
+            Step::SealedProc => mounts::seal_proc(),
             // Where other hierarchies hold the limits there is nothing to see.
             Step::OwnCgroup if !self.allotment()?.is_in_v2 => Ok(()),
             Step::OwnCgroup => mounts::own_cgroup(),

@@ -33,9 +33,13 @@ pub(super) fn make_private() -> io::Result<()> {
 }
 
 /// The processes of the run's own pid namespace and no others.
-pub(super) fn own_proc(is_root: bool) -> io::Result<()> {
-    mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?;
-    for path in OF_ROOT.iter().filter(|path| is_root && Path::new(path).exists()) {
+pub(super) fn own_proc() -> io::Result<()> {
+    Ok(mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?)
+}
+
+/// A run that is user 0 for want of another user cannot change the host's settings.
+pub(super) fn seal_proc() -> io::Result<()> {
+    for path in OF_ROOT.iter().filter(|path| Path::new(path).exists()) {
         mount_bind(*path, *path)?;
         Attributes::SEALED.set(open(*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)?;
     }
