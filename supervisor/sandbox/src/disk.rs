@@ -522,6 +522,7 @@ mod tests {
 
     fn walk() -> Walk {
         Walk {
+            begun: Instant::now(),
             missing_at_start: Use::default(),
             found: vec![Use::default(); 2],
             linked: HashSet::new(),
