@@ -110,6 +110,7 @@ pub fn prepare(
         jail: Jail {
             owner: policy.owner.clone(),
             workspace: workspace.root().to_owned(),
+            workspace_id: Some(workspace.identity()),
             read_only,
             writable: vec![policy.cache.clone()],
             run_as: policy.run_as,

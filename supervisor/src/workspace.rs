@@ -109,6 +109,12 @@ impl Workspace {
         Ok(Workspace { root, identity: (metadata.dev(), metadata.ino()) })
     }
 
+    /// Device and inode of its directory.
+    #[must_use]
+    pub fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
     /// Where it is. For the sandbox and the logs, never for a message.
     #[must_use]
     pub fn root(&self) -> &Path {

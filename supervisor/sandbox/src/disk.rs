@@ -146,7 +146,7 @@ struct Root {
 
 impl Disk {
     /// Begins to watch. What is on disk now is not the run's.
-    pub(crate) fn watch(jail: &Jail, limits: &Limits) -> Disk {
+    pub(crate) fn watch(jail: &Jail, workspace: &OwnedFd, limits: &Limits) -> Disk {
         let max = Use { bytes: limits.disk_bytes_max, inodes: limits.disk_inodes_max() };
         let now = clock_gettime(ClockId::RealtimeCoarse);
         let mut ground = Ground { since: (now.tv_sec, now.tv_nsec), volumes: Vec::new(), roots: Vec::new() };
@@ -157,7 +157,8 @@ impl Disk {
             if paths().any(|other| path != other && path.starts_with(other)) {
                 continue;
             }
-            if let Err(error) = ground.add(path) {
+            let dir = if *path == jail.workspace { Ok(workspace.try_clone().ok()) } else { open(path) };
+            if let Err(error) = dir.and_then(|dir| dir.map_or(Ok(()), |dir| ground.add(dir))) {
                 let what = if *path == jail.workspace { "the workspace" } else { "a writable path" };
                 blind = Some(format!("the file system of {what} does not tell how much of it is free: {error}"));
             }
@@ -232,13 +233,7 @@ impl Disk {
 }
 
 impl Ground {
-    fn add(&mut self, path: &Path) -> Result<(), Errno> {
-        let dir = match openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(dir) => dir,
-            // It is not visible inside either.
-            Err(Errno::NOENT) => return Ok(()),
-            Err(error) => return Err(error),
-        };
+    fn add(&mut self, dir: OwnedFd) -> Result<(), Errno> {
         let device = fstat(&dir)?.st_dev;
         let device = (rustix::fs::major(device), rustix::fs::minor(device));
         let known = self.volumes.iter().position(|volume| volume.device == device);
@@ -266,6 +261,15 @@ impl Ground {
             volume.free_at_start.each(free(&stat), u64::saturating_sub)
         };
         (self.volumes.iter().map(missing).collect(), is_full)
+    }
+}
+
+/// A writable path; `None` for one that is not there, since it is not visible inside either.
+fn open(path: &Path) -> Result<Option<OwnedFd>, Errno> {
+    match openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(dir) => Ok(Some(dir)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -501,6 +505,10 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    fn held(path: &Path) -> OwnedFd {
+        crate::hold::hold(path, None).unwrap().0
+    }
+
     fn of(bytes: u64, inodes: u64) -> Use {
         Use { bytes, inodes }
     }
@@ -557,7 +565,7 @@ mod tests {
         // Stamps are as coarse as the kernel's tick.
         std::thread::sleep(Duration::from_millis(20));
         let limits = Limits { disk_bytes_max: max, ..Limits::DEFAULT };
-        let disk = Disk::watch(&Jail::at(dir.path()), &limits);
+        let disk = Disk::watch(&Jail::at(dir.path()), &held(dir.path()), &limits);
         (dir, disk)
     }
 
@@ -671,7 +679,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("cache")).unwrap();
         let writable = vec![dir.path().join("cache"), dir.path().join("none"), "/proctor-no-such".into()];
-        let disk = Disk::watch(&Jail { writable, ..Jail::at(dir.path()) }, &Limits::DEFAULT);
+        let disk = Disk::watch(&Jail { writable, ..Jail::at(dir.path()) }, &held(dir.path()), &Limits::DEFAULT);
         assert_eq!((disk.ground.roots.len(), disk.ground.volumes.len()), (1, 1));
         assert_eq!(disk.in_force().unwrap().max, Limits::DEFAULT.disk_bytes_max);
     }
@@ -687,7 +695,7 @@ mod tests {
 
     #[test]
     fn a_file_system_that_tells_nothing_cannot_be_watched() {
-        let disk = Disk::watch(&Jail::at("/proc"), &Limits::DEFAULT);
+        let disk = Disk::watch(&Jail::at("/proc"), &held(Path::new("/proc")), &Limits::DEFAULT);
         let missing = disk.in_force().unwrap_err();
         assert!(missing.limit == LimitKind::Disk && missing.reason.contains("the workspace"), "{missing:?}");
     }

@@ -6,17 +6,16 @@
 //!
 //! # A run, from top to bottom
 //!
-//! 1. [`LinuxSandbox::run`](Sandbox::run) refuses what is invalid (`check`), makes a cgroup leaf, writes the limits and
-//!    reads them back (`cgroup`). A required limit that is not in force ends it here.
-//! 2. It spawns the worker (`launch`), puts it in the leaf and sends it a plan (`plan`, `message`): which layers to put
-//!    on, in order, and which commands to run.
-//! 3. The worker (`worker`) puts on the layers row by row, becomes init of the run's pid namespace and says what is in
-//!    force. A required layer that is not in force ends it here.
-//! 4. The run loop (`watch`) reads both streams, the worker's messages, the kill switch, the out-of-memory bell and
-//!    the clocks until everything is dead, then `figures` reads the counters, `artifacts` the files, and the leaf goes.
+//! 1. [`LinuxSandbox::run`](Sandbox::run) refuses what is invalid (`check`) and takes hold of the workspace (`hold`).
+//! 2. The `pool` has a worker ready, or a `room` is made here: its launcher (`worker`) carries out its rows of the `plan`,
+//!    what all runs of a jail share, and forks an init. A cgroup leaf is made, its limits are written and read back
+//!    (`cgroup`), and init, inside it, carries out its own rows and says what is in force. A required layer or limit that
+//!    is not in force ends it here.
+//! 3. The run loop (`watch`) hands init its commands and reads both streams, init's messages, the kill switch, the
+//!    out-of-memory bell, the `disk` and the clocks until everything is dead. Then `figures` reads the counters, the leaf
+//!    goes, and `artifacts` reads the files.
 //!
-//! **Invariant: no threads, no globals, no async.** `run` uses the caller's thread, and the only processes are the
-//! worker and its children.
+//! **Invariant: no globals, no async, and one thread**, the keeper of the pool. `run` uses its caller's thread.
 
 mod artifacts;
 mod cgroup;
@@ -25,6 +24,7 @@ mod check;
 mod disk;
 mod error;
 mod figures;
+mod hold;
 mod in_force;
 mod kill;
 mod message;

@@ -1,6 +1,7 @@
 //! What supervisor and worker say to each other, and the plans that the worker is given. Must not know how messages
 //! travel (`channel`).
 
+use crate::hold::Id;
 use crate::plan::Row;
 use crate::spec::{CommandSpec, RunSpec};
 use proctor_core::isolation::Layer;
@@ -86,6 +87,8 @@ pub(crate) struct RoomPlan {
     pub(crate) rows: Vec<Row>,
     pub(crate) identity: Identity,
     pub(crate) workspace: PathBuf,
+    /// Its device and inode.
+    pub(crate) workspace_id: Id,
     /// Visible at the same path and not writable. Missing ones are passed over.
     pub(crate) read_only: Vec<PathBuf>,
     /// Visible at the same path and writable. Missing ones are passed over.

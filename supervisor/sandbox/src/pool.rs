@@ -7,13 +7,12 @@
 
 use crate::cgroup::Places;
 use crate::error::SandboxError;
+use crate::hold::Id;
 use crate::room::{Room, Worker};
 use crate::spec::Jail;
 use proctor_core::limits::Limits;
 use std::collections::HashMap;
-use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -56,8 +55,8 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    pub(crate) fn open(&self, jail: &Jail) -> Result<Room, SandboxError> {
-        Room::open(&self.worker_binary, jail, self.privileged)
+    pub(crate) fn open(&self, jail: &Jail, workspace_id: Id) -> Result<Room, SandboxError> {
+        Room::open(&self.worker_binary, jail, workspace_id, self.privileged)
     }
 
     pub(crate) fn prepare(&self, room: &Room, jail: &Jail, limits: &Limits) -> Result<Worker, SandboxError> {
@@ -69,15 +68,7 @@ impl Maker {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     jail: Jail,
-    workspace: (u64, u64),
-}
-
-impl Key {
-    /// `None` when the workspace is gone, which the run itself will tell.
-    fn of(jail: &Jail) -> Option<Key> {
-        let found = fs::metadata(&jail.workspace).ok()?;
-        Some(Key { jail: jail.clone(), workspace: (found.dev(), found.ino()) })
-    }
+    workspace_id: Id,
 }
 
 /// What stands on the shelf for one key.
@@ -128,7 +119,7 @@ enum Taken {
 pub(crate) struct Pool {
     shelf: Shelved,
     requests: SyncSender<Request>,
-    keeper: Option<JoinHandle<()>>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Pool {
@@ -138,12 +129,12 @@ impl Pool {
         let (requests, inbox) = sync_channel(REQUESTS);
         let keepers = shelf.clone();
         let keeper = std::thread::Builder::new().name("keeper".to_owned()).spawn(move || keepers.keep(&inbox))?;
-        Ok(Pool { shelf, requests, keeper: Some(keeper) })
+        Ok(Pool { shelf, requests, keeper: Mutex::new(Some(keeper)) })
     }
 
     /// A worker for a run of `jail` with `limits` that was prepared, or is in a room that was; and has the next one prepared.
-    pub(crate) fn take(&self, jail: &Jail, limits: &Limits) -> Option<Worker> {
-        let key = Key::of(jail)?;
+    pub(crate) fn take(&self, jail: &Jail, workspace_id: Id, limits: &Limits) -> Option<Worker> {
+        let key = Key { jail: jail.clone(), workspace_id };
         let worker = match self.take_ready(&key, limits)? {
             Taken::Worker(worker) => Some(worker),
             Taken::Room(room) => match self.shelf.maker.prepare(&room, jail, limits) {
@@ -189,8 +180,8 @@ impl Pool {
     }
 
     /// Takes over a room that a run has made for itself.
-    pub(crate) fn keep(&self, jail: &Jail, limits: &Limits, room: Room) {
-        let Some(key) = Key::of(jail) else { return };
+    pub(crate) fn keep(&self, jail: &Jail, workspace_id: Id, limits: &Limits, room: Room) {
+        let key = Key { jail: jail.clone(), workspace_id };
         let now = Instant::now();
         let mut shelf = self.shelf.shared.shelf();
         let is_new = !shelf.closed && !shelf.rooms.contains_key(&key);
@@ -232,26 +223,26 @@ impl Pool {
         drop(retired);
     }
 
-    /// Clears everything away; from then on nothing is kept.
+    /// Clears everything away, waits until that is done, and from then on keeps nothing.
     pub(crate) fn close(&self) {
         let mut shelf = self.shelf.shared.shelf();
         shelf.closed = true;
         let all = std::mem::take(&mut shelf.rooms);
         drop(shelf);
         drop(all);
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(keeper) = keeper else { return };
+        // Blocks at most until the keeper has done what it is doing.
+        let _closed = self.requests.send(Request::Close);
+        if keeper.join().is_err() {
+            tracing::error!("the keeper of prepared workers panicked");
+        }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
         self.close();
-        // Blocks at most until the keeper has done what it is doing.
-        let _closed = self.requests.send(Request::Close);
-        if let Some(keeper) = self.keeper.take()
-            && keeper.join().is_err()
-        {
-            tracing::error!("the keeper of prepared workers panicked");
-        }
     }
 }
 
@@ -263,11 +254,17 @@ fn is_enough(of: &Limits, wanted: &Limits) -> bool {
 }
 
 impl Shelf {
-    /// Takes out what is too much, least recently used first.
+    /// Takes out what is too much: of the owner who has most rooms the one that was not used for longest.
     fn evict(&mut self, workers_max: usize) -> Vec<Kept> {
         let mut evicted = Vec::new();
         while self.rooms.len() > workers_max {
-            let oldest = self.rooms.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone());
+            let mut of_owner: HashMap<&str, usize> = HashMap::new();
+            for key in self.rooms.keys() {
+                *of_owner.entry(&key.jail.owner).or_default() += 1;
+            }
+            let most = of_owner.values().copied().max().unwrap_or(0);
+            let greedy = self.rooms.iter().filter(|(key, _)| of_owner.get(key.jail.owner.as_str()) == Some(&most));
+            let oldest = greedy.min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone());
             evicted.extend(oldest.and_then(|key| self.rooms.remove(&key)));
         }
         evicted
@@ -307,12 +304,14 @@ impl Shelved {
         if kept.worker.as_ref().is_some_and(|(of, _)| is_enough(of, limits)) {
             return;
         }
-        let (unfit, Some(mut room)) = (kept.worker.take(), kept.room.take()) else { return };
+        // Somebody else is in it, and will ask again.
+        let Some(mut room) = kept.room.take() else { return };
+        let unfit = kept.worker.take();
         let is_old = kept.made.elapsed() > ROOM_AGE_MAX;
         drop(shelf);
         drop(unfit);
         if is_old {
-            match self.maker.open(&key.jail) {
+            match self.maker.open(&key.jail, key.workspace_id) {
                 Ok(new) => room = new,
                 Err(error) => return self.give_up(key, &error),
             }
@@ -328,13 +327,14 @@ impl Shelved {
         // Retired or evicted meanwhile: then both end here, after the lock.
         let unwanted = match shelf.rooms.get_mut(key) {
             Some(kept) => {
-                (kept.room, kept.worker) = (Some(room), worker);
                 if is_new {
                     kept.made = Instant::now();
                 }
-                None
+                // One that waits for other limits stays until the keeper brings its like.
+                let old = if worker.is_some() { std::mem::replace(&mut kept.worker, worker) } else { None };
+                (old, kept.room.replace(room))
             }
-            None => Some((worker, room)),
+            None => (worker, Some(room)),
         };
         drop(shelf);
         self.shared.changed.notify_all();

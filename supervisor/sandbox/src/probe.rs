@@ -2,6 +2,7 @@
 //! trace. Must not decide what a run needs.
 
 use crate::cgroup::{self, Places};
+use crate::hold::hold;
 use crate::plan::LAYERS;
 use crate::pool::Maker;
 use crate::room::NOBODY;
@@ -155,12 +156,13 @@ fn cgroup_rows(places: &Places) -> Vec<HostRow> {
 fn layer_rows(maker: &Maker) -> Vec<HostRow> {
     let try_all = || {
         let workspace = tempfile::tempdir()?;
-        let mut jail = Jail::at(workspace.path());
+        let mut jail = Jail::at(workspace.path().canonicalize()?);
         if maker.privileged {
             chown(workspace.path(), Some(NOBODY), Some(NOBODY))?;
             jail.run_as = RunAs::User { uid: NOBODY, gid: NOBODY };
         }
-        let worker = maker.open(&jail).and_then(|room| maker.prepare(&room, &jail, &Limits::DEFAULT));
+        let (_, id) = hold(&jail.workspace, None)?;
+        let worker = maker.open(&jail, id).and_then(|room| maker.prepare(&room, &jail, &Limits::DEFAULT));
         worker.map_err(io::Error::other)
     };
     match try_all() {

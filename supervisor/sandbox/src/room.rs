@@ -4,6 +4,7 @@
 use crate::cgroup::{self, Leaf, Mode, Opened, Places};
 use crate::channel::{Channel, wait_readable};
 use crate::error::SandboxError;
+use crate::hold::Id;
 use crate::in_force::{InForce, allotment};
 use crate::message::{FromInit, FromLauncher, Identity, MissingLayer, RoomPlan, ToInit, ToLauncher, pack};
 use crate::plan;
@@ -136,8 +137,8 @@ impl Drop for Launcher {
 
 impl Room {
     /// Spawns `binary` and waits until it has made the room.
-    pub(crate) fn open(binary: &Path, jail: &Jail, privileged: bool) -> Result<Room, SandboxError> {
-        let plan = room_plan(jail, privileged)?;
+    pub(crate) fn open(binary: &Path, jail: &Jail, workspace_id: Id, privileged: bool) -> Result<Room, SandboxError> {
+        let plan = room_plan(jail, workspace_id, privileged)?;
         let launcher = Launcher::spawn(binary)?;
         let packed = pack(&plan, std::iter::empty()).map_err(SandboxError::kernel("packing a plan"))?;
         launcher.tell(&ToLauncher::Room, &[packed.as_fd()])?;
@@ -194,7 +195,7 @@ fn refused(MissingLayer { layer, reason, remedy }: MissingLayer) -> SandboxError
     SandboxError::LayerMissing { layer, reason, remedy }
 }
 
-fn room_plan(jail: &Jail, privileged: bool) -> Result<RoomPlan, SandboxError> {
+fn room_plan(jail: &Jail, workspace_id: Id, privileged: bool) -> Result<RoomPlan, SandboxError> {
     Ok(RoomPlan {
         privileged,
         rows: plan::rows(jail, privileged)?,
@@ -203,6 +204,7 @@ fn room_plan(jail: &Jail, privileged: bool) -> Result<RoomPlan, SandboxError> {
             false => identity(jail.run_as),
         },
         workspace: jail.workspace.clone(),
+        workspace_id,
         read_only: jail.read_only.clone(),
         writable: jail.writable.clone(),
         keep: plan::paths_to_keep(jail),

@@ -6,6 +6,7 @@ use crate::cgroup::{self, Leaf, Places};
 use crate::check::check;
 use crate::error::SandboxError;
 use crate::figures::{self, Watched};
+use crate::hold::hold;
 use crate::kill::KillSwitch;
 use crate::pool::{Maker, Pool, PoolBounds};
 use crate::probe::{HostReport, is_privileged, probe};
@@ -13,8 +14,7 @@ use crate::room::Worker;
 use crate::spec::{Ending, RunSpec, Sandbox, SandboxEvent};
 use crate::watch::Watch;
 use std::fs;
-use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -57,11 +57,12 @@ impl LinuxSandbox {
         &self,
         mut worker: Worker,
         spec: &RunSpec,
+        workspace: &OwnedFd,
         kill: &KillSwitch,
         sink: &mut dyn FnMut(SandboxEvent<'_>),
         begun: Instant,
     ) -> Result<Ending, SandboxError> {
-        let watched = Watch::new(spec, kill, &worker, sink, begun).watch()?;
+        let watched = Watch::new(spec, workspace, kill, &worker, sink, begun).watch()?;
         let ending = end(&mut worker, spec, watched);
         if let Some(pool) = &self.pool {
             pool.clear(worker.mounts.take());
@@ -79,21 +80,23 @@ impl Sandbox for LinuxSandbox {
     ) -> Result<Ending, SandboxError> {
         let begun = Instant::now();
         check(spec)?;
-        look_at_workspace(&spec.jail.workspace)?;
-        if let Some(worker) = self.pool.as_ref().and_then(|pool| pool.take(&spec.jail, &spec.limits)) {
-            match self.serve(worker, spec, kill, sink, begun) {
+        let held = hold(&spec.jail.workspace, spec.jail.workspace_id);
+        let (workspace, id) =
+            held.map_err(|source| SandboxError::WorkspaceGone { workspace: spec.jail.workspace.clone(), source })?;
+        if let Some(worker) = self.pool.as_ref().and_then(|pool| pool.take(&spec.jail, id, &spec.limits)) {
+            match self.serve(worker, spec, &workspace, kill, sink, begun) {
                 // Whatever it died of while it waited, no command was started.
                 Err(SandboxError::WorkerFailed { reason, .. }) => tracing::warn!(%reason, "a prepared worker was dead"),
                 outcome => return outcome,
             }
         }
-        let room = self.maker.open(&spec.jail)?;
+        let room = self.maker.open(&spec.jail, id)?;
         let worker = self.maker.prepare(&room, &spec.jail, &spec.limits)?;
         // The next run of the session finds the room, and a worker that is prepared while this one runs.
         if let Some(pool) = &self.pool {
-            pool.keep(&spec.jail, &spec.limits, room);
+            pool.keep(&spec.jail, id, &spec.limits, room);
         }
-        self.serve(worker, spec, kill, sink, begun)
+        self.serve(worker, spec, &workspace, kill, sink, begun)
     }
 
     fn probe(&self) -> HostReport {
@@ -142,12 +145,4 @@ fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched) -> Ending {
     let scratch = worker.scratch.take();
     let files = scratch.map(|scratch| artifacts::collect(scratch.as_fd(), &spec.artifacts)).unwrap_or_default();
     figures::ending(watched, counters, &spec.limits, files)
-}
-
-fn look_at_workspace(workspace: &Path) -> Result<(), SandboxError> {
-    let found = fs::metadata(workspace).and_then(|found| match found.is_dir() {
-        true => Ok(()),
-        false => Err(io::Error::from(io::ErrorKind::NotADirectory)),
-    });
-    found.map_err(|source| SandboxError::WorkspaceGone { workspace: workspace.to_owned(), source })
 }

@@ -38,6 +38,9 @@ pub struct Jail {
     pub owner: String,
     /// The workspace, an absolute path without symlinks. It has the same path inside, and is writable.
     pub workspace: PathBuf,
+    /// Device and inode of the workspace, for a caller who has looked at it before: another directory that took its place
+    /// is refused. `None` takes the one that is there when the run begins.
+    pub workspace_id: Option<(u64, u64)>,
     /// Further absolute paths that are visible inside at the same place and cannot be written (toolchains). Missing ones are
     /// passed over.
     pub read_only: Vec<PathBuf>,
@@ -62,6 +65,7 @@ impl Jail {
         Jail {
             owner: String::new(),
             workspace: workspace.into(),
+            workspace_id: None,
             read_only: Vec::new(),
             writable: Vec::new(),
             run_as: RunAs::Supervisor,
@@ -198,7 +202,8 @@ pub struct Artifact {
 pub trait Sandbox: Send + Sync + 'static {
     /// Runs `spec` to its end on the calling thread, which it may block for as long as the run lasts.
     ///
-    /// `sink` is called on the same thread. When this returns, no process, cgroup, mount or file of the run is left.
+    /// `sink` is called on the same thread. When this returns, no process, cgroup or file of the run is left, and its mounts
+    /// are out of everybody's reach.
     /// An error means that no command was started.
     fn run(
         &self,

@@ -94,19 +94,20 @@ pub(crate) struct Watch<'a> {
 impl<'a> Watch<'a> {
     pub(crate) fn new(
         spec: &'a RunSpec,
+        workspace: &OwnedFd,
         switch: &'a KillSwitch,
         worker: &'a Worker,
         sink: &'a mut dyn FnMut(SandboxEvent<'_>),
         begun: Instant,
     ) -> Self {
-        let disk = Disk::watch(&spec.jail, &spec.limits);
+        let disk = Disk::watch(&spec.jail, workspace, &spec.limits);
         Self {
             spec,
             switch,
             worker,
             sink,
             begun,
-            phase: Phase::SettingUp(begun + SETUP_WAIT),
+            phase: Phase::SettingUp(Instant::now() + SETUP_WAIT),
             streams: Streams::new(spec.limits.log_bytes_max),
             pending: None,
             first_start: None,
@@ -285,12 +286,21 @@ impl<'a> Watch<'a> {
         };
         let mut fds = fds.into_iter();
         match message {
+            // Whatever a run might have made of its init: its commands start and end one after the other.
+            FromInit::CommandStarted { index } | FromInit::CommandExited { index, .. }
+                if index != self.seen.exits.len() + usize::from(self.pending.is_some())
+                    || index >= self.spec.commands.len() =>
+            {
+                tracing::error!(index, "a worker speaks of a command that is not its turn");
+                self.worker.kill();
+            }
             FromInit::CommandStarted { index } => self.command_started(index, fds.next(), fds.next()),
             FromInit::CommandExited { index, exit, cpu, is_last } => {
                 self.command_exited(index, exit, cpu);
                 if is_last {
                     self.done = true;
-                    self.phase = Phase::Dying(Instant::now() + DEATH_WAIT);
+                    // Init has nothing more to do; one that stays is killed.
+                    self.phase = Phase::Dying(Instant::now() + DRAIN_WAIT);
                 }
             }
             FromInit::Failed { step, reason } => {

@@ -318,3 +318,31 @@ fn what_is_left_off_is_not_in_force_and_is_told() {
     let layers = heard.isolation.unwrap().layers;
     assert!(bare.jail.left_off.iter().all(|layer| !layers.contains(layer)), "{layers:?}");
 }
+
+#[test]
+fn neither_a_link_nor_another_directory_in_the_place_of_the_workspace_is_taken() {
+    use std::os::unix::fs::MetadataExt;
+    let parent = tempfile::tempdir_in("/var/tmp").unwrap();
+    let at = |name: &str| parent.path().join(name);
+    fs::create_dir_all(at("target")).unwrap();
+    fs::write(at("target/secret"), "secret").unwrap();
+    fs::create_dir(at("ws")).unwrap();
+    let seen = fs::metadata(at("ws")).unwrap();
+    let mut swapped = spec("cat secret");
+    swapped.jail.workspace = at("ws");
+    swapped.jail.workspace_id = Some((seen.dev(), seen.ino()));
+    swapped.commands[0].dir = at("ws");
+    assert_eq!(run(&swapped).0.exits, [Exit::Code(1)]);
+    fs::rename(at("ws"), at("old")).unwrap();
+    let refused = |spec: &proctor_sandbox::RunSpec| {
+        let outcome = try_run(spec, &KillSwitch::new().unwrap(), |_| {});
+        matches!(outcome, Err(proctor_sandbox::SandboxError::WorkspaceGone { .. }))
+    };
+    symlink("target", at("ws")).unwrap();
+    assert!(refused(&swapped));
+    fs::remove_file(at("ws")).unwrap();
+    fs::rename(at("target"), at("ws")).unwrap();
+    assert!(refused(&swapped));
+    swapped.jail.workspace_id = None;
+    assert_eq!(run(&swapped).1.stdout, "secret");
+}

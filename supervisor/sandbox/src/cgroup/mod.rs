@@ -117,7 +117,7 @@ pub(crate) fn controller(limit: LimitKind) -> &'static str {
     }
 }
 
-/// The worker and its init count as two of these.
+/// Init counts as one of these.
 fn pids(limits: &Limits) -> u64 {
     PIDS_CEILING.min(limits.pids_max.into())
 }

@@ -21,8 +21,8 @@ impl Attributes {
     pub(super) const LOOK: Attributes = Attributes::all(RDONLY | NOSUID | NODEV);
     /// Directories that belong to the run: no devices, no set-user-id programs.
     pub(super) const OWN: Attributes = Attributes::all(NOSUID | NODEV);
-    /// Single devices.
-    pub(super) const DEVICE: Attributes = Attributes::all(NOSUID | NOEXEC);
+    /// Single devices, which can be written all the same; what cannot are their permissions and times.
+    pub(super) const DEVICE: Attributes = Attributes::all(RDONLY | NOSUID | NOEXEC);
     /// One mount that is not written any more, without what is mounted in it.
     pub(super) const SEALED: Attributes = Attributes { add: RDONLY | NOSUID | NODEV, userns: 0, flags: 0 };
 

@@ -68,13 +68,23 @@ impl Hands {
             }
             if let Err(error) = self.put_on(row.step) {
                 let missing = explain(row, &error);
-                if row.demand != Demand::Wanted {
+                if row.demand != Demand::Wanted || self.must_not_go_on_without(row, &error) {
                     return Err(Halt::Refused(missing));
                 }
                 self.missing.push(missing);
             }
         }
         Ok(())
+    }
+
+    /// A run that is user 0 of the host must not see the host's own root, and one whose user could not be changed is
+    /// somebody whom nobody has chosen.
+    fn must_not_go_on_without(&self, row: &Row, error: &io::Error) -> bool {
+        match row.layer {
+            Layer::PivotRoot => self.plan.privileged && self.identity.uid == 0,
+            Layer::TenantUid => error.raw_os_error().is_some(),
+            _ => false,
+        }
     }
 
     /// The layers of which every row was carried out.
@@ -187,7 +197,7 @@ impl Hands {
 
     /// Directories that landlock leaves writable. What else can be written in them is for the other layers.
     fn writable(&self) -> Vec<&Path> {
-        let own = ["/tmp", "/dev", "/proc"].map(Path::new);
+        let own = ["/tmp", "/dev/shm", "/proc"].map(Path::new);
         let given = self.plan.writable.iter().chain([&self.plan.workspace]).map(AsRef::as_ref);
         own.into_iter().chain(given).collect()
     }

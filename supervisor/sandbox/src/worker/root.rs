@@ -6,6 +6,7 @@ use super::attributes::Attributes;
 use super::identity::{become_user, exit_with, id_map, outcome_of, show_as_own};
 use super::layers::HOST_NAME;
 use super::mounts::attach;
+use crate::hold::hold;
 use crate::message::{Identity, RoomPlan};
 use nix::unistd::{ForkResult, fork};
 use rustix::fs::{CWD, Mode, OFlags, open};
@@ -94,6 +95,10 @@ const PLACES: [&str; 8] = ["/proc", "/tmp", "/dev/pts", "/dev/shm", "/sys/fs/cgr
 /// Bytes and inodes of the root itself: copies of small files, and places for mounts.
 const ROOT_OPTIONS: &std::ffi::CStr = c"size=16m,nr_inodes=8192,mode=755";
 
+/// A copy of a mount and of what is mounted in it, which nobody else sees.
+const TAKE: OpenTreeFlags =
+    OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC).union(OpenTreeFlags::AT_RECURSIVE);
+
 /// What the run will see of the host, held while it can still be reached.
 pub(super) struct HostTrees {
     /// In an order in which none hides another.
@@ -122,15 +127,14 @@ impl HostTrees {
         for path in &plan.writable {
             host.take_tree(path, Attributes::OWN, false)?;
         }
-        host.take_tree(&plan.workspace, Attributes::OWN, true)?;
+        host.take_workspace(plan)?;
         // Ancestors sort before what lies below them; of two for the same path the later one is seen, so it comes last.
         host.trees.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(host)
     }
 
     fn take_tree(&mut self, path: &Path, attributes: Attributes, is_needed: bool) -> io::Result<()> {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-        match open_tree(CWD, path, flags) {
+        match open_tree(CWD, path, TAKE) {
             Ok(tree) => {
                 attributes.set(&tree)?;
                 self.trees.push((path.to_owned(), tree));
@@ -139,6 +143,15 @@ impl HostTrees {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) if !is_needed => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Not by its name alone: whoever owns the directory above it may have put something else there.
+    fn take_workspace(&mut self, plan: &RoomPlan) -> io::Result<()> {
+        let (dir, _) = hold(&plan.workspace, Some(plan.workspace_id))?;
+        let tree = open_tree(&dir, "", TAKE | OpenTreeFlags::AT_EMPTY_PATH)?;
+        Attributes::OWN.set(&tree)?;
+        self.trees.push((plan.workspace.clone(), tree));
+        Ok(())
     }
 
     fn take_system(&mut self) -> io::Result<()> {
