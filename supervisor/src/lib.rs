@@ -10,9 +10,9 @@
 //! |---|---|---|
 //! | registry | as long as the supervisor | 1,024 questions: each is answered without waiting |
 //! | session actor | from CreateSession to CloseSession | 64 messages: one tenant's calls in flight |
-//! | run driver | from start to end of a run | 64 sandbox events of at most 64 KiB: 4 MiB |
+//! | run driver | from start to end of a run | none: it waits for a turn, then for its thread |
 //! | run log | from acceptance until forgotten | 64 questions or batches: readers wait in the log, not before it |
-//! | sandbox thread | as long as its run | none: it blocks in `poll` |
+//! | run thread | as long as its run has a turn | none: it blocks in `poll`, feeds the parser and writes the log |
 
 pub mod api;
 pub mod caches;

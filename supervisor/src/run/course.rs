@@ -7,7 +7,7 @@ use proctor_core::event::{Progress, RunEvent, RunnerEvent, Stream};
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::moment::Moment;
-use proctor_core::outcome::{Exit, KillReason};
+use proctor_core::outcome::Exit;
 use proctor_core::test_case::TestId;
 use proctor_frameworks::{Parser, Step};
 use proctor_sandbox::{Ending, SandboxEvent};
@@ -19,30 +19,6 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// What ended a command of which nothing else is known: only the kill of everything leaves no word.
 const SIGKILL: i32 = 9;
-
-/// A sandbox event that owns what it carries; output is in the run's log already.
-pub(super) enum Happened {
-    Started(Isolation),
-    CommandStarted(usize),
-    Output { stream: Stream, offset: u64, bytes: Vec<u8> },
-    CommandExited(Exit),
-    Usage(Option<u64>),
-    Killing(KillReason),
-}
-
-impl Happened {
-    /// The same event, owned; `offset` is where its output went in the run's log.
-    pub(super) fn owned(event: SandboxEvent<'_>, offset: u64) -> Happened {
-        match event {
-            SandboxEvent::Started { isolation } => Happened::Started(isolation),
-            SandboxEvent::CommandStarted { index } => Happened::CommandStarted(index),
-            SandboxEvent::Output { stream, bytes } => Happened::Output { stream, offset, bytes: bytes.to_vec() },
-            SandboxEvent::CommandExited { exit, .. } => Happened::CommandExited(exit),
-            SandboxEvent::Usage { memory_bytes } => Happened::Usage(memory_bytes),
-            SandboxEvent::Killing { reason } => Happened::Killing(reason),
-        }
-    }
-}
 
 /// What is known of a run while it goes on.
 pub(super) struct Course {
@@ -86,12 +62,12 @@ impl Course {
         }
     }
 
-    /// Takes in one event.
-    pub(super) fn take_in(&mut self, event: Happened) -> Vec<RunEvent> {
+    /// Takes in one event; `offset` is where its output went in the run's log.
+    pub(super) fn take_in(&mut self, event: SandboxEvent<'_>, offset: u64) -> Vec<RunEvent> {
         let mut read = Vec::new();
         let mut out = Vec::new();
         match event {
-            Happened::Started(isolation) => {
+            SandboxEvent::Started { isolation } => {
                 if !self.isolation.layers.is_empty() {
                     return Vec::new(); // a further round of the same run
                 }
@@ -99,28 +75,28 @@ impl Course {
                 self.isolation = Arc::new(isolation);
                 out.push(RunEvent::Started { limits: self.limits, isolation: Arc::clone(&self.isolation) });
             }
-            Happened::CommandStarted(index) => {
+            SandboxEvent::CommandStarted { index } => {
                 self.in_step = true;
                 self.step = self.steps_before + index;
                 self.parser.step_started(self.step);
             }
-            Happened::Output { stream, offset, bytes } => {
+            SandboxEvent::Output { stream, bytes } => {
                 match stream {
-                    Stream::Stdout => self.parser.stdout(&bytes, &mut read),
-                    Stream::Stderr => self.parser.stderr(&bytes, &mut read),
+                    Stream::Stdout => self.parser.stdout(bytes, &mut read),
+                    Stream::Stderr => self.parser.stderr(bytes, &mut read),
                 }
                 let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                 out.push(RunEvent::Output { stream, offset, len });
             }
-            Happened::CommandExited(exit) => {
+            SandboxEvent::CommandExited { exit, .. } => {
                 self.in_step = false;
                 self.parser.step_ended(exit, self.killed, &mut read);
                 if !self.killed {
                     self.follow_up.extend(self.parser.follow_up());
                 }
             }
-            Happened::Usage(memory_bytes) => self.memory_bytes = memory_bytes,
-            Happened::Killing(reason) => {
+            SandboxEvent::Usage { memory_bytes } => self.memory_bytes = memory_bytes,
+            SandboxEvent::Killing { reason } => {
                 // What runs now is what was running at the deadline; the signal that follows changes it.
                 self.killed = true;
                 self.running = self.now_running();

@@ -1,8 +1,8 @@
-//! The driver of a run: waits for a turn, starts the sandbox on a thread of its own, feeds the parser, writes the log
-//! and ends with a report. Must not know sessions or subscribers.
+//! The driver of a run: waits for a turn, then lives on a thread of its own, where it runs the sandbox, feeds the parser,
+//! writes the log and ends with a report. Must not know sessions or subscribers.
 
 use super::conclude::{Concluding, conclude, without_running};
-use super::course::{Course, Happened};
+use super::course::Course;
 use super::{Killer, LogWriter, NotStarted, RunEnd, rounds};
 use crate::caches;
 use crate::context::{Context, Policy};
@@ -19,12 +19,7 @@ use proctor_core::request::{Fingerprint, RunRequest};
 use proctor_core::session::RunKind;
 use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, Spool};
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
-
-/// Sandbox events on their way to the driver. Each has at most 64 KiB, so 4 MiB wait at most; then the sandbox's thread
-/// waits, and with it the runner.
-const EVENTS: usize = 64;
+use tokio::sync::oneshot;
 
 /// What a driver needs.
 pub struct Drive {
@@ -46,8 +41,8 @@ pub struct Drive {
     pub accepted_at: Moment,
     /// Where events go.
     pub log: LogWriter,
-    /// Where the runner's stdout and stderr go; taken when it starts.
-    pub spools: Option<(Spool, Spool)>,
+    /// Where the runner's stdout and stderr go.
+    pub spools: (Spool, Spool),
     /// Ends the run.
     pub killer: Killer,
     /// Told what the workspace looked like, when the run waited.
@@ -67,22 +62,21 @@ pub struct Finished {
 }
 
 /// Drives a run to its end.
-pub async fn drive(mut drive: Drive) -> Finished {
+pub async fn drive(drive: Drive) -> Finished {
     let run = drive.run.clone();
-    let (end, measured) = match run_to_end(&mut drive).await {
+    let (end, measured) = match run_to_end(drive).await {
         Ok((report, measured)) => (RunEnd::Report(Arc::new(report)), measured),
         Err(not_started) => {
             tracing::info!(run = %run, reason = %not_started, "run not started");
             (RunEnd::NotStarted(not_started), Vec::new())
         }
     };
-    // Nobody waits for it, and in the usual case it reads one line.
-    let policy = Arc::clone(&drive.policy);
-    drop(tokio::task::spawn_blocking(move || caches::tidy(&policy.cache, policy.cache_bytes_max)));
     Finished { run, end, measured }
 }
 
-async fn run_to_end(drive: &mut Drive) -> Result<(Report, Vec<Measured>), NotStarted> {
+type Ran = Result<(Report, Vec<Measured>), NotStarted>;
+
+async fn run_to_end(drive: Drive) -> Ran {
     let turn = tokio::select! {
         turn = Arc::clone(&drive.context.turns).acquire_owned() => turn,
         () = drive.killer.killed() => {
@@ -93,20 +87,34 @@ async fn run_to_end(drive: &mut Drive) -> Result<(Report, Vec<Measured>), NotSta
             return Ok((without_running(now, drive.policy.defaults, framework, reason, note), Vec::new()));
         }
     };
-    let _turn = turn.map_err(host_failed)?;
-    let look = look(drive).await?;
-    let prepared = prepare(&drive.context, &drive.policy, &drive.workspace, &look, &drive.request, drive.kind)?;
-    drop(look);
-    execute(drive, prepared).await
+    let turn = turn.map_err(host_failed)?;
+    let (tell, ran) = oneshot::channel();
+    // One thread from the first look to the report: each change of threads would cost as much as a look.
+    drop(tokio::task::spawn_blocking(move || {
+        let policy = Arc::clone(&drive.policy);
+        let end = run(drive);
+        drop(turn);
+        // The driver is gone only when its session broke.
+        _ = tell.send(end);
+        // Nobody waits for it, and in the usual case it reads one line.
+        caches::tidy(&policy.cache, policy.cache_bytes_max);
+    }));
+    ran.await.unwrap_or_else(|_| Err(host_failed("the thread of a run panicked")))
 }
 
-async fn execute(drive: &mut Drive, prepared: Prepared) -> Result<(Report, Vec<Measured>), NotStarted> {
+// The whole run on the thread of its caller: the worker dies with the thread that started it.
+fn run(mut drive: Drive) -> Ran {
+    let _in_use = caches::in_use(&drive.policy.cache);
+    let look = look(&mut drive)?;
+    let prepared = prepare(&drive.context, &drive.policy, &drive.workspace, &look, &drive.request, drive.kind)?;
+    drop(look);
+    execute(drive, prepared)
+}
+
+fn execute(mut drive: Drive, prepared: Prepared) -> Ran {
     let Prepared { spec, parser, framework, detected, notes, env } = prepared;
-    let mut spools = drive.spools.take().ok_or_else(|| host_failed("a run starts once"))?;
-    let readers = (spools.0.reader(), spools.1.reader());
     let mut course = Course::new(drive.context.clock.now(), spec.limits, parser);
-    let mut ending;
-    (ending, spools) = round(drive, &mut course, spec.clone(), spools).await?;
+    let mut ending = round(&mut drive, &mut course, &spec)?;
     let mut commands = spec.commands.len();
     // A runner may show that further commands are needed; they share the deadline of the first.
     for number in 2.. {
@@ -121,15 +129,12 @@ async fn execute(drive: &mut Drive, prepared: Prepared) -> Result<(Report, Vec<M
         // What the first round brought to light stays, whatever becomes of the next.
         let again =
             commands_of(&drive.context, &drive.workspace, &spec.jail.read_only, &env, &steps).map_err(NotStarted::from);
-        let then = match again {
-            Ok(again) => round(drive, &mut course, RunSpec { commands: again, limits, ..spec.clone() }, spools).await,
-            Err(why) => Err(why),
-        };
+        let then = again.and_then(|commands| {
+            let spec = RunSpec { commands, limits, ..spec.clone() };
+            round(&mut drive, &mut course, &spec)
+        });
         match then {
-            Ok((then, kept)) => {
-                ending = rounds::join(ending, then, number);
-                spools = kept;
-            }
+            Ok(then) => ending = rounds::join(ending, then, number),
             Err(why) => {
                 tracing::error!(run = %drive.run, reason = %why, "a further round of a run did not start");
                 ending.worker_lost = true;
@@ -137,7 +142,7 @@ async fn execute(drive: &mut Drive, prepared: Prepared) -> Result<(Report, Vec<M
             }
         }
     }
-    let concluding = Concluding {
+    Ok(conclude(Concluding {
         course,
         ending,
         commands,
@@ -145,68 +150,36 @@ async fn execute(drive: &mut Drive, prepared: Prepared) -> Result<(Report, Vec<M
         framework,
         detected,
         notes,
-        workspace: drive.workspace.clone(),
         accepted_at: drive.accepted_at,
         ended_at: drive.context.clock.now(),
-        stdout: readers.0,
-        stderr: readers.1,
-    };
-    // Coverage profiles and tails are read and parsed there: much work for a tokio thread.
-    tokio::task::spawn_blocking(move || conclude(concluding)).await.map_err(host_failed)
+        stdout: drive.spools.0.reader(),
+        stderr: drive.spools.1.reader(),
+        workspace: drive.workspace,
+    }))
 }
-
-/// Where a run's stdout and stderr go.
-type Spools = (Spool, Spool);
 
 // One sandbox from its start to its end.
-async fn round(
-    drive: &Drive,
-    course: &mut Course,
-    spec: RunSpec,
-    spools: Spools,
-) -> Result<(Ending, Spools), NotStarted> {
-    let (events, mut happened) = mpsc::channel(EVENTS);
-    let sandbox = sandbox_thread(drive, spec, spools, events);
-    while let Some(event) = happened.recv().await {
-        drive.log.append(course.take_in(event)).await;
-    }
-    let (ending, spools) = sandbox.await.map_err(host_failed)?;
-    let ending = ending.map_err(refused)?;
-    drive.log.append(course.end(&ending)).await;
-    Ok((ending, spools))
-}
-
-// The thread lives as long as the sandbox: the worker dies with the thread that started it.
-fn sandbox_thread(
-    drive: &Drive,
-    spec: RunSpec,
-    (mut stdout, mut stderr): Spools,
-    events: mpsc::Sender<Happened>,
-) -> JoinHandle<(Result<Ending, SandboxError>, Spools)> {
-    let sandbox = Arc::clone(&drive.context.sandbox);
-    let killer = drive.killer.clone();
-    let policy = Arc::clone(&drive.policy);
-    tokio::task::spawn_blocking(move || {
-        let _in_use = caches::in_use(&policy.cache);
-        let ending = sandbox.run(&spec, killer.switch(), &mut |event| {
-            let kept = match &event {
-                SandboxEvent::Output { stream: Stream::Stdout, bytes } => stdout.append(bytes),
-                SandboxEvent::Output { stream: Stream::Stderr, bytes } => stderr.append(bytes),
-                _ => Ok(0),
-            };
-            match kept {
-                // The driver is gone only when its session broke; then the run is being killed already.
-                Ok(offset) => _ = events.blocking_send(Happened::owned(event, offset)),
-                Err(error) => {
-                    if killer.switch().reason().is_none() {
-                        tracing::error!(%error, "a run's output could not be kept");
-                    }
-                    killer.kill(KillReason::HostFailed);
+fn round(drive: &mut Drive, course: &mut Course, spec: &RunSpec) -> Result<Ending, NotStarted> {
+    let Drive { context, killer, log, spools: (stdout, stderr), .. } = drive;
+    let ending = context.sandbox.run(spec, killer.switch(), &mut |event| {
+        let kept = match &event {
+            SandboxEvent::Output { stream: Stream::Stdout, bytes } => stdout.append(bytes),
+            SandboxEvent::Output { stream: Stream::Stderr, bytes } => stderr.append(bytes),
+            _ => Ok(0),
+        };
+        match kept {
+            Ok(offset) => log.append_blocking(course.take_in(event, offset)),
+            Err(error) => {
+                if killer.switch().reason().is_none() {
+                    tracing::error!(%error, "a run's output could not be kept");
                 }
+                killer.kill(KillReason::HostFailed);
             }
-        });
-        (ending, (stdout, stderr))
-    })
+        }
+    });
+    let ending = ending.map_err(refused)?;
+    log.append_blocking(course.end(&ending));
+    Ok(ending)
 }
 
 fn refused(error: SandboxError) -> NotStarted {
@@ -223,13 +196,11 @@ fn refused(error: SandboxError) -> NotStarted {
     }
 }
 
-async fn look(drive: &mut Drive) -> Result<Look, NotStarted> {
+fn look(drive: &mut Drive) -> Result<Look, NotStarted> {
     if let Some(look) = drive.look.take() {
         return Ok(look);
     }
-    let workspace = drive.workspace.clone();
-    let look = tokio::task::spawn_blocking(move || workspace.look()).await.map_err(host_failed)?;
-    let look = look.map_err(|_| PrepareError::WorkspaceReplaced)?;
+    let look = drive.workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?;
     if let Some(began) = drive.began.take() {
         _ = began.send(look.fingerprint);
     }

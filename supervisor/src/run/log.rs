@@ -101,6 +101,13 @@ impl LogWriter {
         }
     }
 
+    /// The same for the thread of a run. Panics on a tokio thread.
+    pub(super) fn append_blocking(&self, events: Vec<RunEvent>) {
+        if !events.is_empty() {
+            _ = self.writes.blocking_send(Write::Append(events));
+        }
+    }
+
     /// Ends the log. Only the first end counts.
     pub async fn end(&self, end: RunEnd) {
         _ = self.writes.send(Write::End(end)).await;

@@ -303,7 +303,7 @@ impl Actor {
             look: unstarted.look,
             accepted_at: known.accepted_at,
             log: known.log.clone(),
-            spools: Some(unstarted.spools),
+            spools: unstarted.spools,
             killer,
             began,
         }));
