@@ -4,8 +4,9 @@
 use proctor_core::moment::Moment;
 use proctor_core::request::Fingerprint;
 use proctor_frameworks::{FRAMEWORKS, FileTree};
-use std::fs::{self, Metadata};
-use std::io::Read;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
@@ -64,7 +65,7 @@ pub enum WorkspaceError {
     NotAbsolute,
     /// Not there, or not for this process to see.
     #[error("not found")]
-    NotFound(#[source] std::io::Error),
+    NotFound(#[source] io::Error),
     /// There, and something else.
     #[error("not a directory")]
     NotADirectory,
@@ -160,12 +161,11 @@ impl Workspace {
 
     /// The user to whom it belongs, as long as it is still where it was opened.
     pub fn owner(&self) -> Result<u32, WorkspaceError> {
-        let now = fs::symlink_metadata(&self.root).map_err(|_| WorkspaceError::Replaced)?;
-        let same = (now.dev(), now.ino()) == self.identity;
-        if !same || self.root.canonicalize().ok().as_ref() != Some(&self.root) {
-            return Err(WorkspaceError::Replaced);
-        }
-        Ok(now.uid())
+        let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat2(CWD, &self.root, how, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+        let now = dir.map_err(io::Error::from).and_then(|dir| File::from(dir).metadata());
+        let now = now.map_err(|_| WorkspaceError::Replaced)?;
+        if (now.dev(), now.ino()) == self.identity { Ok(now.uid()) } else { Err(WorkspaceError::Replaced) }
     }
 
     /// Looks at all files. Takes milliseconds for thousands of files: not for a tokio thread.
@@ -265,10 +265,10 @@ impl Walk {
 }
 
 // Between the look and the open a running test may have put a link or a FIFO in the file's place.
-fn read_marker(path: &Path) -> std::io::Result<String> {
+fn read_marker(path: &Path) -> io::Result<String> {
     let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(std::io::Error::other("not a regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut content = String::new();
     file.take(MARKER_BYTES_MAX).read_to_string(&mut content)?;
@@ -342,6 +342,12 @@ mod tests {
         assert!(matches!(opened.look(), Err(WorkspaceError::Replaced)));
         std::os::unix::fs::symlink(&there, &here).unwrap();
         assert!(matches!(opened.look(), Err(WorkspaceError::Replaced)));
+        // The same directory, and a link on the way to it.
+        let (above, aside) = (dir.path().join("a"), dir.path().join("aside"));
+        let opened = Workspace::open(&above.join("b")).unwrap();
+        fs::rename(&above, &aside).unwrap();
+        std::os::unix::fs::symlink(&aside, &above).unwrap();
+        assert!(matches!(opened.look(), Err(WorkspaceError::Replaced)));
     }
 
     #[test]
@@ -373,7 +379,7 @@ mod tests {
         for number in 0..20 {
             let module = dir.path().join(number.to_string());
             fs::create_dir(&module).unwrap();
-            fs::File::create(module.join("go.mod")).unwrap().set_len(MARKER_BYTES_MAX).unwrap();
+            File::create(module.join("go.mod")).unwrap().set_len(MARKER_BYTES_MAX).unwrap();
         }
         let look = workspace.look().unwrap();
         assert!(look.tree.is_truncated() && look.fingerprint.is_none());

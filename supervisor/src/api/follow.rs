@@ -5,7 +5,6 @@ use crate::convert;
 use crate::run::{Entry, RunEnd, RunHandle, Watch};
 use proctor_core::event::RunEvent;
 use proctor_core::id::RunId;
-use proctor_core::moment::Moment;
 use proctor_proto::v1;
 use proctor_proto::v1::run_event::Event;
 use std::pin::Pin;
@@ -31,22 +30,19 @@ pub(super) struct Follow {
 /// All events from the cursor to the end of the run. The run is watched until the stream is dropped.
 pub(super) async fn follow(follow: Follow) -> Result<EventStream, Status> {
     let watch = follow.handle.watch();
-    let snapshot = follow.handle.snapshot().await.map_err(|_| status::denied("run"))?;
-    if snapshot.end.is_some() && follow.cursor > snapshot.next_sequence {
-        let text = format!("cursor {} is beyond the run's last event {}", follow.cursor, snapshot.next_sequence);
-        return Err(Status::out_of_range(text));
+    if follow.cursor > 0 {
+        let snapshot = follow.handle.snapshot().await.map_err(|_| status::denied("run"))?;
+        if snapshot.end.is_some() && follow.cursor > snapshot.next_sequence {
+            let text = format!("cursor {} is beyond the run's last event {}", follow.cursor, snapshot.next_sequence);
+            return Err(Status::out_of_range(text));
+        }
     }
     let (events, stream) = mpsc::channel(AHEAD);
-    tokio::spawn(deliver(follow, snapshot.accepted_at, watch, events));
+    tokio::spawn(deliver(follow, watch, events));
     Ok(Box::pin(ReceiverStream::new(stream)))
 }
 
-async fn deliver(
-    mut follow: Follow,
-    accepted_at: Moment,
-    watch: Watch,
-    events: mpsc::Sender<Result<v1::RunEvent, Status>>,
-) {
+async fn deliver(mut follow: Follow, watch: Watch, events: mpsc::Sender<Result<v1::RunEvent, Status>>) {
     loop {
         let batch = tokio::select! {
             batch = follow.handle.read(follow.cursor) => batch,
@@ -65,7 +61,7 @@ async fn deliver(
         }
         for entry in batch {
             follow.cursor = entry.sequence + 1;
-            let event = on_the_wire(&follow, accepted_at, entry).await;
+            let event = on_the_wire(&follow, entry).await;
             if events.send(Ok(event)).await.is_err() {
                 return;
             }
@@ -74,7 +70,7 @@ async fn deliver(
     }
 }
 
-async fn on_the_wire(follow: &Follow, accepted_at: Moment, entry: Entry) -> v1::RunEvent {
+async fn on_the_wire(follow: &Follow, entry: Entry) -> v1::RunEvent {
     let event = match entry.event {
         RunEvent::Queued { position } => Event::Queued(v1::Queued {
             position,
@@ -107,7 +103,7 @@ async fn on_the_wire(follow: &Follow, accepted_at: Moment, entry: Entry) -> v1::
     v1::RunEvent {
         run_id: follow.run.to_string(),
         sequence: entry.sequence,
-        at_ms: entry.at.ms_since(accepted_at),
+        at_ms: entry.at.ms_since(follow.handle.accepted_at),
         event: Some(event),
     }
 }

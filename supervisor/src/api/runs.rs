@@ -95,7 +95,7 @@ impl Runs for Api {
             next_sequence: snapshot.next_sequence,
             stdout_bytes: handle.output_len(proctor_core::event::Stream::Stdout),
             stderr_bytes: handle.output_len(proctor_core::event::Stream::Stderr),
-            age_ms: self.context.clock.now().ms_since(snapshot.accepted_at),
+            age_ms: self.context.clock.now().ms_since(handle.accepted_at),
         }))
     }
 

@@ -6,8 +6,8 @@ use super::course::Course;
 use super::{Killer, LogWriter, NotStarted, RunEnd, rounds};
 use crate::caches;
 use crate::context::{Context, Policy};
-use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
-use crate::workspace::{Look, Workspace};
+use crate::prepare::{Ahead, PrepareError, Prepared, commands_of, prepare};
+use crate::workspace::Workspace;
 use proctor_core::coverage::Measured;
 use proctor_core::event::Stream;
 use proctor_core::id::RunId;
@@ -35,8 +35,8 @@ pub struct Drive {
     pub request: RunRequest,
     /// What for.
     pub kind: RunKind,
-    /// The look that was taken when the run was accepted, unless it waited since.
-    pub look: Option<Look>,
+    /// What was done when the run was accepted, unless it waited since.
+    pub ahead: Option<Ahead>,
     /// When it was accepted.
     pub accepted_at: Moment,
     /// Where events go.
@@ -102,12 +102,10 @@ async fn run_to_end(drive: Drive) -> Ran {
     ran.await.unwrap_or_else(|_| Err(host_failed("the thread of a run panicked")))
 }
 
-// The whole run on the thread of its caller: the worker dies with the thread that started it.
+// The whole run on the thread of its caller.
 fn run(mut drive: Drive) -> Ran {
     let _in_use = caches::in_use(&drive.policy.cache);
-    let look = look(&mut drive)?;
-    let prepared = prepare(&drive.context, &drive.policy, &drive.workspace, &look, &drive.request, drive.kind)?;
-    drop(look);
+    let prepared = prepared(&mut drive)?;
     execute(drive, prepared)
 }
 
@@ -196,15 +194,16 @@ fn refused(error: SandboxError) -> NotStarted {
     }
 }
 
-fn look(drive: &mut Drive) -> Result<Look, NotStarted> {
-    if let Some(look) = drive.look.take() {
-        return Ok(look);
-    }
-    let look = drive.workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?;
+fn prepared(drive: &mut Drive) -> Result<Prepared, NotStarted> {
+    let look = match drive.ahead.take() {
+        Some(Ahead::Prepared(prepared)) => return Ok(*prepared),
+        Some(Ahead::Looked(look)) => look,
+        None => drive.workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?,
+    };
     if let Some(began) = drive.began.take() {
         _ = began.send(look.fingerprint);
     }
-    Ok(look)
+    Ok(prepare(&drive.context, &drive.policy, &drive.workspace, &look, &drive.request, drive.kind)?)
 }
 
 fn host_failed(error: impl std::fmt::Display) -> NotStarted {

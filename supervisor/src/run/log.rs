@@ -72,8 +72,6 @@ pub struct Snapshot {
     pub end: Option<RunEnd>,
     /// Number of the next event.
     pub next_sequence: u64,
-    /// When the run was accepted.
-    pub accepted_at: Moment,
 }
 
 enum Write {
@@ -117,6 +115,8 @@ impl LogWriter {
 /// The reading end, which goes to whoever may read the run.
 #[derive(Debug, Clone)]
 pub struct RunHandle {
+    /// When the run was accepted.
+    pub accepted_at: Moment,
     questions: mpsc::Sender<Question>,
     watchers: Arc<AtomicUsize>,
     stdout: SpoolReader,
@@ -221,10 +221,10 @@ pub fn open(clock: Clock, stdout: SpoolReader, stderr: SpoolReader) -> (LogWrite
         phase: Phase::Queued,
         progress: Progress::default(),
         end: None,
-        accepted_at: clock.now(),
     };
     tokio::spawn(log.serve(written, asked));
-    (LogWriter { writes }, RunHandle { questions, watchers: Arc::default(), stdout, stderr })
+    let accepted_at = clock.now();
+    (LogWriter { writes }, RunHandle { accepted_at, questions, watchers: Arc::default(), stdout, stderr })
 }
 
 struct Log {
@@ -235,7 +235,6 @@ struct Log {
     phase: Phase,
     progress: Progress,
     end: Option<RunEnd>,
-    accepted_at: Moment,
 }
 
 impl Log {
@@ -344,7 +343,6 @@ impl Log {
             progress: self.progress.clone(),
             end: self.end.clone(),
             next_sequence: self.entries.len() as u64,
-            accepted_at: self.accepted_at,
         }
     }
 }

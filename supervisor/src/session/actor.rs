@@ -3,10 +3,11 @@
 
 use super::{Asked, Memory, Message, Started, Status};
 use crate::context::{Context, Policy};
+use crate::prepare::Ahead;
 use crate::run::{
     self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, without_running,
 };
-use crate::workspace::{Look, Workspace};
+use crate::workspace::Workspace;
 use proctor_core::event::RunEvent;
 use proctor_core::id::{RunId, SessionId};
 use proctor_core::moment::Moment;
@@ -41,7 +42,8 @@ struct Known {
 
 struct Unstarted {
     spools: (Spool, Spool),
-    look: Option<Look>,
+    /// Gone once it has waited: then it is prepared anew.
+    ahead: Option<Ahead>,
 }
 
 pub(super) struct Actor {
@@ -116,7 +118,7 @@ impl Actor {
     }
 
     /// Lets go of the worker that waits for this session's next run.
-    async fn retire(&self) {
+    async fn retire(&mut self) {
         if self.runs_named > 0 {
             let (sandbox, policy) = (Arc::clone(&self.context.sandbox), Arc::clone(&self.policy));
             let root = self.workspace.root().to_owned();
@@ -186,31 +188,30 @@ impl Actor {
             log,
             kind: asked.kind,
             accepted_at: self.context.clock.now(),
-            unstarted: Some(Unstarted { spools: asked.spools, look: None }),
+            unstarted: Some(Unstarted { spools: asked.spools, ahead: None }),
             killer: None,
         };
         self.runs.insert(run.clone(), known);
-        let fingerprint = asked.look.fingerprint;
         let event = Event::Requested {
             run,
             request: Box::new(asked.request),
             kind: asked.kind,
-            fingerprint,
+            fingerprint: asked.fingerprint,
             if_busy: asked.if_busy,
         };
         let effects = self.session.step(self.context.clock.now(), event);
-        self.answer(effects, asked.look).await
+        self.answer(effects, asked.ahead).await
     }
 
     // The first effect answers the request; what follows is done as after any event.
-    async fn answer(&mut self, effects: Vec<Effect>, look: Look) -> Result<Started, Refusal> {
+    async fn answer(&mut self, effects: Vec<Effect>, ahead: Ahead) -> Result<Started, Refusal> {
         let mut effects = effects.into_iter();
         let answer = match effects.next() {
             Some(Effect::Accept { run, position }) => match self.runs.get_mut(&run) {
                 Some(known) => {
                     known.log.append(vec![RunEvent::Queued { position }]).await;
                     if let Some(unstarted) = known.unstarted.as_mut().filter(|_| position == 0) {
-                        unstarted.look = Some(look);
+                        unstarted.ahead = Some(ahead);
                     }
                     Ok(Started { run, handle: known.handle.clone(), attached_age_ms: None })
                 }
@@ -288,7 +289,7 @@ impl Actor {
             }
         };
         known.killer = Some(KillOnDrop(killer.clone()));
-        let began = unstarted.look.is_none().then(|| {
+        let began = unstarted.ahead.is_none().then(|| {
             let (told, hear) = oneshot::channel();
             self.began = Some((run.clone(), hear));
             told
@@ -300,7 +301,7 @@ impl Actor {
             run,
             request,
             kind: known.kind,
-            look: unstarted.look,
+            ahead: unstarted.ahead,
             accepted_at: known.accepted_at,
             log: known.log.clone(),
             spools: unstarted.spools,

@@ -4,15 +4,15 @@
 mod actor;
 
 use crate::context::{Context, Policy};
-use crate::prepare::{PrepareError, prepare};
+use crate::prepare::{Ahead, PrepareError, prepare};
 use crate::run::RunHandle;
-use crate::workspace::{Look, Workspace};
+use crate::workspace::Workspace;
 use proctor_core::coverage::{CoverageIndex, Covering};
 use proctor_core::failure::{FailureSlot, LastRun};
 use proctor_core::id::{RunId, SessionId};
 use proctor_core::moment::Moment;
 use proctor_core::outcome::Outcome;
-use proctor_core::request::{IfBusy, RunRequest, Selection};
+use proctor_core::request::{Fingerprint, IfBusy, RunRequest, Selection};
 use proctor_core::session::{Refusal, RunKind, Session};
 use proctor_sandbox::Spool;
 use std::sync::Arc;
@@ -63,7 +63,8 @@ enum Message {
 struct Asked {
     request: RunRequest,
     kind: RunKind,
-    look: Look,
+    fingerprint: Option<Fingerprint>,
+    ahead: Ahead,
     spools: (Spool, Spool),
     if_busy: IfBusy,
 }
@@ -154,24 +155,20 @@ impl SessionHandle {
     /// Asks for a run. Everything that can be refused by looking at the workspace is refused here, before the actor is
     /// asked and before any process starts.
     pub async fn start(&self, request: RunRequest, kind: RunKind, if_busy: IfBusy) -> Result<Started, SessionError> {
-        let workspace = self.workspace.clone();
+        let (context, policy, workspace) =
+            (Arc::clone(&self.context), Arc::clone(&self.policy), self.workspace.clone());
         let looked = tokio::task::spawn_blocking(move || {
-            let look = workspace.look();
-            Spool::new().and_then(|stdout| Ok((look, (stdout, Spool::new()?))))
+            let look = workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?;
+            let fingerprint = look.fingerprint;
+            // What a rerun selects is known to the actor alone; every other request is planned here to see whether it can be.
+            let ahead = match request.selection {
+                Selection::LastFailed { .. } => Ahead::Looked(look),
+                _ => Ahead::Prepared(Box::new(prepare(&context, &policy, &workspace, &look, &request, kind)?)),
+            };
+            let spools = Spool::new().and_then(|stdout| Ok((stdout, Spool::new()?))).map_err(no_log)?;
+            Ok(Asked { request, kind, fingerprint, ahead, spools, if_busy })
         });
-        let (look, spools) = match looked.await {
-            Ok(Ok((Ok(look), spools))) => (look, spools),
-            Ok(Ok((Err(_), _))) => return Err(PrepareError::WorkspaceReplaced.into()),
-            failed => {
-                tracing::error!(?failed, session = %self.id, "a run's log cannot be made");
-                return Err(SessionError::Host);
-            }
-        };
-        // What a rerun selects is known to the actor alone; every other request is planned here to see whether it can be.
-        if !matches!(request.selection, Selection::LastFailed { .. }) {
-            prepare(&self.context, &self.policy, &self.workspace, &look, &request, kind)?;
-        }
-        let asked = Box::new(Asked { request, kind, look, spools, if_busy });
+        let asked = Box::new(looked.await.unwrap_or_else(|error| Err(no_log(error)))?);
         Ok(self.ask(|reply| Message::Start { asked, reply }).await??)
     }
 
@@ -228,6 +225,11 @@ impl SessionHandle {
         _ = self.mailbox.send(Message::Panic).await;
         self.mailbox.closed().await;
     }
+}
+
+fn no_log(error: impl std::fmt::Display) -> SessionError {
+    tracing::error!(%error, "a run's log cannot be made");
+    SessionError::Host
 }
 
 #[cfg(test)]
