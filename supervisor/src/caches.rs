@@ -19,6 +19,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -43,12 +44,30 @@ const LINKED_MAX: usize = 1 << 20;
 const OPEN_DIR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
-/// Held by a run for as long as it lasts: no cache goes in between. `None` when there is no cache directory.
+/// A run waits for its lock in this many steps and then goes on without: caches that are taken out are only renamed.
+const LOCK_TRIES: u32 = 10;
+
+/// One step of that wait.
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
+
+/// Held by a run for as long as it lasts: no cache goes in between. `None` when there is no cache directory, or somebody
+/// else held the lock for a second.
 #[must_use]
 pub fn in_use(cache: &Path) -> Option<File> {
-    let used = cache.is_dir().then(|| open_used(cache).and_then(|used| used.lock_shared().map(|()| used)))?;
+    let used = cache.is_dir().then(|| open_used(cache).and_then(lock_shared))?;
     used.inspect_err(|error| tracing::warn!(%error, cache = %cache.display(), "a cache cannot be marked as in use"))
         .ok()
+}
+
+fn lock_shared(used: File) -> io::Result<File> {
+    for _ in 0..LOCK_TRIES {
+        match used.try_lock_shared() {
+            Ok(()) => return Ok(used),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Err(Errno::WOULDBLOCK.into())
 }
 
 /// Brings the caches below `cache` within `bytes_max` if they may be beyond it and no run uses them. After a run, never
@@ -115,8 +134,13 @@ fn sibling(cache: &Path, extension: &str) -> PathBuf {
     cache.with_file_name(name)
 }
 
+/// Only its owner can open it, since whoever can may lock it; and it is never a link or a FIFO that somebody put there.
 fn open_used(cache: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).create(true).truncate(false).open(sibling(cache, ".used"))
+    let safely = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(safely);
+    let used = options.open(sibling(cache, ".used"))?;
+    if used.metadata()?.is_file() { Ok(used) } else { Err(io::Error::other("not a regular file")) }
 }
 
 fn open_trash(cache: &Path) -> io::Result<File> {
@@ -196,8 +220,9 @@ fn total(caches: &[Cache]) -> u64 {
 
 fn take_out(dir: &OwnedFd, trash: &File, condemned: Vec<Cache>) -> io::Result<Tidied> {
     let mut tidied = Tidied::default();
+    let mut number = 0;
     for Cache { name, bytes, .. } in condemned {
-        renameat(dir, &name, trash, &name)?;
+        throw(dir, &name, trash, &mut number)?;
         tidied.bytes = tidied.bytes.saturating_add(bytes);
         tidied.removed.push(name);
     }
@@ -269,7 +294,7 @@ fn bytes(found: &Statx) -> u64 {
 
 /// Removes everything in `trash`. A directory in a directory is moved up first, so that no depth is too deep.
 fn empty(trash: &File) -> io::Result<()> {
-    let mut moved = 0_u64;
+    let mut number = 0;
     loop {
         let tops: Vec<CString> = names(trash)?.take(4_096).collect();
         if tops.is_empty() {
@@ -282,8 +307,7 @@ fn empty(trash: &File) -> io::Result<()> {
             let dir = open_to_empty(trash, &top)?;
             for name in names(&dir)? {
                 if !remove_file(&dir, &name)? {
-                    moved += 1;
-                    move_up(&dir, &name, trash, &format!("up-{moved}"))?;
+                    move_up(&dir, &name, trash, &mut number)?;
                 }
             }
             unlinkat(trash, &top, AtFlags::REMOVEDIR)?;
@@ -306,12 +330,23 @@ fn open_to_empty(trash: &File, name: &CStr) -> io::Result<OwnedFd> {
     Ok(openat(trash, name, OPEN_DIR, Mode::empty())?)
 }
 
-fn move_up(dir: &OwnedFd, name: &CStr, trash: &File, to: &str) -> io::Result<()> {
-    match renameat(dir, name, trash, to) {
+/// Moves `name` into `trash`, under the next number that is not taken: a name of its own choice would meet others.
+fn throw(dir: &OwnedFd, name: &CStr, trash: &File, number: &mut u64) -> rustix::io::Result<()> {
+    loop {
+        *number += 1;
+        match renameat(dir, name, trash, format!("up-{number}")) {
+            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR | Errno::ISDIR) => {}
+            other => return other,
+        }
+    }
+}
+
+fn move_up(dir: &OwnedFd, name: &CStr, trash: &File, number: &mut u64) -> io::Result<()> {
+    match throw(dir, name, trash, number) {
         // Its own `..` changes, so it has to be writable itself.
         Err(Errno::ACCESS) => {
             make_writable(dir, name)?;
-            renameat(dir, name, trash, to)
+            throw(dir, name, trash, number)
         }
         other => other,
     }?;
@@ -447,6 +482,51 @@ mod tests {
         drop(run);
         world.age();
         world.tidy(1);
+        assert_eq!(world.left(), [""; 0]);
+    }
+
+    #[test]
+    fn whoever_locks_the_caches_delays_a_run_and_no_more() {
+        let world = World::new();
+        let used = open_used(&world.cache()).unwrap();
+        assert_eq!(used.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        used.lock().unwrap();
+        let cache = world.cache();
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        std::thread::spawn(move || tell.send(in_use(&cache).is_none()));
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(true));
+        drop(used);
+        assert!(in_use(&world.cache()).is_some());
+    }
+
+    #[test]
+    fn a_link_or_a_fifo_in_place_of_the_lock_is_refused() {
+        let world = World::new();
+        let precious = world.dir.path().join("precious");
+        fs::write(&precious, "precious").unwrap();
+        let used = world.dir.path().join("cache.used");
+        symlink(&precious, &used).unwrap();
+        assert!(in_use(&world.cache()).is_none());
+        assert!(try_tidy(&world.cache(), 1).is_err());
+        assert_eq!(fs::read(&precious).unwrap(), b"precious");
+        fs::remove_file(&used).unwrap();
+        rustix::fs::mknodat(CWD, &used, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        assert!(try_tidy(&world.cache(), 1).is_err());
+    }
+
+    #[test]
+    fn trash_with_names_like_ours_is_emptied() {
+        let world = World::new();
+        let trash = world.dir.path().join("cache.trash");
+        for left in ["up-1/deep/er", "up-2/deep/er", "up-4/deep/er"] {
+            fs::create_dir_all(trash.join(left)).unwrap();
+        }
+        fs::write(trash.join("up-3"), "").unwrap();
+        for name in ["up-1", "up-2"] {
+            world.add(name, 1_024, 0);
+        }
+        fs::write(world.cache().join("file"), vec![7; 1 << 20]).unwrap();
+        assert_eq!(world.tidy(0).removed.len(), 3);
         assert_eq!(world.left(), [""; 0]);
     }
 

@@ -88,7 +88,8 @@ impl Collection {
         names
     }
 
-    /// The whole file, or `None` when a bound has no room for it.
+    /// The whole file, or `None` when a bound has no room for it or it is mostly holes: these would cost its run nothing and
+    /// this process their whole size.
     fn read(&mut self, dir: &OwnedFd, name: &str) -> io::Result<Option<Vec<u8>>> {
         let file = openat2(dir, name, OPEN, Mode::empty(), RESOLVE)?;
         let stat = fstat(&file)?;
@@ -97,7 +98,9 @@ impl Collection {
         }
         let room = ARTIFACT_BYTES_MAX - self.bytes;
         let len = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-        if self.found.len() >= ARTIFACTS_MAX || len > room {
+        // Blocks are of 512 bytes, whatever the file system's own are.
+        let held = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+        if self.found.len() >= ARTIFACTS_MAX || len > room || held < len / 2 {
             return Ok(None);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
@@ -114,9 +117,10 @@ impl Collection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{FallocateFlags, fallocate};
     use std::fs;
     use std::os::fd::AsFd;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{FileExt, symlink};
 
     fn collected(build: impl FnOnce(&std::path::Path)) -> (Vec<Artifact>, u64) {
         let scratch = tempfile::tempdir().unwrap();
@@ -168,9 +172,21 @@ mod tests {
     #[test]
     fn a_file_larger_than_the_room_is_left_out_whole() {
         let (found, left_out) = collected(|out| {
-            File::create(out.join("huge")).unwrap().set_len(ARTIFACT_BYTES_MAX + 1).unwrap();
+            let huge = File::create(out.join("huge")).unwrap();
+            fallocate(&huge, FallocateFlags::empty(), 0, ARTIFACT_BYTES_MAX + 1).unwrap();
             fs::write(out.join("small"), "x").unwrap();
         });
         assert_eq!((paths(&found), left_out), (vec!["small"], 1));
+    }
+
+    #[test]
+    fn a_file_of_holes_is_left_out() {
+        let (found, left_out) = collected(|out| {
+            let holes = File::create(out.join("holes")).unwrap();
+            holes.set_len(ARTIFACT_BYTES_MAX / 2).unwrap();
+            holes.write_all_at(b"x", 0).unwrap();
+            fs::write(out.join("whole"), vec![0; 1 << 20]).unwrap();
+        });
+        assert_eq!((paths(&found), left_out), (vec!["whole"], 1));
     }
 }

@@ -186,8 +186,8 @@ pub struct Ending {
 /// Most artefact files handed back: one coverage profile per package of the largest repositories.
 pub const ARTIFACTS_MAX: usize = 4_096;
 
-/// Most artefact bytes handed back, all files together.
-pub const ARTIFACT_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// Most artefact bytes handed back, all files together: the supervisor holds them in its memory.
+pub const ARTIFACT_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// A file that a run left in its artefact directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

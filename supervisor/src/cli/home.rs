@@ -13,8 +13,8 @@ pub(super) fn user_dir(variable: &str, fallback: &str) -> Option<PathBuf> {
     set.or_else(home).map(|base| base.join("proctor"))
 }
 
-/// The build cache of runs that are `run_as`, made if it is not there: this user's own, or a part of it that is another
-/// user's. Where none can be made, builds start from nothing each time: their cache goes with the run.
+/// The build cache of runs that are `run_as`, made if it is not there: this user's own or another user's, side by side so
+/// that no run can write to the directory in which they lie. Where none can be made, builds start from nothing each time: their cache goes with the run.
 pub(super) fn cache(run_as: RunAs) -> PathBuf {
     let base = user_dir("XDG_CACHE_HOME", ".cache");
     let made = base.and_then(|base| match make(&base, run_as) {
@@ -30,6 +30,25 @@ pub(super) fn cache(run_as: RunAs) -> PathBuf {
 fn make(base: &Path, run_as: RunAs) -> std::io::Result<PathBuf> {
     match run_as {
         RunAs::User { uid, gid } => own_dir(base, &[&format!("uid-{uid}")], Some((uid, gid))),
-        RunAs::Supervisor | RunAs::Nobody { .. } => own_dir(base, &[], None),
+        RunAs::Supervisor | RunAs::Nobody { .. } => own_dir(base, &["own"], None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn no_cache_holds_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("proctor");
+        let mut everybody = vec![RunAs::Supervisor, RunAs::Nobody { owner_uid: 0, owner_gid: 0 }];
+        if std::fs::metadata(dir.path()).unwrap().uid() == 0 {
+            everybody.push(RunAs::User { uid: 4_242, gid: 4_242 });
+        }
+        for run_as in everybody {
+            assert_eq!(make(&base, run_as).unwrap().parent(), Some(base.as_path()), "{run_as:?}");
+        }
     }
 }

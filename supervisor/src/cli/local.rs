@@ -14,6 +14,7 @@ use crate::workspace::Workspace;
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
 use proctor_sandbox::{LinuxSandbox, PoolBounds, RunAs};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,9 +51,19 @@ impl Shared {
 
 /// What runs on this host share. Clears up after supervisors that were killed.
 pub(super) fn context(shared: Shared) -> Result<Arc<Context>, Failure> {
+    raise_descriptors();
     let sandbox = sandbox(shared.pool)?;
     sandbox.sweep();
     Ok(context_of(sandbox, shared))
+}
+
+// Each prepared worker holds some twenty descriptors, more together than the 1,024 that a shell gives. A run's own number
+// is bounded by its worker.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, "the soft limit of open files stays as it is");
+    }
 }
 
 /// The same for a command that only looks at this host.
@@ -148,6 +159,15 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 mod tests {
     use super::*;
     use std::os::unix::fs::chown;
+
+    #[test]
+    fn as_many_files_may_be_open_as_the_host_allows() {
+        let limit = getrlimit(Resource::Nofile);
+        let lower = Some(limit.maximum.map_or(4_096, |most| most - 1));
+        setrlimit(Resource::Nofile, Rlimit { current: lower, ..limit }).unwrap();
+        raise_descriptors();
+        assert_eq!(getrlimit(Resource::Nofile), Rlimit { current: limit.maximum, ..limit });
+    }
 
     #[test]
     fn root_runs_a_workspace_as_the_user_to_whom_it_belongs() {
