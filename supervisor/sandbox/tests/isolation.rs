@@ -285,6 +285,71 @@ fn a_workspace_of_root_is_shown_to_a_run_that_is_nobody() {
     assert_eq!((said.as_str(), owners), (AS_NOBODY, [0, 0]));
 }
 
+/// Every way to a program that is its owner or group to whoever executes it. None of them ends the script.
+const MAKE_SET_ID: &str = r#"
+cp /bin/true x; chmod 4755 x; chmod u+s x; chmod g+s x; install -m 4755 /bin/true y; install -m 2755 /bin/true y2
+mkdir -m 2755 d; mkdir e; chmod g+s e; cp /bin/true e/x; chmod 6755 e/x
+cat > ways.py <<'END'
+import ctypes, os, stat
+libc, how = ctypes.CDLL(None, use_errno=True), (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_WRONLY, 0o4755, 0)
+def nameless():
+    made = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o4755)
+    libc.linkat(-100, f"/proc/self/fd/{made}".encode(), -100, b"nameless", 0x400)
+os.umask(0)
+for way in (
+    lambda: os.open("opened", os.O_CREAT | os.O_WRONLY, 0o4755),
+    lambda: os.open("opened-too", os.O_CREAT | os.O_WRONLY, 0o2755),
+    lambda: os.mknod("made", stat.S_IFREG | 0o6755),
+    lambda: os.fchmod(os.open("by-descriptor", os.O_CREAT | os.O_WRONLY, 0o755), 0o4755),
+    lambda: libc.creat(b"created", 0o4755),
+    lambda: libc.syscall(437, -100, b"by-structure", how, 24),
+    lambda: libc.syscall(452, -100, b"x", 0o4755, 0),
+    nameless,
+):
+    try: way()
+    except OSError: pass
+END
+python3 ways.py
+cp /bin/true plain; chmod 755 plain && install -m 711 /bin/true plain2 && mkdir -m 1777 sticky && echo done
+"#;
+
+/// What has a set-id bit in a workspace of `owner`, as the host sees it, and the modes of what is ordinary in there, after
+/// a run has tried everything.
+fn set_id_left(run_as: RunAs, owner: u32) -> (Vec<String>, [u32; 3]) {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let workspace = tempfile::tempdir_in("/var/tmp").unwrap();
+    chown(workspace.path(), Some(owner), Some(owner)).unwrap();
+    let mut maker = spec(MAKE_SET_ID);
+    maker.jail = Jail { run_as, required_layers: LAYERS.to_vec(), ..Jail::at(workspace.path()) };
+    maker.jail.required_layers.retain(|layer| run_as != RunAs::Supervisor || *layer != Layer::TenantUid);
+    maker.commands[0].dir = workspace.path().to_owned();
+    let (ending, heard) = run(&maker);
+    assert_exits(&ending, &[Exit::Code(0)]);
+    assert_eq!(heard.stdout, "done\n", "{}", heard.stderr);
+    let mode = |path: &std::path::Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777;
+    let ordinary = ["plain", "plain2", "sticky"].map(|name| mode(&workspace.path().join(name)));
+    let entries = ["", "e"].into_iter().flat_map(|dir| fs::read_dir(workspace.path().join(dir)).unwrap());
+    let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| mode(path) & 0o6000 != 0);
+    let mut left: Vec<String> =
+        paths.map(|path| path.strip_prefix(workspace.path()).unwrap().display().to_string()).collect();
+    left.sort_unstable();
+    (left, ordinary)
+}
+
+#[test]
+fn a_run_leaves_no_program_that_is_somebody_else_and_a_tenant_is_itself_as_it_likes() {
+    const ORDINARY: [u32; 3] = [0o755, 0o711, 0o1777];
+    let nobody = |owner| RunAs::Nobody { owner_uid: owner, owner_gid: owner };
+    for (run_as, owner) in [(nobody(0), 0), (nobody(200_007), 200_007), (RunAs::Supervisor, 0)] {
+        assert_eq!(set_id_left(run_as, owner), (vec![], ORDINARY), "{run_as:?}");
+    }
+    // Repositories that a group shares are directories with the group's bit.
+    let (left, ordinary) = set_id_left(RunAs::User { uid: 200_007, gid: 200_007 }, 200_007);
+    assert_eq!(ordinary, ORDINARY);
+    let expected = ["by-descriptor", "by-structure", "created", "d", "e", "e/x", "made", "nameless", "opened"];
+    assert_eq!(left, [&expected[..], &["opened-too", "x", "y", "y2"]].concat());
+}
+
 #[test]
 fn where_the_kernel_cannot_show_a_workspace_so_the_run_is_its_owner_and_says_so() {
     let required = nobody_at_work("/dev/shm", &[Layer::TenantUid]);

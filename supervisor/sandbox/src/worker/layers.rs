@@ -3,7 +3,7 @@
 
 use super::launcher::Halt;
 use super::root::HostTrees;
-use super::seccomp::Filter;
+use super::seccomp::{Filter, SetId};
 use super::{capabilities, identity, landlock, mounts, root};
 use crate::message::{Allotment, Identity, MissingLayer, RoomPlan};
 use crate::plan::{Demand, Row, Stage, Step};
@@ -115,7 +115,7 @@ impl Hands {
             Step::NoNestedUsers => fs::write("/proc/sys/user/max_user_namespaces", "0"),
             Step::RootTree => self.build_root(),
             Step::Filter => {
-                self.filter = Some(Filter::compile()?);
+                self.filter = Some(Filter::compile(self.set_id())?);
                 Ok(())
             }
             // It came with the fork. `kill(-1)` outside of a pid namespace of one's own would end the host.
@@ -193,6 +193,14 @@ impl Hands {
             Some(error) => Err(io::Error::other(format!("no idmapped mount of the workspace: {error}"))),
             None => Ok(()),
         }
+    }
+
+    /// What a run makes in a workspace that is shown as its own belongs on the host to the workspace's owner, also where it
+    /// could not be shown; and nothing that a run leaves may be root to whoever executes it.
+    fn set_id(&self) -> SetId {
+        let Identity { uid, gid, .. } = self.identity;
+        let is_safe = self.plan.identity.files_of.is_none() && uid != 0 && gid != 0;
+        if is_safe { SetId::Allowed } else { SetId::Denied }
     }
 
     /// Directories that landlock leaves writable. What else can be written in them is for the other layers.

@@ -1,8 +1,9 @@
-//! The system calls that a run may not make, as one table, and its translation into the kernel's filter language. Read
-//! [`ROWS`] from top to bottom. Must not know who installs it.
+//! The system calls that a run may not make, as two tables, and their translation into the kernel's filter language. Read
+//! [`ROWS`] from top to bottom, then [`SET_ID_ROWS`]. Must not know who installs it.
 //!
 //! Tests need much of the kernel, so what is dangerous is denied and the rest is allowed. Whatever is denied here is denied
 //! by a missing capability or a namespace as well, or is a part of the kernel that is attacked often and tested rarely.
+//! Set-id bits are neither: nothing but this filter keeps them from what a run leaves behind.
 //!
 //! `ptrace` and `process_vm_*` are allowed: debuggers and leak checkers live on them, and a process reaches nobody but its
 //! own run. Others are in another pid namespace and outside of the Landlock domain; init makes itself untraceable here
@@ -85,11 +86,16 @@ const ROUTE: u32 = libc::NETLINK_ROUTE.unsigned_abs();
 
 const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE.unsigned_abs();
 
+const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
+
+/// Flags with which opening makes a file. What stands for a nameless one has a bit that says "directory" beside its own.
+const MAKES_FILE: u32 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY).unsigned_abs();
+
 const ADDR_NO_RANDOMIZE: u32 = libc::ADDR_NO_RANDOMIZE.unsigned_abs();
 const ASK_ONLY: u32 = u32::MAX;
 
-/// What is denied, and why.
-pub(super) const ROWS: &[Row] = &[
+/// What is denied to every run, and why.
+const ROWS: &[Row] = &[
     // A namespace of one's own brings capabilities over parts of the kernel that only root should reach.
     deny_when(&[libc::SYS_clone], &[any_bit(0, NAMESPACES)]),
     deny_when(&[libc::SYS_unshare], &[any_bit(0, NAMESPACES | TIME_NAMESPACE)]),
@@ -158,19 +164,62 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// The table as the kernel reads it.
+/// What is denied as well to whom [`SetId::Denied`] goes, and why.
+///
+/// No filter sees whether a path is a directory's, so a directory's group bit is denied with the rest. A directory that is
+/// made in one with the bit still inherits it, unasked: it hands on a group and executes nothing, and files inherit no bit.
+const SET_ID_ROWS: &[Row] = &[
+    // Gives the bits to a file that is there,
+    #[cfg(target_arch = "x86_64")]
+    deny_when(&[libc::SYS_chmod], &[any_bit(1, SET_ID)]),
+    deny_when(&[libc::SYS_fchmod], &[any_bit(1, SET_ID)]),
+    deny_when(&[libc::SYS_fchmodat, libc::SYS_fchmodat2], &[any_bit(2, SET_ID)]),
+    // or makes one that has them. Who opens what is there may say any mode.
+    #[cfg(target_arch = "x86_64")]
+    deny_when(&[libc::SYS_creat], &[any_bit(1, SET_ID)]),
+    #[cfg(target_arch = "x86_64")]
+    deny_when(&[libc::SYS_open], &[any_bit(1, MAKES_FILE), any_bit(2, SET_ID)]),
+    deny_when(&[libc::SYS_openat], &[any_bit(2, MAKES_FILE), any_bit(3, SET_ID)]),
+    #[cfg(target_arch = "x86_64")]
+    deny_when(&[libc::SYS_mknod, libc::SYS_mkdir], &[any_bit(1, SET_ID)]),
+    deny_when(&[libc::SYS_mknodat, libc::SYS_mkdirat], &[any_bit(2, SET_ID)]),
+    // Its mode is in memory, where no filter sees it. Callers fall back to `openat` when it does not exist.
+    Row { errno: libc::ENOSYS, ..deny(&[libc::SYS_openat2]) },
+];
+
+/// Whether a run may make programs that whoever executes them runs as their owner or group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SetId {
+    /// They would belong to the run's own user, who is nobody else's.
+    Allowed,
+    /// They would belong to somebody who is more on the host than the run may be.
+    Denied,
+}
+
+impl SetId {
+    /// Every row that holds then.
+    pub(super) fn rows(self) -> impl Iterator<Item = &'static Row> {
+        let more: &[Row] = match self {
+            SetId::Allowed => &[],
+            SetId::Denied => SET_ID_ROWS,
+        };
+        ROWS.iter().chain(more)
+    }
+}
+
+/// The tables as the kernel reads them.
 pub(super) struct Filter {
     program: Code,
 }
 
 impl Filter {
-    /// Translates [`ROWS`]. The result is the same for every run.
+    /// Translates [`ROWS`], and [`SET_ID_ROWS`] where they hold. Nothing else about a run changes the result.
     ///
     /// # Errors
     ///
     /// When a row is too long for a jump, which only a change of the table can bring about.
-    pub(super) fn compile() -> io::Result<Self> {
-        Ok(Filter { program: program().map_err(io::Error::other)? })
+    pub(super) fn compile(set_id: SetId) -> io::Result<Self> {
+        Ok(Filter { program: program(set_id).map_err(io::Error::other)? })
     }
 
     /// Puts the filter on the calling thread and all that it starts, for good, and makes the process itself untraceable
@@ -245,9 +294,9 @@ const X32: u32 = 0x4000_0000;
 const CANCELLED: u32 = u32::MAX;
 
 /// Calls of another architecture end the process, since their numbers mean something else.
-fn program() -> Fallible<Code> {
+fn program(set_id: SetId) -> Fallible<Code> {
     let mut calls: BTreeMap<u32, Code> = BTreeMap::new();
-    for row in ROWS {
+    for row in set_id.rows() {
         for &call in row.calls {
             calls.entry(call.try_into()?).or_default().extend(row.code()?);
         }

@@ -1,15 +1,24 @@
 //! What the filter refuses, shown beside what the kernel says to root without it, and what it lets through.
 
 use crate::child::{Answer, call, in_child, install, needs_root};
-use crate::seccomp::{Filter, ROWS};
-use crate::table::{ALLOWED, REFUSED};
+use crate::seccomp::{Filter, SetId};
+use crate::table::{ALLOWED, ALLOWED_WITHOUT_SET_ID, REFUSED, REFUSED_SET_ID};
 use libc::c_long;
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
+/// Calls with their arguments.
+type Calls = &'static [(c_long, [c_long; 5])];
+
+/// What is refused, and what is not, under either filter.
+const CASES: [(SetId, [Calls; 2], [Calls; 3]); 2] = [
+    (SetId::Allowed, [REFUSED, &[]], [ALLOWED, ALLOWED_WITHOUT_SET_ID, REFUSED_SET_ID]),
+    (SetId::Denied, [REFUSED, REFUSED_SET_ID], [ALLOWED, ALLOWED_WITHOUT_SET_ID, &[]]),
+];
+
 /// What the kernel says to root without the filter, and with it.
-fn without_and_with(number: c_long, args: [c_long; 5]) -> (Answer, Answer) {
-    let filter = Filter::compile().unwrap();
+fn without_and_with(set_id: SetId, number: c_long, args: [c_long; 5]) -> (Answer, Answer) {
+    let filter = Filter::compile(set_id).unwrap();
     let without = in_child(|| call(number, args));
     let with = in_child(|| {
         install(&filter)?;
@@ -21,37 +30,50 @@ fn without_and_with(number: c_long, args: [c_long; 5]) -> (Answer, Answer) {
 #[test]
 fn every_refused_call_is_let_through_without_the_filter() {
     needs_root();
-    for &(number, args) in REFUSED {
-        let expected: Vec<Answer> =
-            ROWS.iter().filter(|row| row.calls.contains(&number)).map(|row| Answer::Errno(row.errno)).collect();
-        let (without, with) = without_and_with(number, args);
-        println!("call {number} {args:x?}: without {without:?}, with {with:?}");
-        assert!(expected.contains(&with), "call {number} {args:x?}: {with:?}, not one of {expected:?}");
-        assert_ne!(with, without, "call {number} {args:x?} is refused without the filter as well");
+    for (set_id, refused, _) in CASES {
+        for &(number, args) in refused.into_iter().flatten() {
+            let rows = set_id.rows().filter(|row| row.calls.contains(&number));
+            let expected: Vec<Answer> = rows.map(|row| Answer::Errno(row.errno)).collect();
+            let (without, with) = without_and_with(set_id, number, args);
+            println!("{set_id:?} call {number} {args:x?}: without {without:?}, with {with:?}");
+            assert!(expected.contains(&with), "call {number} {args:x?}: {with:?}, not one of {expected:?}");
+            assert_ne!(with, without, "call {number} {args:x?} is refused without the filter as well");
+        }
     }
 }
 
 #[test]
 fn every_call_of_the_table_is_shown_to_be_refused() {
-    let in_table: BTreeSet<c_long> = ROWS.iter().flat_map(|row| row.calls).copied().collect();
-    let shown: BTreeSet<c_long> = REFUSED.iter().map(|&(number, _)| number).collect();
-    assert_eq!(in_table, shown);
+    for (set_id, refused, _) in CASES {
+        let in_table: BTreeSet<c_long> = set_id.rows().flat_map(|row| row.calls).copied().collect();
+        let shown: BTreeSet<c_long> = refused.into_iter().flatten().map(|&(number, _)| number).collect();
+        assert_eq!(in_table, shown, "{set_id:?}");
+    }
 }
 
 #[test]
 fn what_is_allowed_is_answered_as_without_the_filter() {
     needs_root();
-    for &(number, args) in ALLOWED {
-        let (without, with) = without_and_with(number, args);
-        assert_eq!(with, without, "call {number} {args:x?}");
+    for (set_id, _, allowed) in CASES {
+        for &(number, args) in allowed.into_iter().flatten() {
+            let (without, with) = without_and_with(set_id, number, args);
+            assert_eq!(with, without, "{set_id:?} call {number} {args:x?}");
+        }
     }
 }
 
 /// A second filter carries out nothing: what the first allows it hands to a tracer, and there is none, which is `ENOSYS`.
 #[test]
 fn no_call_is_refused_that_is_not_in_the_table() {
-    let filter = Filter::compile().unwrap();
-    let in_table: BTreeSet<c_long> = ROWS.iter().flat_map(|row| row.calls).copied().collect();
+    for set_id in [SetId::Allowed, SetId::Denied] {
+        assert_eq!(refused_beside_the_table(set_id), (Answer::Done, vec![]), "{set_id:?}");
+    }
+}
+
+/// How the child ended that asked, and the numbers, as bytes, of what was refused to it.
+fn refused_beside_the_table(set_id: SetId) -> (Answer, Vec<u8>) {
+    let filter = Filter::compile(set_id).unwrap();
+    let in_table: BTreeSet<c_long> = set_id.rows().flat_map(|row| row.calls).copied().collect();
     let is_other = |call: &c_long| !in_table.contains(call) && !NEEDED.contains(call) && !OF_THE_KERNEL.contains(call);
     let others: Vec<c_long> = (0..1_000).filter(is_other).collect();
     let (mut reader, writer) = io::pipe().unwrap();
@@ -69,7 +91,7 @@ fn no_call_is_refused_that_is_not_in_the_table() {
     drop(writer);
     let mut refused = vec![];
     reader.read_to_end(&mut refused).unwrap();
-    assert_eq!((answer, refused), (Answer::Done, vec![]));
+    (answer, refused)
 }
 
 /// Without these the child could not tell what it has found.
@@ -96,7 +118,7 @@ fn hand_to_a_tracer() -> io::Result<()> {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn numbers_of_another_architecture_end_the_process() {
-    let filter = Filter::compile().unwrap();
+    let filter = Filter::compile(SetId::Allowed).unwrap();
     let x32 = || call(0x4000_0000 | libc::SYS_getpid, [0; 5]);
     let in_32_bits = || {
         let pid: i64;
@@ -115,7 +137,7 @@ fn numbers_of_another_architecture_end_the_process() {
 
 #[test]
 fn a_filter_is_not_installed_without_no_new_privs_or_privilege() {
-    let filter = Filter::compile().unwrap();
+    let filter = Filter::compile(SetId::Allowed).unwrap();
     let answer = in_child(|| {
         crate::capabilities::drop_all()?;
         filter.install()

@@ -2,7 +2,7 @@
 
 use crate::capabilities::drop_all;
 use crate::child::{Answer, before_exec, call, in_child, install, needs_root, program};
-use crate::seccomp::Filter;
+use crate::seccomp::{Filter, SetId};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set, set_capabilities,
     set_keep_capabilities,
@@ -64,7 +64,7 @@ fn a_bounding_set_that_cannot_be_emptied_is_an_error() {
 #[test]
 fn a_command_cannot_trace_init() {
     needs_root();
-    let filter = Filter::compile().unwrap();
+    let filter = Filter::compile(SetId::Denied).unwrap();
     let child_traces_parent = || {
         let init = std::process::id();
         match in_child(|| call(libc::SYS_ptrace, [libc::PTRACE_SEIZE.into(), init.into(), 0, 0, 0])) {

@@ -1,7 +1,7 @@
 //! Real programs below all filters.
 
 use crate::child::{before_exec, program};
-use crate::seccomp::Filter;
+use crate::seccomp::{Filter, SetId};
 use crate::{capabilities, landlock};
 use rustix::thread::set_no_new_privs;
 use std::fs;
@@ -20,7 +20,7 @@ fn confined(dir: &Path, script: &str) -> String {
     let home = std::env::var("HOME").unwrap();
     command.env("RUSTUP_HOME", std::env::var("RUSTUP_HOME").unwrap_or(format!("{home}/.rustup")));
     command.env("GOCACHE", Path::new(CACHE).join("go")).env("GOPATH", dir.join("go")).env("GOTOOLCHAIN", "local");
-    let filter = Filter::compile().unwrap();
+    let filter = Filter::compile(SetId::Denied).unwrap();
     let writable = dir.to_owned();
     before_exec(&mut command, move || {
         capabilities::drop_all()?;

@@ -9,6 +9,13 @@ const PER_LINUX32: c_long = 8;
 const S_IFCHR: c_long = 0o020_000;
 const S_IFBLK: c_long = 0o060_000;
 const S_IFIFO: c_long = 0o010_000;
+const S_IFREG: c_long = 0o100_000;
+const SET_UID: c_long = 0o4_755;
+const SET_GID: c_long = 0o2_755;
+const SET_BOTH: c_long = 0o6_755;
+const STICKY: c_long = 0o1_777;
+const CREATE: c_long = libc::O_CREAT as c_long | libc::O_WRONLY as c_long;
+const NAMELESS: c_long = libc::O_TMPFILE as c_long | libc::O_RDWR as c_long;
 const TIOCSTI: c_long = 0x5412;
 const TIOCGWINSZ: c_long = 0x5413;
 const TIOCLINUX: c_long = 0x541c;
@@ -147,4 +154,63 @@ pub(crate) const ALLOWED: &[(c_long, [c_long; 5])] = &[
     (libc::SYS_flock, [NO, 0, 0, 0, 0]),
     // What a tracer has cancelled.
     (-1, [0; 5]),
+];
+
+/// Calls that are refused to whom set-id bits are, and to nobody else.
+pub(crate) const REFUSED_SET_ID: &[(c_long, [c_long; 5])] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, [0, SET_UID, 0, 0, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, [0, SET_GID, 0, 0, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, [0, HIGH | 0xffff_0000 | SET_UID, 0, 0, 0]),
+    (libc::SYS_fchmod, [NO, SET_UID, 0, 0, 0]),
+    (libc::SYS_fchmod, [NO, SET_GID, 0, 0, 0]),
+    (libc::SYS_fchmodat, [NO, 0, SET_UID, 0, 0]),
+    (libc::SYS_fchmodat, [NO, 0, HIGH | SET_GID, 0, 0]),
+    (libc::SYS_fchmodat2, [NO, 0, SET_UID, 0, 0]),
+    (libc::SYS_fchmodat2, [NO, 0, SET_GID, libc::AT_SYMLINK_NOFOLLOW as c_long, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, [0, SET_BOTH, 0, 0, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, [0, CREATE, SET_UID, 0, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, [0, NAMELESS, SET_GID, 0, 0]),
+    (libc::SYS_openat, [NO, 0, CREATE, SET_UID, 0]),
+    (libc::SYS_openat, [NO, 0, HIGH | CREATE, HIGH | SET_GID, 0]),
+    (libc::SYS_openat, [NO, 0, NAMELESS, SET_UID, 0]),
+    (libc::SYS_openat2, [NO, 0, 0, 0, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, [0, S_IFREG | SET_UID, 0, 0, 0]),
+    (libc::SYS_mknodat, [NO, 0, S_IFREG | SET_UID, 0, 0]),
+    (libc::SYS_mknodat, [NO, 0, SET_GID, 0, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, [0, SET_GID, 0, 0, 0]),
+    (libc::SYS_mkdirat, [NO, 0, SET_GID, 0, 0]),
+];
+
+/// Calls that stand beside one of those.
+pub(crate) const ALLOWED_WITHOUT_SET_ID: &[(c_long, [c_long; 5])] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, [0, STICKY, 0, 0, 0]),
+    (libc::SYS_fchmod, [NO, STICKY, 0, 0, 0]),
+    // What stands where another call of the same name has its mode.
+    (libc::SYS_fchmod, [NO, 0o755, SET_UID, 0, 0]),
+    (libc::SYS_fchmodat, [NO, SET_UID, STICKY, 0, 0]),
+    (libc::SYS_fchmodat2, [NO, SET_UID, STICKY, SET_UID, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, [0, STICKY, 0, 0, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, [0, CREATE, STICKY, 0, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, [0, libc::O_DIRECTORY as c_long, SET_BOTH, 0, 0]),
+    (libc::SYS_openat, [NO, 0, CREATE, STICKY, 0]),
+    (libc::SYS_openat, [NO, 0, NAMELESS, STICKY, 0]),
+    (libc::SYS_openat, [NO, 0, libc::O_DIRECTORY as c_long, SET_BOTH, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, [0, S_IFREG | STICKY, 0, 0, 0]),
+    (libc::SYS_mknodat, [NO, 0, S_IFIFO | STICKY, 0, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, [0, STICKY, 0, 0, 0]),
+    (libc::SYS_mkdirat, [NO, 0, STICKY, 0, 0]),
 ];
