@@ -22,7 +22,7 @@ const COUNT: &str = "200";
 const KINDS: [(&str, &str); 2] =
     [("idle", "kill of 200 idle, p99 to bare p99"), ("spinning", "kill of 200 spinning, p99 to bare p99")];
 
-const ROUNDS: usize = 60;
+const ROUNDS: usize = 100;
 
 /// From everything being there to the kill.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Looks at the supervisor, at equal distances.
+/// Looks at the supervisor, at equal distances. What it holds may not grow from the first to the last.
 const LOOKS: usize = 10;
 
 /// Pause between two looks that have to see the same: until then workers are prepared and dead ones put away.
@@ -130,17 +130,15 @@ fn soak(runs: usize) -> Result<Vec<Figure>> {
         "namespaces",
         "cgroups"
     );
-    let first = Held::at_rest(pid)?;
-    first.print(0, 0.0);
-    let (mut last, each) = (None, runs / LOOKS);
+    let (mut looks, each) = (Vec::new(), runs / LOOKS);
     for look in 1..=LOOKS {
         let took = stage.storm(&sessions, each)?;
         let held = Held::at_rest(pid)?;
         held.print(look * each, each as f64 / took.as_secs_f64());
-        last = Some(held);
+        looks.push(held);
     }
     stage.close()?;
-    let last = last.context("no look")?;
+    let (first, last) = looks.first().zip(looks.last()).context("no look")?;
     let mib = (last.rss_kib as f64 - first.rss_kib as f64) / 1024.0;
     let threads = last.threads as f64 - first.threads as f64;
     let fixed = last.fixed() as f64 - first.fixed() as f64;
