@@ -10,7 +10,7 @@ export PROCTOR_TOOLS := $(TOOLS)
 export GOFLAGS := -modcacherw
 export GOTOOLCHAIN := local
 
-.PHONY: help demo test bench lint deny tools build clean
+.PHONY: help demo test bench soak lint deny tools build clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -27,9 +27,14 @@ test: tools ## run every test
 	cargo test --locked --workspace --doc
 	cargo test --locked --workspace --lib --bins --tests
 
-bench: tools ## compare side by side; exits non-zero when a figure is worse than twice its target
+bench: tools ## compare with rivals side by side; exits non-zero when a figure is worse than twice its target
+	.ci/tools rivals
 	cargo build --release --locked --bins
 	cargo bench --locked -p proctor-tests
+
+soak: tools ## 100,000 runs in a row through one supervisor; exits non-zero when something grows
+	cargo build --release --locked --bins
+	cargo bench --locked -p proctor-tests -- soak
 
 lint: ## formatting and clippy, warnings as errors
 	cargo fmt --all --check

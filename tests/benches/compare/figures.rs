@@ -8,7 +8,7 @@ const TOLERANCE: f64 = 2.0;
 
 /// Which way a figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Better {
+enum Better {
     Lower,
     Higher,
 }
@@ -16,14 +16,22 @@ pub(crate) enum Better {
 /// One figure.
 #[derive(Debug)]
 pub(crate) struct Figure {
-    pub(crate) name: &'static str,
-    pub(crate) unit: &'static str,
-    pub(crate) measured: f64,
-    pub(crate) target: f64,
-    pub(crate) better: Better,
+    name: &'static str,
+    unit: &'static str,
+    measured: f64,
+    target: f64,
+    better: Better,
 }
 
 impl Figure {
+    pub(crate) fn at_most(name: &'static str, unit: &'static str, measured: f64, target: f64) -> Figure {
+        Figure { name, unit, measured, target, better: Better::Lower }
+    }
+
+    pub(crate) fn at_least(name: &'static str, unit: &'static str, measured: f64, target: f64) -> Figure {
+        Figure { name, unit, measured, target, better: Better::Higher }
+    }
+
     /// The value past which the figure is a regression.
     fn bound(&self) -> f64 {
         match self.better {

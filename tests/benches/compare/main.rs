@@ -1,21 +1,61 @@
-//! What proctor costs, beside what the same work costs without it: ratios from one run on one machine, each with its target.
-//! Exits with 1 when a figure is worse than twice its target. Must not know how anything is measured.
+//! What proctor costs, beside what the same work costs without it and through its rivals: figures from one run on one machine,
+//! each with its target. Exits with 1 when a figure is worse than twice its target. Must not know how anything is measured.
+//!
+//! Everything but the soak, or the parts that are named: `cargo bench -p proctor-tests -- soak`.
 
+mod dice;
 mod dispatch;
 mod figures;
+mod killing;
+mod neighbours;
 mod parser;
+mod rivals;
+mod soak;
+mod stage;
 mod stream;
 #[path = "../../src/bin/demo/supervisor.rs"]
 mod supervisor;
+mod throughput;
 
+use anyhow::{Result, bail};
+use figures::Figure;
 use std::process::ExitCode;
 
+type Part = (&'static str, fn() -> Result<Vec<Figure>>);
+
+const PARTS: [Part; 6] = [
+    ("dispatch", dispatch::bench),
+    ("throughput", throughput::bench),
+    ("kill", killing::bench),
+    ("neighbours", neighbours::bench),
+    ("leaks", soak::bench),
+    ("parser", parser::bench),
+];
+
+/// Takes minutes, and is run by its name alone.
+const SOAK: Part = ("soak", soak::long);
+
+fn measure() -> Result<Vec<Figure>> {
+    // Cargo itself says `--bench`.
+    let named: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
+    let parts: Vec<Part> = match named.is_empty() {
+        true => PARTS.to_vec(),
+        false => {
+            PARTS.into_iter().chain([SOAK]).filter(|(name, _)| named.iter().any(|wanted| wanted == name)).collect()
+        }
+    };
+    if parts.is_empty() {
+        bail!("no part is named {}", named.join(" "));
+    }
+    let mut figures = Vec::new();
+    for (_, bench) in parts {
+        figures.extend(bench()?);
+    }
+    Ok(figures)
+}
+
 fn main() -> ExitCode {
-    let measured = dispatch::bench().and_then(|mut figures| {
-        figures.extend(parser::bench()?);
-        Ok(figures)
-    });
-    match measured {
+    match measure() {
         Ok(figures) => figures::conclude(&figures),
         Err(error) => {
             anstream::eprintln!("bench: {error:#}");

@@ -1,7 +1,7 @@
 //! Go's event-stream parser beside plain deserialisation of the same lines, measured in pairs so that a noisy machine
 //! disturbs both. Must not know how the parser works.
 
-use crate::figures::{Better, Figure, quantile};
+use crate::figures::{Figure, quantile};
 use crate::stream;
 use anyhow::{Context as _, Result, ensure};
 use criterion::{Criterion, Throughput};
@@ -133,13 +133,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
         pairs.len()
     );
     Ok(vec![
-        Figure {
-            name: "parser time / plain deserialisation",
-            unit: "x",
-            measured: quantile(&ratios, 0.5),
-            target: 1.5,
-            better: Better::Lower,
-        },
-        Figure { name: "parser speed", unit: "MB/s", measured: parser, target: 300.0, better: Better::Higher },
+        Figure::at_most("parser time / plain deserialisation", "x", quantile(&ratios, 0.5), 1.5),
+        Figure::at_least("parser speed", "MB/s", parser, 300.0),
     ])
 }

@@ -2,6 +2,7 @@
 //! skip and fail in the proportions of a healthy suite. Modelled on the golden streams of the Go adapter. Must not know who
 //! reads it.
 
+use crate::dice::Dice;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
@@ -20,7 +21,7 @@ pub(crate) struct Stream {
 
 /// A stream of whole packages, at least `bytes` long.
 pub(crate) fn of_at_least(bytes: usize) -> Stream {
-    let mut writer = Writer { dice: Dice(0x5eed), stream: Stream { text: String::new(), lines: 0, tests: 0 }, now: 0 };
+    let mut writer = Writer { dice: Dice::new(), stream: Stream { text: String::new(), lines: 0, tests: 0 }, now: 0 };
     let mut packages: Vec<Package> = Vec::new();
     let mut begun = 0;
     loop {
@@ -41,20 +42,6 @@ pub(crate) fn of_at_least(bytes: usize) -> Stream {
         if packages[chosen].events.is_empty() {
             packages.swap_remove(chosen);
         }
-    }
-}
-
-/// A generator of numbers that look random (Knuth's MMIX), so that every run measures the same stream.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap_or(0) % bound.max(1)
-    }
-
-    fn percent(&mut self, share: usize) -> bool {
-        self.below(100) < share
     }
 }
 
