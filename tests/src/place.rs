@@ -162,6 +162,12 @@ pub fn cache_home() -> PathBuf {
     shared().join("user")
 }
 
+/// The build cache there of whoever runs the tests.
+#[must_use]
+pub fn own_cache() -> PathBuf {
+    cache_home().join("proctor/own")
+}
+
 /// A state directory for supervisors, which keeps the build caches of their tenants.
 #[must_use]
 pub fn state_dir() -> PathBuf {
@@ -195,7 +201,7 @@ pub fn warm() {
         fs::create_dir_all(&shared).unwrap();
         let lock = fs::File::create(shared.join("lock")).unwrap();
         lock.lock().unwrap();
-        let warm = shared.join("warm-for-tenants");
+        let warm = shared.join("warm-for-all");
         let go = fs::read_to_string(on_path("go").canonicalize().unwrap().join("../../VERSION")).unwrap_or_default();
         if fs::read_to_string(&warm).is_ok_and(|known| known == go) {
             return;
@@ -209,7 +215,7 @@ pub fn warm() {
         for tenant in TENANTS {
             let cache = state_dir().join("tenants").join(tenant).join("cache");
             _ = fs::remove_dir_all(&cache);
-            copy(&cache_home().join("proctor"), &cache);
+            copy(&own_cache(), &cache);
             give(&cache, first_uid(tenant));
         }
         fs::write(warm, go).unwrap();

@@ -6,7 +6,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy takes for ordinary code")]
 
-use proctor_tests::place::{Place, cache_home, copy, go_modules, on_path};
+use proctor_tests::place::{Place, cache_home, copy, go_modules, on_path, own_cache};
 use proctor_tests::process::{Said, command, end_of, installed, sources};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +70,7 @@ impl Scene {
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("HOME", dir("home"))
             .env("TMPDIR", dir("home"))
-            .env("GOCACHE", cache_home().join("proctor/go-build"))
+            .env("GOCACHE", own_cache().join("go-build"))
             .env("GOMODCACHE", go_modules())
             .env("GOPROXY", "off")
             .env("GOTOOLCHAIN", "local")
