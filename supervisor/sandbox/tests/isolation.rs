@@ -8,7 +8,7 @@ mod support;
 use proctor_core::isolation::{Isolation, Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::{Jail, KillSwitch, LAYERS, RunAs, SandboxError};
+use proctor_sandbox::{Jail, KillSwitch, LAYERS, RunAs, RunSpec, SandboxError};
 use std::fs;
 use std::os::unix::fs::symlink;
 use support::*;
@@ -399,9 +399,9 @@ fn neither_a_link_nor_another_directory_in_the_place_of_the_workspace_is_taken()
     swapped.commands[0].dir = at("ws");
     assert_eq!(run(&swapped).0.exits, [Exit::Code(1)]);
     fs::rename(at("ws"), at("old")).unwrap();
-    let refused = |spec: &proctor_sandbox::RunSpec| {
+    let refused = |spec: &RunSpec| {
         let outcome = try_run(spec, &KillSwitch::new().unwrap(), |_| {});
-        matches!(outcome, Err(proctor_sandbox::SandboxError::WorkspaceGone { .. }))
+        matches!(outcome, Err(SandboxError::WorkspaceGone { .. }))
     };
     symlink("target", at("ws")).unwrap();
     assert!(refused(&swapped));
