@@ -132,7 +132,7 @@ impl Pool {
         Ok(Pool { shelf, requests, keeper: Mutex::new(Some(keeper)) })
     }
 
-    /// A worker for a run of `jail` with `limits` that was prepared, or is in a room that was; and has the next one prepared.
+    /// A worker for a run of `jail` with `limits` that was prepared, or is made in a room that was.
     pub(crate) fn take(&self, jail: &Jail, workspace_id: Id, limits: &Limits) -> Option<Worker> {
         let key = Key { jail: jail.clone(), workspace_id };
         let worker = match self.take_ready(&key, limits)? {
@@ -153,7 +153,6 @@ impl Pool {
             self.shelf.discard(&key);
             return None;
         }
-        self.refill(key, *limits);
         worker
     }
 
@@ -180,13 +179,13 @@ impl Pool {
     }
 
     /// Takes over a room that a run has made for itself.
-    pub(crate) fn keep(&self, jail: &Jail, workspace_id: Id, limits: &Limits, room: Room) {
+    pub(crate) fn keep(&self, jail: &Jail, workspace_id: Id, room: Room) {
         let key = Key { jail: jail.clone(), workspace_id };
         let now = Instant::now();
         let mut shelf = self.shelf.shared.shelf();
         let is_new = !shelf.closed && !shelf.rooms.contains_key(&key);
         let surplus = if is_new {
-            shelf.rooms.insert(key.clone(), Kept { room: Some(room), worker: None, made: now, used: now });
+            shelf.rooms.insert(key, Kept { room: Some(room), worker: None, made: now, used: now });
             None
         } else {
             Some(room)
@@ -195,12 +194,14 @@ impl Pool {
         drop(shelf);
         // Ending them waits for processes.
         drop((surplus, evicted));
-        self.refill(key, *limits);
     }
 
-    fn refill(&self, key: Key, limits: Limits) {
+    /// Has a worker prepared for the next run of this kind. At the end of a run, since v1 holds up every fork and exit on
+    /// the host for some milliseconds while a process is moved into its groups.
+    pub(crate) fn refill(&self, jail: &Jail, workspace_id: Id, limits: &Limits) {
+        let key = Box::new(Key { jail: jail.clone(), workspace_id });
         // Full: the next run makes its own.
-        let _asked = self.requests.try_send(Request::Refill(Box::new(key), limits));
+        let _asked = self.requests.try_send(Request::Refill(key, *limits));
     }
 
     /// Has the mounts of a dead run taken apart behind the next one's back.

@@ -6,7 +6,7 @@ use crate::cgroup::{self, Leaf, Places};
 use crate::check::check;
 use crate::error::SandboxError;
 use crate::figures::{self, Watched};
-use crate::hold::hold;
+use crate::hold::{Id, hold};
 use crate::kill::KillSwitch;
 use crate::pool::{Maker, Pool, PoolBounds};
 use crate::probe::{HostReport, is_privileged, probe};
@@ -57,7 +57,7 @@ impl LinuxSandbox {
         &self,
         mut worker: Worker,
         spec: &RunSpec,
-        workspace: &OwnedFd,
+        (workspace, id): (&OwnedFd, Id),
         kill: &KillSwitch,
         sink: &mut dyn FnMut(SandboxEvent<'_>),
         begun: Instant,
@@ -66,6 +66,7 @@ impl LinuxSandbox {
         let ending = end(&mut worker, spec, watched);
         if let Some(pool) = &self.pool {
             pool.clear(worker.mounts.take());
+            pool.refill(&spec.jail, id, &spec.limits);
         }
         Ok(ending)
     }
@@ -84,7 +85,7 @@ impl Sandbox for LinuxSandbox {
         let (workspace, id) =
             held.map_err(|source| SandboxError::WorkspaceGone { workspace: spec.jail.workspace.clone(), source })?;
         if let Some(worker) = self.pool.as_ref().and_then(|pool| pool.take(&spec.jail, id, &spec.limits)) {
-            match self.serve(worker, spec, &workspace, kill, sink, begun) {
+            match self.serve(worker, spec, (&workspace, id), kill, sink, begun) {
                 // Whatever it died of while it waited, no command was started.
                 Err(SandboxError::WorkerFailed { reason, .. }) => tracing::warn!(%reason, "a prepared worker was dead"),
                 outcome => return outcome,
@@ -92,11 +93,11 @@ impl Sandbox for LinuxSandbox {
         }
         let room = self.maker.open(&spec.jail, id)?;
         let worker = self.maker.prepare(&room, &spec.jail, &spec.limits)?;
-        // The next run of the session finds the room, and a worker that is prepared while this one runs.
+        // The next run of the session finds the room.
         if let Some(pool) = &self.pool {
-            pool.keep(&spec.jail, id, &spec.limits, room);
+            pool.keep(&spec.jail, id, room);
         }
-        self.serve(worker, spec, &workspace, kill, sink, begun)
+        self.serve(worker, spec, (&workspace, id), kill, sink, begun)
     }
 
     fn probe(&self) -> HostReport {
