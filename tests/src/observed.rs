@@ -238,9 +238,9 @@ impl Observed {
             running: row.running.iter().map(|test| (*test).to_owned()).collect(),
             hits: row.hits.iter().map(|hit| (*hit).to_owned()).collect(),
             output_bytes: self.output_bytes.max(row.output_bytes_min),
-            // The suites run where everything can be enforced: memory, cpu, pids, wall, log, tmp.
+            // The suites run where everything can be enforced: memory, cpu, pids, wall, log, tmp, disk.
             missing: 0,
-            limits_in_force: 6,
+            limits_in_force: 7,
         };
         assert!(*self == wanted, "row {}: got\n{self:#?}\nwant\n{wanted:#?}", row.name);
     }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
 
 use nix::sys::signal::Signal;
+use proctor_proto::v1::CloseSessionRequest;
 use proctor_tests::place::{Before, Place};
 use proctor_tests::process::{
     Process, cgroups_of, descendants, end_of, eventually, has_logged, mounts, processes_of, signal,
@@ -124,7 +125,10 @@ async fn a_supervisor_that_ends_leaves_nothing_of_all_its_runs() {
         let session = client.open(&workspace).await;
         client.run(&session).await;
         eventually("no process of the run is alive", || processes_of(workspace.to_str().unwrap()).is_empty());
-        no_cgroups(supervisor.pid());
+        // Until then a worker waits in its leaf for the session's next run.
+        let close = CloseSessionRequest { session_id: session };
+        client.sessions.clone().close_session(close).await.unwrap();
+        eventually("its groups are gone", || cgroups_of(supervisor.pid()).is_empty());
         assert!(proctor_tests::place::tree(&workspace) == before, "{name}: the workspace has changed");
         no_files(&supervisor.tmp());
     }
