@@ -3,7 +3,7 @@
 use crate::{FILTERS, NO_GO, NO_PROJECT, add_links_out, path_without_go};
 use proctor_proto::reason;
 use proctor_proto::v1::{self, Limits, RunTestsRequest};
-use proctor_tests::process::descendants;
+use proctor_tests::process::{descendants, eventually};
 use proctor_tests::supervisor::{Settings, Supervisor};
 use proctor_tests::wire::Client;
 use std::collections::HashMap;
@@ -89,6 +89,9 @@ async fn mistakes_are_named_by_field_and_nothing_is_lost() {
     let session = client.open(&workspace).await;
     let run = client.run(&session).await;
     let before = client.failures(&session).await;
+    // A launcher and an init wait for the session's next run.
+    eventually("a worker waits", || descendants(supervisor.pid()).len() == 2);
+    let waiting = descendants(supervisor.pid());
     let host = supervisor.dir().to_str().unwrap().to_owned();
     for (request, field, text) in mistakes() {
         let request = RunTestsRequest { session_id: session.clone(), ..request };
@@ -101,7 +104,7 @@ async fn mistakes_are_named_by_field_and_nothing_is_lost() {
     assert_eq!(denied.code(), Code::PermissionDenied);
     assert_eq!(denied.message(), "network: the host's network is not allowed for this tenant");
 
-    assert!(descendants(supervisor.pid()).is_empty(), "no process was started");
+    assert_eq!(descendants(supervisor.pid()), waiting, "no process was started");
     let after = client.failures(&session).await;
     assert_eq!((&after.run_id, &after.failures), (&before.run_id, &before.failures));
     assert_eq!(after.run_id, run.run_id);
