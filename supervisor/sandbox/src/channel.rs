@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// Longest message, in bytes. The longest real one lists every layer with a reason, some KiB.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// Most descriptors of one message: the two streams of a command.
-const FDS_MAX: usize = 2;
+/// Most descriptors of one message: a leaf has a door in each v1 hierarchy that it uses.
+const FDS_MAX: usize = 8;
 
 /// One end of a control socket.
 #[derive(Debug)]

@@ -40,7 +40,7 @@ pub(crate) enum FromLauncher {
 /// From the supervisor to an init.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToInit {
-    /// Its leaf holds it: put on the layers.
+    /// Go into the leaf through its doors, which are the descriptors, and put on the layers.
     Begin(Allotment),
     /// What is in force suffices: run the commands. The one descriptor holds a packed [`RunPlan`].
     Run,

@@ -159,7 +159,6 @@ impl Room {
         let birth = leaf.as_deref().and_then(Leaf::birth);
         let fds: Vec<BorrowedFd<'_>> = std::iter::once(theirs.as_fd()).chain(birth).collect();
         launcher.tell(&ToLauncher::Fork, &fds)?;
-        let born = birth.is_some();
         drop(theirs);
         let (pid, init) = match launcher.hear()? {
             (FromLauncher::Forked { pid }, Some(init)) => (pid, init),
@@ -168,11 +167,11 @@ impl Room {
         let launcher_too = Arc::clone(launcher);
         let mut worker =
             Worker { pid, init, channel, leaf, in_force, scratch: None, mounts: None, _launcher: launcher_too };
-        if let Some(leaf) = &worker.leaf {
-            leaf.add(pid, born).map_err(SandboxError::kernel("moving the worker into its cgroup leaf"))?;
-        }
+        let doors = worker.leaf.as_ref().map_or_else(|| Ok(Vec::new()), |leaf| leaf.doors());
+        let doors = doors.map_err(SandboxError::kernel("opening a cgroup leaf"))?;
+        let doors: Vec<BorrowedFd<'_>> = doors.iter().map(AsFd::as_fd).collect();
         let is_in_v2 = worker.leaf.is_some() && places.mode == Mode::V2;
-        let told = worker.channel.send(&ToInit::Begin(allotment(limits, is_in_v2)), &[]);
+        let told = worker.channel.send(&ToInit::Begin(allotment(limits, is_in_v2)), &doors);
         told.map_err(|error| launcher.failed("beginning", error.to_string()))?;
         let heard = worker.channel.receive_within::<FromInit>(SETUP_WAIT);
         match heard.map_err(|error| launcher.failed("set-up", error.to_string()))? {

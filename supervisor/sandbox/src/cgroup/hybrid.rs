@@ -5,7 +5,7 @@ use super::v1::V1Leaf;
 use super::v2::V2Leaf;
 use super::{Counters, Leaf};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// The order of the fields is the order of their end: v2 can kill at once.
 pub(super) struct HybridLeaf {
@@ -18,6 +18,11 @@ impl Leaf for HybridLeaf {
         self.v2.birth()
     }
 
+    fn doors(&self) -> io::Result<Vec<OwnedFd>> {
+        self.v1.doors()
+    }
+
+    #[cfg(test)]
     fn add(&self, pid: u32, born: bool) -> io::Result<()> {
         self.v2.add(pid, born)?;
         self.v1.add(pid, born)

@@ -22,15 +22,20 @@ use hybrid::HybridLeaf;
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// A group of its own for one run. Made with its limits written and read back; gone after `remove` or drop.
 pub(crate) trait Leaf: Send {
     /// The leaf's directory in the v2 hierarchy, for a process that is born there (`CLONE_INTO_CGROUP`). On a hybrid host
     /// it holds only a part of the limits; `None` on v1.
     fn birth(&self) -> Option<BorrowedFd<'_>>;
-    /// Moves a process into the leaf, where its children are born. One that was `born` at [`Leaf::birth`] is moved into
-    /// what the leaf has beside that.
+    /// Files of what the leaf has beside [`Leaf::birth`], into each of which a process of one thread writes
+    /// [`THIS_THREAD`] to move itself there. To move another process would hold up every fork and exit on the host for some
+    /// milliseconds.
+    fn doors(&self) -> io::Result<Vec<OwnedFd>>;
+    /// Moves another process into the leaf, where its children are born. One that was `born` at [`Leaf::birth`] is moved
+    /// into what the leaf has beside that.
+    #[cfg(test)]
     fn add(&self, pid: u32, born: bool) -> io::Result<()>;
     /// The processes in the leaf right now, at most 4,096.
     fn pids(&self) -> Vec<u32>;
@@ -54,6 +59,9 @@ pub(crate) trait Leaf: Send {
     /// bounds, until the kernel lets go.
     fn remove(&mut self) -> io::Result<()>;
 }
+
+/// What a thread writes to a door to go through it.
+pub(crate) const THIS_THREAD: &[u8] = b"0";
 
 /// What a leaf has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

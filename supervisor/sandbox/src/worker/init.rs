@@ -5,6 +5,7 @@ use super::command::{self, Started};
 use super::launcher::{Halt, failed, hear_deaths};
 use super::layers::Hands;
 use super::mounts;
+use crate::cgroup::THIS_THREAD;
 use crate::channel::Channel;
 use crate::message::{CpuTimes, FromInit, RunPlan, ToInit, unpack};
 use crate::plan::Stage;
@@ -15,7 +16,7 @@ use nix::unistd::Pid;
 use proctor_core::outcome::Exit;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{WaitOptions, WaitStatus, wait};
+use rustix::process::{WaitOptions, WaitStatus, set_parent_process_death_signal, wait};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
@@ -74,10 +75,16 @@ fn tell(control: &Channel, halt: Halt) {
 }
 
 fn live(control: &Channel, hands: &mut Hands) -> Result<(), Halt> {
-    // Nothing is done before the leaf holds this process. The end of the socket is the end of the supervisor.
-    let Some((ToInit::Begin(allotment), _)) = control.receive().map_err(failed("waiting to begin"))? else {
+    // Set once more when the user has changed, which takes it away.
+    set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).map_err(failed("dying with the launcher"))?;
+    // The end of the socket is the end of the supervisor.
+    let Some((ToInit::Begin(allotment), doors)) = control.receive().map_err(failed("waiting to begin"))? else {
         return Ok(());
     };
+    // Nothing is done before the leaf holds this process.
+    for door in doors {
+        rustix::io::write(&door, THIS_THREAD).map_err(failed("moving into its cgroup leaf"))?;
+    }
     hands.allotment = Some(allotment);
     hands.put_on_all(Stage::Init)?;
     let deaths = hear_deaths().map_err(failed("hearing SIGCHLD"))?;
