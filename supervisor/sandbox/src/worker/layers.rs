@@ -128,8 +128,8 @@ impl Hands {
             Step::OwnProc => mounts::own_proc(),
             Step::SealedProc if self.identity.uid != 0 => Ok(()),
             Step::SealedProc => mounts::seal_proc(),
-            // Where other hierarchies hold the limits there is nothing to see.
-            Step::OwnCgroup if !self.allotment()?.is_in_v2 => Ok(()),
+            // Where other hierarchies hold the limits there is nothing to see, and on the host's root everything.
+            Step::OwnCgroup if !self.allotment()?.is_in_v2 || !self.is_pivoted => Ok(()),
             Step::OwnCgroup => mounts::own_cgroup(),
             Step::OwnTerminals => mounts::own_terminals(),
             Step::PrivateTmp => {
