@@ -10,7 +10,15 @@ $b mkdir -p /dev/pts /dev/shm /dev/mqueue /dev/hugepages
 $b mount -t devpts -o nosuid,noexec,gid=5,mode=620,ptmxmode=666 devpts /dev/pts
 $b mount -t tmpfs -o nosuid,nodev tmpfs /dev/shm
 $b mount -t tmpfs -o nosuid,nodev,mode=755 tmpfs /run
+# What came along from below the host's /tmp stays where it is.
+$b mkdir -p /run/brought
+$b mount --bind /tmp /run/brought
 $b mount -t tmpfs -o nosuid,nodev,mode=1777 tmpfs /tmp
+for brought in /run/brought/*; do
+    [ -d "$brought" ] || continue
+    $b mkdir -p "/tmp/${brought##*/}"
+    $b mount --bind "$brought" "/tmp/${brought##*/}"
+done
 $b mount -t mqueue -o nosuid,nodev,noexec mqueue /dev/mqueue
 $b mount -t hugetlbfs hugetlbfs /dev/hugepages
 $b mount -t securityfs -o nosuid,nodev,noexec securityfs /sys/kernel/security
