@@ -46,6 +46,7 @@ const PROGRAMS: &[&str] = &[
     "head",
     "hostname",
     "id",
+    "install",
     "ln",
     "ls",
     "mkdir",
