@@ -142,6 +142,7 @@ fn version(context: &Context, program: PathBuf, argument: &str, jail: Jail) -> R
         scratch_files: Vec::new(),
         scratch_dirs: vec!["home".to_owned()],
         artifacts: String::new(),
+        report: false,
         limits: Limits { wall_ms_max: 10_000, grace_ms: 100, ..Limits::DEFAULT },
         required_limits: Vec::new(),
     };

@@ -130,6 +130,7 @@ pub fn prepare(
         scratch_files: plan.files.into_iter().map(file).collect(),
         scratch_dirs: plan.dirs.into_iter().chain(["home".to_owned()]).collect(),
         artifacts: plan.artifacts,
+        report: plan.report,
         limits,
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
     };
@@ -184,15 +185,18 @@ fn command(
     step: &Step,
 ) -> Result<CommandSpec, PrepareError> {
     let dir = workspace.root().join(&step.dir);
-    // A custom command may name a script of the workspace; a bare name is looked up on PATH as a shell would.
     let find = |program: &str| context.toolchain.find(program, |path| is_seen(path, workspace.root(), read_only));
-    let named = if step.program.contains('/') && !step.program.starts_with('/') {
-        let script = dir.join(&step.program).canonicalize().ok();
-        script.and_then(|script| find(&script.to_string_lossy()))
-    } else {
-        find(&step.program)
+    let here = |program: &String| {
+        if !program.contains('/') || program.starts_with('/') {
+            // A bare name is looked up on PATH as a shell would.
+            return find(program);
+        }
+        // A link is executed as such: an interpreter knows its environment by the name that it was called by.
+        let script = dir.join(program);
+        find(&script.canonicalize().ok()?.to_string_lossy()).map(|_| script)
     };
-    let program = named.ok_or_else(|| PrepareError::RunnerMissing { program: step.program.clone() })?;
+    let missing = || PrepareError::RunnerMissing { program: step.programs.last().cloned().unwrap_or_default() };
+    let program = step.programs.iter().find_map(here).ok_or_else(missing)?;
     let mut env = base.clone();
     env.extend(step.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     Ok(CommandSpec { program, args: step.args.clone(), dir, env: env.into_iter().collect() })

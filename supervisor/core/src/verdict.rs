@@ -30,6 +30,10 @@ pub struct Facts {
     pub structured: bool,
     /// Whether the runner's stream ended early or could not be read in full.
     pub cut_off: bool,
+    /// Whether the runner said that no test was selected.
+    pub nothing_selected: bool,
+    /// Whether the runner is not installed where its project looks for it.
+    pub runner_missing: bool,
     /// Tests that had begun and not ended.
     pub running: Vec<TestId>,
     /// Sentences that the parser or the plan has for the evidence.
@@ -117,6 +121,9 @@ fn held(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> V
             Exit::Signal(_) | Exit::Code(_) => {}
         }
     }
+    if facts.runner_missing {
+        held.insert(Outcome::RunnerMissing);
+    }
     if facts.build_errors > 0 {
         held.insert(Outcome::BuildFailed);
     }
@@ -137,6 +144,8 @@ fn without_evidence_of_failure(facts: &Facts, raw_exit_code: Option<i32>, notes:
     match raw_exit_code {
         None => return Outcome::WorkerLost,
         Some(0) => {}
+        // Never green, so the runner's word is enough.
+        Some(_) if facts.nothing_selected && facts.summary.total == 0 => return Outcome::NoTests,
         Some(code) => {
             notes.push(format!("the runner exited with {code} and named no failed test"));
             return Outcome::Failed;
@@ -186,7 +195,7 @@ mod tests {
     #[test]
     fn each_ending_has_its_own_outcome() {
         type Change = fn(&mut Facts);
-        let rows: [(&str, Change, Outcome, i32); 22] = [
+        let rows: [(&str, Change, Outcome, i32); 24] = [
             ("green", |_| {}, Outcome::Passed, 0),
             (
                 "failed test",
@@ -203,6 +212,26 @@ mod tests {
             ("cut off, exit 0", |f| f.cut_off = true, Outcome::Failed, 1),
             ("unfinished test, exit 0", |f| f.running = hung(), Outcome::Failed, 1),
             ("nothing ran", |f| f.summary = Summary::default(), Outcome::NoTests, 4),
+            (
+                "nothing selected, exit 5",
+                |f| {
+                    f.summary = Summary::default();
+                    f.nothing_selected = true;
+                    f.exits = vec![Exit::Code(5)]
+                },
+                Outcome::NoTests,
+                5,
+            ),
+            (
+                "runner not installed",
+                |f| {
+                    f.summary = Summary::default();
+                    f.runner_missing = true;
+                    f.exits = vec![Exit::Code(1)]
+                },
+                Outcome::RunnerMissing,
+                1,
+            ),
             ("all skipped", |f| f.summary = Summary { total: 1, skipped: 1, ..Summary::default() }, Outcome::Passed, 0),
             (
                 "build",
@@ -313,10 +342,11 @@ mod tests {
         fn passed_means_that_everything_went_well(
             exits in prop::collection::vec(exit(), 0..3), commands in 0usize..3, total in 0u64..3, failed in 0u64..2,
             error in 0u64..2, build_errors in 0u64..2, collection_errors in 0u64..2, lost: bool, cut_off: bool,
-            structured: bool, killed: bool, unfinished: bool,
+            structured: bool, killed: bool, unfinished: bool, nothing_selected: bool, runner_missing: bool,
         ) {
             let facts = Facts {
                 commands, exits: exits.clone(), worker_lost: lost, cut_off, structured, build_errors, collection_errors,
+                nothing_selected, runner_missing,
                 killed: killed.then_some(KillReason::Cancelled),
                 running: if unfinished { hung() } else { Vec::new() },
                 summary: Summary { total, failed, error, ..Summary::default() },
@@ -325,7 +355,7 @@ mod tests {
             let verdict = judge(facts);
             if verdict.outcome == Outcome::Passed {
                 prop_assert!(commands > 0 && exits.len() == commands && exits.iter().all(|exit| *exit == Exit::Code(0)));
-                prop_assert!(!lost && !cut_off && !killed && !unfinished);
+                prop_assert!(!lost && !cut_off && !killed && !unfinished && !runner_missing);
                 prop_assert_eq!(failed + error + build_errors + collection_errors, 0);
                 prop_assert!(!structured || total > 0);
             }

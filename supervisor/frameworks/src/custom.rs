@@ -16,7 +16,7 @@ pub fn plan(command: &[String]) -> Plan {
     let steps = command
         .split_first()
         .map(|(program, args)| Step {
-            program: program.clone(),
+            programs: vec![program.clone()],
             args: args.to_vec(),
             dir: String::new(),
             env: BTreeMap::new(),
@@ -62,7 +62,7 @@ mod tests {
         let plan = plan(&["make".to_owned(), "check".to_owned()]);
         assert_eq!(plan.steps.len(), 1);
         assert_eq!(
-            (plan.steps[0].program.as_str(), plan.steps[0].args.as_slice()),
+            (plan.steps[0].programs[0].as_str(), plan.steps[0].args.as_slice()),
             ("make", &["check".to_owned()][..])
         );
         let mut parser = parser();

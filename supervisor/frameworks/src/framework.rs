@@ -15,9 +15,6 @@ pub trait Framework: Send + Sync {
     /// Its name in requests and reports: `go`.
     fn name(&self) -> &'static str;
 
-    /// The program that must be on PATH.
-    fn program(&self) -> &'static str;
-
     /// Names of files whose content detection reads (`go.mod`). The edge puts them into the tree.
     fn markers(&self) -> &'static [&'static str];
 
@@ -38,14 +35,17 @@ pub trait Framework: Send + Sync {
 
     /// What the files that the run left in its artefact directory say about coverage.
     ///
-    /// `finished` names the tests that finished, by package; a package that is not in it completed none.
+    /// `finished` names the tests that finished, by package; a package that is not in it completed none. Nothing, for a
+    /// framework whose coverage is not measured.
     fn ingest(
         &self,
-        projects: &[Project],
-        workspace: &str,
-        artifacts: &[(String, Vec<u8>)],
-        finished: &BTreeMap<String, BTreeSet<String>>,
-    ) -> Harvest;
+        _projects: &[Project],
+        _workspace: &str,
+        _artifacts: &[(String, Vec<u8>)],
+        _finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> Harvest {
+        Harvest::default()
+    }
 }
 
 /// One project of one framework within a workspace.
@@ -85,17 +85,23 @@ pub struct Plan {
     pub files: Vec<InjectedFile>,
     /// Directories that the run finds below its scratch directory, empty.
     pub dirs: Vec<String>,
-    /// Directory below scratch whose files go to [`Framework::ingest`]; empty for none.
+    /// Directory below scratch whose files go to [`Parser::files`] and [`Framework::ingest`]; empty for none.
     pub artifacts: String,
+    /// Whether the runner speaks through the report, the FIFO that [`REPORT`] names, to [`Parser::report`].
+    pub report: bool,
     /// Sentences for the report, such as why coverage is not measured.
     pub notes: Vec<String>,
 }
 
+/// Where a run with [`Plan::report`] finds its FIFO: below the scratch directory.
+pub const REPORT: &str = "report";
+
 /// One command of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Name of the program, looked up on PATH by the edge, or an absolute path.
-    pub program: String,
+    /// The first of these that is there is executed: names, looked up on PATH by the edge, paths relative to `dir`
+    /// (`.venv/bin/python`), or absolute paths. The last is the one that is told when none is there.
+    pub programs: Vec<String>,
     /// Its arguments.
     pub args: Vec<String>,
     /// Working directory relative to the workspace, empty for the root.
@@ -126,9 +132,15 @@ pub trait Parser: Send {
     /// Bytes of stderr, cut anywhere.
     fn stderr(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>);
 
+    /// Bytes of the report, cut anywhere. They may come before or after what was written to the streams at the same time.
+    fn report(&mut self, _bytes: &[u8], _events: &mut Vec<RunnerEvent>) {}
+
     /// A step ended, or was cut off by proctor (`killed`). Tests that began and did not end are finished as errors
     /// here, unless the run was killed: then they stay in [`Parser::running`].
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>);
+
+    /// The files that the run left in its artefact directory, by path, after its last step, also when it was killed.
+    fn files(&mut self, _files: &[(String, Vec<u8>)], _events: &mut Vec<RunnerEvent>) {}
 
     /// Commands to run after the step that just ended, because of what it showed: after [`Parser::step_ended`], before
     /// the plan's next step, and not after a kill. They are reported through [`Parser::step_started`] with numbers that
@@ -151,6 +163,10 @@ pub struct StreamSummary {
     pub structured: bool,
     /// Whether the stream ended before the runner said that it was done, or a part of it could not be read.
     pub cut_off: bool,
+    /// Whether the runner said that no test was selected: several exit with another status than 0 then.
+    pub nothing_selected: bool,
+    /// Whether the runner itself is not installed where its project looks for it (a module, a package).
+    pub runner_missing: bool,
     /// Sentences for the report's evidence.
     pub notes: Vec<String>,
 }

@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             scratch_files: vec![],
             scratch_dirs: vec![],
             artifacts: String::new(),
+            report: false,
             limits: Limits::DEFAULT,
             required_limits: vec![],
         };

@@ -125,6 +125,7 @@ mod tests {
             scratch_files: vec![],
             scratch_dirs: vec!["a/b".into()],
             artifacts: String::new(),
+            report: false,
             limits: Limits::DEFAULT,
             required_limits: vec![],
         }

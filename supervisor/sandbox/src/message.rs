@@ -57,7 +57,8 @@ pub(crate) enum FromInit {
     Refused(MissingLayer),
     /// Init cannot go on. Nothing follows.
     Failed { step: String, reason: String },
-    /// A command is about to be executed; the descriptors are the reading ends of its stdout and stderr.
+    /// A command is about to be executed; the descriptors are the reading ends of its stdout and stderr, and of the
+    /// run's report if it has one.
     CommandStarted { index: usize },
     /// A command and everything that it left behind is dead. The times are those of all commands so far. After the last
     /// one init exits.
@@ -125,6 +126,8 @@ pub(crate) struct RunPlan {
     pub(crate) commands: Vec<CommandSpec>,
     pub(crate) scratch_dirs: Vec<String>,
     pub(crate) scratch_files: Vec<PlannedFile>,
+    /// Whether there is a FIFO beside the streams.
+    pub(crate) report: bool,
 }
 
 /// A scratch file; its bytes follow the plan in the order of the list.
@@ -146,6 +149,7 @@ impl RunPlan {
             commands: spec.commands.clone(),
             scratch_dirs: spec.scratch_dirs.clone(),
             scratch_files: planned.collect(),
+            report: spec.report,
         }
     }
 }

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// Where a run finds its scratch directory: inside its private `/tmp`, gone with it.
 pub const SCRATCH: &str = "/tmp/proctor";
 
+/// Where a command whose run has [`RunSpec::report`] finds a FIFO that is read as the run goes on.
+pub const REPORT: &str = "/tmp/proctor/report";
+
 /// One run: commands that are executed one after the other in the same sandbox, until one is killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSpec {
@@ -25,6 +28,8 @@ pub struct RunSpec {
     pub scratch_dirs: Vec<String>,
     /// Directory below [`SCRATCH`] whose regular files are handed back after the last command; empty for none.
     pub artifacts: String,
+    /// Whether the commands find a FIFO at [`REPORT`], for what they say beside their two streams.
+    pub report: bool,
     /// Bounds of the run.
     pub limits: Limits,
     /// Limits without which the run must not start.
@@ -142,6 +147,11 @@ pub enum SandboxEvent<'a> {
     Output {
         /// On which stream.
         stream: Stream,
+        /// What, at most 64 KiB.
+        bytes: &'a [u8],
+    },
+    /// Something was written to [`REPORT`].
+    Report {
         /// What, at most 64 KiB.
         bytes: &'a [u8],
     },

@@ -1,4 +1,5 @@
-//! The two streams of the running command: read side by side, bounded, to their ends. Must not know what is written.
+//! What the running command writes: its two streams and the run's report, read side by side and bounded. Must not know what
+//! is written.
 
 use proctor_core::event::Stream;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -8,10 +9,25 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Bytes of one read: the capacity of a pipe.
 const READ_BYTES_MAX: usize = 64 * 1024;
 
-/// Reading ends of a command's pipes, and how much all commands have written.
+/// Where a run writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outlet {
+    /// One of the running command's own streams.
+    Stream(Stream),
+    /// The FIFO of all commands.
+    Report,
+}
+
+impl Outlet {
+    pub(crate) const ALL: [Outlet; 3] =
+        [Outlet::Stream(Stream::Stdout), Outlet::Stream(Stream::Stderr), Outlet::Report];
+}
+
+/// Reading ends, and how much all commands have written.
 pub(crate) struct Streams {
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
+    report: Option<OwnedFd>,
     buffer: Vec<u8>,
     bytes_max: u64,
     /// Bytes read of all commands, also those that were not passed on.
@@ -21,27 +37,29 @@ pub(crate) struct Streams {
 impl Streams {
     /// Nothing is open yet. At most `bytes_max` bytes are passed on.
     pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { stdout: None, stderr: None, buffer: vec![0; READ_BYTES_MAX], bytes_max, bytes: 0 }
+        Self { stdout: None, stderr: None, report: None, buffer: vec![0; READ_BYTES_MAX], bytes_max, bytes: 0 }
     }
 
-    /// Takes the pipes of the next command.
-    pub(crate) fn open(&mut self, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<()> {
-        for pipe in [&stdout, &stderr] {
+    /// Takes the pipes of the next command, and the report if there is one.
+    pub(crate) fn open(&mut self, stdout: OwnedFd, stderr: OwnedFd, report: Option<OwnedFd>) -> io::Result<()> {
+        for pipe in [&stdout, &stderr].into_iter().chain(&report) {
             fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
         }
-        (self.stdout, self.stderr) = (Some(stdout), Some(stderr));
+        (self.stdout, self.stderr, self.report) = (Some(stdout), Some(stderr), report);
         Ok(())
     }
 
-    /// The stream's pipe, unless it is at its end.
-    pub(crate) fn fd(&self, stream: Stream) -> Option<BorrowedFd<'_>> {
-        match stream {
-            Stream::Stdout => self.stdout.as_ref().map(AsFd::as_fd),
-            Stream::Stderr => self.stderr.as_ref().map(AsFd::as_fd),
-        }
+    /// The outlet's reading end, unless it is at its end.
+    pub(crate) fn fd(&self, outlet: Outlet) -> Option<BorrowedFd<'_>> {
+        let end = match outlet {
+            Outlet::Stream(Stream::Stdout) => &self.stdout,
+            Outlet::Stream(Stream::Stderr) => &self.stderr,
+            Outlet::Report => &self.report,
+        };
+        end.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether both are at their ends.
+    /// Whether both streams are at their ends. The report has none while its run lives.
     pub(crate) fn is_closed(&self) -> bool {
         self.stdout.is_none() && self.stderr.is_none()
     }
@@ -56,12 +74,13 @@ impl Streams {
         self.bytes > self.bytes_max
     }
 
-    /// Reads once and returns what may be passed on: empty at the end of the stream, when there is nothing, and when
+    /// Reads once and returns what may be passed on: empty at the end of the outlet, when there is nothing, and when
     /// the bound is used up.
-    pub(crate) fn read(&mut self, stream: Stream) -> &[u8] {
-        let pipe = match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
+    pub(crate) fn read(&mut self, outlet: Outlet) -> &[u8] {
+        let pipe = match outlet {
+            Outlet::Stream(Stream::Stdout) => &mut self.stdout,
+            Outlet::Stream(Stream::Stderr) => &mut self.stderr,
+            Outlet::Report => &mut self.report,
         };
         let Some(fd) = pipe.as_ref() else { return &[] };
         let read = match rustix::io::read(fd, &mut self.buffer) {
@@ -93,19 +112,19 @@ mod tests {
         let (stdout, mut out) = io::pipe().unwrap();
         let (stderr, err) = io::pipe().unwrap();
         let mut streams = Streams::new(5);
-        streams.open(stdout.into(), stderr.into()).unwrap();
-        assert_eq!(streams.read(Stream::Stdout), b"");
+        streams.open(stdout.into(), stderr.into(), None).unwrap();
+        assert_eq!(streams.read(Outlet::Stream(Stream::Stdout)), b"");
         assert!(!streams.is_closed(), "an empty pipe is not at its end");
         out.write_all(b"hello").unwrap();
-        assert_eq!(streams.read(Stream::Stdout), b"hello");
+        assert_eq!(streams.read(Outlet::Stream(Stream::Stdout)), b"hello");
         assert!(!streams.is_flooded());
         out.write_all(b"!").unwrap();
-        assert_eq!(streams.read(Stream::Stdout), b"");
+        assert_eq!(streams.read(Outlet::Stream(Stream::Stdout)), b"");
         assert!(streams.is_flooded());
         drop((out, err));
-        assert_eq!(streams.read(Stream::Stdout), b"");
+        assert_eq!(streams.read(Outlet::Stream(Stream::Stdout)), b"");
         assert_eq!(streams.bytes, 6);
-        assert_eq!(streams.read(Stream::Stderr), b"");
+        assert_eq!(streams.read(Outlet::Stream(Stream::Stderr)), b"");
         assert!(streams.is_closed());
     }
 }

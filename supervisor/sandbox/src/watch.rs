@@ -10,8 +10,7 @@ use crate::kill::KillSwitch;
 use crate::message::{CpuTimes, FromInit, RunPlan, ToInit, pack};
 use crate::room::{DEATH_WAIT, Worker};
 use crate::spec::{RunSpec, SandboxEvent};
-use crate::streams::Streams;
-use proctor_core::event::Stream;
+use crate::streams::{Outlet, Streams};
 use proctor_core::isolation::Isolation;
 use proctor_core::outcome::{Exit, KillReason};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -61,7 +60,7 @@ struct Pending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Control,
-    Stream(Stream),
+    Outlet(Outlet),
     Switch,
     Bell,
 }
@@ -145,7 +144,7 @@ impl<'a> Watch<'a> {
                 match source {
                     Source::Switch => self.kill(self.switch.reason().unwrap_or(KillReason::Cancelled)),
                     Source::Bell => self.hear_bell(),
-                    Source::Stream(stream) => self.read(stream),
+                    Source::Outlet(outlet) => _ = self.read(outlet),
                     Source::Control => self.hear_worker()?,
                 }
             }
@@ -168,6 +167,7 @@ impl<'a> Watch<'a> {
 
     fn finish(mut self) -> Result<Watched, SandboxError> {
         self.look_at_leaf();
+        self.drain_report();
         self.seen.disk_touched = self.disk.last_look();
         if self.first_start.is_none() && self.seen.killed.is_none() {
             return Err(worker_failed("set-up", "the worker ended without a word".to_owned()));
@@ -210,9 +210,9 @@ impl<'a> Watch<'a> {
             sources.push(source);
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         };
-        for stream in [Stream::Stdout, Stream::Stderr] {
-            if let Some(fd) = self.streams.fd(stream) {
-                listen(Source::Stream(stream), fd);
+        for outlet in Outlet::ALL {
+            if let Some(fd) = self.streams.fd(outlet) {
+                listen(Source::Outlet(outlet), fd);
             }
         }
         // While a command's output is still coming, what the worker says next has to wait.
@@ -253,20 +253,32 @@ impl<'a> Watch<'a> {
     fn flush_pending(&mut self, now: Instant) {
         let ready = |pending: &mut Pending| self.streams.is_closed() || now >= pending.until;
         if let Some(Pending { index, exit, .. }) = self.pending.take_if(ready) {
+            self.drain_report();
             self.streams.close();
             self.seen.exits.push(exit);
             (self.sink)(SandboxEvent::CommandExited { index, exit });
         }
     }
 
-    fn read(&mut self, stream: Stream) {
-        let bytes = self.streams.read(stream);
-        if !bytes.is_empty() {
-            (self.sink)(SandboxEvent::Output { stream, bytes });
+    /// Whether there was something.
+    fn read(&mut self, outlet: Outlet) -> bool {
+        let bytes = self.streams.read(outlet);
+        let any = !bytes.is_empty();
+        if any {
+            (self.sink)(match outlet {
+                Outlet::Stream(stream) => SandboxEvent::Output { stream, bytes },
+                Outlet::Report => SandboxEvent::Report { bytes },
+            });
         }
         if self.streams.is_flooded() {
             self.kill(KillReason::OutputFlood);
         }
+        any
+    }
+
+    /// What a command that is dead has reported: all of it is in the FIFO, and nobody is left to add to it.
+    fn drain_report(&mut self) {
+        while self.read(Outlet::Report) {}
     }
 
     fn hear_worker(&mut self) -> Result<(), SandboxError> {
@@ -294,7 +306,7 @@ impl<'a> Watch<'a> {
                 tracing::error!(index, "a worker speaks of a command that is not its turn");
                 self.worker.kill();
             }
-            FromInit::CommandStarted { index } => self.command_started(index, fds.next(), fds.next()),
+            FromInit::CommandStarted { index } => self.command_started(index, [fds.next(), fds.next(), fds.next()]),
             FromInit::CommandExited { index, exit, cpu, is_last } => {
                 self.command_exited(index, exit, cpu);
                 if is_last {
@@ -317,7 +329,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    fn command_started(&mut self, index: usize, stdout: Option<OwnedFd>, stderr: Option<OwnedFd>) {
+    fn command_started(&mut self, index: usize, ends: [Option<OwnedFd>; 3]) {
         let now = Instant::now();
         if self.first_start.is_none() {
             self.first_start = Some(now);
@@ -329,8 +341,8 @@ impl<'a> Watch<'a> {
         }
         self.tell_what_is_in_force();
         (self.sink)(SandboxEvent::CommandStarted { index });
-        let opened = match (stdout, stderr) {
-            (Some(stdout), Some(stderr)) => self.streams.open(stdout, stderr),
+        let opened = match ends {
+            [Some(stdout), Some(stderr), report] => self.streams.open(stdout, stderr, report),
             _ => Err(io::Error::other("the worker sent no pipes")),
         };
         if let Err(error) = opened {

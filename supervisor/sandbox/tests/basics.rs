@@ -20,6 +20,30 @@ fn both_streams_arrive_whole_and_before_the_exit() {
 }
 
 #[test]
+fn what_commands_report_arrives_whole_and_before_their_end_whoever_comes_and_goes() {
+    let mut two = spec(
+        "echo a > /tmp/proctor/report; (sleep 0.1; echo b > /tmp/proctor/report) & wait; echo c > /tmp/proctor/report",
+    );
+    // The name is the run's to give to something else; what the FIFO was made for goes on.
+    two.commands
+        .push(sh("exec 3> /tmp/proctor/report; rm /tmp/proctor/report; echo d >&3; head -c 1000000 /dev/zero >&3"));
+    two.commands.push(sh("echo lost > /tmp/proctor/report; exec sleep 600"));
+    (two.report, two.limits.wall_ms_max) = (true, 2_000);
+    let (ending, heard) = run(&two);
+    assert_eq!(ending.killed, Some(KillReason::Deadline));
+    assert_eq!(heard.report.replace('\0', ""), "a\nb\nc\n<0>d\n<1><2>");
+    assert_eq!(heard.report.len(), "a\nb\nc\n<0>d\n<1><2>".len() + 1_000_000);
+    assert_eq!(ending.resources.output_bytes, 1_000_008);
+}
+
+#[test]
+fn a_flood_of_reports_is_a_flood() {
+    let mut flood = spec("cat /dev/zero > /tmp/proctor/report");
+    (flood.report, flood.limits.log_bytes_max) = (true, 1 << 20);
+    assert_eq!(run(&flood).0.killed, Some(KillReason::OutputFlood));
+}
+
+#[test]
 fn a_megabyte_on_both_streams_at_once_does_not_stall() {
     let (ending, heard) = run(&spec("head -c 1000000 /dev/zero & head -c 1000000 /dev/zero >&2 & wait"));
     assert_exits(&ending, &[Exit::Code(0)]);

@@ -22,6 +22,8 @@ const GONE: &str = "the workspace was moved, replaced or removed during the run"
 pub(super) struct Concluding {
     pub(super) course: Course,
     pub(super) ending: Ending,
+    /// What the run left in its artefact directory.
+    pub(super) files: Vec<(String, Vec<u8>)>,
     /// Commands of all rounds.
     pub(super) commands: usize,
     pub(super) limits: Limits,
@@ -40,6 +42,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
     let Concluding {
         course,
         ending,
+        files,
         commands,
         limits,
         framework,
@@ -56,8 +59,8 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
     notes.extend(stream.notes);
     notes.extend(tally.note());
     notes.extend(workspace.owner().is_err().then(|| GONE.to_owned()));
-    let artifacts = Artifacts { files: ending.artifacts, left_out: ending.artifacts_left_out };
-    let (measured, coverage) = harvest(detected, &workspace, artifacts, &tally.finished());
+    let artifacts = Artifacts { files, left_out: ending.artifacts_left_out };
+    let (measured, coverage) = harvest(detected, &workspace, &artifacts, &tally.finished());
     let verdict = judge(Facts {
         commands,
         exits: ending.exits,
@@ -69,6 +72,8 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         collection_errors: tally.collection_errors,
         structured: stream.structured,
         cut_off: stream.cut_off,
+        nothing_selected: stream.nothing_selected,
+        runner_missing: stream.runner_missing,
         running,
         notes,
     });
@@ -106,24 +111,22 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
 }
 
 struct Artifacts {
-    files: Vec<proctor_sandbox::Artifact>,
+    files: Vec<(String, Vec<u8>)>,
     left_out: u64,
 }
 
 fn harvest(
     detected: Option<Detected>,
     workspace: &Workspace,
-    artifacts: Artifacts,
+    artifacts: &Artifacts,
     finished: &BTreeMap<String, BTreeSet<String>>,
 ) -> (Vec<Measured>, CoverageSummary) {
     let (Some(detected), Some(root)) = (detected, workspace.root().to_str()) else {
         return (Vec::new(), CoverageSummary::default());
     };
-    let files: Vec<(String, Vec<u8>)> =
-        artifacts.files.into_iter().map(|artifact| (artifact.path, artifact.bytes)).collect();
-    let mut harvest = detected.framework.ingest(&detected.projects, root, &files, finished);
+    let mut harvest = detected.framework.ingest(&detected.projects, root, &artifacts.files, finished);
     if artifacts.left_out > 0 {
-        harvest.notes.push(format!("{} coverage files were too many or too large", artifacts.left_out));
+        harvest.notes.push(format!("{} files that the run left were too many or too large", artifacts.left_out));
     }
     let covered: BTreeSet<&str> =
         harvest.measured.iter().flat_map(|set| &set.files).map(|(file, _)| file.as_str()).collect();

@@ -88,6 +88,7 @@ impl Course {
                 let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                 out.push(RunEvent::Output { stream, offset, len });
             }
+            SandboxEvent::Report { bytes } => self.parser.report(bytes, &mut read),
             SandboxEvent::CommandExited { exit, .. } => {
                 self.in_step = false;
                 self.parser.step_ended(exit, self.killed, &mut read);
@@ -120,6 +121,13 @@ impl Course {
             // The step that is still open has no exit of its own: it went with everything else.
             self.parser.step_ended(Exit::Signal(SIGKILL), killed, &mut read);
         }
+        read.into_iter().map(|event| self.tally.count(event)).collect()
+    }
+
+    /// Takes in the files that the run left.
+    pub(super) fn files(&mut self, files: &[(String, Vec<u8>)]) -> Vec<RunEvent> {
+        let mut read = Vec::new();
+        self.parser.files(files, &mut read);
         read.into_iter().map(|event| self.tally.count(event)).collect()
     }
 

@@ -140,9 +140,13 @@ fn execute(mut drive: Drive, prepared: Prepared) -> Ran {
             }
         }
     }
+    let left = std::mem::take(&mut ending.artifacts);
+    let files: Vec<(String, Vec<u8>)> = left.into_iter().map(|file| (file.path, file.bytes)).collect();
+    drive.log.append_blocking(course.files(&files));
     Ok(conclude(Concluding {
         course,
         ending,
+        files,
         commands,
         limits: spec.limits,
         framework,

@@ -82,6 +82,7 @@ impl Stage {
             scratch_files: Vec::new(),
             scratch_dirs: Vec::new(),
             artifacts: String::new(),
+            report: false,
             limits: Limits::DEFAULT,
             required_limits: Limits::ENFORCED.to_vec(),
         })

@@ -99,6 +99,7 @@ impl Attacker {
             scratch_files: vec![],
             scratch_dirs: vec![],
             artifacts: String::new(),
+            report: false,
             limits,
             required_limits: vec![],
         };

@@ -67,7 +67,12 @@ fn step(group: Group<'_>, tree: &FileTree, want: &Want<'_>, common: &[String]) -
         args.push(format!("-run={run}"));
     }
     args.extend(group.packages);
-    Step { program: "go".to_owned(), args, dir: group.module.dir.clone(), env: environment(group.module, tree, want) }
+    Step {
+        programs: vec!["go".to_owned()],
+        args,
+        dir: group.module.dir.clone(),
+        env: environment(group.module, tree, want),
+    }
 }
 
 /// What the go tool reads beside its arguments, closed off one by one. The caches and where modules come from are the

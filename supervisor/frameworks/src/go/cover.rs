@@ -6,10 +6,10 @@
 //! the profile is to be, so that the binary writes a file that stays. Then it becomes the binary: signals and exit status
 //! are the binary's own.
 
-use super::detect::join;
 use super::expression::{Expression, Extent};
-use super::paths::Paths;
 use crate::framework::{Harvest, InjectedFile, Project, Step};
+use crate::paths::Paths;
+use crate::paths::join;
 use proctor_core::bound::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
 use proctor_core::coverage::{Attribution, LineSpan, Measured};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -158,7 +158,7 @@ fn top_level(finished: &BTreeSet<String>, run: &[u8]) -> [Vec<String>; 2] {
 fn package_at(projects: &[Project], paths: &Paths, dir: &[u8]) -> Option<String> {
     let dir = std::str::from_utf8(dir).ok()?;
     let dir = paths.relative(&format!("{dir}/"))?;
-    let module = super::detect::module_of_path(projects, &dir)?;
+    let module = crate::paths::project_of(projects, &dir)?;
     let below = dir.strip_prefix(&module.dir)?.trim_start_matches('/');
     Some(if below.is_empty() { module.name.clone() } else { format!("{}/{below}", module.name) })
 }

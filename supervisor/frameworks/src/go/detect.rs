@@ -2,6 +2,7 @@
 //! how tests are run.
 
 use crate::framework::Project;
+use crate::paths::{is_within, join};
 use crate::tree::FileTree;
 use std::collections::BTreeSet;
 
@@ -56,31 +57,6 @@ pub(super) fn is_outside_its_work_file(tree: &FileTree, module: &Project) -> boo
         .max_by_key(|(dir, _)| dir.len());
     governing
         .is_some_and(|(work_dir, content)| !directives(content, "use").any(|used| join(work_dir, &used) == module.dir))
-}
-
-/// Whether `path` is `dir` or below it; the empty `dir` holds everything.
-pub(super) fn is_within(path: &str, dir: &str) -> bool {
-    dir.is_empty() || path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// Joins two `/`-separated relative paths and resolves `.` and `..`; what climbs out of the root stays at the root.
-pub(super) fn join(dir: &str, path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in dir.split('/').chain(path.split('/')) {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            name => parts.push(name),
-        }
-    }
-    parts.join("/")
-}
-
-/// The module that a file or directory belongs to: the innermost one above it.
-pub(super) fn module_of_path<'a>(projects: &'a [Project], path: &str) -> Option<&'a Project> {
-    projects.iter().filter(|project| is_within(path, &project.dir)).max_by_key(|project| project.dir.len())
 }
 
 /// The module of an import path and the package's directory within it; the longest module path wins, as in Go.

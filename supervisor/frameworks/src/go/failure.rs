@@ -8,8 +8,8 @@
 use super::assertion::{self, Assertion};
 use super::buffer::OutputLine;
 use super::event::OutputKind;
-use super::paths::Paths;
 use super::trace::{self, Trace};
+use crate::paths::Paths;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase};
 use regex::Regex;

@@ -17,7 +17,6 @@ mod expression;
 mod failure;
 mod listing;
 mod parser;
-mod paths;
 mod selection;
 mod trace;
 mod tracker;
@@ -32,10 +31,6 @@ pub struct Go;
 
 impl Framework for Go {
     fn name(&self) -> &'static str {
-        "go"
-    }
-
-    fn program(&self) -> &'static str {
         "go"
     }
 

@@ -5,11 +5,11 @@ use super::buffer::OutputLine;
 use super::build::{self, Builds};
 use super::event::{Event, OutputKind, unescape};
 use super::listing::is_test_name;
-use super::paths::Paths;
 use super::tracker::{Ending, PackageEnd, Tracker};
 use super::{cover, failure};
 use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::lines::{LINE_BYTES_MAX, Lines};
+use crate::paths::Paths;
 use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -309,7 +309,7 @@ impl Parser for GoParser {
         if self.tracker.overflowed() {
             notes.push("too many tests ran at a time to keep the output of all of them".to_owned());
         }
-        StreamSummary { structured: true, cut_off: self.cut_off || skipped > 0, notes }
+        StreamSummary { structured: true, cut_off: self.cut_off || skipped > 0, notes, ..StreamSummary::default() }
     }
 }
 

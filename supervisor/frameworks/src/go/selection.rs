@@ -1,9 +1,10 @@
 //! Turns what a request selects into groups of packages with one `-run` expression each. Must not know the rest of the
 //! command line.
 
-use super::detect::{go_directories, is_go_file, is_within, join, module_of_package, module_of_path};
+use super::detect::{go_directories, is_go_file, module_of_package};
 use super::expression::quote;
 use crate::framework::{PlanError, Project};
+use crate::paths::{is_within, join, project_of};
 use crate::tree::FileTree;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,7 +68,7 @@ fn of_files<'a>(
             return Err(outside());
         }
         let path = join("", file);
-        let module = module_of_path(projects, &path).ok_or_else(outside)?;
+        let module = project_of(projects, &path).ok_or_else(outside)?;
         let pattern = package_of_file(tree, &go_dirs, module, &path).ok_or_else(outside)?;
         packages.entry(module).or_default().insert(pattern);
     }

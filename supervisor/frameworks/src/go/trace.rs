@@ -2,7 +2,7 @@
 //! not know about tests.
 
 use super::buffer::OutputLine;
-use super::paths::Paths;
+use crate::paths::Paths;
 use regex::Regex;
 use std::sync::LazyLock;
 

@@ -4,7 +4,7 @@
 use super::buffer::{OutputBuffer, OutputLine};
 use super::event::OutputKind;
 use super::failure::{self, Circumstances, Failure};
-use super::paths::Paths;
+use crate::paths::Paths;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use std::collections::HashMap;

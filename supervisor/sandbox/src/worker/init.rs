@@ -5,10 +5,12 @@ use super::command::{self, Started};
 use super::launcher::{Halt, failed, hear_deaths};
 use super::layers::Hands;
 use super::mounts;
+use super::report::Report;
 use crate::cgroup::THIS_THREAD;
 use crate::channel::Channel;
 use crate::message::{CpuTimes, FromInit, RunPlan, ToInit, unpack};
 use crate::plan::Stage;
+use crate::spec::CommandSpec;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
@@ -99,9 +101,10 @@ fn live(control: &Channel, hands: &mut Hands) -> Result<(), Halt> {
     let (plan, files) = unpack::<RunPlan>(fds.pop()).map_err(failed("reading the plan"))?;
     mounts::fill_scratch(&plan, &files).map_err(failed("writing the scratch files"))?;
     drop(files);
+    let report = plan.report.then(Report::open).transpose().map_err(failed("making the report"))?;
     let mut init = Init { control, deaths, is_terminating: false };
     for (index, command) in plan.commands.iter().enumerate() {
-        let Some(exit) = init.run_command(index, command)? else { return Ok(()) };
+        let Some(exit) = init.run_command(index, command, report.as_ref())? else { return Ok(()) };
         let is_last = init.is_terminating || index + 1 == plan.commands.len();
         let told = control.send(&FromInit::CommandExited { index, exit, cpu: cpu_of_the_dead(), is_last }, &[]);
         told.map_err(failed("telling how a command ended"))?;
@@ -128,11 +131,17 @@ struct Init<'a> {
 
 impl Init<'_> {
     /// Runs one command until it and everything it has left behind is dead; `None` when the supervisor is gone.
-    fn run_command(&mut self, index: usize, command: &crate::spec::CommandSpec) -> Result<Option<Exit>, Halt> {
+    fn run_command(
+        &mut self,
+        index: usize,
+        command: &CommandSpec,
+        report: Option<&Report>,
+    ) -> Result<Option<Exit>, Halt> {
         let (stdout, stderr, pipes) = command::pipes().map_err(failed("making the pipes of a command"))?;
-        self.control
-            .send(&FromInit::CommandStarted { index }, &[stdout.as_fd(), stderr.as_fd()])
-            .map_err(failed("telling that a command starts"))?;
+        let ends: Vec<BorrowedFd<'_>> =
+            [stdout.as_fd(), stderr.as_fd()].into_iter().chain(report.map(AsFd::as_fd)).collect();
+        let told = self.control.send(&FromInit::CommandStarted { index }, &ends);
+        told.map_err(failed("telling that a command starts"))?;
         drop((stdout, stderr));
         let exit = match command::start(command, pipes).map_err(failed("starting a command"))? {
             Started::Running(main) => match self.wait_for(main)? {

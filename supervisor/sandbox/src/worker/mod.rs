@@ -16,6 +16,7 @@ mod landlock;
 mod launcher;
 mod layers;
 mod mounts;
+mod report;
 mod root;
 mod seccomp;
 

@@ -76,6 +76,7 @@ pub(crate) fn spec(script: &str) -> RunSpec {
         scratch_files: vec![],
         scratch_dirs: vec![],
         artifacts: String::new(),
+        report: false,
         limits: Limits { wall_ms_max: 60_000, grace_ms: 1_000, ..Limits::DEFAULT },
         required_limits: vec![],
     }
@@ -86,6 +87,8 @@ pub(crate) fn spec(script: &str) -> RunSpec {
 pub(crate) struct Heard {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+    /// What was reported; `<N>` stands for the end of command N.
+    pub(crate) report: String,
     pub(crate) isolation: Option<Isolation>,
     /// One word an event, output left out: `started`, `command 0`, `exited 0`, `killing`.
     pub(crate) words: Vec<String>,
@@ -113,7 +116,11 @@ impl Heard {
                     Stream::Stderr => self.stderr.push_str(&text),
                 }
             }
-            SandboxEvent::CommandExited { index, .. } => self.words.push(format!("exited {index}")),
+            SandboxEvent::Report { bytes } => self.report.push_str(&String::from_utf8_lossy(bytes)),
+            SandboxEvent::CommandExited { index, .. } => {
+                self.words.push(format!("exited {index}"));
+                self.report.push_str(&format!("<{index}>"));
+            }
             SandboxEvent::Usage { memory_bytes } => self.usages.push(memory_bytes),
             SandboxEvent::Killing { reason } => {
                 self.killing = Some((reason, Instant::now()));

@@ -1,31 +1,31 @@
-//! Makes paths relative to the workspace, and keeps the workspace's own path out of texts. Must not know what the texts say.
+//! Paths of a workspace: relative to it, within a project, and kept out of texts. Must not know what the texts say.
 
-use super::detect::join;
+use crate::framework::Project;
 
 /// Where the workspace is, as the runner sees it.
 #[derive(Debug, Clone)]
-pub(super) struct Paths {
+pub(crate) struct Paths {
     /// With a trailing slash.
     root: String,
 }
 
 impl Paths {
-    pub(super) fn new(workspace: &str) -> Paths {
+    pub(crate) fn new(workspace: &str) -> Paths {
         Paths { root: format!("{}/", workspace.trim_end_matches('/')) }
     }
 
     /// An absolute path below the workspace, relative to it.
-    pub(super) fn relative(&self, path: &str) -> Option<String> {
+    pub(crate) fn relative(&self, path: &str) -> Option<String> {
         path.strip_prefix(&self.root).map(|path| join("", path))
     }
 
-    /// A path that the go tool printed in `dir`: absolute, or relative to `dir`.
-    pub(super) fn relative_to(&self, dir: &str, path: &str) -> Option<String> {
+    /// A path that a runner printed in `dir`: absolute, or relative to `dir`.
+    pub(crate) fn relative_to(&self, dir: &str, path: &str) -> Option<String> {
         if path.starts_with('/') { self.relative(path) } else { Some(join(dir, path)) }
     }
 
     /// The text with every path below the workspace made relative.
-    pub(super) fn scrub(&self, text: &str) -> String {
+    pub(crate) fn scrub(&self, text: &str) -> String {
         let mut clean = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find(&self.root) {
@@ -41,6 +41,31 @@ impl Paths {
         clean.push_str(rest);
         clean
     }
+}
+
+/// Whether `path` is `dir` or below it; the empty `dir` holds everything.
+pub(crate) fn is_within(path: &str, dir: &str) -> bool {
+    dir.is_empty() || path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Joins two `/`-separated relative paths and resolves `.` and `..`; what climbs out of the root stays at the root.
+pub(crate) fn join(dir: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in dir.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            name => parts.push(name),
+        }
+    }
+    parts.join("/")
+}
+
+/// The project that a file or directory belongs to: the innermost one above it.
+pub(crate) fn project_of<'a>(projects: &'a [Project], path: &str) -> Option<&'a Project> {
+    projects.iter().filter(|project| is_within(path, &project.dir)).max_by_key(|project| project.dir.len())
 }
 
 #[cfg(test)]
