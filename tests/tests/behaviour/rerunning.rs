@@ -51,7 +51,7 @@ async fn exactly_what_failed_runs_again_whatever_its_name() {
 async fn what_did_not_build_is_built_again_and_nothing_else() {
     let supervisor = Supervisor::start();
     let client = supervisor.client("alpha").await;
-    let row = row("builderror");
+    let row = row("go/builderror");
     let workspace = supervisor.workspace("alpha", "shop", row.fixture);
     let session = client.open(&workspace).await;
     client.run(&session).await;
@@ -82,7 +82,7 @@ fn the_command_line_reruns_what_failed_in_the_process_before() {
     let report = again.json();
     let ran: BTreeSet<&str> =
         report["tests"].as_array().unwrap().iter().map(|test| test["nodeid"].as_str().unwrap()).collect();
-    assert_eq!(ran, wanted(row("table")));
+    assert_eq!(ran, wanted(row("go/table")));
     place
         .write("table.go", "package table\n\nfunc Abs(n int) int {\n\tif n < 0 {\n\t\treturn -n\n\t}\n\treturn n\n}\n");
     assert_eq!(place.proctor(&["run", "--failed"]).status, 0);

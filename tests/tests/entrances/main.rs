@@ -10,34 +10,47 @@ mod mcp_client;
 mod mcp_texts;
 mod python;
 
+use proctor_tests::expected::TABLES;
+use proctor_tests::process::sources;
+
 // One test for each row, so that they run beside each other and a failure names its row.
 macro_rules! rows {
-    ($($name:ident)*) => {
-        const NAMES: &[&str] = &[$(stringify!($name)),*];
+    ($($framework:ident: $($name:ident)*;)*) => {
+        const NAMES: &[(&str, &[&str])] = &[$((stringify!($framework), &[$(stringify!($name)),*])),*];
 
-        /// Rows of the table through the command line.
-        mod by_command_line { $(#[test] fn $name() { crate::command_line::check(stringify!($name)); })* }
+        $(mod $framework {
+            macro_rules! path { ($row:ident) => { concat!(stringify!($framework), "/", stringify!($row)) } }
 
-        /// The same through gRPC.
-        mod by_grpc { $(#[tokio::test] async fn $name() { crate::grpc::check(stringify!($name)).await; })* }
+            /// Rows of the table through the command line.
+            mod by_command_line { $(#[test] fn $name() { crate::command_line::check(path!($name)); })* }
 
-        /// The same through MCP.
-        mod by_mcp { $(#[tokio::test] async fn $name() { crate::mcp::check(stringify!($name)).await; })* }
+            /// The same through gRPC.
+            mod by_grpc { $(#[tokio::test] async fn $name() { crate::grpc::check(path!($name)).await; })* }
+
+            /// The same through MCP.
+            mod by_mcp { $(#[tokio::test] async fn $name() { crate::mcp::check(path!($name)).await; })* }
+        })*
     };
 }
 
 rows! {
-    pass fail table panic crash builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes
-    filtered filtered_out command_passes command_fails command_crashes
+    go: pass fail table panic crash builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes
+        filtered filtered_out command_passes command_fails command_crashes;
 }
+
+/// Fixtures that are in no row, for a reason that their framework's table gives.
+const ASIDE: &[&str] = &["go/race"];
 
 #[test]
 fn every_row_and_every_fixture_is_driven() {
-    let rows: Vec<&str> = proctor_tests::expected::TABLE.iter().map(|row| row.name).collect();
-    assert_eq!(rows, NAMES);
-    for fixture in std::fs::read_dir(proctor_tests::process::sources().join("fixtures/go")).unwrap() {
-        let fixture = format!("go/{}", fixture.unwrap().file_name().to_str().unwrap());
-        let known = proctor_tests::expected::TABLE.iter().any(|row| row.fixture == fixture);
-        assert!(known || fixture == "go/race", "{fixture} is in no row");
+    for ((framework, rows), (named, names)) in TABLES.iter().zip(NAMES) {
+        assert_eq!(framework, named);
+        assert_eq!(rows.iter().map(|row| row.name).collect::<Vec<_>>(), *names);
+        for fixture in std::fs::read_dir(sources().join("fixtures").join(framework)).unwrap() {
+            let fixture = format!("{framework}/{}", fixture.unwrap().file_name().to_str().unwrap());
+            let known = rows.iter().any(|row| row.fixture == fixture);
+            assert!(known || ASIDE.contains(&fixture.as_str()), "{fixture} is in no row");
+        }
     }
+    assert_eq!(TABLES.len(), NAMES.len());
 }

@@ -1,5 +1,4 @@
-//! THE table: every fixture, what is asked of it, and what has to come of it, whatever the entrance. Must not know any
-//! entrance.
+//! What has to come of Go's fixtures, and of custom commands.
 //!
 //! `fixtures/go/race` is not in it: its race is seen only by `go test -race`, which needs cgo and a C compiler, and
 //! proctor does not ask for it; without, the fixture passes or not by luck.
@@ -10,7 +9,7 @@ const UNFINISHED: &str = "did not finish: TestPanics/empty ended the test proces
                           range [0] with length 0)";
 
 /// The rows.
-pub const TABLE: &[Row] = &[
+pub(super) const TABLE: &[Row] = &[
     Row {
         name: "pass",
         fixture: "go/pass",
@@ -342,15 +341,3 @@ pub const TABLE: &[Row] = &[
         ..Row::PASSED
     },
 ];
-
-/// A runner that is not there: no run begins, and this is said.
-pub const MISSING_RUNNER: &str = "no-such-runner: not found on PATH";
-
-/// The command that nobody has.
-pub const MISSING_COMMAND: &[&str] = &["no-such-runner", "--all"];
-
-/// The row of that name.
-#[must_use]
-pub fn row(name: &str) -> &'static Row {
-    TABLE.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("the table has no row {name}"))
-}

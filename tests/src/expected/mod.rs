@@ -1,0 +1,24 @@
+//! THE table: every fixture, what is asked of it, and what has to come of it, whatever the entrance; a file for each
+//! framework. Must not know any entrance.
+
+mod go;
+
+use crate::row::Row;
+
+/// The rows of each framework, which is also the directory of its fixtures.
+pub const TABLES: &[(&str, &[Row])] = &[("go", go::TABLE)];
+
+/// A runner that is not there: no run begins, and this is said.
+pub const MISSING_RUNNER: &str = "no-such-runner: not found on PATH";
+
+/// The command that nobody has.
+pub const MISSING_COMMAND: &[&str] = &["no-such-runner", "--all"];
+
+/// The row of that framework and name: `go/pass`.
+#[must_use]
+pub fn row(path: &str) -> &'static Row {
+    let (framework, name) = path.split_once('/').unwrap_or_default();
+    let tables = TABLES.iter().filter(|(known, _)| *known == framework);
+    let mut rows = tables.flat_map(|(_, rows)| rows.iter()).filter(|row| row.name == name);
+    rows.next().unwrap_or_else(|| panic!("the table has no row {path}"))
+}
