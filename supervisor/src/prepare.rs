@@ -8,8 +8,8 @@ use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::request::RunRequest;
 use proctor_core::session::RunKind;
-use proctor_frameworks::detect::{self, DetectError, Detected};
-use proctor_frameworks::{InjectedFile, Parser, Plan, PlanError, Step, Want, custom};
+use proctor_frameworks::detect::{self, DetectError};
+use proctor_frameworks::{Chosen, InjectedFile, Parser, Plan, PlanError, Purpose, Step, Want, custom};
 use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -53,10 +53,10 @@ pub struct Prepared {
     pub spec: RunSpec,
     /// What reads its output.
     pub parser: Box<dyn Parser>,
-    /// The framework's name.
-    pub framework: &'static str,
+    /// The framework's name; the names of several.
+    pub framework: String,
     /// What reads its coverage; `None` for a custom command or a listing.
-    pub detected: Option<Detected>,
+    pub chosen: Option<Chosen>,
     /// Sentences for the report: clamped limits, what the plan has to say.
     pub notes: Vec<String>,
     /// The environment of every command, before what its step adds.
@@ -96,10 +96,10 @@ pub fn prepare(
         scratch: SCRATCH,
         cache,
     };
-    let (plan, parser, framework, detected) = if request.command.is_empty() {
+    let (plan, parser, framework, chosen) = if request.command.is_empty() {
         plan_detected(look, request, kind, &want)?
     } else {
-        (custom::plan(&request.command), custom::parser(), custom::NAME, None)
+        (custom::plan(&request.command), custom::parser(), custom::NAME.to_owned(), None)
     };
     if plan.steps.len() > COMMANDS_MAX {
         return Err(PlanError::TooManySteps { steps: plan.steps.len(), max: COMMANDS_MAX }.into());
@@ -134,7 +134,7 @@ pub fn prepare(
         limits,
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
     };
-    Ok(Prepared { spec, parser, framework, detected, notes, env })
+    Ok(Prepared { spec, parser, framework, chosen, notes, env })
 }
 
 /// Whether runs may work in a workspace that belongs to `owner`.
@@ -145,25 +145,16 @@ pub fn check_owner(policy: &Policy, owner: u32) -> Result<(), PrepareError> {
     }
 }
 
-type Planned = (Plan, Box<dyn Parser>, &'static str, Option<Detected>);
+type Planned = (Plan, Box<dyn Parser>, String, Option<Chosen>);
 
 fn plan_detected(look: &Look, request: &RunRequest, kind: RunKind, want: &Want<'_>) -> Result<Planned, PrepareError> {
-    // `all` can only find one framework as long as there is one adapter; several become several runs' worth of steps.
-    let mut chosen = detect::choose(&look.tree, request.framework.as_deref())?;
-    let detected = chosen.swap_remove(0);
-    let framework = detected.framework;
-    Ok(match kind {
-        RunKind::Tests => {
-            let plan = framework.plan(&detected.projects, &look.tree, want)?;
-            let parser = framework.parser(&plan, want);
-            (plan, parser, framework.name(), Some(detected))
-        }
-        RunKind::Listing => {
-            let plan = framework.plan_listing(&detected.projects, &look.tree, want)?;
-            let parser = framework.listing(&plan, want);
-            (plan, parser, framework.name(), None)
-        }
-    })
+    let chosen = detect::choose(&look.tree, request.framework.as_deref(), &request.selection)?;
+    let purpose = match kind {
+        RunKind::Tests => Purpose::Tests,
+        RunKind::Listing => Purpose::Listing,
+    };
+    let (plan, parser) = chosen.plan(purpose, &look.tree, want)?;
+    Ok((plan, parser, chosen.name(), Some(chosen).filter(|_| kind == RunKind::Tests)))
 }
 
 /// The commands of some steps, whose runs read `read_only`.

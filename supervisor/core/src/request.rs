@@ -69,6 +69,17 @@ pub enum RerunTarget {
     Test(TestId),
 }
 
+impl RerunTarget {
+    /// The package that it is, or is in.
+    #[must_use]
+    pub fn package(&self) -> &str {
+        match self {
+            RerunTarget::Package(package) => package,
+            RerunTarget::Test(test) => &test.package,
+        }
+    }
+}
+
 /// Whether a run measures coverage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

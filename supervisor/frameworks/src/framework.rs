@@ -1,11 +1,12 @@
 //! What every adapter offers: detect, plan, parse, ingest. Must not know any framework.
 
+use crate::detect::holds;
 use crate::tree::FileTree;
 use proctor_core::coverage::Measured;
 use proctor_core::event::RunnerEvent;
 use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::{CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -18,6 +19,9 @@ pub trait Framework: Send + Sync {
     /// Names of files whose content detection reads (`go.mod`). The edge puts them into the tree.
     fn markers(&self) -> &'static [&'static str];
 
+    /// Extensions of its source files, without the dot.
+    fn extensions(&self) -> &'static [&'static str];
+
     /// The projects of this framework in the tree, sorted by directory.
     fn detect(&self, tree: &FileTree) -> Vec<Project>;
 
@@ -26,6 +30,11 @@ pub trait Framework: Send + Sync {
 
     /// The commands that list tests without running them; their output goes to [`Framework::listing`].
     fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError>;
+
+    /// Whether one of its projects has the package of `target`. Packages are files, unless an adapter says otherwise.
+    fn owns(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
+        holds(self.extensions(), projects, tree, target.package())
+    }
 
     /// A parser for one run of `plan`.
     fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser>;

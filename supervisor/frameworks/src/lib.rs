@@ -11,9 +11,11 @@ pub mod lines;
 mod paths;
 #[cfg_attr(not(test), expect(dead_code, reason = "the first adapter with a reporter of ours comes next"))]
 mod reported;
+pub mod together;
 pub mod tree;
 
 pub use framework::*;
+pub use together::{Chosen, Purpose};
 pub use tree::FileTree;
 
 /// Every adapter, in the order in which several detected ones are named.

@@ -11,7 +11,7 @@ use proctor_core::moment::Moment;
 use proctor_core::outcome::{Evidence, KillReason};
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
 use proctor_core::verdict::{Facts, judge};
-use proctor_frameworks::detect::Detected;
+use proctor_frameworks::Chosen;
 use proctor_sandbox::{Ending, SpoolReader};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +27,8 @@ pub(super) struct Concluding {
     /// Commands of all rounds.
     pub(super) commands: usize,
     pub(super) limits: Limits,
-    pub(super) framework: &'static str,
-    pub(super) detected: Option<Detected>,
+    pub(super) framework: String,
+    pub(super) chosen: Option<Chosen>,
     pub(super) notes: Vec<String>,
     pub(super) workspace: Workspace,
     pub(super) accepted_at: Moment,
@@ -46,7 +46,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         commands,
         limits,
         framework,
-        detected,
+        chosen,
         mut notes,
         workspace,
         accepted_at,
@@ -60,7 +60,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
     notes.extend(tally.note());
     notes.extend(workspace.owner().is_err().then(|| GONE.to_owned()));
     let artifacts = Artifacts { files, left_out: ending.artifacts_left_out };
-    let (measured, coverage) = harvest(detected, &workspace, &artifacts, &tally.finished());
+    let (measured, coverage) = harvest(chosen.as_ref(), &workspace, &artifacts, &tally.finished());
     let verdict = judge(Facts {
         commands,
         exits: ending.exits,
@@ -89,7 +89,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         outcome: verdict.outcome,
         exit_code: verdict.exit_code,
         raw_exit_code: verdict.raw_exit_code,
-        framework: framework.to_owned(),
+        framework,
         summary,
         duration_s: resources.wall_s,
         started_at: launched_at,
@@ -116,15 +116,15 @@ struct Artifacts {
 }
 
 fn harvest(
-    detected: Option<Detected>,
+    chosen: Option<&Chosen>,
     workspace: &Workspace,
     artifacts: &Artifacts,
     finished: &BTreeMap<String, BTreeSet<String>>,
 ) -> (Vec<Measured>, CoverageSummary) {
-    let (Some(detected), Some(root)) = (detected, workspace.root().to_str()) else {
+    let (Some(chosen), Some(root)) = (chosen, workspace.root().to_str()) else {
         return (Vec::new(), CoverageSummary::default());
     };
-    let mut harvest = detected.framework.ingest(&detected.projects, root, &artifacts.files, finished);
+    let mut harvest = chosen.ingest(root, &artifacts.files, finished);
     if artifacts.left_out > 0 {
         harvest.notes.push(format!("{} files that the run left were too many or too large", artifacts.left_out));
     }

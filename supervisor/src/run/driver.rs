@@ -110,7 +110,7 @@ fn run(mut drive: Drive) -> Ran {
 }
 
 fn execute(mut drive: Drive, prepared: Prepared) -> Ran {
-    let Prepared { spec, parser, framework, detected, notes, env } = prepared;
+    let Prepared { spec, parser, framework, chosen, notes, env } = prepared;
     let mut course = Course::new(drive.context.clock.now(), spec.limits, parser);
     let mut ending = round(&mut drive, &mut course, &spec)?;
     let mut commands = spec.commands.len();
@@ -150,7 +150,7 @@ fn execute(mut drive: Drive, prepared: Prepared) -> Ran {
         commands,
         limits: spec.limits,
         framework,
-        detected,
+        chosen,
         notes,
         accepted_at: drive.accepted_at,
         ended_at: drive.context.clock.now(),

@@ -23,6 +23,7 @@ mod tracker;
 
 use crate::framework::{Framework, Harvest, Parser, Plan, PlanError, Project, Want};
 use crate::tree::FileTree;
+use proctor_core::request::RerunTarget;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The adapter for Go's own test runner.
@@ -38,6 +39,10 @@ impl Framework for Go {
         &["go.mod", "go.work"]
     }
 
+    fn extensions(&self) -> &'static [&'static str] {
+        &["go"]
+    }
+
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
         detect::modules(tree)
     }
@@ -48,6 +53,10 @@ impl Framework for Go {
 
     fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
         command::plan_listing(projects, tree, want)
+    }
+
+    fn owns(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
+        detect::module_of_package(projects, &detect::go_directories(tree), target.package()).is_some()
     }
 
     fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {

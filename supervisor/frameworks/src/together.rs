@@ -1,0 +1,355 @@
+//! The frameworks of one run as one: their commands one after the other, their results in one stream. Must not know any
+//! framework.
+
+use crate::detect::Detected;
+use crate::framework::{Harvest, Parser, Plan, PlanError, Step, StreamSummary, Want};
+use crate::tree::FileTree;
+use proctor_core::event::RunnerEvent;
+use proctor_core::outcome::Exit;
+use proctor_core::request::{RerunTarget, Selection};
+use proctor_core::test_case::TestId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The frameworks that were chosen for a run, at least one.
+#[derive(Clone)]
+pub struct Chosen(pub(crate) Vec<Detected>);
+
+/// What the commands of a run are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Results.
+    Tests,
+    /// Names of tests, without running them.
+    Listing,
+}
+
+impl Chosen {
+    /// Their names, as a report tells them: `go`, or `go, pytest`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let names: Vec<&str> = self.0.iter().map(|detected| detected.framework.name()).collect();
+        names.join(", ")
+    }
+
+    /// Their commands, and what reads the output. A framework that has nothing of the selection has no command.
+    pub fn plan(
+        &self,
+        purpose: Purpose,
+        tree: &FileTree,
+        want: &Want<'_>,
+    ) -> Result<(Plan, Box<dyn Parser>), PlanError> {
+        if let [only] = self.0.as_slice() {
+            return plan(only, purpose, tree, want);
+        }
+        let mut all = Plan::default();
+        let mut together = Together { parts: Vec::new(), owners: Vec::new(), current: 0 };
+        for (selection, detected) in self.shares(tree, want.selection).iter().zip(&self.0) {
+            let Some(selection) = selection else { continue };
+            let (plan, parser) = plan(detected, purpose, tree, &Want { selection, ..want.clone() })?;
+            let part = together.parts.len();
+            together.owners.extend((0..plan.steps.len()).map(|step| (part, step)));
+            together.parts.push(Part { parser, steps: plan.steps.len() });
+            all.absorb(plan);
+        }
+        Ok((all, Box::new(together)))
+    }
+
+    /// What each is to run of `selection`; `None` for nothing.
+    fn shares(&self, tree: &FileTree, selection: &Selection) -> Vec<Option<Selection>> {
+        let of = |detected: &Detected| match selection {
+            Selection::Matching { filter, files } if !files.is_empty() => {
+                let own = files.iter().filter(|file| detected.has(tree, file)).cloned();
+                let files: Vec<String> = own.collect();
+                (!files.is_empty()).then(|| Selection::Matching { filter: filter.clone(), files })
+            }
+            Selection::Exactly(targets) => {
+                let owns = |target: &&RerunTarget| detected.framework.owns(&detected.projects, tree, target);
+                let own: Vec<RerunTarget> = targets.iter().filter(owns).cloned().collect();
+                (!own.is_empty()).then_some(Selection::Exactly(own))
+            }
+            other => Some(other.clone()),
+        };
+        let shares: Vec<Option<Selection>> = self.0.iter().map(of).collect();
+        // What is nobody's is everybody's: each says what it makes of it.
+        if shares.iter().all(Option::is_none) { vec![Some(selection.clone()); self.0.len()] } else { shares }
+    }
+
+    /// What the files that the run left say about coverage.
+    #[must_use]
+    pub fn ingest(
+        &self,
+        workspace: &str,
+        files: &[(String, Vec<u8>)],
+        finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> Harvest {
+        let mut all = Harvest::default();
+        for Detected { framework, projects } in &self.0 {
+            let harvest = framework.ingest(projects, workspace, files, finished);
+            all.measured.extend(harvest.measured);
+            all.notes.extend(harvest.notes);
+        }
+        all
+    }
+}
+
+fn plan(
+    detected: &Detected,
+    purpose: Purpose,
+    tree: &FileTree,
+    want: &Want<'_>,
+) -> Result<(Plan, Box<dyn Parser>), PlanError> {
+    let Detected { framework, projects } = detected;
+    Ok(match purpose {
+        Purpose::Tests => {
+            let plan = framework.plan(projects, tree, want)?;
+            let parser = framework.parser(&plan, want);
+            (plan, parser)
+        }
+        Purpose::Listing => {
+            let plan = framework.plan_listing(projects, tree, want)?;
+            let parser = framework.listing(&plan, want);
+            (plan, parser)
+        }
+    })
+}
+
+impl Plan {
+    /// Puts another plan behind this one.
+    fn absorb(&mut self, other: Plan) {
+        self.steps.extend(other.steps);
+        self.files.extend(other.files);
+        self.dirs.extend(other.dirs);
+        self.notes.extend(other.notes);
+        self.report |= other.report;
+        if self.artifacts.is_empty() {
+            self.artifacts = other.artifacts;
+        }
+    }
+}
+
+/// One framework's parser, and how many steps it has been given.
+struct Part {
+    parser: Box<dyn Parser>,
+    steps: usize,
+}
+
+/// Hands each step's output to the parser whose step it is.
+struct Together {
+    parts: Vec<Part>,
+    /// Whose each step is, and which of its own.
+    owners: Vec<(usize, usize)>,
+    current: usize,
+}
+
+impl Together {
+    fn current(&mut self) -> Option<&mut Box<dyn Parser>> {
+        self.parts.get_mut(self.current).map(|part| &mut part.parser)
+    }
+}
+
+impl Parser for Together {
+    fn step_started(&mut self, step: usize) {
+        let Some(&(part, own)) = self.owners.get(step) else { return };
+        self.current = part;
+        if let Some(parser) = self.current() {
+            parser.step_started(own);
+        }
+    }
+
+    fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        if let Some(parser) = self.current() {
+            parser.stdout(bytes, events);
+        }
+    }
+
+    fn stderr(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        if let Some(parser) = self.current() {
+            parser.stderr(bytes, events);
+        }
+    }
+
+    fn report(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        if let Some(parser) = self.current() {
+            parser.report(bytes, events);
+        }
+    }
+
+    fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
+        if let Some(parser) = self.current() {
+            parser.step_ended(exit, killed, events);
+        }
+    }
+
+    fn files(&mut self, files: &[(String, Vec<u8>)], events: &mut Vec<RunnerEvent>) {
+        for part in &mut self.parts {
+            part.parser.files(files, events);
+        }
+    }
+
+    fn follow_up(&mut self) -> Vec<Step> {
+        let owner = self.current;
+        let Some(part) = self.parts.get_mut(owner) else { return Vec::new() };
+        let steps = part.parser.follow_up();
+        self.owners.extend((part.steps..part.steps + steps.len()).map(|own| (owner, own)));
+        part.steps += steps.len();
+        steps
+    }
+
+    fn running(&self) -> Vec<TestId> {
+        self.parts.iter().flat_map(|part| part.parser.running()).collect()
+    }
+
+    fn summary(&self) -> StreamSummary {
+        let all: Vec<StreamSummary> = self.parts.iter().map(|part| part.parser.summary()).collect();
+        StreamSummary {
+            structured: all.iter().all(|one| one.structured),
+            cut_off: all.iter().any(|one| one.cut_off),
+            nothing_selected: all.iter().all(|one| one.nothing_selected),
+            runner_missing: all.iter().any(|one| one.runner_missing),
+            notes: all.into_iter().flat_map(|one| one.notes).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::framework::{Framework, Project};
+    use proctor_core::isolation::Network;
+    use proctor_core::request::CoverageMode;
+
+    /// Plans a step for each thing that it is asked for, tells of it as a test, and wants one more step after each.
+    /// Its source files are named after it.
+    pub(crate) struct Echo(pub(crate) [&'static str; 1]);
+
+    struct Heard {
+        name: &'static str,
+        steps: Vec<usize>,
+        more: bool,
+    }
+
+    impl Framework for Echo {
+        fn name(&self) -> &'static str {
+            self.0[0]
+        }
+
+        fn markers(&self) -> &'static [&'static str] {
+            &[]
+        }
+
+        fn extensions(&self) -> &'static [&'static str] {
+            match self.0 {
+                ["a"] => &["a"],
+                _ => &["b"],
+            }
+        }
+
+        fn detect(&self, _: &FileTree) -> Vec<Project> {
+            vec![Project { dir: String::new(), name: self.name().to_owned() }]
+        }
+
+        fn plan(&self, _: &[Project], _: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+            let args = match want.selection {
+                Selection::Matching { files, .. } => files.clone(),
+                Selection::Exactly(targets) => targets.iter().map(|target| target.package().to_owned()).collect(),
+                _ => vec!["all".to_owned()],
+            };
+            let step = |arg| Step {
+                programs: vec![self.name().into()],
+                args: vec![arg],
+                dir: String::new(),
+                env: BTreeMap::new(),
+            };
+            Ok(Plan { steps: args.into_iter().map(step).collect(), ..Plan::default() })
+        }
+
+        fn plan_listing(&self, _: &[Project], _: &FileTree, _: &Want<'_>) -> Result<Plan, PlanError> {
+            Ok(Plan::default())
+        }
+
+        fn parser(&self, _: &Plan, _: &Want<'_>) -> Box<dyn Parser> {
+            Box::new(Heard { name: self.name(), steps: Vec::new(), more: true })
+        }
+
+        fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+            self.parser(plan, want)
+        }
+    }
+
+    impl Parser for Heard {
+        fn step_started(&mut self, step: usize) {
+            self.steps.push(step);
+        }
+
+        fn stdout(&mut self, _: &[u8], _: &mut Vec<RunnerEvent>) {}
+
+        fn stderr(&mut self, _: &[u8], _: &mut Vec<RunnerEvent>) {}
+
+        fn step_ended(&mut self, _: Exit, _: bool, _: &mut Vec<RunnerEvent>) {}
+
+        fn follow_up(&mut self) -> Vec<Step> {
+            let step =
+                Step { programs: vec![self.name.into()], args: vec![], dir: String::new(), env: BTreeMap::new() };
+            if std::mem::take(&mut self.more) { vec![step] } else { Vec::new() }
+        }
+
+        fn running(&self) -> Vec<TestId> {
+            Vec::new()
+        }
+
+        fn summary(&self) -> StreamSummary {
+            let notes = vec![format!("{} {:?}", self.name, self.steps)];
+            StreamSummary { structured: true, cut_off: self.name == "b", notes, ..StreamSummary::default() }
+        }
+    }
+
+    pub(crate) static A: Echo = Echo(["a"]);
+    pub(crate) static B: Echo = Echo(["b"]);
+
+    fn planned(selection: &Selection) -> (Vec<String>, Box<dyn Parser>) {
+        let mut tree = FileTree::default();
+        ["x.a", "y.b", "z.b"].iter().for_each(|file| tree.add(*file));
+        let chosen = [&A, &B].map(|framework| Detected { framework, projects: framework.detect(&tree) });
+        let want = Want {
+            selection,
+            coverage: CoverageMode::Off,
+            parallel: None,
+            network: Network::None,
+            workspace: "/ws",
+            scratch: "/s",
+            cache: "/c",
+        };
+        let (plan, parser) = Chosen(chosen.into()).plan(Purpose::Tests, &tree, &want).unwrap();
+        (plan.steps.iter().map(|step| format!("{} {}", step.programs[0], step.args[0])).collect(), parser)
+    }
+
+    #[test]
+    fn each_gets_what_is_its_own() {
+        assert_eq!(planned(&Selection::All).0, ["a all", "b all"]);
+        let files = |files: &[&str]| Selection::Matching {
+            filter: None,
+            files: files.iter().map(|file| (*file).to_owned()).collect(),
+        };
+        assert_eq!(planned(&files(&["z.b", "x.a"])).0, ["a x.a", "b z.b"]);
+        assert_eq!(planned(&files(&["z.b"])).0, ["b z.b"]);
+        assert_eq!(planned(&files(&["unknown"])).0, ["a unknown", "b unknown"]);
+        let failed = ["y.b", "x.a"].map(|file| RerunTarget::Package(file.to_owned()));
+        assert_eq!(planned(&Selection::Exactly(failed.into())).0, ["a x.a", "b y.b"]);
+    }
+
+    #[test]
+    fn each_hears_its_own_steps_also_the_ones_that_came_later() {
+        let (_, mut parser) = planned(&Selection::All);
+        for step in 0..2 {
+            parser.step_started(step);
+            parser.step_ended(Exit::Code(0), false, &mut Vec::new());
+            assert_eq!(parser.follow_up().len(), 1);
+            assert!(parser.follow_up().is_empty());
+        }
+        parser.step_started(3);
+        parser.step_started(2);
+        let summary = parser.summary();
+        assert_eq!(summary.notes, ["a [0, 1]", "b [0, 1]"]);
+        assert!(summary.cut_off && summary.structured);
+    }
+}
