@@ -9,7 +9,7 @@ use proctor_core::limits::Limits;
 use proctor_core::request::RunRequest;
 use proctor_core::session::RunKind;
 use proctor_frameworks::detect::{self, DetectError};
-use proctor_frameworks::{Chosen, InjectedFile, Parser, Plan, PlanError, Purpose, Step, Want, custom};
+use proctor_frameworks::{ARTIFACTS, Chosen, InjectedFile, Parser, Plan, PlanError, Purpose, Step, Want, custom};
 use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -129,7 +129,7 @@ pub fn prepare(
         commands,
         scratch_files: plan.files.into_iter().map(file).collect(),
         scratch_dirs: plan.dirs.into_iter().chain(["home".to_owned()]).collect(),
-        artifacts: plan.artifacts,
+        artifacts: if plan.artifacts { ARTIFACTS.to_owned() } else { String::new() },
         report: plan.report,
         limits,
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },

@@ -94,13 +94,16 @@ pub struct Plan {
     pub files: Vec<InjectedFile>,
     /// Directories that the run finds below its scratch directory, empty.
     pub dirs: Vec<String>,
-    /// Directory below scratch whose files go to [`Parser::files`] and [`Framework::ingest`]; empty for none.
-    pub artifacts: String,
+    /// Whether the files below [`ARTIFACTS`] go to [`Parser::files`] and [`Framework::ingest`].
+    pub artifacts: bool,
     /// Whether the runner speaks through the report, the FIFO that [`REPORT`] names, to [`Parser::report`].
     pub report: bool,
     /// Sentences for the report, such as why coverage is not measured.
     pub notes: Vec<String>,
 }
+
+/// Directory below scratch in which runners leave files for us, each framework in a directory of its own.
+pub const ARTIFACTS: &str = "artifacts";
 
 /// Where a run with [`Plan::report`] finds its FIFO: below the scratch directory.
 pub const REPORT: &str = "report";

@@ -121,9 +121,7 @@ impl Plan {
         self.dirs.extend(other.dirs);
         self.notes.extend(other.notes);
         self.report |= other.report;
-        if self.artifacts.is_empty() {
-            self.artifacts = other.artifacts;
-        }
+        self.artifacts |= other.artifacts;
     }
 }
 

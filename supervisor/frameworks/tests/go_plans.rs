@@ -177,7 +177,7 @@ fn coverage_brings_its_wrapper_along() {
         "test -json -count=1 -fullpath -timeout=0 -covermode=atomic -coverprofile=/scratch/go-merged-profile \
          -coverpkg=./... -exec='/scratch/go-test-exec' -parallel=3 ./..."
     );
-    assert_eq!((plan.artifacts.as_str(), plan.dirs), ("cover", vec!["cover".to_owned()]));
+    assert_eq!((plan.artifacts, plan.dirs), (true, vec!["artifacts/go".to_owned()]));
     let wrapper = plan.files.iter().find(|file| file.executable).unwrap();
     assert_eq!(wrapper.path, "go-test-exec");
     insta::assert_snapshot!("go-test-exec", String::from_utf8_lossy(&wrapper.bytes));

@@ -22,8 +22,8 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Re
     if measured {
         common.extend(cover::flags(want.scratch));
         plan.files.push(cover::wrapper(want.scratch));
-        plan.dirs.push(cover::ARTIFACTS.to_owned());
-        plan.artifacts = cover::ARTIFACTS.to_owned();
+        plan.dirs.push(cover::UNITS.to_owned());
+        plan.artifacts = true;
     }
     if let Some(parallel) = want.parallel {
         common.push(format!("-parallel={}", parallel.max(1)));

@@ -15,7 +15,7 @@ use proctor_core::coverage::{Attribution, LineSpan, Measured};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Directory below scratch in which every test binary gets one of its own.
-pub(super) const ARTIFACTS: &str = "cover";
+pub(super) const UNITS: &str = "artifacts/go";
 
 /// The wrapper's place below scratch.
 const WRAPPER: &str = "go-test-exec";
@@ -62,7 +62,7 @@ pub(super) fn wrapper(scratch: &str) -> InjectedFile {
 		esac
 	done
 	[ \"$profile\" ] || exit
-	unit='{scratch}/{ARTIFACTS}'/$$
+	unit='{scratch}/{UNITS}'/$$
 	while [ -e \"$unit\" ]; do unit=$unit+; done
 	mkdir \"$unit\" && {{ pwd && printf %s \"$run\"; }} >\"$unit/origin\" && ln -s \"$unit/profile\" \"$profile\"
 ) 2>/dev/null
