@@ -30,8 +30,8 @@ pub struct Facts {
     pub structured: bool,
     /// Whether the runner's stream ended early or could not be read in full.
     pub cut_off: bool,
-    /// Whether the runner said that no test was selected.
-    pub nothing_selected: bool,
+    /// Which of the commands said that no test was selected: their status says nothing else.
+    pub nothing_selected: BTreeSet<usize>,
     /// Whether the runner is not installed where its project looks for it.
     pub runner_missing: bool,
     /// Tests that had begun and not ended.
@@ -85,18 +85,23 @@ pub fn judge(facts: Facts) -> Verdict {
     }
 }
 
-// The first status that is not 0, and 0 only when every command that was to run exited with it.
+// The first status that is not 0, and 0 only when every command that was to run exited with it. A command that had nothing
+// to run counts only when no other had.
 fn raw_exit_code(facts: &Facts) -> Option<i32> {
-    let codes: Vec<i32> = facts
+    let codes: Vec<(usize, i32)> = facts
         .exits
         .iter()
-        .filter_map(|exit| match exit {
-            Exit::Code(code) => Some(*code),
+        .enumerate()
+        .filter_map(|(command, exit)| match exit {
+            Exit::Code(code) => Some((command, *code)),
             _ => None,
         })
         .collect();
     let all_exited = codes.len() == facts.commands && facts.commands > 0;
-    codes.iter().copied().find(|code| *code != 0).or_else(|| all_exited.then_some(0))
+    let any_other = facts.nothing_selected.len() < facts.commands && facts.summary.total > 0;
+    let counts = |command: usize| !any_other || !facts.nothing_selected.contains(&command);
+    let bad = codes.iter().find(|(command, code)| *code != 0 && counts(*command));
+    bad.map(|(_, code)| *code).or_else(|| all_exited.then_some(0))
 }
 
 fn held(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> Vec<Outcome> {
@@ -139,13 +144,20 @@ fn held(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> V
     held.into_iter().collect()
 }
 
+// Whether every command that exited badly said that it had nothing to run.
+fn nothing_was_selected(facts: &Facts) -> bool {
+    let explained =
+        |(command, exit): (usize, &Exit)| *exit == Exit::Code(0) || facts.nothing_selected.contains(&command);
+    facts.exits.iter().enumerate().all(explained)
+}
+
 // Nothing recorded says that the run went wrong. Green still has to be earned.
 fn without_evidence_of_failure(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> Outcome {
     match raw_exit_code {
         None => return Outcome::WorkerLost,
         Some(0) => {}
-        // Never green, so the runner's word is enough.
-        Some(_) if facts.nothing_selected && facts.summary.total == 0 => return Outcome::NoTests,
+        // Never green, so the runners' word is enough.
+        Some(_) if facts.summary.total == 0 && nothing_was_selected(facts) => return Outcome::NoTests,
         Some(code) => {
             notes.push(format!("the runner exited with {code} and named no failed test"));
             return Outcome::Failed;
@@ -195,7 +207,7 @@ mod tests {
     #[test]
     fn each_ending_has_its_own_outcome() {
         type Change = fn(&mut Facts);
-        let rows: [(&str, Change, Outcome, i32); 24] = [
+        let rows: [(&str, Change, Outcome, i32); 26] = [
             ("green", |_| {}, Outcome::Passed, 0),
             (
                 "failed test",
@@ -216,11 +228,29 @@ mod tests {
                 "nothing selected, exit 5",
                 |f| {
                     f.summary = Summary::default();
-                    f.nothing_selected = true;
+                    f.nothing_selected = BTreeSet::from([0]);
                     f.exits = vec![Exit::Code(5)]
                 },
                 Outcome::NoTests,
                 5,
+            ),
+            (
+                "nothing selected in one of two",
+                |f| {
+                    (f.commands, f.nothing_selected) = (2, BTreeSet::from([0]));
+                    f.exits = vec![Exit::Code(5), Exit::Code(0)]
+                },
+                Outcome::Passed,
+                0,
+            ),
+            (
+                "nothing selected in one, another exits with 2",
+                |f| {
+                    (f.commands, f.nothing_selected) = (2, BTreeSet::from([0]));
+                    f.exits = vec![Exit::Code(5), Exit::Code(2)]
+                },
+                Outcome::Failed,
+                2,
             ),
             (
                 "runner not installed",
@@ -342,11 +372,11 @@ mod tests {
         fn passed_means_that_everything_went_well(
             exits in prop::collection::vec(exit(), 0..3), commands in 0usize..3, total in 0u64..3, failed in 0u64..2,
             error in 0u64..2, build_errors in 0u64..2, collection_errors in 0u64..2, lost: bool, cut_off: bool,
-            structured: bool, killed: bool, unfinished: bool, nothing_selected: bool, runner_missing: bool,
+            structured: bool, killed: bool, unfinished: bool, nothing_selected in prop::collection::btree_set(0usize..3, 0..3), runner_missing: bool,
         ) {
             let facts = Facts {
                 commands, exits: exits.clone(), worker_lost: lost, cut_off, structured, build_errors, collection_errors,
-                nothing_selected, runner_missing,
+                nothing_selected: nothing_selected.clone(), runner_missing,
                 killed: killed.then_some(KillReason::Cancelled),
                 running: if unfinished { hung() } else { Vec::new() },
                 summary: Summary { total, failed, error, ..Summary::default() },
@@ -354,7 +384,12 @@ mod tests {
             };
             let verdict = judge(facts);
             if verdict.outcome == Outcome::Passed {
-                prop_assert!(commands > 0 && exits.len() == commands && exits.iter().all(|exit| *exit == Exit::Code(0)));
+                let went_well = |(command, exit): (usize, &Exit)| {
+                    *exit == Exit::Code(0) || matches!(exit, Exit::Code(_)) && nothing_selected.contains(&command)
+                };
+                let all_went_well = exits.iter().enumerate().all(went_well);
+                prop_assert!(commands > 0 && exits.len() == commands && all_went_well);
+                prop_assert!(exits.contains(&Exit::Code(0)));
                 prop_assert!(!lost && !cut_off && !killed && !unfinished && !runner_missing);
                 prop_assert_eq!(failed + error + build_errors + collection_errors, 0);
                 prop_assert!(!structured || total > 0);

@@ -161,6 +161,12 @@ pub trait Parser: Send {
         Vec::new()
     }
 
+    /// Whether the runner said in the step that ended last that no test was selected: several exit with another status
+    /// than 0 then.
+    fn nothing_selected(&self) -> bool {
+        false
+    }
+
     /// Tests that have begun and not ended, the longest running first.
     fn running(&self) -> Vec<TestId>;
 
@@ -175,8 +181,6 @@ pub struct StreamSummary {
     pub structured: bool,
     /// Whether the stream ended before the runner said that it was done, or a part of it could not be read.
     pub cut_off: bool,
-    /// Whether the runner said that no test was selected: several exit with another status than 0 then.
-    pub nothing_selected: bool,
     /// Whether the runner itself is not installed where its project looks for it (a module, a package).
     pub runner_missing: bool,
     /// Sentences for the report's evidence.

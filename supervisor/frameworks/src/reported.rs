@@ -138,6 +138,7 @@ pub(crate) struct Reported {
     told: u64,
     listed: usize,
     unreadable: u64,
+    nothing_selected: bool,
     summary: StreamSummary,
 }
 
@@ -158,6 +159,7 @@ impl Reported {
             told: 0,
             listed: 0,
             unreadable: 0,
+            nothing_selected: false,
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
         }
     }
@@ -275,7 +277,7 @@ impl Reported {
             return self.note(remedy);
         }
         if self.told == 0 && (self.dialect.nothing_selected)(&said) {
-            self.summary.nothing_selected = true;
+            self.nothing_selected = true;
             return;
         }
         self.summary.cut_off = true;
@@ -331,6 +333,7 @@ impl Parser for Reported {
         self.dir = self.steps.get(step).or(self.steps.last()).map(|step| step.dir.clone()).unwrap_or_default();
         self.stage = Stage::Silent;
         self.told = 0;
+        self.nothing_selected = false;
         (self.stdout, self.stderr) = (Said::default(), Said::default());
     }
 
@@ -358,10 +361,14 @@ impl Parser for Reported {
         }
         self.close(exit, events);
         if self.stage == Stage::Ended {
-            self.summary.nothing_selected |= self.told == 0;
+            self.nothing_selected = self.told == 0;
         } else {
             self.explain(exit, events);
         }
+    }
+
+    fn nothing_selected(&self) -> bool {
+        self.nothing_selected
     }
 
     fn running(&self) -> Vec<TestId> {
@@ -475,13 +482,13 @@ mod tests {
         assert!(events.is_empty() && parser.summary().runner_missing);
         assert_eq!(parser.summary().notes, ["install it"]);
         let (events, parser) = step("", "nothing found", Exit::Code(5), false);
-        assert!(events.is_empty() && parser.summary().nothing_selected && !parser.summary().cut_off);
+        assert!(events.is_empty() && parser.nothing_selected() && !parser.summary().cut_off);
         let (events, parser) = step("", "config is bad\n\n", Exit::Code(4), false);
         let [RunnerEvent::Collector(collector)] = events.as_slice() else { panic!("{events:?}") };
         assert_eq!((collector.nodeid.as_str(), collector.message.as_str()), ("pkg", "config is bad"));
         assert!(parser.summary().cut_off);
         let (_, parser) = step("{\"event\":\"begin\"}\n{\"event\":\"end\"}\n", "", Exit::Code(5), false);
-        assert!(parser.summary().nothing_selected && !parser.summary().cut_off);
+        assert!(parser.nothing_selected() && !parser.summary().cut_off);
     }
 
     proptest! {

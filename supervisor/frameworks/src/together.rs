@@ -193,6 +193,10 @@ impl Parser for Together {
         steps
     }
 
+    fn nothing_selected(&self) -> bool {
+        self.parts.get(self.current).is_some_and(|part| part.parser.nothing_selected())
+    }
+
     fn running(&self) -> Vec<TestId> {
         self.parts.iter().flat_map(|part| part.parser.running()).collect()
     }
@@ -202,7 +206,6 @@ impl Parser for Together {
         StreamSummary {
             structured: all.iter().all(|one| one.structured),
             cut_off: all.iter().any(|one| one.cut_off),
-            nothing_selected: all.iter().all(|one| one.nothing_selected),
             runner_missing: all.iter().any(|one| one.runner_missing),
             notes: all.into_iter().flat_map(|one| one.notes).collect(),
         }

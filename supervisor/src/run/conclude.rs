@@ -54,7 +54,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         stdout,
         stderr,
     } = concluding;
-    let Course { parser, tally, isolation, launched_at, running, .. } = course;
+    let Course { parser, tally, isolation, launched_at, running, nothing_selected, .. } = course;
     let stream = parser.summary();
     notes.extend(stream.notes);
     notes.extend(tally.note());
@@ -72,7 +72,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         collection_errors: tally.collection_errors,
         structured: stream.structured,
         cut_off: stream.cut_off,
-        nothing_selected: stream.nothing_selected,
+        nothing_selected,
         runner_missing: stream.runner_missing,
         running,
         notes,

@@ -11,6 +11,7 @@ use proctor_core::outcome::Exit;
 use proctor_core::test_case::TestId;
 use proctor_frameworks::{Parser, Step};
 use proctor_sandbox::{Ending, SandboxEvent};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ pub(super) struct Course {
     pub(super) launched_at: Moment,
     /// Tests that were running when proctor decided to kill, or when the run was cut off.
     pub(super) running: Vec<TestId>,
+    /// Steps that had no test to run.
+    pub(super) nothing_selected: BTreeSet<usize>,
     killed: bool,
     in_step: bool,
     /// The step that runs or ran last, counted over all rounds.
@@ -50,6 +53,7 @@ impl Course {
             isolation: Arc::default(),
             launched_at,
             running: Vec::new(),
+            nothing_selected: BTreeSet::new(),
             killed: false,
             in_step: false,
             step: 0,
@@ -92,6 +96,9 @@ impl Course {
             SandboxEvent::CommandExited { exit, .. } => {
                 self.in_step = false;
                 self.parser.step_ended(exit, self.killed, &mut read);
+                if self.parser.nothing_selected() {
+                    self.nothing_selected.insert(self.step);
+                }
                 if !self.killed {
                     self.follow_up.extend(self.parser.follow_up());
                 }
