@@ -116,6 +116,10 @@ impl Launcher {
         SandboxError::WorkerFailed { step: step.to_owned(), reason, stderr }
     }
 
+    fn is_dead(&self) -> bool {
+        wait_readable(&self.pidfd, Duration::ZERO).is_ok()
+    }
+
     /// Lets go of it, upon which it kills what it has forked, and waits until it is dead and reaped.
     fn end(&mut self) -> io::Result<()> {
         self.channel = None;
@@ -176,6 +180,11 @@ impl Room {
         let heard = worker.channel.receive_within::<FromInit>(SETUP_WAIT);
         match heard.map_err(|error| launcher.failed("set-up", error.to_string()))? {
             Some((FromInit::Ready { applied, missing }, fds)) => {
+                // Before this word init asks for its death signal for the last time. From here on it dies with its launcher,
+                // unless that was dead before.
+                if launcher.is_dead() {
+                    return Err(launcher.failed("set-up", "the launcher died before init could die with it".to_owned()));
+                }
                 let mut fds = fds.into_iter();
                 (worker.scratch, worker.mounts) = (fds.next(), fds.next());
                 let scratch = worker.scratch.as_ref();

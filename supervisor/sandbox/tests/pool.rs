@@ -25,7 +25,12 @@ fn runs_of_one_session_share_a_network_and_nothing_that_a_run_could_leave() {
     let script = "for n in net mnt pid ipc cgroup; do readlink /proc/self/ns/$n; done; \
                   ls -A /tmp/proctor /dev/shm; echo x > /tmp/left; echo x > /dev/shm/left; sleep 600 & :";
     let spec = in_workspace("a", workspace.path(), script);
-    let heard: Vec<Vec<String>> = (0..5).map(|_| said(&sandbox, &spec).lines().map(str::to_owned).collect()).collect();
+    let mut heard: Vec<Vec<String>> = Vec::new();
+    for _ in 0..5 {
+        heard.push(said(&sandbox, &spec).lines().map(str::to_owned).collect());
+        // A run that comes too early may make a room of its own.
+        eventually("the next worker waits", || waiting_workers().len() == 1);
+    }
     let distinct = |line: usize| heard.iter().map(|lines| lines[line].clone()).collect::<BTreeSet<_>>().len();
     assert_eq!(distinct(0), 1, "one network namespace");
     for lines in &heard {
@@ -53,6 +58,7 @@ fn what_is_prepared_for_one_owner_or_workspace_serves_no_other() {
             let heard = look(owner, dir.path());
             assert!(heard.starts_with(of), "{heard}");
             nets.insert(heard[3..].to_owned());
+            eventually("each room has a worker", || waiting_workers().len() == nets.len());
         }
     }
     assert_eq!((nets.len(), launchers()), (3, 3));
@@ -151,22 +157,27 @@ fn a_prepared_worker_that_died_is_not_given_a_run() {
     let sandbox = pooled(BOUNDS);
     let spec = in_workspace("a", dir.path(), "echo fine");
     said(&sandbox, &spec);
-    // What dies while it is being prepared takes its room along, and only a run makes another.
-    let waits = || {
-        if worker_pids().is_none() {
-            said(&sandbox, &spec);
-        }
-        worker_pids().is_some()
-    };
-    for _ in 0..3 {
-        eventually("a worker waits", waits);
-        let (_, init) = worker_pids().unwrap();
+    // Once whatever there is, which is mostly being prepared, and once what waits for its run.
+    let waiting = || waiting_workers().first().copied();
+    for found in [worker_pids, waiting].repeat(2) {
+        let one = || {
+            let mut pids = None;
+            eventually("there is a worker", || {
+                // What dies while it is being prepared takes its room along, and only a run makes another.
+                if worker_pids().is_none() {
+                    said(&sandbox, &spec);
+                }
+                pids = found();
+                pids.is_some()
+            });
+            pids.unwrap()
+        };
+        let (_, init) = one();
         kill_by_pid(init);
         assert_eq!(said(&sandbox, &spec), "fine\n");
-        eventually("a worker waits", waits);
-        let (launcher, init) = worker_pids().unwrap();
+        let (launcher, init) = one();
         kill_by_pid(launcher);
-        eventually("init died with it", || !fs::exists(format!("/proc/{init}")).unwrap());
+        eventually("init died with it", || is_dead(init));
         assert_eq!(said(&sandbox, &spec), "fine\n");
     }
     drop(sandbox);

@@ -204,16 +204,43 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The pid of the launcher and of init, as the host sees them.
+/// The pids of a launcher and of an init, as the host sees them. Who is dead does not count: the end of a run waits for the
+/// death of its init, not until the launcher has reaped it.
 pub(crate) fn worker_pids() -> Option<(i32, i32)> {
-    let children = |task: &str| std::fs::read_to_string(format!("/proc/{task}/children")).ok();
-    let mut all = String::new();
-    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
-        all.push_str(&children(&format!("self/task/{}", task.file_name().to_string_lossy()))?);
-    }
-    let launcher: i32 = all.split_whitespace().next()?.parse().ok()?;
-    let init = children(&format!("{launcher}/task/{launcher}"))?.split_whitespace().next()?.parse().ok()?;
-    Some((launcher, init))
+    workers(|init| !is_dead(init)).first().copied()
+}
+
+/// The same of workers that are prepared: all that one does under the filter, its last layer, is to wait for its run.
+pub(crate) fn waiting_workers() -> Vec<(i32, i32)> {
+    workers(|init| {
+        let status = std::fs::read_to_string(format!("/proc/{init}/status")).unwrap_or_default();
+        ["State:\tS", "Seccomp:\t2"].iter().all(|sign| status.contains(sign))
+    })
+}
+
+fn workers(is_it: fn(i32) -> bool) -> Vec<(i32, i32)> {
+    let of_launcher = |launcher: i32| {
+        let inits = children(Path::new(&format!("/proc/{launcher}/task/{launcher}")));
+        inits.into_iter().filter(|&init| is_it(init)).map(move |init| (launcher, init))
+    };
+    launcher_pids().into_iter().flat_map(of_launcher).collect()
+}
+
+fn launcher_pids() -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    tasks.flat_map(|task| children(&task.path())).collect()
+}
+
+/// None of a thread that is gone.
+fn children(task: &Path) -> Vec<i32> {
+    let pids = std::fs::read_to_string(task.join("children")).unwrap_or_default();
+    pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// Whether a process has ended. Whoever has taken over an orphan may be slow to reap it.
+pub(crate) fn is_dead(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.contains("State:") || ["State:\tZ", "State:\tX"].iter().any(|sign| status.contains(sign))
 }
 
 pub(crate) fn kill_by_pid(pid: i32) {
@@ -239,9 +266,7 @@ pub(crate) fn said(sandbox: &LinuxSandbox, spec: &RunSpec) -> String {
     stdout
 }
 
-/// Launchers of this process that are alive.
+/// Launchers of this process that are not reaped yet.
 pub(crate) fn launchers() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    children.map(|line| line.split_whitespace().count()).sum()
+    launcher_pids().len()
 }
