@@ -45,6 +45,7 @@ ATTACK(read_file_descriptors);
 ATTACK(read_environments);
 ATTACK(write_file);
 ATTACK(make_file);
+ATTACK(make_set_id_file);
 ATTACK(open_only);
 ATTACK(open_block_device);
 ATTACK(odd_devices);

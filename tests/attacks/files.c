@@ -104,6 +104,15 @@ ATTACK(write_file) {
 
 ATTACK(make_file) { return judge("creat", open(args[0], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666), 0); }
 
+/* In the workspace, whose owner then lends who he is to whoever executes it: born as one, or made one. */
+ATTACK(make_set_id_file) {
+    (void)args;
+    if (open("born", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 04755) >= 0) return escaped("a file was born set-id");
+    int fd = open("made", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+    if (fd < 0) return judge("creat", fd, 0);
+    return judge("fchmod", fchmod(fd, 04755), 0);
+}
+
 /* `r PATH` or `w PATH`: for files of the kernel where opening is proof enough and anything more would do harm. */
 ATTACK(open_only) {
     int how = args[0][0] == 'w' ? O_WRONLY : O_RDONLY;

@@ -24,6 +24,7 @@ static const struct {
     {"read_environments", read_environments, 0},
     {"write_file", write_file, 1},
     {"make_file", make_file, 1},
+    {"make_set_id_file", make_set_id_file, 0},
     {"open_only", open_only, 2},
     {"open_block_device", open_block_device, 0},
     {"odd_devices", odd_devices, 0},

@@ -62,9 +62,16 @@ pub(crate) struct Attacker {
 }
 
 impl Attacker {
+    /// Whom the run of `row` can be here; a row for which that is nobody at all is of another place.
+    pub(crate) fn identities(&self, row: &Row) -> impl Iterator<Item = RunAs> + use<> {
+        let only_as_nobody = row.only_as_nobody;
+        let all = self.identities.iter().copied();
+        all.filter(move |run_as| !only_as_nobody || matches!(run_as, RunAs::Nobody { .. }))
+    }
+
     /// With everything that is meant to hold it.
     pub(crate) fn boxed(&self, row: &Row) -> Verdict {
-        let mut verdicts = self.identities.iter().map(|&run_as| self.inside(row, &[], row.limits, run_as));
+        let mut verdicts = self.identities(row).map(|run_as| self.inside(row, &[], row.limits, run_as));
         let first = verdicts.next().unwrap();
         let is_held = |verdict: &Verdict| matches!(verdict, Verdict::Held(_) | Verdict::Absent(_));
         if is_held(&first) { verdicts.find(|verdict| !is_held(verdict)).unwrap_or(first) } else { first }
@@ -72,14 +79,14 @@ impl Attacker {
 
     /// With these layers off.
     pub(crate) fn left_off(&self, row: &Row, layers: &[Layer]) -> Verdict {
-        self.inside(row, layers, row.limits, self.identities[0])
+        self.inside(row, layers, row.limits, self.identities(row).next().unwrap())
     }
 
     /// With nothing that could hold it.
     pub(crate) fn without(&self, row: &Row) -> Verdict {
         match row.without {
             Without::Layers { each, also } => self.left_off(row, &[each, also].concat()),
-            Without::Limit(limits) => self.inside(row, &[], limits, self.identities[0]),
+            Without::Limit(limits) => self.inside(row, &[], limits, self.identities(row).next().unwrap()),
             Without::Sandbox | Without::SandboxAndPrivilege => self.outside(row),
         }
     }

@@ -233,7 +233,8 @@ pub(crate) fn here(asked: &Asked, place: Place) -> Tally {
     sandbox.sweep();
     let required = if place == Place::User { Vec::new() } else { LAYERS.to_vec() };
     let attacker = Attacker { base: base.clone(), programs, sandbox, required, identities: place.identities() };
-    let rows = asked.rows();
+    let mut rows = asked.rows();
+    rows.retain(|row| attacker.identities(row).next().is_some());
     let mut tally = Tally { filtered_out: ROWS.len() - rows.len(), ..Tally::new() };
     for row in rows {
         let judged = if asked.is_survey { Ok(survey(&attacker, row)) } else { judge(&attacker, row, place) };

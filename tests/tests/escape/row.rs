@@ -21,6 +21,8 @@ pub(crate) struct Row {
     pub(crate) anyone: bool,
     /// Why it cannot be held for an ordinary user without privilege.
     pub(crate) needs_privilege: Option<&'static str>,
+    /// Whether it is one only for a run whose files belong to somebody else.
+    pub(crate) only_as_nobody: bool,
     /// What a host may lack, so that the attack fails everywhere on it.
     pub(crate) host_may_lack: Option<&'static str>,
 }
@@ -83,6 +85,7 @@ pub(crate) const fn row(name: &'static str, attack: &'static [&'static str]) -> 
         limits: ROOMY,
         anyone: false,
         needs_privilege: None,
+        only_as_nobody: false,
         host_may_lack: None,
     }
 }
@@ -120,6 +123,10 @@ impl Row {
 
     pub(crate) const fn needs_privilege(self, reason: &'static str) -> Row {
         Row { needs_privilege: Some(reason), ..self }
+    }
+
+    pub(crate) const fn only_as_nobody(self) -> Row {
+        Row { only_as_nobody: true, ..self }
     }
 
     pub(crate) const fn host_may_lack(self, what: &'static str) -> Row {

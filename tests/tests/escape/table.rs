@@ -66,6 +66,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("make a file on the host", &["make_file", "{outside}/open/made"]).each(TREE).anyone(),
     row("write a toolchain", &["write_file", "{toolchain}/tool"]).each(TREE).anyone(),
     row("make a file in a toolchain", &["make_file", "{toolchain}/made"]).each(TREE).anyone(),
+    row("make a set-id file that belongs to another", &["make_set_id_file"]).each(&[Seccomp]).only_as_nobody(),
     row("climb out of a second root", &["chroot_and_climb", "{outside}/canary"])
         .each(&[TenantUid, Capabilities, Seccomp, PivotRoot])
         .also(&[UserNamespace, Landlock]),
