@@ -23,6 +23,7 @@ use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
 
 /// A group of its own for one run. Made with its limits written and read back; gone after `remove` or drop.
 pub(crate) trait Leaf: Send {
@@ -122,6 +123,18 @@ pub(crate) fn controller(limit: LimitKind) -> &'static str {
         LimitKind::Memory => "memory",
         LimitKind::Cpu => "cpu",
         _ => "pids",
+    }
+}
+
+/// Writes one limit into a group, and returns what read back.
+type Put = fn(&Path, u64) -> Result<u64, String>;
+
+/// Puts `limit` on the group `dir`. The two kinds of hierarchies have other files for memory and cpu, and the same for pids.
+fn put_on(dir: &Path, limit: LimitKind, limits: &Limits, (memory, cpu): (Put, Put)) -> Result<u64, String> {
+    match limit {
+        LimitKind::Memory => memory(dir, limits.memory_bytes_max.min(MEMORY_BYTES_CEILING)),
+        LimitKind::Cpu => cpu(dir, limits.cpu_millis_max.into()),
+        _ => group::set_exactly(dir, "pids.max", pids(limits)),
     }
 }
 

@@ -45,8 +45,8 @@ pub(super) fn open(
     let (tenant, name) = (places.maker.tenant(owner), places.maker.leaf());
     let mut dirs = Vec::with_capacity(CONTROLLERS.len());
     let told = kinds.iter().map(|&limit| {
-        let done =
-            make(places, &mut dirs, controller(limit), &tenant, &name).and_then(|dir| put_on(&dir, limit, limits));
+        let done = make(places, &mut dirs, controller(limit), &tenant, &name)
+            .and_then(|dir| super::put_on(&dir, limit, limits, (limit_memory, limit_cpu)));
         done.map(|max| LimitInForce { limit, max, by: "cgroup-v1".to_owned() }).map_err(|reason| MissingLimit {
             limit,
             reason,
@@ -87,20 +87,11 @@ fn make(
     Ok(dir)
 }
 
-fn put_on(dir: &Path, limit: LimitKind, limits: &Limits) -> Result<u64, String> {
-    match limit {
-        LimitKind::Memory => limit_memory(dir, limits.memory_bytes_max),
-        LimitKind::Cpu => limit_cpu(dir, limits.cpu_millis_max.into()),
-        _ => group::set_exactly(dir, "pids.max", super::pids(limits)),
-    }
-}
-
 /// Memory, and memory with swap at the same bound, so that swap is off.
 fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, String> {
-    let wanted = bytes_max.min(super::MEMORY_BYTES_CEILING);
-    let max = group::set_pages(dir, "memory.limit_in_bytes", wanted)?;
+    let max = group::set_pages(dir, "memory.limit_in_bytes", bytes_max)?;
     if dir.join("memory.memsw.limit_in_bytes").exists() {
-        group::set_pages(dir, "memory.memsw.limit_in_bytes", wanted)?;
+        group::set_pages(dir, "memory.memsw.limit_in_bytes", bytes_max)?;
     } else {
         // Without swap accounting the kernel can at least be told not to swap this group.
         group::set_exactly(dir, "memory.swappiness", 0)?;

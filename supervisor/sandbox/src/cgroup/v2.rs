@@ -46,7 +46,8 @@ pub(super) fn open(
         let name = controller(limit);
         let done = match &made {
             Ok((_, dir)) if enabled.iter().any(|word| word == name) => {
-                put_on(dir, limit, limits).map_err(|reason| (reason, remedy(limit).to_owned()))
+                super::put_on(dir, limit, limits, (limit_memory, limit_cpu))
+                    .map_err(|reason| (reason, remedy(limit).to_owned()))
             }
             Ok(_) => Err(obstacle(own, name)),
             Err(error) => {
@@ -86,17 +87,9 @@ fn make(places: &Places, own: &Path, owner: &str) -> io::Result<(V2Leaf, PathBuf
     }
 }
 
-fn put_on(dir: &Path, limit: LimitKind, limits: &Limits) -> Result<u64, String> {
-    match limit {
-        LimitKind::Memory => limit_memory(dir, limits.memory_bytes_max),
-        LimitKind::Cpu => limit_cpu(dir, limits.cpu_millis_max.into()),
-        _ => group::set_exactly(dir, "pids.max", super::pids(limits)),
-    }
-}
-
 /// Memory with swap off, and a kill that takes the whole leaf: what a run is after the loss of any process is no result.
 fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, String> {
-    let max = group::set_pages(dir, "memory.max", bytes_max.min(super::MEMORY_BYTES_CEILING))?;
+    let max = group::set_pages(dir, "memory.max", bytes_max)?;
     group::set_exactly(dir, "memory.oom.group", 1)?;
     if dir.join("memory.swap.max").exists() {
         group::set_exactly(dir, "memory.swap.max", 0)?;
