@@ -37,7 +37,7 @@ async fn exactly_what_failed_runs_again_whatever_its_name() {
     let supervisor = Supervisor::start();
     let client = supervisor.client("beta").await;
     for name in ["fail", "table", "twomodules", "unicode", "shapes"] {
-        let row = row(name);
+        let row = row(&format!("go/{name}"));
         let session = client.open(&supervisor.workspace("beta", name, row.fixture)).await;
         let first = client.run(&session).await;
         assert_eq!(first.report().exit_code, 1);

@@ -47,7 +47,7 @@ fn answer(value: &Value) -> Answer {
 }
 
 fn check(name: &str) {
-    let row = row(name);
+    let row = row(&format!("go/{name}"));
     let place = Place::with(row.fixture);
     let before = Before::of(&place);
     let asked = json!([
