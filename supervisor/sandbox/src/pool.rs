@@ -12,7 +12,6 @@ use crate::room::{Room, Worker};
 use crate::spec::Jail;
 use proctor_core::limits::Limits;
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -103,8 +102,10 @@ impl Shared {
 enum Request {
     /// Have a worker ready for the next run of this kind.
     Refill(Box<Key>, Limits),
-    /// Take apart what a run has left.
-    Clear(OwnedFd),
+    /// Take apart what a dead run has left.
+    Clear(Box<Worker>),
+    /// Say when everything that was asked before is done.
+    Settle(SyncSender<()>),
     /// Clear everything away and end.
     Close,
 }
@@ -204,15 +205,13 @@ impl Pool {
         let _asked = self.requests.try_send(Request::Refill(key, *limits));
     }
 
-    /// Has the mounts of a dead run taken apart behind the next one's back.
-    pub(crate) fn clear(&self, mounts: Option<OwnedFd>) {
-        if let Some(mounts) = mounts {
-            // Full: then it is done here, by the drop.
-            let _asked = self.requests.try_send(Request::Clear(mounts));
-        }
+    /// Has the leaf and the mounts of a dead run taken apart behind the next one's back.
+    pub(crate) fn clear(&self, worker: Worker) {
+        // Full: then it is done here, by the drop.
+        let _asked = self.requests.try_send(Request::Clear(Box::new(worker)));
     }
 
-    /// Clears away what was prepared for `workspace` of `owner`.
+    /// Clears away what was prepared for `workspace` of `owner`, and waits until nothing of its runs is left.
     pub(crate) fn retire(&self, owner: &str, workspace: &Path) {
         let mut shelf = self.shelf.shared.shelf();
         let retired: Vec<Kept> = shelf
@@ -222,6 +221,11 @@ impl Pool {
             .collect();
         drop(shelf);
         drop(retired);
+        let (done, settled) = sync_channel(1);
+        if self.requests.send(Request::Settle(done)).is_ok() {
+            // Fails when the pool was closed meanwhile, which clears away everything.
+            let _settled = settled.recv();
+        }
     }
 
     /// Clears everything away, waits until that is done, and from then on keeps nothing.
@@ -287,7 +291,9 @@ impl Shelved {
         loop {
             match inbox.recv_timeout(next_round.saturating_duration_since(Instant::now())) {
                 Ok(Request::Refill(key, limits)) => self.refill(&key, &limits),
-                Ok(Request::Clear(mounts)) => drop(mounts),
+                Ok(Request::Clear(worker)) => drop(worker),
+                // Nobody waits for it any more: then nobody needs to know.
+                Ok(Request::Settle(done)) => _ = done.send(()),
                 Ok(Request::Close) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }

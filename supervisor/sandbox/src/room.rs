@@ -278,6 +278,9 @@ impl Drop for Worker {
                 leaf.kill();
             }
         }
+        if let Some(Err(error)) = self.leaf.as_deref_mut().map(Leaf::remove) {
+            tracing::error!(%error, "a cgroup leaf could not be removed");
+        }
     }
 }
 

@@ -65,8 +65,9 @@ impl LinuxSandbox {
         let watched = Watch::new(spec, workspace, kill, &worker, sink, begun).watch()?;
         let ending = end(&mut worker, spec, watched);
         if let Some(pool) = &self.pool {
-            pool.clear(worker.mounts.take());
+            // In this order: what comes first is what the next run waits for.
             pool.refill(&spec.jail, id, &spec.limits);
+            pool.clear(worker);
         }
         Ok(ending)
     }
@@ -126,7 +127,7 @@ impl Drop for LinuxSandbox {
     }
 }
 
-/// Ends what is left, reads the counters, removes the leaf, reads the artefacts: in this order.
+/// Ends what is left, reads the counters, reads the artefacts. The leaf is removed with the worker.
 fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched) -> Ending {
     if let Err(error) = worker.end() {
         let pids = worker.leaf.as_ref().map(|leaf| leaf.pids());
@@ -140,9 +141,6 @@ fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched) -> Ending {
     }
     watched.tmp_full |= worker.scratch.as_ref().is_some_and(figures::is_full);
     let counters = worker.leaf.as_deref().map(Leaf::counters);
-    if let Some(Err(error)) = worker.leaf.as_deref_mut().map(Leaf::remove) {
-        tracing::error!(%error, "a cgroup leaf could not be removed");
-    }
     let scratch = worker.scratch.take();
     let files = scratch.map(|scratch| artifacts::collect(scratch.as_fd(), &spec.artifacts)).unwrap_or_default();
     figures::ending(watched, counters, &spec.limits, files)

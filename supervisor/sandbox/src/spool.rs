@@ -1,40 +1,45 @@
-//! An append-only file without a name: the whole output of a run, which nothing can leave behind on the disk. Must not
-//! know what the bytes mean; the caller bounds how many there are.
+//! An append-only file without a name: the whole output of a run, which nothing can leave behind on the disk. It is made
+//! when there is something to keep: most streams stay empty. Must not know what the bytes mean; the caller bounds how many
+//! there are.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The writing end. There is one, so that offsets are never contested.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Spool {
     reader: SpoolReader,
 }
 
 /// The reading end; clones share the file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct SpoolReader {
-    file: Arc<File>,
+    /// There from the first append on.
+    file: Arc<OnceLock<File>>,
     /// Bytes that are wholly written. A reader never sees half an append.
     len: Arc<AtomicU64>,
 }
 
 impl Spool {
-    /// An empty spool in the directory for temporary files. It has no name; the last handle takes it along.
-    pub fn new() -> io::Result<Self> {
-        let file = Arc::new(tempfile::tempfile()?);
-        Ok(Self { reader: SpoolReader { file, len: Arc::new(AtomicU64::new(0)) } })
-    }
-
     /// Appends `bytes` and returns the offset at which they begin. After an error nothing was appended.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
         let begin = self.reader.len();
-        self.reader.file.write_all_at(bytes, begin)?;
+        self.file()?.write_all_at(bytes, begin)?;
         let end = begin + u64::try_from(bytes.len()).map_err(io::Error::other)?;
         self.reader.len.store(end, Ordering::Release);
         Ok(begin)
+    }
+
+    /// In the directory for temporary files. It has no name; the last handle takes it along.
+    fn file(&self) -> io::Result<&File> {
+        if let Some(file) = self.reader.file.get() {
+            return Ok(file);
+        }
+        let file = tempfile::tempfile()?;
+        Ok(self.reader.file.get_or_init(|| file))
     }
 
     /// Another reading end.
@@ -66,7 +71,9 @@ impl SpoolReader {
     pub fn read_at(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let there = usize::try_from(self.len().saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len.min(there)];
-        self.file.read_exact_at(&mut bytes, offset)?;
+        if let Some(file) = self.file.get() {
+            file.read_exact_at(&mut bytes, offset)?;
+        }
         Ok(bytes)
     }
 
@@ -89,8 +96,9 @@ mod tests {
 
     #[test]
     fn what_was_appended_is_read_back_at_its_offset_and_nothing_behind_the_end() {
-        let mut spool = Spool::new().unwrap();
+        let mut spool = Spool::default();
         assert!(spool.is_empty());
+        assert_eq!(spool.reader().read_at(0, 100).unwrap(), b"");
         assert_eq!(spool.append(b"hello ").unwrap(), 0);
         assert_eq!(spool.append(b"world").unwrap(), 6);
         let reader = spool.reader();

@@ -131,6 +131,19 @@ fn a_run_outlives_its_room() {
 }
 
 #[test]
+fn nothing_of_its_runs_is_left_when_a_session_has_closed() {
+    let _alone = one_at_a_time();
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = pooled(BOUNDS);
+    let spec = in_workspace("a", dir.path(), "true");
+    for _ in 0..3 {
+        said(&sandbox, &spec);
+        sandbox.retire("a", dir.path());
+        assert_nothing_is_left();
+    }
+}
+
+#[test]
 fn a_closed_session_lets_go_of_its_room_and_of_no_other() {
     let _alone = one_at_a_time();
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -3,18 +3,15 @@
 use super::status;
 use crate::convert;
 use crate::run::{Entry, RunEnd, RunHandle, Watch};
+use futures_util::stream::unfold;
 use proctor_core::event::RunEvent;
 use proctor_core::id::RunId;
 use proctor_proto::v1;
 use proctor_proto::v1::run_event::Event;
 use std::pin::Pin;
-use tokio::sync::mpsc;
+use std::vec;
 use tokio_stream::Stream;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
-
-/// Events on their way to one client. Beyond these the follower waits, and the log keeps what comes.
-const AHEAD: usize = 64;
 
 /// What the streaming calls answer with.
 pub(super) type EventStream = Pin<Box<dyn Stream<Item = Result<v1::RunEvent, Status>> + Send>>;
@@ -37,36 +34,44 @@ pub(super) async fn follow(follow: Follow) -> Result<EventStream, Status> {
             return Err(Status::out_of_range(text));
         }
     }
-    let (events, stream) = mpsc::channel(AHEAD);
-    tokio::spawn(deliver(follow, watch, events));
-    Ok(Box::pin(ReceiverStream::new(stream)))
+    let following = Following { follow, batch: Vec::new().into_iter(), _watch: watch };
+    Ok(Box::pin(unfold(Some(following), |following| async move { following?.next().await })))
 }
 
-async fn deliver(mut follow: Follow, watch: Watch, events: mpsc::Sender<Result<v1::RunEvent, Status>>) {
-    loop {
-        let batch = tokio::select! {
-            batch = follow.handle.read(follow.cursor) => batch,
-            // The client went away: the run is not watched by it any more.
-            () = events.closed() => return,
+/// A stream on its way. It reads the log as its client takes events in, and is gone with the client.
+struct Following {
+    follow: Follow,
+    /// What was read and is not yet passed on.
+    batch: vec::IntoIter<Entry>,
+    _watch: Watch,
+}
+
+impl Following {
+    /// The next event and what comes after it; nothing comes after an error.
+    async fn next(mut self) -> Option<(Result<v1::RunEvent, Status>, Option<Following>)> {
+        let entry = match self.batch.next() {
+            Some(entry) => entry,
+            None => match self.read().await {
+                Ok(entry) => entry?,
+                Err(status) => return Some((Err(status), None)),
+            },
         };
-        let Ok(batch) = batch else {
-            _ = events.send(Err(status::denied("run"))).await;
-            return;
-        };
-        if batch.is_empty() {
-            if let Ok(RunEnd::NotStarted(why)) = follow.handle.end().await {
-                _ = events.send(Err(status::not_started(&why))).await;
-            }
-            return;
+        self.follow.cursor = entry.sequence + 1;
+        let event = on_the_wire(&self.follow, entry).await;
+        Some((Ok(event), Some(self)))
+    }
+
+    /// Waits for more; `None` at the end.
+    async fn read(&mut self) -> Result<Option<Entry>, Status> {
+        let Follow { handle, cursor, .. } = &self.follow;
+        let batch = handle.read(*cursor).await.map_err(|_| status::denied("run"))?;
+        if batch.is_empty()
+            && let Ok(RunEnd::NotStarted(why)) = handle.end().await
+        {
+            return Err(status::not_started(&why));
         }
-        for entry in batch {
-            follow.cursor = entry.sequence + 1;
-            let event = on_the_wire(&follow, entry).await;
-            if events.send(Ok(event)).await.is_err() {
-                return;
-            }
-        }
-        debug_assert!(follow.handle.watchers() > 0, "{watch:?} counts");
+        self.batch = batch.into_iter();
+        Ok(self.batch.next())
     }
 }
 

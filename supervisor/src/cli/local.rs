@@ -147,9 +147,12 @@ pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, Remembered
     Ok((handle, remembered))
 }
 
-/// A runtime with a thread per processor.
+/// A runtime with a thread for every second processor: its tasks only hand on what others have made, and threads that look
+/// for such work stand in the way of the runs.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
     tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(processors.div_ceil(2))
         .enable_all()
         .build()
         .map_err(|error| Failure::host(format!("no runtime: {error}")))

@@ -181,14 +181,14 @@ impl Actor {
     async fn start(&mut self, asked: Asked) -> Result<Started, Refusal> {
         self.runs_named += 1;
         let run = RunId::new(format!("{}-{}", self.id, self.runs_named));
-        let (stdout, stderr) = &asked.spools;
-        let (log, handle) = run::open(self.context.clock, stdout.reader(), stderr.reader());
+        let spools = (Spool::default(), Spool::default());
+        let (log, handle) = run::open(self.context.clock, spools.0.reader(), spools.1.reader());
         let known = Known {
             handle,
             log,
             kind: asked.kind,
             accepted_at: self.context.clock.now(),
-            unstarted: Some(Unstarted { spools: asked.spools, ahead: None }),
+            unstarted: Some(Unstarted { spools, ahead: None }),
             killer: None,
         };
         self.runs.insert(run.clone(), known);

@@ -14,7 +14,6 @@ use proctor_core::moment::Moment;
 use proctor_core::outcome::Outcome;
 use proctor_core::request::{Fingerprint, IfBusy, RunRequest, Selection};
 use proctor_core::session::{Refusal, RunKind, Session};
-use proctor_sandbox::Spool;
 use std::sync::Arc;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -65,7 +64,6 @@ struct Asked {
     kind: RunKind,
     fingerprint: Option<Fingerprint>,
     ahead: Ahead,
-    spools: (Spool, Spool),
     if_busy: IfBusy,
 }
 
@@ -112,7 +110,7 @@ pub enum SessionError {
     /// The session is closed, or its actor broke.
     #[error("the session has ended")]
     Gone,
-    /// The host has no room for a run's log. The logs have the details.
+    /// The look at the workspace broke. The logs have the details.
     #[error("the host failed; its operator finds the reason in the log")]
     Host,
     /// The request does not become a run.
@@ -165,10 +163,9 @@ impl SessionHandle {
                 Selection::LastFailed { .. } => Ahead::Looked(look),
                 _ => Ahead::Prepared(Box::new(prepare(&context, &policy, &workspace, &look, &request, kind)?)),
             };
-            let spools = Spool::new().and_then(|stdout| Ok((stdout, Spool::new()?))).map_err(no_log)?;
-            Ok(Asked { request, kind, fingerprint, ahead, spools, if_busy })
+            Ok(Asked { request, kind, fingerprint, ahead, if_busy })
         });
-        let asked = Box::new(looked.await.unwrap_or_else(|error| Err(no_log(error)))?);
+        let asked = Box::new(looked.await.unwrap_or_else(|error| Err(no_look(error)))?);
         Ok(self.ask(|reply| Message::Start { asked, reply }).await??)
     }
 
@@ -227,8 +224,8 @@ impl SessionHandle {
     }
 }
 
-fn no_log(error: impl std::fmt::Display) -> SessionError {
-    tracing::error!(%error, "a run's log cannot be made");
+fn no_look(error: impl std::fmt::Display) -> SessionError {
+    tracing::error!(%error, "the look at a workspace broke");
     SessionError::Host
 }
 
