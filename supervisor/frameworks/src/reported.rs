@@ -47,12 +47,14 @@ pub(crate) struct Dialect {
     pub(crate) nothing_selected: fn(&str) -> bool,
     /// File and line, relative to the step's directory, that these words blame for a runner that could not begin.
     pub(crate) blamed: fn(&str) -> Option<(String, u32)>,
+    /// Which of these words say why it could not begin; its last line, if nothing is known.
+    pub(crate) reason: fn(&str) -> Option<String>,
 }
 
 impl Dialect {
     /// One that nothing is known about.
     pub(crate) const fn plain(name: &'static str) -> Dialect {
-        Dialect { name, missing: |_| None, nothing_selected: |_| false, blamed: |_| None }
+        Dialect { name, missing: |_| None, nothing_selected: |_| false, blamed: |_| None, reason: |_| None }
     }
 }
 
@@ -288,9 +290,10 @@ impl Reported {
             let (file, line) =
                 (self.dialect.blamed)(&said).map_or((None, None), |(file, line)| self.place(Some(file), Some(line)));
             let nodeid = if self.dir.is_empty() { ".".to_owned() } else { self.dir.clone() };
-            let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or(&message).trim().to_owned();
+            let last = || said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or(&message).trim().to_owned();
+            let message = (self.dialect.reason)(&said).unwrap_or_else(last);
             let kind = CollectorKind::Collection;
-            let collector = Collector { nodeid, kind, file, line, message: last, output: said };
+            let collector = Collector { nodeid, kind, file, line, message, output: said };
             events.push(RunnerEvent::Collector(Box::new(collector.bounded())));
         }
     }
@@ -399,6 +402,7 @@ mod tests {
     const DIALECT: Dialect = Dialect {
         missing: |said| said.contains("no such runner").then(|| "install it".to_owned()),
         nothing_selected: |said| said.contains("nothing found"),
+        reason: |said| said.lines().find_map(|line| line.strip_prefix("why: ")).map(str::to_owned),
         ..Dialect::plain("runner")
     };
 
@@ -487,6 +491,9 @@ mod tests {
         let [RunnerEvent::Collector(collector)] = events.as_slice() else { panic!("{events:?}") };
         assert_eq!((collector.nodeid.as_str(), collector.message.as_str()), ("pkg", "config is bad"));
         assert!(parser.summary().cut_off);
+        let (events, _) = step("", "why: no disk\nand so on\n", Exit::Code(4), false);
+        let [RunnerEvent::Collector(collector)] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!(collector.message, "no disk");
         let (_, parser) = step("{\"event\":\"begin\"}\n{\"event\":\"end\"}\n", "", Exit::Code(5), false);
         assert!(parser.nothing_selected() && !parser.summary().cut_off);
     }
