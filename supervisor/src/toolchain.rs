@@ -60,7 +60,7 @@ const GO_PROXIES: &str = "https://proxy.golang.org,direct";
 const HANDED_ON: [&str; 6] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME"];
 
 /// Variables that decide what runs or where it writes. A request cannot set them.
-const RESERVED: [&str; 30] = [
+const RESERVED: [&str; 36] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -79,10 +79,16 @@ const RESERVED: [&str; 30] = [
     "GOTMPDIR",
     "GOSUMDB",
     "PYTEST_ADDOPTS",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
     "PYTEST_PLUGINS",
-    "PYTHONSTARTUP",
+    "PYTHONBREAKPOINT",
+    "PYTHONEXECUTABLE",
     "PYTHONHOME",
+    "PYTHONINSPECT",
     "PYTHONPATH",
+    "PYTHONPYCACHEPREFIX",
+    "PYTHONSTARTUP",
+    "PYTHONUSERBASE",
     "NODE_OPTIONS",
     "NODE_PATH",
     "RUSTC_WRAPPER",

@@ -123,7 +123,7 @@ pub struct Resources {
     pub queue_wait_s: f64,
     /// Time from the launch to the runner's start, seconds.
     pub setup_s: f64,
-    /// Bytes of stdout and stderr.
+    /// Bytes of stdout and stderr, and of what a reporter of ours told.
     pub output_bytes: u64,
 }
 

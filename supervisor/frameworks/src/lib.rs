@@ -9,14 +9,16 @@ pub mod framework;
 pub mod go;
 pub mod lines;
 mod paths;
-#[cfg_attr(not(test), expect(dead_code, reason = "the first adapter with a reporter of ours comes next"))]
+pub mod pytest;
+mod python;
 mod reported;
 pub mod together;
 pub mod tree;
+pub mod unittest;
 
 pub use framework::*;
 pub use together::{Chosen, Purpose};
 pub use tree::FileTree;
 
 /// Every adapter, in the order in which several detected ones are named.
-pub static FRAMEWORKS: &[&dyn Framework] = &[&go::Go];
+pub static FRAMEWORKS: &[&dyn Framework] = &[&go::Go, &pytest::Pytest, &unittest::Unittest];

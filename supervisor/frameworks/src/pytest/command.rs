@@ -1,0 +1,34 @@
+//! Writes pytest's command lines. Must not know how its results are read.
+
+use crate::framework::{Plan, PlanError, Project, Want};
+use crate::paths::is_within;
+use crate::python::{Steps, shares};
+use crate::tree::FileTree;
+
+/// The plan of a run, or with `more` arguments of a listing.
+///
+/// Files are named from `./`, so that none can be read as an option or as a file of options.
+pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
+    let mut steps = Steps::new(super::NAME, want, ("proctor_pytest", include_bytes!("proctor_pytest.py")));
+    for share in shares(super::NAME, projects, tree, want.selection)? {
+        let dir = &share.project.dir;
+        let mut args: Vec<String> = ["-m", "pytest", "-p", "proctor_pytest", "-o"].map(str::to_owned).into();
+        args.push(format!("cache_dir={}/pytest{}/{dir}", want.cache, want.workspace));
+        args.extend(more.iter().map(|argument| (*argument).to_owned()));
+        args.extend(share.filter.iter().map(|filter| format!("-k={filter}")));
+        if share.paths.is_empty() {
+            args.extend(nested(projects, share.project).map(|within| format!("--ignore=./{within}")));
+        }
+        args.extend(share.paths.iter().map(|path| format!("./{path}")));
+        steps.add(share.project, args, &share.tests);
+        share.notes.into_iter().for_each(|note| steps.note(note));
+    }
+    let parallel = want.parallel.map(|parallel| ("PROCTOR_PARALLEL", parallel.max(1).to_string()));
+    Ok(steps.done(parallel.as_slice()))
+}
+
+/// Directories of projects within `project`, relative to it: pytest would run their tests with its own.
+fn nested<'a>(projects: &'a [Project], project: &'a Project) -> impl Iterator<Item = &'a str> {
+    let within = projects.iter().filter(|other| other.dir != project.dir && is_within(&other.dir, &project.dir));
+    within.map(|other| other.dir[project.dir.len()..].trim_start_matches('/'))
+}

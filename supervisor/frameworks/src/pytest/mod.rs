@@ -1,0 +1,94 @@
+//! Python: pytest through a plugin of ours, `proctor_pytest.py`, which tells what happens through the run's report.
+//!
+//! Needs pytest 7.0, with pytest-xdist 2 if the project uses it; the plugin says so to an older one. The project's settings,
+//! plugins and hooks stay in force. Coverage is not measured by this version, whatever the project's own settings measure. A test
+//! that holds and whose teardown fails is one test with an error; pytest counts it twice. Must not know how a process is
+//! started.
+
+mod command;
+
+use crate::framework::{Framework, Parser, Plan, PlanError, Project, Want};
+use crate::python::{self, Runner};
+use crate::reported::{Dialect, Reported};
+use crate::tree::FileTree;
+
+/// The adapter for pytest.
+#[derive(Debug, Clone, Copy)]
+pub struct Pytest;
+
+const NAME: &str = "pytest";
+
+/// What pytest means by ending before its plugins are asked.
+const DIALECT: Dialect = Dialect { missing, reason, ..Dialect::plain(NAME) };
+
+fn missing(said: &str) -> Option<String> {
+    let line = said.lines().find(|line| line.ends_with(": No module named pytest"));
+    let not_installed = line.map(|_| {
+        "pytest is not installed for the project's Python: install it in the project's environment (.venv/bin/pip install \
+         pytest), or for the python3 on PATH where it has none"
+            .to_owned()
+    });
+    let too_old = || said.lines().find_map(|line| line.find("proctor needs pytest").map(|at| line[at..].to_owned()));
+    not_installed.or_else(too_old)
+}
+
+/// What follows `error:` in the last line that has it; settings that are not understood are explained below that.
+fn reason(said: &str) -> Option<String> {
+    let after = |line: &str| {
+        let found = ["error: ", "ERROR: "].iter().find_map(|mark| line.rsplit_once(mark))?;
+        Some(found.1.trim().to_owned())
+    };
+    said.lines().rev().find_map(after)
+}
+
+impl Framework for Pytest {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        python::MARKERS
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["py"]
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        python::projects(tree, Runner::Pytest)
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, want, &[])
+    }
+
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, &Want { parallel: None, ..want.clone() }, &["--collect-only", "-q"])
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(Reported::new(DIALECT, plan, want))
+    }
+
+    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(Reported::new(DIALECT, plan, want))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pytest_says_when_it_cannot_begin_is_understood() {
+        let remedy = missing("/ws/.venv/bin/python: No module named pytest\n").unwrap();
+        assert!(remedy.starts_with("pytest is not installed"), "{remedy}");
+        assert_eq!(missing("E   ModuleNotFoundError: No module named 'pytest'"), None);
+        let old = missing("ERROR: proctor needs pytest 7.0 or newer, and this is 6.2.5\n").unwrap();
+        assert_eq!(old, "proctor needs pytest 7.0 or newer, and this is 6.2.5");
+        let said =
+            "ERROR: usage: pytest [options]\npytest: error: unrecognized arguments: --nope\n  inifile: pytest.ini\n";
+        assert_eq!(reason(said).unwrap(), "unrecognized arguments: --nope");
+        assert_eq!(reason("Traceback"), None);
+    }
+}

@@ -1,0 +1,305 @@
+"""A plugin of pytest that tells proctor what happens. Changes no result, no output, and nothing of the project's settings.
+
+In a run with pytest-xdist the workers put what they know about a failure into their reports, and the controller alone tells.
+Must not know how the report is read. Needs pytest 7.0.
+"""
+
+import os
+import sys
+
+import pytest
+
+import proctor_python
+
+if not hasattr(pytest, "version_tuple"):
+    raise pytest.UsageError("proctor needs pytest 7.0 or newer, and this is " + pytest.__version__)
+
+# The attribute of a pytest report that carries ours from where the test ran to where it is told.
+TOLD = "proctor"
+
+# Code and line of the latest failing `==` that pytest explained, and its values; one for each process.
+_compared = []
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config, args):
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        yield
+        return
+    reporter = Reporter(early_config)
+    early_config.pluginmanager.register(reporter, "proctor_reporter")
+    parallel = os.environ.get("PROCTOR_PARALLEL")
+    if parallel and early_config.pluginmanager.hasplugin("xdist"):
+        args.append("-n=" + parallel)
+    elif parallel:
+        reporter.note("parallel has no effect: pytest-xdist is not installed")
+    outcome = yield
+    error = outcome.excinfo[1] if outcome.excinfo else None
+    if error is not None and getattr(error, "path", None) is not None:
+        reporter.unloadable(str(error.path), _cause(error))
+        reporter.end()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    if call.excinfo is None or outcome.excinfo:
+        return
+    report = outcome.get_result()
+    told = proctor_python.described(call.excinfo.value, _values_compared)
+    lacking = getattr(report.longrepr, "errorstring", None)
+    if lacking is not None:
+        told.update(message=lacking.split("\n")[0].strip(), stack=lacking)
+        told.update(file=str(report.longrepr.filename), line=report.longrepr.firstlineno + 1)
+    setattr(report, TOLD, told)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector):
+    outcome = yield
+    if outcome.excinfo:
+        return
+    report = outcome.get_result()
+    excinfo = getattr(getattr(report, "call", None), "excinfo", None)
+    if report.failed and excinfo is not None:
+        setattr(report, TOLD, proctor_python.described(_cause(excinfo.value)))
+
+
+def pytest_assertrepr_compare(config, op, left, right):
+    if op in ("==", "is"):
+        frame = sys._getframe()
+        while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in FOREIGN:
+            frame = frame.f_back
+        if frame is not None:
+            values = proctor_python.printed(right), proctor_python.printed(left)
+            _compared[:] = [(frame.f_code, frame.f_lineno, values)]
+
+
+# Modules between a failing `assert` and the hook that explains it.
+FOREIGN = ("proctor_pytest", "_pytest", "pluggy")
+
+
+def _values_compared(tb):
+    """The values of the assertion that ended here, unless another one was explained last."""
+    while tb.tb_next is not None:
+        tb = tb.tb_next
+    for code, line, values in _compared:
+        if tb.tb_frame.f_code is code and tb.tb_lineno == line:
+            return values
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    selection, places = proctor_python.Selection(), Places(config)
+
+    def is_wanted(item):
+        package, name = places.of(item.nodeid)
+        return selection.has(package, name, name.rpartition("@")[0] or name)
+
+    kept = [item for item in items if is_wanted(item)]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if not is_wanted(item)])
+        items[:] = kept
+
+
+def _cause(error):
+    """What went wrong when pytest says where it did."""
+    cause = getattr(error, "cause", None) or error.__cause__
+    if isinstance(cause, tuple):  # pytest 7: as sys.exc_info gives it
+        cause = cause[1]
+    is_wrapped = type(error).__name__ in ("CollectError", "ConftestImportFailure")
+    return cause if is_wrapped and cause is not None else error
+
+
+class Places:
+    """Node ids as the file, relative to where pytest was started, and the name within it."""
+
+    def __init__(self, config):
+        self.root = str(config.rootpath)
+        self._start = str(config.invocation_params.dir)
+        self._packages = {}
+
+    def of(self, nodeid):
+        path, _, name = nodeid.partition("::")
+        package = self._packages.get(path)
+        if package is None:
+            package = self._packages[path] = os.path.relpath(os.path.join(self.root, path), self._start)
+        return package, name or os.path.basename(package)
+
+
+class Reporter:
+    """Tells what happens, in the process that speaks for the whole run."""
+
+    def __init__(self, config):
+        self._report = proctor_python.Report()
+        self._places = None
+        self._names = proctor_python.Names()
+        self._phases = {}
+        self._failed_subtests = {}
+        self._again = set()
+        self._unloaded = set()
+        self._is_whole = True
+        self._report.write("begin")
+
+    def note(self, text):
+        self._report.write("note", text=text)
+
+    def end(self):
+        self._report.write("end")
+
+    def unloadable(self, path, error):
+        told = proctor_python.described(error)
+        self._collector(path, dict(told, file=told["file"] or path, line=told["line"] or 1))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config):
+        self._places = Places(config)
+
+    def pytest_runtest_logstart(self, nodeid):
+        package, name = self._places.of(nodeid)
+        self._report.write("started", package=package, name=name)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report):
+        if hasattr(getattr(report, "context", None), "kwargs"):
+            return self._subtest(report)
+        key = getattr(report, "node", None), report.nodeid
+        if report.outcome == "rerun":  # pytest-rerunfailures begins again
+            self._again.add(report.nodeid)
+            self._phases.pop(key, None)
+            self._failed_subtests.pop(key, None)
+            return None
+        self._phases.setdefault(key, []).append(report)
+        if report.when not in ("setup", "call"):  # the teardown, or what pytest-xdist says of a worker that crashed
+            self._finished(key)
+        return None
+
+    def _subtest(self, report):
+        key = getattr(report, "node", None), report.nodeid
+        if report.failed:
+            self._failed_subtests[key] = self._failed_subtests.get(key, 0) + 1
+        words = ["[%s]" % report.context.msg] if report.context.msg is not None else []
+        if report.context.kwargs:
+            words.append("(%s)" % ", ".join("%s=%s" % pair for pair in report.context.kwargs.items()))
+        description = "/" + (" ".join(words) or "(<subtest>)")
+        self._tell(report.nodeid + description, [report], _outcome([report]))
+
+    def _finished(self, key):
+        phases = self._phases.pop(key)
+        outcome, decisive = _outcome(phases)
+        if self._failed_subtests.pop(key, 0) and (outcome == "passed" or not hasattr(decisive, TOLD)):
+            # It has no failure of its own, only those that were told already.
+            self._tell(key[1], phases, ("failed", None))
+        else:
+            self._tell(key[1], phases, (outcome, decisive))
+
+    def _tell(self, nodeid, phases, verdict):
+        outcome, decisive = verdict
+        package, name = self._places.of(nodeid)
+        told = self._told(outcome, decisive) if decisive is not None else {}
+        for phase in phases:
+            also = getattr(phase, TOLD, None)
+            if outcome == "failed" and phase.when == "teardown" and phase.failed and also:
+                told["stack"] = "%s\nits teardown failed as well: %s\n%s" % (told.get("stack"), also["message"], also["stack"])
+        is_kept = outcome not in ("passed", "xpassed")
+        self._report.write(
+            "finished",
+            package=package,
+            name=self._names.unique(package, name),
+            outcome=outcome,
+            duration_s=sum(phase.duration for phase in phases),
+            output=_output(phases) if is_kept else None,
+            **told
+        )
+
+    def _told(self, outcome, report):
+        told = dict(getattr(report, TOLD, None) or {})
+        if outcome == "passed":
+            return {}
+        if outcome in ("xfailed", "xpassed"):
+            reason = report.wasxfail
+            reason = reason[len("reason: ") :] if reason.startswith("reason: ") else reason
+            told["message"] = reason or None
+        elif outcome == "skipped":
+            told = {"message": str(report.longrepr)}
+            if isinstance(report.longrepr, tuple):
+                file, line, reason = report.longrepr
+                reason = reason[len("Skipped: ") :] if reason.startswith("Skipped: ") else reason
+                told = {"message": reason}
+                if proctor_python.is_own(os.path.join(self._places.root, str(file))):
+                    told.update(file=os.path.join(self._places.root, str(file)), line=line)
+        elif not told:
+            # What pytest or pytest-xdist says without an exception.
+            told = {"message": str(report.longrepr), "stack": None}
+        if not told.get("file") and report.location[1] is not None:
+            told.update(file=os.path.join(self._places.root, report.location[0]), line=report.location[1] + 1)
+        return told
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            told = getattr(report, TOLD, None) or {"message": str(report.longrepr).strip().split("\n")[-1]}
+            self._collector(os.path.join(self._places.root, report.nodeid), told, report.longreprtext)
+
+    def _collector(self, path, told, output=None):
+        # An absolute path: proctor names it as seen from the workspace. Each worker of pytest-xdist loads every file.
+        path = path.rstrip("/")
+        if path in self._unloaded:
+            return
+        self._unloaded.add(path)
+        self._report.write(
+            "collector",
+            nodeid=path + "/." if path == proctor_python.workspace() else path,
+            message=told["message"],
+            file=told.get("file"),
+            line=told.get("line"),
+            output=output or told.get("stack"),
+        )
+
+    def pytest_collection_finish(self, session):
+        if session.config.option.collectonly:
+            for item in session.items:
+                package, name = self._places.of(item.nodeid)
+                self._report.write("listed", package=package, name=self._names.unique(package, name))
+
+    def pytest_internalerror(self, excrepr, excinfo):
+        self._is_whole = False
+        told = proctor_python.described(excinfo.value)
+        self._collector(self._places.root, dict(told, message="pytest broke: " + told["message"]), str(excrepr))
+
+    def pytest_keyboard_interrupt(self, excinfo):
+        # pytest.exit can end a run with status 0 before its last test; what pytest calls interrupted never does.
+        self._is_whole &= issubclass(excinfo.type, pytest.Session.Interrupted)
+        self.note("pytest stopped before all tests had run: " + (str(excinfo.value) or excinfo.typename))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session):
+        # A wrong argument that pytest finds only now: its words on stderr say which.
+        self._is_whole &= session.exitstatus != pytest.ExitCode.USAGE_ERROR
+        if session.shouldfail:
+            self.note("pytest stopped before all tests had run: %s" % session.shouldfail)
+        if self._again:
+            self.note("%d test(s) ran more than once, until they passed or the project gave up" % len(self._again))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self):
+        if self._is_whole:
+            self.end()
+
+
+def _outcome(phases):
+    """What a test came to, and the phase that says why."""
+    failed = sorted((phase for phase in phases if phase.failed), key=lambda phase: phase.when != "call")
+    if failed:
+        return ("failed" if failed[0].when == "call" else "error"), failed[0]
+    for phase in phases:
+        if phase.skipped:
+            return ("xfailed" if hasattr(phase, "wasxfail") else "skipped"), phase
+        if phase.when == "call" and hasattr(phase, "wasxfail"):
+            return "xpassed", phase
+    return "passed", phases[-1]
+
+
+def _output(phases):
+    sections = max((phase.sections for phase in phases), key=len)
+    return "\n".join("--- %s ---\n%s" % section for section in sections) or None

@@ -1,0 +1,246 @@
+//! Finds Python projects and says which of the two runners each is for: pytest where anything shows that it is used, else
+//! unittest. Must not know how tests are run.
+
+use crate::framework::Project;
+use crate::paths::is_within;
+use crate::tree::FileTree;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which runner a project is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runner {
+    Pytest,
+    Unittest,
+}
+
+/// Files of pytest alone.
+const OF_PYTEST: [&str; 5] = ["pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "conftest.py"];
+
+/// Files that make a directory a project of its own, also within another one.
+const OF_ITS_OWN: [&str; 6] =
+    ["pyproject.toml", "setup.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"];
+
+/// Tables of settings files that are pytest's.
+const TABLES: [(&str, &str); 3] =
+    [("pyproject.toml", "[tool.pytest"), ("tox.ini", "[pytest]"), ("setup.cfg", "[tool:pytest]")];
+
+/// Files whose content says whether a project uses pytest: its settings, and what it needs.
+pub(crate) const MARKERS: &[&str] = &[
+    "pyproject.toml",
+    "setup.cfg",
+    "setup.py",
+    "tox.ini",
+    "noxfile.py",
+    "Pipfile",
+    "environment.yml",
+    "requirements.txt",
+    "requirements-dev.txt",
+    "requirements_dev.txt",
+    "requirements-test.txt",
+    "requirements_test.txt",
+    "requirements-tests.txt",
+    "dev-requirements.txt",
+    "test-requirements.txt",
+    "dev.txt",
+    "test.txt",
+    "tests.txt",
+];
+
+/// Of these, the ones that may lie in any directory and say nothing about it.
+const SAY_NOTHING: [&str; 4] = ["environment.yml", "dev.txt", "test.txt", "tests.txt"];
+
+/// Root files of projects in other languages, whose stray scripts called `test_x.py` are no project.
+const OF_OTHERS: [&str; 9] = [
+    "go.mod",
+    "go.work",
+    "package.json",
+    "Cargo.toml",
+    "pom.xml",
+    "build.gradle",
+    "build.gradle.kts",
+    "CMakeLists.txt",
+    "Gemfile",
+];
+
+/// Directories that pytest does not look into by default, beside hidden ones and environments.
+const PASSED_OVER: [&str; 6] = ["build", "dist", "node_modules", "site-packages", "venv", "__pycache__"];
+
+/// Directories whose projects are what the tests of another one are about.
+const OF_SAMPLES: [&str; 5] = ["tests", "test", "testing", "testdata", "fixtures"];
+
+/// The projects for one of the runners, sorted by directory.
+pub(crate) fn projects(tree: &FileTree, runner: Runner) -> Vec<Project> {
+    let look = Look::at(tree);
+    let found = look.owned.iter().filter(|(dir, files)| look.runner(dir, files) == Some(runner));
+    found.map(|(dir, _)| Project { dir: (*dir).to_owned(), name: name(dir) }).collect()
+}
+
+fn name(dir: &str) -> String {
+    dir.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("python").to_owned()
+}
+
+/// Whether one of the runners takes a file of this name for tests.
+pub(crate) fn is_test_file(name: &str) -> bool {
+    name.strip_suffix(".py").is_some_and(|stem| stem.starts_with("test") || stem.ends_with("_test"))
+}
+
+/// The Python of a workspace: whose each file is.
+struct Look<'a> {
+    tree: &'a FileTree,
+    /// Test files, and files of pytest, by the directory of the project that has them.
+    owned: BTreeMap<&'a str, Vec<&'a str>>,
+}
+
+impl<'a> Look<'a> {
+    fn at(tree: &'a FileTree) -> Look<'a> {
+        let environments: BTreeSet<&str> = tree.files().filter_map(|file| file.strip_suffix("/pyvenv.cfg")).collect();
+        let is_passed_over = |dir: &str| {
+            let is_name =
+                |part: &str| part.starts_with('.') || PASSED_OVER.contains(&part) || part.ends_with(".egg-info");
+            dir.split('/').any(is_name) || environments.iter().any(|environment| is_within(dir, environment))
+        };
+        let places: Vec<(&str, &str)> = tree.files().map(split).filter(|(dir, _)| !is_passed_over(dir)).collect();
+        let with = |names: &[&str]| -> BTreeSet<&str> {
+            places.iter().filter(|(_, name)| names.contains(name)).map(|(dir, _)| *dir).collect()
+        };
+        let (own, conftests) = (with(&OF_ITS_OWN), with(&["conftest.py"]));
+        let any: BTreeSet<&str> = places
+            .iter()
+            .filter(|(_, name)| MARKERS.contains(name) && !SAY_NOTHING.contains(name))
+            .map(|(dir, _)| *dir)
+            .chain(own.iter().copied())
+            .collect();
+        let own: Vec<&str> = own.into_iter().filter(|dir| !is_sample(dir, &any)).collect();
+        let is_foreign = OF_OTHERS.iter().any(|name| tree.contains(name));
+        let owner = |dir: &str| -> Option<&'a str> {
+            let above = |dirs: &BTreeSet<&'a str>| {
+                dirs.iter().copied().filter(|of| is_within(dir, of)).min_by_key(|of| of.len())
+            };
+            let innermost = own.iter().copied().filter(|of| is_within(dir, of)).max_by_key(|of| of.len());
+            innermost.or_else(|| above(&any)).or_else(|| above(&conftests)).or_else(|| (!is_foreign).then_some(""))
+        };
+        let mut owned: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for file in tree.files() {
+            let (dir, name) = split(file);
+            let counts = is_test_file(name) || OF_PYTEST.contains(&name);
+            if let Some(of) = Some(dir).filter(|dir| counts && !is_passed_over(dir)).and_then(owner) {
+                owned.entry(of).or_default().push(file);
+            }
+        }
+        for (name, table) in TABLES {
+            for (dir, _) in tree.directories_with(name).filter(|(_, content)| content.contains(table)) {
+                if let Some(of) = Some(dir).filter(|dir| !is_passed_over(dir)).and_then(owner) {
+                    owned.entry(of).or_default();
+                }
+            }
+        }
+        Look { tree, owned }
+    }
+
+    /// The runner of a project, if it has tests at all.
+    fn runner(&self, dir: &str, files: &[&str]) -> Option<Runner> {
+        let names = || files.iter().map(|file| split(file).1);
+        let is_set_up = names().any(|name| OF_PYTEST.contains(&name)) || self.has_table(dir);
+        let has_tests = names().any(is_test_file);
+        if is_set_up || (has_tests && self.needs_pytest(dir)) {
+            return Some(Runner::Pytest);
+        }
+        // unittest's own pattern.
+        names().any(|name| name.starts_with("test")).then_some(Runner::Unittest)
+    }
+
+    fn has_table(&self, dir: &str) -> bool {
+        TABLES.iter().any(|(name, table)| {
+            self.tree.directories_with(name).any(|(of, content)| of == dir && content.contains(table))
+        })
+    }
+
+    /// Whether what the project or one around it needs names pytest. Lists of requirements have a directory of their own at times.
+    fn needs_pytest(&self, dir: &str) -> bool {
+        MARKERS.iter().any(|name| {
+            self.tree.directories_with(name).any(|(of, content)| {
+                let of = of.strip_suffix("requirements").map_or(of, |parent| parent.trim_end_matches('/'));
+                is_within(dir, of) && content.contains("pytest")
+            })
+        })
+    }
+}
+
+/// Whether a directory with a project file is a sample for the tests of a project around it.
+fn is_sample(dir: &str, projects: &BTreeSet<&str>) -> bool {
+    projects.iter().filter(|around| **around != dir && is_within(dir, around)).any(|around| {
+        let within = dir[around.len()..].trim_start_matches('/');
+        within.split('/').any(|part| OF_SAMPLES.contains(&part))
+    })
+}
+
+fn split(file: &str) -> (&str, &str) {
+    file.rsplit_once('/').unwrap_or(("", file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Directories of the projects for pytest and for unittest, of a tree of `path` or `path=content`.
+    fn found(files: &[&str]) -> (Vec<String>, Vec<String>) {
+        let mut tree = FileTree::default();
+        for file in files {
+            match file.split_once('=') {
+                Some((path, content)) => tree.add_with_content(path, content),
+                None => tree.add(*file),
+            }
+        }
+        let dirs = |runner| projects(&tree, runner).into_iter().map(|project| project.dir).collect();
+        (dirs(Runner::Pytest), dirs(Runner::Unittest))
+    }
+
+    fn pytest(dirs: &[&str]) -> (Vec<String>, Vec<String>) {
+        (dirs.iter().map(|dir| (*dir).to_owned()).collect(), Vec::new())
+    }
+
+    fn unittest(dirs: &[&str]) -> (Vec<String>, Vec<String>) {
+        (Vec::new(), dirs.iter().map(|dir| (*dir).to_owned()).collect())
+    }
+
+    #[test]
+    fn pytest_is_where_anything_shows_it() {
+        for sign in [
+            "pytest.ini",
+            "tests/conftest.py",
+            "pyproject.toml=[tool.pytest.ini_options]",
+            "tox.ini=[pytest]",
+            "setup.cfg=[tool:pytest]",
+            "requirements-dev.txt=pytest>=7",
+            "requirements/test.txt=pytest-cov",
+            "setup.py=tests_require=['pytest']",
+        ] {
+            assert_eq!(found(&[sign, "setup.py", "tests/test_a.py"]), pytest(&[""]), "{sign}");
+        }
+        assert_eq!(found(&["pytest.ini"]), pytest(&[""]), "settings without tests");
+        assert_eq!(found(&["pyproject.toml=dev = ['pytest']", "src/a.py"]), (vec![], vec![]), "no tests");
+    }
+
+    #[test]
+    fn unittest_is_what_is_left() {
+        assert_eq!(found(&["setup.py=", "tests/test_a.py"]), unittest(&[""]));
+        assert_eq!(found(&["test_a.py"]), unittest(&[""]));
+        assert_eq!(found(&["a_test.py"]), (vec![], vec![]), "not the pattern of unittest");
+        assert_eq!(found(&["package.json", "scripts/test_x.py"]), (vec![], vec![]), "a stray script");
+        assert_eq!(found(&["package.json", "py/requirements.txt=", "py/t/test_x.py"]), unittest(&["py"]));
+        assert_eq!(found(&["lib/python3/site-packages/x/test_a.py", ".tox/test_a.py", "src/a.py"]), (vec![], vec![]));
+        assert_eq!(found(&["env/pyvenv.cfg", "env/x/test_a.py"]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn the_outermost_project_has_what_has_no_project_of_its_own() {
+        let files = ["pyproject.toml=pytest", "test_a.py", "sub/requirements.txt=", "sub/test_b.py"];
+        assert_eq!(found(&files), pytest(&[""]));
+        let files = ["pyproject.toml=pytest", "a/pyproject.toml=", "a/test_b.py", "b/setup.py=", "b/conftest.py"];
+        assert_eq!(found(&files), pytest(&["a", "b"]));
+        let files = ["a/setup.py=", "a/test_b.py", "b/pytest.ini", "b/test_b.py"];
+        assert_eq!(found(&files), (vec!["b".to_owned()], vec!["a".to_owned()]));
+        let files = ["setup.py=pytest", "tests/test_a.py", "tests/samples/setup.py=", "tests/samples/test_b.py"];
+        assert_eq!(found(&files), pytest(&[""]));
+    }
+}

@@ -1,0 +1,83 @@
+//! What the two adapters for Python share: whose project a file is, which files and tests a request means, the interpreter,
+//! and where caches go so that nothing is written to the workspace. Must not know how either runner is called.
+
+mod detect;
+mod selection;
+
+pub(crate) use detect::{MARKERS, Runner, projects};
+pub(crate) use selection::{Share, shares};
+
+use crate::framework::{InjectedFile, Plan, Project, REPORT, Step, Want};
+use std::collections::BTreeMap;
+
+/// Environments that a project has beside its files.
+const ENVIRONMENTS: [&str; 2] = [".venv/bin/python", "venv/bin/python"];
+
+/// What both runners' plugins import.
+const SHARED: &[u8] = include_bytes!("proctor_python.py");
+
+/// A plan in the making: steps of one runner, with its plugin beside them.
+pub(crate) struct Steps<'a> {
+    name: &'static str,
+    want: &'a Want<'a>,
+    plan: Plan,
+}
+
+impl<'a> Steps<'a> {
+    /// Without steps yet. `plugin` is the runner's module of ours, and its content.
+    pub(crate) fn new(name: &'static str, want: &'a Want<'a>, plugin: (&str, &[u8])) -> Steps<'a> {
+        let file = |(module, bytes): (&str, &[u8])| injected(format!("{name}/{module}.py"), bytes.to_vec());
+        let files = [plugin, ("proctor_python", SHARED)].map(file).into();
+        Steps { name, want, plan: Plan { files, report: true, ..Plan::default() } }
+    }
+
+    /// Adds a command in the directory of `project`, which runs only `tests` if there are any: names by file.
+    pub(crate) fn add(&mut self, project: &Project, args: Vec<String>, tests: &BTreeMap<String, Vec<String>>) {
+        let mut env = self.environment();
+        if !tests.is_empty() {
+            let path = format!("{}/{}.json", self.name, self.plan.steps.len());
+            env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", self.want.scratch));
+            self.plan.files.push(injected(path, serde_json::json!(tests).to_string().into_bytes()));
+        }
+        self.plan.steps.push(Step { programs: interpreters(&project.dir), args, dir: project.dir.clone(), env });
+    }
+
+    /// Adds a sentence for the report.
+    pub(crate) fn note(&mut self, note: String) {
+        self.plan.notes.push(note);
+    }
+
+    /// The plan, each of whose steps has these variables besides.
+    pub(crate) fn done(mut self, env: &[(&str, String)]) -> Plan {
+        for step in &mut self.plan.steps {
+            step.env.extend(env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        }
+        self.plan
+    }
+
+    /// Caches of one workspace are kept apart from those of another by its path.
+    fn environment(&self) -> BTreeMap<String, String> {
+        let Want { workspace, scratch, cache, .. } = *self.want;
+        BTreeMap::from(
+            [
+                ("PYTHONPATH", format!("{scratch}/{}", self.name)),
+                ("PYTHONPYCACHEPREFIX", format!("{cache}/pycache")),
+                ("HYPOTHESIS_STORAGE_DIRECTORY", format!("{cache}/hypothesis{workspace}")),
+                ("PROCTOR_REPORT", format!("{scratch}/{REPORT}")),
+                ("PROCTOR_WORKSPACE", workspace.to_owned()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value)),
+        )
+    }
+}
+
+fn injected(path: String, bytes: Vec<u8>) -> InjectedFile {
+    InjectedFile { path, bytes, executable: false }
+}
+
+/// The interpreter of a project: that of its own environment or of one above it, else the host's.
+fn interpreters(dir: &str) -> Vec<String> {
+    let depth = dir.split('/').filter(|part| !part.is_empty()).count();
+    let own = (0..=depth).flat_map(|up| ENVIRONMENTS.map(|python| format!("{}{python}", "../".repeat(up))));
+    own.chain(["python3", "python"].map(str::to_owned)).collect()
+}

@@ -1,0 +1,229 @@
+"""What the pytest plugin and the unittest runner share: the report that they write, and what they say about a failure.
+
+Must not know which of the two it serves. Runs in the project's own interpreter, Python 3.7 or newer.
+"""
+
+import json
+import linecache
+import os
+import re
+import reprlib
+import sys
+import traceback
+
+# Longest text of a field, in characters. proctor keeps less; this bounds what one line of the report can become.
+TEXT_MAX = 64 * 1024
+
+# Most frames of a stack on either side of the cut: a recursion has a thousand.
+FRAMES_MAX = 32
+
+# Exceptions that caused one another, at most.
+CAUSES_MAX = 8
+
+# Assertions of unittest whose first two arguments are the value that came and the wanted one.
+EQUALITIES = {
+    "assertAlmostEqual",
+    "assertCountEqual",
+    "assertDictEqual",
+    "assertEqual",
+    "assertIs",
+    "assertListEqual",
+    "assertMultiLineEqual",
+    "assertSequenceEqual",
+    "assertSetEqual",
+    "assertTupleEqual",
+}
+
+
+class Report:
+    """The report, written by the process that opened it and by none that it forks."""
+
+    def __init__(self):
+        path = os.environ.get("PROCTOR_REPORT")
+        self._owner = os.getpid()
+        self._file = os.open(path, os.O_WRONLY | os.O_CLOEXEC) if path else None
+
+    def write(self, event, **fields):
+        """Writes one event. A reader that is gone takes nothing from the tests."""
+        if self._file is None or os.getpid() != self._owner:
+            return
+        known = {key: _bounded(value) for key, value in fields.items() if value is not None}
+        line = json.dumps(dict(event=event, **known), ensure_ascii=False) + "\n"
+        rest = memoryview(line.encode("utf-8", "replace"))
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError:
+            self._file = None
+
+
+class Values(reprlib.Repr):
+    """Prints values in bounded time, each so far that two that differ mostly look different."""
+
+    def __init__(self):
+        super().__init__()
+        self.maxlevel = 6
+        self.maxtuple = self.maxlist = self.maxarray = self.maxdict = self.maxset = self.maxfrozenset = 200
+        self.maxdeque = 200
+        self.maxstring = self.maxlong = self.maxother = 4000
+
+
+class Names:
+    """Keeps tests of one name apart: the second `a` becomes `a#2`."""
+
+    def __init__(self):
+        self._seen = {}
+
+    def unique(self, package, name):
+        count = self._seen[package, name] = self._seen.get((package, name), 0) + 1
+        return name if count == 1 else "%s#%d" % (name, count)
+
+
+def described(exception, compared=None):
+    """What there is to say about an exception, as fields of the report.
+
+    `compared` may know the values of a comparison: it is called with the innermost frame of the traceback and gives the wanted
+    value and the one that came, both printed, or None.
+    """
+    frames = [frame for frame in traceback.walk_tb(exception.__traceback__) if not _is_hidden(frame[0])]
+    file, line = _place(exception, frames)
+    values, words = _unittest_values(exception.__traceback__) or (None, None)
+    if values is None and compared is not None and isinstance(exception, AssertionError):
+        values = compared(exception.__traceback__)
+    expected, actual = values or (None, None)
+    return {
+        "file": file,
+        "line": line,
+        "message": _message(exception, words),
+        "expected": expected,
+        "actual": actual,
+        "stack": _stack(exception),
+    }
+
+
+def printed(value):
+    """A value as its test would print it, within bounds."""
+    try:
+        return Values().repr(value)
+    except Exception as error:  # A value that cannot be printed is no reason to fail.
+        return "<%s that cannot be printed: %s>" % (type(value).__name__, type(error).__name__)
+
+
+def workspace():
+    """Where the workspace is, without a trailing slash."""
+    return os.environ.get("PROCTOR_WORKSPACE") or os.getcwd()
+
+
+def is_own(file):
+    """Whether a file is the project's: in the workspace, and not installed there."""
+    installed = "/site-packages/" in file or "/dist-packages/" in file
+    return file.startswith(workspace() + "/") and not installed
+
+
+class Selection:
+    """The tests to run, by the file or directory they are in; the name `` stands for all tests there.
+
+    `also` adds to the names of one file what they stand for.
+    """
+
+    def __init__(self, also=lambda names: ()):
+        self.tests = {}
+        path = os.environ.get("PROCTOR_SELECTION")
+        if path:
+            with open(path, encoding="utf-8") as file:
+                tests = json.load(file)
+            self.tests = {package: self._known(names).union(also(names)) for package, names in tests.items()}
+
+    @staticmethod
+    def _known(names):
+        # A subtest stands for its test, and so does the second test of a name. pytest-xdist puts `@group` behind names.
+        known = set(names)
+        for name in names:
+            known.update(name[: mark.start()] for mark in re.finditer("[/@#]", name))
+        return known
+
+    def has(self, package, *names):
+        """Whether a test is among them that goes by any of these names."""
+        if not self.tests or not self.tests.get(package, set()).isdisjoint(names):
+            return True
+        above = package.split("/")
+        places = ["."] + ["/".join(above[: count + 1]) for count in range(len(above))]
+        return any("" in self.tests.get(place, ()) for place in places)
+
+
+def _bounded(value):
+    if isinstance(value, str) and len(value) > TEXT_MAX:
+        return value[:TEXT_MAX] + "…"
+    return value
+
+
+def _is_hidden(frame):
+    hide = frame.f_locals.get("__tracebackhide__", frame.f_globals.get("__tracebackhide__", False))
+    return hide is True
+
+
+def _place(exception, frames):
+    if isinstance(exception, SyntaxError) and exception.filename and is_own(exception.filename):
+        return exception.filename, exception.lineno
+    own = [(frame.f_code.co_filename, line) for frame, line in frames if is_own(frame.f_code.co_filename)]
+    return own[-1] if own else (None, None)
+
+
+def _message(exception, words):
+    if isinstance(exception, SyntaxError):
+        return "%s: %s" % (type(exception).__name__, exception.msg)
+    text = "".join(traceback.format_exception_only(type(exception), exception)).strip()
+    for prefix in ("AssertionError: ", "Failed: ", "Skipped: "):
+        if text.startswith(prefix):
+            text = text[len(prefix) :]
+    if not isinstance(exception, AssertionError):
+        return text
+    lines = text.split("\n")
+    at = next((number for number, line in enumerate(lines) if line.startswith("assert ")), None)
+    if at is not None:
+        # pytest explains the comparison below it; of that only where the values come from is no diff.
+        where = [line for line in lines[at + 1 :] if re.match(r"\s+\+\s+(where|and)\s", line)]
+        return "\n".join(lines[: at + 1] + where)
+    if re.search(r"\n(First |Second |[-+?] )", text):
+        return lines[0] + (" : %s" % words if words else "")
+    return text
+
+
+def _unittest_values(tb):
+    """The values that an assertion of unittest compared, and the words that the test gave it."""
+    for frame, _ in traceback.walk_tb(tb):
+        code = frame.f_code
+        if frame.f_globals.get("__name__") == "unittest.case" and code.co_name in EQUALITIES:
+            actual, expected = (frame.f_locals.get(name) for name in code.co_varnames[1:3])
+            return (printed(expected), printed(actual)), frame.f_locals.get("msg")
+    return None
+
+
+def _stack(exception):
+    parts, seen = [], set()
+    while exception is not None and id(exception) not in seen and len(seen) < CAUSES_MAX:
+        if seen:
+            parts.append("caused by " + _message(exception, None))
+        seen.add(id(exception))
+        shown = [frame for frame in traceback.walk_tb(exception.__traceback__) if _is_told(frame[0])]
+        shown.reverse()
+        if len(shown) > 2 * FRAMES_MAX:
+            left_out = len(shown) - 2 * FRAMES_MAX
+            shown[FRAMES_MAX:-FRAMES_MAX] = [left_out]
+        parts.extend("... %d more" % frame if isinstance(frame, int) else _frame(*frame) for frame in shown)
+        cause = exception.__cause__
+        exception = cause if cause is not None or exception.__suppress_context__ else exception.__context__
+    return "\n".join(parts) or None
+
+
+def _is_told(frame):
+    """Whether a frame says something about the test: what runs it is the same for all."""
+    module = str(frame.f_globals.get("__name__")).partition(".")[0]
+    is_import = frame.f_code.co_filename.startswith("<frozen importlib")
+    return not is_import and module not in ("_pytest", "pluggy") and "__unittest" not in frame.f_globals
+
+
+def _frame(frame, line):
+    file = frame.f_code.co_filename
+    source = linecache.getline(file, line, frame.f_globals).strip()
+    return "%s:%d in %s" % (file, line, frame.f_code.co_name) + ("\n    " + source if source else "")

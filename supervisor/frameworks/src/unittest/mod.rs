@@ -1,0 +1,54 @@
+//! Python: unittest through a runner of ours, `proctor_unittest.py`, which finds tests as `python -m unittest discover` does
+//! and tells what happens through the run's report.
+//!
+//! Needs Python 3.8. One command for each directory that unittest can be started in, since two of them may have modules of one
+//! name. An exception in a test is a failure, one in its fixtures an error. What tests print stays in the run's output and is
+//! not kept with each test: to capture it would change what they see. Coverage is not measured by this version. Must not know
+//! how a process is started.
+
+mod command;
+
+use crate::framework::{Framework, Parser, Plan, PlanError, Project, Want};
+use crate::python::{self, Runner};
+use crate::reported::{Dialect, Reported};
+use crate::tree::FileTree;
+
+/// The adapter for unittest.
+#[derive(Debug, Clone, Copy)]
+pub struct Unittest;
+
+const NAME: &str = "unittest";
+
+impl Framework for Unittest {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        python::MARKERS
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["py"]
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        python::projects(tree, Runner::Unittest)
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, want, &[])
+    }
+
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, want, &["--list"])
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(Reported::new(Dialect::plain(NAME), plan, want))
+    }
+
+    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(Reported::new(Dialect::plain(NAME), plan, want))
+    }
+}

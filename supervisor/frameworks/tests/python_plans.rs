@@ -1,0 +1,142 @@
+//! The command lines that the two Python adapters write, for every kind of selection.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use proctor_core::filter::Filter;
+use proctor_core::isolation::Network;
+use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::test_case::TestId;
+use proctor_frameworks::pytest::Pytest;
+use proctor_frameworks::unittest::Unittest;
+use proctor_frameworks::{FileTree, Framework, Plan, Step, Want};
+
+/// A project with another one in it; `sign` decides for which runner.
+fn tree(sign: &str) -> FileTree {
+    let mut tree = FileTree::default();
+    for file in ["pyproject.toml", "sub/pyproject.toml"] {
+        tree.add_with_content(file, sign);
+    }
+    for file in ["src/calc.py", "tests/__init__.py", "tests/test_calc.py", "tests/test_x.py", "slow/test_y.py"] {
+        tree.add(file);
+    }
+    tree.add("sub/test_z.py");
+    tree
+}
+
+fn want(selection: &Selection) -> Want<'_> {
+    Want {
+        selection,
+        coverage: CoverageMode::Auto,
+        parallel: None,
+        network: Network::None,
+        workspace: "/workspace",
+        scratch: "/scratch",
+        cache: "/cache",
+    }
+}
+
+fn tree_of(framework: &dyn Framework) -> FileTree {
+    tree(if framework.name() == "pytest" { "[tool.pytest.ini_options]" } else { "[project]" })
+}
+
+fn plan(framework: &dyn Framework, selection: &Selection) -> Plan {
+    let tree = tree_of(framework);
+    framework.plan(&framework.detect(&tree), &tree, &want(selection)).unwrap()
+}
+
+/// Each step as `dir: arguments`, without the ones that all have.
+fn steps(framework: &dyn Framework, selection: &Selection) -> Vec<String> {
+    let line = |step: &Step| {
+        let line = format!("{}: {}", step.dir, step.args.join(" "));
+        let cache = format!("-o cache_dir=/cache/pytest/workspace/{}", step.dir);
+        line.replace("-m pytest -p proctor_pytest ", "").replace(&cache, "").replace("-m proctor_unittest ", "")
+    };
+    plan(framework, selection).steps.iter().map(|step| line(step).replace(":  ", ": ").trim_end().to_owned()).collect()
+}
+
+fn matching(filter: &str, files: &[&str]) -> Selection {
+    let files = files.iter().map(|file| (*file).to_owned()).collect();
+    Selection::Matching { filter: Filter::parse(filter).unwrap(), files }
+}
+
+fn exactly(targets: &[(&str, &str)]) -> Selection {
+    let target = |(package, name): &(&str, &str)| match *name {
+        "" => RerunTarget::Package((*package).to_owned()),
+        name => RerunTarget::Test(TestId { package: (*package).to_owned(), name: name.to_owned() }),
+    };
+    Selection::Exactly(targets.iter().map(target).collect())
+}
+
+/// The selections that the steps read, as JSON.
+fn selected(plan: &Plan) -> Vec<String> {
+    let files = plan.files.iter().filter(|file| file.path.ends_with(".json"));
+    files.map(|file| format!("{} {}", file.path, String::from_utf8_lossy(&file.bytes))).collect()
+}
+
+#[test]
+fn everything() {
+    assert_eq!(steps(&Pytest, &Selection::All), [": --ignore=./sub", "sub:"]);
+    assert_eq!(steps(&Unittest, &Selection::All), [": ./", ": ./slow", "sub: ./"]);
+    let plan = plan(&Pytest, &Selection::All);
+    let files: Vec<&str> = plan.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(files, ["pytest/proctor_pytest.py", "pytest/proctor_python.py"]);
+    let programs =
+        [".venv/bin/python", "venv/bin/python", "../.venv/bin/python", "../venv/bin/python", "python3", "python"];
+    assert_eq!(plan.steps[1].programs, programs);
+    let env: Vec<String> = plan.steps[0].env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let wanted = [
+        "HYPOTHESIS_STORAGE_DIRECTORY=/cache/hypothesis/workspace",
+        "PROCTOR_REPORT=/scratch/report",
+        "PROCTOR_WORKSPACE=/workspace",
+        "PYTHONPATH=/scratch/pytest",
+        "PYTHONPYCACHEPREFIX=/cache/pycache",
+    ];
+    assert_eq!(env, wanted);
+}
+
+#[test]
+fn a_filter_is_one_word_and_files_cannot_be_options() {
+    let filter = matching("a and not @b", &[]);
+    assert_eq!(steps(&Pytest, &filter), [": -k=a and not @b --ignore=./sub", "sub: -k=a and not @b"]);
+    assert_eq!(steps(&Unittest, &filter)[2], "sub: ./ -k=a and not @b");
+    let files = matching("x", &["tests/test_x.py", "sub/test_z.py"]);
+    assert_eq!(steps(&Pytest, &files), [": -k=x ./tests/test_x.py", "sub: -k=x ./test_z.py"]);
+    assert_eq!(steps(&Unittest, &files), [": ./ -k=x", "sub: ./ -k=x"]);
+    assert_eq!(selected(&plan(&Unittest, &files))[0], r#"unittest/0.json {"tests/test_x.py":[""]}"#);
+    let odd = matching("", &["@x_test.py", "-x_test.py"]);
+    assert_eq!(steps(&Pytest, &odd), [": ./-x_test.py ./@x_test.py"]);
+}
+
+#[test]
+fn exactly_what_failed() {
+    let failed = exactly(&[
+        ("tests/test_x.py", "test_a[x y]"),
+        ("tests/test_x.py", "test_b/(i=1)"),
+        ("slow/test_y.py", ""),
+        ("sub/test_z.py", "T::test_c"),
+    ]);
+    assert_eq!(steps(&Pytest, &failed), [": ./slow/test_y.py ./tests/test_x.py", "sub: ./test_z.py"]);
+    let exact = plan(&Pytest, &failed);
+    let tests = r#"{"slow/test_y.py":[""],"tests/test_x.py":["test_a[x y]","test_b/(i=1)"]}"#;
+    let wanted = [format!("pytest/0.json {tests}"), r#"pytest/1.json {"test_z.py":["T::test_c"]}"#.to_owned()];
+    assert_eq!(selected(&exact), wanted);
+    assert_eq!(exact.steps[1].env["PROCTOR_SELECTION"], "/scratch/pytest/1.json");
+    assert_eq!(steps(&Unittest, &failed), [": ./", ": ./slow", "sub: ./"]);
+    assert_eq!(selected(&plan(&Unittest, &failed))[0], format!("unittest/0.json {tests}"));
+    assert_eq!(steps(&Pytest, &exactly(&[(".", "")])), [": --ignore=./sub"], "settings that were not understood");
+}
+
+#[test]
+fn a_listing_and_tests_side_by_side() {
+    for (framework, wanted) in
+        [(&Pytest as &dyn Framework, ["--collect-only", "-q"].as_slice()), (&Unittest, ["--list"].as_slice())]
+    {
+        let tree = tree_of(framework);
+        let listing = framework.plan_listing(&framework.detect(&tree), &tree, &want(&Selection::All)).unwrap();
+        assert!(wanted.iter().all(|word| listing.steps[0].args.iter().any(|argument| argument == word)));
+        let parallel = Want { parallel: Some(3), ..want(&Selection::All) };
+        let plan = framework.plan(&framework.detect(&tree), &tree, &parallel).unwrap();
+        let told = plan.steps[0].env.get("PROCTOR_PARALLEL").map(String::as_str);
+        assert_eq!((told, plan.notes.len()), if framework.name() == "pytest" { (Some("3"), 0) } else { (None, 1) });
+    }
+}
