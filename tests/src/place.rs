@@ -122,7 +122,7 @@ impl Place {
         let mut command = command(&program(name));
         let dir = |name: &str| self.dir.path().join(name);
         command
-            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("PATH", process::search_path())
             .env("HOME", dir("home"))
             .env("TMPDIR", dir("tmp"))
             .env("XDG_STATE_HOME", dir("state"))

@@ -4,8 +4,10 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// No wait in these suites is longer. Everything here takes seconds on a busy machine.
@@ -35,6 +37,21 @@ pub fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear();
     command
+}
+
+/// Where `.ci/tools` installs.
+#[must_use]
+pub fn tools() -> PathBuf {
+    std::env::var_os("PROCTOR_TOOLS").map_or_else(|| sources().join(".tools"), PathBuf::from)
+}
+
+/// PATH of programs under test: the Python that has pytest comes before the system's, which need not have it.
+#[must_use]
+pub fn search_path() -> OsString {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| installed("pytest"));
+    let ours = std::env::var_os("PATH").unwrap();
+    std::env::join_paths([tools().join("pytest/bin")].into_iter().chain(std::env::split_paths(&ours))).unwrap()
 }
 
 /// Makes sure that `.ci/tools` has installed what `part` names. Does nothing the second time.

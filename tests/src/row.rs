@@ -29,6 +29,8 @@ pub struct Row {
     pub killed: Option<&'static str>,
     /// The tests, all of them, in any order.
     pub tests: &'static [Case],
+    /// So many more that pass: node ids that `#` stands for a number in, from 0.
+    pub many: (&'static str, usize),
     /// What could not be built or collected, all of it, in any order.
     pub collectors: &'static [Collector],
     /// Node ids of the tests that were running when it was cut off.
@@ -61,7 +63,7 @@ pub struct Ask {
 pub struct Case {
     /// The runner's own form of its whole name.
     pub nodeid: &'static str,
-    /// passed, failed, skipped or error.
+    /// passed, failed, skipped, xfailed, xpassed or error.
     pub outcome: &'static str,
     /// Where it failed.
     pub at: Option<(&'static str, u32)>,
@@ -120,6 +122,7 @@ impl Row {
         held: &["passed"],
         killed: None,
         tests: &[],
+        many: ("", 0),
         collectors: &[],
         running: &[],
         hits: &[],
@@ -156,7 +159,8 @@ impl Row {
     /// Tests with that outcome.
     #[must_use]
     pub fn count(&self, outcome: &str) -> u64 {
-        self.tests.iter().filter(|case| case.outcome == outcome).count() as u64
+        let many = if outcome == "passed" { self.many.1 } else { 0 };
+        (self.tests.iter().filter(|case| case.outcome == outcome).count() + many) as u64
     }
 }
 
@@ -189,6 +193,18 @@ impl Case {
     #[must_use]
     pub const fn skipped(nodeid: &'static str) -> Case {
         Case { outcome: "skipped", ..Case::passed(nodeid) }
+    }
+
+    /// A test that is expected to fail, and does.
+    #[must_use]
+    pub const fn xfailed(nodeid: &'static str) -> Case {
+        Case { outcome: "xfailed", ..Case::passed(nodeid) }
+    }
+
+    /// A test that is expected to fail, and passes.
+    #[must_use]
+    pub const fn xpassed(nodeid: &'static str) -> Case {
+        Case { outcome: "xpassed", ..Case::passed(nodeid) }
     }
 
     /// The same with a place.

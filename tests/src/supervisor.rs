@@ -2,10 +2,11 @@
 //! clients ask.
 
 use crate::place::{cache_home, copy_fixture, give, go_modules, state_dir, warm};
-use crate::process::{PATIENCE, Said, command, program, signal};
+use crate::process::{PATIENCE, Said, command, program, search_path, signal};
 use crate::waiting::Waiting;
 use crate::wire::Client;
 use nix::sys::signal::Signal;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -109,11 +110,11 @@ impl Supervisor {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
         fs::write(dir.path().join("proctor.toml"), host_file(dir.path(), settings)).unwrap();
-        let path = Some(settings.path.clone()).filter(|path| !path.is_empty());
+        let path = Some(OsString::from(&settings.path)).filter(|path| !path.is_empty());
         let mut child = command(&program("proctor"))
             .args(["serve", "--config"])
             .arg(dir.path().join("proctor.toml"))
-            .env("PATH", path.unwrap_or_else(|| std::env::var("PATH").unwrap()))
+            .env("PATH", path.unwrap_or_else(search_path))
             .env("HOME", dir.path().join("home"))
             .env("TMPDIR", dir.path().join("tmp"))
             .env("XDG_CACHE_HOME", cache_home())

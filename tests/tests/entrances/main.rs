@@ -36,6 +36,9 @@ macro_rules! rows {
 rows! {
     go: pass fail table panic crash builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes
         filtered filtered_out command_passes command_fails command_crashes;
+    pytest: pass fail error skip collection conftest settings hang crash stops breaks workers unicode many twoprojects
+        filtered filtered_out filter_is_wrong;
+    unittest: pass fail error skip collection hang crash unicode many filtered filtered_out;
 }
 
 /// Fixtures that are in no row, for a reason that their framework's table gives.

@@ -1,0 +1,260 @@
+//! What has to come of the fixtures of pytest.
+
+use crate::row::{Ask, Case, Collector, Row};
+
+const PASSED: Row = Row { framework: "pytest", ..Row::PASSED };
+const FAILED: Row = Row { framework: "pytest", ..Row::FAILED };
+const NOT_COLLECTED: Row = Row { outcome: "collection_failed", exit_status: 3, held: &["collection_failed"], ..FAILED };
+
+/// The rows.
+pub(super) const TABLE: &[Row] = &[
+    Row {
+        name: "pass",
+        fixture: "pytest/pass",
+        tests: &[
+            Case::passed("tests/test_money.py::test_with_tax"),
+            Case::passed("tests/test_money.py::test_without_tax[0]"),
+            Case::passed("tests/test_money.py::test_without_tax[99]"),
+            Case::passed("tests/test_money.py::TestRounding::test_down"),
+            Case::passed("tests/test_money.py::OldStyle::test_whole"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "fail",
+        fixture: "pytest/fail",
+        tests: &[
+            Case::failed("test_greet.py::test_helper")
+                .at("test_greet.py", 9)
+                .says("politely\nassert 'Hello, world' == 'Hello, world!'")
+                .wants("'Hello, world!'", "'Hello, world'"),
+            Case::failed("test_greet.py::test_lines")
+                .at("test_greet.py", 22)
+                .says("assert ['a', 'b'] == ['a', 'c']")
+                .wants("['a', 'c']", "['a', 'b']"),
+            Case::failed("test_greet.py::test_swallowed")
+                .at("test_greet.py", 33)
+                .says("assert not 'Hello, x'\n +  where 'Hello, x' = greet('x')"),
+            Case::failed("test_greet.py::test_raises_in_source")
+                .at("greet.py", 6)
+                .says("IndexError: list index out of range"),
+            Case::failed("test_greet.py::test_names[a/b]")
+                .at("test_greet.py", 42)
+                .says("assert 'a/b' == 'ok'")
+                .wants("'ok'", "'a/b'"),
+            Case::failed("test_greet.py::test_names[c::d]")
+                .at("test_greet.py", 42)
+                .says("assert 'c::d' == 'ok'")
+                .wants("'ok'", "'c::d'"),
+            Case::failed("test_greet.py::test_names[[e]]")
+                .at("test_greet.py", 42)
+                .says("assert '[e]' == 'ok'")
+                .wants("'ok'", "'[e]'"),
+            Case::failed("test_greet.py::TestOld::test_equal")
+                .at("test_greet.py", 47)
+                .says("Lists differ: [1, 2] != [1, 3] : in order")
+                .wants("[1, 3]", "[1, 2]"),
+            Case::failed("test_greet.py::test_subtests/[digit] (number=0)")
+                .at("test_greet.py", 53)
+                .says("assert 0 == 1")
+                .wants("1", "0"),
+            Case::failed("test_greet.py::test_subtests/[digit] (number=2)")
+                .at("test_greet.py", 53)
+                .says("assert 2 == 1")
+                .wants("1", "2"),
+            Case::parent("test_greet.py::test_subtests"),
+            Case::failed("test_greet.py::test_refuses").at("test_greet.py", 57).says("on purpose"),
+            Case::passed("test_greet.py::test_holds"),
+            Case::passed("test_greet.py::test_names[ok]"),
+            Case::passed("test_greet.py::test_subtests/[digit] (number=1)"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "error",
+        fixture: "pytest/error",
+        tests: &[
+            Case::error("test_fixtures.py::test_setup").at("test_fixtures.py", 6).says("RuntimeError: no database"),
+            Case::error("test_fixtures.py::test_teardown")
+                .at("test_fixtures.py", 12)
+                .says("RuntimeError: cannot be removed"),
+            Case::failed("test_fixtures.py::test_both")
+                .at("test_fixtures.py", 24)
+                .says("assert (1 + 1) == 3")
+                .wants("3", "2"),
+            Case::error("test_fixtures.py::test_unknown_fixture")
+                .at("test_fixtures.py", 27)
+                .says("fixture 'nowhere' not found"),
+            Case::passed("test_fixtures.py::test_holds"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "skip",
+        fixture: "pytest/skip",
+        tests: &[
+            Case::skipped("test_skip.py::test_marked").at("test_skip.py", 6).says("needs a moon phase"),
+            Case::skipped("test_skip.py::test_inside").at("test_skip.py", 12).says("no moon today"),
+            Case::xfailed("test_skip.py::test_expected").at("test_skip.py", 17).says("bug 7").wants("2", "1"),
+            Case::xpassed("test_skip.py::test_unexpected").at("test_skip.py", 20),
+            Case::failed("test_skip.py::test_strict").at("test_skip.py", 25).says("[XPASS(strict)] bug 8"),
+            Case::skipped("test_skip.py::TestOld::test_skipped").at("test_skip.py", 31).says("old"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "collection",
+        fixture: "pytest/collection",
+        exit_code: 2,
+        raw_exit_code: Some(2),
+        collectors: &[
+            Collector::collection("test_import.py", "ModuleNotFoundError: No module named 'nowhere'")
+                .at("test_import.py", 1),
+            Collector::collection("test_raises.py", "ValueError: cannot be loaded").at("helper.py", 2),
+            Collector::collection("test_syntax.py", "SyntaxError: invalid syntax").at("test_syntax.py", 2),
+        ],
+        ..NOT_COLLECTED
+    },
+    Row {
+        name: "conftest",
+        fixture: "pytest/conftest",
+        exit_code: 4,
+        raw_exit_code: Some(4),
+        collectors: &[Collector::collection("conftest.py", "ModuleNotFoundError: No module named 'nowhere_either'")
+            .at("conftest.py", 1)],
+        ..NOT_COLLECTED
+    },
+    Row {
+        name: "settings",
+        fixture: "pytest/settings",
+        exit_code: 4,
+        raw_exit_code: Some(4),
+        partial: true,
+        collectors: &[Collector::collection(".", "unrecognized arguments: --no-such-option")],
+        ..NOT_COLLECTED
+    },
+    Row {
+        name: "hang",
+        fixture: "pytest/hang",
+        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        outcome: "timed_out",
+        exit_status: 124,
+        exit_code: 124,
+        raw_exit_code: None,
+        partial: true,
+        held: &["timed_out"],
+        killed: Some("deadline"),
+        tests: &[Case::passed("test_hang.py::test_ends")],
+        running: &["test_hang.py/test_hangs"],
+        ..PASSED
+    },
+    Row {
+        name: "crash",
+        fixture: "pytest/crash",
+        raw_exit_code: Some(0),
+        partial: true,
+        tests: &[
+            Case::passed("test_crash.py::test_before"),
+            Case::error("test_crash.py::test_leaves").says("did not finish: the runner exited with 0"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "stops",
+        fixture: "pytest/stops",
+        raw_exit_code: Some(0),
+        partial: true,
+        tests: &[
+            Case::passed("test_stops.py::test_before"),
+            Case::error("test_stops.py::test_stops").says("did not finish: the runner exited with 0"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "breaks",
+        fixture: "pytest/breaks",
+        exit_code: 3,
+        raw_exit_code: Some(3),
+        partial: true,
+        tests: &[Case::passed("test_breaks.py::test_before")],
+        collectors: &[Collector::collection(".", "pytest broke: OSError: a hook broke").at("conftest.py", 3)],
+        ..NOT_COLLECTED
+    },
+    Row {
+        name: "workers",
+        fixture: "pytest/workers",
+        tests: &[
+            Case::passed("test_workers.py::test_number[0]"),
+            Case::passed("test_workers.py::test_number[1]"),
+            Case::passed("test_workers.py::test_number[2]"),
+            Case::failed("test_workers.py::test_number[3]").at("test_workers.py", 8).says("assert 3 != 3"),
+            Case::error("test_workers.py::test_leaves")
+                .says("worker 'gw0' crashed while running 'test_workers.py::test_leaves'"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "unicode",
+        fixture: "pytest/unicode",
+        tests: &[
+            Case::failed("test_unicode.py::test_word[f\\xfc\\xdfe]")
+                .at("test_unicode.py", 7)
+                .says("assert 'füße' == '日本'")
+                .wants("'日本'", "'füße'"),
+            Case::failed("test_unicode.py::test_word[\\x1b[31mred\\x1b[0m]")
+                .at("test_unicode.py", 7)
+                .says("assert '\\x1b[31mred\\x1b[0m' == '日本'")
+                .wants("'日本'", "'\\x1b[31mred\\x1b[0m'"),
+            Case::failed("test_unicode.py::test_größe").at("test_unicode.py", 11).says("ValueError:  größer ?"),
+            Case::passed("test_unicode.py::test_word[\\u65e5\\u672c]"),
+        ],
+        ..FAILED
+    },
+    Row { name: "many", fixture: "pytest/many", many: ("test_many.py::test_number[#]", 10_000), ..PASSED },
+    Row {
+        name: "twoprojects",
+        fixture: "pytest/twoprojects",
+        tests: &[
+            Case::failed("one/tests/test_same.py::test_same")
+                .at("one/tests/test_same.py", 2)
+                .says("assert 'one' == 'two'")
+                .wants("'two'", "'one'"),
+            Case::passed("two/tests/test_same.py::test_same"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "filtered",
+        fixture: "pytest/pass",
+        ask: Ask { filter: "TestRounding or 99", ..Ask::ALL },
+        tests: &[
+            Case::passed("tests/test_money.py::test_without_tax[99]"),
+            Case::passed("tests/test_money.py::TestRounding::test_down"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "filtered_out",
+        fixture: "pytest/fail",
+        ask: Ask { filter: "nobody_wrote_it", ..Ask::ALL },
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 5,
+        raw_exit_code: Some(5),
+        held: &["no_tests"],
+        ..PASSED
+    },
+    Row {
+        name: "filter_is_wrong",
+        fixture: "pytest/pass",
+        ask: Ask { filter: "a b c", ..Ask::ALL },
+        exit_code: 4,
+        raw_exit_code: Some(4),
+        partial: true,
+        collectors: &[Collector::collection(
+            ".",
+            "Wrong expression passed to '-k': a b c: at column 3: expected end of input; got identifier",
+        )],
+        ..NOT_COLLECTED
+    },
+];

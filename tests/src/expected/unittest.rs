@@ -1,0 +1,158 @@
+//! What has to come of the fixtures of unittest.
+
+use crate::row::{Ask, Case, Collector, Row};
+
+const PASSED: Row = Row { framework: "unittest", ..Row::PASSED };
+const FAILED: Row = Row { framework: "unittest", ..Row::FAILED };
+
+/// The rows.
+pub(super) const TABLE: &[Row] = &[
+    Row {
+        name: "pass",
+        fixture: "unittest/pass",
+        tests: &[
+            Case::passed("tests.test_money.TestMoney.test_with_tax"),
+            Case::passed("tests.test_money.TestMoney.test_without_tax/(cents=0)"),
+            Case::passed("tests.test_money.TestMoney.test_without_tax/(cents=99)"),
+            Case::passed("tests.test_money.TestMoney.test_without_tax"),
+            Case::passed("test_apart.TestApart.test_alone"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "fail",
+        fixture: "unittest/fail",
+        tests: &[
+            Case::failed("test_fail.TestLater.test_later")
+                .at("test_fail.py", 34)
+                .says("'C' is not None")
+                .wants("None", "'C'"),
+            Case::failed("test_fail.TestShout.test_equal")
+                .at("test_fail.py", 11)
+                .says("'A' != 'a' : as it was")
+                .wants("'a'", "'A'"),
+            Case::failed("test_fail.TestShout.test_in").at("test_fail.py", 17).says("'b' not found in ['B']"),
+            Case::failed("test_fail.TestShout.test_lists")
+                .at("test_fail.py", 14)
+                .says("Lists differ: [1, 2, 3] != [1, 2, 4]")
+                .wants("[1, 2, 4]", "[1, 2, 3]"),
+            Case::failed("test_fail.TestShout.test_parts/[part] (number=0)")
+                .at("test_fail.py", 25)
+                .says("0 != 1")
+                .wants("1", "0"),
+            Case::failed("test_fail.TestShout.test_parts/[part] (number=2)")
+                .at("test_fail.py", 25)
+                .says("2 != 1")
+                .wants("1", "2"),
+            Case::parent("test_fail.TestShout.test_parts"),
+            Case::failed("test_fail.TestShout.test_raises_in_source")
+                .at("shout.py", 2)
+                .says("AttributeError: 'NoneType' object has no attribute 'upper'"),
+            Case::failed("test_fail.TestShout.test_unexpected").at("test_fail.py", 27).says("Unexpected success"),
+            Case::passed("test_fail.TestShout.test_holds"),
+            Case::passed("test_fail.TestShout.test_parts/[part] (number=1)"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "error",
+        fixture: "unittest/error",
+        tests: &[
+            Case::error("test_error.TestSetUp.test_setup").at("test_error.py", 6).says("OSError: no database"),
+            Case::error("test_error.TestTearDown.test_teardown")
+                .at("test_error.py", 14)
+                .says("OSError: cannot be removed"),
+            Case::error("setUpClass (test_error.TestWhole)").at("test_error.py", 23).says("OSError: no class"),
+            Case::error("setUpModule (test_module)").at("test_module.py", 5).says("OSError: no module"),
+            Case::passed("test_error.TestHolds.test_holds"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "skip",
+        fixture: "unittest/skip",
+        tests: &[
+            Case::xfailed("test_skip.TestSkips.test_expected").at("test_skip.py", 14).says("bug 7"),
+            Case::skipped("test_skip.TestSkips.test_inside").at("test_skip.py", 9).says("no moon today"),
+            Case::skipped("test_skip.TestSkips.test_marked").at("test_skip.py", 5).says("needs a moon phase"),
+            Case::skipped("test_skip.TestWhole.test_never").at("test_skip.py", 19).says("all of it"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "collection",
+        fixture: "unittest/collection",
+        outcome: "collection_failed",
+        exit_status: 3,
+        held: &["collection_failed"],
+        tests: &[Case::passed("test_fine.TestFine.test_fine")],
+        collectors: &[
+            Collector::collection("test_import.py", "ModuleNotFoundError: No module named 'nowhere'")
+                .at("test_import.py", 1),
+            Collector::collection("test_raises.py", "ValueError: cannot be loaded").at("helper.py", 2),
+            Collector::collection("test_syntax.py", "SyntaxError: invalid syntax").at("test_syntax.py", 2),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "hang",
+        fixture: "unittest/hang",
+        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        outcome: "timed_out",
+        exit_status: 124,
+        exit_code: 124,
+        raw_exit_code: None,
+        partial: true,
+        held: &["timed_out"],
+        killed: Some("deadline"),
+        tests: &[Case::passed("test_hang.TestHang.test_a_ends")],
+        running: &["test_hang.py/TestHang.test_b_hangs"],
+        ..PASSED
+    },
+    Row {
+        name: "crash",
+        fixture: "unittest/crash",
+        raw_exit_code: Some(0),
+        partial: true,
+        tests: &[
+            Case::passed("test_crash.TestCrash.test_a_before"),
+            Case::error("test_crash.py::TestCrash.test_b_leaves").says("did not finish: the runner exited with 0"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "unicode",
+        fixture: "unittest/unicode",
+        tests: &[
+            Case::failed("test_unicode.TestUnicode.test_größe")
+                .at("test_unicode.py", 6)
+                .says("'\\x1b[31mfüße\\x1b[0m' != '日本'")
+                .wants("'日本'", "'\\x1b[31mfüße\\x1b[0m'"),
+            Case::failed("test_unicode.TestUnicode.test_half").at("test_unicode.py", 9).says("ValueError: größer ?"),
+        ],
+        ..FAILED
+    },
+    Row { name: "many", fixture: "unittest/many", many: ("test_many.TestMany.test_#", 10_000), ..PASSED },
+    Row {
+        name: "filtered",
+        fixture: "unittest/pass",
+        ask: Ask { filter: "without_tax", ..Ask::ALL },
+        tests: &[
+            Case::passed("tests.test_money.TestMoney.test_without_tax/(cents=0)"),
+            Case::passed("tests.test_money.TestMoney.test_without_tax/(cents=99)"),
+            Case::passed("tests.test_money.TestMoney.test_without_tax"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "filtered_out",
+        fixture: "unittest/fail",
+        ask: Ask { filter: "nobody_wrote_it", ..Ask::ALL },
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 5,
+        raw_exit_code: Some(5),
+        held: &["no_tests"],
+        ..PASSED
+    },
+];
