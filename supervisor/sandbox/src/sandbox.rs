@@ -11,7 +11,7 @@ use crate::kill::KillSwitch;
 use crate::pool::{Maker, Pool, PoolBounds};
 use crate::probe::{HostReport, is_privileged, probe};
 use crate::room::Worker;
-use crate::slice::{self, Heirs};
+use crate::slice;
 use crate::spec::{Ending, RunSpec, Sandbox, SandboxEvent};
 use crate::watch::Watch;
 use std::fs;
@@ -86,7 +86,7 @@ impl Sandbox for LinuxSandbox {
     ) -> Result<Ending, SandboxError> {
         let begun = Instant::now();
         // The run waits for this thread again and again.
-        slice::shorten(Heirs::All);
+        slice::shorten();
         check(spec)?;
         let held = hold(&spec.jail.workspace, spec.jail.workspace_id);
         let (workspace, id) =

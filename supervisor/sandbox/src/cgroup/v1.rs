@@ -1,8 +1,9 @@
 //! The part of a leaf that is in v1 hierarchies: a group for each limit whose controller is mounted there. Must not know
 //! anything of v2.
 //!
-//! Only in the cpu hierarchy the groups are nested in one of their tenant, whose weight is its favour. Memory and pids have no shares, and a level more costs every run the attempt to remove it. The blkio hierarchy is
-//! left out: it counts next to nothing of buffered writes, and takes a tenth of a millisecond from each run.
+//! Only in the cpu hierarchy the groups are nested in one of their tenant, whose weight is its favour. Memory and pids have
+//! no shares, and a level more costs every run the attempt to remove it. The blkio hierarchy is left out: it counts next to
+//! nothing of buffered writes, and takes a tenth of a millisecond from each run.
 
 use super::favour::Favour;
 use super::group::{self, Gauge};

@@ -10,7 +10,6 @@ use crate::cgroup::THIS_THREAD;
 use crate::channel::Channel;
 use crate::message::{CpuTimes, FromInit, RunPlan, ToInit, unpack};
 use crate::plan::Stage;
-use crate::slice::{self, Heirs};
 use crate::spec::CommandSpec;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
@@ -78,8 +77,6 @@ fn tell(control: &Channel, halt: Halt) {
 }
 
 fn live(control: &Channel, hands: &mut Hands) -> Result<(), Halt> {
-    // Its commands are the tenant's.
-    slice::shorten(Heirs::None);
     // Set once more when the user has changed, which takes it away.
     set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).map_err(failed("dying with the launcher"))?;
     // The end of the socket is the end of the supervisor.
