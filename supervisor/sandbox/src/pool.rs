@@ -9,6 +9,7 @@ use crate::cgroup::{Ledger, Places};
 use crate::error::SandboxError;
 use crate::hold::Id;
 use crate::room::{Room, Worker};
+use crate::slice;
 use crate::spec::Jail;
 use proctor_core::limits::Limits;
 use std::collections::HashMap;
@@ -286,6 +287,8 @@ struct Shelved {
 
 impl Shelved {
     fn keep(&self, inbox: &Receiver<Request>) {
+        // The next run may wait for it.
+        slice::shorten();
         // A quarter of the time that a room may be idle is near enough.
         let pause = (self.shared.bounds.idle / 4).clamp(Duration::from_millis(50), Duration::from_secs(5));
         let mut next_round = Instant::now() + pause;
