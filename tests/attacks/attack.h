@@ -107,6 +107,7 @@ ATTACK(quota);
 ATTACK(kernel_log);
 ATTACK(change_personality);
 ATTACK(real_time);
+ATTACK(short_slice);
 ATTACK(process_accounting);
 
 ATTACK(see_process);

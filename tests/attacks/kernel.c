@@ -25,6 +25,7 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/quota.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/swap.h>
@@ -407,6 +408,23 @@ static int run_in_real_time(char **args) {
 }
 
 ATTACK(real_time) { return in_child(run_in_real_time, args); }
+
+/* `struct sched_attr` of linux/sched/types.h, which some C libraries declare as well. */
+struct slice {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime_ns, deadline_ns, period_ns;
+};
+
+static int run_in_short_slices(char **args) {
+    (void)args;
+    struct slice shortest = {.size = sizeof shortest, .nice = getpriority(PRIO_PROCESS, 0), .runtime_ns = 100000};
+    return judge("sched_setattr", syscall(SYS_sched_setattr, 0, &shortest, 0), 0);
+}
+
+ATTACK(short_slice) { return in_child(run_in_short_slices, args); }
 
 ATTACK(process_accounting) {
     (void)args;

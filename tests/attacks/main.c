@@ -86,6 +86,7 @@ static const struct {
     {"kernel_log", kernel_log, 0},
     {"change_personality", change_personality, 0},
     {"real_time", real_time, 0},
+    {"short_slice", short_slice, 0},
     {"process_accounting", process_accounting, 0},
 
     {"see_process", see_process, 1},

@@ -15,7 +15,8 @@
 //!    out-of-memory bell, the `disk` and the clocks until everything is dead. Then `figures` reads the counters, the leaf
 //!    goes, and `artifacts` reads the files.
 //!
-//! **Invariant: no globals, no async, and one thread**, the keeper of the pool. `run` uses its caller's thread.
+//! **Invariant: no globals, no async, and one thread**, the keeper of the pool. `run` uses its caller's thread, which
+//! keeps the short slice (`slice`) that it gets there.
 
 mod artifacts;
 mod cgroup;
@@ -33,6 +34,7 @@ mod pool;
 mod probe;
 mod room;
 mod sandbox;
+mod slice;
 mod spec;
 mod spool;
 mod streams;

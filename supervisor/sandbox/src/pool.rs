@@ -5,10 +5,11 @@
 //! it or to put something on it, never while anything is made, ended or waited for but the shelf itself. The keeper is the
 //! thread that fills the shelf behind the runs' backs and clears away what nobody came for.
 
-use crate::cgroup::Places;
+use crate::cgroup::{Ledger, Places};
 use crate::error::SandboxError;
 use crate::hold::Id;
 use crate::room::{Room, Worker};
+use crate::slice;
 use crate::spec::Jail;
 use proctor_core::limits::Limits;
 use std::collections::HashMap;
@@ -49,6 +50,7 @@ const TAKE_WAIT: Duration = Duration::from_millis(250);
 pub(crate) struct Maker {
     pub(crate) worker_binary: PathBuf,
     pub(crate) places: Places,
+    pub(crate) ledger: Arc<Ledger>,
     /// Whether namespaces can be made without a user namespace.
     pub(crate) privileged: bool,
 }
@@ -59,7 +61,7 @@ impl Maker {
     }
 
     pub(crate) fn prepare(&self, room: &Room, jail: &Jail, limits: &Limits) -> Result<Worker, SandboxError> {
-        room.prepare(&self.places, jail, limits)
+        room.prepare(&self.places, &self.ledger, jail, limits)
     }
 }
 
@@ -285,6 +287,8 @@ struct Shelved {
 
 impl Shelved {
     fn keep(&self, inbox: &Receiver<Request>) {
+        // The next run may wait for it.
+        slice::shorten();
         // A quarter of the time that a room may be idle is near enough.
         let pause = (self.shared.bounds.idle / 4).clamp(Duration::from_millis(50), Duration::from_secs(5));
         let mut next_round = Instant::now() + pause;

@@ -1,7 +1,7 @@
 //! A room as the supervisor holds it: the launcher, which has made what all runs of a jail share, and the workers that it
 //! forks. Must not know what a run is, or how many rooms there are.
 
-use crate::cgroup::{self, Leaf, Mode, Opened, Places};
+use crate::cgroup::{self, Counters, Leaf, Ledger, Mode, Opened, Places, Tab};
 use crate::channel::{Channel, wait_readable};
 use crate::error::SandboxError;
 use crate::hold::Id;
@@ -154,11 +154,18 @@ impl Room {
 
     /// Forks a worker for one run with `limits`, inside a leaf whose limits have read back, and waits until it has put on
     /// every layer.
-    pub(crate) fn prepare(&self, places: &Places, jail: &Jail, limits: &Limits) -> Result<Worker, SandboxError> {
+    pub(crate) fn prepare(
+        &self,
+        places: &Places,
+        ledger: &Arc<Ledger>,
+        jail: &Jail,
+        limits: &Limits,
+    ) -> Result<Worker, SandboxError> {
         let launcher = &self.launcher;
         let Opened { leaf, in_force, missing } = cgroup::open(places, &jail.owner, limits);
         let in_force = InForce::of_leaf(leaf.is_some(), in_force, missing);
         in_force.refuse_without_leaf(jail)?;
+        let tab = leaf.as_deref().map(|leaf| Tab::open(ledger, &jail.owner, leaf));
         let (channel, theirs) = Channel::pair().map_err(SandboxError::kernel("making a control socket"))?;
         let birth = leaf.as_deref().and_then(Leaf::birth);
         let fds: Vec<BorrowedFd<'_>> = std::iter::once(theirs.as_fd()).chain(birth).collect();
@@ -170,7 +177,7 @@ impl Room {
         };
         let launcher_too = Arc::clone(launcher);
         let mut worker =
-            Worker { pid, init, channel, leaf, in_force, scratch: None, mounts: None, _launcher: launcher_too };
+            Worker { pid, init, channel, leaf, tab, in_force, scratch: None, mounts: None, _launcher: launcher_too };
         let doors = worker.leaf.as_ref().map_or_else(|| Ok(Vec::new()), |leaf| leaf.doors());
         let doors = doors.map_err(SandboxError::kernel("opening a cgroup leaf"))?;
         let doors: Vec<BorrowedFd<'_>> = doors.iter().map(AsFd::as_fd).collect();
@@ -241,6 +248,7 @@ pub(crate) struct Worker {
     init: OwnedFd,
     pub(crate) channel: Channel,
     pub(crate) leaf: Option<Box<dyn Leaf>>,
+    tab: Option<Tab>,
     pub(crate) in_force: InForce,
     /// The run's scratch directory, as a descriptor that outlives the run's mounts.
     pub(crate) scratch: Option<OwnedFd>,
@@ -255,6 +263,21 @@ impl Worker {
     /// Whether it still waits for its run.
     pub(crate) fn is_alive(&self) -> bool {
         wait_readable(&self.init, Duration::ZERO).is_err()
+    }
+
+    /// Sees that the tenant's favour is what it should be, which may have changed while the worker waited.
+    pub(crate) fn look_up_favour(&self) {
+        if let (Some(leaf), Some(tab)) = (&self.leaf, &self.tab) {
+            tab.look(leaf.as_ref());
+        }
+    }
+
+    /// What the leaf has counted, which is on the tenant's account then.
+    pub(crate) fn count(&self) -> Option<Counters> {
+        let (leaf, tab) = (self.leaf.as_ref()?, self.tab.as_ref()?);
+        let counters = leaf.counters();
+        tab.charge(leaf.as_ref(), &counters);
+        Some(counters)
     }
 
     /// Kills the whole run. Killing init kills its pid namespace; the launcher reaps it.

@@ -11,11 +11,13 @@ use crate::kill::KillSwitch;
 use crate::pool::{Maker, Pool, PoolBounds};
 use crate::probe::{HostReport, is_privileged, probe};
 use crate::room::Worker;
+use crate::slice;
 use crate::spec::{Ending, RunSpec, Sandbox, SandboxEvent};
 use crate::watch::Watch;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Runs commands in namespaces and cgroups of this host, each run in a worker process of its own.
@@ -35,7 +37,8 @@ impl LinuxSandbox {
     pub fn new(worker_binary: PathBuf, bounds: PoolBounds) -> Result<Self, SandboxError> {
         let worker_binary = fs::canonicalize(&worker_binary)
             .map_err(|source| SandboxError::WorkerMissing { binary: worker_binary, source })?;
-        let maker = Maker { worker_binary, places: Places::find(), privileged: is_privileged() };
+        let maker =
+            Maker { worker_binary, places: Places::find(), ledger: Arc::default(), privileged: is_privileged() };
         let pool = match bounds.workers_max {
             0 => None,
             _ => Some(Pool::new(maker.clone(), bounds).map_err(SandboxError::kernel("starting a thread"))?),
@@ -62,6 +65,7 @@ impl LinuxSandbox {
         sink: &mut dyn FnMut(SandboxEvent<'_>),
         begun: Instant,
     ) -> Result<Ending, SandboxError> {
+        worker.look_up_favour();
         let watched = Watch::new(spec, workspace, kill, &worker, sink, begun).watch()?;
         let ending = end(&mut worker, spec, watched);
         if let Some(pool) = &self.pool {
@@ -81,6 +85,8 @@ impl Sandbox for LinuxSandbox {
         sink: &mut dyn FnMut(SandboxEvent<'_>),
     ) -> Result<Ending, SandboxError> {
         let begun = Instant::now();
+        // The run waits for this thread again and again.
+        slice::shorten();
         check(spec)?;
         let held = hold(&spec.jail.workspace, spec.jail.workspace_id);
         let (workspace, id) =
@@ -140,7 +146,7 @@ fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched) -> Ending {
         tracing::error!("a worker was lost");
     }
     watched.tmp_full |= worker.scratch.as_ref().is_some_and(figures::is_full);
-    let counters = worker.leaf.as_deref().map(Leaf::counters);
+    let counters = worker.count();
     let scratch = worker.scratch.take();
     let files = scratch.map(|scratch| artifacts::collect(scratch.as_fd(), &spec.artifacts)).unwrap_or_default();
     figures::ending(watched, counters, &spec.limits, files)

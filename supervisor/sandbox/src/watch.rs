@@ -190,6 +190,8 @@ impl<'a> Watch<'a> {
         if now >= self.next_tick {
             let quick = now < self.quick_until;
             self.next_tick = now + if quick { TICK_AFTER_BELL } else { TICK };
+            // What it has used so far is charged now, not when it ends.
+            self.worker.count();
             self.look_at_leaf();
             self.look_at_tmp();
             self.look_at_disk();

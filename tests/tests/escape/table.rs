@@ -124,6 +124,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("become another user", &["become_another"]).each(IDENTITY).also(&[UserNamespace]),
     row("join a group", &["add_group"]).each(IDENTITY).also(&[UserNamespace]),
     row("real-time priority", &["real_time"]),
+    row("a shorter slice than others have", &["short_slice"]).each(&[Seccomp]).anyone(),
     // Namespaces and mounts.
     row("nested user namespace by unshare", &["unshare_user"]).each(&[UserNamespace, Seccomp]).anyone(),
     row("nested user namespace by clone", &["clone_user"]).each(&[UserNamespace, Seccomp]).anyone(),

@@ -1,6 +1,7 @@
 //! The leaf where both kinds of hierarchies are mounted: limits in v1 or v2, wherever their controllers are; birth, kill,
 //! times of the processor and pressure in v2. Must not open a file itself.
 
+use super::favour::Favour;
 use super::v1::V1Leaf;
 use super::v2::V2Leaf;
 use super::{Counters, Leaf};
@@ -63,6 +64,11 @@ impl Leaf for HybridLeaf {
             pids_refused: v1.pids_refused + v2.pids_refused,
             ..v2
         }
+    }
+
+    fn favour(&self, favour: Favour) {
+        self.v1.favour(favour);
+        self.v2.favour(favour);
     }
 
     fn lift_cpu(&self) {

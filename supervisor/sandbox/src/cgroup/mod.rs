@@ -1,6 +1,7 @@
 //! The cgroup leaf of a run: which limits it holds, what its counters say, and its end. One trait, one implementation
 //! for each kind of host. Must not know workers or namespaces.
 
+mod favour;
 mod group;
 mod hybrid;
 mod name;
@@ -13,10 +14,12 @@ mod v2;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use favour::{Ledger, Tab};
 pub(crate) use place::{Mode, Places};
 pub(crate) use settle::{leave, settle, would_hand_down};
 pub(crate) use sweep::sweep;
 
+use favour::Favour;
 use hybrid::HybridLeaf;
 
 use proctor_core::isolation::LimitInForce;
@@ -51,6 +54,8 @@ pub(crate) trait Leaf: Send {
     fn hush(&self);
     /// All that the leaf has counted. Whole only when everything in it is dead, and before `remove`.
     fn counters(&self) -> Counters;
+    /// Gives the tenant's group the weight of its favour: a help only, and nothing where no controller is.
+    fn favour(&self, favour: Favour);
     /// Lifts the cpu limit for the death of the run, since a throttled group dies slowly.
     fn lift_cpu(&self);
     /// Kills everything in the leaf: at once with `cgroup.kill`, else one by one with no new ones meanwhile. The last

@@ -3,6 +3,7 @@
 //! Must not move any other process, nor make leaves.
 
 use super::Places;
+use super::favour::Favour;
 use super::group;
 use std::fs;
 use std::io;
@@ -42,6 +43,10 @@ pub(crate) fn settle(places: &Places) {
         if let Err(error) = enable(own, controller) {
             tracing::warn!(%error, controller, "a cgroup controller could not be handed down");
         }
+    }
+    if !is_root(own) {
+        // The supervisor serves all tenants, so none of them goes before it. A help only.
+        let _told = group::write(&own.join(places.maker.supervisor()), "cpu.weight", Favour::In.weight());
     }
 }
 

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const LIMITS: Limits = Limits { memory_bytes_max: 32 << 20, cpu_millis_max: 500, pids_max: 16, ..Limits::DEFAULT };
@@ -348,6 +348,42 @@ fn owners_have_groups_of_their_own_with_equal_shares() {
     let share = |dir: &PathBuf| group::number(dir, "cpu.weight").or_else(|| group::number(dir, "cpu.shares"));
     assert!(tenants.iter().all(|tenant| share(tenant).is_some() && share(tenant) == share(&tenants[0])));
     drop((one, other));
+    host.assert_nothing_left();
+}
+
+#[test]
+fn a_tenant_that_takes_much_is_out_of_favour_in_whatever_group_it_has_then() {
+    let host = host(false);
+    let own = host.places.v1.get("cpu").or(host.places.v2.as_ref()).unwrap();
+    let weight = |owner: &str| {
+        let tenant = own.join(host.places.maker.tenant(owner));
+        group::number(&tenant, "cpu.weight")
+            .or_else(|| group::number(&tenant, "cpu.shares").map(|shares| shares * 100 / 1_024))
+    };
+    let ledger = Arc::new(Ledger::default());
+    let opened = |owner: &str| {
+        let leaf = open(&host.places, owner, &LIMITS).leaf.unwrap();
+        let tab = Tab::open(&ledger, owner, &*leaf);
+        (leaf, tab)
+    };
+    let (greedy, its_tab) = opened("greedy");
+    let (modest, other_tab) = opened("modest");
+    assert_eq!((weight("greedy"), weight("modest")), (Some(1_000), Some(1_000)));
+    let used = |cpu_user_s| Counters { cpu_user_s: Some(cpu_user_s), ..Counters::default() };
+    its_tab.charge(&*greedy, &used(600.0));
+    other_tab.charge(&*modest, &used(0.1));
+    other_tab.charge(&*modest, &used(0.1));
+    other_tab.charge(&*modest, &used(0.1));
+    assert_eq!((weight("greedy"), weight("modest")), (Some(100), Some(1_000)), "what was charged is not charged again");
+    drop(greedy);
+    assert_eq!(weight("greedy"), None);
+    let (greedy, its_tab) = opened("greedy");
+    assert_eq!(weight("greedy"), Some(100), "a new group of the same tenant");
+    eventually("it is forgiven", || {
+        its_tab.look(&*greedy);
+        weight("greedy") == Some(1_000)
+    });
+    drop((greedy, modest));
     host.assert_nothing_left();
 }
 

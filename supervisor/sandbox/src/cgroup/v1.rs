@@ -1,10 +1,11 @@
 //! The part of a leaf that is in v1 hierarchies: a group for each limit whose controller is mounted there. Must not know
 //! anything of v2.
 //!
-//! Only in the cpu hierarchy the groups are nested in one of their tenant, which makes tenants share the processors
-//! alike. Memory and pids have no shares, and a level more costs every run the attempt to remove it. The blkio hierarchy is
-//! left out: it counts next to nothing of buffered writes, and takes a tenth of a millisecond from each run.
+//! Only in the cpu hierarchy the groups are nested in one of their tenant, whose weight is its favour. Memory and pids have
+//! no shares, and a level more costs every run the attempt to remove it. The blkio hierarchy is left out: it counts next to
+//! nothing of buffered writes, and takes a tenth of a millisecond from each run.
 
+use super::favour::Favour;
 use super::group::{self, Gauge};
 use super::{Counters, Leaf, MissingLimit, Places, controller};
 use proctor_core::isolation::LimitInForce;
@@ -201,6 +202,12 @@ impl Leaf for V1Leaf {
             pids_peak: self.pids_peak.number(),
             pids_refused: self.pids_refused.keyed("max").unwrap_or(0),
             ..Counters::default()
+        }
+    }
+
+    fn favour(&self, favour: Favour) {
+        if let Some(tenant) = dir_of(&self.dirs, "cpu").and_then(Path::parent) {
+            let _told = group::write(tenant, "cpu.shares", favour.shares());
         }
     }
 

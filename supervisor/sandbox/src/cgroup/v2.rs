@@ -1,8 +1,9 @@
 //! The part of a leaf that is in the v2 hierarchy: on a pure v2 host all of it, elsewhere what v1 lacks. Must not know
 //! anything of v1.
 //!
-//! A leaf is nested in a group of its tenant, whose equal weight makes tenants share the processors alike.
+//! A leaf is nested in a group of its tenant, whose weight is its favour.
 
+use super::favour::Favour;
 use super::group::{self, Gauge};
 use super::settle::{enable, lacking, obstacle, words};
 use super::{Counters, Leaf, MissingLimit, Places, controller};
@@ -217,6 +218,13 @@ impl Leaf for V2Leaf {
             cpu_pressure_s: self.cpu_pressure.read(waited_s),
             memory_pressure_s: self.memory_pressure.read(waited_s),
             io_pressure_s: self.io_pressure.read(waited_s),
+        }
+    }
+
+    fn favour(&self, favour: Favour) {
+        if let Some(tenant) = self.dir.as_deref().and_then(Path::parent) {
+            // On a hybrid host there is no such file.
+            let _told = group::write(tenant, "cpu.weight", favour.weight());
         }
     }
 

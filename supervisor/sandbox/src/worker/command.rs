@@ -1,6 +1,7 @@
 //! Starts one command: pipes, a session of its own, the working directory, the environment, `execve`. Must not know what
 //! becomes of it.
 
+use crate::slice;
 use crate::spec::CommandSpec;
 use nix::fcntl::OFlag;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
@@ -67,7 +68,10 @@ pub(super) fn start(command: &CommandSpec, pipes: Pipes) -> io::Result<Started> 
     // What the supervisor was started with as ignored would be inherited on, and std ignores SIGPIPE.
     attributes.set_sigdefault(&SigSet::all())?;
     attributes.set_sigmask(&SigSet::empty())?;
-    attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | SETSID)?;
+    let signals = PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK;
+    // A command begins as promptly as its init; what it starts waits like everybody.
+    let prompt = slice::end_with_heir(&mut attributes);
+    attributes.set_flags(signals | SETSID | prompt)?;
     let mut files = PosixSpawnFileActions::init()?;
     files.add_open(0, "/dev/null", OFlag::O_RDONLY, Mode::empty())?;
     files.add_dup2(pipes.stdout.as_raw_fd(), 1)?;

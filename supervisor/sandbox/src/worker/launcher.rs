@@ -7,6 +7,7 @@ use super::layers::Hands;
 use crate::channel::Channel;
 use crate::message::{FromLauncher, MissingLayer, RoomPlan, ToLauncher, unpack};
 use crate::plan::Stage;
+use crate::slice;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -31,6 +32,7 @@ pub(super) fn failed<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -
 }
 
 pub(super) fn run() -> ExitCode {
+    slice::shorten();
     let control = match sanitise() {
         Ok(control) => control,
         Err(error) => {

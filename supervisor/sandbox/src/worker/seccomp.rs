@@ -137,6 +137,9 @@ const ROWS: &[Row] = &[
     deny(&[libc::SYS_memfd_secret]),
     // Moving pages interrupts every processor of the host.
     deny(&[libc::SYS_move_pages, libc::SYS_migrate_pages]),
+    // A shorter slice of the processors than others have goes before them. What is asked for is in memory; priorities, which
+    // a run may lower, have calls of their own.
+    deny(&[libc::SYS_sched_setattr]),
     // The clock is the host's. What an adjustment would change is in memory, so it may not even be read.
     deny(&[libc::SYS_settimeofday, libc::SYS_clock_settime, libc::SYS_adjtimex, libc::SYS_clock_adjtime]),
     // So are swap, quotas, accounting and the power switch,

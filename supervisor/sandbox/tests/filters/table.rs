@@ -92,6 +92,7 @@ pub(crate) const REFUSED: &[(c_long, [c_long; 5])] = &[
     (libc::SYS_memfd_secret, [NO, 0, 0, 0, 0]),
     (libc::SYS_move_pages, [0; 5]),
     (libc::SYS_migrate_pages, [0; 5]),
+    (libc::SYS_sched_setattr, [0; 5]),
     (libc::SYS_settimeofday, [0; 5]),
     (libc::SYS_clock_settime, [9_999, 0, 0, 0, 0]),
     (libc::SYS_adjtimex, [0; 5]),
