@@ -46,7 +46,7 @@ deny: ## licences, bans and sources, from the lock file alone
 	cargo deny --offline --locked check bans licenses sources
 
 tools: ## install what tests need: Go, Python environments with the MCP SDK and pytest, pinned Go modules, a guest's kernel
-	.ci/tools go python pytest gomodules guest
+	.ci/tools go python pytest pyprojects gomodules guest
 
 clean: ## remove what was built and installed
 	cargo clean
