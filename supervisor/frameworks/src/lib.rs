@@ -7,7 +7,8 @@ pub mod custom;
 pub mod detect;
 pub mod framework;
 pub mod go;
-#[expect(dead_code, unused_imports, reason = "the first adapter of a JavaScript runner comes next")]
+pub mod jest;
+#[expect(dead_code, reason = "the adapter of Mocha comes next")]
 mod js;
 pub mod lines;
 mod paths;
@@ -17,10 +18,12 @@ mod reported;
 pub mod together;
 pub mod tree;
 pub mod unittest;
+pub mod vitest;
 
 pub use framework::*;
 pub use together::{Chosen, Purpose};
 pub use tree::FileTree;
 
 /// Every adapter, in the order in which several detected ones are named.
-pub static FRAMEWORKS: &[&dyn Framework] = &[&go::Go, &pytest::Pytest, &unittest::Unittest];
+pub static FRAMEWORKS: &[&dyn Framework] =
+    &[&go::Go, &pytest::Pytest, &unittest::Unittest, &jest::Jest, &vitest::Vitest];

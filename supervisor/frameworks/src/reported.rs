@@ -41,6 +41,8 @@ const RUNNING_MAX: usize = 65_536;
 pub(crate) struct Dialect {
     /// The framework's name, for what has no better one.
     pub(crate) name: &'static str,
+    /// What stands between a package and a name where the reporter gives no whole form.
+    pub(crate) between: &'static str,
     /// What to do when the runner is not installed, if that is what these words say.
     pub(crate) missing: fn(&str) -> Option<String>,
     /// Whether these words say that no test was selected.
@@ -54,7 +56,14 @@ pub(crate) struct Dialect {
 impl Dialect {
     /// One that nothing is known about.
     pub(crate) const fn plain(name: &'static str) -> Dialect {
-        Dialect { name, missing: |_| None, nothing_selected: |_| false, blamed: |_| None, reason: |_| None }
+        Dialect {
+            name,
+            between: "::",
+            missing: |_| None,
+            nothing_selected: |_| false,
+            blamed: |_| None,
+            reason: |_| None,
+        }
     }
 }
 
@@ -225,7 +234,7 @@ impl Reported {
         }
         let (file, line) = self.place(test.file, test.line);
         let text = |text: Option<String>| text.map(|text| self.text(&text));
-        let nodeid = test.nodeid.unwrap_or_else(|| format!("{}::{}", id.package, id.name));
+        let nodeid = test.nodeid.unwrap_or_else(|| self.whole(&id));
         let case = TestCase {
             duration_s: test.duration_s.filter(|seconds| seconds.is_finite() && *seconds >= 0.0),
             file,
@@ -238,6 +247,10 @@ impl Reported {
             ..TestCase::new(id, nodeid, test.outcome)
         };
         events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
+    }
+
+    fn whole(&self, id: &TestId) -> String {
+        format!("{}{}{}", id.package, self.dialect.between, id.name)
     }
 
     /// A place inside of the workspace, or none: a line means nothing without its file.
@@ -263,7 +276,7 @@ impl Reported {
         self.running.clear();
         for (_, id) in std::mem::take(&mut self.began) {
             self.told += 1;
-            let nodeid = format!("{}::{}", id.package, id.name);
+            let nodeid = self.whole(&id);
             let message = format!("did not finish: the runner {}", ending(exit));
             let case = TestCase { message: Some(message), ..TestCase::new(id, nodeid, TestOutcome::Error) };
             events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));

@@ -2,6 +2,7 @@
 
 use super::script::Script;
 use crate::framework::{Project, Step};
+use crate::paths::join;
 use crate::tree::FileTree;
 use std::collections::BTreeMap;
 
@@ -20,15 +21,7 @@ impl Launch {
     pub(crate) fn of(tree: &FileTree, project: &Project, name: &str, script: &Script) -> Launch {
         let depth = project.dir.split('/').filter(|part| !part.is_empty()).count();
         let above = |levels: usize| "../".repeat(levels);
-        let mut dir = project.dir.as_str();
-        let has_pnp = |dir: &str| {
-            let file = |name: &str| if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
-            tree.contains(&file(".pnp.cjs")) || tree.contains(&file(".pnp.js"))
-        };
-        while !has_pnp(dir) && !dir.is_empty() {
-            dir = dir.rsplit_once('/').map_or("", |(parent, _)| parent);
-        }
-        let (programs, first) = if has_pnp(dir) {
+        let (programs, first) = if has_pnp(tree, &project.dir) {
             (vec!["yarn".to_owned()], vec!["run".to_owned(), name.to_owned()])
         } else {
             let bin = |levels| format!("{}node_modules/.bin/{name}", above(levels));
@@ -47,6 +40,16 @@ impl Launch {
         Launch { programs, first: Vec::new(), dir: project.dir.clone(), env: environment(script) }
     }
 
+    /// Of a file of ours, which finds the runner itself, from the project's directory: in Node, through `yarn` where
+    /// packages are not unpacked. Node's options that the script gives go before the file.
+    pub(crate) fn of_file(tree: &FileTree, project: &Project, file: String, script: &Script) -> Launch {
+        let (program, node) = if has_pnp(tree, &project.dir) { ("yarn", Some("node")) } else { ("node", None) };
+        let first = node.map(str::to_owned).into_iter().chain(script.node.iter().cloned()).chain([file]);
+        let bare = Script { node: Vec::new(), ..script.clone() };
+        let (programs, first) = (vec![program.to_owned()], first.collect());
+        Launch { programs, first, dir: project.dir.clone(), env: environment(&bare) }
+    }
+
     /// The same with a further variable.
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Launch {
         self.env.insert(name.to_owned(), value.into());
@@ -62,6 +65,14 @@ impl Launch {
             env: self.env.clone(),
         }
     }
+}
+
+/// Whether packages of a project in `dir` are not unpacked: Yarn keeps a file of where each of them is, above.
+fn has_pnp(tree: &FileTree, dir: &str) -> bool {
+    let mut dirs = std::iter::successors(Some(dir), |dir| {
+        (!dir.is_empty()).then(|| dir.rsplit_once('/').map_or("", |(parent, _)| parent))
+    });
+    dirs.any(|dir| [".pnp.cjs", ".pnp.js"].iter().any(|name| tree.contains(&join(dir, name))))
 }
 
 /// What the project's own script sets, and Node's options that it gives. The caches are proctor's to place.
@@ -96,6 +107,20 @@ mod tests {
             let step = launch("a", &[pnp], &Script::default()).step(["--ci".to_owned()]);
             assert_eq!((step.programs.join(" "), step.args.join(" ")), ("yarn".to_owned(), "run jest --ci".to_owned()));
         }
+    }
+
+    #[test]
+    fn a_file_of_ours_is_started_as_the_script_starts_node() {
+        let script = Script { node: vec!["--experimental-vm-modules".to_owned()], ..Script::default() };
+        let project = Project { dir: "a".to_owned(), name: String::new() };
+        let mut tree = FileTree::default();
+        let line = |tree: &FileTree| {
+            let step = Launch::of_file(tree, &project, "/s/run.cjs".to_owned(), &script).step([]);
+            format!("{} {} {:?}", step.programs.join(" "), step.args.join(" "), step.env)
+        };
+        assert_eq!(line(&tree), "node --experimental-vm-modules /s/run.cjs {}");
+        tree.add(".pnp.cjs");
+        assert_eq!(line(&tree), "yarn node --experimental-vm-modules /s/run.cjs {}");
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) struct Group<'a> {
     pub(crate) files: Vec<String>,
     /// Which tests of them.
     pub(crate) names: Names,
+    /// Whether the files are files of tests, and not sources whose tests are meant.
+    pub(crate) exactly: bool,
 }
 
 /// Which tests of some files.
@@ -52,8 +54,8 @@ impl Names {
 
 /// The groups of a selection, in the order of projects. `framework` is named in refusals.
 ///
-/// The files of [`Names::Filter`] and [`Names::All`] may be sources as well as tests, and for a directory all that are below
-/// it; those of [`Names::Exactly`] are files of tests.
+/// The files of a caller may be sources as well as tests, and for a directory are all that are below it; those of what ran
+/// before are files of tests.
 pub(crate) fn groups<'a>(
     projects: &'a [Project],
     tree: &FileTree,
@@ -61,7 +63,10 @@ pub(crate) fn groups<'a>(
     framework: &'static str,
 ) -> Result<Vec<Group<'a>>, PlanError> {
     let whole = |names: &Names| {
-        projects.iter().map(|project| Group { project, files: Vec::new(), names: names.clone() }).collect()
+        projects
+            .iter()
+            .map(|project| Group { project, files: Vec::new(), names: names.clone(), exactly: false })
+            .collect()
     };
     Ok(match selection {
         Selection::Matching { filter, files } => {
@@ -100,7 +105,7 @@ fn of_files<'a>(
             found.entry(project).or_default().insert(within(project, member));
         }
     }
-    Ok(found.into_iter().flat_map(|(project, files)| split(project, files, names)).collect())
+    Ok(found.into_iter().flat_map(|(project, files)| split(project, files, names, false)).collect())
 }
 
 /// Whether a runner could take the file for a source.
@@ -163,14 +168,14 @@ fn merged<'a, 'n>(groups: BTreeMap<(&'a Project, Option<BTreeSet<&'n str>>), BTr
 }
 
 fn of_names<'a>(((project, names), files): Named<'a, '_>) -> Vec<Group<'a>> {
-    let Some(names) = names else { return split(project, files, &Names::All) };
-    let groups = |expression: String| split(project, files.clone(), &Names::Exactly(expression));
+    let Some(names) = names else { return split(project, files, &Names::All, true) };
+    let groups = |expression: String| split(project, files.clone(), &Names::Exactly(expression), true);
     expressions(&names).into_iter().flat_map(groups).collect()
 }
 
 /// As many groups as the files need.
-fn split<'a>(project: &'a Project, files: BTreeSet<String>, names: &Names) -> Vec<Group<'a>> {
-    let group = |files| Group { project, files, names: names.clone() };
+fn split<'a>(project: &'a Project, files: BTreeSet<String>, names: &Names, exactly: bool) -> Vec<Group<'a>> {
+    let group = |files| Group { project, files, names: names.clone(), exactly };
     let mut groups = vec![group(Vec::new())];
     let mut bytes = 0;
     for file in files {
