@@ -71,6 +71,10 @@ impl Framework for Jest {
         js::MARKERS
     }
 
+    fn extensions(&self) -> &'static [&'static str] {
+        js::EXTENSIONS
+    }
+
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
         js::projects(tree, Runner::Jest)
     }

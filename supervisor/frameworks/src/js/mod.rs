@@ -18,6 +18,9 @@ pub(crate) use launch::Launch;
 pub(crate) use script::{Flag, Options, Script};
 pub(crate) use selection::{Group, Names, groups};
 
+/// Extensions of what a runner could take for a source.
+pub(crate) const EXTENSIONS: &[&str] = &["cjs", "cts", "js", "jsx", "mjs", "mts", "svelte", "ts", "tsx", "vue"];
+
 /// The variable by which a reporter of ours knows that it shall list: an expression over names, empty for all.
 pub(crate) const LISTING: &str = "PROCTOR_LISTING";
 

@@ -1,6 +1,6 @@
 //! Turns what a request selects into files and names, one group for each command. Must not know how a runner is told.
 
-use super::TITLES;
+use super::{EXTENSIONS, TITLES};
 use crate::framework::{PlanError, Project};
 use crate::paths::{join, project_of};
 use crate::tree::FileTree;
@@ -108,10 +108,8 @@ fn of_files<'a>(
     Ok(found.into_iter().flat_map(|(project, files)| split(project, files, names, false)).collect())
 }
 
-/// Whether a runner could take the file for a source.
 fn is_source(file: &str) -> bool {
-    let ending = file.rsplit('.').next().unwrap_or_default();
-    ["js", "cjs", "mjs", "jsx", "ts", "cts", "mts", "tsx", "vue", "svelte"].contains(&ending)
+    file.rsplit_once('.').is_some_and(|(_, extension)| EXTENSIONS.contains(&extension))
 }
 
 fn within(project: &Project, path: &str) -> String {

@@ -74,6 +74,10 @@ impl Framework for Vitest {
         js::MARKERS
     }
 
+    fn extensions(&self) -> &'static [&'static str] {
+        js::EXTENSIONS
+    }
+
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
         js::projects(tree, Runner::Vitest)
     }

@@ -11,17 +11,21 @@ class Reporter {
     this.counts = new Map();
     // Files and suites whose errors are told, by themselves or by a test that they kept from running.
     this.told = new Set();
+    this.finished = new WeakSet();
   }
 
   onTestRunStart() {
     say('begin');
   }
 
+  // Vitest does not wait for one event to be reported before the next.
   onTestCaseReady(test) {
+    if (this.finished.has(test)) return;
     if (test.options.mode === 'run' || test.options.mode === 'only') say('started', this.idOf(test));
   }
 
   onTestCaseResult(test) {
+    this.finished.add(test);
     const result = test.result();
     if (result.state === 'skipped' && !this.isSelected(test)) return;
     const id = this.idOf(test);

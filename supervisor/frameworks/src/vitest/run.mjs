@@ -1,6 +1,6 @@
 // Starts the project's own Vitest with a reporter of ours beside those that its configuration names, which its command line
-// can only replace. The last words of the command line before `--` are ours: see `settings`. Must not know what the reporter
-// tells.
+// can only replace. The arguments are those of the project's test script; what proctor asks for is in `settings`. Must not know
+// what the reporter tells.
 
 import { createRequire } from 'node:module';
 import path from 'node:path';
