@@ -8,9 +8,10 @@ pub mod detect;
 pub mod framework;
 pub mod go;
 pub mod jest;
-#[expect(dead_code, reason = "the adapter of Mocha comes next")]
 mod js;
 pub mod lines;
+pub mod mocha;
+pub mod node_test;
 mod paths;
 pub mod pytest;
 mod python;
@@ -26,4 +27,4 @@ pub use tree::FileTree;
 
 /// Every adapter, in the order in which several detected ones are named.
 pub static FRAMEWORKS: &[&dyn Framework] =
-    &[&go::Go, &pytest::Pytest, &unittest::Unittest, &jest::Jest, &vitest::Vitest];
+    &[&go::Go, &pytest::Pytest, &unittest::Unittest, &jest::Jest, &mocha::Mocha, &node_test::NodeTest, &vitest::Vitest];

@@ -47,7 +47,7 @@ pub(crate) struct Dialect {
     pub(crate) missing: fn(&str) -> Option<String>,
     /// Whether these words say that no test was selected.
     pub(crate) nothing_selected: fn(&str) -> bool,
-    /// File and line, relative to the step's directory, that these words blame for a runner that could not begin.
+    /// File and line, absolute or relative to the step's directory, that these words blame for a runner that could not begin.
     pub(crate) blamed: fn(&str) -> Option<(String, u32)>,
     /// Which of these words say why it could not begin; its last line, if nothing is known.
     pub(crate) reason: fn(&str) -> Option<String>,
@@ -285,8 +285,8 @@ impl Reported {
 
     /// The runner ended without our reporter having told everything.
     fn explain(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
-        let said = format!("{}\n{}", self.stderr.text(), self.stdout.text());
-        let said = self.text(&said);
+        let raw = plain(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
+        let said = self.paths.scrub(&raw);
         if let Some(remedy) = (self.dialect.missing)(&said) {
             self.summary.runner_missing = true;
             return self.note(remedy);
@@ -301,7 +301,7 @@ impl Reported {
         self.note(message.clone());
         if self.told == 0 && !matches!(exit, Exit::Signal(_) | Exit::NotStarted(_)) {
             let (file, line) =
-                (self.dialect.blamed)(&said).map_or((None, None), |(file, line)| self.place(Some(file), Some(line)));
+                (self.dialect.blamed)(&raw).map_or((None, None), |(file, line)| self.place(Some(file), Some(line)));
             let nodeid = if self.dir.is_empty() { ".".to_owned() } else { self.dir.clone() };
             let last = || said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or(&message).trim().to_owned();
             let message = (self.dialect.reason)(&said).unwrap_or_else(last);

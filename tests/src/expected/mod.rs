@@ -3,6 +3,8 @@
 
 mod go;
 mod jest;
+mod mocha;
+mod node;
 mod pytest;
 mod unittest;
 mod vitest;
@@ -15,6 +17,8 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("pytest", pytest::TABLE),
     ("unittest", unittest::TABLE),
     ("jest", jest::TABLE),
+    ("mocha", mocha::TABLE),
+    ("node", node::TABLE),
     ("vitest", vitest::TABLE),
 ];
 

@@ -34,12 +34,6 @@ impl Launch {
         Launch { programs, first, dir: project.dir.clone(), env: environment(script) }
     }
 
-    /// Of Node itself.
-    pub(crate) fn of_node(project: &Project, script: &Script) -> Launch {
-        let programs = vec!["node".to_owned()];
-        Launch { programs, first: Vec::new(), dir: project.dir.clone(), env: environment(script) }
-    }
-
     /// Of a file of ours, which finds the runner itself, from the project's directory: in Node, through `yarn` where
     /// packages are not unpacked. Node's options that the script gives go before the file.
     pub(crate) fn of_file(tree: &FileTree, project: &Project, file: String, script: &Script) -> Launch {

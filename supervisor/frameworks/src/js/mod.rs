@@ -5,6 +5,7 @@
 //! A test's `package` is its file, its `name` the titles around it and its own, joined with [`TITLES`].
 
 mod detect;
+mod handed;
 mod launch;
 mod manifest;
 mod script;
@@ -14,6 +15,7 @@ use crate::framework::{InjectedFile, REPORT, Want};
 use crate::tree::FileTree;
 
 pub(crate) use detect::{MARKERS, Runner, projects};
+pub(crate) use handed::{Handed, injected, retold, tests_among};
 pub(crate) use launch::Launch;
 pub(crate) use script::{Flag, Options, Script};
 pub(crate) use selection::{Group, Names, groups};
