@@ -45,8 +45,8 @@ deny: ## licences, bans and sources, from the lock file alone
 	cargo fetch --locked --quiet
 	cargo deny --offline --locked check bans licenses sources
 
-tools: ## install what tests need: Go, Python environments with the MCP SDK and pytest, pinned Go modules, a guest's kernel
-	.ci/tools go python pytest pyprojects gomodules guest
+tools: ## install what tests need: toolchains, runners of every language, pinned projects, a guest's kernel
+	.ci/tools go python pytest pyprojects node-packages gomodules guest
 
 clean: ## remove what was built and installed
 	cargo clean

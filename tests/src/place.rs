@@ -6,10 +6,10 @@ use crate::process::{self, Said, command, end_of, program, sources};
 use crate::supervisor::{TENANTS, first_uid};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 use tempfile::TempDir;
 
 /// Files by path below a directory, each with its mode and content; directories and links too.
@@ -55,9 +55,17 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Copies a fixture, `go/pass`, to a new directory.
+/// Frameworks whose fixtures find what they need in `node_modules`.
+const OF_NODE: [&str; 4] = ["jest", "mocha", "node", "vitest"];
+
+/// Copies a fixture, `go/pass`, to a new directory. The packages of one in JavaScript are a link to where runs read them.
 pub fn copy_fixture(fixture: &str, to: &Path) {
     copy(&sources().join("fixtures").join(fixture), to);
+    if OF_NODE.iter().any(|framework| fixture.split('/').next() == Some(framework)) {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| process::installed("node-packages"));
+        symlink(process::tools().join("node/lib/node_modules"), to.join("node_modules")).unwrap();
+    }
 }
 
 /// Gives a directory and all that is in it to a user and the group of the same number. An ordinary user, whose runs are

@@ -45,13 +45,15 @@ pub fn tools() -> PathBuf {
     std::env::var_os("PROCTOR_TOOLS").map_or_else(|| sources().join(".tools"), PathBuf::from)
 }
 
-/// PATH of programs under test: the Python that has pytest comes before the system's, which need not have it.
+/// PATH of programs under test: the Python that has pytest comes before the system's, which need not have it, and the
+/// JavaScript runners, which are no system's, come last.
 #[must_use]
 pub fn search_path() -> OsString {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| installed("pytest"));
     let ours = std::env::var_os("PATH").unwrap();
-    std::env::join_paths([tools().join("pytest/bin")].into_iter().chain(std::env::split_paths(&ours))).unwrap()
+    let (first, last) = ([tools().join("pytest/bin")], [tools().join("node/bin")]);
+    std::env::join_paths(first.into_iter().chain(std::env::split_paths(&ours)).chain(last)).unwrap()
 }
 
 /// Makes sure that `.ci/tools` has installed what `part` names. Does nothing the second time.

@@ -7,7 +7,11 @@ pub mod custom;
 pub mod detect;
 pub mod framework;
 pub mod go;
+pub mod jest;
+mod js;
 pub mod lines;
+pub mod mocha;
+pub mod node_test;
 mod paths;
 pub mod pytest;
 mod python;
@@ -15,10 +19,12 @@ mod reported;
 pub mod together;
 pub mod tree;
 pub mod unittest;
+pub mod vitest;
 
 pub use framework::*;
 pub use together::{Chosen, Purpose};
 pub use tree::FileTree;
 
 /// Every adapter, in the order in which several detected ones are named.
-pub static FRAMEWORKS: &[&dyn Framework] = &[&go::Go, &pytest::Pytest, &unittest::Unittest];
+pub static FRAMEWORKS: &[&dyn Framework] =
+    &[&go::Go, &pytest::Pytest, &unittest::Unittest, &jest::Jest, &mocha::Mocha, &node_test::NodeTest, &vitest::Vitest];

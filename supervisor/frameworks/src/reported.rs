@@ -41,11 +41,13 @@ const RUNNING_MAX: usize = 65_536;
 pub(crate) struct Dialect {
     /// The framework's name, for what has no better one.
     pub(crate) name: &'static str,
+    /// What stands between a package and a name where the reporter gives no whole form.
+    pub(crate) between: &'static str,
     /// What to do when the runner is not installed, if that is what these words say.
     pub(crate) missing: fn(&str) -> Option<String>,
     /// Whether these words say that no test was selected.
     pub(crate) nothing_selected: fn(&str) -> bool,
-    /// File and line, relative to the step's directory, that these words blame for a runner that could not begin.
+    /// File and line, absolute or relative to the step's directory, that these words blame for a runner that could not begin.
     pub(crate) blamed: fn(&str) -> Option<(String, u32)>,
     /// Which of these words say why it could not begin; its last line, if nothing is known.
     pub(crate) reason: fn(&str) -> Option<String>,
@@ -54,7 +56,14 @@ pub(crate) struct Dialect {
 impl Dialect {
     /// One that nothing is known about.
     pub(crate) const fn plain(name: &'static str) -> Dialect {
-        Dialect { name, missing: |_| None, nothing_selected: |_| false, blamed: |_| None, reason: |_| None }
+        Dialect {
+            name,
+            between: "::",
+            missing: |_| None,
+            nothing_selected: |_| false,
+            blamed: |_| None,
+            reason: |_| None,
+        }
     }
 }
 
@@ -225,7 +234,7 @@ impl Reported {
         }
         let (file, line) = self.place(test.file, test.line);
         let text = |text: Option<String>| text.map(|text| self.text(&text));
-        let nodeid = test.nodeid.unwrap_or_else(|| format!("{}::{}", id.package, id.name));
+        let nodeid = test.nodeid.unwrap_or_else(|| self.whole(&id));
         let case = TestCase {
             duration_s: test.duration_s.filter(|seconds| seconds.is_finite() && *seconds >= 0.0),
             file,
@@ -238,6 +247,10 @@ impl Reported {
             ..TestCase::new(id, nodeid, test.outcome)
         };
         events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
+    }
+
+    fn whole(&self, id: &TestId) -> String {
+        format!("{}{}{}", id.package, self.dialect.between, id.name)
     }
 
     /// A place inside of the workspace, or none: a line means nothing without its file.
@@ -263,7 +276,7 @@ impl Reported {
         self.running.clear();
         for (_, id) in std::mem::take(&mut self.began) {
             self.told += 1;
-            let nodeid = format!("{}::{}", id.package, id.name);
+            let nodeid = self.whole(&id);
             let message = format!("did not finish: the runner {}", ending(exit));
             let case = TestCase { message: Some(message), ..TestCase::new(id, nodeid, TestOutcome::Error) };
             events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
@@ -272,8 +285,8 @@ impl Reported {
 
     /// The runner ended without our reporter having told everything.
     fn explain(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
-        let said = format!("{}\n{}", self.stderr.text(), self.stdout.text());
-        let said = self.text(&said);
+        let raw = plain(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
+        let said = self.paths.scrub(&raw);
         if let Some(remedy) = (self.dialect.missing)(&said) {
             self.summary.runner_missing = true;
             return self.note(remedy);
@@ -288,7 +301,7 @@ impl Reported {
         self.note(message.clone());
         if self.told == 0 && !matches!(exit, Exit::Signal(_) | Exit::NotStarted(_)) {
             let (file, line) =
-                (self.dialect.blamed)(&said).map_or((None, None), |(file, line)| self.place(Some(file), Some(line)));
+                (self.dialect.blamed)(&raw).map_or((None, None), |(file, line)| self.place(Some(file), Some(line)));
             let nodeid = if self.dir.is_empty() { ".".to_owned() } else { self.dir.clone() };
             let last = || said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or(&message).trim().to_owned();
             let message = (self.dialect.reason)(&said).unwrap_or_else(last);

@@ -2,13 +2,25 @@
 //! framework. Must not know any entrance.
 
 mod go;
+mod jest;
+mod mocha;
+mod node;
 mod pytest;
 mod unittest;
+mod vitest;
 
 use crate::row::Row;
 
 /// The rows of each framework, which is also the directory of its fixtures.
-pub const TABLES: &[(&str, &[Row])] = &[("go", go::TABLE), ("pytest", pytest::TABLE), ("unittest", unittest::TABLE)];
+pub const TABLES: &[(&str, &[Row])] = &[
+    ("go", go::TABLE),
+    ("pytest", pytest::TABLE),
+    ("unittest", unittest::TABLE),
+    ("jest", jest::TABLE),
+    ("mocha", mocha::TABLE),
+    ("node", node::TABLE),
+    ("vitest", vitest::TABLE),
+];
 
 /// A runner that is not there: no run begins, and this is said.
 pub const MISSING_RUNNER: &str = "no-such-runner: not found on PATH";

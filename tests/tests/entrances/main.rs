@@ -39,6 +39,10 @@ rows! {
     pytest: pass fail error skip collection conftest settings hang crash stops breaks workers unicode many twoprojects
         filtered filtered_out filter_is_wrong;
     unittest: pass fail error skip collection hang crash unicode many filtered filtered_out;
+    jest: pass fail error skip collection typescript hang crash unicode many filtered filtered_out;
+    mocha: pass fail error skip collection hang crash unicode many filtered filtered_out;
+    node: pass fail error skip collection hang crash unicode many filtered filtered_out;
+    vitest: pass fail error skip collection unhandled hang crash unicode many filtered filtered_out;
 }
 
 /// Fixtures that are in no row, for a reason that their framework's table gives.

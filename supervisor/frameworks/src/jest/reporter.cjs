@@ -1,0 +1,161 @@
+// Tells proctor's report what Jest does, as it does it. Must not know how it came to be among Jest's reporters.
+//
+// A test that the name filter left out is pending, as one that is skipped; only its name tells them apart. A test that may be
+// run again after a failure is told when its file is done, since Jest reports each try.
+'use strict';
+
+const fs = require('node:fs');
+const { at, beforeStack, blame, fileOf, nameOf, placeOf, plain, say, stackOf, valueOf } = require('../js/report.cjs');
+
+const OUTCOMES = { passed: 'passed', failed: 'failed', pending: 'skipped', skipped: 'skipped', disabled: 'skipped', todo: 'skipped' };
+const LISTING = process.env.PROCTOR_LISTING;
+
+class Reporter {
+  constructor(globalConfig) {
+    const pattern = LISTING ?? globalConfig.testNamePattern;
+    this.filter = pattern ? new RegExp(pattern, 'i') : null;
+    this.files = new Map();
+  }
+
+  onRunStart() {
+    say('begin');
+  }
+
+  onTestFileStart(test) {
+    this.files.set(test.path, { started: new Map(), told: new Map(), retries: mayRetry(test) });
+  }
+
+  onTestCaseStart(test, info) {
+    const file = this.file(test);
+    const name = this.nameOf(info);
+    if (LISTING !== undefined || info.mode === 'skip' || !this.isSelected(info)) return;
+    file.started.set(name, info);
+    say('started', { package: fileOf(test.path), name });
+  }
+
+  onTestCaseResult(test, result) {
+    const file = this.file(test);
+    if (LISTING !== undefined || (result.status === 'failed' && file.retries)) return;
+    this.tell(test, result);
+  }
+
+  onTestFileResult(test, result) {
+    const file = this.file(test);
+    this.files.delete(test.path);
+    const name = fileOf(test.path);
+    const counts = new Map();
+    for (const one of result.testResults) {
+      const title = this.nameOf(one);
+      counts.set(title, (counts.get(title) ?? 0) + 1);
+      if (LISTING !== undefined) {
+        if (this.isSelected(one)) say('listed', { package: name, name: title });
+      } else if ((file.told.get(title) ?? 0) < counts.get(title)) {
+        this.tell(test, one, file);
+      }
+    }
+    const twice = [...counts].find(([, count]) => count > 1);
+    if (twice) say('note', { text: `${name}: ${twice[1]} tests are called ${JSON.stringify(twice[0])}` });
+    const error = result.testExecError;
+    if (!error) return;
+    for (const [title] of file.started) {
+      if (counts.has(title) || file.told.has(title)) continue;
+      const message = `did not finish: ${firstLine(error.message ?? error)}`;
+      say('finished', { package: name, name: title, nodeid: `${name} > ${title}`, outcome: 'error', message });
+    }
+    say('collector', { nodeid: name, ...explain(test, result) });
+  }
+
+  onRunComplete(contexts, results) {
+    const error = results?.runExecError;
+    if (error) say('collector', { nodeid: '.', ...blame(error) });
+    if (!results?.wasInterrupted) say('end');
+  }
+
+  file(test) {
+    if (!this.files.has(test.path)) this.onTestFileStart(test);
+    return this.files.get(test.path);
+  }
+
+  nameOf(info) {
+    return nameOf([...info.ancestorTitles, info.title]);
+  }
+
+  isSelected(info) {
+    return !this.filter || this.filter.test([...info.ancestorTitles, info.title].join(' '));
+  }
+
+  tell(test, result, file = this.file(test)) {
+    if (result.status === 'pending' && !this.isSelected(result)) return;
+    const name = this.nameOf(result);
+    file.told.set(name, (file.told.get(name) ?? 0) + 1);
+    const where = fileOf(test.path);
+    if (result.status === 'passed' && result.invocations > 1) {
+      say('note', { text: `${where} > ${name} passed when it was run again` });
+    }
+    say('finished', {
+      package: where,
+      name,
+      nodeid: `${where} > ${name}`,
+      outcome: outcomeOf(result),
+      duration_s: typeof result.duration === 'number' ? result.duration / 1000 : undefined,
+      ...(result.status === 'failed' ? failure(test, result) : skip(test, result)),
+    });
+  }
+}
+
+// A test that a hook did not let run has failed in Jest's words; the frame of the hook tells.
+function outcomeOf({ status, failing, failureMessages }) {
+  if (status === 'passed' && failing) return 'xfailed';
+  if (status === 'failed' && failureMessages[0]?.includes('_callCircusHook')) return 'error';
+  return OUTCOMES[status] ?? 'error';
+}
+
+function skip(test, result) {
+  if (OUTCOMES[result.status] !== 'skipped') return {};
+  return { ...at(inFile(test, result)), message: result.status === 'todo' ? 'todo' : undefined };
+}
+
+// The first failure of a test; further ones are in its stack.
+function failure(test, result) {
+  const [thrown] = result.failureMessages;
+  const [details] = result.failureDetails ?? [];
+  // An error with a cause, or of several errors, has the one that the test threw first.
+  const matcher = details?.matcherResult ?? details?.error?.matcherResult;
+  const said = matcher?.message ? plain(matcher.message) : beforeStack(thrown);
+  // A snapshot that is not there has no expected value.
+  const absent = /Snapshot/.test(matcher?.name) && matcher.expected === undefined;
+  const both = matcher && 'expected' in matcher && 'actual' in matcher && !absent;
+  return {
+    ...at(placeOf(thrown) ?? inFile(test, result)),
+    message: both ? said.split('\n\n')[0].trim() : said.trim(),
+    expected: both ? valueOf(matcher.expected) : undefined,
+    actual: both ? valueOf(matcher.actual) : undefined,
+    stack: result.failureMessages.map(stackOf).join('\n\n'),
+  };
+}
+
+// Why a file has results beside those of its tests, or none.
+function explain(test, result) {
+  const output = plain(result.failureMessage ?? '');
+  const { message, ...place } = blame(result.testExecError, output);
+  const told = /Test suite failed to run\s+(.+)/.exec(output)?.[1];
+  const outside = result.testResults.length > 0 ? 'failed outside of its tests: ' : '';
+  return { ...at({ file: test.path }), ...place, message: outside + (message || told || 'failed'), output };
+}
+
+const inFile = (test, result) => ({ file: test.path, line: result.location?.line });
+const firstLine = (text) => plain(text).split('\n')[0];
+
+// Whether a failing test of the file may run again: `jest.retryTimes` is called in it, or in what sets it up.
+function mayRetry(test) {
+  const config = test.context?.config ?? {};
+  return [test.path, ...(config.setupFilesAfterEnv ?? [])].some((file) => {
+    try {
+      return fs.readFileSync(file, 'utf8').includes('retryTimes');
+    } catch {
+      return false;
+    }
+  });
+}
+
+module.exports = Reporter;

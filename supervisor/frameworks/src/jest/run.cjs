@@ -1,0 +1,57 @@
+// Starts the project's own Jest with a reporter of ours beside those that its configuration names. Jest's command line can
+// only replace them, and would drop their options. Must not know what the reporter tells.
+'use strict';
+
+const path = require('node:path');
+const { createRequire } = require('node:module');
+
+const { blame, say } = require('../js/report.cjs');
+
+const OLDEST = 29;
+
+const fromProject = createRequire(path.join(process.cwd(), 'package.json'));
+
+// Jest's command line, through the package that the project depends on.
+function commandLine() {
+  for (const [from, name] of [['jest', 'jest-cli'], ['jest-cli', 'jest-cli']]) {
+    try {
+      const manifest = fromProject.resolve(`${from}/package.json`);
+      return createRequire(manifest).resolve(`${name}/package.json`);
+    } catch (error) {
+      if (!['MODULE_NOT_FOUND', 'ERR_PACKAGE_PATH_NOT_EXPORTED'].includes(error.code)) throw error;
+    }
+  }
+  giveUp('jest is not installed where the project looks for it: install its dependencies (npm ci)');
+}
+
+function giveUp(why) {
+  process.stderr.write(`proctor: ${why}\n`);
+  process.exit(127);
+}
+
+const manifest = commandLine();
+const { version } = require(manifest);
+if (Number.parseInt(version, 10) < OLDEST) giveUp(`jest ${version} is too old: ${OLDEST} or newer is needed`);
+
+const fromJest = createRequire(manifest);
+const core = fromJest.resolve('@jest/core');
+const { runCLI } = require(core);
+const fromCore = createRequire(core);
+
+async function withOurReporter(argv, projects) {
+  try {
+    const { globalConfig } = await fromCore('jest-config').readConfig(argv, projects[0]);
+    const own = globalConfig.reporters ?? [['default', {}]];
+    return await runCLI({ ...argv, reporters: [...own, [path.join(__dirname, 'reporter.cjs'), {}]] }, projects);
+  } catch (error) {
+    say('collector', { nodeid: '.', ...blame(error), output: String(error?.stack ?? error) });
+    throw error;
+  }
+}
+
+// Jest's command line looks the function up when it needs it, and finds ours.
+require.cache[core].exports = { ...require(core), runCLI: withOurReporter };
+
+process.env.NODE_ENV ??= 'test';
+process.argv[1] = path.join(path.dirname(manifest), 'bin', 'jest.js');
+fromJest('./').run();

@@ -1,0 +1,271 @@
+//! Finds the projects of each runner: the test script decides if it names a runner, then configuration files, then
+//! dependencies. Must not know how any runner is started.
+//!
+//! Jest and Vitest find tests below their root by pattern, so a directory with a script or a configuration of its own for one
+//! of them covers every directory below it. Mocha and `node --test` do not, and each package is a project.
+
+use super::manifest::Manifest;
+use super::script::{Script, delegates, is_unset, runners_of};
+use crate::framework::Project;
+use crate::paths::is_within;
+use crate::tree::FileTree;
+
+/// Files whose content detection reads.
+pub(crate) const MARKERS: &[&str] = &["package.json"];
+
+/// The script that `npm test` runs.
+const TEST: &str = "test";
+
+/// Endings of configuration files in JavaScript and TypeScript.
+const MODULES: [&str; 6] = ["js", "cjs", "mjs", "ts", "cts", "mts"];
+
+/// Packages that run tests and are none of [`Runner`]: a project of theirs is not one of `node --test`.
+const OTHERS: [&str; 16] = [
+    "@japa/runner",
+    "@open-wc/testing",
+    "@playwright/test",
+    "@web/test-runner",
+    "ava",
+    "cypress",
+    "jasmine",
+    "karma",
+    "lab",
+    "qunit",
+    "react-scripts",
+    "tap",
+    "tape",
+    "testcafe",
+    "uvu",
+    "zora",
+];
+
+/// A test runner of JavaScript.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Runner {
+    Jest,
+    Vitest,
+    Mocha,
+    Node,
+}
+
+/// How a runner is recognised.
+struct Marks {
+    /// Names of its program.
+    programs: &'static [&'static str],
+    /// Packages that bring it.
+    packages: &'static [&'static str],
+    /// Names of its configuration files without the ending.
+    configs: &'static [&'static str],
+    /// Further endings that those may have.
+    endings: &'static [&'static str],
+    /// A key of `package.json` that configures it.
+    key: Option<&'static str>,
+    /// Whether it finds the tests of directories below its own.
+    covers_below: bool,
+}
+
+impl Runner {
+    const ALL: [Runner; 4] = [Runner::Jest, Runner::Vitest, Runner::Mocha, Runner::Node];
+
+    fn marks(self) -> Marks {
+        match self {
+            Runner::Jest => Marks {
+                programs: &["jest", "jest.js"],
+                packages: &["jest", "jest-cli", "@jest/core"],
+                configs: &["jest.config."],
+                endings: &["json"],
+                key: Some("jest"),
+                covers_below: true,
+            },
+            Runner::Vitest => Marks {
+                programs: &["vitest", "vitest.mjs"],
+                packages: &["vitest"],
+                configs: &["vitest.config.", "vitest.workspace.", "vitest.projects."],
+                endings: &["json"],
+                key: None,
+                covers_below: true,
+            },
+            Runner::Mocha => Marks {
+                programs: &["mocha", "_mocha", "mocha.js"],
+                packages: &["mocha"],
+                configs: &[".mocharc."],
+                endings: &["json", "jsonc", "yaml", "yml"],
+                key: Some("mocha"),
+                covers_below: false,
+            },
+            Runner::Node => {
+                Marks { programs: &[], packages: &[], configs: &[], endings: &[], key: None, covers_below: false }
+            }
+        }
+    }
+
+    /// The runner whose program has this name.
+    pub(super) fn of_program(name: &str) -> Option<Runner> {
+        Runner::ALL.into_iter().find(|runner| runner.marks().programs.contains(&name))
+    }
+}
+
+/// A project, and what its manifest says about its runner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    /// By its script or configuration.
+    Own,
+    /// By its dependencies alone.
+    Inherited,
+}
+
+/// The projects of `runner`, sorted by directory.
+pub(crate) fn projects(tree: &FileTree, runner: Runner) -> Vec<Project> {
+    let claims: Vec<(&str, Manifest, Claim)> = manifests(tree)
+        .filter_map(|(dir, manifest)| claim(tree, dir, &manifest, runner).map(|claim| (dir, manifest, claim)))
+        .collect();
+    let marks = runner.marks();
+    let is_covered = |dir: &str| {
+        claims.iter().any(|(above, _, claim)| *above != dir && is_within(dir, above) && *claim == Claim::Own)
+    };
+    let is_beaten = |dir: &str| claims.iter().any(|(below, ..)| *below != dir && is_within(below, dir));
+    let mut projects: Vec<Project> = claims
+        .iter()
+        .filter(|(dir, _, claim)| match claim {
+            Claim::Own => !marks.covers_below || !is_covered(dir),
+            Claim::Inherited => !(is_beaten(dir) || marks.covers_below && is_covered(dir)),
+        })
+        .map(|(dir, manifest, _)| {
+            let name = manifest.name.clone().unwrap_or_else(|| dir.rsplit('/').next().unwrap_or_default().to_owned());
+            Project { dir: (*dir).to_owned(), name }
+        })
+        .collect();
+    projects.sort();
+    projects
+}
+
+impl Script {
+    /// How the test script of the project in `dir` starts `runner`; nothing if it does not.
+    pub(crate) fn of(tree: &FileTree, dir: &str, runner: Runner) -> Script {
+        let manifest = manifests(tree).find(|(other, _)| *other == dir).map(|(_, manifest)| manifest);
+        manifest.and_then(|manifest| runners_of(&manifest.scripts, TEST).remove(&runner)).unwrap_or_default()
+    }
+}
+
+fn manifests(tree: &FileTree) -> impl Iterator<Item = (&str, Manifest)> {
+    tree.directories_with("package.json")
+        .filter(|(dir, _)| !dir.split('/').any(|part| part == "node_modules"))
+        .map(|(dir, content)| (dir, Manifest::parse(content)))
+}
+
+/// Whether and why the project in `dir` is one of `runner`.
+fn claim(tree: &FileTree, dir: &str, manifest: &Manifest, runner: Runner) -> Option<Claim> {
+    let named = runners_of(&manifest.scripts, TEST);
+    if !named.is_empty() {
+        return named.contains_key(&runner).then_some(Claim::Own);
+    }
+    let all = || Runner::ALL.into_iter();
+    let hands_on = delegates(&manifest.scripts, TEST);
+    if !hands_on && all().any(|runner| is_configured(tree, dir, manifest, runner)) {
+        return is_configured(tree, dir, manifest, runner).then_some(Claim::Own);
+    }
+    let known =
+        |runner: Runner| is_configured(tree, dir, manifest, runner) || manifest.depends_on(runner.marks().packages);
+    if all().any(known) {
+        return known(runner).then_some(Claim::Inherited);
+    }
+    let is_nodes = runner == Runner::Node
+        && !manifest.depends_on(&OTHERS)
+        && is_unset(&manifest.scripts, TEST)
+        && tree.files().any(|file| is_in_package(tree, file, dir) && is_node_test(file, dir));
+    is_nodes.then_some(Claim::Own)
+}
+
+fn is_configured(tree: &FileTree, dir: &str, manifest: &Manifest, runner: Runner) -> bool {
+    let marks = runner.marks();
+    let in_dir = |name: &str| if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
+    let endings = || MODULES.iter().chain(marks.endings);
+    let is_there = |config: &str| endings().any(|ending| tree.contains(&in_dir(&format!("{config}{ending}"))));
+    let bare = runner == Runner::Mocha && tree.contains(&in_dir(".mocharc"));
+    bare || marks.key.is_some_and(|key| manifest.keys.iter().any(|other| other == key))
+        || marks.configs.iter().any(|config| is_there(config))
+}
+
+/// Whether `dir` is the innermost directory with a manifest above the file.
+fn is_in_package(tree: &FileTree, file: &str, dir: &str) -> bool {
+    let mut above = file;
+    while let Some((parent, _)) = above.rsplit_once('/') {
+        if tree.contains(&format!("{parent}/package.json")) {
+            return parent == dir;
+        }
+        above = parent;
+    }
+    dir.is_empty()
+}
+
+/// Whether `node --test` in `dir` takes the file for one of tests (<https://nodejs.org/api/test.html>, "Running tests from
+/// the command line").
+fn is_node_test(file: &str, dir: &str) -> bool {
+    let Some(path) = file.strip_prefix(dir).map(|path| path.trim_start_matches('/')) else { return false };
+    let (parents, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let Some((stem, ending)) = name.rsplit_once('.') else { return false };
+    let named = stem == "test"
+        || stem.starts_with("test-")
+        || [".test", "-test", "_test"].iter().any(|end| stem.ends_with(end));
+    ["js", "cjs", "mjs"].contains(&ending) && (named || parents.split('/').any(|part| part == "test"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dirs(files: &[(&str, &str)], runner: Runner) -> Vec<String> {
+        let mut tree = FileTree::default();
+        files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
+        projects(&tree, runner).into_iter().map(|project| project.dir).collect()
+    }
+
+    fn found(files: &[(&str, &str)]) -> Vec<Runner> {
+        Runner::ALL.into_iter().filter(|runner| !dirs(files, *runner).is_empty()).collect()
+    }
+
+    const BOTH: &str = r#"{"devDependencies":{"jest":"^30","vitest":"^3"}}"#;
+
+    #[test]
+    fn the_script_decides_then_configuration_then_dependencies() {
+        let script = |script: &str| format!("{{\"scripts\":{{\"test\":{script:?}}},{}", &BOTH[1..]);
+        assert_eq!(found(&[("package.json", &script("mocha"))]), [Runner::Mocha]);
+        assert_eq!(found(&[("package.json", &script("vitest run")), ("jest.config.ts", "")]), [Runner::Vitest]);
+        assert_eq!(found(&[("package.json", BOTH), ("jest.config.json", "")]), [Runner::Jest]);
+        assert_eq!(found(&[("package.json", BOTH), ("a/jest.config.js", "")]), [Runner::Jest, Runner::Vitest]);
+        assert_eq!(found(&[("package.json", r#"{"jest":{}}"#), ("a.test.js", "")]), [Runner::Jest]);
+        assert_eq!(found(&[("package.json", "{}"), (".mocharc.yml", "")]), [Runner::Mocha]);
+        assert_eq!(found(&[("package.json", "{}"), ("vitest.config.mts", "")]), [Runner::Vitest]);
+    }
+
+    #[test]
+    fn node_has_what_no_other_runner_has() {
+        for file in ["a.test.js", "test/a.mjs", "src/test/x/a.cjs", "test-a.js", "a_test.cjs", "test.js", "a-test.js"] {
+            assert_eq!(found(&[("package.json", "{}"), (file, "")]), [Runner::Node], "{file}");
+        }
+        for file in ["a.js", "a.test.ts", "test/data.json", "latest.js", "b/test.js"] {
+            let files = [("package.json", "{}"), ("b/package.json", "{\"scripts\":{\"test\":\"make\"}}"), (file, "")];
+            assert!(found(&files).is_empty(), "{file}");
+        }
+        let other = [("package.json", r#"{"dependencies":{"ava":"1"}}"#), ("test.js", "")];
+        assert!(found(&other).is_empty());
+        assert!(found(&[("test/a.js", "")]).is_empty(), "without a manifest nothing says that it is a project");
+        assert_eq!(found(&[("package.json", r#"{"scripts":{"test":"node --test src"}}"#)]), [Runner::Node]);
+    }
+
+    #[test]
+    fn a_root_covers_what_its_runner_finds() {
+        let own = r#"{"scripts":{"test":"jest"}}"#;
+        assert_eq!(dirs(&[("package.json", own), ("a/package.json", own)], Runner::Jest), [""]);
+        assert_eq!(
+            dirs(&[("package.json", BOTH), ("a/package.json", own), ("b/package.json", own)], Runner::Jest),
+            ["a", "b"]
+        );
+        let handing_on = r#"{"scripts":{"test":"npm test --workspaces"},"devDependencies":{"jest":"1"}}"#;
+        let files = [("package.json", handing_on), ("jest.config.js", ""), ("a/package.json", own)];
+        assert_eq!(dirs(&files, Runner::Jest), ["a"]);
+        let mocha = r#"{"scripts":{"test":"mocha"}}"#;
+        assert_eq!(dirs(&[("package.json", mocha), ("a/package.json", mocha)], Runner::Mocha), ["", "a"]);
+        assert_eq!(dirs(&[("node_modules/a/package.json", own)], Runner::Jest), [""; 0]);
+    }
+}

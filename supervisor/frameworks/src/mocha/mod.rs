@@ -1,0 +1,179 @@
+//! Mocha 10 or newer, with a reporter of ours that lets the project's own, or `spec`, write what people read.
+//!
+//! The project's Mocha runs in the project's directory with its `.mocharc`, its `mocha` key of `package.json` and the options
+//! of its test script. Files on the command line are added to those of the configuration, so when a request names files,
+//! `config.cjs` hands the configuration on without them. `--exit` is never added: a run that open handles keep alive is the
+//! project's own doing. In a parallel run (`--parallel`, `--jobs`) Mocha tells the tests of a file when the file is done, so
+//! none is known to be running.
+//!
+//! A name filter is `--grep`, a regular expression over titles joined with blanks. A hook that failed for no single test is
+//! reported as a test of that name, and its rerun is that of its file. Mocha knows no lines: what was not thrown in
+//! the project has no place.
+//! What a test prints is in the streams and not in its record. Coverage is not measured.
+
+mod words;
+
+use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Want};
+use crate::js::{self, Group, Handed, Launch, Runner, Script};
+use crate::reported::{Dialect, Reported};
+use crate::tree::FileTree;
+use proctor_core::request::RerunTarget;
+
+/// The adapter for Mocha.
+#[derive(Debug, Clone, Copy)]
+pub struct Mocha;
+
+const NAME: &str = "mocha";
+
+/// Options that take the next word as their value.
+const VALUED: &[&str] = &[
+    "--config",
+    "--exclude",
+    "--extension",
+    "--fgrep",
+    "--file",
+    "--global",
+    "--globals",
+    "--grep",
+    "--ignore",
+    "--import",
+    "--jobs",
+    "--loader",
+    "--node-option",
+    "--package",
+    "--reporter",
+    "--reporter-option",
+    "--reporter-options",
+    "--require",
+    "--retries",
+    "--slow",
+    "--spec",
+    "--timeout",
+    "--ui",
+    "--watch-files",
+    "--watch-ignore",
+    "-O",
+    "-R",
+    "-f",
+    "-g",
+    "-j",
+    "-n",
+    "-r",
+    "-s",
+    "-t",
+    "-u",
+];
+
+/// Options that change what is reported where, or that wait for changes.
+const LEFT_OUT: &[&str] =
+    &["--reporter", "-R", "--watch", "-w", "--watch-files", "--watch-ignore", "--color", "--colors", "-c"];
+
+/// Options of a script that a request's own filter replaces.
+const FILTERS: &[&str] = &["--grep", "-g", "--fgrep", "-f", "--invert", "-i"];
+
+const DIALECT: Dialect = Dialect {
+    between: js::TITLES,
+    nothing_selected: |said| said.contains("No test files found"),
+    blamed: words::blamed,
+    reason: words::reason,
+    ..Dialect::plain(NAME)
+};
+
+impl Framework for Mocha {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        js::MARKERS
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        js::EXTENSIONS
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        js::projects(tree, Runner::Mocha)
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, want, &[])
+    }
+
+    /// `--dry-run` loads every file and runs neither tests nor hooks.
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, want, &["--dry-run", "--no-parallel"])
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(Reported::new(DIALECT, plan, want))
+    }
+
+    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(Reported::new(DIALECT, plan, want))
+    }
+}
+
+fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
+    let files: [(&str, &[u8]); 3] = [
+        ("mocha/config.cjs", include_bytes!("config.cjs")),
+        ("mocha/itself.cjs", include_bytes!("itself.cjs")),
+        ("mocha/reporter.cjs", include_bytes!("reporter.cjs")),
+    ];
+    let mut plan = Plan { files: js::injected(&files), report: true, ..Plan::default() };
+    let selection = js::retold(want.selection, |target| vec![of_hook(target)]);
+    for group in js::groups(projects, tree, &selection, NAME)? {
+        let script = Script::of(tree, &group.project.dir, Runner::Mocha);
+        let handed = Handed::of(&script, VALUED, LEFT_OUT);
+        plan.notes.extend(handed.note(NAME));
+        let config = handed.value_of("--config").map(str::to_owned);
+        let mut launch =
+            Launch::of(tree, group.project, NAME, &script).with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        if let Some(config) = config.filter(|_| !group.files.is_empty()) {
+            launch = launch.with("PROCTOR_MOCHA_CONFIG", config);
+        }
+        let mut args = arguments(&group, handed, want);
+        args.splice(0..0, more.iter().map(|&word| word.to_owned()));
+        plan.steps.push(launch.step(args));
+    }
+    plan.notes.dedup();
+    Ok(plan)
+}
+
+fn arguments(group: &Group<'_>, mut handed: Handed, want: &Want<'_>) -> Vec<String> {
+    let mut args = vec![format!("--reporter={}/mocha/reporter.cjs", want.scratch), "--no-color".to_owned()];
+    let mut files = std::mem::take(&mut handed.files);
+    if !group.files.is_empty() {
+        files = js::tests_among(&group.files).into_iter().map(|file| format!("./{file}")).collect();
+        handed = handed.without(&["--config", "--package", "--spec"]);
+        args.extend([format!("--config={}/mocha/config.cjs", want.scratch), "--no-package".to_owned()]);
+    }
+    if let Some(parallel) = want.parallel {
+        handed = handed.without(&["--parallel", "-p", "--no-parallel", "--jobs", "-j"]);
+        args.extend(["--parallel".to_owned(), format!("--jobs={}", parallel.max(1))]);
+    }
+    if let Some(names) = group.names.expression() {
+        handed = handed.without(FILTERS);
+        args.push(format!("--grep={names}"));
+    }
+    args.extend(handed.into_options());
+    args.extend(files);
+    args
+}
+
+/// The whole file for a hook, which Mocha cannot be told to run.
+fn of_hook(target: &RerunTarget) -> RerunTarget {
+    const HOOKS: [&str; 4] =
+        ["\"before all\" hook", "\"after all\" hook", "\"before each\" hook", "\"after each\" hook"];
+    match target {
+        RerunTarget::Test(test) => {
+            let title = test.name.rsplit(js::TITLES).find(|title| title.starts_with('"'));
+            let is_hook = title.is_some_and(|title| HOOKS.iter().any(|hook| title.starts_with(hook)));
+            if is_hook { RerunTarget::Package(test.package.clone()) } else { target.clone() }
+        }
+        RerunTarget::Package(_) => target.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

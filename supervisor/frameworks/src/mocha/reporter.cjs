@@ -1,0 +1,96 @@
+// A reporter of Mocha that writes proctor's report and lets the reporter that the project has configured, or `spec`, write
+// what people read. Must not know what was selected.
+'use strict';
+
+const { fileOf, nameOf, say } = require('../js/report.cjs');
+const itself = require('./itself.cjs');
+const { mocha, whole } = itself;
+const { Twins, failure } = require('../js/thrown.cjs');
+
+// A hook's title as Mocha makes it: `"before each" hook: its name for "a test"`.
+const BEFORE_EACH = /^"before each" hook/;
+
+module.exports = class Proctor {
+  constructor(runner, options) {
+    this.twins = new Twins();
+    this.inTexts = runner.isParallelMode?.() === true;
+    say('begin');
+    if (options.dryRun === true) {
+      runner.on('test', (test) => say('listed', named(test)));
+      runner.on('pending', (test) => say('listed', named(test)));
+    } else {
+      runner.on('test', (test) => this.started(test));
+      runner.on('pass', (test) => this.finished(named(test), { ...duration(test), outcome: 'passed' }));
+      runner.on('pending', (test) => this.finished(named(test), { ...duration(test), outcome: 'skipped' }));
+      runner.on('fail', (test, error) => this.failed(test, error));
+    }
+    runner.once('end', () => {
+      this.twins.say();
+      say('end');
+    });
+    // Last, because Mocha's own put texts in the place of the values of an error that they have shown.
+    if (options.dryRun !== true) this.other = projects(runner, options);
+  }
+
+  started(test) {
+    this.running = named(test);
+    say('started', this.running);
+  }
+
+  finished(test, told) {
+    this.running = undefined;
+    this.twins.add(test);
+    say('finished', { ...test, nodeid: `${test.package} > ${test.name}`, ...told });
+  }
+
+  failed(test, error) {
+    const told = { ...duration(test), ...failure(error) };
+    // The processes of parallel runs hand values over as texts.
+    if (this.inTexts && told.expected !== undefined) Object.assign(told, { expected: error.expected, actual: error.actual });
+    // A message about time ends with the file's path.
+    told.message = told.message.replace(/ \(\/[^()]*\)$/, '');
+    if (test.type !== 'hook' && test.type !== 'test') {
+      // Thrown outside of all tests, as by a file that a parallel run cannot load.
+      say('collector', { ...told, nodeid: told.file ?? '.', output: told.stack });
+    } else if (test.type !== 'hook') {
+      this.finished(named(test), { ...told, outcome: 'failed' });
+    } else if (this.running && BEFORE_EACH.test(test.title)) {
+      // The test began and will not be heard of again.
+      const hook = test.title.replace(/ (for|in) ".*$/s, '');
+      this.finished(this.running, { ...told, message: `${hook}: ${told.message}`, outcome: 'error' });
+    } else {
+      this.finished({ ...named(test), package: fileOf(pathOf(test) ?? told.file ?? '.') }, { ...told, outcome: 'error' });
+    }
+  }
+
+  done(failures, callback) {
+    if (typeof this.other?.done === 'function') this.other.done(failures, callback);
+    else callback(failures);
+  }
+};
+
+// The reporter that would run without us. Mocha does not say which, so its own reading of its configuration is asked again.
+function projects(runner, options) {
+  try {
+    const { reporters } = mocha();
+    const name = configured();
+    let Reporter = reporters.Spec;
+    try {
+      Reporter = reporters[name] ?? whole(require(require.resolve(name, { paths: [process.cwd()] })));
+    } catch {
+      say('note', { text: `the project's reporter ${name} cannot be loaded: spec writes the output` });
+    }
+    return new Reporter(runner, options);
+  } catch (error) {
+    say('note', { text: `no reporter of Mocha's own writes the output: ${error.message}` });
+    return undefined;
+  }
+}
+
+function configured() {
+  return itself.options().loadOptions(process.argv.slice(2).filter((word) => !word.startsWith('--reporter='))).reporter;
+}
+
+const named = (test) => ({ package: fileOf(pathOf(test) ?? '.'), name: nameOf(test.titlePath()) });
+const pathOf = (test) => test.file ?? test.parent?.file;
+const duration = (test) => ({ duration_s: typeof test.duration === 'number' ? test.duration / 1000 : undefined });

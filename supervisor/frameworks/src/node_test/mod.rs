@@ -1,0 +1,184 @@
+//! Node's own test runner, `node --test`, Node 22 or newer. Node 20 runs whole files well enough, and says so in a note: it
+//! knows a test by its own title alone, so filters and reruns of single tests go wrong there.
+//!
+//! The files are those that the project's test script names, else those that Node finds; the script's options stay, and a
+//! reporter of ours speaks beside `spec`. A file that ends badly outside of its tests is a collection error, and one that has
+//! no tests and ends well is a test itself, as Node counts it. Tests whose file calls `process.exit` are lost with it: Node
+//! hears of them too late. A `todo` test that fails is expected to; one that passes may have no body and counts as skipped.
+//!
+//! A name filter is `--test-name-pattern`, a regular expression over a test's own title and over all titles joined with
+//! blanks. So a rerun also runs a test elsewhere in the file whose own title is another's whole name. A subtest of a test
+//! (`t.test`, here `parent/child`) exists only while its parent runs, so its rerun is that of its outermost test.
+//!
+//! A listing loads every file and runs hooks of suites, and no test. What a test prints is in the streams and not in its
+//! record, since Node keeps it by file. Coverage is not measured.
+
+use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Step, Want};
+use crate::js::{self, Group, Handed, Launch, Names, Runner, Script};
+use crate::reported::{Dialect, Reported};
+use crate::tree::FileTree;
+use proctor_core::request::{RerunTarget, Selection};
+use proctor_core::test_case::TestId;
+
+/// The adapter for Node's test runner.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeTest;
+
+const NAME: &str = "node";
+
+/// Options that take the next word as their value. Others of Node's are written in one word.
+const VALUED: &[&str] = &[
+    "--conditions",
+    "--env-file",
+    "--env-file-if-exists",
+    "--experimental-loader",
+    "--import",
+    "--loader",
+    "--require",
+    "--test-concurrency",
+    "--test-coverage-exclude",
+    "--test-coverage-include",
+    "--test-global-setup",
+    "--test-isolation",
+    "--test-name-pattern",
+    "--test-reporter",
+    "--test-reporter-destination",
+    "--test-shard",
+    "--test-skip-pattern",
+    "--test-timeout",
+    "-C",
+    "-r",
+];
+
+/// Options that change what is reported where, or that wait for something.
+const LEFT_OUT: &[&str] = &[
+    "--inspect",
+    "--inspect-brk",
+    "--inspect-wait",
+    "--test-reporter",
+    "--test-reporter-destination",
+    "--test-rerun-failures",
+    "--watch",
+    "--watch-path",
+];
+
+const DIALECT: Dialect = Dialect {
+    between: js::TITLES,
+    missing: |said| {
+        let is_old = said.contains("bad option: --test");
+        is_old.then(|| "this Node has no test runner that takes a reporter: install Node 22 or newer".to_owned())
+    },
+    nothing_selected: |said| said.contains("Could not find "),
+    ..Dialect::plain(NAME)
+};
+
+impl Framework for NodeTest {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        js::MARKERS
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        js::EXTENSIONS
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        js::projects(tree, Runner::Node)
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, want, false)
+    }
+
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, want, true)
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(Reported::new(DIALECT, plan, want))
+    }
+
+    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(Reported::new(DIALECT, plan, want))
+    }
+}
+
+fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> Result<Plan, PlanError> {
+    let files: [(&str, &[u8]); 2] =
+        [("node/reporter.cjs", include_bytes!("reporter.cjs")), ("node/listing.cjs", include_bytes!("listing.cjs"))];
+    let mut plan = Plan { files: js::injected(&files), report: true, ..Plan::default() };
+    let selection = js::retold(want.selection, with_outer_tests);
+    for group in js::groups(projects, tree, &selection, NAME)? {
+        let script = Script::of(tree, &group.project.dir, Runner::Node);
+        let handed = Handed::of(&script, VALUED, LEFT_OUT);
+        plan.notes.extend(handed.note(NAME));
+        let mut launch =
+            Launch::of(tree, group.project, NAME, &script).with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        if lists {
+            launch = launch.with("PROCTOR_LISTING", "1");
+        }
+        if matches!(want.selection, Selection::Matching { files, .. } if !files.is_empty()) {
+            launch = launch.with("PROCTOR_ASKED", "1");
+        }
+        plan.steps.push(or_on_path(launch.step(arguments(&group, handed, want, lists))));
+    }
+    plan.notes.dedup();
+    Ok(plan)
+}
+
+/// A project may have a Node of its own among its packages, as npm would find it.
+fn or_on_path(mut step: Step) -> Step {
+    if step.programs.iter().all(|program| program.contains('/')) {
+        step.programs.pop();
+        step.programs.push(NAME.to_owned());
+    }
+    step
+}
+
+fn arguments(group: &Group<'_>, mut handed: Handed, want: &Want<'_>, lists: bool) -> Vec<String> {
+    let reporter = format!("--test-reporter={}/node/reporter.cjs", want.scratch);
+    let destination = "--test-reporter-destination=stdout";
+    let mut args: Vec<String> = ["--test", &reporter, destination].map(str::to_owned).into();
+    if lists {
+        args.push(format!("--require={}/node/listing.cjs", want.scratch));
+    } else {
+        args.extend(["--test-reporter=spec", destination].map(str::to_owned));
+    }
+    let mut files = std::mem::take(&mut handed.files);
+    if !group.files.is_empty() {
+        let asked =
+            if matches!(group.names, Names::Exactly(_)) { group.files.clone() } else { js::tests_among(&group.files) };
+        files = asked.iter().map(|file| format!("./{}", literal(file))).collect();
+        handed = handed.without(&["--test-shard"]);
+    }
+    if let Some(parallel) = want.parallel {
+        handed = handed.without(&["--test-concurrency"]);
+        args.push(format!("--test-concurrency={}", parallel.max(1)));
+    }
+    if let Some(names) = group.names.expression() {
+        handed = handed.without(&["--test-name-pattern", "--test-skip-pattern", "--test-only"]);
+        args.push(format!("--test-name-pattern={names}"));
+    }
+    args.extend(handed.into_options());
+    args.extend(files);
+    args
+}
+
+/// Node takes files for patterns, and has no way to quote their characters: any other would do in their place.
+fn literal(file: &str) -> String {
+    file.chars().map(|char| if "[]{}()*!+@\\".contains(char) { '?' } else { char }).collect()
+}
+
+/// A test, and those that it is perhaps a subtest of: a title may hold a `/` of its own, and what does not exist is not run.
+fn with_outer_tests(target: &RerunTarget) -> Vec<RerunTarget> {
+    let RerunTarget::Test(test) = target else { return vec![target.clone()] };
+    let outer = test.name.match_indices('/').map(|(at, _)| test.name[..at].trim_end()).filter(|name| !name.is_empty());
+    let outer = outer.map(|name| TestId { package: test.package.clone(), name: name.to_owned() });
+    outer.map(RerunTarget::Test).chain([target.clone()]).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+// Tells proctor's report what Vitest does, as it does it. Must not know how it came to be among Vitest's reporters.
+//
+// A test that the name filter left out is skipped, as one that says so itself; only its name tells them apart.
+'use strict';
+
+const { SEPARATOR, at, beforeStack, blame, fileOf, nameOf, placeOf, plain, say, stackOf, valueOf } = require('../js/report.cjs');
+
+class Reporter {
+  constructor(filter) {
+    this.filter = filter;
+    this.counts = new Map();
+    // Files and suites whose errors are told, by themselves or by a test that they kept from running.
+    this.told = new Set();
+    this.finished = new WeakSet();
+  }
+
+  onTestRunStart() {
+    say('begin');
+  }
+
+  // Vitest does not wait for one event to be reported before the next.
+  onTestCaseReady(test) {
+    if (this.finished.has(test)) return;
+    if (test.options.mode === 'run' || test.options.mode === 'only') say('started', this.idOf(test));
+  }
+
+  onTestCaseResult(test) {
+    this.finished.add(test);
+    const result = test.result();
+    if (result.state === 'skipped' && !this.isSelected(test)) return;
+    const id = this.idOf(test);
+    this.count(id);
+    const { duration, flaky } = test.diagnostic() ?? {};
+    const nodeid = id.package + SEPARATOR + id.name;
+    if (flaky) say('note', { text: `${nodeid} passed when it was run again` });
+    say('finished', {
+      ...id,
+      nodeid,
+      duration_s: typeof duration === 'number' ? duration / 1000 : undefined,
+      ...this.became(test, result),
+    });
+  }
+
+  onTestModuleEnd(module) {
+    this.tellErrors(module, module);
+    for (const suite of module.children.allSuites()) this.tellErrors(suite, module);
+  }
+
+  onTestRunEnd(modules, errors, reason) {
+    // A file that could not be loaded has no end of its own.
+    for (const module of modules) this.tellErrors(module, module);
+    this.tellUnhandled(errors);
+    if (reason !== 'interrupted') say('end');
+  }
+
+  list(modules, errors) {
+    for (const module of modules) {
+      this.tellErrors(module, module);
+      for (const test of module.children.allTests()) if (this.isSelected(test)) say('listed', this.idOf(test));
+    }
+    this.tellUnhandled(errors);
+    say('end');
+  }
+
+  became(test, result) {
+    if (result.state === 'passed') return { outcome: test.options.fails ? 'xfailed' : 'passed' };
+    if (result.state === 'failed') return { outcome: 'failed', ...failure(test, result.errors) };
+    // A hook of a suite around it failed, and Vitest passed the test over.
+    const around = test.options.mode === 'run' ? failedAround(test) : undefined;
+    if (around) {
+      this.told.add(around);
+      return { outcome: 'error', ...failure(test, around.errors()) };
+    }
+    const message = result.note ?? (test.options.mode === 'todo' ? 'todo' : undefined);
+    return { outcome: 'skipped', ...at(inFile(test)), message };
+  }
+
+  // Errors of a file or a suite beside those of its tests.
+  tellErrors(entity, module) {
+    if (this.told.has(entity)) return;
+    this.told.add(entity);
+    const file = fileOf(module.moduleId);
+    const outside = [...module.children.allTests()].length > 0 ? 'failed outside of its tests: ' : '';
+    for (const error of entity.errors()) {
+      const { message, ...place } = blame(error);
+      say('collector', { nodeid: file, ...at({ file: module.moduleId }), ...place, message: outside + message, output: textOf(error) });
+    }
+  }
+
+  tellUnhandled(errors) {
+    for (const error of errors) {
+      const { message, ...place } = blame(error);
+      const file = error.VITEST_TEST_PATH;
+      const nodeid = file ? fileOf(file) : '.';
+      say('collector', { nodeid, ...place, message: `failed outside of its tests: ${message}`, output: textOf(error) });
+    }
+  }
+
+  idOf(test) {
+    return { package: fileOf(test.module.moduleId), name: nameOf(titlesOf(test)) };
+  }
+
+  isSelected(test) {
+    const titles = titlesOf(test);
+    const { filter } = this;
+    return !filter || [titles.join(' '), titles.join(SEPARATOR)].some((name) => name.search(filter) >= 0);
+  }
+
+  count(id) {
+    const key = id.package + SEPARATOR + id.name;
+    const count = (this.counts.get(key) ?? 0) + 1;
+    this.counts.set(key, count);
+    if (count === 2) say('note', { text: `${id.package}: several tests are called ${JSON.stringify(id.name)}` });
+  }
+}
+
+function titlesOf(test) {
+  const titles = [];
+  for (let entity = test; entity && entity.type !== 'module'; entity = entity.parent) titles.unshift(entity.name);
+  return titles;
+}
+
+function failedAround(test) {
+  for (let suite = test.parent; suite; suite = suite.parent) if (suite.errors().length > 0) return suite;
+  return undefined;
+}
+
+function failure(test, errors) {
+  const [first] = errors;
+  const known = 'expected' in first && 'actual' in first && (first.diff || first.showDiff);
+  const text = (value) => (typeof value === 'string' ? plain(value) : valueOf(value));
+  return {
+    ...at(placeIn(first) ?? inFile(test)),
+    message: messageOf(first),
+    expected: known ? text(first.expected) : undefined,
+    actual: known ? text(first.actual) : undefined,
+    stack: errors.map((error) => stackOf(error.stack)).join('\n\n'),
+  };
+}
+
+// The class of an error says something, unless it is the plain one or that of assertions.
+function messageOf(error) {
+  const said = plain(error.message || beforeStack(error.stack));
+  return ['Error', 'AssertionError', undefined].includes(error.name) ? said : `${error.name}: ${said}`;
+}
+
+const placeIn = (error) => placeOf(error.stack ?? error.stackStr);
+const inFile = (test) => ({ file: test.module.moduleId, line: test.location?.line });
+const textOf = (error) => plain(error.stack ?? error.message ?? error);
+
+module.exports = { Reporter };

@@ -1,0 +1,92 @@
+// Starts the project's own Vitest with a reporter of ours beside those that its configuration names, which its command line
+// can only replace. The arguments are those of the project's test script; what proctor asks for is in `settings`. Must not know
+// what the reporter tells.
+
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const require = createRequire(import.meta.url);
+const { blame, say } = require('../js/report.cjs');
+const { Reporter } = require('./reporter.cjs');
+
+const OLDEST = 3;
+
+// What proctor asks for, as one object of JSON: files, whether those are sources (related), expression, cache, workers.
+const settings = JSON.parse(process.env.PROCTOR_VITEST);
+const listing = process.env.PROCTOR_LISTING !== undefined;
+delete process.env.PROCTOR_VITEST;
+delete process.env.PROCTOR_LISTING;
+
+function giveUp(why) {
+  process.stderr.write(`proctor: ${why}\n`);
+  process.exit(127);
+}
+
+function locate() {
+  try {
+    return createRequire(path.join(process.cwd(), 'package.json')).resolve('vitest/node');
+  } catch (error) {
+    if (!['MODULE_NOT_FOUND', 'ERR_PACKAGE_PATH_NOT_EXPORTED'].includes(error.code)) throw error;
+    return giveUp('vitest is not installed where the project looks for it: install its dependencies (npm ci)');
+  }
+}
+
+const { createVitest, parseCLI, version } = await import(pathToFileURL(locate()));
+const major = Number.parseInt(version, 10);
+if (!(major >= OLDEST)) giveUp(`vitest ${version} is too old: ${OLDEST} or newer is needed`);
+
+process.env.TEST = 'true';
+process.env.VITEST = 'true';
+process.env.NODE_ENV ??= 'test';
+
+async function prepare() {
+  const { filter, options } = parseCLI(['vitest', 'run', ...process.argv.slice(2)]);
+  const { files, related, expression, cache, workers } = settings;
+  const absolute = files.map((file) => path.resolve(file));
+  Object.assign(options, { run: true, watch: false, includeTaskLocation: true, passWithNoTests: false });
+  if (related) options.related = absolute;
+  if (expression) options.testNamePattern = expression;
+  if (workers) Object.assign(options, { maxWorkers: workers }, major < 4 ? { minWorkers: 1 } : {});
+  const vitest = await create(options, { cacheDir: cache });
+  // What a snapshot lacks is a failure, as on a build server, and no file in the workspace.
+  for (const place of [vitest.config.snapshotOptions, vitest.snapshot?.options]) {
+    if (place) place.updateSnapshot = 'none';
+  }
+  const reporter = new Reporter(vitest.config.testNamePattern);
+  vitest.reporters.push(reporter);
+  return { vitest, reporter, filters: related ? [] : absolute.length > 0 ? absolute : filter };
+}
+
+// Vite's usual way to load a configuration writes a file beside it. The other way cannot load all of them: then the usual one
+// has to do.
+async function create(options, vite) {
+  if (options.configLoader) return createVitest('test', options, vite);
+  const error = await createVitest('test', options, { ...vite, configLoader: 'runner' }).catch((error) => error);
+  if (!(error instanceof Error)) return error;
+  return createVitest('test', options, vite).catch((second) => {
+    throw second.syscall ? error : second;
+  });
+}
+
+async function main() {
+  const { vitest, reporter, filters } = await prepare();
+  if (listing) {
+    say('begin');
+    const { testModules, unhandledErrors } = await vitest.collect(filters);
+    reporter.list(testModules, unhandledErrors);
+  } else {
+    await vitest.start(filters).catch((error) => {
+      // Vitest has said so, and told its reporters that the run is over.
+      if (error.code !== 'VITEST_FILES_NOT_FOUND') throw error;
+    });
+  }
+  await vitest.close();
+  await vitest.exit();
+}
+
+main().catch((error) => {
+  say('collector', { nodeid: '.', ...blame(error), output: String(error?.stack ?? error) });
+  console.error(error);
+  process.exit(1);
+});

@@ -1,0 +1,179 @@
+//! What the reporters in JavaScript runners told, read: every golden file has a snapshot of what comes of it, and cutting a
+//! stream anywhere changes nothing or is seen. `goldens/*/README.md` says how the files were made.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use proctor_core::event::RunnerEvent;
+use proctor_core::isolation::Network;
+use proctor_core::outcome::Exit;
+use proctor_core::request::{CoverageMode, Selection};
+use proctor_frameworks::jest::Jest;
+use proctor_frameworks::mocha::Mocha;
+use proctor_frameworks::node_test::NodeTest;
+use proctor_frameworks::vitest::Vitest;
+use proctor_frameworks::{FileTree, Framework, Parser, Want};
+use proptest::prelude::*;
+use std::fmt::Write as _;
+
+/// A stream: its name, its runner, and how that ended.
+type Golden = (&'static str, &'static dyn Framework, Exit, &'static [u8]);
+
+macro_rules! golden {
+    ($framework:expr, $name:literal, $exit:expr) => {
+        ($name, &$framework, $exit, include_bytes!(concat!("../goldens/", $name, ".jsonl")))
+    };
+}
+
+/// All streams of runs that ended by themselves.
+const GOLDENS: &[Golden] = &[
+    golden!(Jest, "jest/collection", Exit::Code(1)),
+    golden!(Jest, "jest/crash", Exit::Signal(6)),
+    golden!(Jest, "jest/error", Exit::Code(1)),
+    golden!(Jest, "jest/fail", Exit::Code(1)),
+    golden!(Jest, "jest/pass", Exit::Code(0)),
+    golden!(Jest, "jest/skip", Exit::Code(0)),
+    golden!(Jest, "jest/typescript", Exit::Code(1)),
+    golden!(Jest, "jest/unicode", Exit::Code(1)),
+    golden!(Mocha, "mocha/crash", Exit::Code(0)),
+    golden!(Mocha, "mocha/error", Exit::Code(3)),
+    golden!(Mocha, "mocha/fail", Exit::Code(6)),
+    golden!(Mocha, "mocha/pass", Exit::Code(0)),
+    golden!(Mocha, "mocha/skip", Exit::Code(0)),
+    golden!(Mocha, "mocha/unicode", Exit::Code(2)),
+    golden!(NodeTest, "node/collection", Exit::Code(1)),
+    golden!(NodeTest, "node/collection-node22", Exit::Code(1)),
+    golden!(NodeTest, "node/crash", Exit::Code(1)),
+    golden!(NodeTest, "node/error", Exit::Code(1)),
+    golden!(NodeTest, "node/error-node22", Exit::Code(1)),
+    golden!(NodeTest, "node/fail", Exit::Code(1)),
+    golden!(NodeTest, "node/fail-node20", Exit::Code(1)),
+    golden!(NodeTest, "node/fail-node22", Exit::Code(1)),
+    golden!(NodeTest, "node/fail-node26", Exit::Code(1)),
+    golden!(NodeTest, "node/pass", Exit::Code(0)),
+    golden!(NodeTest, "node/skip", Exit::Code(0)),
+    golden!(NodeTest, "node/skip-node22", Exit::Code(0)),
+    golden!(NodeTest, "node/unicode", Exit::Code(1)),
+    golden!(Vitest, "vitest/collection", Exit::Code(1)),
+    golden!(Vitest, "vitest/crash", Exit::Code(1)),
+    golden!(Vitest, "vitest/error", Exit::Code(1)),
+    golden!(Vitest, "vitest/fail", Exit::Code(1)),
+    golden!(Vitest, "vitest/pass", Exit::Code(0)),
+    golden!(Vitest, "vitest/skip", Exit::Code(0)),
+    golden!(Vitest, "vitest/unhandled", Exit::Code(1)),
+    golden!(Vitest, "vitest/unicode", Exit::Code(1)),
+];
+
+const KILLED: &[Golden] = &[
+    golden!(Jest, "jest/hang-killed", Exit::Signal(9)),
+    golden!(Mocha, "mocha/hang-killed", Exit::Signal(9)),
+    golden!(NodeTest, "node/hang-killed", Exit::Signal(9)),
+    golden!(Vitest, "vitest/hang-killed", Exit::Signal(9)),
+];
+
+fn parser(framework: &dyn Framework) -> Box<dyn Parser> {
+    let mut tree = FileTree::default();
+    tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":\"{}\"}}}}", framework.name()));
+    let want = Want {
+        selection: &Selection::All,
+        coverage: CoverageMode::Off,
+        parallel: None,
+        network: Network::None,
+        workspace: "/workspace",
+        scratch: "/scratch",
+        cache: "/cache",
+    };
+    framework.parser(&framework.plan(&framework.detect(&tree), &tree, &want).unwrap(), &want)
+}
+
+/// Feeds `chunks` as one step.
+fn parse(golden: &Golden, chunks: &[&[u8]], killed: bool) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
+    let (mut parser, mut events) = (parser(golden.1), Vec::new());
+    parser.step_started(0);
+    chunks.iter().for_each(|chunk| parser.report(chunk, &mut events));
+    parser.step_ended(golden.2, killed, &mut events);
+    (events, parser)
+}
+
+/// What a person would check, without durations.
+fn render(events: &[RunnerEvent]) -> String {
+    let mut text = String::new();
+    for event in events {
+        match event {
+            RunnerEvent::TestStarted(_) => {}
+            RunnerEvent::TestFinished(test) => {
+                writeln!(text, "{} {}", test.outcome.name(), test.nodeid).unwrap();
+                if let Some(file) = &test.file {
+                    writeln!(text, "    at {file}:{}", test.line.unwrap_or_default()).unwrap();
+                }
+                let stack = test.stack.clone().filter(|stack| !stack.is_empty());
+                let parts = [("message", &test.message), ("expected", &test.expected), ("actual", &test.actual)];
+                for (label, value) in parts.into_iter().chain([("stack", &stack)]) {
+                    if let Some(value) = value {
+                        writeln!(text, "    {label}: {value:?}").unwrap();
+                    }
+                }
+            }
+            RunnerEvent::Collector(told) => {
+                let lines = told.output.lines().count();
+                writeln!(text, "{:?} {} {:?}:{:?}", told.kind, told.nodeid, told.file, told.line).unwrap();
+                writeln!(text, "    message: {:?}\n    output: {lines} lines", told.message).unwrap();
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn every_golden_reads_as_its_snapshot_says() {
+    for golden in GOLDENS {
+        let (events, parser) = parse(golden, &[golden.3], false);
+        let text = format!("{}{:?}\n", render(&events), parser.summary());
+        insta::assert_snapshot!(golden.0.replace('/', "-"), text);
+    }
+}
+
+#[test]
+fn nothing_that_is_told_names_the_workspace() {
+    for golden in GOLDENS {
+        for event in parse(golden, &[golden.3], false).0 {
+            assert!(!format!("{event:?}").contains("/workspace"), "{}: {event:?}", golden.0);
+        }
+    }
+}
+
+#[test]
+fn what_was_running_at_a_kill_is_still_running() {
+    for golden in KILLED {
+        let (events, parser) = parse(golden, &[golden.3], true);
+        let running: Vec<String> = parser.running().into_iter().map(|test| test.name).collect();
+        let told = render(&events);
+        assert_eq!((running, told.lines().count()), (vec!["hangs".to_owned()], 1));
+        assert!(told.starts_with("passed ") && told.ends_with("> ends\n"), "{told}");
+        assert!(parser.summary().cut_off);
+    }
+}
+
+#[test]
+fn a_stream_that_lacks_its_end_is_never_whole() {
+    for golden in GOLDENS {
+        let lines: Vec<&[u8]> = golden.3.split_inclusive(|byte| *byte == b'\n').collect();
+        for kept in 0..lines.len() {
+            let (_, parser) = parse(golden, &lines[..kept], false);
+            assert!(parser.summary().cut_off, "{}: {kept} lines", golden.0);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn cutting_a_stream_into_chunks_changes_nothing(which in 0..GOLDENS.len(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
+        let golden = &GOLDENS[which];
+        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(golden.3.len())).collect();
+        at.extend([0, golden.3.len()]);
+        at.sort_unstable();
+        let chunks: Vec<&[u8]> = at.windows(2).map(|pair| &golden.3[pair[0]..pair[1]]).collect();
+        let (whole, pieces) = (parse(golden, &[golden.3], false), parse(golden, &chunks, false));
+        prop_assert_eq!(whole.0, pieces.0);
+        prop_assert_eq!(whole.1.summary(), pieces.1.summary());
+    }
+}

@@ -1,0 +1,168 @@
+//! What has to come of Jest's fixtures.
+
+use crate::row::{Ask, Case, Collector, Row};
+
+const PASSED: Row = Row { framework: "jest", ..Row::PASSED };
+const FAILED: Row = Row { framework: "jest", ..Row::FAILED };
+const COLLECTION_FAILED: Row =
+    Row { outcome: "collection_failed", exit_status: 3, held: &["collection_failed"], ..FAILED };
+
+/// The rows.
+pub(super) const TABLE: &[Row] = &[
+    Row {
+        name: "pass",
+        fixture: "jest/pass",
+        tests: &[
+            Case::passed("src/sum.test.js > sum > of two"),
+            Case::passed("src/sum.test.js > sum > of nothing > is zero"),
+            Case::passed("greet.spec.js > greets world"),
+            Case::passed("greet.spec.js > greets you"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "fail",
+        fixture: "jest/fail",
+        tests: &[
+            Case::failed("price.test.js > price > has tax")
+                .at("price.test.js", 5)
+                .says("expect(received).toBe(expected) // Object.is equality")
+                .wants("119", "100"),
+            Case::failed("price.test.js > price > of a basket")
+                .at("price.test.js", 9)
+                .says("expect(received).toEqual(expected) // deep equality")
+                .wants("{ items: [ 'tea' ], total: 4 }", "{ items: [ 'tea', 'milk' ], total: 4 }"),
+            Case::failed("price.test.js > price > of nothing (at all)").at("price.js", 2).says("TypeError: no item"),
+            Case::failed("price.test.js > price > is awaited").at("price.test.js", 17).says(
+                "expect(received).rejects.toThrow()\n\nReceived promise resolved instead of rejected\nResolved to value: 1",
+            ),
+            Case::passed("price.test.js > price > holds"),
+            Case::passed("price.test.js > has tax"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "error",
+        fixture: "jest/error",
+        held: &["collection_failed", "failed"],
+        tests: &[
+            Case::error("database.test.js > with a database > reads").at("database.test.js", 3).says("no database"),
+            Case::passed("database.test.js > without > holds"),
+        ],
+        collectors: &[Collector::collection("database.test.js", "failed outside of its tests: cannot clear up")
+            .at("database.test.js", 11)],
+        ..COLLECTION_FAILED
+    },
+    Row {
+        name: "skip",
+        fixture: "jest/skip",
+        tests: &[
+            Case::passed("later.test.js > holds"),
+            Case::skipped("later.test.js > is skipped").at("later.test.js", 2),
+            Case::skipped("later.test.js > is still to do").at("later.test.js", 3).says("todo"),
+            Case::xfailed("later.test.js > is known to fail"),
+            Case::skipped("later.test.js > all of it > is skipped too").at("later.test.js", 9),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "collection",
+        fixture: "jest/collection",
+        tests: &[Case::passed("good.test.js > holds")],
+        collectors: &[
+            Collector::collection("lost.test.js", "Cannot find module './nowhere' from 'lost.test.js'")
+                .at("lost.test.js", 1),
+            Collector::collection("broken.test.js", "Unexpected token").at("broken.test.js", 2),
+        ],
+        ..COLLECTION_FAILED
+    },
+    Row {
+        name: "typescript",
+        fixture: "jest/typescript",
+        held: &["collection_failed", "failed"],
+        tests: &[
+            Case::failed("cart.test.ts > cart > adds up to 3")
+                .at("cart.test.ts", 13)
+                .says("expect(received).toBe(expected) // Object.is equality")
+                .wants("3", "-3"),
+            Case::passed("cart.test.ts > cart > may be empty"),
+        ],
+        collectors: &[Collector::collection(
+            "types.test.ts",
+            "TS2322: Type 'string' is not assignable to type 'number'.",
+        )
+        .at("types.test.ts", 2)],
+        ..COLLECTION_FAILED
+    },
+    Row {
+        name: "hang",
+        fixture: "jest/hang",
+        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        outcome: "timed_out",
+        exit_status: 124,
+        exit_code: 124,
+        raw_exit_code: None,
+        partial: true,
+        held: &["timed_out"],
+        killed: Some("deadline"),
+        tests: &[Case::passed("hang.test.js > ends")],
+        running: &["hang.test.js/hangs"],
+        ..PASSED
+    },
+    Row {
+        name: "crash",
+        fixture: "jest/crash",
+        outcome: "crashed",
+        exit_status: 134,
+        exit_code: 134,
+        raw_exit_code: None,
+        partial: true,
+        held: &["crashed", "failed"],
+        tests: &[
+            Case::error("crash.test.js > takes the runner with it")
+                .says("did not finish: the runner was ended by signal 6"),
+            Case::passed("crash.test.js > ends"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "unicode",
+        fixture: "jest/unicode",
+        tests: &[
+            Case::failed("unicode.test.js > Ünïcödé > 日本語 テスト")
+                .at("unicode.test.js", 3)
+                .says("expect(received).toBe(expected) // Object.is equality")
+                .wants("\"さようなら\"", "\"ありがとう\""),
+            Case::failed("unicode.test.js > Ünïcödé > red")
+                .at("unicode.test.js", 7)
+                .says("red is not a name"),
+            Case::passed("unicode.test.js > Ünïcödé > emoji 🦀"),
+            Case::passed("unicode.test.js > Ünïcödé > a > b"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "many",
+        fixture: "jest/many",
+        tests: &[Case::failed("many.test.js > number 9999").at("many.test.js", 4).says("the last one")],
+        many: ("many.test.js > number #", 9_999),
+        ..FAILED
+    },
+    Row {
+        name: "filtered",
+        fixture: "jest/fail",
+        ask: Ask { filter: "^price holds$|^has", ..Ask::ALL },
+        tests: &[Case::passed("price.test.js > price > holds"), Case::passed("price.test.js > has tax")],
+        ..PASSED
+    },
+    Row {
+        name: "filtered_out",
+        fixture: "jest/fail",
+        ask: Ask { filter: "no such test", ..Ask::ALL },
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 4,
+        held: &["no_tests"],
+        ..PASSED
+    },
+];

@@ -1,0 +1,160 @@
+//! What has to come of Mocha's fixtures.
+
+use crate::row::{Ask, Case, Collector, Row};
+
+const PASSED: Row = Row { framework: "mocha", ..Row::PASSED };
+const FAILED: Row = Row { framework: "mocha", ..Row::FAILED };
+
+const TIMEOUT: &str = "Timeout of 20ms exceeded. For async tests and hooks, ensure \"done()\" is called; if returning a \
+                       Promise, ensure it resolves.";
+
+/// The rows. Mocha exits with the number of failures.
+pub(super) const TABLE: &[Row] = &[
+    Row {
+        name: "pass",
+        fixture: "mocha/pass",
+        tests: &[
+            Case::passed("test/module.spec.mjs > a module > is loaded"),
+            Case::passed("test/sum.spec.js > stands alone"),
+            Case::passed("test/sum.spec.js > sum > adds"),
+            Case::passed("test/sum.spec.js > sum > with zero > changes nothing"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "fail",
+        fixture: "mocha/fail",
+        exit_code: 6,
+        raw_exit_code: Some(6),
+        tests: &[
+            Case::failed("test/fail.spec.js > cart > compares")
+                .at("test/fail.spec.js", 8)
+                .says("Expected values to be strictly deep-equal")
+                .wants("{ total: 2 }", "{ total: 1 }"),
+            Case::failed("test/fail.spec.js > cart > compares texts")
+                .at("test/fail.spec.js", 10)
+                .says("Expected values to be strictly equal")
+                .wants("a\nc", "a\nb"),
+            Case::failed("test/fail.spec.js > cart > fails in a helper")
+                .at("test/fail.spec.js", 4)
+                .says("Expected values to be strictly equal")
+                .wants("3", "2"),
+            Case::failed("test/fail.spec.js > cart > throws")
+                .at("test/fail.spec.js", 14)
+                .says("TypeError: no such cart"),
+            Case::failed("test/fail.spec.js > cart > says what is wrong")
+                .at("test/fail.spec.js", 16)
+                .says("the cart is empty")
+                .wants("true", "false"),
+            Case::failed("test/fail.spec.js > time > runs out").says(TIMEOUT),
+            Case::passed("test/fail.spec.js > cart > holds"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "error",
+        fixture: "mocha/error",
+        exit_code: 3,
+        raw_exit_code: Some(3),
+        tests: &[
+            Case::error("test/hooks.spec.js > before all > \"before all\" hook for \"is not reached\"")
+                .at("test/hooks.spec.js", 3)
+                .says("no database"),
+            Case::error("test/hooks.spec.js > before each > has no page")
+                .at("test/hooks.spec.js", 10)
+                .says("\"before each\" hook: opens a page: no page"),
+            Case::error("test/hooks.spec.js > after each > \"after each\" hook for \"holds\"")
+                .at("test/hooks.spec.js", 18)
+                .says("still open"),
+            Case::passed("test/hooks.spec.js > after each > holds"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "skip",
+        fixture: "mocha/skip",
+        tests: &[
+            Case::skipped("test/skip.spec.js > skips > has no body yet"),
+            Case::skipped("test/skip.spec.js > skips > is left out"),
+            Case::skipped("test/skip.spec.js > skips > decides as it runs"),
+        ],
+        ..PASSED
+    },
+    // Mocha loads all files before it runs any test, and gives up at the first that fails.
+    Row {
+        name: "collection",
+        fixture: "mocha/collection",
+        outcome: "collection_failed",
+        exit_status: 3,
+        held: &["collection_failed"],
+        partial: true,
+        collectors: &[Collector::collection(".", "Cannot find module './missing'").at("test/b.spec.js", 2)],
+        ..FAILED
+    },
+    Row {
+        name: "hang",
+        fixture: "mocha/hang",
+        ask: Ask { timeout_s: Some(6), ..Ask::ALL },
+        outcome: "timed_out",
+        exit_status: 124,
+        exit_code: 124,
+        raw_exit_code: None,
+        partial: true,
+        held: &["timed_out"],
+        killed: Some("deadline"),
+        tests: &[Case::passed("test/hang.spec.js > ends")],
+        running: &["test/hang.spec.js/hangs"],
+        ..PASSED
+    },
+    Row {
+        name: "crash",
+        fixture: "mocha/crash",
+        raw_exit_code: Some(0),
+        partial: true,
+        tests: &[
+            Case::passed("test/crash.spec.js > holds"),
+            Case::error("test/crash.spec.js > leaves").says("did not finish: the runner exited with 0"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "unicode",
+        fixture: "mocha/unicode",
+        exit_code: 2,
+        raw_exit_code: Some(2),
+        tests: &[
+            Case::failed("test/unicode.spec.js > größe \"ä\" (1+1) > 赤")
+                .at("test/unicode.spec.js", 4)
+                .says("Expected values to be strictly equal")
+                .wants("\"日本\"", "\"naïve\""),
+            Case::failed("test/unicode.spec.js > größe \"ä\" (1+1) > is coloured")
+                .at("test/unicode.spec.js", 6)
+                .says("rot"),
+            Case::passed("test/unicode.spec.js > größe \"ä\" (1+1) > 🦀 a > b"),
+        ],
+        ..FAILED
+    },
+    Row { name: "many", fixture: "mocha/many", many: ("test/many.spec.js > many > case #", 10_000), ..PASSED },
+    Row {
+        name: "filtered",
+        fixture: "mocha/fail",
+        ask: Ask { filter: "cart (holds|throws)$", ..Ask::ALL },
+        tests: &[
+            Case::failed("test/fail.spec.js > cart > throws")
+                .at("test/fail.spec.js", 14)
+                .says("TypeError: no such cart"),
+            Case::passed("test/fail.spec.js > cart > holds"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "filtered_out",
+        fixture: "mocha/fail",
+        ask: Ask { filter: "nobody wrote this", ..Ask::ALL },
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 4,
+        held: &["no_tests"],
+        ..PASSED
+    },
+];

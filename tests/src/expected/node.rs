@@ -1,0 +1,158 @@
+//! What has to come of the fixtures of Node's own test runner.
+
+use crate::row::{Ask, Case, Collector, Row};
+
+const PASSED: Row = Row { framework: "node", ..Row::PASSED };
+const FAILED: Row = Row { framework: "node", ..Row::FAILED };
+const COLLECTION_FAILED: Row =
+    Row { outcome: "collection_failed", exit_status: 3, held: &["collection_failed"], ..FAILED };
+
+/// The rows.
+pub(super) const TABLE: &[Row] = &[
+    Row {
+        name: "pass",
+        fixture: "node/pass",
+        tests: &[
+            Case::passed("test/module.test.mjs > a module is loaded"),
+            Case::passed("test/sum.test.js > sum > adds"),
+            Case::passed("test/sum.test.js > sum > with zero > changes nothing"),
+            Case::passed("test/sum.test.js > stands alone"),
+            Case::passed("test/sum.test.js > has subtests"),
+            Case::passed("test/sum.test.js > has subtests/the first"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "fail",
+        fixture: "node/fail",
+        tests: &[
+            Case::failed("test/fail.test.js > cart > compares")
+                .at("test/fail.test.js", 9)
+                .says("Expected values to be strictly deep-equal")
+                .wants("{ total: 2 }", "{ total: 1 }"),
+            Case::failed("test/fail.test.js > cart > fails in a helper")
+                .at("test/fail.test.js", 5)
+                .says("Expected values to be strictly equal")
+                .wants("3", "2"),
+            Case::failed("test/fail.test.js > cart > throws")
+                .at("test/fail.test.js", 12)
+                .says("TypeError: no such cart"),
+            Case::failed("test/fail.test.js > cart > says what is wrong")
+                .at("test/fail.test.js", 14)
+                .says("the cart is empty")
+                .wants("true", "false"),
+            Case::failed("test/fail.test.js > a table/two")
+                .at("test/fail.test.js", 5)
+                .says("Expected values to be strictly equal")
+                .wants("3", "4"),
+            Case::parent("test/fail.test.js > a table"),
+            Case::failed("test/fail.test.js > runs out of time")
+                .at("test/fail.test.js", 23)
+                .says("test timed out after 20ms"),
+            Case::passed("test/fail.test.js > a table/one"),
+            Case::passed("test/fail.test.js > cart > holds"),
+        ],
+        ..FAILED
+    },
+    // A suite is no test, and stands among them only when a hook of its own failed.
+    Row {
+        name: "error",
+        fixture: "node/error",
+        tests: &[
+            Case::error("test/hooks.test.js > before > is not reached")
+                .at("test/hooks.test.js", 7)
+                .says("test did not finish before its parent and was cancelled"),
+            Case::error("test/hooks.test.js > before").at("test/hooks.test.js", 5).says("no database"),
+            Case::error("test/hooks.test.js > before each > has no page").at("test/hooks.test.js", 12).says("no page"),
+            Case::error("test/hooks.test.js > after").at("test/hooks.test.js", 19).says("still open"),
+            Case::passed("test/hooks.test.js > after > holds"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "skip",
+        fixture: "node/skip",
+        tests: &[
+            Case::skipped("test/skip.test.js > is left out").at("test/skip.test.js", 3),
+            Case::skipped("test/skip.test.js > has a reason").at("test/skip.test.js", 4).says("needs a moon phase"),
+            Case::skipped("test/skip.test.js > decides as it runs").at("test/skip.test.js", 5).says("no moon"),
+            Case::skipped("test/skip.test.js > has no body yet").at("test/skip.test.js", 6).says("todo"),
+            Case::xfailed("test/skip.test.js > is known to fail").at("test/skip.test.js", 8).says("not yet"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "collection",
+        fixture: "node/collection",
+        tests: &[Case::passed("test/good.test.js > holds")],
+        collectors: &[
+            Collector::collection("test/missing.test.js", "Cannot find module './missing'")
+                .at("test/missing.test.js", 2),
+            Collector::collection("test/syntax.test.js", "SyntaxError: Unexpected token ';'")
+                .at("test/syntax.test.js", 2),
+        ],
+        ..COLLECTION_FAILED
+    },
+    Row {
+        name: "hang",
+        fixture: "node/hang",
+        ask: Ask { timeout_s: Some(6), ..Ask::ALL },
+        outcome: "timed_out",
+        exit_status: 124,
+        exit_code: 124,
+        // Node ends by itself when it is asked to.
+        raw_exit_code: Some(1),
+        partial: true,
+        held: &["timed_out"],
+        killed: Some("deadline"),
+        tests: &[Case::passed("test/hang.test.js > ends")],
+        running: &["test/hang.test.js/hangs"],
+        ..PASSED
+    },
+    // What a file's process has told is lost when it leaves.
+    Row {
+        name: "crash",
+        fixture: "node/crash",
+        tests: &[Case::passed("test/good.test.js > holds")],
+        collectors: &[Collector::collection("test/crash.test.js", "its process exited with 3 outside of its tests")],
+        ..COLLECTION_FAILED
+    },
+    Row {
+        name: "unicode",
+        fixture: "node/unicode",
+        tests: &[
+            Case::failed("test/unicode.test.js > größe \"ä\" (1+1) > 赤")
+                .at("test/unicode.test.js", 5)
+                .says("Expected values to be strictly equal")
+                .wants("\"日本\"", "\"naïve\""),
+            Case::failed("test/unicode.test.js > größe \"ä\" (1+1) > is coloured")
+                .at("test/unicode.test.js", 7)
+                .says("rot"),
+            Case::passed("test/unicode.test.js > größe \"ä\" (1+1) > 🦀 a > b"),
+        ],
+        ..FAILED
+    },
+    Row { name: "many", fixture: "node/many", many: ("test/many.test.js > many > case #", 10_000), ..PASSED },
+    Row {
+        name: "filtered",
+        fixture: "node/fail",
+        ask: Ask { filter: "cart (holds|throws)$", ..Ask::ALL },
+        tests: &[
+            Case::failed("test/fail.test.js > cart > throws")
+                .at("test/fail.test.js", 12)
+                .says("TypeError: no such cart"),
+            Case::passed("test/fail.test.js > cart > holds"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "filtered_out",
+        fixture: "node/fail",
+        ask: Ask { filter: "nobody wrote this", ..Ask::ALL },
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 4,
+        held: &["no_tests"],
+        ..PASSED
+    },
+];

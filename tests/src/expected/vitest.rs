@@ -1,0 +1,157 @@
+//! What has to come of Vitest's fixtures.
+
+use crate::row::{Ask, Case, Collector, Row};
+
+const PASSED: Row = Row { framework: "vitest", ..Row::PASSED };
+const FAILED: Row = Row { framework: "vitest", ..Row::FAILED };
+const COLLECTION_FAILED: Row =
+    Row { outcome: "collection_failed", exit_status: 3, held: &["collection_failed"], ..FAILED };
+
+/// The rows.
+pub(super) const TABLE: &[Row] = &[
+    Row {
+        name: "pass",
+        fixture: "vitest/pass",
+        tests: &[
+            Case::passed("src/sum.test.ts > sum > of two"),
+            Case::passed("src/sum.test.ts > sum > of nothing > is zero"),
+            Case::passed("greet.spec.js > greets world"),
+            Case::passed("greet.spec.js > greets you"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "fail",
+        fixture: "vitest/fail",
+        tests: &[
+            Case::failed("price.test.ts > price > is 119")
+                .at("price.test.ts", 13)
+                .says("expected 100 to be 119 // Object.is equality")
+                .wants("119", "100"),
+            Case::failed("price.test.ts > price > of a basket")
+                .at("price.test.ts", 17)
+                .says("expected { items: [ 'tea', 'milk' ], total: 4 } to deeply equal { items: [ 'tea' ], total: 4 }")
+                .wants(
+                    "Object {\n  \"items\": Array [\n    \"tea\",\n  ],\n  \"total\": 4,\n}",
+                    "Object {\n  \"items\": Array [\n    \"tea\",\n    \"milk\",\n  ],\n  \"total\": 4,\n}",
+                ),
+            Case::failed("price.test.ts > price > of nothing (at all)").at("price.ts", 6).says("TypeError: no item"),
+            Case::failed("price.test.ts > price > is named")
+                .at("price.test.ts", 25)
+                .says("expected 'tea' to be 'coffee' // Object.is equality")
+                .wants("coffee", "tea"),
+            Case::passed("price.test.ts > price > holds"),
+            Case::passed("price.test.ts > is named"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "error",
+        fixture: "vitest/error",
+        held: &["collection_failed", "failed"],
+        tests: &[
+            Case::error("database.test.js > with a database > reads").at("database.test.js", 5).says("no database"),
+            Case::passed("database.test.js > without > holds"),
+        ],
+        collectors: &[Collector::collection("database.test.js", "failed outside of its tests: cannot clear up")
+            .at("database.test.js", 13)],
+        ..COLLECTION_FAILED
+    },
+    Row {
+        name: "skip",
+        fixture: "vitest/skip",
+        tests: &[
+            Case::passed("later.test.js > holds"),
+            Case::skipped("later.test.js > is skipped").at("later.test.js", 4),
+            Case::skipped("later.test.js > is still to do").at("later.test.js", 5).says("todo"),
+            Case::skipped("later.test.js > finds out").at("later.test.js", 6).says("needs a moon phase"),
+            Case::xfailed("later.test.js > is known to fail"),
+            Case::skipped("later.test.js > all of it > is skipped too").at("later.test.js", 12),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "collection",
+        fixture: "vitest/collection",
+        tests: &[Case::passed("good.test.js > holds")],
+        collectors: &[
+            Collector::collection("broken.test.js", "Parse failure: Expression expected").at("broken.test.js", 4),
+            Collector::collection("lost.test.js", "Cannot find module './nowhere' imported from 'lost.test.js'")
+                .at("lost.test.js", 2),
+            Collector::collection("throws.test.js", "not today").at("throws.test.js", 3),
+        ],
+        ..COLLECTION_FAILED
+    },
+    Row {
+        name: "unhandled",
+        fixture: "vitest/unhandled",
+        tests: &[Case::passed("unhandled.test.js > leaves a promise behind")],
+        collectors: &[Collector::collection("unhandled.test.js", "failed outside of its tests: nobody waits")
+            .at("unhandled.test.js", 4)],
+        ..COLLECTION_FAILED
+    },
+    Row {
+        name: "hang",
+        fixture: "vitest/hang",
+        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        outcome: "timed_out",
+        exit_status: 124,
+        exit_code: 124,
+        // Vitest hears of the request to end and exits with this.
+        raw_exit_code: Some(143),
+        partial: true,
+        held: &["timed_out"],
+        killed: Some("deadline"),
+        tests: &[Case::passed("hang.test.js > ends")],
+        running: &["hang.test.js/hangs"],
+        ..PASSED
+    },
+    Row {
+        name: "crash",
+        fixture: "vitest/crash",
+        partial: true,
+        tests: &[
+            Case::error("crash.test.js > takes its process with it").says("did not finish: the runner exited with 1"),
+            Case::passed("crash.test.js > ends"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "unicode",
+        fixture: "vitest/unicode",
+        tests: &[
+            Case::failed("unicode.test.js > Ünïcödé > 日本語 テスト")
+                .at("unicode.test.js", 5)
+                .says("expected 'ありがとう' to be 'さようなら' // Object.is equality")
+                .wants("さようなら", "ありがとう"),
+            Case::failed("unicode.test.js > Ünïcödé > red").at("unicode.test.js", 9).says("red is not a name"),
+            Case::passed("unicode.test.js > Ünïcödé > emoji 🦀"),
+            Case::passed("unicode.test.js > Ünïcödé > a > b"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "many",
+        fixture: "vitest/many",
+        tests: &[Case::failed("many.test.js > number 9999").at("many.test.js", 6).says("the last one")],
+        many: ("many.test.js > number #", 9_999),
+        ..FAILED
+    },
+    Row {
+        name: "filtered",
+        fixture: "vitest/fail",
+        ask: Ask { filter: "^price holds$|^is named", ..Ask::ALL },
+        tests: &[Case::passed("price.test.ts > price > holds"), Case::passed("price.test.ts > is named")],
+        ..PASSED
+    },
+    Row {
+        name: "filtered_out",
+        fixture: "vitest/fail",
+        ask: Ask { filter: "no such test", ..Ask::ALL },
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 4,
+        held: &["no_tests"],
+        ..PASSED
+    },
+];
