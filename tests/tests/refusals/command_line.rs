@@ -6,7 +6,11 @@ use proctor_tests::process::end_of;
 
 /// Arguments, exit status, and what stderr says.
 const MISTAKES: &[(&[&str], i32, &str)] = &[
-    (&["run", "--framework", "cobol"], 2, "proctor: unknown framework `cobol`: known are go\n"),
+    (
+        &["run", "--framework", "cobol"],
+        2,
+        "proctor: unknown framework `cobol`: known are go, pytest, unittest, jest, vitest\n",
+    ),
     (&["run", "--file", "../greet.go"], 2, "proctor: --file: \"../greet.go\" is outside the workspace\n"),
     (&["run", "--file", "/etc/passwd"], 2, "proctor: --file: \"/etc/passwd\" is outside the workspace\n"),
     (&["run", "--file", "out/passwd"], 2, "proctor: --file: \"out/passwd\" is outside the workspace\n"),

@@ -24,7 +24,11 @@ fn mistakes() -> Vec<(&'static str, Value, &'static str)> {
         ("run_failing_tests", json!({"limit": 0}), "run_failing_tests: limit must be a positive whole number, got 0"),
         ("run_tests", json!({"filter": 7}), "filter must be a string, got int"),
         ("run_tests", json!({"filter": ["a"]}), "filter must be a string, got list"),
-        ("run_tests", json!({"framework": "cobol"}), "framework: unknown framework `cobol`: known are go"),
+        (
+            "run_tests",
+            json!({"framework": "cobol"}),
+            "framework: unknown framework `cobol`: known are go, pytest, unittest, jest, vitest",
+        ),
         ("run_tests", json!({"files": ["../greet.go"]}), "files: \"../greet.go\" is outside the workspace"),
         ("run_tests", json!({"files": ["out/passwd"]}), "files: \"out/passwd\" is outside the workspace"),
         ("run_tests", json!({"files": ["gone.go"]}), "files: \"gone.go\" not found in the workspace"),
