@@ -12,6 +12,7 @@ mod paths;
 pub mod pytest;
 mod python;
 mod reported;
+pub mod rust;
 pub mod together;
 pub mod tree;
 pub mod unittest;
@@ -21,4 +22,5 @@ pub use together::{Chosen, Purpose};
 pub use tree::FileTree;
 
 /// Every adapter, in the order in which several detected ones are named.
-pub static FRAMEWORKS: &[&dyn Framework] = &[&go::Go, &pytest::Pytest, &unittest::Unittest];
+pub static FRAMEWORKS: &[&dyn Framework] =
+    &[&go::Go, &pytest::Pytest, &unittest::Unittest, &rust::Cargo, &rust::Nextest];

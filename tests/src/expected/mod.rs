@@ -1,14 +1,22 @@
 //! THE table: every fixture, what is asked of it, and what has to come of it, whatever the entrance; a file for each
 //! framework. Must not know any entrance.
 
+mod cargo;
 mod go;
+mod nextest;
 mod pytest;
 mod unittest;
 
 use crate::row::Row;
 
 /// The rows of each framework, which is also the directory of its fixtures.
-pub const TABLES: &[(&str, &[Row])] = &[("go", go::TABLE), ("pytest", pytest::TABLE), ("unittest", unittest::TABLE)];
+pub const TABLES: &[(&str, &[Row])] = &[
+    ("go", go::TABLE),
+    ("pytest", pytest::TABLE),
+    ("unittest", unittest::TABLE),
+    ("cargo", cargo::TABLE),
+    ("nextest", nextest::TABLE),
+];
 
 /// A runner that is not there: no run begins, and this is said.
 pub const MISSING_RUNNER: &str = "no-such-runner: not found on PATH";

@@ -39,6 +39,8 @@ rows! {
     pytest: pass fail error skip collection conftest settings hang crash stops breaks workers unicode many twoprojects
         filtered filtered_out filter_is_wrong;
     unittest: pass fail error skip collection hang crash unicode many filtered filtered_out;
+    cargo: pass fail skip builderror hang crash unicode harness many filtered filtered_out;
+    nextest: pass fail builderror hang filtered filtered_out;
 }
 
 /// Fixtures that are in no row, for a reason that their framework's table gives.
