@@ -60,7 +60,7 @@ const GO_PROXIES: &str = "https://proxy.golang.org,direct";
 const HANDED_ON: [&str; 6] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME"];
 
 /// Variables that decide what runs or where it writes. A request cannot set them.
-const RESERVED: [&str; 36] = [
+const RESERVED: [&str; 42] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -91,8 +91,14 @@ const RESERVED: [&str; 36] = [
     "PYTHONUSERBASE",
     "NODE_OPTIONS",
     "NODE_PATH",
+    "RUSTC",
+    "RUSTC_BOOTSTRAP",
+    "RUSTC_WORKSPACE_WRAPPER",
     "RUSTC_WRAPPER",
+    "RUSTDOC",
+    "RUSTDOCFLAGS",
     "RUSTFLAGS",
+    "RUSTUP_TOOLCHAIN",
     "JAVA_TOOL_OPTIONS",
     "MAVEN_OPTS",
     "NPM_CONFIG_CACHE",

@@ -136,6 +136,7 @@ impl Place {
             .env("XDG_STATE_HOME", dir("state"))
             .env("XDG_CACHE_HOME", cache_home())
             .env("GOMODCACHE", go_modules())
+            .env("RUSTUP_HOME", process::rustup_home())
             .env("NO_COLOR", "1")
             .env("LANG", "C.UTF-8")
             .current_dir(&self.workspace)

@@ -56,6 +56,13 @@ pub fn search_path() -> OsString {
     std::env::join_paths(first.into_iter().chain(std::env::split_paths(&ours)).chain(last)).unwrap()
 }
 
+/// Where rustup, if that is what `cargo` is, has its toolchains: programs under test have another home.
+#[must_use]
+pub fn rustup_home() -> PathBuf {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    std::env::var_os("RUSTUP_HOME").map_or_else(|| home().join(".rustup"), PathBuf::from)
+}
+
 /// Makes sure that `.ci/tools` has installed what `part` names. Does nothing the second time.
 pub fn installed(part: &str) {
     let mut command = command(&sources().join(".ci/tools"));

@@ -2,7 +2,7 @@
 //! clients ask.
 
 use crate::place::{cache_home, copy_fixture, give, go_modules, state_dir, warm};
-use crate::process::{PATIENCE, Said, command, program, search_path, signal};
+use crate::process::{PATIENCE, Said, command, program, rustup_home, search_path, signal};
 use crate::waiting::Waiting;
 use crate::wire::Client;
 use nix::sys::signal::Signal;
@@ -119,6 +119,7 @@ impl Supervisor {
             .env("TMPDIR", dir.path().join("tmp"))
             .env("XDG_CACHE_HOME", cache_home())
             .env("GOMODCACHE", go_modules())
+            .env("RUSTUP_HOME", rustup_home())
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())

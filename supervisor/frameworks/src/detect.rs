@@ -90,7 +90,11 @@ fn choose_among(
     }
     let found: Vec<Detected> = frameworks
         .iter()
-        .map(|framework| Detected { framework: *framework, projects: framework.detect(tree) })
+        .map(|framework| {
+            let mut projects = framework.detect(tree);
+            projects.retain(|project| framework.claims(tree, project));
+            Detected { framework: *framework, projects }
+        })
         .filter(|detected| !detected.projects.is_empty())
         .collect();
     match found.len() {

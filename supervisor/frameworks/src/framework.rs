@@ -25,6 +25,11 @@ pub trait Framework: Send + Sync {
     /// The projects of this framework in the tree, sorted by directory.
     fn detect(&self, tree: &FileTree) -> Vec<Project>;
 
+    /// Whether it is the one for this project when no framework is asked for by name: several can run the same tests.
+    fn claims(&self, _tree: &FileTree, _project: &Project) -> bool {
+        true
+    }
+
     /// The commands that run the selected tests.
     fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError>;
 

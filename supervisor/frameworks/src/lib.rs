@@ -16,6 +16,7 @@ mod paths;
 pub mod pytest;
 mod python;
 mod reported;
+pub mod rust;
 pub mod together;
 pub mod tree;
 pub mod unittest;
@@ -26,5 +27,14 @@ pub use together::{Chosen, Purpose};
 pub use tree::FileTree;
 
 /// Every adapter, in the order in which several detected ones are named.
-pub static FRAMEWORKS: &[&dyn Framework] =
-    &[&go::Go, &pytest::Pytest, &unittest::Unittest, &jest::Jest, &mocha::Mocha, &node_test::NodeTest, &vitest::Vitest];
+pub static FRAMEWORKS: &[&dyn Framework] = &[
+    &go::Go,
+    &pytest::Pytest,
+    &unittest::Unittest,
+    &jest::Jest,
+    &mocha::Mocha,
+    &node_test::NodeTest,
+    &vitest::Vitest,
+    &rust::Cargo,
+    &rust::Nextest,
+];

@@ -1,9 +1,11 @@
 //! THE table: every fixture, what is asked of it, and what has to come of it, whatever the entrance; a file for each
 //! framework. Must not know any entrance.
 
+mod cargo;
 mod go;
 mod jest;
 mod mocha;
+mod nextest;
 mod node;
 mod pytest;
 mod unittest;
@@ -20,6 +22,8 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("mocha", mocha::TABLE),
     ("node", node::TABLE),
     ("vitest", vitest::TABLE),
+    ("cargo", cargo::TABLE),
+    ("nextest", nextest::TABLE),
 ];
 
 /// A runner that is not there: no run begins, and this is said.

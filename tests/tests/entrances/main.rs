@@ -43,6 +43,8 @@ rows! {
     mocha: pass fail error skip collection hang crash unicode many filtered filtered_out;
     node: pass fail error skip collection hang crash unicode many filtered filtered_out;
     vitest: pass fail error skip collection unhandled hang crash unicode many filtered filtered_out;
+    cargo: pass fail skip builderror hang crash unicode harness many filtered filtered_out;
+    nextest: pass fail builderror hang filtered filtered_out;
 }
 
 /// Fixtures that are in no row, for a reason that their framework's table gives.

@@ -1,0 +1,226 @@
+//! The parser of cargo and nextest against real streams: every golden file has a snapshot of what is read out of it, and
+//! cutting a stream into pieces anywhere changes nothing. `goldens/rust/README.md` says how the files were made.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use proctor_core::event::RunnerEvent;
+use proctor_core::isolation::Network;
+use proctor_core::outcome::Exit;
+use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::test_case::{TestCase, TestOutcome};
+use proctor_frameworks::rust::{Cargo, Nextest};
+use proctor_frameworks::{FileTree, Framework, Parser, Want};
+use proptest::prelude::*;
+use std::fmt::Write as _;
+
+/// A run's streams, and the status that its runner ended with.
+struct Golden {
+    name: &'static str,
+    framework: &'static dyn Framework,
+    stdout: &'static [u8],
+    stderr: &'static [u8],
+    status: i32,
+}
+
+macro_rules! goldens {
+    ($($framework:ident $name:literal $status:literal),* $(,)?) => {
+        &[$(Golden {
+            name: $name,
+            framework: &$framework,
+            stdout: include_bytes!(concat!("../goldens/rust/", $name, ".out")),
+            stderr: include_bytes!(concat!("../goldens/rust/", $name, ".err")),
+            status: $status,
+        }),*]
+    };
+}
+
+const GOLDENS: &[Golden] = goldens![
+    Cargo "cargo-builderror" 101,
+    Cargo "cargo-crash" 101,
+    Cargo "cargo-fail" 101,
+    Cargo "cargo-harness" 101,
+    Cargo "cargo-pass" 0,
+    Cargo "cargo-skip" 0,
+    Cargo "cargo-unicode" 101,
+    Nextest "nextest-builderror" 101,
+    Nextest "nextest-fail" 100,
+    Nextest "nextest-pass" 0,
+];
+
+const BACKTRACE: &[u8] = include_bytes!("../goldens/rust/cargo-backtrace.out");
+const HANG: &[u8] = include_bytes!("../goldens/rust/cargo-hang.out");
+
+fn parser(framework: &dyn Framework, listing: bool) -> Box<dyn Parser> {
+    let mut tree = FileTree::default();
+    tree.add_with_content("Cargo.toml", "[package]\nname = 'x'\n");
+    let want = Want {
+        selection: &Selection::All,
+        coverage: CoverageMode::Off,
+        parallel: None,
+        network: Network::None,
+        workspace: "/workspace",
+        scratch: "/tmp/proctor",
+        cache: "/cache",
+    };
+    let projects = framework.detect(&tree);
+    let plan = framework.plan(&projects, &tree, &want).unwrap();
+    if listing { framework.listing(&plan, &want) } else { framework.parser(&plan, &want) }
+}
+
+/// Feeds `chunks` of stdout as one step that ended by itself.
+fn parse<'a>(golden: &Golden, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
+    let (mut parser, mut events) = (parser(golden.framework, false), Vec::new());
+    parser.step_started(0);
+    parser.stderr(golden.stderr, &mut events);
+    chunks.into_iter().for_each(|chunk| parser.stdout(chunk, &mut events));
+    parser.step_ended(Exit::Code(golden.status), false, &mut events);
+    (events, parser)
+}
+
+/// What a person would check, without durations.
+fn render(events: &[RunnerEvent]) -> String {
+    let mut text = String::new();
+    for event in events {
+        match event {
+            RunnerEvent::TestStarted(_) => {}
+            RunnerEvent::TestFinished(test) => render_test(&mut text, test),
+            RunnerEvent::Collector(told) => {
+                writeln!(text, "{:?} {} {:?}:{:?}", told.kind, told.nodeid, told.file, told.line).unwrap();
+                writeln!(text, "    message: {:?}\n    output: {} lines", told.message, told.output.lines().count())
+                    .unwrap();
+            }
+        }
+    }
+    text
+}
+
+fn render_test(text: &mut String, test: &TestCase) {
+    writeln!(text, "{} {}", test.outcome.name(), test.nodeid).unwrap();
+    if let (Some(file), Some(line)) = (&test.file, test.line) {
+        writeln!(text, "    at {file}:{line}").unwrap();
+    }
+    for (label, value) in [("message", &test.message), ("expected", &test.expected), ("actual", &test.actual)] {
+        if let Some(value) = value {
+            writeln!(text, "    {label}: {value:?}").unwrap();
+        }
+    }
+    if let Some(stack) = &test.stack {
+        writeln!(text, "    stack: {:?} +{}", stack.lines().next().unwrap_or_default(), stack.lines().count()).unwrap();
+    }
+    if let Some(output) = &test.output {
+        writeln!(text, "    output: {} lines", output.lines().count()).unwrap();
+    }
+}
+
+#[test]
+fn every_golden_reads_as_its_snapshot_says() {
+    for golden in GOLDENS {
+        let (events, parser) = parse(golden, [golden.stdout]);
+        let mut text = render(&events);
+        writeln!(text, "{:?}", parser.summary()).unwrap();
+        insta::assert_snapshot!(golden.name, text);
+    }
+}
+
+#[test]
+fn a_backtrace_becomes_the_stack() {
+    let golden = Golden { name: "", framework: &Cargo, stdout: BACKTRACE, stderr: b"", status: 101 };
+    insta::assert_snapshot!("cargo-backtrace", render(&parse(&golden, [BACKTRACE]).0));
+}
+
+#[test]
+fn a_killed_run_keeps_what_was_told_and_names_what_ran() {
+    let (mut parser, mut events) = (parser(&Cargo, false), Vec::new());
+    parser.step_started(0);
+    parser.stdout(HANG, &mut events);
+    parser.step_ended(Exit::Signal(9), true, &mut events);
+    let running: Vec<String> = parser.running().into_iter().map(|id| id.name).collect();
+    assert_eq!(running, ["tests::hangs"]);
+    assert_eq!(render(&events), "passed hang$tests::a_quick\n");
+    assert!(parser.summary().cut_off);
+}
+
+#[test]
+fn a_stream_that_was_cut_off_anywhere_is_never_whole() {
+    for golden in GOLDENS.iter().filter(|golden| golden.status == 0 && golden.name.starts_with("cargo")) {
+        let began = golden.stdout.windows(13).position(|bytes| bytes == b"proctor-began").unwrap();
+        let last = golden.stdout.windows(13).rposition(|bytes| bytes == b"proctor-ended").unwrap();
+        for end in (began + 14..last).step_by(7) {
+            let cut = Golden { stdout: &golden.stdout[..end], ..*golden };
+            let (events, parser) = parse(&cut, [cut.stdout]);
+            let is_whole = !parser.summary().cut_off
+                && !events.iter().any(|event| match event {
+                    RunnerEvent::TestFinished(test) => test.outcome == TestOutcome::Error,
+                    RunnerEvent::Collector(_) => true,
+                    RunnerEvent::TestStarted(_) => false,
+                });
+            let between_binaries = golden.stdout[..end].ends_with(b"proctor-ended 0\n");
+            assert!(
+                !is_whole || between_binaries || !inside_a_binary(&golden.stdout[..end]),
+                "{} at {end}",
+                golden.name
+            );
+        }
+    }
+}
+
+/// Whether the last binary that began has not ended.
+fn inside_a_binary(stdout: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(stdout);
+    text.rfind("\nproctor-began ").or(Some(0)) > text.rfind("\nproctor-ended ")
+}
+
+#[test]
+fn a_list_names_the_tests_of_a_run() {
+    for (framework, list, run) in [
+        (&Cargo as &dyn Framework, &include_bytes!("../goldens/rust/list-cargo-pass.out")[..], "cargo-pass"),
+        (&Nextest, include_bytes!("../goldens/rust/list-nextest-pass.out"), "nextest-pass"),
+    ] {
+        let (mut parser, mut events) = (parser(framework, true), Vec::new());
+        parser.step_started(0);
+        parser.stdout(list, &mut events);
+        parser.step_ended(Exit::Code(0), false, &mut events);
+        let name = |event: &RunnerEvent| match event {
+            RunnerEvent::TestStarted(id) => Some((id.package.clone(), id.name.clone())),
+            _ => None,
+        };
+        let mut listed: Vec<_> = events.iter().filter_map(name).collect();
+        let golden = GOLDENS.iter().find(|golden| golden.name == run).unwrap();
+        let finished = |event: &RunnerEvent| match event {
+            RunnerEvent::TestFinished(test) => Some((test.package.clone(), test.name.clone())),
+            _ => None,
+        };
+        let mut ran: Vec<_> = parse(golden, [golden.stdout]).0.iter().filter_map(finished).collect();
+        listed.sort();
+        ran.sort();
+        assert_eq!(listed, ran);
+        assert!(!ran.is_empty());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn cutting_a_stream_into_chunks_changes_nothing(which in 0..GOLDENS.len(), cuts in prop::collection::vec(0usize..8192, 0..6)) {
+        let golden = &GOLDENS[which];
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(golden.stdout.len())).collect();
+        cuts.extend([0, golden.stdout.len()]);
+        cuts.sort_unstable();
+        let chunks = cuts.windows(2).map(|pair| &golden.stdout[pair[0]..pair[1]]);
+        let (whole, in_pieces) = (parse(golden, [golden.stdout]), parse(golden, chunks));
+        prop_assert_eq!(whole.0, in_pieces.0);
+        prop_assert_eq!(whole.1.summary(), in_pieces.1.summary());
+    }
+
+    #[test]
+    fn nothing_that_a_test_prints_is_too_much(
+        which in 0..GOLDENS.len(), noise in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..8192,
+    ) {
+        let golden = &GOLDENS[which];
+        let mut bytes = golden.stdout.to_vec();
+        let at = at.min(bytes.len());
+        bytes.splice(at..at, noise);
+        parse(golden, [&bytes[..]]);
+    }
+}

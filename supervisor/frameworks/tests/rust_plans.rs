@@ -1,0 +1,145 @@
+//! What cargo and nextest would be told to do: the command lines of every kind of selection, and the runner that goes along.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use proctor_core::filter::Filter;
+use proctor_core::isolation::Network;
+use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::test_case::TestId;
+use proctor_frameworks::detect::choose;
+use proctor_frameworks::rust::{Cargo, Nextest};
+use proctor_frameworks::{FileTree, Framework, Plan, PlanError, Want};
+
+fn tree() -> FileTree {
+    let mut tree = FileTree::default();
+    for (path, content) in [
+        ("Cargo.toml", "[workspace]\nmembers = ['a', 'b']\n"),
+        ("a/Cargo.toml", "[package]\nname = 'a'\n[[test]]\nname = 'it-plain'\nharness = false\n"),
+        ("b/Cargo.toml", "[package]\nname = 'b-b'\n"),
+        (".cargo/config.toml", "[target.'cfg(unix)']\nrunner = \"tools/it's\"\n"),
+    ] {
+        tree.add_with_content(path, content);
+    }
+    for path in ["a/src/lib.rs", "a/src/bin/tool.rs", "a/tests/it.rs", "a/tests/common/mod.rs", "a/tests/big/main.rs"] {
+        tree.add(path);
+    }
+    tree.add("b/src/lib.rs");
+    tree
+}
+
+fn want(selection: &Selection, parallel: Option<u32>) -> Want<'_> {
+    Want {
+        selection,
+        coverage: CoverageMode::Auto,
+        parallel,
+        network: Network::None,
+        workspace: "/ws",
+        scratch: "/tmp/proctor",
+        cache: "/cache",
+    }
+}
+
+fn plan(framework: &dyn Framework, selection: &Selection) -> Result<Plan, PlanError> {
+    framework.plan(&framework.detect(&tree()), &tree(), &want(selection, None))
+}
+
+/// The command lines without what all have: where the target directory is, whose name has a hash.
+fn lines(plan: &Plan) -> Vec<String> {
+    let is_common = |arg: &&String| !arg.starts_with("--target-dir=/cache/cargo-target-");
+    let line = |args: &[String]| args.iter().filter(is_common).cloned().collect::<Vec<_>>().join(" ");
+    plan.steps.iter().map(|step| line(&step.args)).collect()
+}
+
+const CARGO: &str = "test --no-fail-fast --message-format=json --color=never";
+const NEXTEST: &str =
+    "nextest run --no-fail-fast --cargo-message-format=json --message-format=libtest-json-plus --color=never";
+
+fn matching(filter: &str, files: &[&str]) -> Selection {
+    let files = files.iter().map(|file| (*file).to_owned()).collect();
+    Selection::Matching { filter: Filter::parse(filter).unwrap(), files }
+}
+
+fn test(package: &str, name: &str) -> RerunTarget {
+    RerunTarget::Test(TestId { package: package.to_owned(), name: name.to_owned() })
+}
+
+#[test]
+fn every_selection_has_its_commands() {
+    let rows: Vec<(Selection, &[&str])> = vec![
+        (Selection::All, &["--workspace --"]),
+        (matching("parse it", &[]), &["--workspace -- parse it"]),
+        (matching("", &["a/tests/it.rs", "a/src/bin/tool.rs"]), &["--package=a --bin=tool --test=it --"]),
+        (matching("x", &["a/tests/big/part.rs"]), &["--package=a --test=big -- x"]),
+        (matching("", &["a/tests/common/mod.rs", "b/src/lib.rs"]), &["--package=a --", "--package=b-b --"]),
+        (matching("", &["a/tests/it.rs", "Cargo.lock"]), &["--workspace --"]),
+        (
+            Selection::Exactly(vec![test("a", "t::x"), test("a", "t::y"), test("a::it", "z"), test("b-b", "q")]),
+            &[
+                "--package=a --lib -- --exact t::x t::y",
+                "--package=a --test=it -- --exact z",
+                "--package=b-b --lib -- --exact q",
+            ],
+        ),
+        (Selection::Exactly(vec![RerunTarget::Package("a".into()), test("a::it", "z")]), &["--package=a --"]),
+        (Selection::Exactly(vec![RerunTarget::Package("a::it".into())]), &["--package=a --test=it --"]),
+        // A program without a harness has no names, and what could be an option is none.
+        (Selection::Exactly(vec![test("a::it-plain", "it-plain")]), &["--package=a --test=it-plain --"]),
+        (Selection::Exactly(vec![test("a::it", "--logfile=/x")]), &["--package=a --test=it --"]),
+        (Selection::Exactly(vec![test("elsewhere", "x")]), &["--workspace --"]),
+    ];
+    for (selection, expected) in rows {
+        for (framework, common) in [(&Cargo as &dyn Framework, CARGO), (&Nextest, NEXTEST)] {
+            let expected: Vec<String> = expected.iter().map(|rest| format!("{common} {rest}")).collect();
+            assert_eq!(lines(&plan(framework, &selection).unwrap()), expected, "{selection:?}");
+        }
+    }
+    for (name, filter) in [("src/lib.rs - T<A,B>::f (line 3)", "T<A,B>::f"), ("src/lib.rs - (line 1)", "src/lib.rs")] {
+        let doctest = Selection::Exactly(vec![test("a::doc/lib", name)]);
+        assert_eq!(lines(&plan(&Cargo, &doctest).unwrap()), [format!("{CARGO} --package=a --doc -- {filter}")]);
+    }
+}
+
+#[test]
+fn a_file_outside_is_refused() {
+    for file in ["/etc/passwd", "../x.rs"] {
+        assert!(matches!(plan(&Cargo, &matching("", &[file])), Err(PlanError::FileOutsideProject { .. })), "{file}");
+    }
+}
+
+#[test]
+fn tests_are_listed_by_the_runners_own_means() {
+    let all = want(&Selection::All, None);
+    let projects = Cargo.detect(&tree());
+    let cargo = Cargo.plan_listing(&projects, &tree(), &all).unwrap();
+    assert_eq!(lines(&cargo), [format!("{CARGO} --workspace -- --list")]);
+    let nextest = Nextest.plan_listing(&projects, &tree(), &all).unwrap();
+    let expected = "nextest list --cargo-message-format=json --message-format=json --color=never --workspace --";
+    assert_eq!(lines(&nextest), [expected]);
+}
+
+#[test]
+fn parallel_tests_are_bounded_by_each_runner_in_its_way() {
+    let projects = Cargo.detect(&tree());
+    let two = want(&Selection::All, Some(2));
+    assert_eq!(Cargo.plan(&projects, &tree(), &two).unwrap().steps[0].env["RUST_TEST_THREADS"], "2");
+    let nextest = Nextest.plan(&projects, &tree(), &two).unwrap();
+    assert!(nextest.steps[0].args.contains(&"--test-threads=2".to_owned()));
+}
+
+#[test]
+fn the_runner_knows_whats_the_projects() {
+    let plan = plan(&Cargo, &Selection::All).unwrap();
+    assert_eq!(plan.steps[0].env["CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER"], "/tmp/proctor/cargo-runner-0");
+    let [runner] = plan.files.as_slice() else { panic!("{:?}", plan.files) };
+    assert_eq!((runner.path.as_str(), runner.executable), ("cargo-runner-0", true));
+    insta::assert_snapshot!("cargo-runner", String::from_utf8(runner.bytes.clone()).unwrap());
+}
+
+#[test]
+fn a_project_is_nextests_when_it_has_settings_for_it_or_when_it_is_asked_for() {
+    let name = |tree: &FileTree, asked| choose(tree, asked, &Selection::All).unwrap().name();
+    let mut tree = tree();
+    assert_eq!([name(&tree, None), name(&tree, Some("nextest"))], ["cargo", "nextest"]);
+    tree.add_with_content(".config/nextest.toml", "");
+    assert_eq!([name(&tree, None), name(&tree, Some("cargo"))], ["nextest", "cargo"]);
+}

@@ -1,0 +1,84 @@
+//! What has to come of the fixtures of cargo-nextest. A crash is a failed test there, since each has a process of its own.
+
+use crate::row::{Ask, Case, Collector, Row};
+
+const PASSED: Row = Row { framework: "nextest", ..Row::PASSED };
+const FAILED: Row = Row { framework: "nextest", exit_code: 100, raw_exit_code: Some(100), ..Row::FAILED };
+
+/// The rows.
+pub(super) const TABLE: &[Row] = &[
+    Row {
+        name: "pass",
+        fixture: "nextest/pass",
+        tests: &[
+            Case::passed("pass$tests::adds"),
+            Case::passed("pass$tests::holds_at_the_second_attempt"),
+            Case::passed("pass::bin/pass$is_of_the_program"),
+            Case::passed("pass::it$adds_outside"),
+            Case::skipped("pass$tests::skipped"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "fail",
+        fixture: "nextest/fail",
+        tests: &[
+            Case::failed("fail$tests::aborts").says("the test's process ended without a panic"),
+            Case::failed("fail$tests::differs")
+                .at("src/lib.rs", 6)
+                .says("assertion `left == right` failed: sum of 1")
+                .wants("3", "2"),
+            Case::failed("fail$tests::returns_an_error").says("Error: \"no\""),
+            Case::failed("fail$tests::should_have_panicked")
+                .at("src/lib.rs", 11)
+                .says("test did not panic as expected"),
+            Case::passed("fail$tests::holds"),
+            Case::skipped("fail$tests::skipped"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "builderror",
+        fixture: "nextest/builderror",
+        outcome: "build_failed",
+        exit_status: 3,
+        exit_code: 101,
+        raw_exit_code: Some(101),
+        held: &["build_failed"],
+        collectors: &[Collector::build("builderror::broken", "mismatched types").at("tests/broken.rs", 3)],
+        ..FAILED
+    },
+    Row {
+        name: "hang",
+        fixture: "nextest/hang",
+        ask: Ask { timeout_s: Some(25), ..Ask::ALL },
+        outcome: "timed_out",
+        exit_status: 124,
+        exit_code: 124,
+        raw_exit_code: Some(100),
+        partial: true,
+        held: &["timed_out"],
+        killed: Some("deadline"),
+        tests: &[Case::passed("hang$tests::a_quick")],
+        running: &["hang/tests::hangs"],
+        ..PASSED
+    },
+    Row {
+        name: "filtered",
+        fixture: "nextest/fail",
+        ask: Ask { filter: "holds", ..Ask::ALL },
+        tests: &[Case::passed("fail$tests::holds")],
+        ..PASSED
+    },
+    Row {
+        name: "filtered_out",
+        fixture: "nextest/fail",
+        ask: Ask { filter: "nobody_wrote_this", ..Ask::ALL },
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 4,
+        raw_exit_code: Some(4),
+        held: &["no_tests"],
+        ..PASSED
+    },
+];
