@@ -45,8 +45,8 @@ deny: ## licences, bans and sources, from the lock file alone
 	cargo fetch --locked --quiet
 	cargo deny --offline --locked check bans licenses sources
 
-tools: ## install what tests need: Go, Python environments with the MCP SDK and pytest, pinned Go modules, a guest's kernel
-	.ci/tools go python pytest gomodules guest
+tools: ## install what tests need: Go, Python environments with the MCP SDK and pytest, pinned Go modules, CMake, a guest's kernel
+	.ci/tools go python pytest gomodules cmake guest
 
 clean: ## remove what was built and installed
 	cargo clean

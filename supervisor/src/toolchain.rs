@@ -60,7 +60,7 @@ const GO_PROXIES: &str = "https://proxy.golang.org,direct";
 const HANDED_ON: [&str; 6] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME"];
 
 /// Variables that decide what runs or where it writes. A request cannot set them.
-const RESERVED: [&str; 36] = [
+const RESERVED: [&str; 38] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -95,12 +95,15 @@ const RESERVED: [&str; 36] = [
     "RUSTFLAGS",
     "JAVA_TOOL_OPTIONS",
     "MAVEN_OPTS",
+    "MAKEFLAGS",
+    "GNUMAKEFLAGS",
     "NPM_CONFIG_CACHE",
     "IFS",
 ];
 
 /// The same for families of variables.
-const RESERVED_PREFIXES: [&str; 6] = ["LD_", "CARGO_", "NEXTEST_", "npm_config_", "PROCTOR_", "GIT_"];
+const RESERVED_PREFIXES: [&str; 9] =
+    ["LD_", "CARGO_", "NEXTEST_", "npm_config_", "PROCTOR_", "GIT_", "CMAKE_", "CTEST_", "GTEST_"];
 
 impl Toolchain {
     /// Reads PATH and the toolchains' places from a process environment, and looks at what is there.

@@ -299,7 +299,7 @@ impl Reported {
     }
 }
 
-fn ending(exit: Exit) -> String {
+pub(crate) fn ending(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("exited with {code}"),
         Exit::Signal(signal) => format!("was ended by signal {signal}"),
@@ -314,10 +314,10 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// The last words of a stream.
 #[derive(Debug, Default)]
-struct Said(Vec<u8>);
+pub(crate) struct Said(Vec<u8>);
 
 impl Said {
-    fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes.get(bytes.len().saturating_sub(SAID_BYTES_MAX)..).unwrap_or_default());
         // Twice the bound, so that little is moved for each piece of a long stream.
         if self.0.len() > 2 * SAID_BYTES_MAX {
@@ -325,7 +325,7 @@ impl Said {
         }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let from = self.0.len().saturating_sub(SAID_BYTES_MAX);
         String::from_utf8_lossy(self.0.get(from..).unwrap_or_default()).into_owned()
     }

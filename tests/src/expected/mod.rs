@@ -1,6 +1,7 @@
 //! THE table: every fixture, what is asked of it, and what has to come of it, whatever the entrance; a file for each
 //! framework. Must not know any entrance.
 
+mod ctest;
 mod go;
 mod pytest;
 mod unittest;
@@ -8,7 +9,8 @@ mod unittest;
 use crate::row::Row;
 
 /// The rows of each framework, which is also the directory of its fixtures.
-pub const TABLES: &[(&str, &[Row])] = &[("go", go::TABLE), ("pytest", pytest::TABLE), ("unittest", unittest::TABLE)];
+pub const TABLES: &[(&str, &[Row])] =
+    &[("ctest", ctest::TABLE), ("go", go::TABLE), ("pytest", pytest::TABLE), ("unittest", unittest::TABLE)];
 
 /// A runner that is not there: no run begins, and this is said.
 pub const MISSING_RUNNER: &str = "no-such-runner: not found on PATH";

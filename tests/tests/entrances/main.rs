@@ -34,6 +34,8 @@ macro_rules! rows {
 }
 
 rows! {
+    ctest: pass fail error skip builderror linkerror configerror hang crash notests flood unicode twins twoprojects filtered
+        filtered_out;
     go: pass fail table panic crash builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes
         filtered filtered_out command_passes command_fails command_crashes;
     pytest: pass fail error skip collection conftest settings hang crash stops breaks workers unicode many twoprojects
