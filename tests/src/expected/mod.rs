@@ -2,6 +2,7 @@
 //! framework. Must not know any entrance.
 
 mod ctest;
+mod custom;
 mod go;
 mod pytest;
 mod unittest;
@@ -9,8 +10,13 @@ mod unittest;
 use crate::row::Row;
 
 /// The rows of each framework, which is also the directory of its fixtures.
-pub const TABLES: &[(&str, &[Row])] =
-    &[("ctest", ctest::TABLE), ("go", go::TABLE), ("pytest", pytest::TABLE), ("unittest", unittest::TABLE)];
+pub const TABLES: &[(&str, &[Row])] = &[
+    ("ctest", ctest::TABLE),
+    ("custom", custom::TABLE),
+    ("go", go::TABLE),
+    ("pytest", pytest::TABLE),
+    ("unittest", unittest::TABLE),
+];
 
 /// A runner that is not there: no run begins, and this is said.
 pub const MISSING_RUNNER: &str = "no-such-runner: not found on PATH";

@@ -36,6 +36,7 @@ macro_rules! rows {
 rows! {
     ctest: pass fail error skip builderror linkerror configerror hang crash notests flood unicode twins twoprojects filtered
         filtered_out;
+    custom: junit junit_cut_off tap words words_of_a_command_that_exits_with_0;
     go: pass fail table panic crash builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes
         filtered filtered_out command_passes command_fails command_crashes;
     pytest: pass fail error skip collection conftest settings hang crash stops breaks workers unicode many twoprojects
