@@ -99,7 +99,8 @@ pub fn prepare(
     let (plan, parser, framework, chosen) = if request.command.is_empty() {
         plan_detected(look, request, kind, &want)?
     } else {
-        (custom::plan(&request.command), custom::parser(), custom::NAME.to_owned(), None)
+        let plan = custom::plan(&request.command, want.scratch);
+        (plan, custom::parser(root), custom::NAME.to_owned(), None)
     };
     if plan.steps.len() > COMMANDS_MAX {
         return Err(PlanError::TooManySteps { steps: plan.steps.len(), max: COMMANDS_MAX }.into());

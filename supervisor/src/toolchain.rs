@@ -60,7 +60,7 @@ const GO_PROXIES: &str = "https://proxy.golang.org,direct";
 const HANDED_ON: [&str; 6] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME"];
 
 /// Variables that decide what runs or where it writes. A request cannot set them.
-const RESERVED: [&str; 42] = [
+const RESERVED: [&str; 44] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -101,12 +101,15 @@ const RESERVED: [&str; 42] = [
     "RUSTUP_TOOLCHAIN",
     "JAVA_TOOL_OPTIONS",
     "MAVEN_OPTS",
+    "MAKEFLAGS",
+    "GNUMAKEFLAGS",
     "NPM_CONFIG_CACHE",
     "IFS",
 ];
 
 /// The same for families of variables.
-const RESERVED_PREFIXES: [&str; 6] = ["LD_", "CARGO_", "NEXTEST_", "npm_config_", "PROCTOR_", "GIT_"];
+const RESERVED_PREFIXES: [&str; 9] =
+    ["LD_", "CARGO_", "NEXTEST_", "npm_config_", "PROCTOR_", "GIT_", "CMAKE_", "CTEST_", "GTEST_"];
 
 impl Toolchain {
     /// Reads PATH and the toolchains' places from a process environment, and looks at what is there.

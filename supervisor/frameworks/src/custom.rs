@@ -1,55 +1,200 @@
-//! The custom command: a pseudo framework without test-level output, judged by its exit status alone. It takes the place
-//! of an adapter when a request brings its own command. Must not know what the command does.
+//! The custom command: a pseudo framework that takes the place of an adapter when a request brings its own command. Must
+//! not know what the command does.
+//!
+//! Its exit status decides. Results test by test come from a JUnit file, when it leaves one where `PROCTOR_JUNIT` says or
+//! beside it; else from TAP, when that is what it prints from its first lines on. Without either, lines such as `FAIL: x`
+//! name what failed; anything may print those, so they are said to be unstructured and never change what a run came to.
 
-use crate::framework::{Parser, Plan, Step, StreamSummary};
+use crate::framework::{ARTIFACTS, Parser, Plan, Step, StreamSummary};
+use crate::junit;
+use crate::lines::Lines;
+use crate::paths::Paths;
+use crate::tap::{self, Tap};
+use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
-use proctor_core::test_case::TestId;
-use std::collections::BTreeMap;
+use proctor_core::test_case::{TestCase, TestId, TestOutcome};
+use std::collections::{BTreeMap, HashSet};
 
 /// The framework's name in reports.
 pub const NAME: &str = "custom";
 
+/// Where the command may leave JUnit files.
+const REPORT_VARIABLE: &str = "PROCTOR_JUNIT";
+
+/// Lines that are looked at for the beginning of TAP: a build may say something first.
+const LOOK_LINES_MAX: usize = 16;
+
+/// How lines begin that name a test and what became of it, as Automake and many scripts print them.
+const WORDS: [(&str, TestOutcome); 6] = [
+    ("PASS: ", TestOutcome::Passed),
+    ("FAIL: ", TestOutcome::Failed),
+    ("ERROR: ", TestOutcome::Error),
+    ("SKIP: ", TestOutcome::Skipped),
+    ("XFAIL: ", TestOutcome::Xfailed),
+    ("XPASS: ", TestOutcome::Xpassed),
+];
+
 /// The plan that runs `command` in the workspace's root. An empty command gives a plan without steps.
 #[must_use]
-pub fn plan(command: &[String]) -> Plan {
+pub fn plan(command: &[String], scratch: &str) -> Plan {
+    let report = format!("{scratch}/{ARTIFACTS}/{NAME}/junit.xml");
     let steps = command
         .split_first()
         .map(|(program, args)| Step {
             programs: vec![program.clone()],
             args: args.to_vec(),
             dir: String::new(),
-            env: BTreeMap::new(),
+            env: BTreeMap::from([(REPORT_VARIABLE.to_owned(), report)]),
         })
         .into_iter()
         .collect();
-    Plan { steps, ..Plan::default() }
+    Plan { steps, artifacts: true, dirs: vec![format!("{ARTIFACTS}/{NAME}")], ..Plan::default() }
 }
 
 /// The parser of a custom command.
 #[must_use]
-pub fn parser() -> Box<dyn Parser> {
-    Box::new(ExitStatusOnly)
+pub fn parser(workspace: &str) -> Box<dyn Parser> {
+    Box::new(Custom {
+        paths: Paths::new(workspace),
+        lines: Lines::default(),
+        form: Form::Unknown(0),
+        named: Vec::new(),
+        names: HashSet::new(),
+        went_well: false,
+        summary: StreamSummary::default(),
+    })
 }
 
-/// Reads nothing, so nothing that the command prints can change the verdict.
-struct ExitStatusOnly;
+/// What the command prints.
+#[derive(Debug)]
+enum Form {
+    /// Nobody knows after so many lines.
+    Unknown(usize),
+    Tap(Box<Tap>),
+    Words,
+}
 
-impl Parser for ExitStatusOnly {
+#[derive(Debug)]
+struct Custom {
+    paths: Paths,
+    lines: Lines,
+    form: Form,
+    /// What lines name. They are told last, when it is known that nothing better is there.
+    named: Vec<(String, TestOutcome)>,
+    names: HashSet<String>,
+    went_well: bool,
+    summary: StreamSummary,
+}
+
+impl Custom {
+    fn line(&mut self, line: &[u8], events: &mut Vec<RunnerEvent>) {
+        let line = String::from_utf8_lossy(line);
+        let line = line.trim_end_matches('\r');
+        if let Form::Unknown(lines) = self.form {
+            let may_begin = lines == 0 || line.starts_with("TAP version");
+            if may_begin && tap::begins(line) {
+                self.form = Form::Tap(Box::new(Tap::new(NAME, &self.paths)));
+                self.summary.structured = true;
+            } else {
+                let more = lines + usize::from(!line.trim().is_empty());
+                self.form = if more > LOOK_LINES_MAX { Form::Words } else { Form::Unknown(more) };
+            }
+        }
+        match &mut self.form {
+            Form::Tap(tap) => tap.line(line, events),
+            Form::Unknown(_) | Form::Words => self.word(line),
+        }
+    }
+
+    fn word(&mut self, line: &str) {
+        let found = WORDS.iter().find_map(|(word, outcome)| Some((line.strip_prefix(word)?.trim(), *outcome)));
+        if let Some((name, outcome)) = found
+            && !name.is_empty()
+            && self.named.len() < TEST_CASES_MAX
+            && self.names.insert(name.to_owned())
+        {
+            self.named.push((name.to_owned(), outcome));
+        }
+    }
+
+    /// Tells what lines named. A failure that the exit status knows nothing of is none.
+    fn tell_named(&mut self, events: &mut Vec<RunnerEvent>) {
+        let named = std::mem::take(&mut self.named);
+        if named.is_empty() {
+            return;
+        }
+        let count = named.len();
+        let kept = named.into_iter().filter(|(_, outcome)| !(self.went_well && outcome.is_failure()));
+        let told: Vec<RunnerEvent> = kept
+            .map(|(name, outcome)| {
+                let id = TestId { package: NAME.to_owned(), name: name.clone() };
+                RunnerEvent::TestFinished(Box::new(TestCase::new(id, name, outcome).bounded()))
+            })
+            .collect();
+        let left_out = count - told.len();
+        self.note("the tests are what lines such as `FAIL: x` name: only the exit status counts".to_owned());
+        if left_out > 0 {
+            self.note(format!("{left_out} line(s) say FAIL or ERROR, and the command exited with 0"));
+        }
+        events.extend(told);
+    }
+
+    fn note(&mut self, note: String) {
+        self.summary.notes.push(note);
+    }
+}
+
+impl Parser for Custom {
     fn step_started(&mut self, _step: usize) {}
 
-    fn stdout(&mut self, _bytes: &[u8], _events: &mut Vec<RunnerEvent>) {}
+    fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.feed(bytes, |line| self.line(line, events));
+        self.lines = lines;
+    }
 
     fn stderr(&mut self, _bytes: &[u8], _events: &mut Vec<RunnerEvent>) {}
 
-    fn step_ended(&mut self, _exit: Exit, _killed: bool, _events: &mut Vec<RunnerEvent>) {}
+    fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.finish(|line| self.line(line, events));
+        self.went_well = exit == Exit::Code(0) && !killed;
+        if let Form::Tap(tap) = &mut self.form {
+            tap.finish(events);
+            let (cut_off, notes) = tap.verdict();
+            self.summary.cut_off = cut_off || lines.skipped() > 0;
+            self.summary.notes.extend_from_slice(notes);
+        }
+    }
+
+    fn files(&mut self, files: &[(String, Vec<u8>)], events: &mut Vec<RunnerEvent>) {
+        let own = |path: &str| path.split('/').any(|part| part == NAME) && path.ends_with(".xml");
+        let reports: Vec<&(String, Vec<u8>)> = files.iter().filter(|(path, _)| own(path)).collect();
+        if matches!(self.form, Form::Tap(_)) {
+            if !reports.is_empty() {
+                self.note("the command printed TAP and left a JUnit file: the file was not read".to_owned());
+            }
+            return;
+        }
+        for (path, bytes) in &reports {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            let told = junit::read(name, bytes, &self.paths, "", events);
+            self.summary.structured = true;
+            self.summary.cut_off |= told.cut_off;
+            self.summary.notes.extend(told.notes);
+        }
+        if reports.is_empty() {
+            self.tell_named(events);
+        }
+    }
 
     fn running(&self) -> Vec<TestId> {
         Vec::new()
     }
 
     fn summary(&self) -> StreamSummary {
-        StreamSummary::default()
+        self.summary.clone()
     }
 }
 
@@ -57,20 +202,83 @@ impl Parser for ExitStatusOnly {
 mod tests {
     use super::*;
 
+    /// What a command that prints this, leaves these files and exits so comes to: tests and the summary.
+    fn ran(stdout: &str, files: &[(&str, &str)], status: i32) -> (Vec<(String, TestOutcome)>, StreamSummary) {
+        let (mut parser, mut events) = (parser("/ws"), Vec::new());
+        parser.step_started(0);
+        stdout.as_bytes().chunks(5).for_each(|chunk| parser.stdout(chunk, &mut events));
+        parser.step_ended(Exit::Code(status), false, &mut events);
+        let files: Vec<_> = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
+        parser.files(&files, &mut events);
+        let case = |event| match event {
+            RunnerEvent::TestFinished(case) => (case.nodeid, case.outcome),
+            other => panic!("{other:?}"),
+        };
+        (events.into_iter().map(case).collect(), parser.summary())
+    }
+
+    fn one(name: &str, outcome: TestOutcome) -> Vec<(String, TestOutcome)> {
+        vec![(name.to_owned(), outcome)]
+    }
+
     #[test]
-    fn a_command_is_one_step_and_says_nothing_structured() {
-        let plan = plan(&["make".to_owned(), "check".to_owned()]);
+    fn a_command_is_one_step_and_is_told_where_a_report_may_be_left() {
+        let plan = plan(&["make".to_owned(), "check".to_owned()], "/scratch");
         assert_eq!(plan.steps.len(), 1);
         assert_eq!(
             (plan.steps[0].programs[0].as_str(), plan.steps[0].args.as_slice()),
             ("make", &["check".to_owned()][..])
         );
-        let mut parser = parser();
-        let mut events = Vec::new();
-        parser.stdout(b"--- FAIL: TestGhost\n", &mut events);
-        parser.step_ended(Exit::Code(1), false, &mut events);
-        assert!(events.is_empty());
-        assert!(!parser.summary().structured);
-        assert!(super::plan(&[]).steps.is_empty());
+        assert_eq!(plan.steps[0].env["PROCTOR_JUNIT"], "/scratch/artifacts/custom/junit.xml");
+        assert_eq!((plan.artifacts, plan.dirs), (true, vec!["artifacts/custom".to_owned()]));
+        assert!(super::plan(&[], "/scratch").steps.is_empty());
+    }
+
+    #[test]
+    fn what_says_nothing_is_judged_by_its_exit_status_alone() {
+        assert_eq!(ran("--- FAIL: TestGhost\nFAILED\n FAIL: x\nFAIL:\n", &[], 1), (vec![], StreamSummary::default()));
+    }
+
+    #[test]
+    fn tap_is_read_from_its_first_lines_on() {
+        let (tests, summary) = ran("make: nothing to do\nTAP version 13\nok 1 - a\n1..1\n", &[], 0);
+        assert_eq!(tests, one("a", TestOutcome::Passed));
+        assert!(summary.structured && !summary.cut_off);
+        assert_eq!(ran("1..1\nnot ok 1 - a\n", &[], 1).0, one("a", TestOutcome::Failed));
+        for late in ["hello\n1..1\nok 1\n".to_owned(), format!("{}TAP version 13\nok 1\n1..1\n", "x\n".repeat(20))] {
+            let (tests, summary) = ran(&late, &[], 0);
+            assert!(tests.is_empty() && !summary.structured, "{late}");
+        }
+    }
+
+    #[test]
+    fn tap_that_ends_early_is_cut_off_and_makes_a_file_superfluous() {
+        let (_, summary) = ran("1..2\nok 1 - a\n", &[("custom/junit.xml", "<testsuite/>")], 0);
+        assert!(summary.structured && summary.cut_off);
+        assert_eq!(summary.notes.len(), 2);
+    }
+
+    #[test]
+    fn a_junit_file_is_worth_more_than_lines() {
+        let file = "<testsuite><testcase name='t'><failure/></testcase></testsuite>";
+        for path in ["custom/junit.xml", "custom/deep/TEST-x.xml", "round-2/custom/junit.xml"] {
+            let (tests, summary) = ran("PASS: t\n", &[(path, file)], 1);
+            assert_eq!(tests, one("t", TestOutcome::Failed), "{path}");
+            assert!(summary.structured && !summary.cut_off);
+        }
+        assert!(ran("", &[("custom/junit.xml", "<testsuite><testcase")], 0).1.cut_off);
+        assert!(!ran("", &[("other/junit.xml", file), ("custom/x.txt", file)], 0).1.structured);
+    }
+
+    #[test]
+    fn lines_name_tests_and_change_no_verdict() {
+        let said = "PASS: a\nFAIL: b\nERROR: c\nSKIP: d\nXFAIL: e\nXPASS: f\nPASS: a\n";
+        let (tests, summary) = ran(said, &[], 2);
+        let outcomes: Vec<&str> = tests.iter().map(|(_, outcome)| outcome.name()).collect();
+        assert_eq!(outcomes, ["passed", "failed", "error", "skipped", "xfailed", "xpassed"]);
+        assert!(!summary.structured && !summary.cut_off && summary.notes.len() == 1);
+        let (tests, summary) = ran(said, &[], 0);
+        assert!(tests.iter().all(|(_, outcome)| !outcome.is_failure()) && tests.len() == 4);
+        assert_eq!(summary.notes[1], "2 line(s) say FAIL or ERROR, and the command exited with 0");
     }
 }

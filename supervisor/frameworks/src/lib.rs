@@ -3,12 +3,14 @@
 //! Nothing here opens a file or starts a process. The edge takes the [`FileTree`], resolves programs, runs the
 //! [`Plan`] and feeds the parser. Adding a framework is one file and one row in [`FRAMEWORKS`].
 
+pub mod ctest;
 pub mod custom;
 pub mod detect;
 pub mod framework;
 pub mod go;
 pub mod jest;
 mod js;
+mod junit;
 pub mod lines;
 pub mod mocha;
 pub mod node_test;
@@ -17,9 +19,11 @@ pub mod pytest;
 mod python;
 mod reported;
 pub mod rust;
+mod tap;
 pub mod together;
 pub mod tree;
 pub mod unittest;
+mod values;
 pub mod vitest;
 
 pub use framework::*;
@@ -37,4 +41,5 @@ pub static FRAMEWORKS: &[&dyn Framework] = &[
     &vitest::Vitest,
     &rust::Cargo,
     &rust::Nextest,
+    &ctest::Ctest,
 ];

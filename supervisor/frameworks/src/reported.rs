@@ -312,7 +312,7 @@ impl Reported {
     }
 }
 
-fn ending(exit: Exit) -> String {
+pub(crate) fn ending(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("exited with {code}"),
         Exit::Signal(signal) => format!("was ended by signal {signal}"),

@@ -2,7 +2,7 @@
 //! know how layers are put on (`worker`) or what is heard during a run (`watch`).
 
 use crate::artifacts;
-use crate::cgroup::{self, Leaf, Places};
+use crate::cgroup::{self, Places};
 use crate::check::check;
 use crate::error::SandboxError;
 use crate::figures::{self, Watched};

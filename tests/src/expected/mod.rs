@@ -2,6 +2,8 @@
 //! framework. Must not know any entrance.
 
 mod cargo;
+mod ctest;
+mod custom;
 mod go;
 mod jest;
 mod mocha;
@@ -24,6 +26,8 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("vitest", vitest::TABLE),
     ("cargo", cargo::TABLE),
     ("nextest", nextest::TABLE),
+    ("ctest", ctest::TABLE),
+    ("custom", custom::TABLE),
 ];
 
 /// A runner that is not there: no run begins, and this is said.

@@ -107,7 +107,7 @@ async fn check_output(client: &Client, followed: &Followed) {
     }
     // What a reporter tells counts beside the streams, if it comes to tell anything.
     let written = followed.report().resources.as_ref().unwrap().output_bytes;
-    let has_reporter = !matches!(followed.report().framework.as_str(), "cargo" | "custom" | "go" | "nextest");
+    let has_reporter = !matches!(followed.report().framework.as_str(), "cargo" | "ctest" | "custom" | "go" | "nextest");
     assert!(if has_reporter { written >= bytes } else { written == bytes }, "{written} bytes written, {bytes} read");
 }
 

@@ -1,0 +1,285 @@
+//! The ctest adapter against real output: every golden file has a snapshot of what is read out of it, and cutting a stream
+//! into pieces anywhere changes nothing. `goldens/ctest/README.md` says how the files were made.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use proctor_core::event::RunnerEvent;
+use proctor_core::isolation::Network;
+use proctor_core::outcome::Exit;
+use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::test_case::{TestCase, TestOutcome};
+use proctor_frameworks::ctest::Ctest;
+use proctor_frameworks::{FileTree, Framework, Parser, Plan, Want};
+use proptest::prelude::*;
+use std::fmt::Write as _;
+
+macro_rules! goldens {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!("../goldens/ctest/", $name, ".out")))),*]
+    };
+}
+
+/// What ctest printed, and ended by itself.
+const TESTS: &[(&str, &[u8])] = goldens!["crash", "error", "fail", "fail-parallel", "pass", "skip", "twins", "unicode"];
+
+/// What CMake and compilers printed before they gave up.
+const BUILDS: &[(&str, &[u8])] = goldens!["builderror", "configerror", "linkerror"];
+
+const KILLED: &[u8] = include_bytes!("../goldens/ctest/hang-killed.out");
+
+fn want(selection: &Selection) -> Want<'_> {
+    Want {
+        selection,
+        coverage: CoverageMode::Off,
+        parallel: None,
+        network: Network::None,
+        workspace: "/workspace",
+        scratch: "/scratch",
+        cache: "/cache",
+    }
+}
+
+fn plan() -> Plan {
+    let mut tree = FileTree::default();
+    tree.add_with_content("CMakeLists.txt", "project(x)\nenable_testing()\n");
+    Ctest.plan(&Ctest.detect(&tree), &tree, &want(&Selection::All)).unwrap()
+}
+
+/// Configures or builds with this output and this exit status; whether there is a next step.
+fn quietly(parser: &mut Box<dyn Parser>, step: usize, said: &[u8], status: i32, events: &mut Vec<RunnerEvent>) -> bool {
+    parser.step_started(step);
+    parser.stderr(said, events);
+    parser.step_ended(Exit::Code(status), false, events);
+    !parser.follow_up().is_empty()
+}
+
+/// A parser that came to its tests.
+fn at_tests(mut parser: Box<dyn Parser>) -> Box<dyn Parser> {
+    let mut events = Vec::new();
+    assert!(quietly(&mut parser, 0, b"", 0, &mut events));
+    assert!(quietly(&mut parser, 1, b"", 0, &mut events));
+    assert!(events.is_empty());
+    parser.step_started(2);
+    parser
+}
+
+fn runs() -> Box<dyn Parser> {
+    at_tests(Ctest.parser(&plan(), &want(&Selection::All)))
+}
+
+/// Feeds `chunks` as one ctest that ended by itself.
+fn parse<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
+    let (mut parser, mut events) = (runs(), Vec::new());
+    for chunk in chunks {
+        parser.stdout(chunk, &mut events);
+    }
+    parser.step_ended(Exit::Code(8), false, &mut events);
+    (events, parser)
+}
+
+/// A golden as the planned directory's.
+fn planned(golden: &[u8]) -> Vec<u8> {
+    let dir = plan().steps[0].args[3].clone();
+    String::from_utf8_lossy(golden).replace("/cache/cmake/0123456789abcdef", &dir).into_bytes()
+}
+
+/// What a person would check, without durations.
+fn render(events: &[RunnerEvent]) -> String {
+    let mut text = String::new();
+    for event in events {
+        match event {
+            RunnerEvent::TestStarted(_) => {}
+            RunnerEvent::TestFinished(test) => render_test(&mut text, test),
+            RunnerEvent::Collector(told) => {
+                writeln!(text, "{:?} {} {:?}:{:?}", told.kind, told.nodeid, told.file, told.line).unwrap();
+                writeln!(text, "    message: {:?}\n    output: {:?}", told.message, told.output).unwrap();
+            }
+        }
+    }
+    text
+}
+
+fn render_test(text: &mut String, test: &TestCase) {
+    writeln!(text, "{} {}", test.outcome.name(), test.nodeid).unwrap();
+    if let (Some(file), Some(line)) = (&test.file, test.line) {
+        writeln!(text, "    at {file}:{line}").unwrap();
+    }
+    for (label, value) in
+        [("message", &test.message), ("expected", &test.expected), ("actual", &test.actual), ("stack", &test.stack)]
+    {
+        if let Some(value) = value {
+            writeln!(text, "    {label}: {value:?}").unwrap();
+        }
+    }
+    if let Some(output) = &test.output {
+        writeln!(text, "    output: {} lines", output.lines().count()).unwrap();
+    }
+}
+
+#[test]
+fn every_golden_reads_as_its_snapshot() {
+    for (name, bytes) in TESTS {
+        let (events, parser) = parse([planned(bytes).as_slice()]);
+        let summary = parser.summary();
+        assert!(summary.structured && !summary.cut_off && !summary.runner_missing, "{name}: {summary:?}");
+        insta::assert_snapshot!(format!("ctest-{name}"), render(&events));
+    }
+    for (name, bytes) in BUILDS {
+        let (mut parser, mut events) = (Ctest.parser(&plan(), &want(&Selection::All)), Vec::new());
+        assert!(!quietly(&mut parser, 0, bytes, 1, &mut events), "{name} goes on");
+        insta::assert_snapshot!(format!("ctest-{name}"), render(&events));
+    }
+}
+
+#[test]
+fn tests_beside_one_another_read_as_one_after_the_other() {
+    let sorted = |name: &str| {
+        let golden = TESTS.iter().find(|(known, _)| *known == name).unwrap().1;
+        let (events, _) = parse([planned(golden).as_slice()]);
+        let mut tests: Vec<TestCase> = events
+            .into_iter()
+            .filter_map(|event| match event {
+                RunnerEvent::TestFinished(test) => Some(TestCase { duration_s: None, output: None, ..*test }),
+                _ => None,
+            })
+            .collect();
+        tests.sort_by(|a, b| a.nodeid.cmp(&b.nodeid));
+        tests
+    };
+    assert_eq!(sorted("fail"), sorted("fail-parallel"));
+}
+
+#[test]
+fn a_kill_leaves_what_ran_running() {
+    let (mut parser, mut events) = (runs(), Vec::new());
+    parser.stdout(&planned(KILLED), &mut events);
+    parser.step_ended(Exit::Signal(9), true, &mut events);
+    assert_eq!(render(&events), "passed ends\n");
+    let running: Vec<String> = parser.running().into_iter().map(|id| id.name).collect();
+    assert_eq!((running, parser.summary().cut_off), (vec!["hangs".to_owned()], true));
+}
+
+#[test]
+fn a_ctest_that_ended_early_is_cut_off_and_its_test_is_an_error() {
+    let (events, parser) = parse([planned(KILLED).as_slice()]);
+    assert!(parser.summary().cut_off && parser.running().is_empty());
+    let Some(RunnerEvent::TestFinished(test)) = events.last() else { panic!("{events:?}") };
+    assert_eq!((test.name.as_str(), test.outcome), ("hangs", TestOutcome::Error));
+    assert_eq!(test.message.as_deref(), Some("did not finish: ctest exited with 8"));
+}
+
+#[test]
+fn a_ctest_that_is_too_old_is_no_runner() {
+    let (_, parser) = parse([b"Test project /workspace\n100% tests passed, 0 tests failed out of 0\n".as_slice()]);
+    assert!(parser.summary().runner_missing);
+    assert!(parser.summary().notes[0].ends_with("CMake 3.20 or later is needed"));
+}
+
+#[test]
+fn nothing_to_run_is_nothing_selected() {
+    let (mut parser, mut events) = (runs(), Vec::new());
+    parser.stderr(b"No tests were found!!!\n", &mut events);
+    parser.step_ended(Exit::Code(0), false, &mut events);
+    assert!(parser.nothing_selected() && !parser.summary().cut_off && events.is_empty());
+}
+
+#[test]
+fn a_listing_names_every_test() {
+    let mut parser = at_tests(Ctest.listing(&plan(), &want(&Selection::All)));
+    let mut events = Vec::new();
+    parser.stdout(br#"{"kind":"ctestInfo","tests":[{"name":"a.b"},"#, &mut events);
+    parser.stdout(br#"{"name":"c"}]}"#, &mut events);
+    parser.step_ended(Exit::Code(0), false, &mut events);
+    let names: Vec<String> = events
+        .into_iter()
+        .map(|event| match event {
+            RunnerEvent::TestStarted(id) => format!("{}/{}", id.package, id.name),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(names, ["./a.b", "./c"]);
+    assert!(!parser.summary().cut_off);
+}
+
+#[test]
+fn ten_thousand_tests_are_read_and_their_output_is_not_kept() {
+    let (mut parser, mut events, mut finished) = (runs(), Vec::new(), 0);
+    for number in 1..=10_000 {
+        let text = format!(
+            "      Start {number}: case_{number}\n{number}: Test timeout computed to be: 1\n{number}: {}\n\
+             {number}/10000 Test #{number}: case_{number} ...   Passed    0.01 sec\n",
+            "x".repeat(1_000)
+        );
+        parser.stdout(text.as_bytes(), &mut events);
+        finished += events.iter().filter(|event| matches!(event, RunnerEvent::TestFinished(_))).count();
+        assert!(parser.running().is_empty());
+        events.clear();
+    }
+    parser.stdout(b"100% tests passed, 0 tests failed out of 10000\n", &mut events);
+    parser.step_ended(Exit::Code(0), false, &mut events);
+    assert_eq!((finished, parser.summary().cut_off), (10_000, false));
+}
+
+/// Bytes that look enough like ctest's to get past the first checks.
+fn stream_like() -> impl Strategy<Value = Vec<u8>> {
+    let literal = prop_oneof![
+        Just("      Start  1: a b\n"),
+        Just("1: Test timeout computed to be: 1\n"),
+        Just("1: /workspace/t.cpp:5: Failure\n1: Expected equality of these values:\n1:   1\n1:   2\n"),
+        Just("1: [ RUN      ] x\n"),
+        Just("1/2 Test #1: a b ...***Failed  Required regular expression not found. Regex=[x\n"),
+        Just("]  0.01 sec\n"),
+        Just("2/2 Test #2: ghost ...   Passed    0.01 sec\n"),
+        Just("99999999999999999999/1 Test #99999999999999999999: x\n"),
+        Just("      Start 99999999999999999999: x\n"),
+        Just("Failed test dependencies: a\n"),
+        Just("100% tests passed, 0 tests failed out of 2\n"),
+        Just("Test project /x\n"),
+        Just(":::\n1:\n"),
+    ];
+    let noise = prop::collection::vec(any::<u8>(), 0..30);
+    prop::collection::vec(prop_oneof![4 => literal.prop_map(|text| text.as_bytes().to_vec()), 1 => noise], 0..40)
+        .prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in stream_like(), at in any::<prop::sample::Index>(), step in 0usize..4, killed: bool) {
+        let (mut parser, mut events) = (runs(), Vec::new());
+        let (head, tail) = bytes.split_at(at.index(bytes.len() + 1));
+        parser.step_started(step);
+        parser.stdout(head, &mut events);
+        parser.stderr(&bytes, &mut events);
+        parser.stdout(tail, &mut events);
+        parser.step_ended(Exit::Code(2), killed, &mut events);
+        parser.follow_up();
+        parser.summary();
+        prop_assert!(killed || parser.running().is_empty());
+    }
+
+    #[test]
+    fn cutting_a_stream_into_chunks_changes_nothing(
+        golden in any::<prop::sample::Index>(),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+    ) {
+        let bytes = golden.get(TESTS).1;
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+        cuts.sort_unstable();
+        let mut chunks = Vec::new();
+        let mut from = 0;
+        for cut in cuts.into_iter().chain([bytes.len()]) {
+            chunks.push(&bytes[from..cut]);
+            from = cut;
+        }
+        prop_assert_eq!(parse(chunks).0, parse([bytes]).0);
+    }
+
+    #[test]
+    fn a_stream_that_was_cut_is_cut_off(golden in any::<prop::sample::Index>(), at in any::<prop::sample::Index>()) {
+        let bytes = planned(golden.get(TESTS).1);
+        let sum = bytes.windows(13).position(|window| window == b" tests passed").unwrap();
+        let (_, parser) = parse([&bytes[..at.index(sum)]]);
+        let summary = parser.summary();
+        prop_assert!(summary.cut_off || summary.runner_missing);
+    }
+}
