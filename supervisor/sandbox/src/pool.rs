@@ -45,6 +45,10 @@ const REQUESTS: usize = 256;
 /// How long a run waits for a worker that is being prepared before it makes a room of its own.
 const TAKE_WAIT: Duration = Duration::from_millis(250);
 
+/// How long the keeper lets the run go first that asked for the next worker: its end is on the way to somebody who waits for
+/// it, and there may be one processor for both.
+const END_FIRST: Duration = Duration::from_micros(500);
+
 /// What makes rooms.
 #[derive(Debug, Clone)]
 pub(crate) struct Maker {
@@ -294,7 +298,10 @@ impl Shelved {
         let mut next_round = Instant::now() + pause;
         loop {
             match inbox.recv_timeout(next_round.saturating_duration_since(Instant::now())) {
-                Ok(Request::Refill(key, limits)) => self.refill(&key, &limits),
+                Ok(Request::Refill(key, limits)) => {
+                    std::thread::sleep(END_FIRST);
+                    self.refill(&key, &limits);
+                }
                 Ok(Request::Clear(worker)) => drop(worker),
                 // Nobody waits for it any more: then nobody needs to know.
                 Ok(Request::Settle(done)) => _ = done.send(()),
