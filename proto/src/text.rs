@@ -65,9 +65,12 @@ impl Head<'_> {
 pub fn run(stdout: Head<'_>, stderr: Head<'_>, report: &Report) -> String {
     let mut text = String::new();
     stdout.write(&mut text);
-    if !stderr.bytes.is_empty() {
+    let mut errors = String::new();
+    stderr.write(&mut errors);
+    // Some runners write nothing but the end of a colour.
+    if !errors.is_empty() {
         text.push_str("--- stderr ---\n");
-        stderr.write(&mut text);
+        text.push_str(&errors);
     }
     text.push_str(&run_trailer(report));
     text
@@ -279,6 +282,7 @@ mod tests {
         assert_eq!(text, "red\n--- stderr ---\noops\ntimed out after 300s\nexit: 124\n");
         let passed = Report { outcome: Outcome::Passed.into(), ..Report::default() };
         assert_eq!(run(whole(b""), whole(b""), &passed), "exit: 0\n");
+        assert_eq!(run(whole(b"ok\n"), whole(b"\x1b[0m"), &passed), "ok\nexit: 0\n");
         let none = Report { outcome: Outcome::NoTests.into(), exit_code: 4, ..Report::default() };
         assert_eq!(run(whole(b"ok\n"), whole(b""), &none), "ok\nno tests ran\nexit: 4\n");
     }

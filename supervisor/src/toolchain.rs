@@ -18,6 +18,8 @@ pub struct Toolchain {
     go_downloads: Option<PathBuf>,
     /// Cargo's home with the crates that the host's user has downloaded.
     cargo_home: Option<PathBuf>,
+    /// Maven's local repository with the artefacts that the host's user has downloaded.
+    maven_repository: Option<PathBuf>,
     rules: Rules,
 }
 
@@ -60,7 +62,7 @@ const GO_PROXIES: &str = "https://proxy.golang.org,direct";
 const HANDED_ON: [&str; 6] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME"];
 
 /// Variables that decide what runs or where it writes. A request cannot set them.
-const RESERVED: [&str; 44] = [
+const RESERVED: [&str; 46] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -100,7 +102,9 @@ const RESERVED: [&str; 44] = [
     "RUSTFLAGS",
     "RUSTUP_TOOLCHAIN",
     "JAVA_TOOL_OPTIONS",
-    "MAVEN_OPTS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "JAVACMD",
     "MAKEFLAGS",
     "GNUMAKEFLAGS",
     "NPM_CONFIG_CACHE",
@@ -108,8 +112,8 @@ const RESERVED: [&str; 44] = [
 ];
 
 /// The same for families of variables.
-const RESERVED_PREFIXES: [&str; 9] =
-    ["LD_", "CARGO_", "NEXTEST_", "npm_config_", "PROCTOR_", "GIT_", "CMAKE_", "CTEST_", "GTEST_"];
+const RESERVED_PREFIXES: [&str; 10] =
+    ["LD_", "CARGO_", "NEXTEST_", "npm_config_", "PROCTOR_", "GIT_", "CMAKE_", "CTEST_", "GTEST_", "MAVEN_"];
 
 impl Toolchain {
     /// Reads PATH and the toolchains' places from a process environment, and looks at what is there.
@@ -124,6 +128,9 @@ impl Toolchain {
             text("GOPATH").and_then(|list| list.split(':').next().map(PathBuf::from)).or_else(|| in_home("go"));
         let go_modules = dir("GOMODCACHE").or_else(|| go_path.as_ref().map(|go| go.join("pkg/mod")));
         let go_downloads = go_modules.map(|modules| modules.join("cache/download")).filter(|dir| dir.is_dir());
+        // Maven has no variable for it, so people who move it say so in one of these.
+        let moved = ["MAVEN_OPTS", "MAVEN_ARGS"].iter().find_map(|name| maven_repository_in(&text(name)?));
+        let maven_repository = moved.or_else(|| in_home(".m2/repository")).filter(|dir| dir.is_dir());
         let only_programs = cargo_home.iter().chain(&go_path).cloned().collect();
         let rules = Rules { home: home.clone(), only_programs, private: offer.private };
 
@@ -140,11 +147,12 @@ impl Toolchain {
             }
         }
         let crates = ["registry", "git"].iter().filter_map(|part| Some(cargo_home.as_ref()?.join(part)));
-        crates.chain(go_downloads.clone()).chain(offer.toolchains).for_each(|dir| shown.add(dir));
+        let downloads = go_downloads.iter().chain(&maven_repository).cloned();
+        crates.chain(downloads).chain(offer.toolchains).for_each(|dir| shown.add(dir));
         let cargo_home = cargo_home.filter(|home| home.join("registry").is_dir());
         let read_only = shown.into_paths();
         tracing::debug!(?read_only, "what runs see of this host's toolchains");
-        Toolchain { path, env, read_only, go_downloads, cargo_home, rules }
+        Toolchain { path, env, read_only, go_downloads, cargo_home, maven_repository, rules }
     }
 
     /// The absolute path of `program`: itself if absolute, else the first executable of that name on PATH. Only what a
@@ -190,8 +198,12 @@ impl Toolchain {
         if network == Network::None {
             set("CARGO_NET_OFFLINE", "true".to_owned());
         }
-        // A JVM asks the user database, which does not know a run's HOME.
-        set("MAVEN_OPTS", format!("-Duser.home={}", below("java")));
+        // A JVM asks the user database, which does not know a run's HOME. As for Cargo, without a network the host's
+        // repository will do until the tenant has filled its own; Maven only reads it then.
+        let filled = cache.join("java/.m2/repository").exists();
+        let host = self.maven_repository.iter().filter(|_| network == Network::None && !filled);
+        let host = host.map(|dir| format!(" -Dmaven.repo.local={}", dir.display()));
+        set("MAVEN_OPTS", [format!("-Duser.home={}", below("java"))].into_iter().chain(host).collect());
         env
     }
 
@@ -206,6 +218,12 @@ impl Toolchain {
         paths.retain(|path| !path.starts_with(workspace));
         paths
     }
+}
+
+/// Where options for Maven say that its local repository is.
+fn maven_repository_in(options: &str) -> Option<PathBuf> {
+    let place = options.split_whitespace().find_map(|option| option.strip_prefix("-Dmaven.repo.local="))?;
+    Some(PathBuf::from(place)).filter(|dir| dir.is_absolute())
 }
 
 /// Whether a run in `workspace` that reads `read_only` sees this path.
@@ -317,10 +335,37 @@ mod tests {
     }
 
     #[test]
+    fn mavens_artefacts_are_the_hosts_until_the_tenant_has_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let (repository, cache) = (dir.path().join("m2"), dir.path().join("cache"));
+        std::fs::create_dir_all(&repository).unwrap();
+        let place = format!("-Dmaven.repo.local={}", repository.display());
+        let var = |name: &str| (name == "MAVEN_OPTS").then(|| format!("-Xmx1g {place}").into());
+        let toolchain = Toolchain::from_env(var, Offer::default());
+        assert!(toolchain.read_only(Path::new("/ws")).contains(&repository));
+        let options = |network| toolchain.caches(&cache, network)["MAVEN_OPTS"].clone();
+        let home = format!("-Duser.home={}/java", cache.display());
+        assert_eq!(options(Network::None), format!("{home} {place}"));
+        assert_eq!(options(Network::Host), home);
+        std::fs::create_dir_all(cache.join("java/.m2/repository")).unwrap();
+        assert_eq!(options(Network::None), home);
+    }
+
+    #[test]
     fn a_request_cannot_set_what_decides_what_runs() {
-        for refused in
-            ["GOCACHE", "PIP_CACHE_DIR", "RUSTUP_HOME", "LD_PRELOAD", "GOFLAGS", "PATH", "CARGO_HOME", "A-B", "", "1A"]
-        {
+        for refused in [
+            "GOCACHE",
+            "PIP_CACHE_DIR",
+            "RUSTUP_HOME",
+            "LD_PRELOAD",
+            "MAVEN_ARGS",
+            "GOFLAGS",
+            "PATH",
+            "CARGO_HOME",
+            "A-B",
+            "",
+            "1A",
+        ] {
             assert!(check_variable(refused).is_err(), "{refused}");
         }
         assert!(check_variable("DATABASE_URL").is_ok());

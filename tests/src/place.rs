@@ -66,6 +66,10 @@ pub fn copy_fixture(fixture: &str, to: &Path) {
         INSTALLED.call_once(|| process::installed("node-packages"));
         symlink(process::tools().join("node/lib/node_modules"), to.join("node_modules")).unwrap();
     }
+    if fixture.starts_with("maven/") {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| process::installed("maven"));
+    }
 }
 
 /// Gives a directory and all that is in it to a user and the group of the same number. An ordinary user, whose runs are
@@ -137,6 +141,7 @@ impl Place {
             .env("XDG_CACHE_HOME", cache_home())
             .env("GOMODCACHE", go_modules())
             .env("RUSTUP_HOME", process::rustup_home())
+            .env("MAVEN_OPTS", process::maven_opts())
             .env("NO_COLOR", "1")
             .env("LANG", "C.UTF-8")
             .current_dir(&self.workspace)
@@ -231,6 +236,15 @@ pub fn warm() {
     });
 }
 
+/// What is in a workspace beside what Maven builds, which it does below each module and nowhere else.
+fn sources_of(workspace: &Path) -> Tree {
+    let mut all = tree(workspace);
+    let modules: Vec<PathBuf> = all.keys().filter(|path| path.ends_with("pom.xml")).cloned().collect();
+    let built: Vec<PathBuf> = modules.iter().map(|pom| pom.with_file_name("target")).collect();
+    all.retain(|path, _| !built.iter().any(|target| path.starts_with(target)));
+    all
+}
+
 /// What a test asserts about what is left: taken before, compared after.
 pub struct Before {
     workspace: Tree,
@@ -241,7 +255,7 @@ impl Before {
     /// How things are now.
     #[must_use]
     pub fn of(place: &Place) -> Before {
-        Before { workspace: tree(&place.workspace), mounts: process::mounts() }
+        Before { workspace: sources_of(&place.workspace), mounts: process::mounts() }
     }
 
     /// Waits until nothing of what `pid` did in `place` is alive, and fails when it has left anything.
@@ -258,7 +272,7 @@ impl Before {
     /// Fails when the workspace or the temporary files have changed.
     pub fn assert_files(&self, place: &Place) {
         assert_eq!(tree(&place.tmp()).keys().collect::<Vec<_>>(), [""; 0].map(Path::new).each_ref(), "temporary files");
-        let (now, before) = (tree(&place.workspace), &self.workspace);
+        let (now, before) = (sources_of(&place.workspace), &self.workspace);
         assert!(now == *before, "the workspace has changed: {:?} to {:?}", before.keys(), now.keys());
     }
 }

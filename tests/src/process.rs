@@ -63,6 +63,12 @@ pub fn rustup_home() -> PathBuf {
     std::env::var_os("RUSTUP_HOME").map_or_else(|| home().join(".rustup"), PathBuf::from)
 }
 
+/// Value of MAVEN_OPTS of programs under test: where what the fixtures need is.
+#[must_use]
+pub fn maven_opts() -> String {
+    format!("-Dmaven.repo.local={}/maven/repository", tools().display())
+}
+
 /// Makes sure that `.ci/tools` has installed what `part` names. Does nothing the second time.
 pub fn installed(part: &str) {
     let mut command = command(&sources().join(".ci/tools"));

@@ -2,7 +2,7 @@
 //! clients ask.
 
 use crate::place::{cache_home, copy_fixture, give, go_modules, state_dir, warm};
-use crate::process::{PATIENCE, Said, command, program, rustup_home, search_path, signal};
+use crate::process::{PATIENCE, Said, command, maven_opts, program, rustup_home, search_path, signal};
 use crate::waiting::Waiting;
 use crate::wire::Client;
 use nix::sys::signal::Signal;
@@ -120,6 +120,7 @@ impl Supervisor {
             .env("XDG_CACHE_HOME", cache_home())
             .env("GOMODCACHE", go_modules())
             .env("RUSTUP_HOME", rustup_home())
+            .env("MAVEN_OPTS", maven_opts())
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())

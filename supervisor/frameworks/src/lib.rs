@@ -11,7 +11,9 @@ pub mod go;
 pub mod jest;
 mod js;
 mod junit;
+mod jvm;
 pub mod lines;
+pub mod maven;
 pub mod mocha;
 pub mod node_test;
 mod paths;
@@ -42,4 +44,5 @@ pub static FRAMEWORKS: &[&dyn Framework] = &[
     &rust::Cargo,
     &rust::Nextest,
     &ctest::Ctest,
+    &maven::Maven,
 ];

@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 const SHAPES: &[&str] = &[
     // JUnit 5, AssertJ, Kotest: `expected: <5> but was: <4>`.
     r"(?is)\bexpected:?\s*<(?P<expected>.*?)>,? but (?:was|got):?\s*<(?P<actual>.*?)>(?:\s|$)",
+    // TestNG.
+    r"(?s)\bexpected \[(?P<expected>.*?)\] but found \[(?P<actual>.*?)\](?:\s|$)",
     // JUnit 4 with strings: `expected:<a[b]c> but was:<a[d]c>` is caught above; Hamcrest on two lines.
     r"(?m)^Expected: (?P<expected>.+)\n\s+but: was (?P<actual>.+)$",
     // GoogleTest's predicates on values.
@@ -63,6 +65,7 @@ mod tests {
         for (text, expected, actual) in [
             ("expected: <5> but was: <4>", "5", "4"),
             ("sum ==> expected:<[a]> but was:<[b]>", "[a]", "[b]"),
+            ("expected [a b] but found [c]", "a b", "c"),
             ("\nExpected: is <5>\n     but: was <4>", "is <5>", "<4>"),
             ("Expected equality of these values:\n  2 + 2\n    Which is: 4\n  5\nsum is off", "5", "4"),
             ("Expected equality of these values:\n  5\n  total\n    Which is: 4", "5", "4"),

@@ -6,6 +6,7 @@ mod ctest;
 mod custom;
 mod go;
 mod jest;
+mod maven;
 mod mocha;
 mod nextest;
 mod node;
@@ -28,6 +29,7 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("nextest", nextest::TABLE),
     ("ctest", ctest::TABLE),
     ("custom", custom::TABLE),
+    ("maven", maven::TABLE),
 ];
 
 /// A runner that is not there: no run begins, and this is said.

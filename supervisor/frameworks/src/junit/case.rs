@@ -58,6 +58,9 @@ static POSITION: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// A line that is a position and nothing else.
 static PLACE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\S+:\d+$").ok());
 
+/// The name of a test without one: Surefire's form for a failure outside of all tests of a class.
+pub(crate) const UNNAMED: &str = "unnamed";
+
 /// A test whose element has begun.
 #[derive(Debug)]
 pub(super) struct Open {
@@ -98,7 +101,7 @@ impl Open {
         Open {
             id: TestId {
                 package: named("classname").unwrap_or_else(|| suite.to_owned()),
-                name: named("name").unwrap_or_else(|| "unnamed".to_owned()),
+                name: named("name").unwrap_or_else(|| UNNAMED.to_owned()),
             },
             file: named("file"),
             line: attributes.number("line"),

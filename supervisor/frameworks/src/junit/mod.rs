@@ -12,6 +12,7 @@ mod xml;
 
 use crate::paths::Paths;
 use case::Open;
+pub(crate) use case::UNNAMED;
 use proctor_core::bound::{COLLECTORS_MAX, TEST_CASES_MAX};
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind, TestId};

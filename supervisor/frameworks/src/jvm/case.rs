@@ -1,0 +1,119 @@
+//! Makes of a test as JUnit XML tells it one that is named and placed as a JVM's runners do. Must not know who wrote it.
+
+use super::sources::Sources;
+use crate::junit::UNNAMED;
+use crate::reported::plain;
+use proctor_core::test_case::{TestCase, TestId, TestOutcome};
+use std::collections::HashMap;
+
+/// Most names that are told apart.
+const NAMES_MAX: usize = 100_000;
+
+/// The names that were told, so that two tests of one name stay two.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(HashMap<TestId, u32>);
+
+impl Seen {
+    /// The test, with its file as its package, `com.example.FooTest#adds` as its name, and the place of its failure. A class
+    /// that no file is known of belongs to `otherwise`.
+    pub(crate) fn told(&mut self, case: TestCase, sources: &Sources, module: &str, otherwise: &str) -> TestCase {
+        // What failed outside of a test has its class's name alone.
+        let method = if case.name == UNNAMED { "" } else { case.name.as_str() };
+        let TestId { package, name } = id(sources, module, otherwise, &case.package, method);
+        let name = self.apart(TestId { package: package.clone(), name });
+        let stack = case.stack.map(|text| clean(&text));
+        let place = stack.as_deref().and_then(|stack| sources.of_stack(module, stack));
+        let (file, line) = place.unzip();
+        let first = stack.as_deref().and_then(|stack| stack.lines().next()).map(str::trim);
+        let message = case.message.map(|message| clean(&message)).map(|message| match case.outcome {
+            // What was thrown says more than what it says.
+            TestOutcome::Error => {
+                first.filter(|first| first.ends_with(message.as_str())).unwrap_or(&message).to_owned()
+            }
+            TestOutcome::Skipped => without_type(&message).to_owned(),
+            _ => message,
+        });
+        let case = TestCase {
+            nodeid: name.clone(),
+            package,
+            name,
+            file: file.map(str::to_owned),
+            line,
+            message,
+            stack,
+            output: case.output.map(|text| clean(&text)),
+            ..case
+        };
+        case.bounded()
+    }
+
+    fn apart(&mut self, id: TestId) -> String {
+        let name = id.name.clone();
+        if self.0.len() >= NAMES_MAX && !self.0.contains_key(&id) {
+            return name;
+        }
+        let count = self.0.entry(id).or_default();
+        *count += 1;
+        if *count == 1 { name } else { format!("{name} ({count})") }
+    }
+}
+
+/// A test class as a whole.
+pub(crate) fn whole_class(sources: &Sources, module: &str, otherwise: &str, class: &str) -> TestId {
+    id(sources, module, otherwise, class, "")
+}
+
+fn id(sources: &Sources, module: &str, otherwise: &str, class: &str, method: &str) -> TestId {
+    let package = sources.of_class(module, class).unwrap_or(otherwise).to_owned();
+    let name = if method.is_empty() { class.to_owned() } else { format!("{class}#{method}") };
+    TestId { package, name }
+}
+
+/// `org.opentest4j.TestAbortedException: no moon` without what was thrown.
+fn without_type(message: &str) -> &str {
+    match message.split_once(": ") {
+        Some((thrown, rest)) if thrown.ends_with("Exception") && !thrown.contains(' ') => rest,
+        _ => message,
+    }
+}
+
+/// How Surefire writes the escape character, which XML cannot have: in an attribute, and in a text.
+const ESCAPES: [&str; 2] = ["&#27;", "&amp#27;"];
+
+fn clean(text: &str) -> String {
+    if !ESCAPES.iter().any(|escape| text.contains(escape)) {
+        return text.to_owned();
+    }
+    plain(&ESCAPES.iter().fold(text.to_owned(), |text, escape| text.replace(escape, "\u{1b}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_of_one_name_stay_two() {
+        let (mut seen, sources) = (Seen::default(), Sources::default());
+        let id = TestId { package: "com.x.FooTest".into(), name: "adds".into() };
+        let case = TestCase::new(id, String::new(), TestOutcome::Passed);
+        let mut name = || seen.told(case.clone(), &sources, "a", "a/pom.xml").nodeid;
+        assert_eq!([name(), name()], ["com.x.FooTest#adds", "com.x.FooTest#adds (2)"]);
+    }
+
+    #[test]
+    fn an_error_says_what_was_thrown_and_a_skip_why() {
+        let told = |outcome, message: &str, stack: &str| {
+            let id = TestId { package: "com.x.FooTest".into(), name: "t".into() };
+            let case = TestCase {
+                message: Some(message.into()),
+                stack: Some(stack.into()),
+                ..TestCase::new(id, String::new(), outcome)
+            };
+            Seen::default().told(case, &Sources::default(), "", "pom.xml").message.unwrap()
+        };
+        assert_eq!(told(TestOutcome::Error, "no", "java.io.IOException: no\n\tat x"), "java.io.IOException: no");
+        assert_eq!(told(TestOutcome::Failed, "no", "java.io.IOException: no\n\tat x"), "no");
+        assert_eq!(told(TestOutcome::Skipped, "org.x.TestAbortedException: no moon", ""), "no moon");
+        assert_eq!(clean("&amp#27;[31mred&#27;[0m"), "red");
+    }
+}

@@ -1,0 +1,8 @@
+//! What the runners of the Java world share: where a class and a line of a stack are in the workspace, and what JUnit XML
+//! says in their words. Must not know any build tool.
+
+mod case;
+mod sources;
+
+pub(crate) use case::{Seen, whole_class};
+pub(crate) use sources::{EXTENSIONS, Sources};

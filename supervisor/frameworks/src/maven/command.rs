@@ -1,0 +1,107 @@
+//! Writes the command lines of a run. Must not know how output is read.
+
+use super::NAME;
+use super::detect::{has_failsafe, modules};
+use super::selection::{Share, shares};
+use crate::framework::{InjectedFile, Plan, PlanError, Project, REPORT, Step, Want};
+use crate::jvm::Sources;
+use crate::tree::FileTree;
+use proctor_core::isolation::Network;
+use std::collections::BTreeMap;
+
+/// The source files of the workspace, for the parser.
+pub(super) const SOURCES: &str = "maven/sources";
+
+/// Where `mvn` looks for what to read before it starts, below `$HOME`, which is `home` in the scratch directory.
+const BEFORE: &str = "home/.mavenrc";
+
+/// What no test is called: for the one of Surefire and Failsafe that has nothing to run.
+const NOTHING: &str = "proctor.NoTest";
+
+/// The plan of a run.
+pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+    if want.parallel.is_some() {
+        return Err(PlanError::NotApplicable { option: "parallel", framework: NAME });
+    }
+    let watch = include_bytes!("watch.sh").to_vec();
+    let mut plan = Plan {
+        files: vec![
+            InjectedFile { path: BEFORE.to_owned(), bytes: watch, executable: false },
+            Sources::to_file(tree, SOURCES),
+        ],
+        report: true,
+        ..Plan::default()
+    };
+    plan.steps = shares(projects, tree, want.selection)?.iter().map(|share| step(share, tree, want)).collect();
+    Ok(plan)
+}
+
+/// Batch mode without colours and progress; every module that can be tested is, whatever fails before.
+const COMMON: [&str; 6] = [
+    "--batch-mode",
+    "--no-transfer-progress",
+    "--fail-at-end",
+    "-Dstyle.color=never",
+    "-DtrimStackTrace=false",
+    "-Dmaven.test.failure.ignore=false",
+];
+
+fn step(share: &Share<'_>, tree: &FileTree, want: &Want<'_>) -> Step {
+    let reactor = share.reactor;
+    let mut args: Vec<String> = COMMON.map(str::to_owned).into();
+    if want.network == Network::None {
+        args.push("--offline".to_owned());
+    }
+    let is_whole = share.modules.is_empty() || modules(tree, reactor).count() < 2;
+    if !is_whole {
+        let names = share.modules.iter().map(|module| if module.is_empty() { "." } else { module.as_str() });
+        args.push(format!("--projects={}", names.collect::<Vec<_>>().join(",")));
+        args.push("--also-make".to_owned());
+    }
+    let integrates = has_failsafe(tree, reactor);
+    if let Some(tests) = &share.tests {
+        args.extend(selected(tests, integrates));
+    }
+    args.push(if integrates { "verify" } else { "test" }.to_owned());
+    Step { programs: programs(reactor, tree, want), args, dir: reactor.dir.clone(), env: environment(want) }
+}
+
+/// A selection is no error in a module that has nothing of it. Each plugin knows that option by an old name too.
+fn selected(tests: &[String], integrates: bool) -> Vec<String> {
+    let (late, early): (Vec<&str>, Vec<&str>) =
+        tests.iter().map(String::as_str).partition(|test| integrates && is_integration(test));
+    let named = |tests: &[&str]| if tests.is_empty() { NOTHING.to_owned() } else { tests.join(",") };
+    let mut args = vec![format!("-Dtest={}", named(&early))];
+    args.extend(["-Dsurefire.failIfNoSpecifiedTests=false", "-DfailIfNoTests=false"].map(str::to_owned));
+    if integrates {
+        args.push(format!("-Dit.test={}", named(&late)));
+        args.push("-Dit.failIfNoSpecifiedTests=false".to_owned());
+    }
+    args
+}
+
+/// Whether a class is Failsafe's by its name, which is what Failsafe itself goes by.
+fn is_integration(test: &str) -> bool {
+    let class = test.split('#').next().unwrap_or(test);
+    let name = class.rsplit('.').next().unwrap_or(class).split('$').next().unwrap_or(class);
+    name.starts_with("IT") || name.ends_with("IT") || name.ends_with("ITCase")
+}
+
+/// The project's own Maven, where it can be downloaded.
+fn programs(reactor: &Project, tree: &FileTree, want: &Want<'_>) -> Vec<String> {
+    let wrapper = if reactor.dir.is_empty() { "mvnw".to_owned() } else { format!("{}/mvnw", reactor.dir) };
+    let wrapped = want.network == Network::Host && tree.contains(&wrapper);
+    let own = wrapped.then(|| "./mvnw".to_owned());
+    own.into_iter().chain(["mvn".to_owned()]).collect()
+}
+
+fn environment(want: &Want<'_>) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        ("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", want.scratch)),
+        // Where a wrapper keeps the Maven that it downloads.
+        ("MAVEN_USER_HOME".to_owned(), format!("{}/java/.m2", want.cache)),
+    ])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Maven: Surefire and Failsafe, with JUnit 4, JUnit 5 or TestNG, read from the XML that they write for each test class as
+//! the class ends.
+//!
+//! `detect` finds reactors and their modules, `selection` says what goes to `-Dtest`, `command` writes the command line,
+//! `records` cuts the report into files, `console` says what a line of Maven's means, and `parser` puts them together.
+//! None of them must know how a process is started.
+//!
+//! **One source.** Results come from the XML files alone: they name every test with its class, stack and output, in a form
+//! that has not changed since Surefire 2.4, and no test can print what reads like one. `watch.sh`, which `mvn` reads before
+//! it starts, sends each to the report when it is whole, so a killed run has what had ended. The console says what never
+//! comes to a file: what does not compile, which class was running, why a goal failed. A forged line of it can make a run
+//! red or name a class too many; green takes exit status 0, `BUILD SUCCESS` and a report with its end.
+//!
+//! Maven builds where it always does, in the workspace's `target`: no option moves that for a project that does not foresee
+//! it. A start is told for a class only (`running` after a kill), since no file tells it for a test. There is no way to list
+//! tests without running them, and none to run them in parallel that is safe for a project that did not ask for it: both
+//! are refused. Coverage is not measured. Needs Maven 3.6.1 (`-ntp`).
+//!
+//! Without a network Maven works offline (`-o`) with the artefacts that the host's user has. The project's own `mvnw` is used
+//! with a network only, since it downloads its Maven.
+
+mod command;
+mod console;
+mod detect;
+mod parser;
+mod records;
+mod selection;
+
+use crate::detect::holds;
+use crate::framework::{Framework, Parser, Plan, PlanError, Project, Want};
+use crate::jvm::EXTENSIONS;
+use crate::tree::FileTree;
+use proctor_core::request::RerunTarget;
+
+/// The adapter for Maven.
+#[derive(Debug, Clone, Copy)]
+pub struct Maven;
+
+/// Its name.
+const NAME: &str = "maven";
+
+impl Framework for Maven {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        &[detect::MARKER]
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        EXTENSIONS
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        detect::reactors(tree)
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, want)
+    }
+
+    fn plan_listing(&self, _: &[Project], _: &FileTree, _: &Want<'_>) -> Result<Plan, PlanError> {
+        Err(PlanError::NotApplicable { option: "a listing of tests", framework: NAME })
+    }
+
+    fn owns(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
+        let package = target.package();
+        let is_module = package == detect::MARKER || package.ends_with("/pom.xml");
+        is_module && tree.contains(package) || holds(EXTENSIONS, projects, tree, package)
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(parser::MavenParser::new(plan, want))
+    }
+
+    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        self.parser(plan, want)
+    }
+}

@@ -1,0 +1,381 @@
+//! Puts together what the files and the console of a run say. Must not know what a line or a file means.
+
+use super::command::SOURCES;
+use super::console::{Said, said};
+use super::detect::MARKER;
+use super::records::{Record, Records};
+use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
+use crate::junit;
+use crate::jvm::{Seen, Sources, whole_class};
+use crate::lines::Lines;
+use crate::paths::{Paths, join};
+use proctor_core::bound::COLLECTORS_MAX;
+use proctor_core::event::RunnerEvent;
+use proctor_core::outcome::Exit;
+use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Most sentences in the summary.
+const NOTES_MAX: usize = 32;
+
+/// Most classes that are held as running, and most files that are known again.
+const CLASSES_MAX: usize = 65_536;
+
+/// Bytes of compiler output that are kept for each file.
+const OUTPUT_BYTES_MAX: usize = 16 * 1024;
+
+/// What Maven says when an artefact is neither there nor to be had.
+const OFFLINE: &str = "offline";
+
+/// The parser of a run.
+pub(super) struct MavenParser {
+    paths: Paths,
+    sources: Sources,
+    steps: Vec<Step>,
+    dir: String,
+    lines: Lines,
+    records: Records,
+    step: State,
+    summary: StreamSummary,
+}
+
+/// What is known of the current step.
+#[derive(Default)]
+struct State {
+    seen: Seen,
+    /// Files that were told, by a hash of name and content.
+    files: HashSet<u64>,
+    /// Classes that began and did not end, the oldest first.
+    running: Vec<String>,
+    blamed: Vec<Blame>,
+    goals: Vec<Goal>,
+    crashed: Vec<String>,
+    has_crashed: bool,
+    names_follow: bool,
+    told: usize,
+    failures: usize,
+    success: bool,
+    ended: bool,
+    said_nothing_selected: bool,
+    nothing_selected: bool,
+}
+
+/// A file that does not compile, or a project that cannot be read.
+struct Blame {
+    file: String,
+    line: Option<u32>,
+    message: String,
+    output: String,
+}
+
+struct Goal {
+    goal: String,
+    project: String,
+    why: String,
+}
+
+impl Goal {
+    /// A person's words for what failed.
+    fn message(&self) -> String {
+        let why = if self.why.is_empty() { "failed" } else { self.why.as_str() };
+        if self.goal.is_empty() {
+            format!("{}: {why}", self.project)
+        } else {
+            format!("{}: {}: {why}", self.project, self.goal)
+        }
+    }
+
+    fn runs_tests(&self) -> bool {
+        self.goal.contains("surefire") || self.goal.contains("failsafe")
+    }
+}
+
+impl MavenParser {
+    pub(super) fn new(plan: &Plan, want: &Want<'_>) -> MavenParser {
+        MavenParser {
+            paths: Paths::new(want.workspace),
+            sources: Sources::of_file(&plan.files, SOURCES),
+            steps: plan.steps.clone(),
+            dir: String::new(),
+            lines: Lines::default(),
+            records: Records::default(),
+            step: State::default(),
+            summary: StreamSummary { structured: true, ..StreamSummary::default() },
+        }
+    }
+
+    fn record(&mut self, record: &Record<'_>, events: &mut Vec<RunnerEvent>) {
+        match record {
+            Record::End => self.step.ended = true,
+            Record::Unreadable => {
+                self.summary.cut_off = true;
+                self.note("a part of what Surefire reported could not be read".to_owned());
+            }
+            Record::File(name, content) => {
+                let mut hasher = DefaultHasher::new();
+                (name, content).hash(&mut hasher);
+                if self.step.files.len() < CLASSES_MAX && self.step.files.insert(hasher.finish()) {
+                    self.file(name, content, events);
+                }
+            }
+        }
+    }
+
+    fn file(&mut self, name: &str, content: &[u8], events: &mut Vec<RunnerEvent>) {
+        let path = join(&self.dir, name);
+        let module = module(&path);
+        let pom = join(module, MARKER);
+        let class = path.rsplit('/').next().and_then(|file| file.strip_prefix("TEST-")?.strip_suffix(".xml"));
+        self.ended(class.unwrap_or_default());
+        let mut found = Vec::new();
+        let told = junit::read(&path, content, &self.paths, &self.dir, &mut found);
+        self.summary.cut_off |= told.cut_off;
+        told.notes.into_iter().for_each(|note| self.note(note));
+        for event in found {
+            self.step.told += 1;
+            events.push(match event {
+                RunnerEvent::TestFinished(case) => {
+                    let case = self.step.seen.told(*case, &self.sources, module, &pom);
+                    self.step.failures += usize::from(case.outcome.is_failure());
+                    RunnerEvent::TestFinished(Box::new(case))
+                }
+                other => {
+                    self.step.failures += 1;
+                    other
+                }
+            });
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let line = String::from_utf8_lossy(line);
+        let meaning = said(line.trim_end_matches('\r'));
+        let names_follow = std::mem::take(&mut self.step.names_follow);
+        match meaning {
+            Said::Success => self.step.success = true,
+            Said::Running(class) if self.step.running.len() < CLASSES_MAX => self.step.running.push(class.to_owned()),
+            Said::Ran(class) => self.ended(class),
+            Said::Compiler { file, line, message } => self.blame(Some(file), Some(line), message),
+            Said::Project { file, line, message } => self.blame(file, line, message),
+            Said::Goal { goal, project, why } if self.step.goals.len() < COLLECTORS_MAX => {
+                self.step.has_crashed |= why.contains("The forked VM terminated");
+                let (project, why) =
+                    (project.to_owned(), self.paths.scrub(why.trim_end_matches(" -> [Help 1]").trim()));
+                self.step.goals.push(Goal { goal: goal.to_owned(), project, why });
+            }
+            Said::Crashed => self.step.has_crashed = true,
+            Said::CrashedTests => {
+                self.step.has_crashed = true;
+                self.step.names_follow = true;
+            }
+            Said::More(class) if names_follow && is_class(class) => {
+                self.step.names_follow = true;
+                if self.step.crashed.len() < CLASSES_MAX && !self.step.crashed.iter().any(|known| known == class) {
+                    self.step.crashed.push(class.to_owned());
+                }
+            }
+            Said::Detail(text) => self.detail(text),
+            Said::More(text) => self.more(text),
+            Said::NothingSelected => self.step.said_nothing_selected = true,
+            Said::PassedOver(module) => {
+                self.note(format!("module {module} was not built or tested, since one that it needs failed"));
+            }
+            Said::Running(_) | Said::Goal { .. } | Said::Other => {}
+        }
+    }
+
+    /// A class with all that is nested in it has ended.
+    fn ended(&mut self, class: &str) {
+        self.step.running.retain(|running| running != class);
+    }
+
+    /// Whether the workspace has the class: anybody can print that another one runs.
+    fn is_own(&self, class: &str) -> bool {
+        self.sources.of_class(&self.dir, class).is_some()
+    }
+
+    /// Maven tells what a compiler says once as it goes and once at its end.
+    fn blame(&mut self, file: Option<&str>, line: Option<u32>, message: &str) {
+        let file = file.and_then(|file| self.paths.relative_to(&self.dir, file.trim()));
+        let line = line.filter(|_| file.is_some());
+        let file = file.unwrap_or_else(|| join(&self.dir, MARKER));
+        let message = self.paths.scrub(message);
+        let told = line.map_or_else(|| format!("{file}: {message}\n"), |line| format!("{file}:{line}: {message}\n"));
+        let has_room = self.step.blamed.len() < COLLECTORS_MAX;
+        match self.step.blamed.iter_mut().find(|blame| blame.file == file) {
+            Some(known) if known.output.contains(&told) || known.output.len() > OUTPUT_BYTES_MAX => {}
+            Some(known) => known.output.push_str(&told),
+            None if has_room => {
+                self.step.blamed.push(Blame { file, line, message, output: told });
+            }
+            None => {}
+        }
+    }
+
+    /// What javac says below an error: `symbol: ...`.
+    fn detail(&mut self, text: &str) {
+        let text = self.paths.scrub(text);
+        if let Some(last) = self.step.blamed.last_mut().filter(|last| last.output.len() <= OUTPUT_BYTES_MAX)
+            && !last.output.contains(&text)
+        {
+            last.output.push_str(&format!("  {text}\n"));
+        }
+    }
+
+    /// Surefire's reason begins with an empty line.
+    fn more(&mut self, text: &str) {
+        let why = self.paths.scrub(text);
+        if let Some(goal) = self.step.goals.last_mut().filter(|goal| goal.why.is_empty()) {
+            goal.why = why;
+        }
+    }
+
+    fn note(&mut self, note: String) {
+        if self.summary.notes.len() < NOTES_MAX && !self.summary.notes.contains(&note) {
+            self.summary.notes.push(note);
+        }
+    }
+
+    /// Classes of which nothing came, in a run that did not pass.
+    fn close(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
+        let mut open = std::mem::take(&mut self.step.crashed);
+        let running = std::mem::take(&mut self.step.running);
+        if exit != Exit::Code(0) {
+            open.extend(running.into_iter().filter(|class| self.is_own(class)));
+        }
+        let message = if self.step.has_crashed {
+            "did not finish: its JVM ended without a word (System.exit, or a crash)".to_owned()
+        } else {
+            format!("did not finish: Maven {}", ending(exit))
+        };
+        let mut named = HashSet::new();
+        for class in open.into_iter().filter(|class| named.insert(class.clone())) {
+            let id = whole_class(&self.sources, &self.dir, &join(&self.dir, MARKER), &class);
+            let case = TestCase { message: Some(message.clone()), ..TestCase::new(id, class, TestOutcome::Error) };
+            self.step.told += 1;
+            self.step.failures += 1;
+            events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
+        }
+    }
+
+    /// What kept Maven from testing.
+    fn explain(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
+        let mut collect = |nodeid: String, place: (Option<String>, Option<u32>), message: String, output: String| {
+            let collector =
+                Collector { nodeid, kind: CollectorKind::Build, file: place.0, line: place.1, message, output };
+            events.push(RunnerEvent::Collector(Box::new(collector.bounded())));
+        };
+        let (blamed, goals) = (std::mem::take(&mut self.step.blamed), std::mem::take(&mut self.step.goals));
+        let pom = join(&self.dir, MARKER);
+        let failed = exit != Exit::Code(0);
+        let mut explained = self.step.failures > 0 || self.step.said_nothing_selected;
+        let is_told = |goal: &Goal| {
+            (goal.runs_tests() && explained) || goal.why.starts_with("Compilation fail") && !blamed.is_empty()
+        };
+        let mut offline = false;
+        for goal in goals.iter().filter(|goal| failed && !is_told(goal)) {
+            offline |= goal.why.contains(OFFLINE);
+            collect(pom.clone(), (None, None), goal.message(), String::new());
+        }
+        // Warnings of a build that went on are nobody's concern.
+        for Blame { file, line, message, output } in blamed.into_iter().filter(|_| failed) {
+            offline |= message.contains(OFFLINE);
+            explained = true;
+            collect(file.clone(), (Some(file), line), message, output);
+        }
+        if failed && !explained && goals.is_empty() && !matches!(exit, Exit::Signal(_) | Exit::NotStarted(_)) {
+            collect(pom, (None, None), format!("Maven {} and did not say why", ending(exit)), String::new());
+        }
+        if offline {
+            self.note(
+                "without a network Maven has only what was downloaded before: run `mvn dependency:go-offline` as the host's \
+                 user, or run with a network"
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+impl Parser for MavenParser {
+    fn step_started(&mut self, step: usize) {
+        self.dir = self.steps.get(step).or(self.steps.last()).map(|step| step.dir.clone()).unwrap_or_default();
+        self.step = State::default();
+        self.records.forget();
+    }
+
+    fn stdout(&mut self, bytes: &[u8], _events: &mut Vec<RunnerEvent>) {
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.feed(bytes, |line| self.line(line));
+        self.lines = lines;
+    }
+
+    fn stderr(&mut self, _bytes: &[u8], _events: &mut Vec<RunnerEvent>) {}
+
+    fn report(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        let mut records = std::mem::take(&mut self.records);
+        records.feed(bytes, |record| self.record(&record, events));
+        self.records = records;
+    }
+
+    fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.finish(|line| self.line(line));
+        self.lines = lines;
+        if killed {
+            self.summary.cut_off = true;
+            return;
+        }
+        if !self.step.ended {
+            self.summary.cut_off = true;
+            self.note("the report of Maven's tests has no end".to_owned());
+        } else if exit == Exit::Code(0) && !self.step.success {
+            self.summary.cut_off = true;
+            self.note(
+                "Maven exited with 0 and did not say BUILD SUCCESS (a test that ended Maven itself, or -q)".to_owned(),
+            );
+        }
+        let before = events.len();
+        self.close(exit, events);
+        self.explain(exit, events);
+        let is_empty = self.step.told == 0 && events.len() == before;
+        let is_content = exit == Exit::Code(0) && self.step.success;
+        self.step.nothing_selected = is_empty && (is_content || self.step.said_nothing_selected);
+    }
+
+    fn nothing_selected(&self) -> bool {
+        self.step.nothing_selected
+    }
+
+    fn running(&self) -> Vec<TestId> {
+        let pom = join(&self.dir, MARKER);
+        self.step
+            .running
+            .iter()
+            .filter(|class| self.is_own(class))
+            .map(|class| whole_class(&self.sources, &self.dir, &pom, class))
+            .collect()
+    }
+
+    fn summary(&self) -> StreamSummary {
+        self.summary.clone()
+    }
+}
+
+/// The module whose report this is: what is above its build directory.
+fn module(report: &str) -> &str {
+    let anchored = report.find("/target/").or_else(|| report.starts_with("target/").then_some(0));
+    anchored.map_or("", |end| &report[..end])
+}
+
+fn is_class(text: &str) -> bool {
+    text.chars().all(|character| character.is_alphanumeric() || "._$".contains(character))
+}
+
+fn ending(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exited with {code}"),
+        Exit::Signal(signal) => format!("was ended by signal {signal}"),
+        Exit::NotStarted(_) => "was not started".to_owned(),
+    }
+}

@@ -1,0 +1,126 @@
+//! What has to come of Maven's fixtures. A row takes seconds, so each says much; JUnit 4, TestNG and a project that cannot be
+//! built without a network are read from golden runs (`supervisor/frameworks/goldens/maven`).
+//! The fixtures' `.mvn/jvm.config` halves the time that Maven takes.
+
+use crate::row::{Ask, Case, Collector, Row};
+
+const PASSED: Row = Row { framework: "maven", ..Row::PASSED };
+const FAILED: Row = Row { framework: "maven", ..Row::FAILED };
+const BUILD_FAILED: Row = Row { framework: "maven", ..Row::BUILD_FAILED };
+
+const GREET: &str = "src/test/java/com/example/GreetTest.java";
+
+/// The rows.
+pub(super) const TABLE: &[Row] = &[
+    Row {
+        name: "pass",
+        fixture: "maven/pass",
+        tests: &[
+            Case::passed("com.example.CalcTest#adds"),
+            Case::passed("com.example.CalcTest#zeroChangesNothing(int)[1]"),
+            Case::passed("com.example.CalcTest#zeroChangesNothing(int)[2]"),
+            Case::passed("com.example.CalcTest$Negative#adds"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "fail",
+        fixture: "maven/fail",
+        tests: &[
+            Case::failed("com.example.GreetTest#greets")
+                .at(GREET, 19)
+                .says("expected: <Hello, world!> but was: <Hello, world>")
+                .wants("Hello, world!", "Hello, world"),
+            Case::failed("com.example.GreetTest#isShort(String)[2]")
+                .at(GREET, 34)
+                .says("日本 ==> expected: <true> but was: <false>")
+                .wants("true", "false"),
+            Case::failed("com.example.GreetTest$Inner#fails")
+                .at(GREET, 59)
+                .says("the sum ==> expected: <5> but was: <4>")
+                .wants("5", "4"),
+            Case::error("com.example.GreetTest#throwsOne").at(GREET, 40).says(
+                "java.lang.NullPointerException: Cannot invoke \"Object.toString()\" because \"nothing\" is null",
+            ),
+            Case::error("com.example.SetUpTest")
+                .at("src/test/java/com/example/SetUpTest.java", 9)
+                .says("java.lang.IllegalStateException: no database"),
+            Case::skipped("com.example.GreetTest#disabled").says("needs a moon phase"),
+            Case::skipped("com.example.GreetTest#assumes").says("Assumption failed: no moon"),
+            Case::passed("com.example.GreetTest#isShort(String)[1]"),
+            Case::passed("com.example.GreetTest#holds"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "modules",
+        fixture: "maven/modules",
+        tests: &[
+            Case::error("com.example.PriceTest#empty")
+                .at("core/src/main/java/com/example/Price.java", 10)
+                .says("java.lang.IllegalArgumentException: no price"),
+            Case::passed("com.example.PriceTest#three"),
+            Case::passed("com.example.PriceTest#three"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "builderror",
+        fixture: "maven/builderror",
+        collectors: &[Collector::build(
+            "src/test/java/com/example/CalcTest.java",
+            "incompatible types: java.lang.String cannot be converted to int",
+        )
+        .at("src/test/java/com/example/CalcTest.java", 8)],
+        ..BUILD_FAILED
+    },
+    Row {
+        name: "crash",
+        fixture: "maven/crash",
+        tests: &[
+            Case::error("com.example.ExitTest")
+                .says("did not finish: its JVM ended without a word (System.exit, or a crash)"),
+            Case::passed("com.example.AliveTest#holds"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "hang",
+        fixture: "maven/hang",
+        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        outcome: "timed_out",
+        exit_status: 124,
+        exit_code: 124,
+        raw_exit_code: None,
+        partial: true,
+        held: &["timed_out"],
+        killed: Some("deadline"),
+        tests: &[Case::passed("com.example.AliveTest#holds")],
+        running: &["src/test/java/com/example/HangTest.java/com.example.HangTest"],
+        ..PASSED
+    },
+    Row {
+        name: "filtered",
+        fixture: "maven/fail",
+        ask: Ask { filter: "GreetTest#holds+isShort*", ..Ask::ALL },
+        tests: &[
+            Case::failed("com.example.GreetTest#isShort(String)[2]")
+                .at(GREET, 34)
+                .says("日本 ==> expected: <true> but was: <false>")
+                .wants("true", "false"),
+            Case::passed("com.example.GreetTest#isShort(String)[1]"),
+            Case::passed("com.example.GreetTest#holds"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "filtered_out",
+        fixture: "maven/fail",
+        ask: Ask { filter: "NoSuchTest", ..Ask::ALL },
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 4,
+        held: &["no_tests"],
+        ..PASSED
+    },
+];
