@@ -1,3 +1,5 @@
+//! The plans that this adapter writes, and how it finds its projects.
+
 use super::*;
 use crate::framework::Step;
 use proctor_core::filter::Filter;
