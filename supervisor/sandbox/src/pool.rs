@@ -203,8 +203,7 @@ impl Pool {
         drop((surplus, evicted));
     }
 
-    /// Has a worker prepared for the next run of this kind. At the end of a run, since v1 holds up every fork and exit on
-    /// the host for some milliseconds while a process is moved into its groups.
+    /// Has a worker prepared for the next run of this kind. At the end of a run, which has the processors to itself until then.
     pub(crate) fn refill(&self, jail: &Jail, workspace_id: Id, limits: &Limits) {
         let key = Box::new(Key { jail: jail.clone(), workspace_id });
         // Full: the next run makes its own.
