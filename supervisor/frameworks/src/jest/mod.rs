@@ -128,9 +128,7 @@ fn arguments(group: &Group<'_>, options: js::Options, want: &Want<'_>) -> Vec<St
     if args.is_empty() {
         args = options.positional;
     } else {
-        let exactly = matches!(group.names, js::Names::Exactly(_))
-            || matches!(want.selection, proctor_core::request::Selection::Exactly(_));
-        args.push(if exactly { "--runTestsByPath" } else { "--findRelatedTests" }.to_owned());
+        args.push(if group.exactly { "--runTestsByPath" } else { "--findRelatedTests" }.to_owned());
     }
     let cache = format!("--cacheDirectory={}/jest", want.cache);
     let ours = ["--ci", "--watchman=false", "--testLocationInResults", "--passWithNoTests=false", &cache];
