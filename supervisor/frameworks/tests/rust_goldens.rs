@@ -3,15 +3,19 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+#[cfg(test)]
+mod support;
+
 use proctor_core::event::RunnerEvent;
 use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
 use proctor_core::request::{CoverageMode, Selection};
-use proctor_core::test_case::{TestCase, TestOutcome};
+use proctor_core::test_case::TestOutcome;
 use proctor_frameworks::rust::{Cargo, Nextest};
 use proctor_frameworks::{FileTree, Framework, Parser, Want};
 use proptest::prelude::*;
 use std::fmt::Write as _;
+use support::render;
 
 /// A run's streams, and the status that its runner ended with.
 struct Golden {
@@ -75,41 +79,6 @@ fn parse<'a>(golden: &Golden, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Ve
     chunks.into_iter().for_each(|chunk| parser.stdout(chunk, &mut events));
     parser.step_ended(Exit::Code(golden.status), false, &mut events);
     (events, parser)
-}
-
-/// What a person would check, without durations.
-fn render(events: &[RunnerEvent]) -> String {
-    let mut text = String::new();
-    for event in events {
-        match event {
-            RunnerEvent::TestStarted(_) => {}
-            RunnerEvent::TestFinished(test) => render_test(&mut text, test),
-            RunnerEvent::Collector(told) => {
-                writeln!(text, "{:?} {} {:?}:{:?}", told.kind, told.nodeid, told.file, told.line).unwrap();
-                writeln!(text, "    message: {:?}\n    output: {} lines", told.message, told.output.lines().count())
-                    .unwrap();
-            }
-        }
-    }
-    text
-}
-
-fn render_test(text: &mut String, test: &TestCase) {
-    writeln!(text, "{} {}", test.outcome.name(), test.nodeid).unwrap();
-    if let (Some(file), Some(line)) = (&test.file, test.line) {
-        writeln!(text, "    at {file}:{line}").unwrap();
-    }
-    for (label, value) in [("message", &test.message), ("expected", &test.expected), ("actual", &test.actual)] {
-        if let Some(value) = value {
-            writeln!(text, "    {label}: {value:?}").unwrap();
-        }
-    }
-    if let Some(stack) = &test.stack {
-        writeln!(text, "    stack: {:?} +{}", stack.lines().next().unwrap_or_default(), stack.lines().count()).unwrap();
-    }
-    if let Some(output) = &test.output {
-        writeln!(text, "    output: {} lines", output.lines().count()).unwrap();
-    }
 }
 
 #[test]

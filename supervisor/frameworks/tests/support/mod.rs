@@ -1,0 +1,40 @@
+//! How the events of a golden stream are written into a snapshot. Must not know any framework.
+
+use proctor_core::event::RunnerEvent;
+use proctor_core::test_case::TestCase;
+use std::fmt::Write as _;
+
+/// What a person would check, without durations and addresses.
+pub(crate) fn render(events: &[RunnerEvent]) -> String {
+    let mut text = String::new();
+    for event in events {
+        match event {
+            RunnerEvent::TestStarted(_) => {}
+            RunnerEvent::TestFinished(test) => render_test(&mut text, test),
+            RunnerEvent::Collector(told) => {
+                writeln!(text, "{:?} {} {:?}:{:?}", told.kind, told.nodeid, told.file, told.line).unwrap();
+                writeln!(text, "    message: {:?}\n    output: {} lines", told.message, told.output.lines().count())
+                    .unwrap();
+            }
+        }
+    }
+    text
+}
+
+fn render_test(text: &mut String, test: &TestCase) {
+    writeln!(text, "{} {}", test.outcome.name(), test.nodeid).unwrap();
+    if let (Some(file), Some(line)) = (&test.file, test.line) {
+        writeln!(text, "    at {file}:{line}").unwrap();
+    }
+    for (label, value) in [("message", &test.message), ("expected", &test.expected), ("actual", &test.actual)] {
+        if let Some(value) = value {
+            writeln!(text, "    {label}: {value:?}").unwrap();
+        }
+    }
+    if let Some(stack) = &test.stack {
+        writeln!(text, "    stack: {:?} +{}", stack.lines().next().unwrap_or_default(), stack.lines().count()).unwrap();
+    }
+    if let Some(output) = &test.output {
+        writeln!(text, "    output: {} lines", output.lines().count()).unwrap();
+    }
+}
