@@ -16,6 +16,8 @@ pub(crate) struct Watched {
     pub(crate) exits: Vec<Exit>,
     pub(crate) killed: Option<KillReason>,
     pub(crate) worker_lost: bool,
+    /// Whether the last command has ended and nothing of the run is alive but its init.
+    pub(crate) is_empty: bool,
     pub(crate) cpu: CpuTimes,
     pub(crate) output_bytes: u64,
     /// From the launch to the first command's start.

@@ -61,7 +61,7 @@ pub(crate) enum FromInit {
     /// run's report if it has one.
     CommandStarted { index: usize },
     /// A command and everything that it left behind is dead. The times are those of all commands so far. After the last
-    /// one init exits.
+    /// one nothing follows: init is alone and waits for its end.
     CommandExited { index: usize, exit: Exit, cpu: CpuTimes, is_last: bool },
 }
 

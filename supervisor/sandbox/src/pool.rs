@@ -106,10 +106,8 @@ impl Shared {
 }
 
 enum Request {
-    /// Have a worker ready for the next run of this kind.
-    Refill(Box<Key>, Limits),
-    /// Take apart what a dead run has left.
-    Clear(Box<Worker>),
+    /// Have a worker ready for the next run of this kind, and take apart what this one has left.
+    Follow(Box<(Key, Limits, Worker)>),
     /// Say when everything that was asked before is done.
     Settle(SyncSender<()>),
     /// Clear everything away and end.
@@ -203,17 +201,12 @@ impl Pool {
         drop((surplus, evicted));
     }
 
-    /// Has a worker prepared for the next run of this kind. At the end of a run, which has the processors to itself until then.
-    pub(crate) fn refill(&self, jail: &Jail, workspace_id: Id, limits: &Limits) {
-        let key = Box::new(Key { jail: jail.clone(), workspace_id });
-        // Full: the next run makes its own.
-        let _asked = self.requests.try_send(Request::Refill(key, *limits));
-    }
-
-    /// Has the leaf and the mounts of a dead run taken apart behind the next one's back.
-    pub(crate) fn clear(&self, worker: Worker) {
-        // Full: then it is done here, by the drop.
-        let _asked = self.requests.try_send(Request::Clear(Box::new(worker)));
+    /// Has a worker prepared for the next run of this kind, and the last one's processes, leaf and mounts taken apart behind the
+    /// next one's back. At the end of a run, which has the processors to itself until then.
+    pub(crate) fn follow(&self, jail: &Jail, workspace_id: Id, limits: &Limits, last: Worker) {
+        let key = Key { jail: jail.clone(), workspace_id };
+        // Full: then the last one ends here, by the drop, and the next run makes its own.
+        let _asked = self.requests.try_send(Request::Follow(Box::new((key, *limits, last))));
     }
 
     /// Clears away what was prepared for `workspace` of `owner`, and waits until nothing of its runs is left.
@@ -297,11 +290,13 @@ impl Shelved {
         let mut next_round = Instant::now() + pause;
         loop {
             match inbox.recv_timeout(next_round.saturating_duration_since(Instant::now())) {
-                Ok(Request::Refill(key, limits)) => {
+                Ok(Request::Follow(next)) => {
+                    let (key, limits, last) = *next;
                     std::thread::sleep(END_FIRST);
+                    // It dies while the next one is prepared.
+                    last.kill();
                     self.refill(&key, &limits);
                 }
-                Ok(Request::Clear(worker)) => drop(worker),
                 // Nobody waits for it any more: then nobody needs to know.
                 Ok(Request::Settle(done)) => _ = done.send(()),
                 Ok(Request::Close) | Err(RecvTimeoutError::Disconnected) => return,

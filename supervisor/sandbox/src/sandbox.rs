@@ -69,9 +69,7 @@ impl LinuxSandbox {
         let watched = Watch::new(spec, workspace, kill, &worker, sink, begun).watch()?;
         let ending = end(&mut worker, spec, watched);
         if let Some(pool) = &self.pool {
-            // In this order: what comes first is what the next run waits for.
-            pool.refill(&spec.jail, id, &spec.limits);
-            pool.clear(worker);
+            pool.follow(&spec.jail, id, &spec.limits, worker);
         }
         Ok(ending)
     }
@@ -133,9 +131,11 @@ impl Drop for LinuxSandbox {
     }
 }
 
-/// Ends what is left, reads the counters, reads the artefacts. The leaf is removed with the worker.
+/// Ends what is left, reads the counters, reads the artefacts. An init that is alone, and the leaf, end with the worker.
 fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched) -> Ending {
-    if let Err(error) = worker.end() {
+    if !watched.is_empty
+        && let Err(error) = worker.end()
+    {
         let pids = worker.leaf.as_ref().map(|leaf| leaf.pids());
         tracing::error!(%error, ?pids, "a run is still alive after its kill");
         if let Some(leaf) = &worker.leaf {

@@ -80,7 +80,6 @@ pub(crate) struct Watch<'a> {
     untold: Option<Isolation>,
     /// Set once init is gone: when streams that are still open are given up.
     control_gone: Option<Instant>,
-    done: bool,
     /// Whether the last command has exited with 0. What the leaf counts is evidence from then on, not a verdict.
     ended_well: bool,
     next_tick: Instant,
@@ -112,7 +111,6 @@ impl<'a> Watch<'a> {
             first_start: None,
             untold: None,
             control_gone: None,
-            done: false,
             ended_well: false,
             next_tick: begun + TICK.min(disk.first_pause()),
             next_usage: begun + USAGE_PAUSE,
@@ -172,7 +170,7 @@ impl<'a> Watch<'a> {
         if self.first_start.is_none() && self.seen.killed.is_none() {
             return Err(worker_failed("set-up", "the worker ended without a word".to_owned()));
         }
-        self.seen.worker_lost = !self.done && self.seen.killed.is_none();
+        self.seen.worker_lost = !self.seen.is_empty && self.seen.killed.is_none();
         self.seen.output_bytes = self.streams.bytes;
         Ok(self.seen)
     }
@@ -218,7 +216,7 @@ impl<'a> Watch<'a> {
             }
         }
         // While a command's output is still coming, what the worker says next has to wait.
-        if self.control_gone.is_none() && self.pending.is_none() {
+        if self.control_gone.is_none() && self.pending.is_none() && !self.seen.is_empty {
             listen(Source::Control, self.worker.channel.as_fd());
         }
         if !matches!(self.phase, Phase::Dying(_)) {
@@ -244,6 +242,9 @@ impl<'a> Watch<'a> {
     }
 
     fn is_over(&self, now: Instant) -> bool {
+        if self.seen.is_empty {
+            return self.pending.is_none();
+        }
         match (self.control_gone, self.phase) {
             (Some(drain_until), _) => self.pending.is_none() && (self.streams.is_closed() || now >= drain_until),
             (None, Phase::Dying(give_up)) => now >= give_up,
@@ -312,8 +313,8 @@ impl<'a> Watch<'a> {
             FromInit::CommandExited { index, exit, cpu, is_last } => {
                 self.command_exited(index, exit, cpu);
                 if is_last {
-                    self.done = true;
-                    // Init has nothing more to do; one that stays is killed.
+                    self.seen.is_empty = true;
+                    // No deadline any more, and nobody to kill.
                     self.phase = Phase::Dying(Instant::now() + DRAIN_WAIT);
                 }
             }
@@ -415,7 +416,7 @@ impl<'a> Watch<'a> {
 
     /// Kills everything at once.
     fn kill(&mut self, reason: KillReason) {
-        if self.done || self.control_gone.is_some() {
+        if self.seen.is_empty || self.control_gone.is_some() {
             // The commands have ended by themselves; only an out-of-memory kill that ended them is still news. One that
             // they survived does not come here (`look_at_leaf`).
             if reason == KillReason::OutOfMemory {

@@ -50,7 +50,7 @@ fn losing_a_child_unheard(status: i32, switch: &KillSwitch) -> Result<(bool, End
     let (ending, heard) = try_run(&survivor, switch, |heard| {
         let first_word = first_word.get_or_insert_with(Instant::now);
         if heard.stdout == "ready\n" && took == Duration::MAX {
-            eventually("the run is over", || worker_pids().is_none());
+            eventually("the commands are over", commands_are_over);
             took = first_word.elapsed();
         }
     })?;

@@ -112,6 +112,9 @@ fn live(control: &Channel, hands: &mut Hands) -> Result<(), Halt> {
             break;
         }
     }
+    // Taking its namespaces apart takes longer than all that the supervisor still does for the run. So it waits until it is
+    // killed, or the supervisor is gone.
+    while control.receive::<ToInit>().map_err(failed("waiting for the end"))?.is_some() {}
     Ok(())
 }
 

@@ -204,18 +204,29 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The pids of a launcher and of an init, as the host sees them. Who is dead does not count: the end of a run waits for the
-/// death of its init, not until the launcher has reaped it.
+/// Whether nothing of a run is alive but its init, which waits for its end, or not even that.
+pub(crate) fn commands_are_over() -> bool {
+    worker_pids().is_none_or(|(_, init)| children(Path::new(&format!("/proc/{init}/task/{init}"))).is_empty())
+}
+
+/// The pids of a launcher and of an init, as the host sees them. Who is dead does not count: the launcher may be slow to reap.
 pub(crate) fn worker_pids() -> Option<(i32, i32)> {
     workers(|init| !is_dead(init)).first().copied()
 }
 
-/// The same of workers that are prepared: all that one does under the filter, its last layer, is to wait for its run.
+/// The same of workers that are prepared: all that one does under the filter, its last layer, is to wait for its run. One that
+/// has reaped a command waits for its end.
 pub(crate) fn waiting_workers() -> Vec<(i32, i32)> {
     workers(|init| {
         let status = std::fs::read_to_string(format!("/proc/{init}/status")).unwrap_or_default();
-        ["State:\tS", "Seccomp:\t2"].iter().all(|sign| status.contains(sign))
+        ["State:\tS", "Seccomp:\t2"].iter().all(|sign| status.contains(sign)) && faults_of_the_dead(init) == Some(0)
     })
+}
+
+/// Page faults of the children that a process has reaped: the ninth of what follows the name in `stat`.
+fn faults_of_the_dead(pid: i32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(8)?.parse().ok()
 }
 
 fn workers(is_it: fn(i32) -> bool) -> Vec<(i32, i32)> {
