@@ -63,14 +63,6 @@ pub struct Prepared {
     pub env: BTreeMap<String, String>,
 }
 
-/// What was done for a run when it was accepted.
-pub enum Ahead {
-    /// What it selects was not known yet.
-    Looked(Look),
-    /// Everything.
-    Prepared(Box<Prepared>),
-}
-
 /// Prepares `request`. Reads nothing but PATH, and where the workspace's Python comes from: not for a tokio thread.
 pub fn prepare(
     context: &Context,

@@ -36,12 +36,13 @@ pub enum Event {
         request: Box<RunRequest>,
         /// What for.
         kind: RunKind,
-        /// The workspace as it is now; `None` when it is too large to look at, which is never equal to anything.
+        /// The workspace as it is now; `None` when nobody has looked, or it is too large to look at, which is never equal to
+        /// anything.
         fingerprint: Option<Fingerprint>,
         /// What to do while another run is going on.
         if_busy: IfBusy,
     },
-    /// A run that waited begins on this workspace.
+    /// A run begins on this workspace.
     Began {
         /// The run.
         run: RunId,
@@ -71,6 +72,11 @@ pub enum Event {
     },
     /// A run could not be started, so that nothing was learnt from it.
     NotStarted {
+        /// The run.
+        run: RunId,
+    },
+    /// What a run saw of the workspace refuses it, and its caller, who alone knows of it, has not been told that it is one.
+    Refused {
         /// The run.
         run: RunId,
     },
@@ -262,6 +268,7 @@ impl Session {
             Event::CancelRequested { run } => self.end_run(&run, KillReason::Cancelled),
             Event::Ended { run, report, measured } => self.ended(&run, Some((&report, measured))),
             Event::NotStarted { run } => self.ended(&run, None),
+            Event::Refused { run } => self.refused(run),
             Event::Tick => self.abandon(now),
             Event::CloseRequested => self.close(),
         }
@@ -405,12 +412,21 @@ impl Session {
             RunKind::Tests => self.retained(run.clone()),
             RunKind::Listing => vec![Effect::Forget { run: run.clone() }],
         };
-        if self.closing {
-            effects.push(Effect::Stop);
-        } else {
-            effects.extend(self.start_next());
-        }
+        effects.extend(self.go_on());
         effects
+    }
+
+    fn refused(&mut self, run: RunId) -> Vec<Effect> {
+        if self.running.take_if(|running| running.run == run).is_none() {
+            return Vec::new();
+        }
+        let mut effects = vec![Effect::Forget { run }];
+        effects.extend(self.go_on());
+        effects
+    }
+
+    fn go_on(&mut self) -> Vec<Effect> {
+        if self.closing { vec![Effect::Stop] } else { self.start_next() }
     }
 
     fn retained(&mut self, run: RunId) -> Vec<Effect> {

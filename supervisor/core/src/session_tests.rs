@@ -78,6 +78,18 @@ fn a_run_that_waited_is_attached_to_by_what_it_saw_when_it_began() {
 }
 
 #[test]
+fn a_run_that_its_workspace_refuses_leaves_nothing_and_the_next_starts() {
+    let mut session = Session::default();
+    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Moment(0), ask("b", files("x"), 1, IfBusy::Queue));
+    let effects = session.step(Moment(1), Event::Refused { run: run("a") });
+    assert_eq!(effects[0], Effect::Forget { run: run("a") });
+    assert_eq!(started(&effects), ["b"]);
+    assert_eq!((session.last(), session.last_request()), (None, None));
+    assert_eq!(session.step(Moment(2), Event::Refused { run: run("a") }), []);
+}
+
+#[test]
 fn a_run_that_nobody_watches_is_abandoned_after_its_grace() {
     let mut session = Session::default();
     let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
@@ -157,6 +169,7 @@ fn a_rerun_that_waited_behind_a_run_that_passed_is_refused_and_leaves_the_slot_a
 enum Happening {
     Ask { selection: u8, workspace: u8, refuse: bool },
     End { passed: bool },
+    Refuse,
     Cancel(u8),
     Watch(u8, usize),
     Tick(u16),
@@ -168,6 +181,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         8 => (0u8..4, 0u8..2, any::<bool>())
             .prop_map(|(selection, workspace, refuse)| Happening::Ask { selection, workspace, refuse }),
         4 => any::<bool>().prop_map(|passed| Happening::End { passed }),
+        1 => Just(Happening::Refuse),
         2 => (0u8..30).prop_map(Happening::Cancel),
         2 => ((0u8..30), 0usize..3).prop_map(|(run, watchers)| Happening::Watch(run, watchers)),
         2 => any::<u16>().prop_map(Happening::Tick),
@@ -187,7 +201,7 @@ proptest! {
         let mut stops = 0;
         let mut names = 0u8;
         for happening in happenings {
-            let ending = matches!(happening, Happening::End { .. });
+            let ending = matches!(happening, Happening::End { .. } | Happening::Refuse);
             let event = match happening {
                 Happening::Ask { selection, workspace, refuse } => {
                     names += 1;
@@ -204,6 +218,10 @@ proptest! {
                         let running = running.as_str().to_owned();
                         ended(&running, if passed { Outcome::Passed } else { Outcome::Failed }, Vec::new())
                     }
+                    None => continue,
+                },
+                Happening::Refuse => match session.running() {
+                    Some(running) => Event::Refused { run: running.clone() },
                     None => continue,
                 },
                 Happening::Cancel(name) => Event::CancelRequested { run: run(&name.to_string()) },

@@ -6,7 +6,7 @@ use super::course::Course;
 use super::{Killer, LogWriter, NotStarted, RunEnd, rounds};
 use crate::caches;
 use crate::context::{Context, Policy};
-use crate::prepare::{Ahead, PrepareError, Prepared, commands_of, prepare};
+use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
 use crate::workspace::Workspace;
 use proctor_core::coverage::Measured;
 use proctor_core::event::Stream;
@@ -19,7 +19,8 @@ use proctor_core::request::{Fingerprint, RunRequest};
 use proctor_core::session::RunKind;
 use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, Spool};
 use std::sync::Arc;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::task::spawn_blocking;
 
 /// What a driver needs.
 pub struct Drive {
@@ -35,8 +36,6 @@ pub struct Drive {
     pub request: RunRequest,
     /// What for.
     pub kind: RunKind,
-    /// What was done when the run was accepted, unless it waited since.
-    pub ahead: Option<Ahead>,
     /// When it was accepted.
     pub accepted_at: Moment,
     /// Where events go.
@@ -45,8 +44,6 @@ pub struct Drive {
     pub spools: (Spool, Spool),
     /// Ends the run.
     pub killer: Killer,
-    /// Told what the workspace looked like, when the run waited.
-    pub began: Option<oneshot::Sender<Option<Fingerprint>>>,
 }
 
 /// What a driver ends with. The actor takes it in and then ends the log, so that whoever sees the end finds everything
@@ -61,10 +58,14 @@ pub struct Finished {
     pub measured: Vec<Measured>,
 }
 
+/// Told what the workspace looks like once nothing in it refuses the run, and dropped when something does. The caller waits
+/// for it, so it is told together with the first event.
+type Began = oneshot::Sender<Option<Fingerprint>>;
+
 /// Drives a run to its end.
-pub async fn drive(drive: Drive) -> Finished {
+pub async fn drive(drive: Drive, began: Began) -> Finished {
     let run = drive.run.clone();
-    let (end, measured) = match run_to_end(drive).await {
+    let (end, measured) = match run_to_end(drive, began).await {
         Ok((report, measured)) => (RunEnd::Report(Arc::new(report)), measured),
         Err(not_started) => {
             tracing::info!(run = %run, reason = %not_started, "run not started");
@@ -76,43 +77,77 @@ pub async fn drive(drive: Drive) -> Finished {
 
 type Ran = Result<(Report, Vec<Measured>), NotStarted>;
 
-async fn run_to_end(drive: Drive) -> Ran {
-    let turn = tokio::select! {
-        turn = Arc::clone(&drive.context.turns).acquire_owned() => turn,
-        () = drive.killer.killed() => {
-            let reason = drive.killer.switch().reason().unwrap_or(KillReason::Cancelled);
-            let note = "ended while it waited for a turn on the host";
-            let framework = drive.request.framework.as_deref().unwrap_or_default();
-            let now = drive.context.clock.now();
-            return Ok((without_running(now, drive.policy.defaults, framework, reason, note), Vec::new()));
-        }
-    };
-    let turn = turn.map_err(host_failed)?;
+async fn run_to_end(drive: Drive, began: Began) -> Ran {
     let (tell, ran) = oneshot::channel();
-    // One thread from the first look to the report: each change of threads would cost as much as a look.
-    drop(tokio::task::spawn_blocking(move || {
-        let policy = Arc::clone(&drive.policy);
-        let end = run(drive);
-        drop(turn);
-        // The driver is gone only when its session broke.
-        _ = tell.send(end);
-        // Nobody waits for it, and in the usual case it reads one line.
-        caches::tidy(&policy.cache, policy.cache_bytes_max);
-    }));
+    // One thread from the first look to the report: each change of threads costs as much as a look.
+    if let Ok(turn) = Arc::clone(&drive.context.turns).try_acquire_owned() {
+        drop(spawn_blocking(move || match look(drive) {
+            Ok(mut looked) => {
+                looked.began = Some(began);
+                run_in_turn(looked, turn, tell);
+            }
+            Err(why) => _ = tell.send(Err(why)),
+        }));
+    } else {
+        // Who waits for a turn holds no thread.
+        let looked = spawn_blocking(move || look(drive)).await;
+        let looked = looked.unwrap_or_else(|error| Err(host_failed(error)))?;
+        _ = began.send(looked.fingerprint);
+        let (turns, killer) = (Arc::clone(&looked.drive.context.turns), looked.drive.killer.clone());
+        let turn = tokio::select! {
+            turn = turns.acquire_owned() => Some(turn.map_err(host_failed)?),
+            () = killer.killed() => None,
+        };
+        let Some(turn) = turn else {
+            let reason = killer.switch().reason().unwrap_or(KillReason::Cancelled);
+            let note = "ended while it waited for a turn on the host";
+            let Looked { drive: Drive { context, policy, .. }, prepared, .. } = looked;
+            let report = without_running(context.clock.now(), policy.defaults, &prepared.framework, reason, note);
+            return Ok((report, Vec::new()));
+        };
+        drop(spawn_blocking(move || run_in_turn(looked, turn, tell)));
+    }
     ran.await.unwrap_or_else(|_| Err(host_failed("the thread of a run panicked")))
 }
 
-// The whole run on the thread of its caller.
-fn run(mut drive: Drive) -> Ran {
-    let _in_use = caches::in_use(&drive.policy.cache);
-    let prepared = prepared(&mut drive)?;
-    execute(drive, prepared)
+/// A run that nothing in its workspace refuses.
+struct Looked {
+    drive: Drive,
+    prepared: Prepared,
+    fingerprint: Option<Fingerprint>,
+    /// Who has not been told yet.
+    began: Option<Began>,
 }
 
-fn execute(mut drive: Drive, prepared: Prepared) -> Ran {
+fn look(drive: Drive) -> Result<Looked, NotStarted> {
+    let Drive { context, policy, workspace, request, kind, .. } = &drive;
+    let look = workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?;
+    let prepared = prepare(context, policy, workspace, &look, request, *kind)?;
+    Ok(Looked { drive, prepared, fingerprint: look.fingerprint, began: None })
+}
+
+/// The rest of the run, on the thread of the caller.
+fn run_in_turn(looked: Looked, turn: OwnedSemaphorePermit, tell: oneshot::Sender<Ran>) {
+    let policy = Arc::clone(&looked.drive.policy);
+    let in_use = caches::in_use(&policy.cache);
+    let end = execute(looked);
+    drop((in_use, turn));
+    // The driver is gone only when its session broke.
+    _ = tell.send(end);
+    // Nobody waits for it, and in the usual case it reads one line.
+    caches::tidy(&policy.cache, policy.cache_bytes_max);
+}
+
+fn execute(looked: Looked) -> Ran {
+    let Looked { mut drive, prepared, fingerprint, mut began } = looked;
     let Prepared { spec, parser, framework, chosen, notes, env } = prepared;
     let mut course = Course::new(drive.context.clock.now(), spec.limits, parser);
-    let mut ending = round(&mut drive, &mut course, &spec)?;
+    let mut tell = || {
+        if let Some(began) = began.take() {
+            _ = began.send(fingerprint);
+        }
+    };
+    let mut ending = round(&mut drive, &mut course, &spec, &mut tell)?;
     let mut commands = spec.commands.len();
     // A runner may show that further commands are needed; they share the deadline of the first.
     for number in 2.. {
@@ -129,7 +164,7 @@ fn execute(mut drive: Drive, prepared: Prepared) -> Ran {
             commands_of(&drive.context, &drive.workspace, &spec.jail.read_only, &env, &steps).map_err(NotStarted::from);
         let then = again.and_then(|commands| {
             let spec = RunSpec { commands, limits, ..spec.clone() };
-            round(&mut drive, &mut course, &spec)
+            round(&mut drive, &mut course, &spec, &mut tell)
         });
         match then {
             Ok(then) => ending = rounds::join(ending, then, number),
@@ -161,7 +196,7 @@ fn execute(mut drive: Drive, prepared: Prepared) -> Ran {
 }
 
 // One sandbox from its start to its end.
-fn round(drive: &mut Drive, course: &mut Course, spec: &RunSpec) -> Result<Ending, NotStarted> {
+fn round(drive: &mut Drive, course: &mut Course, spec: &RunSpec, tell: &mut dyn FnMut()) -> Result<Ending, NotStarted> {
     let Drive { context, killer, log, spools: (stdout, stderr), .. } = drive;
     let ending = context.sandbox.run(spec, killer.switch(), &mut |event| {
         let kept = match &event {
@@ -170,7 +205,10 @@ fn round(drive: &mut Drive, course: &mut Course, spec: &RunSpec) -> Result<Endin
             _ => Ok(0),
         };
         match kept {
-            Ok(offset) => log.append_blocking(course.take_in(event, offset)),
+            Ok(offset) => {
+                log.append_blocking(course.take_in(event, offset));
+                tell();
+            }
             Err(error) => {
                 if killer.switch().reason().is_none() {
                     tracing::error!(%error, "a run's output could not be kept");
@@ -196,18 +234,6 @@ fn refused(error: SandboxError) -> NotStarted {
             NotStarted::Host { text }
         }
     }
-}
-
-fn prepared(drive: &mut Drive) -> Result<Prepared, NotStarted> {
-    let look = match drive.ahead.take() {
-        Some(Ahead::Prepared(prepared)) => return Ok(*prepared),
-        Some(Ahead::Looked(look)) => look,
-        None => drive.workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?,
-    };
-    if let Some(began) = drive.began.take() {
-        _ = began.send(look.fingerprint);
-    }
-    Ok(prepare(&drive.context, &drive.policy, &drive.workspace, &look, &drive.request, drive.kind)?)
 }
 
 fn host_failed(error: impl std::fmt::Display) -> NotStarted {

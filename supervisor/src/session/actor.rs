@@ -1,9 +1,8 @@
 //! The actor of a session: carries messages into `step` and its effects out. It never waits for a run. Must not decide
 //! anything; what a session does is in [`proctor_core::session`].
 
-use super::{Asked, Memory, Message, Started, Status};
+use super::{Answer, Asked, Memory, Message, SessionError, Started, Status};
 use crate::context::{Context, Policy};
-use crate::prepare::Ahead;
 use crate::run::{
     self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, without_running,
 };
@@ -34,17 +33,14 @@ struct Known {
     log: LogWriter,
     kind: RunKind,
     accepted_at: Moment,
-    /// What it needs to start; gone once it has.
-    unstarted: Option<Unstarted>,
+    /// Where its output goes; with its driver once it starts.
+    spools: Option<(Spool, Spool)>,
     /// The way to end it while it goes on.
     killer: Option<KillOnDrop>,
 }
 
-struct Unstarted {
-    spools: (Spool, Spool),
-    /// Gone once it has waited: then it is prepared anew.
-    ahead: Option<Ahead>,
-}
+/// What tells the caller of a start what became of it.
+type Reply = oneshot::Sender<Result<Answer, SessionError>>;
 
 pub(super) struct Actor {
     id: SessionId,
@@ -54,8 +50,10 @@ pub(super) struct Actor {
     session: Session,
     runs: HashMap<RunId, Known>,
     drivers: JoinSet<Finished>,
-    /// The answer to the question "what did the run that waited see when it began?", for at most one run.
+    /// What the running run saw of the workspace, until it has said so.
     began: Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
+    /// Who asked for the running run, while what it sees can still refuse it.
+    caller: Option<(Started, Reply)>,
     runs_named: u64,
     created_at: Moment,
     used_at: Moment,
@@ -81,6 +79,7 @@ impl Actor {
             runs: HashMap::new(),
             drivers: JoinSet::new(),
             began: None,
+            caller: None,
             runs_named: 0,
             created_at: now,
             used_at: now,
@@ -130,10 +129,7 @@ impl Actor {
     async fn message(&mut self, message: Message) {
         self.used_at = self.context.clock.now();
         match message {
-            Message::Start { asked, reply } => {
-                let answer = self.start(*asked).await;
-                _ = reply.send(answer);
-            }
+            Message::Start { asked, reply } => self.start(asked, reply).await,
             Message::Run { run, reply } => _ = reply.send(self.runs.get(&run).map(|known| known.handle.clone())),
             Message::Cancel { run, reply } => {
                 let known = self.runs.contains_key(&run);
@@ -178,7 +174,11 @@ impl Actor {
         }
     }
 
-    async fn start(&mut self, asked: Asked) -> Result<Started, Refusal> {
+    async fn start(&mut self, asked: Box<Asked>, reply: Reply) {
+        if asked.looked.is_none() && self.session.running().is_some() {
+            _ = reply.send(Ok(Answer::Look(asked)));
+            return;
+        }
         self.runs_named += 1;
         let run = RunId::new(format!("{}-{}", self.id, self.runs_named));
         let spools = (Spool::default(), Spool::default());
@@ -188,7 +188,7 @@ impl Actor {
             log,
             kind: asked.kind,
             accepted_at: self.context.clock.now(),
-            unstarted: Some(Unstarted { spools, ahead: None }),
+            spools: Some(spools),
             killer: None,
         };
         self.runs.insert(run.clone(), known);
@@ -196,40 +196,38 @@ impl Actor {
             run,
             request: Box::new(asked.request),
             kind: asked.kind,
-            fingerprint: asked.fingerprint,
+            fingerprint: asked.looked.flatten(),
             if_busy: asked.if_busy,
         };
-        let effects = self.session.step(self.context.clock.now(), event);
-        self.answer(effects, asked.ahead).await
-    }
-
-    // The first effect answers the request; what follows is done as after any event.
-    async fn answer(&mut self, effects: Vec<Effect>, ahead: Ahead) -> Result<Started, Refusal> {
-        let mut effects = effects.into_iter();
-        let answer = match effects.next() {
-            Some(Effect::Accept { run, position }) => match self.runs.get_mut(&run) {
-                Some(known) => {
-                    known.log.append(vec![RunEvent::Queued { position }]).await;
-                    if let Some(unstarted) = known.unstarted.as_mut().filter(|_| position == 0) {
-                        unstarted.ahead = Some(ahead);
-                    }
-                    Ok(Started { run, handle: known.handle.clone(), attached_age_ms: None })
-                }
-                None => Err(Refusal::Closing),
-            },
-            Some(Effect::Attach { run, to, age_ms }) => {
-                self.runs.remove(&run);
-                let known = self.runs.get(&to).ok_or(Refusal::Closing);
-                known.map(|known| Started { run: to, handle: known.handle.clone(), attached_age_ms: Some(age_ms) })
-            }
+        let mut effects = self.session.step(self.context.clock.now(), event).into_iter();
+        // The first effect answers the request; what follows is done as after any event.
+        let (answer, starts) = match effects.next() {
+            Some(Effect::Accept { run, position }) => (self.accept(run, position).await, position == 0),
+            Some(Effect::Attach { run, to, age_ms }) => (self.attach(&run, to, age_ms), false),
             Some(Effect::Refuse { run, refusal }) => {
                 self.runs.remove(&run);
-                Err(refusal)
+                (Err(refusal), false)
             }
-            _ => Err(Refusal::Closing),
+            _ => (Err(Refusal::Closing), false),
         };
         self.carry_out(effects.collect()).await;
-        answer
+        match answer {
+            // It looks at the workspace first, which may refuse it.
+            Ok(started) if starts && self.began.is_some() => self.caller = Some((started, reply)),
+            answer => _ = reply.send(answer.map(Answer::Started).map_err(SessionError::from)),
+        }
+    }
+
+    async fn accept(&self, run: RunId, position: u32) -> Result<Started, Refusal> {
+        let known = self.runs.get(&run).ok_or(Refusal::Closing)?;
+        known.log.append(vec![RunEvent::Queued { position }]).await;
+        Ok(Started { run, handle: known.handle.clone(), attached_age_ms: None })
+    }
+
+    fn attach(&mut self, run: &RunId, to: RunId, age_ms: u64) -> Result<Started, Refusal> {
+        self.runs.remove(run);
+        let known = self.runs.get(&to).ok_or(Refusal::Closing)?;
+        Ok(Started { run: to, handle: known.handle.clone(), attached_age_ms: Some(age_ms) })
     }
 
     async fn step(&mut self, event: Event) {
@@ -249,7 +247,7 @@ impl Actor {
                 Effect::Kill { run, reason } => self.kill(&run, reason),
                 Effect::Withdraw { run, reason } => {
                     if let Some(known) = self.runs.get_mut(&run) {
-                        known.unstarted = None;
+                        known.spools = None;
                         let (now, note) = (self.context.clock.now(), "ended while it waited behind another run");
                         let report = without_running(now, self.policy.defaults, "", reason, note);
                         known.log.end(RunEnd::Report(Arc::new(report))).await;
@@ -259,7 +257,7 @@ impl Actor {
                 Effect::Stop => self.stopped = true,
                 Effect::Refuse { run, refusal } => {
                     if let Some(known) = self.runs.get_mut(&run) {
-                        known.unstarted = None;
+                        known.spools = None;
                         known.log.end(RunEnd::NotStarted(NotStarted::Refused(refusal))).await;
                     }
                 }
@@ -277,7 +275,7 @@ impl Actor {
 
     fn drive(&mut self, run: RunId, request: RunRequest) {
         let Some(known) = self.runs.get_mut(&run) else { return };
-        let Some(unstarted) = known.unstarted.take() else { return };
+        let Some(spools) = known.spools.take() else { return };
         let killer = match Killer::new() {
             Ok(killer) => killer,
             Err(error) => {
@@ -289,30 +287,35 @@ impl Actor {
             }
         };
         known.killer = Some(KillOnDrop(killer.clone()));
-        let began = unstarted.ahead.is_none().then(|| {
-            let (told, hear) = oneshot::channel();
-            self.began = Some((run.clone(), hear));
-            told
-        });
-        self.drivers.spawn(run::drive(Drive {
+        let (began, hear) = oneshot::channel();
+        self.began = Some((run.clone(), hear));
+        let drive = Drive {
             context: Arc::clone(&self.context),
             policy: Arc::clone(&self.policy),
             workspace: self.workspace.clone(),
             run,
             request,
             kind: known.kind,
-            ahead: unstarted.ahead,
             accepted_at: known.accepted_at,
             log: known.log.clone(),
-            spools: unstarted.spools,
+            spools,
             killer,
-            began,
-        }));
+        };
+        self.drivers.spawn(run::drive(drive, began));
     }
 
-    async fn run_began(&mut self, fingerprint: Option<Fingerprint>) {
-        if let Some((run, _)) = self.began.take() {
+    // `None` of a run that did not come so far: its end says why.
+    async fn run_began(&mut self, saw: Option<Option<Fingerprint>>) {
+        if let (Some((run, _)), Some(fingerprint)) = (self.began.take(), saw) {
             self.step(Event::Began { run, fingerprint }).await;
+            self.admit();
+        }
+    }
+
+    // Tells the caller that its request became a run.
+    fn admit(&mut self) {
+        if let Some((started, reply)) = self.caller.take() {
+            _ = reply.send(Ok(Answer::Started(started)));
         }
     }
 
@@ -328,11 +331,21 @@ impl Actor {
                 Finished { run, end, measured: Vec::new() }
             }
         };
-        let log = self.runs.get_mut(&finished.run).map(|known| {
+        let run = finished.run;
+        self.began = None;
+        if let (RunEnd::NotStarted(NotStarted::Prepare(why)), Some(_)) = (&finished.end, &self.caller) {
+            let (why, caller) = (why.clone(), self.caller.take());
+            self.step(Event::Refused { run }).await;
+            if let Some((_, reply)) = caller {
+                _ = reply.send(Err(why.into()));
+            }
+            return;
+        }
+        self.admit();
+        let log = self.runs.get_mut(&run).map(|known| {
             known.killer = None;
             known.log.clone()
         });
-        let run = finished.run;
         self.step(match &finished.end {
             RunEnd::Report(report) => Event::Ended { run, report: Arc::clone(report), measured: finished.measured },
             RunEnd::NotStarted(_) => Event::NotStarted { run },
@@ -354,10 +367,10 @@ impl Actor {
     }
 }
 
-// Waits for the answer of a run that began after waiting; for ever when there is no such run.
-async fn began(waiting: &mut Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>) -> Option<Fingerprint> {
+// Waits until a run says what it saw; for ever when there is none to say so.
+async fn began(waiting: &mut Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>) -> Option<Option<Fingerprint>> {
     match waiting {
-        Some((_, told)) => told.await.ok().flatten(),
+        Some((_, told)) => told.await.ok(),
         None => std::future::pending().await,
     }
 }

@@ -4,7 +4,7 @@
 mod actor;
 
 use crate::context::{Context, Policy};
-use crate::prepare::{Ahead, PrepareError, prepare};
+use crate::prepare::{PrepareError, prepare};
 use crate::run::RunHandle;
 use crate::workspace::Workspace;
 use proctor_core::coverage::{CoverageIndex, Covering};
@@ -27,7 +27,7 @@ const MAILBOX: usize = 64;
 enum Message {
     Start {
         asked: Box<Asked>,
-        reply: oneshot::Sender<Result<Started, Refusal>>,
+        reply: oneshot::Sender<Result<Answer, SessionError>>,
     },
     Run {
         run: RunId,
@@ -62,9 +62,15 @@ enum Message {
 struct Asked {
     request: RunRequest,
     kind: RunKind,
-    fingerprint: Option<Fingerprint>,
-    ahead: Ahead,
     if_busy: IfBusy,
+    /// What the workspace looks like, from who has looked; the fingerprint of one that is too large to look at is `None`.
+    looked: Option<Option<Fingerprint>>,
+}
+
+enum Answer {
+    Started(Started),
+    /// Another run is going on, so it depends on the workspace what becomes of the request: look and ask again.
+    Look(Box<Asked>),
 }
 
 /// A run that a request became, or joined.
@@ -150,23 +156,31 @@ pub fn open(
 }
 
 impl SessionHandle {
-    /// Asks for a run. Everything that can be refused by looking at the workspace is refused here, before the actor is
-    /// asked and before any process starts.
+    /// Asks for a run. Everything that can be refused by looking at the workspace is refused here, before any process starts.
     pub async fn start(&self, request: RunRequest, kind: RunKind, if_busy: IfBusy) -> Result<Started, SessionError> {
+        let mut asked = Box::new(Asked { request, kind, if_busy, looked: None });
+        loop {
+            asked = match self.ask(|reply| Message::Start { asked, reply }).await?? {
+                Answer::Started(started) => return Ok(started),
+                Answer::Look(asked) => self.look(asked).await?,
+            };
+        }
+    }
+
+    /// Looks at the workspace for a request that may have to wait, to see whether it could be carried out in it now.
+    async fn look(&self, mut asked: Box<Asked>) -> Result<Box<Asked>, SessionError> {
         let (context, policy, workspace) =
             (Arc::clone(&self.context), Arc::clone(&self.policy), self.workspace.clone());
         let looked = tokio::task::spawn_blocking(move || {
             let look = workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?;
-            let fingerprint = look.fingerprint;
-            // What a rerun selects is known to the actor alone; every other request is planned here to see whether it can be.
-            let ahead = match request.selection {
-                Selection::LastFailed { .. } => Ahead::Looked(look),
-                _ => Ahead::Prepared(Box::new(prepare(&context, &policy, &workspace, &look, &request, kind)?)),
-            };
-            Ok(Asked { request, kind, fingerprint, ahead, if_busy })
+            // What a rerun selects is known when it begins.
+            if !matches!(asked.request.selection, Selection::LastFailed { .. }) {
+                prepare(&context, &policy, &workspace, &look, &asked.request, asked.kind)?;
+            }
+            asked.looked = Some(look.fingerprint);
+            Ok(asked)
         });
-        let asked = Box::new(looked.await.unwrap_or_else(|error| Err(no_look(error)))?);
-        Ok(self.ask(|reply| Message::Start { asked, reply }).await??)
+        looked.await.unwrap_or_else(|error| Err(no_look(error)))
     }
 
     /// One of the session's runs, if it still knows it.

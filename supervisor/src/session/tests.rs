@@ -11,6 +11,7 @@ use proctor_core::isolation::{Isolation, Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_core::session::DETACHED_MS_MAX;
+use proctor_frameworks::detect::DetectError;
 use proctor_sandbox::{Ending, KillSwitch, RunAs, RunSpec, Sandbox, SandboxError, SandboxEvent};
 use std::sync::Mutex;
 use std::sync::mpsc as std_mpsc;
@@ -217,6 +218,45 @@ async fn a_waiting_run_that_is_cancelled_ends_with_a_report() {
     assert_eq!(outcome(&first).await, Outcome::Cancelled);
     assert_eq!(world.killed_because().await, KillReason::Cancelled);
     assert!(!within(session.cancel(RunId::new("s-99"))).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_request_that_the_workspace_refuses_is_no_run_whether_it_would_wait_or_not() {
+    let world = World::new();
+    let session = world.open("s");
+    let first = start(&session, "a").await;
+    world.tell(Do::Exit(0));
+    assert_eq!(outcome(&first).await, Outcome::Passed);
+    let refused = || async {
+        let request = RunRequest::default();
+        within(session.start(request, RunKind::Tests, IfBusy::Queue)).await.err()
+    };
+    let no_project = SessionError::Prepare(DetectError::NoProject.into());
+    // More of them than a session keeps runs.
+    for _ in 0..20 {
+        assert_eq!(refused().await.as_ref(), Some(&no_project));
+    }
+    let running = start(&session, "a").await;
+    assert_eq!(refused().await, Some(no_project));
+    let status = within(session.status()).await.unwrap();
+    assert_eq!((status.running, status.waiting), (Some(running.run.clone()), 0));
+    assert!(within(session.run(first.run.clone())).await.unwrap().is_some(), "nothing was forgotten for them");
+    world.tell(Do::Exit(0));
+    assert_eq!(outcome(&running).await, Outcome::Passed);
+}
+
+#[tokio::test]
+async fn a_run_without_a_turn_on_the_host_is_accepted_and_can_be_cancelled() {
+    let world = World::new();
+    let all = world.context.turns.clone().acquire_many_owned(8).await.unwrap();
+    let session = world.open("s");
+    let waiting = start(&session, "a").await;
+    assert!(within(session.cancel(waiting.run.clone())).await.unwrap());
+    assert_eq!(outcome(&waiting).await, Outcome::Cancelled);
+    let waiting = start(&session, "a").await;
+    drop(all);
+    world.tell(Do::Exit(0));
+    assert_eq!(outcome(&waiting).await, Outcome::Passed);
 }
 
 /// A panic costs one session: its run is killed, its callers get a typed error, the rest goes on.

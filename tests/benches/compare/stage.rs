@@ -46,7 +46,7 @@ impl Stage {
         }
         // The rivals' mapped users have to get to what is below.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755))?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let state = dir.path().join("state");
         let (supervisor, channel) = runtime.block_on(Supervisor::start(dir.path(), &state, &roots))?;
         Ok(Stage { supervisor: Some(supervisor), channel, runtime, dir })
