@@ -78,8 +78,8 @@ pub(crate) fn tests(description: &str) -> Value {
 /// `timeout`, the same for every tool that runs tests.
 pub(crate) fn timeout() -> Value {
     number(
-        "Seconds after which the run is stopped; what had finished until then is still reported. Default 300; more than \
-         1800 is clamped to 1800.",
+        "Seconds after which the run is stopped; what had finished until then is still reported. Default 300, or 900 \
+         for frameworks that build a project first or drive a browser or a device; more than 1800 is clamped to 1800.",
     )
 }
 

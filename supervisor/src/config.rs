@@ -4,8 +4,10 @@
 use crate::units::{Bytes, Cpus, Duration};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::{LimitRequest, Limits};
+use proctor_frameworks::{FRAMEWORKS, custom};
 use proctor_sandbox::{LAYERS, PoolBounds};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -30,6 +32,9 @@ pub struct Config {
     /// Limits of runs that ask for nothing.
     #[serde(default)]
     pub defaults: LimitsTable,
+    /// Wall time of runs that ask for none, by framework; the others have that of [`Config::defaults`].
+    #[serde(default)]
+    pub timeouts: BTreeMap<String, Duration>,
     /// The most that any run gets.
     #[serde(default)]
     pub max: LimitsTable,
@@ -281,6 +286,14 @@ impl Config {
                 wrong(true, format!("{name}: {problem}"));
             }
         }
+        let known = || FRAMEWORKS.iter().map(|framework| framework.name()).chain([custom::NAME]);
+        for (name, timeout) in &self.timeouts {
+            let unknown = !known().any(|framework| framework == name);
+            let names = || known().collect::<Vec<_>>().join(", ");
+            wrong(unknown, format!("timeouts.{name}: no such framework; known are {}", names()));
+            let too_long = timeout.ms > Limits::WALL_MS_CEILING;
+            wrong(too_long, format!("timeouts.{name}: must be at most {}s", Limits::WALL_MS_CEILING / 1_000));
+        }
         wrong(self.tenant.is_empty(), "tenant: at least one [[tenant]] is needed".into());
         let mut identities: Vec<(String, &[u32], &[String])> =
             vec![("operators".into(), &self.operators.uids, &self.operators.token_hashes)];
@@ -389,6 +402,8 @@ mod tests {
         assert_eq!(problems, [""; 0]);
         assert_eq!(config.defaults.over(Limits::DEFAULT), Limits::DEFAULT, "the example shows the built-in defaults");
         assert_eq!(config.sandbox.required_layers.unwrap(), LAYERS);
+        let of = |name: &str| config.timeouts.get(name).map(|timeout| timeout.ms);
+        assert!(FRAMEWORKS.iter().all(|framework| of(framework.name()) == framework.wall_ms()));
     }
 
     #[test]
@@ -412,6 +427,9 @@ mod tests {
             max = { pids = 1, timeout = "10h" }
             [max]
             disk = "4KiB"
+            [timeouts]
+            cargo = "2h"
+            gotest = "1m"
         "#;
         let problems = Config::parse(text).unwrap().problems().join("\n");
         for expected in [
@@ -427,6 +445,8 @@ mod tests {
             "pids must be at least",
             "disk must be at least",
             "timeout must be at most",
+            "timeouts.cargo: must be at most 1800s",
+            "timeouts.gotest: no such framework; known are go, ",
         ] {
             assert!(problems.contains(expected), "{expected} in:\n{problems}");
         }

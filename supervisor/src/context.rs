@@ -6,6 +6,7 @@ use crate::toolchain::Toolchain;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_sandbox::{RunAs, Sandbox};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct Policy {
     pub owners: Option<RangeInclusive<u32>>,
     /// Limits of a run that asks for nothing.
     pub defaults: Limits,
+    /// Milliseconds of wall time of a run that asks for none, by framework, where the operator has set them.
+    pub timeouts: BTreeMap<String, u64>,
     /// Limits of a run that asks for everything.
     pub ceiling: Limits,
     /// Layers without which no run starts.

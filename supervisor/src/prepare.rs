@@ -88,16 +88,18 @@ pub fn prepare(
         scratch: SCRATCH,
         cache,
     };
-    let (plan, parser, framework, chosen) = if request.command.is_empty() {
-        plan_detected(look, request, kind, &want)?
+    let Planned { plan, parser, framework, chosen, wall_ms_max } = if request.command.is_empty() {
+        plan_detected(policy, look, request, kind, &want)?
     } else {
+        let wall_ms_max = policy.timeouts.get(custom::NAME).copied().unwrap_or(policy.defaults.wall_ms_max);
         let plan = custom::plan(&request.command, want.scratch);
-        (plan, custom::parser(root), custom::NAME.to_owned(), None)
+        Planned { plan, parser: custom::parser(root), framework: custom::NAME.to_owned(), chosen: None, wall_ms_max }
     };
     if plan.steps.len() > COMMANDS_MAX {
         return Err(PlanError::TooManySteps { steps: plan.steps.len(), max: COMMANDS_MAX }.into());
     }
-    let (limits, mut notes) = Limits::resolve(&request.limits, policy.defaults, policy.ceiling);
+    let defaults = Limits { wall_ms_max, ..policy.defaults };
+    let (limits, mut notes) = Limits::resolve(&request.limits, defaults, policy.ceiling);
     notes.extend(plan.notes.iter().cloned());
     let mut env = context.toolchain.base_env(&format!("{SCRATCH}/home"));
     env.extend(context.toolchain.caches(&policy.cache, network));
@@ -138,16 +140,31 @@ pub fn check_owner(policy: &Policy, owner: u32) -> Result<(), PrepareError> {
     }
 }
 
-type Planned = (Plan, Box<dyn Parser>, String, Option<Chosen>);
+struct Planned {
+    plan: Plan,
+    parser: Box<dyn Parser>,
+    framework: String,
+    chosen: Option<Chosen>,
+    /// For a run that asks for none.
+    wall_ms_max: u64,
+}
 
-fn plan_detected(look: &Look, request: &RunRequest, kind: RunKind, want: &Want<'_>) -> Result<Planned, PrepareError> {
+fn plan_detected(
+    policy: &Policy,
+    look: &Look,
+    request: &RunRequest,
+    kind: RunKind,
+    want: &Want<'_>,
+) -> Result<Planned, PrepareError> {
     let chosen = detect::choose(&look.tree, request.framework.as_deref(), &request.selection)?;
     let purpose = match kind {
         RunKind::Tests => Purpose::Tests,
         RunKind::Listing => Purpose::Listing,
     };
     let (plan, parser) = chosen.plan(purpose, &look.tree, want)?;
-    Ok((plan, parser, chosen.name(), Some(chosen).filter(|_| kind == RunKind::Tests)))
+    let wall_ms_max = chosen.wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);
+    let framework = chosen.name();
+    Ok(Planned { plan, parser, framework, chosen: Some(chosen).filter(|_| kind == RunKind::Tests), wall_ms_max })
 }
 
 /// The commands of some steps, whose runs read `read_only`.

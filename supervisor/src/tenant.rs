@@ -77,6 +77,7 @@ impl Tenants {
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
                 owners: range.map(UidRange::uids),
                 defaults: config.defaults.over(Limits::DEFAULT),
+                timeouts: config.timeouts.iter().map(|(name, timeout)| (name.clone(), timeout.ms)).collect(),
                 ceiling: table.max.over(host_max).min(host_max),
                 required_layers: config.sandbox.required(),
                 left_off: config.sandbox.left_off.clone(),

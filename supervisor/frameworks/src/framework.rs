@@ -25,6 +25,13 @@ pub trait Framework: Send + Sync {
     /// The projects of this framework in the tree, sorted by directory.
     fn detect(&self, tree: &FileTree) -> Vec<Project>;
 
+    /// Milliseconds of wall time for a run that asks for none, unless [`Limits::DEFAULT`] will do.
+    ///
+    /// [`Limits::DEFAULT`]: proctor_core::limits::Limits::DEFAULT
+    fn wall_ms(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether it is the one for this project when no framework is asked for by name: several can run the same tests.
     fn claims(&self, _tree: &FileTree, _project: &Project) -> bool {
         true
@@ -109,6 +116,9 @@ pub struct Plan {
 
 /// Directory below scratch in which runners leave files for us, each framework in a directory of its own.
 pub const ARTIFACTS: &str = "artifacts";
+
+/// The wall time of a run that builds a whole project before the first test, or drives a browser or a device: 15 minutes.
+pub const LONG_MS: u64 = 900_000;
 
 /// Where a run with [`Plan::report`] finds its FIFO: below the scratch directory.
 pub const REPORT: &str = "report";

@@ -31,6 +31,16 @@ impl Chosen {
         names.join(", ")
     }
 
+    /// Milliseconds of wall time for a run that asks for none: as many as the slowest of them needs. `set` is what an
+    /// operator has set for a framework, `else_ms` what runs have of whose framework nobody says anything.
+    pub fn wall_ms(&self, set: impl Fn(&str) -> Option<u64>, else_ms: u64) -> u64 {
+        let each = self
+            .0
+            .iter()
+            .map(|Detected { framework, .. }| set(framework.name()).or_else(|| framework.wall_ms()).unwrap_or(else_ms));
+        each.max().unwrap_or(else_ms)
+    }
+
     /// Their commands, and what reads the output. A framework that has nothing of the selection has no command.
     pub fn plan(
         &self,
@@ -245,6 +255,10 @@ pub(crate) mod tests {
             }
         }
 
+        fn wall_ms(&self) -> Option<u64> {
+            (self.0 == ["b"]).then_some(20)
+        }
+
         fn detect(&self, _: &FileTree) -> Vec<Project> {
             vec![Project { dir: String::new(), name: self.name().to_owned() }]
         }
@@ -336,6 +350,17 @@ pub(crate) mod tests {
         assert_eq!(planned(&files(&["unknown"])).0, ["a unknown", "b unknown"]);
         let failed = ["y.b", "x.a"].map(|file| RerunTarget::Package(file.to_owned()));
         assert_eq!(planned(&Selection::Exactly(failed.into())).0, ["a x.a", "b y.b"]);
+    }
+
+    #[test]
+    fn a_run_has_the_time_of_its_slowest_framework() {
+        let of = |frameworks: &[&'static Echo], set: &[(&str, u64)]| {
+            let detected = frameworks.iter().map(|&framework| Detected { framework, projects: Vec::new() });
+            let set = |name: &str| set.iter().find(|(framework, _)| *framework == name).map(|(_, ms)| *ms);
+            Chosen(detected.collect()).wall_ms(set, 10)
+        };
+        assert_eq!((of(&[&A], &[]), of(&[&B], &[]), of(&[&A, &B], &[])), (10, 20, 20));
+        assert_eq!((of(&[&A], &[("a", 5)]), of(&[&B], &[("b", 5)]), of(&[&A, &B], &[("a", 30)])), (5, 5, 30));
     }
 
     #[test]

@@ -56,7 +56,8 @@ pub(super) struct Run {
     /// Only the packages of these files.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub(super) file: Vec<String>,
-    /// Wall time until SIGTERM; five seconds later everything is killed. At most 30m. [default: 300s]
+    /// Wall time until SIGTERM; five seconds later everything is killed. At most 30m. [default: 300s; 900s for
+    /// frameworks that build a project first or drive a browser or a device]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) timeout: Option<Duration>,
     /// Memory of all processes together, swap excluded. [default: 2GiB]

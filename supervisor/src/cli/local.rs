@@ -15,6 +15,7 @@ use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
 use proctor_sandbox::{LinuxSandbox, PoolBounds, RunAs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -106,6 +107,7 @@ pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
         run_as,
         owners: None,
         defaults: Limits::DEFAULT,
+        timeouts: BTreeMap::new(),
         ceiling: Limits::CEILING,
         required_layers: Vec::new(),
         left_off: Vec::new(),

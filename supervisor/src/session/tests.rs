@@ -13,6 +13,7 @@ use proctor_core::outcome::{Exit, KillReason};
 use proctor_core::session::DETACHED_MS_MAX;
 use proctor_frameworks::detect::DetectError;
 use proctor_sandbox::{Ending, KillSwitch, RunAs, RunSpec, Sandbox, SandboxError, SandboxEvent};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
@@ -91,6 +92,7 @@ impl World {
             run_as: RunAs::Supervisor,
             owners: None,
             defaults: Limits::DEFAULT,
+            timeouts: BTreeMap::new(),
             ceiling: Limits::CEILING,
             required_layers: Vec::new(),
             left_off: Vec::new(),

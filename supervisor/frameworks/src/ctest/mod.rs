@@ -19,7 +19,7 @@ mod listing;
 mod parser;
 mod verbose;
 
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Project, Want};
 use crate::tree::FileTree;
 use proctor_core::request::RerunTarget;
 
@@ -41,6 +41,10 @@ impl Framework for Ctest {
 
     fn extensions(&self) -> &'static [&'static str] {
         &["c", "cc", "cmake", "cpp", "cxx", "h", "hh", "hpp", "hxx"]
+    }
+
+    fn wall_ms(&self) -> Option<u64> {
+        Some(LONG_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

@@ -27,7 +27,7 @@ mod records;
 mod selection;
 
 use crate::detect::holds;
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Project, Want};
 use crate::jvm::EXTENSIONS;
 use crate::tree::FileTree;
 use proctor_core::request::RerunTarget;
@@ -50,6 +50,10 @@ impl Framework for Maven {
 
     fn extensions(&self) -> &'static [&'static str] {
         EXTENSIONS
+    }
+
+    fn wall_ms(&self) -> Option<u64> {
+        Some(LONG_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

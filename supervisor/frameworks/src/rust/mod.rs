@@ -19,7 +19,7 @@ mod parser;
 mod selection;
 mod text;
 
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Project, Want};
 use crate::paths::join;
 use crate::tree::FileTree;
 use parser::{Mode, RustParser, Speaker};
@@ -42,6 +42,10 @@ impl Framework for Cargo {
 
     fn extensions(&self) -> &'static [&'static str] {
         &["rs"]
+    }
+
+    fn wall_ms(&self) -> Option<u64> {
+        Some(LONG_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -84,6 +88,10 @@ impl Framework for Nextest {
 
     fn extensions(&self) -> &'static [&'static str] {
         &["rs"]
+    }
+
+    fn wall_ms(&self) -> Option<u64> {
+        Some(LONG_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
