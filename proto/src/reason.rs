@@ -7,6 +7,8 @@ pub const DOMAIN: &str = "proctor";
 pub const NO_PROJECT: &str = "NO_PROJECT";
 /// Several frameworks, and the request names none.
 pub const POLYGLOT: &str = "POLYGLOT";
+/// The project file of the workspace is wrong; the text names its line and key.
+pub const PROJECT_FILE: &str = "PROJECT_FILE";
 /// The named framework has no project here.
 pub const FRAMEWORK_NOT_HERE: &str = "FRAMEWORK_NOT_HERE";
 /// The runner's program is not on PATH.

@@ -24,6 +24,7 @@ pub mod convert;
 pub mod host;
 pub mod owned;
 pub mod prepare;
+pub mod project_file;
 pub mod registry;
 pub mod run;
 pub mod serve;

@@ -2,11 +2,12 @@
 //! starts. Must not know sessions, the wire, or how anything is isolated.
 
 use crate::context::{Context, Policy};
+use crate::project_file::ProjectFile;
 use crate::toolchain::{self, is_seen};
 use crate::workspace::{Look, Workspace};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
-use proctor_core::request::RunRequest;
+use proctor_core::request::{RunRequest, Selection};
 use proctor_core::session::RunKind;
 use proctor_frameworks::detect::{self, DetectError};
 use proctor_frameworks::{ARTIFACTS, Chosen, InjectedFile, Parser, Plan, PlanError, Purpose, Step, Want, custom};
@@ -24,6 +25,14 @@ pub enum PrepareError {
     /// The framework cannot do what is asked.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The project file is wrong.
+    #[error("{path}: {text}")]
+    ProjectFile {
+        /// Where it is.
+        path: &'static str,
+        /// What is wrong, with its line and key.
+        text: String,
+    },
     /// The runner's program is not there, or not where runs see it.
     #[error("{program}: not found {}", if program.contains('/') { "where runs see it: in the workspace or on PATH" } else { "on PATH" })]
     RunnerMissing {
@@ -75,6 +84,9 @@ pub fn prepare(
     let root = workspace.root().to_str().ok_or(PrepareError::PathNotUtf8)?;
     let cache = policy.cache.to_str().ok_or(PrepareError::PathNotUtf8)?;
     check_owner(policy, look.owner)?;
+    let file = ProjectFile::of(&look.tree)?;
+    let report = file.report(request);
+    let (request, mut notes) = file.complete(request, policy.may_use_network);
     let network = request.network.unwrap_or(policy.network);
     if network == Network::Host && !policy.may_use_network {
         return Err(PrepareError::NetworkDenied);
@@ -89,17 +101,19 @@ pub fn prepare(
         cache,
     };
     let Planned { plan, parser, framework, chosen, wall_ms_max } = if request.command.is_empty() {
-        plan_detected(policy, look, request, kind, &want)?
+        plan_detected(policy, look, &request, kind, &want)?
     } else {
+        check_custom(&request, kind)?;
         let wall_ms_max = policy.timeouts.get(custom::NAME).copied().unwrap_or(policy.defaults.wall_ms_max);
-        let plan = custom::plan(&request.command, want.scratch);
+        let plan = custom::plan(&request.command, want.scratch, report);
         Planned { plan, parser: custom::parser(root), framework: custom::NAME.to_owned(), chosen: None, wall_ms_max }
     };
     if plan.steps.len() > COMMANDS_MAX {
         return Err(PlanError::TooManySteps { steps: plan.steps.len(), max: COMMANDS_MAX }.into());
     }
     let defaults = Limits { wall_ms_max, ..policy.defaults };
-    let (limits, mut notes) = Limits::resolve(&request.limits, defaults, policy.ceiling);
+    let (limits, clamped) = Limits::resolve(&request.limits, defaults, file.narrow(policy.ceiling));
+    notes.extend(clamped);
     notes.extend(plan.notes.iter().cloned());
     let mut env = context.toolchain.base_env(&format!("{SCRATCH}/home"));
     env.extend(context.toolchain.caches(&policy.cache, network));
@@ -130,6 +144,16 @@ pub fn prepare(
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
     };
     Ok(Prepared { spec, parser, framework, chosen, notes, env })
+}
+
+/// A command that replaces the framework's own runs as it is.
+fn check_custom(request: &RunRequest, kind: RunKind) -> Result<(), PlanError> {
+    let option = match (kind, &request.selection) {
+        (RunKind::Listing, _) => "a listing of tests",
+        (_, Selection::Matching { .. }) => "a filter or file",
+        _ => return Ok(()),
+    };
+    Err(PlanError::NotApplicable { option, framework: custom::NAME })
 }
 
 /// Whether runs may work in a workspace that belongs to `owner`.

@@ -1,6 +1,7 @@
 //! A workspace as the edge sees it: where it is, what files it has, whether they changed. Must not know frameworks
-//! beyond the names of the files that detection reads, nor who may own a workspace.
+//! beyond the names of the files that are read, nor who may own a workspace.
 
+use crate::project_file;
 use proctor_core::moment::Moment;
 use proctor_core::request::Fingerprint;
 use proctor_frameworks::{FRAMEWORKS, FileTree};
@@ -250,7 +251,8 @@ impl Walk {
         for number in [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()] {
             self.hasher.update(&number.to_le_bytes());
         }
-        let is_marker = FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name));
+        let is_marker = project_file::PATHS.contains(&relative)
+            || FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name));
         if is_marker && metadata.is_file() && metadata.size() <= MARKER_BYTES_MAX {
             self.markers_bytes += metadata.size();
             if self.markers_bytes > MARKERS_BYTES_MAX {

@@ -236,11 +236,17 @@ pub fn warm() {
     });
 }
 
-/// What is in a workspace beside what Maven builds, which it does below each module and nowhere else.
+/// Files beside which a project's own commands write, and where: there and nowhere else.
+const BUILT: [(&str, &str); 2] = [("pom.xml", "target"), (".proctor.yaml", "out")];
+
+/// What is in a workspace beside what its own commands write.
 fn sources_of(workspace: &Path) -> Tree {
     let mut all = tree(workspace);
-    let modules: Vec<PathBuf> = all.keys().filter(|path| path.ends_with("pom.xml")).cloned().collect();
-    let built: Vec<PathBuf> = modules.iter().map(|pom| pom.with_file_name("target")).collect();
+    let beside = |path: &PathBuf| {
+        let written = BUILT.into_iter().find(|(file, _)| path.ends_with(file));
+        written.map(|(_, dir)| path.with_file_name(dir))
+    };
+    let built: Vec<PathBuf> = all.keys().filter_map(beside).collect();
     all.retain(|path, _| !built.iter().any(|target| path.starts_with(target)));
     all
 }

@@ -183,6 +183,18 @@ pub fn descendants(pid: u32) -> BTreeSet<Process> {
     found
 }
 
+/// What waits below `pid` for one session's next run, a launcher and its init, once the last run's init has gone: that one
+/// has reaped somebody, whose page faults are the ninth field of proc_pid_stat(5) behind the name.
+#[must_use]
+pub fn waiting_for_a_run(pid: u32) -> Option<BTreeSet<Process>> {
+    let waits = |init: &Process| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", init.pid)).unwrap_or_default();
+        let faults = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(8));
+        descendants(init.pid).is_empty() && faults == Some("0")
+    };
+    Some(descendants(pid)).filter(|family| family.len() == 2 && family.iter().any(waits))
+}
+
 /// Processes whose command line, environment, working directory or cgroup speaks of `mark`.
 #[must_use]
 pub fn processes_of(mark: &str) -> Vec<Process> {

@@ -35,18 +35,25 @@ const WORDS: [(&str, TestOutcome); 6] = [
     ("XPASS: ", TestOutcome::Xpassed),
 ];
 
-/// The plan that runs `command` in the workspace's root. An empty command gives a plan without steps.
+/// Runs the command behind its first word, a path, and puts the file at that path where [`REPORT_VARIABLE`] says, if the
+/// command has written it: an older run may have left one.
+const TAKE_REPORT: &str = r#"path=$1; shift
+seen() { stat -c '%i %z' -- "$path" 2>/dev/null; }
+before=$(seen); "$@"; status=$?; after=$(seen)
+if [ -n "$after" ] && [ "$after" != "$before" ]; then cp -- "$path" "$PROCTOR_JUNIT"; fi
+exit $status"#;
+
+/// The plan that runs `command` in the workspace's root. An empty command gives a plan without steps. `report` is a JUnit
+/// file relative to the workspace that the command writes without being told where.
 #[must_use]
-pub fn plan(command: &[String], scratch: &str) -> Plan {
-    let report = format!("{scratch}/{ARTIFACTS}/{NAME}/junit.xml");
-    let steps = command
+pub fn plan(command: &[String], scratch: &str, report: Option<&str>) -> Plan {
+    let env = BTreeMap::from([(REPORT_VARIABLE.to_owned(), format!("{scratch}/{ARTIFACTS}/{NAME}/junit.xml"))]);
+    let taking = |path: &str| ["/bin/sh", "-c", TAKE_REPORT, "sh", path].map(str::to_owned);
+    let words: Vec<String> = report.map(taking).into_iter().flatten().chain(command.iter().cloned()).collect();
+    let steps = words
         .split_first()
-        .map(|(program, args)| Step {
-            programs: vec![program.clone()],
-            args: args.to_vec(),
-            dir: String::new(),
-            env: BTreeMap::from([(REPORT_VARIABLE.to_owned(), report)]),
-        })
+        .filter(|_| !command.is_empty())
+        .map(|(program, args)| Step { programs: vec![program.clone()], args: args.to_vec(), dir: String::new(), env })
         .into_iter()
         .collect();
     Plan { steps, artifacts: true, dirs: vec![format!("{ARTIFACTS}/{NAME}")], ..Plan::default() }
@@ -223,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_command_is_one_step_and_is_told_where_a_report_may_be_left() {
-        let plan = plan(&["make".to_owned(), "check".to_owned()], "/scratch");
+        let plan = plan(&["make".to_owned(), "check".to_owned()], "/scratch", None);
         assert_eq!(plan.steps.len(), 1);
         assert_eq!(
             (plan.steps[0].programs[0].as_str(), plan.steps[0].args.as_slice()),
@@ -231,7 +238,7 @@ mod tests {
         );
         assert_eq!(plan.steps[0].env["PROCTOR_JUNIT"], "/scratch/artifacts/custom/junit.xml");
         assert_eq!((plan.artifacts, plan.dirs), (true, vec!["artifacts/custom".to_owned()]));
-        assert!(super::plan(&[], "/scratch").steps.is_empty());
+        assert!(super::plan(&[], "/scratch", None).steps.is_empty());
     }
 
     #[test]

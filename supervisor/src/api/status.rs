@@ -112,6 +112,7 @@ pub(super) fn prepare(error: &PrepareError) -> Status {
         PrepareError::Plan(PlanError::TooManySteps { .. }) => failed(reason::TOO_MANY_COMMANDS, text),
         PrepareError::Plan(PlanError::NotApplicable { option, .. }) => invalid(option, text),
         PrepareError::RunnerMissing { .. } => failed(reason::RUNNER_MISSING, text),
+        PrepareError::ProjectFile { .. } => failed(reason::PROJECT_FILE, text),
         PrepareError::NetworkDenied => Status::permission_denied(text),
         PrepareError::PathNotUtf8 => invalid("workspace", text),
         PrepareError::WorkspaceReplaced => failed(reason::WORKSPACE_REPLACED, text),

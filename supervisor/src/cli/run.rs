@@ -103,9 +103,11 @@ fn not_accepted(error: &SessionError) -> Result<u8, Failure> {
 fn code(error: &PrepareError) -> u8 {
     match error {
         PrepareError::RunnerMissing { .. } => HOST,
-        PrepareError::Detect(_) | PrepareError::Plan(_) | PrepareError::NetworkDenied | PrepareError::PathNotUtf8 => {
-            USAGE
-        }
+        PrepareError::Detect(_)
+        | PrepareError::Plan(_)
+        | PrepareError::ProjectFile { .. }
+        | PrepareError::NetworkDenied
+        | PrepareError::PathNotUtf8 => USAGE,
         PrepareError::WorkspaceReplaced | PrepareError::WorkspaceOwner { .. } => HOST,
     }
 }

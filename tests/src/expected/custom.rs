@@ -54,4 +54,13 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("adds"), Case::skipped("moon")],
         ..PASSED
     },
+    Row {
+        name: "projectfile",
+        fixture: "custom/projectfile",
+        tests: &[
+            Case::passed("calc::adds"),
+            Case::failed("calc::divides").at("calc.sh", 7).says("expected: <2> but was: <3>").wants("2", "3"),
+        ],
+        ..FAILED
+    },
 ];

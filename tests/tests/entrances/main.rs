@@ -47,7 +47,8 @@ rows! {
     nextest: pass fail builderror hang filtered filtered_out;
     ctest: pass fail error skip builderror linkerror configerror hang crash notests flood unicode twins twoprojects filtered
         filtered_out;
-    custom: junit junit_cut_off tap words words_of_a_command_that_exits_with_0;
+    custom: junit junit_cut_off tap words words_of_a_command_that_exits_with_0
+        projectfile;
     maven: pass fail modules builderror crash hang filtered filtered_out;
 }
 

@@ -3,7 +3,7 @@
 use crate::{FILTERS, NO_GO, NO_PROJECT, add_links_out, path_without_go};
 use proctor_proto::reason;
 use proctor_proto::v1::{self, Limits, RunTestsRequest};
-use proctor_tests::process::{descendants, eventually};
+use proctor_tests::process::{descendants, eventually, waiting_for_a_run};
 use proctor_tests::supervisor::{Settings, Supervisor};
 use proctor_tests::wire::Client;
 use std::collections::HashMap;
@@ -89,9 +89,11 @@ async fn mistakes_are_named_by_field_and_nothing_is_lost() {
     let session = client.open(&workspace).await;
     let run = client.run(&session).await;
     let before = client.failures(&session).await;
-    // A launcher and an init wait for the session's next run.
-    eventually("a worker waits", || descendants(supervisor.pid()).len() == 2);
-    let waiting = descendants(supervisor.pid());
+    let mut waiting = None;
+    eventually("a worker waits", || {
+        waiting = waiting_for_a_run(supervisor.pid());
+        waiting.is_some()
+    });
     let host = supervisor.dir().to_str().unwrap().to_owned();
     for (request, field, text) in mistakes() {
         let request = RunTestsRequest { session_id: session.clone(), ..request };
@@ -104,7 +106,7 @@ async fn mistakes_are_named_by_field_and_nothing_is_lost() {
     assert_eq!(denied.code(), Code::PermissionDenied);
     assert_eq!(denied.message(), "network: the host's network is not allowed for this tenant");
 
-    assert_eq!(descendants(supervisor.pid()), waiting, "no process was started");
+    assert_eq!(Some(descendants(supervisor.pid())), waiting, "no process was started");
     let after = client.failures(&session).await;
     assert_eq!((&after.run_id, &after.failures), (&before.run_id, &before.failures));
     assert_eq!(after.run_id, run.run_id);
@@ -160,9 +162,13 @@ async fn what_cannot_run_here_has_a_reason_that_programs_read() {
     let report = v1::GetReportRequest { session_id: session_id.clone(), ..Default::default() };
     let rerun = v1::RunFailingTestsRequest { session_id: session_id.clone(), ..Default::default() };
     let go = RunTestsRequest { session_id: session_id.clone(), framework: "go".into(), ..Default::default() };
+    let misled = supervisor.empty_workspace("beta", "misled");
+    std::fs::write(misled.join(".proctor.yaml"), "framework: go\ntimeuot: 3s\n").unwrap();
+    let misled = RunTestsRequest { session_id: client.open(&misled).await, ..Default::default() };
     let any = RunTestsRequest { session_id, ..Default::default() };
     for (status, reason) in [
         (refused(&client, any).await, reason::NO_PROJECT),
+        (refused(&client, misled).await, reason::PROJECT_FILE),
         (refused(&client, go).await, reason::FRAMEWORK_NOT_HERE),
         (client.runs.clone().run_failing_tests(rerun).await.unwrap_err(), reason::NO_RUN_YET),
         (client.results.clone().get_report(report).await.unwrap_err(), reason::NO_RUN_YET),
@@ -174,6 +180,9 @@ async fn what_cannot_run_here_has_a_reason_that_programs_read() {
         );
         if reason == reason::NO_PROJECT {
             assert_eq!(status.message(), NO_PROJECT);
+        }
+        if reason == reason::PROJECT_FILE {
+            assert!(status.message().starts_with(".proctor.yaml: line 2, timeuot: unknown field"), "{status:?}");
         }
     }
 }
