@@ -11,6 +11,7 @@ mod services;
 mod sessions;
 mod tenants;
 mod workspaces;
+mod written;
 
 use proctor_proto::v1::{Outcome, RunTestsRequest, TestId};
 use proctor_tests::supervisor::Supervisor;

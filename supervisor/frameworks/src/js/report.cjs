@@ -75,6 +75,35 @@ function beforeStack(text) {
   return (frames < 0 ? lines : lines.slice(0, frames)).join('\n').replace(/^Error: /, '').trim();
 }
 
+// Keeps what is written to this process's streams between `start` and `stop`, on its way to where it goes anyhow.
+class Written {
+  start() {
+    this.stop();
+    this.text = '';
+    this.streams = [process.stdout, process.stderr].map((stream) => {
+      const before = stream.write;
+      const tee = (chunk, ...rest) => {
+        this.keep(chunk);
+        return before.call(stream, chunk, ...rest);
+      };
+      stream.write = tee;
+      return { stream, before, tee };
+    });
+  }
+
+  keep(chunk) {
+    const known = typeof chunk === 'string' || chunk instanceof Uint8Array;
+    if (known && this.text.length < TEXT_MAX) this.text += typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString();
+  }
+
+  // What was written, if anything was. A stream that a test has taken over is left to it.
+  stop() {
+    for (const { stream, before, tee } of this.streams ?? []) if (stream.write === tee) stream.write = before;
+    this.streams = undefined;
+    return this.text ? plain(this.text) : undefined;
+  }
+}
+
 const firstParagraph = (text) => text.trim().split('\n\n')[0].trim();
 
 // Why something could not be loaded, and where: where a compiler points to, or in a frame.
@@ -94,4 +123,4 @@ function blame(error, output = '') {
 
 const at = (place) => (place ? { file: place.file, line: place.line } : {});
 
-module.exports = { SEPARATOR, at, beforeStack, blame, fileOf, firstParagraph, nameOf, placeOf, plain, say, stackOf, valueOf };
+module.exports = { SEPARATOR, at, beforeStack, blame, fileOf, firstParagraph, nameOf, placeOf, plain, say, stackOf, valueOf, Written };

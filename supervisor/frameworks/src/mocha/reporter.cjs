@@ -2,7 +2,7 @@
 // what people read. Must not know what was selected.
 'use strict';
 
-const { fileOf, nameOf, say } = require('../js/report.cjs');
+const { Written, fileOf, nameOf, say } = require('../js/report.cjs');
 const itself = require('./itself.cjs');
 const { mocha, whole } = itself;
 const { Twins, failure } = require('../js/thrown.cjs');
@@ -13,6 +13,7 @@ const BEFORE_EACH = /^"before each" hook/;
 module.exports = class Proctor {
   constructor(runner, options) {
     this.twins = new Twins();
+    this.written = new Written();
     this.inTexts = runner.isParallelMode?.() === true;
     say('begin');
     if (options.dryRun === true) {
@@ -35,12 +36,15 @@ module.exports = class Proctor {
   started(test) {
     this.running = named(test);
     say('started', this.running);
+    // The processes of parallel runs write by themselves.
+    if (!this.inTexts) this.written.start();
   }
 
   finished(test, told) {
+    const output = this.running && this.written.stop();
     this.running = undefined;
     this.twins.add(test);
-    say('finished', { ...test, nodeid: `${test.package} > ${test.name}`, ...told });
+    say('finished', { ...test, nodeid: `${test.package} > ${test.name}`, output, ...told });
   }
 
   failed(test, error) {

@@ -4,6 +4,7 @@ Arguments: a start directory, then `-k=PATTERN` or nothing, then `--list` or not
 """
 
 import inspect
+import io
 import os
 import re
 import sys
@@ -151,6 +152,7 @@ class Result(unittest.TextTestResult):
 
     def startTest(self, test):
         super().startTest(test)
+        self._written = Written()
         self._began[id(test)] = time.perf_counter()
         self._told[id(test)] = None
         if type(test).__name__ != UNLOADABLE:
@@ -159,11 +161,13 @@ class Result(unittest.TextTestResult):
 
     def stopTest(self, test):
         super().stopTest(test)
+        output = self._written.stop()
         began = self._began.pop(id(test), None)
         told = self._told.pop(id(test), None)
         # unittest says nothing of a test of which only subtests failed.
         if type(test).__name__ != UNLOADABLE:
-            self._tell(test, told or {"outcome": "failed"}, time.perf_counter() - began)
+            told = dict(told or {"outcome": "failed"}, output=output)
+            self._tell(test, told, time.perf_counter() - began)
 
     def addSuccess(self, test):
         super().addSuccess(test)
@@ -226,6 +230,54 @@ class Result(unittest.TextTestResult):
         unique = self._names.unique(package, name + part)
         nodeid = test.id() + part + unique[len(name + part) :]
         self._report.write("finished", package=package, name=unique, nodeid=nodeid, duration_s=duration, **told)
+
+
+class Tee(io.TextIOBase):
+    """A stream that keeps what goes through it. Everything else is the stream's own."""
+
+    OWN = frozenset(("__class__", "_keep", "_stream", "close", "write", "writelines"))
+
+    def __init__(self, stream, keep):
+        self._stream = stream
+        self._keep = keep
+
+    def __getattribute__(self, name):
+        own = object.__getattribute__
+        return own(self, name) if name in own(self, "OWN") else getattr(own(self, "_stream"), name)
+
+    def write(self, text):
+        count = self._stream.write(text)
+        self._keep(text)
+        return count
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+    def close(self):
+        """Python closes what it throws away, and the stream itself stays in use."""
+
+
+class Written:
+    """Keeps what is written to the streams of `sys`, from now on until it is stopped."""
+
+    def __init__(self):
+        self._parts, self._length = [], 0
+        self._streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+        self._tees = {name: Tee(stream, self._keep) for name, stream in self._streams.items()}
+        vars(sys).update(self._tees)
+
+    def _keep(self, text):
+        if self._length < proctor_python.TEXT_MAX:
+            self._parts.append(text)
+            self._length += len(text)
+
+    def stop(self):
+        """What was written, if anything was. A stream that a test has put in place stays."""
+        for name, stream in self._streams.items():
+            if getattr(sys, name) is self._tees[name]:
+                setattr(sys, name, stream)
+        return "".join(self._parts) or None
 
 
 def where(test):

@@ -12,6 +12,8 @@ class Reporter {
     // Files and suites whose errors are told, by themselves or by a test that they kept from running.
     this.told = new Set();
     this.finished = new WeakSet();
+    // What tests that are not at their end have written, by their ids.
+    this.written = new Map();
   }
 
   onTestRunStart() {
@@ -24,9 +26,15 @@ class Reporter {
     if (test.options.mode === 'run' || test.options.mode === 'only') say('started', this.idOf(test));
   }
 
+  onUserConsoleLog({ taskId, content }) {
+    if (taskId) this.written.set(taskId, plain((this.written.get(taskId) ?? '') + content));
+  }
+
   onTestCaseResult(test) {
     this.finished.add(test);
     const result = test.result();
+    const output = this.written.get(test.id);
+    this.written.delete(test.id);
     if (result.state === 'skipped' && !this.isSelected(test)) return;
     const id = this.idOf(test);
     this.count(id);
@@ -37,6 +45,7 @@ class Reporter {
       ...id,
       nodeid,
       duration_s: typeof duration === 'number' ? duration / 1000 : undefined,
+      output,
       ...this.became(test, result),
     });
   }
