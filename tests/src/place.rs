@@ -70,6 +70,10 @@ pub fn copy_fixture(fixture: &str, to: &Path) {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| process::installed("maven"));
     }
+    if fixture.starts_with("gradle/") {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| process::installed("gradle"));
+    }
 }
 
 /// Gives a directory and all that is in it to a user and the group of the same number. An ordinary user, whose runs are
@@ -236,11 +240,17 @@ pub fn warm() {
     });
 }
 
-/// What is in a workspace beside what Maven builds, which it does below each module and nowhere else.
+/// What Maven and Gradle build, by the file that marks who builds it.
+const BUILT: [(&str, &str); 3] = [("pom.xml", "target"), ("build.gradle", "build"), ("build.gradle", ".gradle")];
+
+/// What is in a workspace beside what is built, which is done below each module and nowhere else.
 fn sources_of(workspace: &Path) -> Tree {
     let mut all = tree(workspace);
-    let modules: Vec<PathBuf> = all.keys().filter(|path| path.ends_with("pom.xml")).cloned().collect();
-    let built: Vec<PathBuf> = modules.iter().map(|pom| pom.with_file_name("target")).collect();
+    let below = |path: &PathBuf| {
+        let marks = BUILT.iter().filter(|(mark, _)| path.ends_with(mark));
+        marks.map(|(_, built)| path.with_file_name(built)).collect::<Vec<_>>()
+    };
+    let built: Vec<PathBuf> = all.keys().flat_map(below).collect();
     all.retain(|path, _| !built.iter().any(|target| path.starts_with(target)));
     all
 }
