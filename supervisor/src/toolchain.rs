@@ -62,7 +62,7 @@ const GO_PROXIES: &str = "https://proxy.golang.org,direct";
 const HANDED_ON: [&str; 6] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME"];
 
 /// Variables that decide what runs or where it writes. A request cannot set them.
-const RESERVED: [&str; 46] = [
+const RESERVED: [&str; 47] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -101,6 +101,7 @@ const RESERVED: [&str; 46] = [
     "RUSTDOCFLAGS",
     "RUSTFLAGS",
     "RUSTUP_TOOLCHAIN",
+    "JAVA_OPTS",
     "JAVA_TOOL_OPTIONS",
     "JDK_JAVA_OPTIONS",
     "_JAVA_OPTIONS",
@@ -112,8 +113,8 @@ const RESERVED: [&str; 46] = [
 ];
 
 /// The same for families of variables.
-const RESERVED_PREFIXES: [&str; 10] =
-    ["LD_", "CARGO_", "NEXTEST_", "npm_config_", "PROCTOR_", "GIT_", "CMAKE_", "CTEST_", "GTEST_", "MAVEN_"];
+const RESERVED_PREFIXES: [&str; 11] =
+    ["LD_", "CARGO_", "NEXTEST_", "npm_config_", "PROCTOR_", "GIT_", "CMAKE_", "CTEST_", "GTEST_", "GRADLE_", "MAVEN_"];
 
 impl Toolchain {
     /// Reads PATH and the toolchains' places from a process environment, and looks at what is there.
@@ -199,11 +200,13 @@ impl Toolchain {
             set("CARGO_NET_OFFLINE", "true".to_owned());
         }
         // A JVM asks the user database, which does not know a run's HOME. As for Cargo, without a network the host's
-        // repository will do until the tenant has filled its own; Maven only reads it then.
+        // repository will do until the tenant has filled its own; Maven only reads it then, as does Gradle (`mavenLocal`).
         let filled = cache.join("java/.m2/repository").exists();
         let host = self.maven_repository.iter().filter(|_| network == Network::None && !filled);
         let host = host.map(|dir| format!(" -Dmaven.repo.local={}", dir.display()));
-        set("MAVEN_OPTS", [format!("-Duser.home={}", below("java"))].into_iter().chain(host).collect());
+        let options: String = [format!("-Duser.home={}", below("java"))].into_iter().chain(host).collect();
+        set("GRADLE_OPTS", options.clone());
+        set("MAVEN_OPTS", options);
         env
     }
 
@@ -359,6 +362,7 @@ mod tests {
             "RUSTUP_HOME",
             "LD_PRELOAD",
             "MAVEN_ARGS",
+            "GRADLE_OPTS",
             "GOFLAGS",
             "PATH",
             "CARGO_HOME",

@@ -207,8 +207,9 @@ impl Observed {
     /// Fails with everything that differs from the row.
     pub fn assert(&self, row: &Row) {
         let (pattern, count) = row.many;
+        let (before, after) = pattern.rsplit_once('#').unwrap_or_default();
         let many = (0..count).map(|number| Seen {
-            nodeid: pattern.replace('#', &number.to_string()),
+            nodeid: format!("{before}{number}{after}"),
             outcome: "passed".to_owned(),
             ..Seen::default()
         });

@@ -70,6 +70,10 @@ pub fn copy_fixture(fixture: &str, to: &Path) {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| process::installed("maven"));
     }
+    if fixture.starts_with("gradle/") {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| process::installed("gradle"));
+    }
 }
 
 /// Gives a directory and all that is in it to a user and the group of the same number. An ordinary user, whose runs are
@@ -237,16 +241,17 @@ pub fn warm() {
 }
 
 /// Files beside which a project's own commands write, and where: there and nowhere else.
-const BUILT: [(&str, &str); 2] = [("pom.xml", "target"), (".proctor.yaml", "out")];
+const BUILT: [(&str, &str); 4] =
+    [("pom.xml", "target"), ("build.gradle", "build"), ("build.gradle", ".gradle"), (".proctor.yaml", "out")];
 
 /// What is in a workspace beside what its own commands write.
 fn sources_of(workspace: &Path) -> Tree {
     let mut all = tree(workspace);
     let beside = |path: &PathBuf| {
-        let written = BUILT.into_iter().find(|(file, _)| path.ends_with(file));
-        written.map(|(_, dir)| path.with_file_name(dir))
+        let marks = BUILT.iter().filter(|(mark, _)| path.ends_with(mark));
+        marks.map(|(_, built)| path.with_file_name(built)).collect::<Vec<_>>()
     };
-    let built: Vec<PathBuf> = all.keys().filter_map(beside).collect();
+    let built: Vec<PathBuf> = all.keys().flat_map(beside).collect();
     all.retain(|path, _| !built.iter().any(|target| path.starts_with(target)));
     all
 }

@@ -29,7 +29,7 @@ pub struct Row {
     pub killed: Option<&'static str>,
     /// The tests, all of them, in any order.
     pub tests: &'static [Case],
-    /// So many more that pass: node ids that `#` stands for a number in, from 0.
+    /// So many more that pass: node ids in which the last `#` stands for a number, from 0.
     pub many: (&'static str, usize),
     /// What could not be built or collected, all of it, in any order.
     pub collectors: &'static [Collector],

@@ -8,6 +8,7 @@ pub mod custom;
 pub mod detect;
 pub mod framework;
 pub mod go;
+pub mod gradle;
 pub mod jest;
 mod js;
 mod junit;
@@ -45,4 +46,5 @@ pub static FRAMEWORKS: &[&dyn Framework] = &[
     &rust::Nextest,
     &ctest::Ctest,
     &maven::Maven,
+    &gradle::Gradle,
 ];

@@ -6,7 +6,8 @@
 //! - `started`: `package`, `name`;
 //! - `finished`: the same, `outcome` in the words of [`TestOutcome`], and as far as known `nodeid`, `duration_s`, `file`
 //!   (absolute, or relative to the step's directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`;
-//! - `collector`: `nodeid`, `message`, and as far as known `file`, `line`, `output`: a file that could not be loaded;
+//! - `collector`: `nodeid`, `message`, and as far as known `file`, `line`, `output`: a file that could not be loaded, or, with
+//!   `kind` `build`, not be compiled;
 //! - `listed`: `package`, `name`: a test that a listing found;
 //! - `note`: `text`, a sentence for the evidence;
 //! - `end`: the runner is done and has told everything.
@@ -112,6 +113,8 @@ struct Finished {
 
 #[derive(Debug, Deserialize)]
 struct Blame {
+    #[serde(default)]
+    kind: Option<CollectorKind>,
     nodeid: String,
     message: String,
     #[serde(default)]
@@ -201,11 +204,11 @@ impl Reported {
             Line::Listed(_) => {}
             Line::Collector(blame) => {
                 self.told += 1;
-                let Blame { nodeid, message, file, line, output } = *blame;
+                let Blame { kind, nodeid, message, file, line, output } = *blame;
                 let (file, line) = self.place(file, line);
                 let collector = Collector {
                     nodeid: self.paths.scrub(&nodeid),
-                    kind: CollectorKind::Collection,
+                    kind: kind.unwrap_or(CollectorKind::Collection),
                     file,
                     line,
                     message: self.text(&message),

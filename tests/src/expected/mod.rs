@@ -5,6 +5,7 @@ mod cargo;
 mod ctest;
 mod custom;
 mod go;
+mod gradle;
 mod jest;
 mod maven;
 mod mocha;
@@ -30,6 +31,7 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("ctest", ctest::TABLE),
     ("custom", custom::TABLE),
     ("maven", maven::TABLE),
+    ("gradle", gradle::TABLE),
 ];
 
 /// A runner that is not there: no run begins, and this is said.

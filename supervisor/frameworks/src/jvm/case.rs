@@ -1,5 +1,6 @@
 //! Makes of a test as JUnit XML tells it one that is named and placed as a JVM's runners do. Must not know who wrote it.
 
+use super::names::split;
 use super::sources::Sources;
 use crate::junit::UNNAMED;
 use crate::reported::plain;
@@ -56,6 +57,12 @@ impl Seen {
         *count += 1;
         if *count == 1 { name } else { format!("{name} ({count})") }
     }
+}
+
+/// The test `name`, `com.example.FooTest#adds` or a class alone.
+pub(crate) fn id_of(sources: &Sources, module: &str, otherwise: &str, name: &str) -> TestId {
+    let (class, method) = split(name);
+    id(sources, module, otherwise, class, method.unwrap_or_default())
 }
 
 /// A test class as a whole.

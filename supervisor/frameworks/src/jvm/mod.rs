@@ -2,7 +2,9 @@
 //! says in their words. Must not know any build tool.
 
 mod case;
+mod names;
 mod sources;
 
-pub(crate) use case::{Seen, whole_class};
+pub(crate) use case::{Seen, id_of, whole_class};
+pub(crate) use names::{class_of, identifier, split};
 pub(crate) use sources::{EXTENSIONS, Sources};

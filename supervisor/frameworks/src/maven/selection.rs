@@ -6,7 +6,7 @@
 use super::NAME;
 use super::detect::{MARKER, module_of};
 use crate::framework::{PlanError, Project};
-use crate::jvm::EXTENSIONS;
+use crate::jvm::{class_of, identifier};
 use crate::paths::{is_within, join, project_of};
 use crate::tree::FileTree;
 use proctor_core::request::{RerunTarget, Selection};
@@ -141,15 +141,6 @@ fn classes(tree: &FileTree, path: &str) -> Option<Vec<String>> {
     (is_below_tests && !found.is_empty()).then_some(found)
 }
 
-/// The class that a file below `src/test/LANGUAGE` is named after.
-fn class_of(file: &str) -> Option<String> {
-    let (stem, extension) = file.rsplit_once('.')?;
-    let anchored = format!("/{stem}");
-    let (_, below) = anchored.split_once("/src/test/")?;
-    let (_, class) = below.split_once('/')?;
-    EXTENSIONS.contains(&extension).then(|| class.replace('/', "."))
-}
-
 /// Exactly these classes and methods.
 fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Vec<Share<'a>> {
     let mut shares = Shares { tree, found: BTreeMap::new() };
@@ -186,45 +177,10 @@ fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]
     shares.finish()
 }
 
-/// The method of `each(String)[2]`, `same[1: b]`, `adds{int}`; `None` for a display name, which selects nothing.
-fn identifier(name: &str) -> Option<&str> {
-    let end = name.find(['(', '[', '{']).unwrap_or(name.len());
-    let method = &name[..end];
-    let is_part = |character: char| character.is_alphanumeric() || "_$".contains(character);
-    // What kept two of one name apart is ours.
-    let method = method.strip_suffix(' ').unwrap_or(method);
-    (!method.is_empty() && method.chars().all(is_part)).then_some(method)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proctor_core::test_case::TestId;
-
-    #[test]
-    fn of_a_name_the_method_is_selected() {
-        for (name, method) in [
-            ("adds", Some("adds")),
-            ("each(String)[2]", Some("each")),
-            ("same[1: b]", Some("same")),
-            ("each[b](2)", Some("each")),
-            ("adds (2)", Some("adds")),
-            ("grüßt", Some("grüßt")),
-            ("a display name", None),
-            ("a,b", None),
-            ("", None),
-        ] {
-            assert_eq!(identifier(name), method, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_class_is_named_by_its_file() {
-        assert_eq!(class_of("a/src/test/java/com/x/FooTest.java").unwrap(), "com.x.FooTest");
-        assert_eq!(class_of("src/test/kotlin/T.kt").unwrap(), "T");
-        assert_eq!(class_of("src/main/java/com/x/Foo.java"), None);
-        assert_eq!(class_of("src/test/resources/x.json"), None);
-    }
 
     #[test]
     fn a_long_list_becomes_the_whole_module() {
