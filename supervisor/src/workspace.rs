@@ -250,7 +250,8 @@ impl Walk {
         for number in [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()] {
             self.hasher.update(&number.to_le_bytes());
         }
-        let is_marker = FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name));
+        let is_marker =
+            FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name) || framework.reads(relative));
         if is_marker && metadata.is_file() && metadata.size() <= MARKER_BYTES_MAX {
             self.markers_bytes += metadata.size();
             if self.markers_bytes > MARKERS_BYTES_MAX {

@@ -13,6 +13,7 @@ mod js;
 mod junit;
 mod jvm;
 pub mod lines;
+pub mod maestro;
 pub mod maven;
 pub mod mocha;
 pub mod node_test;
@@ -45,4 +46,5 @@ pub static FRAMEWORKS: &[&dyn Framework] = &[
     &rust::Nextest,
     &ctest::Ctest,
     &maven::Maven,
+    &maestro::Maestro,
 ];

@@ -6,6 +6,7 @@ mod ctest;
 mod custom;
 mod go;
 mod jest;
+mod maestro;
 mod maven;
 mod mocha;
 mod nextest;
@@ -30,6 +31,7 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("ctest", ctest::TABLE),
     ("custom", custom::TABLE),
     ("maven", maven::TABLE),
+    ("maestro", maestro::TABLE),
 ];
 
 /// A runner that is not there: no run begins, and this is said.
