@@ -5,6 +5,7 @@
 
 pub mod ctest;
 pub mod custom;
+pub mod cypress;
 pub mod detect;
 pub mod framework;
 pub mod go;
@@ -47,4 +48,5 @@ pub static FRAMEWORKS: &[&dyn Framework] = &[
     &ctest::Ctest,
     &maven::Maven,
     &maestro::Maestro,
+    &cypress::Cypress,
 ];

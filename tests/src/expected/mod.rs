@@ -4,6 +4,7 @@
 mod cargo;
 mod ctest;
 mod custom;
+mod cypress;
 mod go;
 mod jest;
 mod maestro;
@@ -32,6 +33,7 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("custom", custom::TABLE),
     ("maven", maven::TABLE),
     ("maestro", maestro::TABLE),
+    ("cypress", cypress::TABLE),
 ];
 
 /// A runner that is not there: no run begins, and this is said.

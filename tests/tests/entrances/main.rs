@@ -50,6 +50,7 @@ rows! {
     custom: junit junit_cut_off tap words words_of_a_command_that_exits_with_0;
     maven: pass fail modules builderror crash hang filtered filtered_out;
     maestro: pass fail collection flaky hang crash unicode filtered filtered_out;
+    cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;
 }
 
 /// Fixtures that are in no row, for a reason that their framework's table gives.
