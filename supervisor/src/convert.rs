@@ -289,6 +289,7 @@ pub fn report(report: &Report) -> v1::Report {
         stderr_tail: report.stderr_tail.clone(),
         tests_left_out: report.truncated.tests,
         collectors_left_out: report.truncated.collectors,
+        flaky_in_run: report.flaky_in_run,
     }
 }
 

@@ -34,8 +34,9 @@ pub struct Offer {
 
 /// Directories in which toolchains keep what is installed, by the variable that names each and the place below the home
 /// where it is otherwise: runs have another HOME.
-const INSTALLED: [(&str, &str); 7] = [
+const INSTALLED: [(&str, &str); 8] = [
     ("ASDF_DATA_DIR", ".asdf"),
+    ("CYPRESS_CACHE_FOLDER", ".cache/Cypress"),
     ("JAVA_HOME", ""),
     ("NODENV_ROOT", ".nodenv"),
     ("PYENV_ROOT", ".pyenv"),
@@ -62,7 +63,7 @@ const GO_PROXIES: &str = "https://proxy.golang.org,direct";
 const HANDED_ON: [&str; 6] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME"];
 
 /// Variables that decide what runs or where it writes. A request cannot set them.
-const RESERVED: [&str; 47] = [
+const RESERVED: [&str; 52] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -110,6 +111,11 @@ const RESERVED: [&str; 47] = [
     "GNUMAKEFLAGS",
     "NPM_CONFIG_CACHE",
     "IFS",
+    "JAVA_OPTS",
+    "MAESTRO_OPTS",
+    "CYPRESS_INTERNAL_ENV",
+    "CYPRESS_RUN_BINARY",
+    "ELECTRON_RUN_AS_NODE",
 ];
 
 /// The same for families of variables.

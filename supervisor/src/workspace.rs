@@ -252,7 +252,7 @@ impl Walk {
             self.hasher.update(&number.to_le_bytes());
         }
         let is_marker = project_file::PATHS.contains(&relative)
-            || FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name));
+            || FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name) || framework.reads(relative));
         if is_marker && metadata.is_file() && metadata.size() <= MARKER_BYTES_MAX {
             self.markers_bytes += metadata.size();
             if self.markers_bytes > MARKERS_BYTES_MAX {

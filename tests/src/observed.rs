@@ -44,6 +44,7 @@ pub struct Observed {
     output_bytes: u64,
     missing: usize,
     limits_in_force: usize,
+    flaky: u64,
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -165,6 +166,7 @@ impl Observed {
             output_bytes: number(&report["resources"]["output_bytes"]),
             missing: array(&report["isolation"]["missing"]).len(),
             limits_in_force: array(&report["isolation"]["limits"]).len(),
+            flaky: number(&report["flaky_in_run"]),
         }
     }
 
@@ -201,6 +203,7 @@ impl Observed {
             output_bytes: report.resources.as_ref().unwrap().output_bytes,
             missing: isolation.missing.len(),
             limits_in_force: isolation.limits.len(),
+            flaky: report.flaky_in_run,
         }
     }
 
@@ -256,6 +259,7 @@ impl Observed {
             // The suites run where everything can be enforced: memory, cpu, pids, wall, log, tmp, disk.
             missing: 0,
             limits_in_force: 7,
+            flaky: row.flaky,
         };
         assert!(*self == wanted, "row {}: got\n{self:#?}\nwant\n{wanted:#?}", row.name);
     }

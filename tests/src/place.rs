@@ -66,6 +66,14 @@ pub fn copy_fixture(fixture: &str, to: &Path) {
         INSTALLED.call_once(|| process::installed("node-packages"));
         symlink(process::tools().join("node/lib/node_modules"), to.join("node_modules")).unwrap();
     }
+    if fixture.starts_with("cypress/") {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| process::installed("node-packages"));
+        let (packages, own) = (process::tools().join("node/lib/node_modules"), to.join("node_modules"));
+        fs::create_dir_all(own.join(".bin")).unwrap();
+        fs::copy(sources().join("tests/stand-ins/cypress.cjs"), own.join(".bin/cypress")).unwrap();
+        ["minimatch", "mocha"].iter().for_each(|name| symlink(packages.join(name), own.join(name)).unwrap());
+    }
     if fixture.starts_with("maven/") {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| process::installed("maven"));

@@ -31,6 +31,8 @@ pub struct Row {
     pub tests: &'static [Case],
     /// So many more that pass: node ids in which the last `#` stands for a number, from 0.
     pub many: (&'static str, usize),
+    /// How many both failed and passed.
+    pub flaky: u64,
     /// What could not be built or collected, all of it, in any order.
     pub collectors: &'static [Collector],
     /// Node ids of the tests that were running when it was cut off.
@@ -123,6 +125,7 @@ impl Row {
         killed: None,
         tests: &[],
         many: ("", 0),
+        flaky: 0,
         collectors: &[],
         running: &[],
         hits: &[],
@@ -207,7 +210,7 @@ impl Case {
         Case { outcome: "xpassed", ..Case::passed(nodeid) }
     }
 
-    /// The same with a place.
+    /// The same with a place; line 0 where none is known.
     #[must_use]
     pub const fn at(self, file: &'static str, line: u32) -> Case {
         Case { at: Some((file, line)), ..self }

@@ -21,6 +21,9 @@ pub struct Report {
     pub framework: String,
     /// Counts over all tests, also those that `tests` had no room for.
     pub summary: Summary,
+    /// Tests that both failed and passed in this run; the evidence names them.
+    #[serde(default)]
+    pub flaky_in_run: u64,
     /// Wall time of the runner in seconds.
     pub duration_s: f64,
     /// When the runner started.
@@ -167,6 +170,7 @@ pub(crate) mod tests {
             raw_exit_code: None,
             framework: "go".into(),
             summary,
+            flaky_in_run: 0,
             duration_s: 0.0,
             started_at: Moment(0),
             ended_at: Moment(0),
@@ -194,6 +198,7 @@ pub(crate) mod tests {
             "raw_exit_code",
             "framework",
             "summary",
+            "flaky_in_run",
             "duration_s",
             "partial",
             "tests",

@@ -19,6 +19,11 @@ pub trait Framework: Send + Sync {
     /// Names of files whose content detection reads (`go.mod`). The edge puts them into the tree.
     fn markers(&self) -> &'static [&'static str];
 
+    /// Whether detection reads the content of the file at this path too, where a name alone does not tell.
+    fn reads(&self, _path: &str) -> bool {
+        false
+    }
+
     /// Extensions of its source files, without the dot.
     fn extensions(&self) -> &'static [&'static str];
 
@@ -198,6 +203,8 @@ pub struct StreamSummary {
     pub cut_off: bool,
     /// Whether the runner itself is not installed where its project looks for it (a module, a package).
     pub runner_missing: bool,
+    /// Tests that both failed and passed in this run. Each is named in `notes`.
+    pub flaky: u64,
     /// Sentences for the report's evidence.
     pub notes: Vec<String>,
 }

@@ -5,6 +5,7 @@
 
 pub mod ctest;
 pub mod custom;
+pub mod cypress;
 pub mod detect;
 pub mod framework;
 pub mod go;
@@ -14,6 +15,7 @@ mod js;
 mod junit;
 mod jvm;
 pub mod lines;
+pub mod maestro;
 pub mod maven;
 pub mod mocha;
 pub mod node_test;
@@ -47,4 +49,6 @@ pub static FRAMEWORKS: &[&dyn Framework] = &[
     &ctest::Ctest,
     &maven::Maven,
     &gradle::Gradle,
+    &maestro::Maestro,
+    &cypress::Cypress,
 ];

@@ -5,7 +5,8 @@
 //! - `begin`: the reporter was loaded and the runner is about to collect;
 //! - `started`: `package`, `name`;
 //! - `finished`: the same, `outcome` in the words of [`TestOutcome`], and as far as known `nodeid`, `duration_s`, `file`
-//!   (absolute, or relative to the step's directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`;
+//!   (absolute, or relative to the step's directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`,
+//!   `failed_attempts` (how many of the same test failed before this one);
 //! - `collector`: `nodeid`, `message`, and as far as known `file`, `line`, `output`: a file that could not be loaded, or, with
 //!   `kind` `build`, not be compiled;
 //! - `listed`: `package`, `name`: a test that a listing found;
@@ -109,6 +110,8 @@ struct Finished {
     stack: Option<String>,
     #[serde(default)]
     output: Option<String>,
+    #[serde(default)]
+    failed_attempts: u32,
 }
 
 #[derive(Debug, Deserialize)]
@@ -234,6 +237,10 @@ impl Reported {
         let id = TestId { package: join(&self.dir, &test.package), name: test.name };
         if let Some(sequence) = self.running.remove(&id) {
             self.began.remove(&sequence);
+        }
+        if test.failed_attempts > 0 && test.outcome == TestOutcome::Passed {
+            self.summary.flaky += 1;
+            self.note(format!("{} is flaky: it passed at attempt {}", self.whole(&id), test.failed_attempts + 1));
         }
         let (file, line) = self.place(test.file, test.line);
         let text = |text: Option<String>| text.map(|text| self.text(&text));

@@ -217,6 +217,7 @@ impl Parser for Together {
             structured: all.iter().all(|one| one.structured),
             cut_off: all.iter().any(|one| one.cut_off),
             runner_missing: all.iter().any(|one| one.runner_missing),
+            flaky: all.iter().map(|one| one.flaky).sum(),
             notes: all.into_iter().flat_map(|one| one.notes).collect(),
         }
     }

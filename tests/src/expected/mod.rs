@@ -4,9 +4,11 @@
 mod cargo;
 mod ctest;
 mod custom;
+mod cypress;
 mod go;
 mod gradle;
 mod jest;
+mod maestro;
 mod maven;
 mod mocha;
 mod nextest;
@@ -32,6 +34,8 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("custom", custom::TABLE),
     ("maven", maven::TABLE),
     ("gradle", gradle::TABLE),
+    ("maestro", maestro::TABLE),
+    ("cypress", cypress::TABLE),
 ];
 
 /// A runner that is not there: no run begins, and this is said.

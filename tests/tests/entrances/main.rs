@@ -51,6 +51,8 @@ rows! {
         projectfile;
     maven: pass fail modules builderror crash hang filtered filtered_out;
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
+    maestro: pass fail collection flaky hang crash unicode filtered filtered_out;
+    cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;
 }
 
 /// Fixtures that are in no row, for a reason that their framework's table gives.

@@ -46,6 +46,7 @@ pub(crate) enum Runner {
     Vitest,
     Mocha,
     Node,
+    Cypress,
 }
 
 /// How a runner is recognised.
@@ -65,6 +66,7 @@ struct Marks {
 }
 
 impl Runner {
+    /// Those of which a project has one. Cypress stands beside them: it runs a whole application, and no unit of it.
     const ALL: [Runner; 4] = [Runner::Jest, Runner::Vitest, Runner::Mocha, Runner::Node];
 
     fn marks(self) -> Marks {
@@ -96,12 +98,20 @@ impl Runner {
             Runner::Node => {
                 Marks { programs: &[], packages: &[], configs: &[], endings: &[], key: None, covers_below: false }
             }
+            Runner::Cypress => Marks {
+                programs: &["cypress"],
+                packages: &["cypress"],
+                configs: &["cypress.config.", "cypress."],
+                endings: &["json"],
+                key: None,
+                covers_below: false,
+            },
         }
     }
 
     /// The runner whose program has this name.
     pub(super) fn of_program(name: &str) -> Option<Runner> {
-        Runner::ALL.into_iter().find(|runner| runner.marks().programs.contains(&name))
+        Runner::ALL.into_iter().chain([Runner::Cypress]).find(|runner| runner.marks().programs.contains(&name))
     }
 }
 
@@ -142,9 +152,22 @@ pub(crate) fn projects(tree: &FileTree, runner: Runner) -> Vec<Project> {
 impl Script {
     /// How the test script of the project in `dir` starts `runner`; nothing if it does not.
     pub(crate) fn of(tree: &FileTree, dir: &str, runner: Runner) -> Script {
-        let manifest = manifests(tree).find(|(other, _)| *other == dir).map(|(_, manifest)| manifest);
-        manifest.and_then(|manifest| runners_of(&manifest.scripts, TEST).remove(&runner)).unwrap_or_default()
+        Script::among(tree, dir, runner, &[])
     }
+
+    /// How the first script that starts `runner` does so: the test script, or one of these names.
+    pub(crate) fn among(tree: &FileTree, dir: &str, runner: Runner, names: &[&str]) -> Script {
+        let Some((_, manifest)) = manifests(tree).find(|(other, _)| *other == dir) else { return Script::default() };
+        let mut all = [TEST].iter().chain(names);
+        all.find_map(|name| runners_of(&manifest.scripts, name).remove(&runner)).unwrap_or_default()
+    }
+}
+
+/// Whether `npm test` in `dir` is for this runner, or for none.
+pub(crate) fn is_tested_by(tree: &FileTree, dir: &str, runner: Runner) -> bool {
+    let Some((_, manifest)) = manifests(tree).find(|(other, _)| *other == dir) else { return false };
+    let is_named = runners_of(&manifest.scripts, TEST).contains_key(&runner);
+    is_named || Runner::ALL.into_iter().all(|other| claim(tree, dir, &manifest, other).is_none())
 }
 
 fn manifests(tree: &FileTree) -> impl Iterator<Item = (&str, Manifest)> {
@@ -156,6 +179,14 @@ fn manifests(tree: &FileTree) -> impl Iterator<Item = (&str, Manifest)> {
 /// Whether and why the project in `dir` is one of `runner`.
 fn claim(tree: &FileTree, dir: &str, manifest: &Manifest, runner: Runner) -> Option<Claim> {
     let named = runners_of(&manifest.scripts, TEST);
+    if runner == Runner::Cypress {
+        let specs = if dir.is_empty() { "cypress/".to_owned() } else { format!("{dir}/cypress/") };
+        let has_specs = || tree.files().any(|file| file.starts_with(&specs));
+        let is_here = named.contains_key(&runner)
+            || is_configured(tree, dir, manifest, runner)
+            || manifest.depends_on(runner.marks().packages) && has_specs();
+        return is_here.then_some(Claim::Own);
+    }
     if !named.is_empty() {
         return named.contains_key(&runner).then_some(Claim::Own);
     }
@@ -222,6 +253,26 @@ mod tests {
 
     fn found(files: &[(&str, &str)]) -> Vec<Runner> {
         Runner::ALL.into_iter().filter(|runner| !dirs(files, *runner).is_empty()).collect()
+    }
+
+    #[test]
+    fn cypress_stands_beside_the_runner_of_units() {
+        let e2e = |script: &str| format!(r#"{{"scripts":{{"test":"{script}"}},"devDependencies":{{"cypress":"14"}}}}"#);
+        let tested = |files: &[(&str, &str)]| {
+            let mut tree = FileTree::default();
+            files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
+            (!projects(&tree, Runner::Cypress).is_empty(), is_tested_by(&tree, "", Runner::Cypress))
+        };
+        let config = ("cypress.config.ts", "");
+        assert_eq!(tested(&[("package.json", &e2e("cypress run"))]), (true, true));
+        assert_eq!(found(&[("package.json", &e2e("cypress run")), ("jest.config.js", "")]), []);
+        assert_eq!(tested(&[("package.json", &e2e("")), config]), (true, true));
+        assert_eq!(tested(&[("package.json", &e2e("jest")), config]), (true, false));
+        assert_eq!(found(&[("package.json", &e2e("jest")), config]), [Runner::Jest]);
+        assert_eq!(tested(&[("package.json", &e2e("jest && cypress run"))]), (true, true));
+        assert_eq!(tested(&[("package.json", &e2e("")), ("cypress/e2e/a.cy.js", "")]), (true, true));
+        assert_eq!(tested(&[("package.json", &e2e(""))]), (false, true));
+        assert_eq!(tested(&[("package.json", "{}"), ("cypress.json", "{}")]), (true, true));
     }
 
     const BOTH: &str = r#"{"devDependencies":{"jest":"^30","vitest":"^3"}}"#;

@@ -14,7 +14,7 @@ mod selection;
 use crate::framework::{InjectedFile, REPORT, Want};
 use crate::tree::FileTree;
 
-pub(crate) use detect::{MARKERS, Runner, projects};
+pub(crate) use detect::{MARKERS, Runner, is_tested_by, projects};
 pub(crate) use handed::{Handed, injected, retold, tests_among};
 pub(crate) use launch::Launch;
 pub(crate) use script::{Flag, Options, Script};

@@ -14,6 +14,10 @@ const place = process.env.PROCTOR_REPORT;
 delete process.env.PROCTOR_REPORT;
 let descriptor;
 
+// The directory of the project, where the process that we are in works in another.
+const fixed = process.env.PROCTOR_ROOT;
+const rootOf = () => fixed ?? process.cwd();
+
 // Writes one event at once: what was told before a crash has been told.
 function say(event, fields) {
   if (!place) return;
@@ -25,7 +29,7 @@ function say(event, fields) {
 const plain = (text) => clip(util.stripVTControlCharacters(String(text ?? '')));
 const clip = (text) => (text.length > TEXT_MAX ? text.slice(0, TEXT_MAX) : text);
 const nameOf = (titles) => titles.join(SEPARATOR);
-const fileOf = (file) => path.relative(process.cwd(), file).split(path.sep).join('/');
+const fileOf = (file) => path.relative(rootOf(), path.resolve(rootOf(), file)).split(path.sep).join('/');
 
 // A value as a person would write it.
 function valueOf(value) {
@@ -53,7 +57,7 @@ function framesOf(stack) {
 
 // Where the project's own code was when `stack` was taken.
 function placeOf(stack) {
-  const root = process.cwd() + path.sep;
+  const root = rootOf() + path.sep;
   const ours = path.dirname(__dirname) + path.sep;
   const own = (frame) => !frame.file.includes(`${path.sep}node_modules${path.sep}`) && !frame.file.startsWith(ours);
   const frames = framesOf(stack).filter(own);
@@ -123,4 +127,6 @@ function blame(error, output = '') {
 
 const at = (place) => (place ? { file: place.file, line: place.line } : {});
 
-module.exports = { SEPARATOR, at, beforeStack, blame, fileOf, firstParagraph, nameOf, placeOf, plain, say, stackOf, valueOf, Written };
+module.exports = {
+  SEPARATOR, at, beforeStack, blame, fileOf, firstParagraph, nameOf, placeOf, plain, rootOf, say, stackOf, valueOf, Written,
+};

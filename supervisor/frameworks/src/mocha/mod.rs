@@ -11,7 +11,7 @@
 //! the project has no place.
 //! What a test prints is in the streams and not in its record. Coverage is not measured.
 
-mod words;
+pub(crate) mod words;
 
 use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Want};
 use crate::js::{self, Group, Handed, Launch, Runner, Script};

@@ -14,7 +14,7 @@ fn error(said: &str) -> Option<(usize, &str)> {
 }
 
 /// What the error says: `SyntaxError: Unexpected token ';'`, and of a plain one its message alone.
-pub(super) fn reason(said: &str) -> Option<String> {
+pub(crate) fn reason(said: &str) -> Option<String> {
     let (_, line) = error(said)?;
     let (kind, message) = line.split_once(": ")?;
     let kind = kind.split(['[', ' ']).next().unwrap_or_default();
@@ -22,7 +22,7 @@ pub(super) fn reason(said: &str) -> Option<String> {
 }
 
 /// The file and line that the error is about.
-pub(super) fn blamed(said: &str) -> Option<(String, u32)> {
+pub(crate) fn blamed(said: &str) -> Option<(String, u32)> {
     let (at, line) = error(said)?;
     let own = |(file, _): &(String, u32)| !file.contains("/node_modules/") && !file.starts_with("node:");
     let before = said.lines().take(at).filter_map(|line| place(line.trim_start().trim_start_matches(BEGIN), 1));

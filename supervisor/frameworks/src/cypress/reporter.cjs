@@ -1,0 +1,135 @@
+// A reporter of Mocha's kind that Cypress loads for each spec. Cypress runs the tests in a browser and replays their events
+// in its own process, on runnables that it made anew: a failed test comes as a copy, a hook as a test of the hook's title,
+// an error as a plain object. Must not know what was selected.
+'use strict';
+
+const path = require('node:path');
+const { at, fileOf, nameOf, rootOf, say } = require('../js/report.cjs');
+const { Twins, failure } = require('../js/thrown.cjs');
+
+// The title of the test that Cypress makes up for what a spec threw while it was loaded.
+const OUTSIDE = 'An uncaught error was detected outside of a test';
+const HOOK = /^"(?:before|after) (?:all|each)" hook/;
+const CODE = /originated from your (?:test|application) code, not from Cypress\.[^>]*> ([^]*?)(?=\n\s*\n(?:When Cypress|Cypress could)|$)/;
+
+module.exports = class Proctor {
+  constructor(runner, options) {
+    this.package = fileOf(runner.suite.file ?? '.');
+    this.twins = new Twins();
+    this.told = new Set();
+    say('begin');
+    runner.on('test', (test) => this.started(test));
+    runner.on('pass', (test) => this.finished(test, {}));
+    runner.on('pending', (test) => this.tell(nameOf(test.titlePath()), { outcome: 'skipped' }));
+    runner.on('fail', (test, error) => this.failed(test, error ?? {}));
+    runner.once('end', () => {
+      this.skipped(runner.suite);
+      this.twins.say();
+      say('end');
+    });
+    this.other = projects(runner, options);
+  }
+
+  started(test) {
+    if (test.title === OUTSIDE) return;
+    this.running = nameOf(test.titlePath());
+    say('started', { package: this.package, name: this.running });
+  }
+
+  // Where a project lets several attempts decide (`experimentalStrategy`), the last one is not the outcome.
+  finished(test, told) {
+    const outer = test._cypressTestStatusInfo?.outerStatus ?? test.state;
+    const failed = (test.prevAttempts ?? []).filter((attempt) => attempt.state === 'failed');
+    const failed_attempts = Math.max(failed.length, outer === 'passed' ? (test._currentRetry ?? 0) : 0);
+    if (outer !== 'failed') return this.tell(nameOf(test.titlePath()), { ...duration(test), outcome: 'passed', failed_attempts });
+    const why = told.message === undefined && failed[0]?.err ? explained(failed[0].err) : told;
+    this.tell(nameOf(test.titlePath()), { ...duration(test), ...why, outcome: 'failed' });
+  }
+
+  failed(test, error) {
+    const told = explained(error);
+    if (test.title === OUTSIDE) {
+      say('collector', { ...told, nodeid: this.package, file: told.file ?? this.package, output: told.stack });
+      this.told.add(OUTSIDE);
+    } else if (!HOOK.test(test.title)) {
+      this.finished({ ...test, titlePath: () => test.titlePath(), state: 'failed' }, told);
+    } else if (this.running !== undefined) {
+      // The test began and will not be heard of again.
+      const hook = test.title.replace(/ for ".*$/s, '');
+      this.tell(this.running, { ...told, message: `${hook}: ${told.message}`, outcome: 'error' });
+    } else {
+      // Cypress counts the test that the hook is for as the one that failed.
+      const [, meant] = / for "(.*)"$/s.exec(test.title) ?? [];
+      this.told.add(nameOf([...test.titlePath().slice(0, -1), meant]));
+      this.tell(nameOf(test.titlePath()), { ...told, outcome: 'error' });
+    }
+  }
+
+  tell(name, told) {
+    this.running = undefined;
+    this.told.add(name);
+    this.twins.add({ package: this.package, name });
+    say('finished', { package: this.package, name, ...told });
+  }
+
+  // Tests that Cypress leaves out because a hook before them failed, of which it sends no event.
+  skipped(suite) {
+    for (const test of suite.tests ?? []) {
+      const name = nameOf(test.titlePath());
+      if (!this.told.has(name) && test.title !== OUTSIDE) this.tell(name, { outcome: 'skipped', message: 'not run: a hook failed before it' });
+    }
+    (suite.suites ?? []).forEach((inner) => this.skipped(inner));
+  }
+
+  done(failures, callback) {
+    if (typeof this.other?.done === 'function') this.other.done(failures, callback);
+    else callback(failures);
+  }
+};
+
+// What an error says, with the place that Cypress found in the sources, or the one in its mapped stack.
+function explained(error) {
+  const stack = String(error.stack ?? '').replace(/webpack:\/\/[^\s()]*?\/\.\//g, `${rootOf()}/`);
+  const message = CODE.exec(error.message ?? '')?.[1].trim() ?? error.message;
+  const told = failure({ ...error, message, stack });
+  const frame = error.codeFrame;
+  const file = frame?.absoluteFile ?? (frame?.relativeFile && path.join(rootOf(), frame.relativeFile));
+  return file && frame.line ? { ...told, ...at({ file, line: frame.line }) } : told;
+}
+
+const duration = (test) => ({ duration_s: typeof test.duration === 'number' ? test.duration / 1000 : undefined });
+
+// The reporter that would run without us, with the options that the project has for it.
+function projects(runner, options) {
+  const name = process.env.PROCTOR_CYPRESS_REPORTER || 'spec';
+  try {
+    const Reporter = builtIn(name) ?? installed(name);
+    return new (Reporter.default ?? Reporter)(runner, options);
+  } catch (error) {
+    say('note', { text: `the project's reporter ${name} cannot be loaded and writes nothing: ${error.message}` });
+    return undefined;
+  }
+}
+
+// Cypress has a Mocha of its own, and puts it in the place of any other.
+function builtIn(name) {
+  return attempt([() => require('mocha'), () => require(require.resolve('mocha', { paths: [rootOf()] }))]).reporters[name];
+}
+
+function installed(name) {
+  const bundled = { junit: 'mocha-junit-reporter', teamcity: 'mocha-teamcity-reporter' }[name];
+  if (bundled) return attempt([() => require.main.require(bundled), () => require(require.resolve(bundled, { paths: [rootOf()] }))]);
+  return attempt([() => require(path.resolve(rootOf(), name)), () => require(require.resolve(name, { paths: [rootOf()] }))]);
+}
+
+function attempt(ways) {
+  let last;
+  for (const way of ways) {
+    try {
+      return way();
+    } catch (error) {
+      last = error;
+    }
+  }
+  throw last;
+}

@@ -1,0 +1,100 @@
+//! The plans that this adapter writes.
+
+use super::*;
+use proctor_core::filter::Filter;
+use proctor_core::isolation::Network;
+use proctor_core::request::CoverageMode;
+use proctor_core::test_case::TestId;
+
+fn tree(script: &str, config: &str) -> FileTree {
+    let mut tree = FileTree::default();
+    tree.add_with_content("package.json", format!("{{\"scripts\":{{\"e2e\":\"{script}\"}}}}"));
+    tree.add_with_content("cypress.config.ts", config);
+    for file in ["cypress/e2e/cart.cy.js", "cypress/e2e/login.cy.ts", "cypress/support/e2e.js", "src/x.js"] {
+        tree.add(file);
+    }
+    tree
+}
+
+fn planned(tree: &FileTree, selection: &Selection, lists: bool) -> Plan {
+    let want = Want {
+        selection,
+        coverage: CoverageMode::Auto,
+        parallel: None,
+        network: Network::None,
+        workspace: "/w",
+        scratch: "/s",
+        cache: "/c",
+    };
+    let projects = Cypress.detect(tree);
+    let plan = if lists { Cypress.plan_listing(&projects, tree, &want) } else { Cypress.plan(&projects, tree, &want) };
+    plan.unwrap()
+}
+
+fn lines(selection: &Selection) -> Vec<String> {
+    let plan = planned(&tree("cypress run --spec x --browser chrome", ""), selection, false);
+    plan.steps.iter().map(|step| step.args.join(" ").replace("--reporter=/s/cypress/reporter.cjs", "...")).collect()
+}
+
+fn matching(filter: &str, files: &[&str]) -> Selection {
+    let files = files.iter().map(|&file| file.to_owned()).collect();
+    Selection::Matching { filter: Filter::parse(filter).unwrap(), files }
+}
+
+#[test]
+fn the_script_makes_the_command_line_but_for_what_reports() {
+    let script = "TZ=UTC cypress run -r mochawesome --config retries=2 --record --key k -b chrome -q";
+    let plan = planned(&tree(script, ""), &Selection::All, false);
+    let step = &plan.steps[0];
+    assert_eq!(step.programs, ["node_modules/.bin/cypress", "node_modules/.bin/cypress"]);
+    assert_eq!(step.args.join(" "), "run --reporter=/s/cypress/reporter.cjs --config=retries=2 -b chrome -q");
+    let noted = "the test script gives cypress options that were not passed on: -r mochawesome --record --key=k";
+    assert_eq!(plan.notes, [noted]);
+    for (name, value) in [
+        ("CYPRESS_SCREENSHOTS_FOLDER", "/s/artifacts/cypress/screenshots"),
+        ("PROCTOR_CYPRESS_REPORTER", "mochawesome"),
+        ("PROCTOR_REPORT", "/s/report"),
+        ("PROCTOR_ROOT", "/w"),
+        ("TZ", "UTC"),
+    ] {
+        assert_eq!(step.env[name], value);
+    }
+    assert!(plan.report && plan.artifacts && plan.files.len() == 3);
+}
+
+#[test]
+fn a_reporter_is_found_in_the_configuration_and_the_script_goes_first() {
+    let of = |script: &str, config: &str| {
+        let plan = planned(&tree(script, config), &Selection::All, false);
+        plan.steps[0].env.get("PROCTOR_CYPRESS_REPORTER").cloned()
+    };
+    let config = "export default defineConfig({\n  reporter: 'junit', // x\n  reporterOptions: { mochaFile: 'x' },\n})";
+    assert_eq!(of("cypress run", config).as_deref(), Some("junit"));
+    assert_eq!(of("cypress run --reporter=dot", config).as_deref(), Some("dot"));
+    assert_eq!(of("cypress run", "reporter: pick(),\n// reporter: 'no'\n"), None);
+}
+
+#[test]
+fn specs_are_run_by_pattern_and_by_file() {
+    assert_eq!(lines(&Selection::All), ["run ... --spec=x --browser=chrome"]);
+    assert_eq!(lines(&matching("cart", &[])), ["run ... --spec=**/*cart* --browser=chrome"]);
+    assert_eq!(lines(&matching("cypress/e2e/l*", &[])), ["run ... --spec=cypress/e2e/l* --browser=chrome"]);
+    let both = "run ... --spec=cypress/e2e/cart.cy.js,cypress/e2e/login.cy.ts --browser=chrome";
+    assert_eq!(lines(&matching("", &["cypress"])), [both]);
+    assert_eq!(lines(&matching("login", &["cypress"])), ["run ... --spec=cypress/e2e/login.cy.ts --browser=chrome"]);
+    let test =
+        |name: &str| RerunTarget::Test(TestId { package: "cypress/e2e/cart.cy.js".to_owned(), name: name.to_owned() });
+    let failed = Selection::Exactly(vec![test("a"), test("b")]);
+    assert_eq!(lines(&failed), ["run ... --spec=cypress/e2e/cart.cy.js --browser=chrome"]);
+    let plan = planned(&tree("cypress run", ""), &failed, false);
+    assert_eq!(plan.notes, ["cypress cannot be told single tests: their whole specs were run"]);
+}
+
+#[test]
+fn specs_are_listed_without_cypress() {
+    let plan = planned(&tree("", ""), &Selection::All, true);
+    let text = String::from_utf8(plan.files[0].bytes.clone()).unwrap();
+    let listed: Vec<&str> = text.lines().filter(|line| line.contains("listed")).collect();
+    assert_eq!(listed.len(), 2, "{text}");
+    assert_eq!(plan.steps[0].args[3..], ["/s/cypress/specs.jsonl-0", "/s/report"]);
+}
