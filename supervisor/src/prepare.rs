@@ -146,7 +146,7 @@ fn plan_detected(look: &Look, request: &RunRequest, kind: RunKind, want: &Want<'
         RunKind::Tests => Purpose::Tests,
         RunKind::Listing => Purpose::Listing,
     };
-    let (plan, parser) = chosen.plan(purpose, &look.tree, want)?;
+    let (plan, parser) = chosen.plan(purpose, &look.tree, want, request.browsing)?;
     Ok((plan, parser, chosen.name(), Some(chosen).filter(|_| kind == RunKind::Tests)))
 }
 

@@ -7,6 +7,7 @@
 //! - `finished`: the same, `outcome` in the words of [`TestOutcome`], and as far as known `nodeid`, `duration_s`, `file`
 //!   (absolute, or relative to the step's directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`;
 //! - `collector`: `nodeid`, `message`, and as far as known `file`, `line`, `output`: a file that could not be loaded;
+//! - `artifact`: the test's `package` and `name`, `path`, `kind`: a file below the artefact directory that a test left;
 //! - `listed`: `package`, `name`: a test that a listing found;
 //! - `note`: `text`, a sentence for the evidence;
 //! - `end`: the runner is done and has told everything.
@@ -20,6 +21,7 @@
 use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::lines::{LINE_BYTES_MAX, Lines};
 use crate::paths::{Paths, join};
+use proctor_core::artifact::{ARTIFACTS_MAX, ArtifactKind};
 use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -74,6 +76,7 @@ enum Line {
     Started(Named),
     Finished(Box<Finished>),
     Collector(Box<Blame>),
+    Artifact(Box<LeftFile>),
     Listed(Named),
     Note { text: String },
     End,
@@ -108,6 +111,14 @@ struct Finished {
     stack: Option<String>,
     #[serde(default)]
     output: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LeftFile {
+    package: String,
+    name: String,
+    path: String,
+    kind: ArtifactKind,
 }
 
 #[derive(Debug, Deserialize)]
@@ -150,6 +161,8 @@ pub(crate) struct Reported {
     listed: usize,
     unreadable: u64,
     nothing_selected: bool,
+    /// What tests left, by its path.
+    artifacts: BTreeMap<String, (ArtifactKind, TestId)>,
     summary: StreamSummary,
 }
 
@@ -171,6 +184,7 @@ impl Reported {
             listed: 0,
             unreadable: 0,
             nothing_selected: false,
+            artifacts: BTreeMap::new(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
         }
     }
@@ -199,6 +213,7 @@ impl Reported {
                 events.push(RunnerEvent::TestStarted(id));
             }
             Line::Listed(_) => {}
+            Line::Artifact(file) => self.left(*file),
             Line::Collector(blame) => {
                 self.told += 1;
                 let Blame { nodeid, message, file, line, output } = *blame;
@@ -247,6 +262,13 @@ impl Reported {
             ..TestCase::new(id, nodeid, test.outcome)
         };
         events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
+    }
+
+    fn left(&mut self, file: LeftFile) {
+        if self.artifacts.len() < ARTIFACTS_MAX {
+            let test = TestId { package: join(&self.dir, &file.package), name: file.name };
+            self.artifacts.insert(file.path, (file.kind, test));
+        }
     }
 
     fn whole(&self, id: &TestId) -> String {
@@ -385,6 +407,10 @@ impl Parser for Reported {
 
     fn nothing_selected(&self) -> bool {
         self.nothing_selected
+    }
+
+    fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
+        self.artifacts.get(path).cloned()
     }
 
     fn running(&self) -> Vec<TestId> {

@@ -46,6 +46,7 @@ pub(crate) enum Runner {
     Vitest,
     Mocha,
     Node,
+    Playwright,
 }
 
 /// How a runner is recognised.
@@ -62,10 +63,15 @@ struct Marks {
     key: Option<&'static str>,
     /// Whether it finds the tests of directories below its own.
     covers_below: bool,
+    /// The word that makes its program run tests, where it does other things as well.
+    subcommand: Option<&'static str>,
 }
 
 impl Runner {
-    const ALL: [Runner; 4] = [Runner::Jest, Runner::Vitest, Runner::Mocha, Runner::Node];
+    const ALL: [Runner; 5] = [Runner::Jest, Runner::Vitest, Runner::Mocha, Runner::Node, Runner::Playwright];
+
+    /// Runners of the same tests: a project has one of them, and Playwright beside it.
+    const RIVALS: [Runner; 4] = [Runner::Jest, Runner::Vitest, Runner::Mocha, Runner::Node];
 
     fn marks(self) -> Marks {
         match self {
@@ -76,6 +82,7 @@ impl Runner {
                 endings: &["json"],
                 key: Some("jest"),
                 covers_below: true,
+                subcommand: None,
             },
             Runner::Vitest => Marks {
                 programs: &["vitest", "vitest.mjs"],
@@ -84,6 +91,7 @@ impl Runner {
                 endings: &["json"],
                 key: None,
                 covers_below: true,
+                subcommand: None,
             },
             Runner::Mocha => Marks {
                 programs: &["mocha", "_mocha", "mocha.js"],
@@ -92,16 +100,34 @@ impl Runner {
                 endings: &["json", "jsonc", "yaml", "yml"],
                 key: Some("mocha"),
                 covers_below: false,
+                subcommand: None,
             },
-            Runner::Node => {
-                Marks { programs: &[], packages: &[], configs: &[], endings: &[], key: None, covers_below: false }
-            }
+            Runner::Node => Marks {
+                programs: &[],
+                packages: &[],
+                configs: &[],
+                endings: &[],
+                key: None,
+                covers_below: false,
+                subcommand: None,
+            },
+            Runner::Playwright => Marks {
+                programs: &["playwright"],
+                packages: &["@playwright/test"],
+                configs: &["playwright.config."],
+                endings: &[],
+                key: None,
+                covers_below: false,
+                subcommand: Some("test"),
+            },
         }
     }
 
-    /// The runner whose program has this name.
-    pub(super) fn of_program(name: &str) -> Option<Runner> {
-        Runner::ALL.into_iter().find(|runner| runner.marks().programs.contains(&name))
+    /// The runner whose program has this name, if these arguments make it run tests.
+    pub(super) fn of_program(name: &str, args: &[String]) -> Option<Runner> {
+        let runs = |word: &str| args.first().is_some_and(|first| first == word);
+        let is_it = |marks: Marks| marks.programs.contains(&name) && marks.subcommand.is_none_or(runs);
+        Runner::ALL.into_iter().find(|runner| is_it(runner.marks()))
     }
 }
 
@@ -153,13 +179,32 @@ fn manifests(tree: &FileTree) -> impl Iterator<Item = (&str, Manifest)> {
         .map(|(dir, content)| (dir, Manifest::parse(content)))
 }
 
+/// Whether the test script of the project in `dir` starts `runner`, or no runner at all.
+pub(crate) fn is_left_to(tree: &FileTree, dir: &str, runner: Runner) -> bool {
+    let manifest = manifests(tree).find(|(other, _)| *other == dir).map(|(_, manifest)| manifest);
+    let named = manifest.map(|manifest| runners_of(&manifest.scripts, TEST)).unwrap_or_default();
+    named.is_empty() || named.contains_key(&runner)
+}
+
 /// Whether and why the project in `dir` is one of `runner`.
 fn claim(tree: &FileTree, dir: &str, manifest: &Manifest, runner: Runner) -> Option<Claim> {
     let named = runners_of(&manifest.scripts, TEST);
-    if !named.is_empty() {
-        return named.contains_key(&runner).then_some(Claim::Own);
+    if named.contains_key(&runner) {
+        return Some(Claim::Own);
     }
-    let all = || Runner::ALL.into_iter();
+    if runner == Runner::Playwright {
+        // A script that starts another runner says nothing about browser tests.
+        let inherited = manifest.depends_on(runner.marks().packages) && named.is_empty();
+        let rivals = || Runner::RIVALS.into_iter().any(|rival| claim(tree, dir, manifest, rival).is_some());
+        return match is_configured(tree, dir, manifest, runner) {
+            true => Some(Claim::Own),
+            false => (inherited && !rivals()).then_some(Claim::Inherited),
+        };
+    }
+    if !named.is_empty() {
+        return None;
+    }
+    let all = || Runner::RIVALS.into_iter();
     let hands_on = delegates(&manifest.scripts, TEST);
     if !hands_on && all().any(|runner| is_configured(tree, dir, manifest, runner)) {
         return is_configured(tree, dir, manifest, runner).then_some(Claim::Own);
