@@ -185,7 +185,7 @@ fn plan_detected(
         RunKind::Tests => Purpose::Tests,
         RunKind::Listing => Purpose::Listing,
     };
-    let (plan, parser) = chosen.plan(purpose, &look.tree, want)?;
+    let (plan, parser) = chosen.plan(purpose, &look.tree, want, request.browsing)?;
     let wall_ms_max = chosen.wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);
     let framework = chosen.name();
     Ok(Planned { plan, parser, framework, chosen: Some(chosen).filter(|_| kind == RunKind::Tests), wall_ms_max })

@@ -56,7 +56,7 @@ pub fn copy(from: &Path, to: &Path) {
 }
 
 /// Frameworks whose fixtures find what they need in `node_modules`.
-const OF_NODE: [&str; 4] = ["jest", "mocha", "node", "vitest"];
+const OF_NODE: [&str; 5] = ["jest", "mocha", "node", "playwright", "vitest"];
 
 /// Copies a fixture, `go/pass`, to a new directory. The packages of one in JavaScript are a link to where runs read them.
 pub fn copy_fixture(fixture: &str, to: &Path) {

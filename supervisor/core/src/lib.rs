@@ -4,6 +4,7 @@
 //! decisions go out as values. `step` in [`session`] is the whole behaviour of a session actor, and every other
 //! module is a noun it uses. The crate imports nothing of ours.
 
+pub mod artifact;
 pub mod bound;
 pub mod coverage;
 pub mod event;

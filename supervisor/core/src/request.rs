@@ -26,6 +26,58 @@ pub struct RunRequest {
     pub env: BTreeMap<String, String>,
     /// Tests at the same time within one package or process, where the runner can be told.
     pub parallel: Option<u32>,
+    /// Which browser, for frameworks that drive one.
+    pub browsing: Browsing,
+}
+
+/// What a request says about browsers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Browsing {
+    /// Whether the browser has a window.
+    pub headed: bool,
+    /// Which it is; `None` leaves it to the project.
+    pub browser: Option<Browser>,
+}
+
+impl Browsing {
+    /// The option that is asked for; the first, if both are.
+    #[must_use]
+    pub fn option(self) -> Option<&'static str> {
+        if self.headed { Some("headed") } else { self.browser.map(|_| "browser") }
+    }
+}
+
+/// A browser that tests can be run in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Browser {
+    /// Chromium and what is built from it.
+    Chromium,
+    /// Firefox.
+    Firefox,
+    /// What Safari is built from.
+    Webkit,
+}
+
+impl Browser {
+    /// All of them.
+    pub const ALL: [Browser; 3] = [Browser::Chromium, Browser::Firefox, Browser::Webkit];
+
+    /// Its name in requests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Browser::Chromium => "chromium",
+            Browser::Firefox => "firefox",
+            Browser::Webkit => "webkit",
+        }
+    }
+
+    /// The one of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Browser> {
+        Browser::ALL.into_iter().find(|browser| browser.name() == name)
+    }
 }
 
 /// Which tests of the workspace.

@@ -2,11 +2,12 @@
 
 use crate::detect::holds;
 use crate::tree::FileTree;
+use proctor_core::artifact::ArtifactKind;
 use proctor_core::coverage::Measured;
 use proctor_core::event::RunnerEvent;
 use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::request::{Browsing, CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -44,6 +45,17 @@ pub trait Framework: Send + Sync {
 
     /// The commands that run the selected tests.
     fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError>;
+
+    /// Changes the commands of a run so that they drive the browser that is asked for. What drives none has nothing to change.
+    fn browse(
+        &self,
+        _tree: &FileTree,
+        _plan: &mut Plan,
+        option: &'static str,
+        _asked: Browsing,
+    ) -> Result<(), PlanError> {
+        Err(PlanError::NotApplicable { option, framework: self.name() })
+    }
 
     /// The commands that list tests without running them; their output goes to [`Framework::listing`].
     fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError>;
@@ -113,6 +125,9 @@ pub struct Plan {
     pub dirs: Vec<String>,
     /// Whether the files below [`ARTIFACTS`] go to [`Parser::files`] and [`Framework::ingest`].
     pub artifacts: bool,
+    /// Directories below [`ARTIFACTS`] whose files are for the caller: they are kept with the run, and not handed to
+    /// [`Parser::files`] and [`Framework::ingest`].
+    pub kept: Vec<String>,
     /// Whether the runner speaks through the report, the FIFO that [`REPORT`] names, to [`Parser::report`].
     pub report: bool,
     /// Sentences for the report, such as why coverage is not measured.
@@ -185,6 +200,11 @@ pub trait Parser: Send {
     /// than 0 then.
     fn nothing_selected(&self) -> bool {
         false
+    }
+
+    /// What the kept file at `path` below [`ARTIFACTS`] is and which test left it, if the runner told.
+    fn left_by(&self, _path: &str) -> Option<(ArtifactKind, TestId)> {
+        None
     }
 
     /// Tests that have begun and not ended, the longest running first.

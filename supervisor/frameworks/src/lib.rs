@@ -20,6 +20,7 @@ pub mod maven;
 pub mod mocha;
 pub mod node_test;
 mod paths;
+pub mod playwright;
 pub mod pytest;
 mod python;
 mod reported;
@@ -44,6 +45,7 @@ pub static FRAMEWORKS: &[&dyn Framework] = &[
     &mocha::Mocha,
     &node_test::NodeTest,
     &vitest::Vitest,
+    &playwright::Playwright,
     &rust::Cargo,
     &rust::Nextest,
     &ctest::Ctest,

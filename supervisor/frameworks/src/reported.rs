@@ -9,6 +9,7 @@
 //!   `failed_attempts` (how many of the same test failed before this one);
 //! - `collector`: `nodeid`, `message`, and as far as known `file`, `line`, `output`: a file that could not be loaded, or, with
 //!   `kind` `build`, not be compiled;
+//! - `artifact`: the test's `package` and `name`, `path`, `kind`: a file below the artefact directory that a test left;
 //! - `listed`: `package`, `name`: a test that a listing found;
 //! - `note`: `text`, a sentence for the evidence;
 //! - `end`: the runner is done and has told everything.
@@ -22,6 +23,7 @@
 use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::lines::{LINE_BYTES_MAX, Lines};
 use crate::paths::{Paths, join};
+use proctor_core::artifact::{ARTIFACTS_MAX, ArtifactKind};
 use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -76,6 +78,7 @@ enum Line {
     Started(Named),
     Finished(Box<Finished>),
     Collector(Box<Blame>),
+    Artifact(Box<LeftFile>),
     Listed(Named),
     Note { text: String },
     End,
@@ -112,6 +115,14 @@ struct Finished {
     output: Option<String>,
     #[serde(default)]
     failed_attempts: u32,
+}
+
+#[derive(Debug, Deserialize)]
+struct LeftFile {
+    package: String,
+    name: String,
+    path: String,
+    kind: ArtifactKind,
 }
 
 #[derive(Debug, Deserialize)]
@@ -156,6 +167,8 @@ pub(crate) struct Reported {
     listed: usize,
     unreadable: u64,
     nothing_selected: bool,
+    /// What tests left, by its path.
+    artifacts: BTreeMap<String, (ArtifactKind, TestId)>,
     summary: StreamSummary,
 }
 
@@ -177,6 +190,7 @@ impl Reported {
             listed: 0,
             unreadable: 0,
             nothing_selected: false,
+            artifacts: BTreeMap::new(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
         }
     }
@@ -205,6 +219,7 @@ impl Reported {
                 events.push(RunnerEvent::TestStarted(id));
             }
             Line::Listed(_) => {}
+            Line::Artifact(file) => self.left(*file),
             Line::Collector(blame) => {
                 self.told += 1;
                 let Blame { kind, nodeid, message, file, line, output } = *blame;
@@ -257,6 +272,13 @@ impl Reported {
             ..TestCase::new(id, nodeid, test.outcome)
         };
         events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
+    }
+
+    fn left(&mut self, file: LeftFile) {
+        if self.artifacts.len() < ARTIFACTS_MAX {
+            let test = TestId { package: join(&self.dir, &file.package), name: file.name };
+            self.artifacts.insert(file.path, (file.kind, test));
+        }
     }
 
     fn whole(&self, id: &TestId) -> String {
@@ -395,6 +417,10 @@ impl Parser for Reported {
 
     fn nothing_selected(&self) -> bool {
         self.nothing_selected
+    }
+
+    fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
+        self.artifacts.get(path).cloned()
     }
 
     fn running(&self) -> Vec<TestId> {

@@ -4,9 +4,10 @@
 use crate::detect::Detected;
 use crate::framework::{Harvest, Parser, Plan, PlanError, Step, StreamSummary, Want};
 use crate::tree::FileTree;
+use proctor_core::artifact::ArtifactKind;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{RerunTarget, Selection};
+use proctor_core::request::{Browsing, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,15 +48,16 @@ impl Chosen {
         purpose: Purpose,
         tree: &FileTree,
         want: &Want<'_>,
+        browsing: Browsing,
     ) -> Result<(Plan, Box<dyn Parser>), PlanError> {
         if let [only] = self.0.as_slice() {
-            return plan(only, purpose, tree, want);
+            return plan(only, purpose, tree, want, browsing);
         }
         let mut all = Plan::default();
         let mut together = Together { parts: Vec::new(), owners: Vec::new(), current: 0 };
         for (selection, detected) in self.shares(tree, want.selection).iter().zip(&self.0) {
             let Some(selection) = selection else { continue };
-            let (plan, parser) = plan(detected, purpose, tree, &Want { selection, ..want.clone() })?;
+            let (plan, parser) = plan(detected, purpose, tree, &Want { selection, ..want.clone() }, browsing)?;
             let part = together.parts.len();
             together.owners.extend((0..plan.steps.len()).map(|step| (part, step)));
             together.parts.push(Part { parser, steps: plan.steps.len() });
@@ -107,11 +109,15 @@ fn plan(
     purpose: Purpose,
     tree: &FileTree,
     want: &Want<'_>,
+    browsing: Browsing,
 ) -> Result<(Plan, Box<dyn Parser>), PlanError> {
     let Detected { framework, projects } = detected;
     Ok(match purpose {
         Purpose::Tests => {
-            let plan = framework.plan(projects, tree, want)?;
+            let mut plan = framework.plan(projects, tree, want)?;
+            if let Some(option) = browsing.option() {
+                framework.browse(tree, &mut plan, option, browsing)?;
+            }
             let parser = framework.parser(&plan, want);
             (plan, parser)
         }
@@ -130,6 +136,7 @@ impl Plan {
         self.files.extend(other.files);
         self.dirs.extend(other.dirs);
         self.notes.extend(other.notes);
+        self.kept.extend(other.kept);
         self.report |= other.report;
         self.artifacts |= other.artifacts;
     }
@@ -205,6 +212,10 @@ impl Parser for Together {
 
     fn nothing_selected(&self) -> bool {
         self.parts.get(self.current).is_some_and(|part| part.parser.nothing_selected())
+    }
+
+    fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
+        self.parts.iter().find_map(|part| part.parser.left_by(path))
     }
 
     fn running(&self) -> Vec<TestId> {
@@ -335,7 +346,7 @@ pub(crate) mod tests {
             scratch: "/s",
             cache: "/c",
         };
-        let (plan, parser) = Chosen(chosen.into()).plan(Purpose::Tests, &tree, &want).unwrap();
+        let (plan, parser) = Chosen(chosen.into()).plan(Purpose::Tests, &tree, &want, Browsing::default()).unwrap();
         (plan.steps.iter().map(|step| format!("{} {}", step.programs[0], step.args[0])).collect(), parser)
     }
 

@@ -7,7 +7,7 @@ use crate::prepare::check_env;
 use crate::workspace::Workspace;
 use proctor_core::filter::Filter;
 use proctor_core::limits::LimitRequest;
-use proctor_core::request::{RunRequest, Selection};
+use proctor_core::request::{Browser, Browsing, RunRequest, Selection};
 use proctor_proto::v1;
 use tonic::Status;
 
@@ -24,11 +24,6 @@ const PARALLEL_MAX: u32 = 256;
 pub(super) fn run_tests(asked: &v1::RunTestsRequest, workspace: &Workspace) -> Result<RunRequest, Status> {
     if asked.repeat > 1 {
         return Err(status::invalid("repeat", "repeat must be 0 or 1 in this version"));
-    }
-    for (field, set) in [("headed", asked.headed), ("browser", !asked.browser.is_empty())] {
-        if set {
-            return Err(status::invalid(field, format!("{field} applies to frameworks that drive a browser")));
-        }
     }
     if asked.parallel > PARALLEL_MAX {
         return Err(status::invalid("parallel", format!("parallel must be at most {PARALLEL_MAX}")));
@@ -47,6 +42,7 @@ pub(super) fn run_tests(asked: &v1::RunTestsRequest, workspace: &Workspace) -> R
         coverage: convert::coverage_mode(asked.coverage()),
         env,
         parallel: (asked.parallel > 0).then_some(asked.parallel),
+        browsing: Browsing { headed: asked.headed, browser: browser(&asked.browser)? },
     };
     check_command(&request)?;
     Ok(request)
@@ -74,6 +70,15 @@ pub(super) fn list_tests(asked: &v1::ListTestsRequest, workspace: &Workspace) ->
 /// Refuses a number that is no value of the enum, which prost would read as unspecified.
 pub(super) fn check_enum<E: TryFrom<i32>>(field: &str, value: i32) -> Result<(), Status> {
     E::try_from(value).map(|_| ()).map_err(|_| status::invalid(field, format!("{field} has no value {value}")))
+}
+
+fn browser(name: &str) -> Result<Option<Browser>, Status> {
+    let found = Browser::named(name);
+    if found.is_none() && !name.is_empty() {
+        let known = Browser::ALL.map(Browser::name).join(", ");
+        return Err(status::invalid("browser", format!("browser: unknown browser `{name}`: known are {known}")));
+    }
+    Ok(found)
 }
 
 fn framework(name: &str) -> Option<String> {
@@ -112,6 +117,7 @@ fn check_command(request: &RunRequest) -> Result<(), Status> {
         ("framework", request.framework.is_some()),
         ("filter and files", request.selection != Selection::All),
         ("parallel", request.parallel.is_some()),
+        ("headed and browser", request.browsing != Browsing::default()),
     ];
     match others.iter().find(|(_, set)| *set) {
         Some((field, _)) => Err(status::invalid("command", format!("command excludes {field}"))),

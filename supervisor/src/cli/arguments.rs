@@ -79,7 +79,7 @@ pub(super) struct Run {
     #[arg(long, value_enum, default_value = "auto")]
     pub(super) coverage: Coverage,
     /// Run again exactly what failed in the last run here.
-    #[arg(long, conflicts_with_all = ["framework", "filter", "file", "command", "parallel"])]
+    #[arg(long, conflicts_with_all = ["framework", "filter", "file", "command", "parallel", "headed", "browser"])]
     pub(super) failed: bool,
     /// What to print.
     #[arg(long, value_enum, default_value = "human")]
@@ -87,11 +87,17 @@ pub(super) struct Run {
     /// Tests at the same time within one package.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(super) parallel: Option<u32>,
+    /// Show the browser's window, where tests drive one and the run has a display.
+    #[arg(long)]
+    pub(super) headed: bool,
+    /// The browser of tests that drive one.
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub(super) browser: Option<Browser>,
     /// A variable for the run; may be given several times.
     #[arg(long, value_name = "K=V")]
     pub(super) env: Vec<String>,
     /// A command that replaces the framework's own; its exit status decides.
-    #[arg(last = true, conflicts_with_all = ["framework", "filter", "file", "parallel"])]
+    #[arg(last = true, conflicts_with_all = ["framework", "filter", "file", "parallel", "headed", "browser"])]
     pub(super) command: Vec<String>,
 }
 
@@ -193,6 +199,13 @@ pub(super) enum Network {
 pub(super) enum Coverage {
     Auto,
     Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Browser {
+    Chromium,
+    Firefox,
+    Webkit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

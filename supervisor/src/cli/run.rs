@@ -1,6 +1,6 @@
 //! `proctor run`: one run of the workspace at hand, watched to its end. Must not know how it looks on a terminal.
 
-use super::arguments::{Coverage, Network, Output, Run};
+use super::arguments::{Browser, Coverage, Network, Output, Run};
 use super::progress::Progress;
 use super::signals::Signals;
 use super::{Failure, HOST, USAGE, human, local};
@@ -12,7 +12,7 @@ use proctor_core::filter::Filter;
 use proctor_core::isolation;
 use proctor_core::limits::LimitRequest;
 use proctor_core::report::Report;
-use proctor_core::request::{CoverageMode, IfBusy, RunRequest, Selection};
+use proctor_core::request::{self, Browsing, CoverageMode, IfBusy, RunRequest, Selection};
 use proctor_core::session::{Refusal, RunKind};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -150,6 +150,14 @@ fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure
         },
         env: env(&arguments.env)?,
         parallel: arguments.parallel,
+        browsing: Browsing {
+            headed: arguments.headed,
+            browser: arguments.browser.map(|browser| match browser {
+                Browser::Chromium => request::Browser::Chromium,
+                Browser::Firefox => request::Browser::Firefox,
+                Browser::Webkit => request::Browser::Webkit,
+            }),
+        },
     })
 }
 

@@ -13,6 +13,7 @@ mod maven;
 mod mocha;
 mod nextest;
 mod node;
+mod playwright;
 mod pytest;
 mod unittest;
 mod vitest;
@@ -28,6 +29,7 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("mocha", mocha::TABLE),
     ("node", node::TABLE),
     ("vitest", vitest::TABLE),
+    ("playwright", playwright::TABLE),
     ("cargo", cargo::TABLE),
     ("nextest", nextest::TABLE),
     ("ctest", ctest::TABLE),

@@ -43,6 +43,7 @@ rows! {
     mocha: pass fail error skip collection hang crash unicode many filtered filtered_out;
     node: pass fail error skip collection hang crash unicode many filtered filtered_out;
     vitest: pass fail error skip collection unhandled hang crash unicode many filtered filtered_out;
+    playwright: pass fail error skip flaky collection setup hang crash unicode many filtered filtered_out;
     cargo: pass fail skip builderror hang crash unicode harness many filtered filtered_out;
     nextest: pass fail builderror hang filtered filtered_out;
     ctest: pass fail error skip builderror linkerror configerror hang crash notests flood unicode twins twoprojects filtered

@@ -9,7 +9,7 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (
         &["run", "--framework", "cobol"],
         2,
-        "proctor: unknown framework `cobol`: known are go, pytest, unittest, jest, mocha, node, vitest, cargo, nextest, ctest, maven, gradle, maestro, cypress\n",
+        "proctor: unknown framework `cobol`: known are go, pytest, unittest, jest, mocha, node, vitest, playwright, cargo, nextest, ctest, maven, gradle, maestro, cypress\n",
     ),
     (&["run", "--file", "../greet.go"], 2, "proctor: --file: \"../greet.go\" is outside the workspace\n"),
     (&["run", "--file", "/etc/passwd"], 2, "proctor: --file: \"/etc/passwd\" is outside the workspace\n"),
@@ -26,6 +26,8 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["run", "--pids", "3"], 2, "proctor: pids must be at least 4, got 3\n"),
     (&["run", "--pids", "-1"], 2, "'-1'"),
     (&["run", "--parallel", "0"], 2, "0 is not in 1..=256"),
+    (&["run", "--headed"], 2, "proctor: headed has no meaning for go\n"),
+    (&["run", "--browser", "mosaic"], 2, "invalid value 'mosaic'"),
     (&["run", "--env", "LD_PRELOAD=/x.so"], 2, "LD_PRELOAD decides what runs and cannot be set by a request\n"),
     (&["run", "--env", "GOFLAGS=-exec=sh"], 2, "GOFLAGS decides what runs and cannot be set by a request\n"),
     (&["run", "--env", "NAME"], 2, "proctor: --env: expected K=V, got \"NAME\"\n"),

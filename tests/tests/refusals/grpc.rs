@@ -28,7 +28,7 @@ fn mistakes() -> Vec<Mistake> {
         (
             RunTestsRequest { framework: "cobol".into(), ..good() },
             "framework",
-            "unknown framework `cobol`: known are go, pytest, unittest, jest, mocha, node, vitest, cargo, nextest, ctest, maven, gradle, maestro, cypress",
+            "unknown framework `cobol`: known are go, pytest, unittest, jest, mocha, node, vitest, playwright, cargo, nextest, ctest, maven, gradle, maestro, cypress",
         ),
         (RunTestsRequest { network: 99, ..good() }, "network", "network has no value 99"),
         (RunTestsRequest { coverage: -1, ..good() }, "coverage", "coverage has no value -1"),
@@ -58,7 +58,13 @@ fn mistakes() -> Vec<Mistake> {
         (RunTestsRequest { command: command(&["x"; 257]), ..good() }, "command", "command: at most 256 words"),
         (RunTestsRequest { repeat: 2, ..good() }, "repeat", "repeat must be 0 or 1 in this version"),
         (RunTestsRequest { parallel: 257, ..good() }, "parallel", "parallel must be at most 256"),
-        (RunTestsRequest { headed: true, ..good() }, "headed", "headed applies to frameworks that drive a browser"),
+        (RunTestsRequest { headed: true, ..good() }, "headed", "headed has no meaning for go"),
+        (RunTestsRequest { browser: "firefox".into(), ..good() }, "browser", "browser has no meaning for go"),
+        (
+            RunTestsRequest { browser: "mosaic".into(), ..good() },
+            "browser",
+            "browser: unknown browser `mosaic`: known are chromium, firefox, webkit",
+        ),
         (RunTestsRequest { browser: "webkit".into(), ..good() }, "browser", "browser applies to frameworks that drive"),
     ];
     mistakes

@@ -47,6 +47,7 @@ pub(crate) enum Runner {
     Mocha,
     Node,
     Cypress,
+    Playwright,
 }
 
 /// How a runner is recognised.
@@ -63,11 +64,16 @@ struct Marks {
     key: Option<&'static str>,
     /// Whether it finds the tests of directories below its own.
     covers_below: bool,
+    /// The word that makes its program run tests, where it does other things as well.
+    subcommand: Option<&'static str>,
 }
 
 impl Runner {
-    /// Those of which a project has one. Cypress stands beside them: it runs a whole application, and no unit of it.
-    const ALL: [Runner; 4] = [Runner::Jest, Runner::Vitest, Runner::Mocha, Runner::Node];
+    /// Runners of units, of which a project has one.
+    const UNITS: [Runner; 4] = [Runner::Jest, Runner::Vitest, Runner::Mocha, Runner::Node];
+
+    /// Runners that stand beside them: they run a whole application.
+    const BESIDE: [Runner; 2] = [Runner::Cypress, Runner::Playwright];
 
     fn marks(self) -> Marks {
         match self {
@@ -78,6 +84,7 @@ impl Runner {
                 endings: &["json"],
                 key: Some("jest"),
                 covers_below: true,
+                subcommand: None,
             },
             Runner::Vitest => Marks {
                 programs: &["vitest", "vitest.mjs"],
@@ -86,6 +93,7 @@ impl Runner {
                 endings: &["json"],
                 key: None,
                 covers_below: true,
+                subcommand: None,
             },
             Runner::Mocha => Marks {
                 programs: &["mocha", "_mocha", "mocha.js"],
@@ -94,10 +102,26 @@ impl Runner {
                 endings: &["json", "jsonc", "yaml", "yml"],
                 key: Some("mocha"),
                 covers_below: false,
+                subcommand: None,
             },
-            Runner::Node => {
-                Marks { programs: &[], packages: &[], configs: &[], endings: &[], key: None, covers_below: false }
-            }
+            Runner::Node => Marks {
+                programs: &[],
+                packages: &[],
+                configs: &[],
+                endings: &[],
+                key: None,
+                covers_below: false,
+                subcommand: None,
+            },
+            Runner::Playwright => Marks {
+                programs: &["playwright"],
+                packages: &["@playwright/test"],
+                configs: &["playwright.config."],
+                endings: &[],
+                key: None,
+                covers_below: false,
+                subcommand: Some("test"),
+            },
             Runner::Cypress => Marks {
                 programs: &["cypress"],
                 packages: &["cypress"],
@@ -105,13 +129,16 @@ impl Runner {
                 endings: &["json"],
                 key: None,
                 covers_below: false,
+                subcommand: None,
             },
         }
     }
 
-    /// The runner whose program has this name.
-    pub(super) fn of_program(name: &str) -> Option<Runner> {
-        Runner::ALL.into_iter().chain([Runner::Cypress]).find(|runner| runner.marks().programs.contains(&name))
+    /// The runner whose program has this name, if these arguments make it run tests.
+    pub(super) fn of_program(name: &str, args: &[String]) -> Option<Runner> {
+        let runs = |word: &str| args.first().is_some_and(|first| first == word);
+        let is_it = |marks: Marks| marks.programs.contains(&name) && marks.subcommand.is_none_or(runs);
+        Runner::UNITS.into_iter().chain(Runner::BESIDE).find(|runner| is_it(runner.marks()))
     }
 }
 
@@ -167,7 +194,7 @@ impl Script {
 pub(crate) fn is_tested_by(tree: &FileTree, dir: &str, runner: Runner) -> bool {
     let Some((_, manifest)) = manifests(tree).find(|(other, _)| *other == dir) else { return false };
     let is_named = runners_of(&manifest.scripts, TEST).contains_key(&runner);
-    is_named || Runner::ALL.into_iter().all(|other| claim(tree, dir, &manifest, other).is_none())
+    is_named || Runner::UNITS.into_iter().all(|other| claim(tree, dir, &manifest, other).is_none())
 }
 
 fn manifests(tree: &FileTree) -> impl Iterator<Item = (&str, Manifest)> {
@@ -179,18 +206,16 @@ fn manifests(tree: &FileTree) -> impl Iterator<Item = (&str, Manifest)> {
 /// Whether and why the project in `dir` is one of `runner`.
 fn claim(tree: &FileTree, dir: &str, manifest: &Manifest, runner: Runner) -> Option<Claim> {
     let named = runners_of(&manifest.scripts, TEST);
-    if runner == Runner::Cypress {
-        let specs = if dir.is_empty() { "cypress/".to_owned() } else { format!("{dir}/cypress/") };
-        let has_specs = || tree.files().any(|file| file.starts_with(&specs));
-        let is_here = named.contains_key(&runner)
-            || is_configured(tree, dir, manifest, runner)
-            || manifest.depends_on(runner.marks().packages) && has_specs();
-        return is_here.then_some(Claim::Own);
+    if named.contains_key(&runner) {
+        return Some(Claim::Own);
+    }
+    if Runner::BESIDE.contains(&runner) {
+        return claim_beside(tree, dir, manifest, runner);
     }
     if !named.is_empty() {
-        return named.contains_key(&runner).then_some(Claim::Own);
+        return None;
     }
-    let all = || Runner::ALL.into_iter();
+    let all = || Runner::UNITS.into_iter();
     let hands_on = delegates(&manifest.scripts, TEST);
     if !hands_on && all().any(|runner| is_configured(tree, dir, manifest, runner)) {
         return is_configured(tree, dir, manifest, runner).then_some(Claim::Own);
@@ -205,6 +230,22 @@ fn claim(tree: &FileTree, dir: &str, manifest: &Manifest, runner: Runner) -> Opt
         && is_unset(&manifest.scripts, TEST)
         && tree.files().any(|file| is_in_package(tree, file, dir) && is_node_test(file, dir));
     is_nodes.then_some(Claim::Own)
+}
+
+/// The same of a runner that no script names. A script that starts another says nothing about it.
+fn claim_beside(tree: &FileTree, dir: &str, manifest: &Manifest, runner: Runner) -> Option<Claim> {
+    if is_configured(tree, dir, manifest, runner) {
+        return Some(Claim::Own);
+    }
+    let is_installed = manifest.depends_on(runner.marks().packages);
+    let is_meant = || match runner {
+        Runner::Cypress => {
+            let specs = if dir.is_empty() { "cypress/".to_owned() } else { format!("{dir}/cypress/") };
+            tree.files().any(|file| file.starts_with(&specs))
+        }
+        _ => Runner::UNITS.into_iter().all(|unit| claim(tree, dir, manifest, unit).is_none()),
+    };
+    (is_installed && is_meant()).then_some(Claim::Inherited)
 }
 
 fn is_configured(tree: &FileTree, dir: &str, manifest: &Manifest, runner: Runner) -> bool {
@@ -252,7 +293,7 @@ mod tests {
     }
 
     fn found(files: &[(&str, &str)]) -> Vec<Runner> {
-        Runner::ALL.into_iter().filter(|runner| !dirs(files, *runner).is_empty()).collect()
+        Runner::UNITS.into_iter().filter(|runner| !dirs(files, *runner).is_empty()).collect()
     }
 
     #[test]

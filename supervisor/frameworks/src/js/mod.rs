@@ -18,7 +18,7 @@ pub(crate) use detect::{MARKERS, Runner, is_tested_by, projects};
 pub(crate) use handed::{Handed, injected, retold, tests_among};
 pub(crate) use launch::Launch;
 pub(crate) use script::{Flag, Options, Script};
-pub(crate) use selection::{Group, Names, groups};
+pub(crate) use selection::{Group, Names, groups, groups_spelt, quote};
 
 /// Extensions of what a runner could take for a source.
 pub(crate) const EXTENSIONS: &[&str] = &["cjs", "cts", "js", "jsx", "mjs", "mts", "svelte", "ts", "tsx", "vue"];

@@ -64,7 +64,7 @@ function placeOf(stack) {
   return frames.find((frame) => frame.file.startsWith(root)) ?? frames[0];
 }
 
-const RUNNERS = /\/node_modules\/(?:@?jest|expect|@?vitest|vite-node|tinypool|mocha)[/-]|\bnode:internal\b|<anonymous>\)$/;
+const RUNNERS = /\/node_modules\/(?:@?jest|expect|@?vitest|vite-node|tinypool|mocha|@?playwright)[/-]|\bnode:internal\b|<anonymous>\)$/;
 
 // The lines of a stack that are frames, without the runner's own.
 function stackOf(stack) {

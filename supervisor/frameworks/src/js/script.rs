@@ -140,7 +140,7 @@ fn follow(scripts: &BTreeMap<String, String>, name: &str, depth: usize, found: &
                 so_far.node.extend_from_slice(&rest[..options]);
                 words = &rest[options..];
                 continue;
-            } else if let Some(runner) = Runner::of_program(base) {
+            } else if let Some(runner) = Runner::of_program(base, rest) {
                 so_far.args = rest.to_vec();
                 found.entry(runner).or_insert(so_far);
                 break;

@@ -38,7 +38,7 @@ pub(crate) enum Names {
     All,
     /// Those that the caller's filter picks, in the runner's own language.
     Filter(String),
-    /// Exactly those of these names, as an expression over titles joined with blanks or with [`TITLES`].
+    /// Exactly those of these names, as an expression over what a runner makes of their titles.
     Exactly(String),
 }
 
@@ -62,6 +62,21 @@ pub(crate) fn groups<'a>(
     selection: &Selection,
     framework: &'static str,
 ) -> Result<Vec<Group<'a>>, PlanError> {
+    groups_spelt(projects, tree, selection, framework, spelt)
+}
+
+/// The expression for the test with these titles, of which the last was clipped where it is kept if the second says so:
+/// then it matches however the name goes on.
+pub(crate) type Spelling = fn(&[&str], bool) -> String;
+
+/// The same for a runner that makes something else of titles than to join them with blanks or with [`TITLES`].
+pub(crate) fn groups_spelt<'a>(
+    projects: &'a [Project],
+    tree: &FileTree,
+    selection: &Selection,
+    framework: &'static str,
+    spelling: Spelling,
+) -> Result<Vec<Group<'a>>, PlanError> {
     let whole = |names: &Names| {
         projects
             .iter()
@@ -73,7 +88,7 @@ pub(crate) fn groups<'a>(
             let names = filter.as_ref().map_or(Names::All, |filter| Names::Filter(filter.as_str().to_owned()));
             if files.is_empty() { whole(&names) } else { of_files(projects, tree, files, &names, framework)? }
         }
-        Selection::Exactly(targets) => exactly(projects, tree, targets).unwrap_or_else(|| whole(&Names::All)),
+        Selection::Exactly(targets) => exactly(projects, tree, targets, spelling).unwrap_or_else(|| whole(&Names::All)),
         // The session resolves LastFailed; a caller that does not gets the superset.
         Selection::All | Selection::LastFailed { .. } => whole(&Names::All),
     })
@@ -117,7 +132,12 @@ fn within(project: &Project, path: &str) -> String {
 }
 
 /// Exactly these files and tests; `None` when one of them is in no project, which only the whole can show then.
-fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Option<Vec<Group<'a>>> {
+fn exactly<'a>(
+    projects: &'a [Project],
+    tree: &FileTree,
+    targets: &[RerunTarget],
+    spelling: Spelling,
+) -> Option<Vec<Group<'a>>> {
     let mut files: BTreeMap<(&Project, String), Option<BTreeSet<&str>>> = BTreeMap::new();
     for target in targets {
         let (path, name) = match target {
@@ -139,7 +159,7 @@ fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]
     for ((project, file), names) in files {
         groups.entry((project, names)).or_default().insert(file);
     }
-    Some(merged(groups).into_iter().flat_map(of_names).collect())
+    Some(merged(groups).into_iter().flat_map(|named| of_names(named, spelling)).collect())
 }
 
 type Named<'a, 'n> = ((&'a Project, Option<BTreeSet<&'n str>>), BTreeSet<String>);
@@ -165,10 +185,10 @@ fn merged<'a, 'n>(groups: BTreeMap<(&'a Project, Option<BTreeSet<&'n str>>), BTr
     all
 }
 
-fn of_names<'a>(((project, names), files): Named<'a, '_>) -> Vec<Group<'a>> {
+fn of_names<'a>(((project, names), files): Named<'a, '_>, spelling: Spelling) -> Vec<Group<'a>> {
     let Some(names) = names else { return split(project, files, &Names::All, true) };
     let groups = |expression: String| split(project, files.clone(), &Names::Exactly(expression), true);
-    expressions(&names).into_iter().flat_map(groups).collect()
+    expressions(&names, spelling).into_iter().flat_map(groups).collect()
 }
 
 /// As many groups as the files need.
@@ -189,11 +209,11 @@ fn split<'a>(project: &'a Project, files: BTreeSet<String>, names: &Names, exact
     groups
 }
 
-/// Expressions that match exactly these names: `^(?:a (?:> )?b|c)$`. A runner joins titles with blanks, or with [`TITLES`].
-fn expressions(names: &BTreeSet<&str>) -> Vec<String> {
+/// Expressions that match exactly these names: `^(?:a (?:> )?b|c)$`.
+fn expressions(names: &BTreeSet<&str>, spelling: Spelling) -> Vec<String> {
     let mut expressions: Vec<String> = Vec::new();
     for name in names {
-        let name = of_name(name);
+        let name = of_name(name, spelling);
         match expressions.last_mut() {
             Some(last) if last.len() + name.len() < EXPRESSION_BYTES_MAX => {
                 last.push('|');
@@ -205,22 +225,31 @@ fn expressions(names: &BTreeSet<&str>) -> Vec<String> {
     expressions.into_iter().map(|expression| expression + ")$").collect()
 }
 
-/// The expression for one name. A name that was clipped where it is kept matches however it goes on.
-fn of_name(name: &str) -> String {
+/// The expression for one name.
+fn of_name(name: &str, spelling: Spelling) -> String {
     let clipped = name.strip_suffix('…').filter(|_| name.len() + 8 > NAME_BYTES_MAX);
-    let titles: Vec<String> = clipped.unwrap_or(name).split(TITLES).map(quote).collect();
-    let rest = if clipped.is_some() { "[\\s\\S]*" } else { "" };
+    let titles: Vec<&str> = clipped.unwrap_or(name).split(TITLES).collect();
+    spelling(&titles, clipped.is_some())
+}
+
+/// A runner joins titles with blanks, or with [`TITLES`].
+fn spelt(titles: &[&str], is_clipped: bool) -> String {
+    let titles: Vec<String> = titles.iter().map(|title| quote(title)).collect();
+    let rest = if is_clipped { "[\\s\\S]*" } else { "" };
     titles.join(" (?:> )?") + rest
 }
 
 /// `text` as a regular expression of JavaScript that matches it and nothing else.
-fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for char in text.chars() {
         if "\\^$.*+?()[]{}|/-".contains(char) {
             quoted.push('\\');
         }
-        quoted.push(char);
+        match char {
+            '\n' => quoted.push_str("\\n"),
+            char => quoted.push(char),
+        }
     }
     quoted
 }
@@ -289,7 +318,7 @@ mod tests {
     #[test]
     fn many_names_become_few_commands() {
         let names: Vec<String> = (0..10_000).map(|number| format!("{number}: {}", "x".repeat(90))).collect();
-        let expressions = expressions(&names.iter().map(String::as_str).collect());
+        let expressions = expressions(&names.iter().map(String::as_str).collect(), spelt);
         assert!(expressions.iter().all(|expression| expression.len() <= EXPRESSION_BYTES_MAX + 16));
         assert_eq!(expressions.iter().map(|expression| expression.matches('|').count() + 1).sum::<usize>(), 10_000);
         let (projects, mut tree) = (projects(), FileTree::default());

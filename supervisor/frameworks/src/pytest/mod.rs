@@ -7,10 +7,11 @@
 
 mod command;
 
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, Parser, Plan, PlanError, Project, Step, Want};
 use crate::python::{self, Runner};
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
+use proctor_core::request::Browsing;
 
 /// The adapter for pytest.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +63,20 @@ impl Framework for Pytest {
         command::plan(projects, tree, want, &[])
     }
 
+    /// The plugin pytest-playwright has the options.
+    fn browse(&self, tree: &FileTree, plan: &mut Plan, option: &'static str, asked: Browsing) -> Result<(), PlanError> {
+        let mut steps: Vec<&mut Step> =
+            plan.steps.iter_mut().filter(|step| python::needs(tree, &step.dir, "pytest-playwright")).collect();
+        if steps.is_empty() {
+            return Err(PlanError::NotApplicable { option, framework: "pytest without pytest-playwright" });
+        }
+        let headed = asked.headed.then(|| "--headed".to_owned());
+        let browser = asked.browser.map(|browser| format!("--browser={}", browser.name()));
+        let options: Vec<String> = headed.into_iter().chain(browser).collect();
+        steps.iter_mut().for_each(|step| step.args.extend(options.iter().cloned()));
+        Ok(())
+    }
+
     fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
         command::plan(projects, tree, &Want { parallel: None, ..want.clone() }, &["--collect-only", "-q"])
     }
@@ -78,6 +93,8 @@ impl Framework for Pytest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proctor_core::request::Browser;
+    use std::collections::BTreeMap;
 
     #[test]
     fn what_pytest_says_when_it_cannot_begin_is_understood() {
@@ -90,5 +107,20 @@ mod tests {
             "ERROR: usage: pytest [options]\npytest: error: unrecognized arguments: --nope\n  inifile: pytest.ini\n";
         assert_eq!(reason(said).unwrap(), "unrecognized arguments: --nope");
         assert_eq!(reason("Traceback"), None);
+    }
+    #[test]
+    fn a_browser_is_for_projects_that_drive_one() {
+        let browsed = |requirements: &str| {
+            let mut tree = FileTree::default();
+            tree.add_with_content("web/requirements.txt", requirements);
+            let step =
+                Step { programs: vec![], args: vec!["-m".to_owned()], dir: "web".to_owned(), env: BTreeMap::new() };
+            let mut plan = Plan { steps: vec![step], ..Plan::default() };
+            let asked = Browsing { headed: true, browser: Some(Browser::Webkit) };
+            Pytest.browse(&tree, &mut plan, "headed", asked).map(|()| plan.steps[0].args.join(" "))
+        };
+        assert_eq!(browsed("pytest-playwright==0.7").unwrap(), "-m --headed --browser=webkit");
+        let refused = browsed("pytest").unwrap_err().to_string();
+        assert_eq!(refused, "headed has no meaning for pytest without pytest-playwright");
     }
 }

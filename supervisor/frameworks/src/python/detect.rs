@@ -142,7 +142,7 @@ impl<'a> Look<'a> {
         let names = || files.iter().map(|file| split(file).1);
         let is_set_up = names().any(|name| OF_PYTEST.contains(&name)) || self.has_table(dir);
         let has_tests = names().any(is_test_file);
-        if is_set_up || (has_tests && self.needs_pytest(dir)) {
+        if is_set_up || (has_tests && needs(self.tree, dir, "pytest")) {
             return Some(Runner::Pytest);
         }
         // unittest's own pattern.
@@ -154,16 +154,17 @@ impl<'a> Look<'a> {
             self.tree.directories_with(name).any(|(of, content)| of == dir && content.contains(table))
         })
     }
+}
 
-    /// Whether what the project or one around it needs names pytest. Lists of requirements have a directory of their own at times.
-    fn needs_pytest(&self, dir: &str) -> bool {
-        MARKERS.iter().any(|name| {
-            self.tree.directories_with(name).any(|(of, content)| {
-                let of = of.strip_suffix("requirements").map_or(of, |parent| parent.trim_end_matches('/'));
-                is_within(dir, of) && content.contains("pytest")
-            })
+/// Whether what the project in `dir` or one around it needs names `package`. Lists of requirements have a directory of their
+/// own at times.
+pub(crate) fn needs(tree: &FileTree, dir: &str, package: &str) -> bool {
+    MARKERS.iter().any(|name| {
+        tree.directories_with(name).any(|(of, content)| {
+            let of = of.strip_suffix("requirements").map_or(of, |parent| parent.trim_end_matches('/'));
+            is_within(dir, of) && content.contains(package)
         })
-    }
+    })
 }
 
 /// Whether a directory with a project file is a sample for the tests of a project around it.

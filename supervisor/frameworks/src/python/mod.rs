@@ -4,7 +4,7 @@
 mod detect;
 mod selection;
 
-pub(crate) use detect::{MARKERS, Runner, projects};
+pub(crate) use detect::{MARKERS, Runner, needs, projects};
 pub(crate) use selection::{Share, shares};
 
 use crate::framework::{InjectedFile, Plan, Project, REPORT, Step, Want};

@@ -1,0 +1,177 @@
+//! What has to come of Playwright's fixtures. Only `fail` starts a browser.
+
+use crate::row::{Ask, Case, Collector, Row};
+
+const PASSED: Row = Row { framework: "playwright", ..Row::PASSED };
+const FAILED: Row = Row { framework: "playwright", ..Row::FAILED };
+const COLLECTION_FAILED: Row =
+    Row { outcome: "collection_failed", exit_status: 3, held: &["collection_failed"], ..FAILED };
+
+/// Said of a test that Playwright passed over.
+const DID_NOT_RUN: &str = "did not run: a hook or an earlier test of its group failed";
+
+/// Said of two values that differ.
+const DIFFER: &str = "expect(received).toBe(expected) // Object.is equality";
+
+/// The rows.
+pub(super) const TABLE: &[Row] = &[
+    Row {
+        name: "pass",
+        fixture: "playwright/pass",
+        tests: &[
+            Case::passed("e2e/cart.spec.ts > [desktop] > cart > adds (1)"),
+            Case::passed("e2e/cart.spec.ts > [desktop] > cart > is seen"),
+            Case::passed("e2e/home.test.ts > [desktop] > has a title"),
+            Case::passed("e2e/cart.spec.ts > [phone] > cart > adds (1)"),
+            Case::passed("e2e/cart.spec.ts > [phone] > cart > is seen"),
+            Case::passed("e2e/home.test.ts > [phone] > has a title"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "fail",
+        fixture: "playwright/fail",
+        tests: &[
+            Case::failed("shop.spec.ts > price > is 119").at("shop.spec.ts", 6).says(DIFFER).wants("119", "100"),
+            Case::failed("shop.spec.ts > price > of a basket")
+                .at("shop.spec.ts", 10)
+                .says("expect(received).toEqual(expected) // deep equality")
+                .wants(
+                    "Object {\n  \"items\": Array [\n    \"tea\",\n  ],\n  \"total\": 4,\n}",
+                    "Object {\n  \"items\": Array [\n    \"tea\",\n    \"milk\",\n  ],\n  \"total\": 4,\n}",
+                ),
+            Case::failed("shop.spec.ts > price > of nothing (at all)").at("price.ts", 6).says("TypeError: no item"),
+            Case::failed("shop.spec.ts > the shop greets")
+                .at("shop.spec.ts", 25)
+                .says("expect(locator).toHaveText(expected) failed of locator('h1')")
+                .wants("\"Goodbye\"", "\"Welcome\""),
+            Case::passed("shop.spec.ts > price > holds"),
+            Case::passed("shop.spec.ts > the shop opens"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "error",
+        fixture: "playwright/error",
+        tests: &[
+            Case::failed("database.spec.js > with a database > reads").at("database.spec.js", 5).says("no database"),
+            Case::error("database.spec.js > with a database > writes").at("database.spec.js", 10).says(DID_NOT_RUN),
+            Case::failed("database.spec.js > without > holds").at("database.spec.js", 15).says("cannot clear up"),
+            Case::failed("database.spec.js > in order > first")
+                .at("database.spec.js", 25)
+                .says(DIFFER)
+                .wants("\"coffee\"", "\"tea\""),
+            Case::error("database.spec.js > in order > second").at("database.spec.js", 28).says(DID_NOT_RUN),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "skip",
+        fixture: "playwright/skip",
+        tests: &[
+            Case::passed("later.spec.js > holds"),
+            Case::skipped("later.spec.js > is skipped").at("later.spec.js", 4),
+            Case::skipped("later.spec.js > is still to do").at("later.spec.js", 5).says("fixme"),
+            Case::skipped("later.spec.js > finds out").at("later.spec.js", 6).says("needs a moon phase"),
+            Case::xfailed("later.spec.js > is known to fail"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "flaky",
+        fixture: "playwright/flaky",
+        tests: &[
+            Case::passed("weather.spec.js > settles"),
+            Case::failed("weather.spec.js > never settles").at("weather.spec.js", 9).says("still rain"),
+            Case::failed("weather.spec.js > gets better by itself")
+                .at("weather.spec.js", 12)
+                .says("passed, and was expected to fail"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "collection",
+        fixture: "playwright/collection",
+        collectors: &[
+            Collector::collection("broken.spec.ts", "SyntaxError: Unexpected token").at("broken.spec.ts", 4),
+            Collector::collection("lost.spec.ts", "Cannot find module './nowhere'").at("lost.spec.ts", 2),
+        ],
+        ..COLLECTION_FAILED
+    },
+    Row {
+        name: "setup",
+        fixture: "playwright/setup",
+        collectors: &[Collector::collection("prepare.js", "no server to test").at("prepare.js", 2)],
+        ..COLLECTION_FAILED
+    },
+    Row {
+        name: "hang",
+        fixture: "playwright/hang",
+        ask: Ask { timeout_s: Some(15), ..Ask::ALL },
+        outcome: "timed_out",
+        exit_status: 124,
+        exit_code: 124,
+        raw_exit_code: None,
+        partial: true,
+        held: &["timed_out"],
+        killed: Some("deadline"),
+        tests: &[Case::passed("hang.spec.js > ends")],
+        running: &["hang.spec.js/hangs"],
+        ..PASSED
+    },
+    Row {
+        name: "crash",
+        fixture: "playwright/crash",
+        tests: &[
+            Case::failed("crash.spec.js > takes its process with it")
+                .at("crash.spec.js", 5)
+                .says("worker process exited unexpectedly (code=7, signal=null)"),
+            Case::passed("crash.spec.js > ends"),
+            Case::passed("crash.spec.js > comes after"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "unicode",
+        fixture: "playwright/unicode",
+        tests: &[
+            Case::failed("unicode.spec.js > Ünïcödé > 日本語 テスト")
+                .at("unicode.spec.js", 5)
+                .says(DIFFER)
+                .wants("\"さようなら\"", "\"ありがとう\""),
+            Case::failed("unicode.spec.js > Ünïcödé > red").at("unicode.spec.js", 9).says("red is not a name"),
+            Case::passed("unicode.spec.js > Ünïcödé > emoji 🦀"),
+            Case::passed("unicode.spec.js > Ünïcödé > a > b › c"),
+        ],
+        ..FAILED
+    },
+    // Playwright takes some ten milliseconds for a test that does nothing.
+    Row {
+        name: "many",
+        fixture: "playwright/many",
+        tests: &[Case::failed("many.spec.js > number 299").at("many.spec.js", 5).says("the last one")],
+        many: ("many.spec.js > number #", 299),
+        ..FAILED
+    },
+    Row {
+        name: "filtered",
+        fixture: "playwright/pass",
+        ask: Ask { filter: "phone.*cart .*@smoke|desktop home", ..Ask::ALL },
+        tests: &[
+            Case::passed("e2e/cart.spec.ts > [phone] > cart > adds (1)"),
+            Case::passed("e2e/home.test.ts > [desktop] > has a title"),
+        ],
+        ..PASSED
+    },
+    Row {
+        name: "filtered_out",
+        fixture: "playwright/pass",
+        ask: Ask { filter: "no such test", ..Ask::ALL },
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 1,
+        raw_exit_code: Some(1),
+        held: &["no_tests"],
+        ..PASSED
+    },
+];
