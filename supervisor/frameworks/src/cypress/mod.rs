@@ -11,7 +11,7 @@
 //! spec throws while it is loaded is a collection error. Tests that Cypress leaves out after a failed hook are skipped.
 //! What a test prints is in the browser. Coverage is not measured.
 
-use crate::framework::{ARTIFACTS, Framework, Parser, Plan, PlanError, Project, REPORT, Step, Want};
+use crate::framework::{ARTIFACTS, Framework, LONG_MS, Parser, Plan, PlanError, Project, REPORT, Step, Want};
 use crate::js::{self, Group, Handed, Launch, Names, Runner, Script};
 use crate::mocha::words;
 use crate::paths::join;
@@ -120,6 +120,10 @@ impl Framework for Cypress {
 
     fn extensions(&self) -> &'static [&'static str] {
         js::EXTENSIONS
+    }
+
+    fn wall_ms(&self) -> Option<u64> {
+        Some(LONG_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

@@ -28,7 +28,7 @@ mod parser;
 mod selection;
 
 use crate::detect::holds;
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Project, Want};
 use crate::jvm::EXTENSIONS;
 use crate::paths::project_of;
 use crate::tree::FileTree;
@@ -52,6 +52,10 @@ impl Framework for Gradle {
 
     fn extensions(&self) -> &'static [&'static str] {
         EXTENSIONS
+    }
+
+    fn wall_ms(&self) -> Option<u64> {
+        Some(LONG_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

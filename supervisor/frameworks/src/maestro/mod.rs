@@ -21,7 +21,7 @@ mod console;
 mod flows;
 mod parser;
 
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Project, Want};
 use crate::tree::FileTree;
 
 /// The adapter for Maestro.
@@ -46,6 +46,10 @@ impl Framework for Maestro {
 
     fn extensions(&self) -> &'static [&'static str] {
         &["yaml", "yml"]
+    }
+
+    fn wall_ms(&self) -> Option<u64> {
+        Some(LONG_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

@@ -11,7 +11,7 @@
 //! has retries are told at the end of the run. Both values of an assertion are read from its words. Coverage is not
 //! measured.
 
-use crate::framework::{ARTIFACTS, Framework, InjectedFile, Parser, Plan, PlanError, Project, REPORT, Want};
+use crate::framework::{ARTIFACTS, Framework, InjectedFile, LONG_MS, Parser, Plan, PlanError, Project, REPORT, Want};
 use crate::js::{self, Flag, Group, Launch, Names, Options, Runner, Script};
 use crate::paths::{is_within, join};
 use crate::reported::{Dialect, Reported};
@@ -81,6 +81,10 @@ impl Framework for Playwright {
 
     fn extensions(&self) -> &'static [&'static str] {
         js::EXTENSIONS
+    }
+
+    fn wall_ms(&self) -> Option<u64> {
+        Some(LONG_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
