@@ -153,6 +153,7 @@ pub(crate) struct Reported {
     listed: usize,
     unreadable: u64,
     nothing_selected: bool,
+    flaky: u64,
     summary: StreamSummary,
 }
 
@@ -174,6 +175,7 @@ impl Reported {
             listed: 0,
             unreadable: 0,
             nothing_selected: false,
+            flaky: 0,
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
         }
     }
@@ -236,7 +238,7 @@ impl Reported {
             self.began.remove(&sequence);
         }
         if test.failed_attempts > 0 && test.outcome == TestOutcome::Passed {
-            self.summary.flaky += 1;
+            self.flaky += 1;
             self.note(format!("{} is flaky: it passed at attempt {}", self.whole(&id), test.failed_attempts + 1));
         }
         let (file, line) = self.place(test.file, test.line);
@@ -392,6 +394,10 @@ impl Parser for Reported {
 
     fn nothing_selected(&self) -> bool {
         self.nothing_selected
+    }
+
+    fn flaky(&self) -> u64 {
+        self.flaky
     }
 
     fn running(&self) -> Vec<TestId> {
