@@ -207,6 +207,11 @@ pub trait Parser: Send {
         None
     }
 
+    /// How many tests both failed and passed in this run, each named in a note of [`Parser::summary`].
+    fn flaky(&self) -> u64 {
+        0
+    }
+
     /// Tests that have begun and not ended, the longest running first.
     fn running(&self) -> Vec<TestId>;
 
@@ -223,8 +228,6 @@ pub struct StreamSummary {
     pub cut_off: bool,
     /// Whether the runner itself is not installed where its project looks for it (a module, a package).
     pub runner_missing: bool,
-    /// Tests that both failed and passed in this run. Each is named in `notes`.
-    pub flaky: u64,
     /// Sentences for the report's evidence.
     pub notes: Vec<String>,
 }

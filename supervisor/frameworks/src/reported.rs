@@ -169,6 +169,7 @@ pub(crate) struct Reported {
     nothing_selected: bool,
     /// What tests left, by its path.
     artifacts: BTreeMap<String, (ArtifactKind, TestId)>,
+    flaky: u64,
     summary: StreamSummary,
 }
 
@@ -191,6 +192,7 @@ impl Reported {
             unreadable: 0,
             nothing_selected: false,
             artifacts: BTreeMap::new(),
+            flaky: 0,
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
         }
     }
@@ -254,7 +256,7 @@ impl Reported {
             self.began.remove(&sequence);
         }
         if test.failed_attempts > 0 && test.outcome == TestOutcome::Passed {
-            self.summary.flaky += 1;
+            self.flaky += 1;
             self.note(format!("{} is flaky: it passed at attempt {}", self.whole(&id), test.failed_attempts + 1));
         }
         let (file, line) = self.place(test.file, test.line);
@@ -421,6 +423,10 @@ impl Parser for Reported {
 
     fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
         self.artifacts.get(path).cloned()
+    }
+
+    fn flaky(&self) -> u64 {
+        self.flaky
     }
 
     fn running(&self) -> Vec<TestId> {

@@ -222,13 +222,16 @@ impl Parser for Together {
         self.parts.iter().flat_map(|part| part.parser.running()).collect()
     }
 
+    fn flaky(&self) -> u64 {
+        self.parts.iter().map(|part| part.parser.flaky()).sum()
+    }
+
     fn summary(&self) -> StreamSummary {
         let all: Vec<StreamSummary> = self.parts.iter().map(|part| part.parser.summary()).collect();
         StreamSummary {
             structured: all.iter().all(|one| one.structured),
             cut_off: all.iter().any(|one| one.cut_off),
             runner_missing: all.iter().any(|one| one.runner_missing),
-            flaky: all.iter().map(|one| one.flaky).sum(),
             notes: all.into_iter().flat_map(|one| one.notes).collect(),
         }
     }

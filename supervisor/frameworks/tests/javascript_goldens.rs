@@ -7,6 +7,7 @@ use proctor_core::event::RunnerEvent;
 use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
 use proctor_core::request::{CoverageMode, Selection};
+use proctor_frameworks::cypress::Cypress;
 use proctor_frameworks::jest::Jest;
 use proctor_frameworks::mocha::Mocha;
 use proctor_frameworks::node_test::NodeTest;
@@ -26,6 +27,14 @@ macro_rules! golden {
 
 /// All streams of runs that ended by themselves.
 const GOLDENS: &[Golden] = &[
+    golden!(Cypress, "cypress/collection", Exit::Code(1)),
+    golden!(Cypress, "cypress/crash", Exit::Code(0)),
+    golden!(Cypress, "cypress/error", Exit::Code(3)),
+    golden!(Cypress, "cypress/fail", Exit::Code(3)),
+    golden!(Cypress, "cypress/flaky", Exit::Code(1)),
+    golden!(Cypress, "cypress/pass", Exit::Code(0)),
+    golden!(Cypress, "cypress/skip", Exit::Code(0)),
+    golden!(Cypress, "cypress/unicode", Exit::Code(2)),
     golden!(Jest, "jest/collection", Exit::Code(1)),
     golden!(Jest, "jest/crash", Exit::Signal(6)),
     golden!(Jest, "jest/error", Exit::Code(1)),
@@ -64,6 +73,7 @@ const GOLDENS: &[Golden] = &[
 ];
 
 const KILLED: &[Golden] = &[
+    golden!(Cypress, "cypress/hang-killed", Exit::Signal(9)),
     golden!(Jest, "jest/hang-killed", Exit::Signal(9)),
     golden!(Mocha, "mocha/hang-killed", Exit::Signal(9)),
     golden!(NodeTest, "node/hang-killed", Exit::Signal(9)),

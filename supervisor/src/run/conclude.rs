@@ -91,7 +91,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         raw_exit_code: verdict.raw_exit_code,
         framework,
         summary,
-        flaky_in_run: stream.flaky,
+        flaky_in_run: parser.flaky(),
         duration_s: resources.wall_s,
         started_at: launched_at,
         ended_at,

@@ -10,6 +10,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "pass",
         fixture: "nextest/pass",
+        flaky: 1,
         tests: &[
             Case::passed("pass$tests::adds"),
             Case::passed("pass$tests::holds_at_the_second_attempt"),

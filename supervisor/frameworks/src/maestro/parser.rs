@@ -76,6 +76,7 @@ pub(super) struct MaestroParser {
     follow_up: Vec<Step>,
     nothing_selected: bool,
     strangers: usize,
+    flaky: u64,
     summary: StreamSummary,
 }
 
@@ -96,6 +97,7 @@ impl MaestroParser {
             follow_up: Vec::new(),
             nothing_selected: false,
             strangers: 0,
+            flaky: 0,
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
         }
     }
@@ -307,7 +309,7 @@ impl MaestroParser {
         for (flow, told, reported) in rows {
             let passed = told == Some(Verdict::Passed) && reported == Some(Verdict::Passed);
             if again && passed {
-                self.summary.flaky += 1;
+                self.flaky += 1;
                 self.note(format!("{} is flaky: it failed, and passed when it was run again", nodeid(&flow)));
             }
             let is_lost = told == Some(Verdict::Passed) || in_order && !again && told != Some(Verdict::Stopped);
@@ -417,6 +419,10 @@ impl Parser for MaestroParser {
 
     fn nothing_selected(&self) -> bool {
         self.nothing_selected
+    }
+
+    fn flaky(&self) -> u64 {
+        self.flaky
     }
 
     fn running(&self) -> Vec<TestId> {

@@ -112,6 +112,7 @@ pub(super) struct RustParser {
     blamed: u64,
     listed: usize,
     unreadable: u64,
+    flaky: u64,
     summary: StreamSummary,
 }
 
@@ -142,6 +143,7 @@ impl RustParser {
             blamed: 0,
             listed: 0,
             unreadable: 0,
+            flaky: 0,
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
         }
     }
@@ -268,6 +270,7 @@ impl RustParser {
             _ => return,
         };
         if outcome == TestOutcome::Passed && attempt > 1 {
+            self.flaky += 1;
             self.note(format!("{} is flaky: it passed at attempt {attempt}", node_id(&id.package, &id.name)));
         }
         let output = plain(&test.stdout.unwrap_or_default());
@@ -567,6 +570,10 @@ impl Parser for RustParser {
 
     fn nothing_selected(&self) -> bool {
         self.nothing_selected
+    }
+
+    fn flaky(&self) -> u64 {
+        self.flaky
     }
 
     fn running(&self) -> Vec<TestId> {
