@@ -30,7 +30,7 @@ pub(super) const TABLE: &[Row] = &[
             Case::failed("com.example.GreetTest#greets")
                 .at(GREET, 16)
                 .says("expected:<Hello, world[!]> but was:<Hello, world[]>")
-                .wants("Hello, world[!]", "Hello, world[]"),
+                .wants("Hello, world!", "Hello, world"),
             Case::failed("com.example.GreetTest#isTheSum")
                 .at(GREET, 29)
                 .says("the sum expected:<5> but was:<4>")
