@@ -102,7 +102,7 @@ pub(super) const TABLE: &[Row] = &[
         raw_exit_code: Some(0),
         tests: &[
             Case::error("com.example.ExitTest#dies").says(
-                "did not finish: its JVM ended without a word (System.exit, or a crash, here or in what followed)",
+                "did not finish: its JVM ended without a word (System.exit or a crash, here or in what followed)",
             ),
             Case::passed("com.example.AliveTest#holds"),
         ],

@@ -48,7 +48,7 @@ rows! {
     ctest: pass fail error skip builderror linkerror configerror hang crash notests flood unicode twins twoprojects filtered
         filtered_out;
     custom: junit junit_cut_off tap words words_of_a_command_that_exits_with_0;
-    maven: pass fail modules builderror crash hang filtered filtered_out;
+    maven: pass fail modules builderror crash hang many filtered filtered_out;
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
 }
 
