@@ -115,7 +115,7 @@ pub(super) const TABLE: &[Row] = &[
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
-        raw_exit_code: None,
+        raw_exit_code: Some(143),
         partial: true,
         held: &["timed_out"],
         killed: Some("deadline"),
