@@ -1,4 +1,4 @@
-//! What has to come of Maven's fixtures. A row takes seconds, so each says much; JUnit 4, TestNG and a project that cannot be
+//! What has to come of Maven's fixtures. A row takes seconds, so each says much (`fail` has skips, unicode and colours); JUnit 4, TestNG and a project that cannot be
 //! built without a network are read from golden runs (`supervisor/frameworks/goldens/maven`).
 //! The fixtures' `.mvn/jvm.config` halves the time that Maven takes.
 
@@ -99,6 +99,7 @@ pub(super) const TABLE: &[Row] = &[
         running: &["src/test/java/com/example/HangTest.java/com.example.HangTest"],
         ..PASSED
     },
+    Row { name: "many", fixture: "maven/many", many: ("com.example.ManyTest#isSmall(int) case #", 10_000), ..PASSED },
     Row {
         name: "filtered",
         fixture: "maven/fail",

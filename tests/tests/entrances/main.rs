@@ -50,7 +50,7 @@ rows! {
         filtered_out;
     custom: junit junit_cut_off tap words words_of_a_command_that_exits_with_0
         projectfile;
-    maven: pass fail modules builderror crash hang filtered filtered_out;
+    maven: pass fail modules builderror crash hang many filtered filtered_out;
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
     maestro: pass fail collection flaky hang crash unicode filtered filtered_out;
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;

@@ -24,6 +24,13 @@ impl Seen {
         let name = self.apart(TestId { package: package.clone(), name });
         let stack = case.stack.map(|text| clean(&text));
         let place = stack.as_deref().and_then(|stack| sources.of_stack(module, stack));
+        let (mut expected, mut actual) = (case.expected, case.actual);
+        if let (Some(marked), Some(other)) = (&expected, &actual)
+            && stack.as_deref().is_some_and(|stack| COMPARISONS.iter().any(|thrown| stack.starts_with(thrown)))
+            && let Some((whole, other)) = unmarked(marked, other)
+        {
+            (expected, actual) = (Some(whole), Some(other));
+        }
         let (file, line) = place.unzip();
         let first = stack.as_deref().and_then(|stack| stack.lines().next()).map(str::trim);
         let message = case.message.map(|message| clean(&message)).map(|message| match case.outcome {
@@ -41,6 +48,8 @@ impl Seen {
             file: file.map(str::to_owned),
             line,
             message,
+            expected,
+            actual,
             stack,
             output: case.output.map(|text| clean(&text)),
             ..case
@@ -76,6 +85,24 @@ fn id(sources: &Sources, module: &str, otherwise: &str, class: &str, method: &st
     TestId { package, name }
 }
 
+/// What is thrown by assertions that mark where two texts differ.
+const COMPARISONS: [&str; 2] = ["org.junit.ComparisonFailure", "junit.framework.ComparisonFailure"];
+
+/// `Hello[!]` and `Hello[]` without the marks; nothing, if a part that both share was left out (`...`).
+fn unmarked(expected: &str, actual: &str) -> Option<(String, String)> {
+    let pairs = |(one, other): &(char, char)| one == other;
+    let shared = expected.chars().zip(actual.chars()).take_while(pairs).map(|(one, _)| one).collect::<String>();
+    let head = shared.strip_suffix('[')?;
+    let (one, other) = (expected.strip_prefix(&shared)?, actual.strip_prefix(&shared)?);
+    let tail =
+        one.chars().rev().zip(other.chars().rev()).take_while(pairs).map(|(one, _)| one.len_utf8()).sum::<usize>();
+    let (one, end) = one.split_at(one.len() - tail);
+    let other = &other[..other.len() - tail];
+    let end = end.strip_prefix(']')?;
+    let is_whole = !head.starts_with("...") && !end.ends_with("...");
+    is_whole.then(|| (format!("{head}{one}{end}"), format!("{head}{other}{end}")))
+}
+
 /// `org.opentest4j.TestAbortedException: no moon` without what was thrown.
 fn without_type(message: &str) -> &str {
     match message.split_once(": ") {
@@ -97,6 +124,16 @@ fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_are_no_part_of_a_value() {
+        let owned = |(one, other): (&str, &str)| Some((one.to_owned(), other.to_owned()));
+        assert_eq!(unmarked("Hello[!]", "Hello[]"), owned(("Hello!", "Hello")));
+        assert_eq!(unmarked("a[[b]]c", "a[[é]]c"), owned(("a[b]c", "a[é]c")));
+        assert_eq!(unmarked("[a]", "[b]"), owned(("a", "b")));
+        assert_eq!(unmarked("...x[a]", "...x[b]"), None);
+        assert_eq!(unmarked("5", "4"), None);
+    }
 
     #[test]
     fn two_of_one_name_stay_two() {

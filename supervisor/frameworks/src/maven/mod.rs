@@ -13,8 +13,10 @@
 //!
 //! Maven builds where it always does, in the workspace's `target`: no option moves that for a project that does not foresee
 //! it. A start is told for a class only (`running` after a kill), since no file tells it for a test. There is no way to list
-//! tests without running them, and none to run them in parallel that is safe for a project that did not ask for it: both
-//! are refused. Coverage is not measured. Needs Maven 3.6.1 (`-ntp`).
+//! tests without running them (Surefire has no dry run, and that of JUnit 5.10 is an option that everything older passes over
+//! and runs), and none to run them in parallel that is safe for a project that did not ask for it: both are refused. `-q` in
+//! `.mvn/maven.config` silences what says that a build passed, so such a run counts as cut off. Coverage is not measured.
+//! Needs Maven 3.6.1 (`-ntp`).
 //!
 //! Without a network Maven works offline (`-o`) with the artefacts that the host's user has. The project's own `mvnw` is used
 //! with a network only, since it downloads its Maven.

@@ -1,0 +1,126 @@
+//! The Gradle parser against real runs: every golden report has a snapshot of what is read out of it, and cutting it anywhere
+//! changes nothing or is seen. `goldens/gradle/README.md` says how the files were made.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod support;
+
+use proctor_core::event::RunnerEvent;
+use proctor_core::isolation::Network;
+use proctor_core::outcome::Exit;
+use proctor_core::request::{CoverageMode, Selection};
+use proctor_frameworks::gradle::Gradle;
+use proctor_frameworks::{FileTree, Framework, Parser, Want};
+use proptest::prelude::*;
+use support::render;
+
+macro_rules! goldens {
+    ($($name:literal $exit:literal),* $(,)?) => {
+        &[$(($name, $exit, include_bytes!(concat!("../goldens/gradle/", $name, ".jsonl")))),*]
+    };
+}
+
+/// Name, exit status and report of each run.
+const GOLDENS: &[(&str, i32, &[u8])] = goldens![
+    "pass" 0,
+    "fail" 1,
+    "modules" 0,
+    "builderror" 1,
+    "configerror" 1,
+    "crash" 0,
+    "nothing" 0,
+    "selected" 1,
+    "both" 0,
+    "elsewhere" 0,
+    "listing" 1,
+    "notask" 1,
+    "offline" 1,
+    "testng" 1,
+];
+
+const KILLED: &[u8] = include_bytes!("../goldens/gradle/hang-killed.jsonl");
+
+fn parser() -> Box<dyn Parser> {
+    let mut tree = FileTree::default();
+    tree.add_with_content("build.gradle", "");
+    let tests = ["Alive", "Calc", "Exit", "Greet", "Hang", "Length", "Ng", "Other", "SetUp", "Zero"];
+    tests.iter().for_each(|name| tree.add(format!("src/test/java/com/example/{name}Test.java")));
+    ["core/src/main/java/com/example/Price.java", "core/src/test/java/com/example/PriceTest.java"]
+        .iter()
+        .for_each(|file| tree.add(*file));
+    tree.add("tools/src/test/java/com/example/PriceTest.java");
+    let want = Want {
+        selection: &Selection::All,
+        coverage: CoverageMode::Off,
+        parallel: None,
+        network: Network::None,
+        workspace: "/workspace",
+        scratch: "/tmp/proctor",
+        cache: "/cache",
+    };
+    let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &want).unwrap();
+    Gradle.parser(&plan, &want)
+}
+
+/// Feeds pieces of a report as one step.
+fn parse(report: &[&[u8]], stderr: &[u8], exit: Exit, killed: bool) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
+    let (mut parser, mut events) = (parser(), Vec::new());
+    parser.step_started(0);
+    report.iter().for_each(|piece| parser.report(piece, &mut events));
+    parser.stderr(stderr, &mut events);
+    parser.step_ended(exit, killed, &mut events);
+    (events, parser)
+}
+
+fn read(report: &[&[u8]], exit: i32) -> String {
+    let (events, parser) = parse(report, b"", Exit::Code(exit), false);
+    format!("{}nothing selected: {}\n{:#?}\n", render(&events), parser.nothing_selected(), parser.summary())
+}
+
+#[test]
+fn every_golden_reads_as_its_snapshot() {
+    for (name, exit, report) in GOLDENS {
+        insta::assert_snapshot!(format!("gradle_{name}"), read(&[report], *exit));
+    }
+}
+
+#[test]
+fn a_killed_run_has_what_ended_and_names_what_was_running() {
+    let (events, parser) = parse(&[KILLED], b"", Exit::Signal(15), true);
+    assert_eq!(render(&events), "passed com.example.AliveTest#holds\n");
+    let running: Vec<String> = parser.running().into_iter().map(|id| format!("{}/{}", id.package, id.name)).collect();
+    assert_eq!(running, ["src/test/java/com/example/HangTest.java/com.example.HangTest#hangs"]);
+    assert!(parser.summary().cut_off);
+}
+
+#[test]
+fn a_gradle_that_does_not_come_to_our_script_is_explained_by_its_words() {
+    let said = b"FAILURE: Build failed with an exception.\n\n* Where:\nSettings file '/workspace/settings.gradle' line: 3\n\n\
+                 * What went wrong:\nCould not compile settings file '/workspace/settings.gradle'.\n> no\n\n* Try:\nx\n";
+    let (events, parser) = parse(&[], said, Exit::Code(1), false);
+    let [RunnerEvent::Collector(told)] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((told.file.as_deref(), told.line), (Some("settings.gradle"), Some(3)));
+    assert_eq!(told.message, "Could not compile settings file 'settings.gradle'.\n> no");
+    assert!(parser.summary().cut_off);
+    let (_, parser) = parse(&[], b"run.sh: 7: exec: gradle: not found\n", Exit::Code(127), false);
+    assert!(parser.summary().runner_missing);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn chunks_do_not_matter(golden in 0..GOLDENS.len(), at in 0usize..20_000) {
+        let (_, exit, report) = GOLDENS[golden];
+        let (head, tail) = report.split_at(at.min(report.len()));
+        prop_assert_eq!(read(&[report], exit), read(&[head, tail], exit));
+    }
+
+    #[test]
+    fn what_is_cut_off_is_never_whole(golden in 0..GOLDENS.len(), at in 0usize..20_000) {
+        let (_, exit, report) = GOLDENS[golden];
+        // The last line may lack its newline.
+        let whole = &report[..at.min(report.len() - 2)];
+        prop_assert!(parse(&[whole], b"", Exit::Code(exit), false).1.summary().cut_off);
+    }
+}
