@@ -7,7 +7,7 @@
 //! - `finished`: the same, `outcome` in the words of [`TestOutcome`], and as far as known `nodeid`, `duration_s`, `file`
 //!   (absolute, or relative to the step's directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`;
 //! - `collector`: `nodeid`, `message`, and as far as known `file`, `line`, `output`: a file that could not be loaded;
-//! - `artifact`: the test's `package` and `name`, `path`, `kind`: a file below the artefact directory that a test left;
+//! - `artifact`: the test's `package` and `name`, `path`, `kind`: a file that a test left among those that are kept;
 //! - `listed`: `package`, `name`: a test that a listing found;
 //! - `note`: `text`, a sentence for the evidence;
 //! - `end`: the runner is done and has told everything.
