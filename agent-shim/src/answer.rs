@@ -1,8 +1,9 @@
 //! An answer of a tool: the exact text, a summary for the reader, and the same as data. Must not know which tool it is.
 
 use crate::call_error::CallError;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use rmcp::model::{CallToolResult, ContentBlock};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What a tool that was carried out says.
 #[derive(Debug)]
@@ -13,6 +14,14 @@ pub(crate) struct Answer {
     pub(crate) summary: Vec<String>,
     /// The same as data, an object of the tool's output schema.
     pub(crate) structured: Value,
+}
+
+/// Member of [`Answer::structured`] that becomes the last block: a picture, made by [`picture`].
+pub(crate) const PICTURE: &str = "picture";
+
+/// A picture for [`PICTURE`]; `mime` says what its bytes are: `image/png`.
+pub(crate) fn picture(bytes: &[u8], mime: &str) -> Value {
+    json!({"data": BASE64_STANDARD.encode(bytes), "mime": mime})
 }
 
 impl Answer {
@@ -29,8 +38,12 @@ impl Answer {
         if !self.summary.is_empty() {
             content.push(ContentBlock::text(self.summary.join("\n")));
         }
+        let mut structured = self.structured;
+        let picture = structured.as_object_mut().and_then(|members| members.remove(PICTURE));
+        content
+            .extend(picture.map(|picture| ContentBlock::image(text_of(&picture["data"]), text_of(&picture["mime"]))));
         let mut result = CallToolResult::success(content);
-        result.structured_content = Some(without_nulls(self.structured));
+        result.structured_content = Some(without_nulls(structured));
         result
     }
 }
@@ -39,6 +52,10 @@ impl Answer {
 pub(crate) fn refusal(tool: &str, error: &CallError) -> CallToolResult {
     tracing::info!(tool, ?error, "refused");
     CallToolResult::error(vec![ContentBlock::text(error.text(tool))])
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 // What is absent is absent: the output schemas have one type per property, so that every client can check them.
@@ -57,7 +74,6 @@ fn without_nulls(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn nulls_are_left_out_at_every_depth() {

@@ -31,6 +31,9 @@ pub(crate) fn structured(document: &[u8], context: &Context<'_>) -> Result<Value
         let before = report.get("truncated").and_then(|truncated| truncated.get(list)).and_then(Value::as_u64);
         report.insert(format!("{list}_left_out"), Value::from(before.unwrap_or_default() + left_out));
     }
+    if let Some(Value::Array(artifacts)) = report.get_mut("artifacts") {
+        artifacts.truncate(OTHERS_MAX);
+    }
     if let Some(bytes_max) = context.bytes_max {
         for name in ["stdout_tail", "stderr_tail"] {
             // A quarter each, so that tests keep the greater part.
@@ -127,6 +130,12 @@ fn detail_fields() -> Vec<(&'static str, Value)> {
         ("message", string("The first error.")),
         ("output", string("All that the compiler or loader said.")),
     ];
+    let artifact = [
+        ("name", string("For the argument artifact of get_test_report.")),
+        ("kind", string("screenshot, trace, video or other.")),
+        ("bytes", number("Its size.")),
+        ("test", object("package and name of the test that left it.")),
+    ];
     vec![
         ("collectors", objects(&collector, "Packages or files that could not be built or collected.")),
         ("collectors_left_out", number("Those that are not listed.")),
@@ -135,6 +144,7 @@ fn detail_fields() -> Vec<(&'static str, Value)> {
         ("limits", object("The bounds of the run.")),
         ("isolation", object("The layers and limits that were really in force, and what was missing.")),
         ("coverage", object("What was measured, for tests_covering.")),
+        ("artifacts", objects(&artifact, "Files that the run left: get_test_report shows them.")),
         ("stdout_tail", string("The end of stdout.")),
         ("stderr_tail", string("The end of stderr.")),
         (

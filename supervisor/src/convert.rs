@@ -2,6 +2,7 @@
 //! found in [`crate::api`].
 
 use crate::host::Check;
+use proctor_core::artifact::{Artifact, ArtifactKind};
 use proctor_core::coverage::{Attribution, Covering};
 use proctor_core::event::{Progress, Stream};
 use proctor_core::failure::{Failure, LastRun};
@@ -290,6 +291,22 @@ pub fn report(report: &Report) -> v1::Report {
         tests_left_out: report.truncated.tests,
         collectors_left_out: report.truncated.collectors,
         flaky_in_run: report.flaky_in_run,
+        artifacts: report.artifacts.iter().map(artifact).collect(),
+    }
+}
+
+fn artifact(artifact: &Artifact) -> v1::Artifact {
+    let kind = match artifact.kind {
+        ArtifactKind::Screenshot => v1::ArtifactKind::Screenshot,
+        ArtifactKind::Trace => v1::ArtifactKind::Trace,
+        ArtifactKind::Video => v1::ArtifactKind::Video,
+        ArtifactKind::Other => v1::ArtifactKind::Other,
+    };
+    v1::Artifact {
+        name: artifact.name.clone(),
+        kind: kind.into(),
+        size: artifact.bytes,
+        test: artifact.test.as_ref().map(test_id),
     }
 }
 

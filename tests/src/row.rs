@@ -43,7 +43,12 @@ pub struct Row {
     pub covering: &'static [Covering],
     /// Bytes that it writes at least.
     pub output_bytes_min: u64,
+    /// Files that it leaves, all of them: kind, name, and how they begin. Empty where nobody looks.
+    pub artifacts: &'static [Artifact],
 }
+
+/// A file that a run leaves: its kind, its name, and how it begins.
+pub type Artifact = (&'static str, &'static str, &'static [u8]);
 
 /// What a row asks for; the rest is left to the defaults.
 #[derive(Debug, Clone, Copy)]
@@ -131,6 +136,7 @@ impl Row {
         hits: &[],
         covering: &[],
         output_bytes_min: 0,
+        artifacts: &[],
     };
 
     /// A row of a Go run in which tests fail.

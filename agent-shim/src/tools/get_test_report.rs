@@ -1,6 +1,6 @@
 //! `get_test_report`. Must not know how a report is made.
 
-use super::{Teaching, run};
+use super::{Teaching, artifact, run};
 use crate::answer::Answer;
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
@@ -15,11 +15,13 @@ use serde_json::json;
 const DESCRIPTION: &str = "\
 The report of the last run that has ended, without running anything: outcome, counts, resources, limits and isolation. \
 Cheaper than run_tests when you only want to know how things stood; last_test_failures is better for the failures \
-themselves. Formats of this version: summary (a few lines) and json (the whole document as text).";
+themselves. Formats of this version: summary (a few lines) and json (the whole document as text). With artifact it shows \
+a screenshot, trace or video that the run left, by its name in the document's artifacts.";
 
 pub(super) fn teaching() -> Teaching {
     let input = [
         ("format", one_of(&["summary", "json"], "summary (default): a few lines. json: the document.")),
+        ("artifact", schema::string("A file that the run left, by its name in artifacts, in place of the report.")),
         ("max_tokens", schema::max_tokens()),
     ];
     Teaching {
@@ -33,6 +35,7 @@ pub(super) fn teaching() -> Teaching {
 
 pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let format = arguments.choice("format", &["summary", "json"], "summary or json")?.unwrap_or("summary");
+    let name = arguments.text("artifact")?;
     let bytes_max = run::max_tokens(arguments)?.map(shorten::bytes_of);
     let fetched = call
         .in_session(|mut clients, session_id| {
@@ -41,6 +44,7 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
         })
         .await;
     match fetched {
+        Ok(fetched) if name.is_some() => artifact::show(call, &fetched, &name.unwrap_or_default(), bytes_max).await,
         Ok(fetched) if format == "json" => as_json(&fetched, bytes_max),
         Ok(fetched) => as_summary(call, &fetched, bytes_max).await,
         Err(error) if error.reason().is_some_and(|reason| reason.name == reason::NO_RUN_YET) => Ok(Answer {
@@ -86,6 +90,6 @@ async fn as_summary(
     Ok(Answer { text: lines.join("\n") + "\n", summary: hints, structured })
 }
 
-fn context(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Context<'_> {
+pub(super) fn context(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Context<'_> {
     Context { run_id: &fetched.run_id, attached: false, bytes_max }
 }

@@ -1,5 +1,6 @@
 //! The tools, one file each: what the agent reads about it, and what it does. Must not know the transport.
 
+mod artifact;
 mod get_run;
 mod get_test_report;
 mod last_test_failures;

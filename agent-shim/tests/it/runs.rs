@@ -1,7 +1,7 @@
 //! Calls that run tests: texts, data, progress, attaching, cancelling, shortening.
 
 use crate::client::{Client, block, structured};
-use crate::double::{Double, RUN_ID, World};
+use crate::double::{Double, PICTURE, RUN_ID, World};
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::*;
 use serde_json::{Value, json};
@@ -199,4 +199,23 @@ async fn the_last_report_comes_as_summary_and_as_document() {
     let result = client.call("get_test_report", json!({"format": "json"})).await;
     let document: Value = serde_json::from_str(&block(&result, 0)).unwrap();
     assert_eq!(document, double.world().document);
+}
+
+#[tokio::test]
+async fn a_picture_that_a_run_left_is_shown_as_one() {
+    let mut world = failed();
+    let size = PICTURE.len();
+    world.document["artifacts"] = json!([
+        {"name": "0/shot.png", "kind": "screenshot", "bytes": size, "test": {"package": "a", "name": "greets"}},
+        {"name": "0/cut.png", "kind": "screenshot", "bytes": size + 1},
+    ]);
+    let double = Double::start(world);
+    let client = Client::of(&double).await;
+    let result = client.call("get_test_report", json!({"artifact": "0/shot.png"})).await;
+    assert_eq!(block(&result, 0), format!("screenshot of greets: {size} bytes\n"));
+    let image = result.content.last().and_then(|block| block.as_image()).unwrap();
+    assert_eq!((image.mime_type.as_str(), image.data.as_str()), ("image/png", "iVBORw0KGgogYW5kIHNvIG9u"));
+    assert_eq!(structured(&client, "get_test_report", &result).await["artifacts"][0]["name"], "0/shot.png");
+    let result = client.call("get_test_report", json!({"artifact": "0/cut.png"})).await;
+    assert!(result.content.iter().all(|block| block.as_image().is_none()), "half of a picture is none");
 }

@@ -3,7 +3,7 @@
 use crate::test_case::TestId;
 use serde::{Deserialize, Serialize};
 
-/// Most of them in a report.
+/// Most of which a runner is heard to say which test left them; more than are kept.
 pub const ARTIFACTS_MAX: usize = 4_096;
 
 /// One file. The contents of a run's files lie one behind the other, in the order of the report's list.
@@ -36,6 +36,19 @@ pub enum ArtifactKind {
 }
 
 impl ArtifactKind {
+    /// What a file of this name is, when nobody says.
+    #[must_use]
+    pub fn of_name(name: &str) -> ArtifactKind {
+        const ENDINGS: [(&str, ArtifactKind); 5] = [
+            (".png", ArtifactKind::Screenshot),
+            (".jpeg", ArtifactKind::Screenshot),
+            (".webm", ArtifactKind::Video),
+            ("/trace.zip", ArtifactKind::Trace),
+            (".trace", ArtifactKind::Trace),
+        ];
+        ENDINGS.iter().find(|(ending, _)| name.ends_with(ending)).map_or(ArtifactKind::Other, |(_, kind)| *kind)
+    }
+
     /// Its word in JSON and texts.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -65,6 +78,7 @@ mod tests {
         let artifact = |name: &str, bytes| Artifact { name: name.into(), kind: ArtifactKind::Other, bytes, test: None };
         let artifacts = [artifact("a", 3), artifact("b", 0), artifact("c", 5)];
         let places = ["a", "b", "c", "d"].map(|name| place(&artifacts, name));
+        assert_eq!(ArtifactKind::of_name("0/a/trace.zip").name(), "trace");
         assert_eq!(places, [Some((0, 3)), Some((3, 0)), Some((3, 5)), None]);
     }
 }

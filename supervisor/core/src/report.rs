@@ -1,6 +1,7 @@
 //! The report of a run: one record for every language, every entrance and every ending. Its serde form is the JSON
 //! document of `--output json` and `GetReport`. Must not know how it is shown.
 
+use crate::artifact::Artifact;
 use crate::isolation::Isolation;
 use crate::limits::Limits;
 use crate::moment::Moment;
@@ -52,6 +53,9 @@ pub struct Report {
     pub stdout_tail: String,
     /// The end of stderr, as text.
     pub stderr_tail: String,
+    /// The files that the run left for its caller, in the order in which their contents are kept.
+    #[serde(default)]
+    pub artifacts: Vec<Artifact>,
     /// What the report had to leave out.
     pub truncated: Truncated,
 }
@@ -185,6 +189,7 @@ pub(crate) mod tests {
             coverage: CoverageSummary::default(),
             stdout_tail: String::new(),
             stderr_tail: String::new(),
+            artifacts: Vec::new(),
             truncated: Truncated::default(),
         }
     }

@@ -125,9 +125,6 @@ pub struct Plan {
     pub dirs: Vec<String>,
     /// Whether the files below [`ARTIFACTS`] go to [`Parser::files`] and [`Framework::ingest`].
     pub artifacts: bool,
-    /// Directories below [`ARTIFACTS`] whose files are for the caller: they are kept with the run, and not handed to
-    /// [`Parser::files`] and [`Framework::ingest`].
-    pub kept: Vec<String>,
     /// Whether the runner speaks through the report, the FIFO that [`REPORT`] names, to [`Parser::report`].
     pub report: bool,
     /// Sentences for the report, such as why coverage is not measured.
@@ -139,6 +136,10 @@ pub const ARTIFACTS: &str = "artifacts";
 
 /// The wall time of a run that builds a whole project before the first test, or drives a browser or a device: 15 minutes.
 pub const LONG_MS: u64 = 900_000;
+
+/// Directory below [`ARTIFACTS`] whose files are for the caller: they are kept with the run, and not handed to
+/// [`Parser::files`] and [`Framework::ingest`].
+pub const KEPT: &str = "kept";
 
 /// Where a run with [`Plan::report`] finds its FIFO: below the scratch directory.
 pub const REPORT: &str = "report";
@@ -202,7 +203,7 @@ pub trait Parser: Send {
         false
     }
 
-    /// What the kept file at `path` below [`ARTIFACTS`] is and which test left it, if the runner told.
+    /// What the file at `path` below [`KEPT`] is and which test left it, if the runner told.
     fn left_by(&self, _path: &str) -> Option<(ArtifactKind, TestId)> {
         None
     }

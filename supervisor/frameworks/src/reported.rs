@@ -9,7 +9,7 @@
 //!   `failed_attempts` (how many of the same test failed before this one);
 //! - `collector`: `nodeid`, `message`, and as far as known `file`, `line`, `output`: a file that could not be loaded, or, with
 //!   `kind` `build`, not be compiled;
-//! - `artifact`: the test's `package` and `name`, `path`, `kind`: a file below the artefact directory that a test left;
+//! - `artifact`: the test's `package` and `name`, `path`, `kind`: a file that a test left among those that are kept;
 //! - `listed`: `package`, `name`: a test that a listing found;
 //! - `note`: `text`, a sentence for the evidence;
 //! - `end`: the runner is done and has told everything.

@@ -136,7 +136,6 @@ impl Plan {
         self.files.extend(other.files);
         self.dirs.extend(other.dirs);
         self.notes.extend(other.notes);
-        self.kept.extend(other.kept);
         self.report |= other.report;
         self.artifacts |= other.artifacts;
     }

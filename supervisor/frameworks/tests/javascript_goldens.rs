@@ -11,6 +11,7 @@ use proctor_frameworks::cypress::Cypress;
 use proctor_frameworks::jest::Jest;
 use proctor_frameworks::mocha::Mocha;
 use proctor_frameworks::node_test::NodeTest;
+use proctor_frameworks::playwright::Playwright;
 use proctor_frameworks::vitest::Vitest;
 use proctor_frameworks::{FileTree, Framework, Parser, Want};
 use proptest::prelude::*;
@@ -62,6 +63,15 @@ const GOLDENS: &[Golden] = &[
     golden!(NodeTest, "node/skip", Exit::Code(0)),
     golden!(NodeTest, "node/skip-node22", Exit::Code(0)),
     golden!(NodeTest, "node/unicode", Exit::Code(1)),
+    golden!(Playwright, "playwright/collection", Exit::Code(1)),
+    golden!(Playwright, "playwright/crash", Exit::Code(1)),
+    golden!(Playwright, "playwright/error", Exit::Code(1)),
+    golden!(Playwright, "playwright/fail", Exit::Code(1)),
+    golden!(Playwright, "playwright/flaky", Exit::Code(1)),
+    golden!(Playwright, "playwright/pass", Exit::Code(0)),
+    golden!(Playwright, "playwright/setup", Exit::Code(1)),
+    golden!(Playwright, "playwright/skip", Exit::Code(0)),
+    golden!(Playwright, "playwright/unicode", Exit::Code(1)),
     golden!(Vitest, "vitest/collection", Exit::Code(1)),
     golden!(Vitest, "vitest/crash", Exit::Code(1)),
     golden!(Vitest, "vitest/error", Exit::Code(1)),
@@ -77,12 +87,13 @@ const KILLED: &[Golden] = &[
     golden!(Jest, "jest/hang-killed", Exit::Signal(9)),
     golden!(Mocha, "mocha/hang-killed", Exit::Signal(9)),
     golden!(NodeTest, "node/hang-killed", Exit::Signal(9)),
+    golden!(Playwright, "playwright/hang-killed", Exit::Signal(9)),
     golden!(Vitest, "vitest/hang-killed", Exit::Signal(9)),
 ];
 
 fn parser(framework: &dyn Framework) -> Box<dyn Parser> {
     let mut tree = FileTree::default();
-    tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":\"{}\"}}}}", framework.name()));
+    tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":\"{} test\"}}}}", framework.name()));
     let want = Want {
         selection: &Selection::All,
         coverage: CoverageMode::Off,

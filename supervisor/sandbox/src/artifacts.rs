@@ -1,7 +1,8 @@
-//! Hands back the files of a run's artefact directory. What lies there was made by hostile code: links are not followed,
-//! only regular files are read, and everything is bounded. Must not know what the files are for.
+//! Hands back the files of a run's artefact directory, and tells those that are for the caller to keep, which are not held
+//! in memory. What lies there was made by hostile code: links are not followed, only regular files are read, and everything
+//! is bounded. Must not know what the files are for.
 
-use crate::spec::{ARTIFACT_BYTES_MAX, ARTIFACTS_MAX, Artifact};
+use crate::spec::{ARTIFACT_BYTES_MAX, ARTIFACTS_MAX, Artifact, KEPT, KEPT_BYTES_MAX, KEPT_MAX, SandboxEvent};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use std::fs::File;
 use std::io::{self, Read};
@@ -24,30 +25,67 @@ const RESOLVE: ResolveFlags = ResolveFlags::BENEATH
 const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLLOW).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// The regular files below `artifacts` inside `scratch`, sorted by path within each directory, and how many were left
-/// out because of a bound. Call it when the run is dead, so that nothing changes underneath.
-pub(crate) fn collect(scratch: BorrowedFd<'_>, artifacts: &str) -> (Vec<Artifact>, u64) {
-    let mut collection = Collection { found: Vec::new(), left_out: 0, bytes: 0, entries: 0 };
+/// Bytes of a file that is told which are read at a time.
+const PART: usize = 64 * 1024;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    /// The regular files but for those below [`KEPT`], sorted by path within each directory.
+    pub(crate) artifacts: Vec<Artifact>,
+    /// Those that were left out because of a bound.
+    pub(crate) artifacts_left_out: u64,
+    /// Those below [`KEPT`] that were not told.
+    pub(crate) kept_left_out: u64,
+}
+
+/// What is below `artifacts` inside `scratch`. Call it when the run is dead, so that nothing changes underneath.
+pub(crate) fn collect(scratch: BorrowedFd<'_>, artifacts: &str, sink: &mut dyn FnMut(SandboxEvent<'_>)) -> Collected {
+    let mut collection = Collection {
+        found: Vec::new(),
+        left_out: 0,
+        bytes: 0,
+        entries: 0,
+        kept: 0,
+        kept_bytes: 0,
+        kept_left_out: 0,
+        sink,
+    };
     if artifacts.is_empty() {
-        return (Vec::new(), 0);
+        return Collected::default();
     }
     match openat2(scratch, artifacts, OPEN | OFlags::DIRECTORY, Mode::empty(), RESOLVE) {
         Ok(dir) => collection.walk(dir, "", 0),
         Err(error) => tracing::debug!(%error, "a run left no artefact directory"),
     }
-    (collection.found, collection.left_out)
+    let Collection { found: artifacts, left_out: artifacts_left_out, kept_left_out, .. } = collection;
+    Collected { artifacts, artifacts_left_out, kept_left_out }
 }
 
-struct Collection {
+/// The path below [`KEPT`] of a file or directory, if it is there.
+fn within_kept(path: &str) -> Option<&str> {
+    path.strip_prefix(KEPT)?.strip_prefix('/')
+}
+
+struct Collection<'a> {
     found: Vec<Artifact>,
     left_out: u64,
     bytes: u64,
     entries: usize,
+    kept: u64,
+    kept_bytes: u64,
+    kept_left_out: u64,
+    sink: &'a mut dyn FnMut(SandboxEvent<'_>),
 }
 
-impl Collection {
+impl Collection<'_> {
+    /// Counts a file or directory that nobody is told of.
+    fn leave_out(&mut self, path: &str) {
+        *(if within_kept(path).is_some() { &mut self.kept_left_out } else { &mut self.left_out }) += 1;
+    }
+
     fn walk(&mut self, dir: OwnedFd, prefix: &str, depth: u32) {
-        for (name, kind) in self.list(&dir) {
+        for (name, kind) in self.list(&dir, prefix) {
             let path = format!("{prefix}{name}");
             match kind {
                 FileType::Directory if depth < DEPTH_MAX => {
@@ -55,10 +93,15 @@ impl Collection {
                         self.walk(below, &format!("{path}/"), depth + 1);
                     }
                 }
-                FileType::Directory => self.left_out += 1,
+                FileType::Directory => self.leave_out(&path),
+                FileType::RegularFile if within_kept(&path).is_some() => match self.tell(&dir, &name, &path) {
+                    Ok(true) => {}
+                    Ok(false) => self.leave_out(&path),
+                    Err(error) => tracing::warn!(%error, "a kept file cannot be read"),
+                },
                 FileType::RegularFile => match self.read(&dir, &name) {
                     Ok(Some(bytes)) => self.found.push(Artifact { path, bytes }),
-                    Ok(None) => self.left_out += 1,
+                    Ok(None) => self.leave_out(&path),
                     Err(error) => tracing::warn!(%error, "an artefact cannot be read"),
                 },
                 _ => {}
@@ -67,7 +110,7 @@ impl Collection {
     }
 
     /// Names and types of the entries of `dir`, sorted. Names that are not UTF-8 count as left out.
-    fn list(&mut self, dir: &OwnedFd) -> Vec<(String, FileType)> {
+    fn list(&mut self, dir: &OwnedFd, prefix: &str) -> Vec<(String, FileType)> {
         let mut names = Vec::new();
         let Ok(entries) = Dir::read_from(dir) else { return names };
         for entry in entries.flatten() {
@@ -77,34 +120,47 @@ impl Collection {
             self.entries += 1;
             match entry.file_name().to_str() {
                 _ if self.entries > ENTRIES_MAX => {
-                    self.left_out += 1;
+                    self.leave_out(prefix);
                     break;
                 }
                 Ok(name) => names.push((name.to_owned(), entry.file_type())),
-                Err(_) => self.left_out += 1,
+                Err(_) => self.leave_out(prefix),
             }
         }
         names.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         names
     }
 
-    /// The whole file, or `None` when a bound has no room for it or it is mostly holes: these would cost its run nothing and
-    /// this process their whole size.
-    fn read(&mut self, dir: &OwnedFd, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let file = openat2(dir, name, OPEN, Mode::empty(), RESOLVE)?;
-        let stat = fstat(&file)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Ok(None);
+    /// Tells the whole file part by part; `false` when a bound has no room for it, it is mostly holes, or its name is one that
+    /// could play tricks on whoever reads it.
+    fn tell(&mut self, dir: &OwnedFd, name: &str, path: &str) -> io::Result<bool> {
+        let path = within_kept(path).unwrap_or(path);
+        let Some((mut file, len)) = open(dir, name, KEPT_BYTES_MAX - self.kept_bytes)? else { return Ok(false) };
+        if self.kept >= KEPT_MAX || path.chars().any(char::is_control) {
+            return Ok(false);
         }
+        self.kept += 1;
+        self.kept_bytes += len;
+        let (mut begins, mut left, mut part) = (true, len, vec![0; PART]);
+        while begins || left > 0 {
+            let wanted = usize::try_from(left).unwrap_or(PART).min(PART);
+            let read = file.read(&mut part[..wanted])?;
+            (self.sink)(SandboxEvent::Kept { path, begins, bytes: &part[..read] });
+            begins = false;
+            left = if read == 0 { 0 } else { left - read as u64 };
+        }
+        Ok(true)
+    }
+
+    /// The whole file, or `None` when a bound has no room for it or it is mostly holes.
+    fn read(&mut self, dir: &OwnedFd, name: &str) -> io::Result<Option<Vec<u8>>> {
         let room = ARTIFACT_BYTES_MAX - self.bytes;
-        let len = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-        // Blocks are of 512 bytes, whatever the file system's own are.
-        let held = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
-        if self.found.len() >= ARTIFACTS_MAX || len > room || held < len / 2 {
+        let Some((file, len)) = open(dir, name, room)? else { return Ok(None) };
+        if self.found.len() >= ARTIFACTS_MAX {
             return Ok(None);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
-        let read = File::from(file).take(room + 1).read_to_end(&mut bytes)?;
+        let read = file.take(room + 1).read_to_end(&mut bytes)?;
         let read = u64::try_from(read).unwrap_or(u64::MAX);
         if read > room {
             return Ok(None);
@@ -112,6 +168,18 @@ impl Collection {
         self.bytes += read;
         Ok(Some(bytes))
     }
+}
+
+/// A regular file and its length, if there is room for it. One that is mostly holes would cost its run nothing and this
+/// process its whole size.
+fn open(dir: &OwnedFd, name: &str, room: u64) -> io::Result<Option<(File, u64)>> {
+    let file = openat2(dir, name, OPEN, Mode::empty(), RESOLVE)?;
+    let stat = fstat(&file)?;
+    let len = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+    // Blocks are of 512 bytes, whatever the file system's own are.
+    let held = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+    let is_fit = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && len <= room && held >= len / 2;
+    Ok(is_fit.then(|| (File::from(file), len)))
 }
 
 #[cfg(test)]
@@ -127,7 +195,52 @@ mod tests {
         fs::create_dir(scratch.path().join("out")).unwrap();
         build(&scratch.path().join("out"));
         let dir = File::open(scratch.path()).unwrap();
-        collect(dir.as_fd(), "out")
+        let found = collect(dir.as_fd(), "out", &mut |event| panic!("{event:?}"));
+        (found.artifacts, found.artifacts_left_out)
+    }
+
+    /// The files that are told, by path and content, and how many are not.
+    fn told(build: impl FnOnce(&std::path::Path)) -> (Vec<(String, Vec<u8>)>, u64) {
+        let scratch = tempfile::tempdir().unwrap();
+        fs::create_dir_all(scratch.path().join("out/kept/0")).unwrap();
+        build(&scratch.path().join("out/kept/0"));
+        let dir = File::open(scratch.path()).unwrap();
+        let mut told: Vec<(String, Vec<u8>)> = Vec::new();
+        let found = collect(dir.as_fd(), "out", &mut |event| {
+            let SandboxEvent::Kept { path, begins, bytes } = event else { panic!("{event:?}") };
+            if begins {
+                told.push((path.to_owned(), Vec::new()));
+            }
+            let (last, content) = told.last_mut().unwrap();
+            assert_eq!(last, path);
+            content.extend(bytes);
+        });
+        assert_eq!((found.artifacts.len(), found.artifacts_left_out), (0, 0));
+        (told, found.kept_left_out)
+    }
+
+    #[test]
+    fn what_is_kept_is_told_and_not_held() {
+        let large = vec![7; 3 * PART + 1];
+        let (told, left_out) = told(|dir| {
+            fs::write(dir.join("trace.zip"), &large).unwrap();
+            fs::write(dir.join("empty"), "").unwrap();
+            fs::write(dir.join("red\x1b[31m"), "x").unwrap();
+            symlink("/etc/passwd", dir.join("link")).unwrap();
+            nix::unistd::mkfifo(&dir.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        });
+        assert_eq!(told, [("0/empty".to_owned(), Vec::new()), ("0/trace.zip".to_owned(), large)]);
+        assert_eq!(left_out, 1);
+    }
+
+    #[test]
+    fn more_than_is_kept_is_counted() {
+        let (told, left_out) = told(|dir| {
+            let huge = File::create(dir.join("huge")).unwrap();
+            fallocate(&huge, FallocateFlags::empty(), 0, KEPT_BYTES_MAX + 1).unwrap();
+            (0..KEPT_MAX + 2).for_each(|number| fs::write(dir.join(format!("{number:05}")), "x").unwrap());
+        });
+        assert_eq!((told.len() as u64, left_out), (KEPT_MAX, 3));
     }
 
     fn paths(artifacts: &[Artifact]) -> Vec<&str> {

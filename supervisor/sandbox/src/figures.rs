@@ -1,8 +1,9 @@
 //! From what was counted to the [`Ending`]: resources and touched limits. Must not kill or remove anything.
 
+use crate::artifacts::Collected;
 use crate::cgroup::Counters;
 use crate::message::CpuTimes;
-use crate::spec::{Artifact, Ending};
+use crate::spec::Ending;
 use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::{Exit, KillReason, LimitHit};
 use proctor_core::report::Resources;
@@ -35,7 +36,7 @@ pub(crate) fn ending(
     watched: Watched,
     counters: Option<Counters>,
     limits: &Limits,
-    (artifacts, artifacts_left_out): (Vec<Artifact>, u64),
+    Collected { artifacts, artifacts_left_out, kept_left_out }: Collected,
 ) -> Ending {
     let counters = counters.unwrap_or_default();
     Ending {
@@ -46,6 +47,7 @@ pub(crate) fn ending(
         worker_lost: watched.worker_lost,
         artifacts,
         artifacts_left_out,
+        kept_left_out,
     }
 }
 

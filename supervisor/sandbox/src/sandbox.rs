@@ -67,7 +67,7 @@ impl LinuxSandbox {
     ) -> Result<Ending, SandboxError> {
         worker.look_up_favour();
         let watched = Watch::new(spec, workspace, kill, &worker, sink, begun).watch()?;
-        let ending = end(&mut worker, spec, watched);
+        let ending = end(&mut worker, spec, watched, sink);
         if let Some(pool) = &self.pool {
             pool.follow(&spec.jail, id, &spec.limits, worker);
         }
@@ -132,7 +132,7 @@ impl Drop for LinuxSandbox {
 }
 
 /// Ends what is left, reads the counters, reads the artefacts. An init that is alone, and the leaf, end with the worker.
-fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched) -> Ending {
+fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched, sink: &mut dyn FnMut(SandboxEvent<'_>)) -> Ending {
     if !watched.is_empty
         && let Err(error) = worker.end()
     {
@@ -148,6 +148,6 @@ fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched) -> Ending {
     watched.tmp_full |= worker.scratch.as_ref().is_some_and(figures::is_full);
     let counters = worker.count();
     let scratch = worker.scratch.take();
-    let files = scratch.map(|scratch| artifacts::collect(scratch.as_fd(), &spec.artifacts)).unwrap_or_default();
+    let files = scratch.map(|scratch| artifacts::collect(scratch.as_fd(), &spec.artifacts, sink)).unwrap_or_default();
     figures::ending(watched, counters, &spec.limits, files)
 }

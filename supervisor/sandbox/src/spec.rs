@@ -167,6 +167,16 @@ pub enum SandboxEvent<'a> {
         /// Bytes; `None` without a memory controller.
         memory_bytes: Option<u64>,
     },
+    /// A part of a file that the run left below [`KEPT`], told when everything is dead; each file from its first byte to its
+    /// last, an empty one with one empty part.
+    Kept {
+        /// Path relative to [`KEPT`], `/`-separated, without control characters.
+        path: &'a str,
+        /// Whether these are its first bytes.
+        begins: bool,
+        /// What, at most 64 KiB.
+        bytes: &'a [u8],
+    },
     /// Proctor has decided to end the run; told before the first signal is sent.
     Killing {
         /// Why.
@@ -191,7 +201,20 @@ pub struct Ending {
     pub artifacts: Vec<Artifact>,
     /// Artefacts left out because of these bounds.
     pub artifacts_left_out: u64,
+    /// Files below [`KEPT`] that were not told: more than [`KEPT_MAX`] or [`KEPT_BYTES_MAX`], too deep, or with control
+    /// characters in their names.
+    pub kept_left_out: u64,
 }
+
+/// Directory within [`RunSpec::artifacts`] whose files are told as [`SandboxEvent::Kept`] and not handed back in memory.
+pub const KEPT: &str = "kept";
+
+/// Most files told: four for each of 256 failing tests.
+pub const KEPT_MAX: u64 = 1_024;
+
+/// Most bytes told, all files together: some ten traces of long tests, and no more on the supervisor's disk for each run that
+/// its session remembers.
+pub const KEPT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Most artefact files handed back: one coverage profile per package of the largest repositories.
 pub const ARTIFACTS_MAX: usize = 4_096;

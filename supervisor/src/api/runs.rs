@@ -5,10 +5,11 @@ use super::{Api, request, status};
 use crate::convert;
 use crate::run::{Phase, RunEnd};
 use crate::session::{SessionHandle, Started};
+use proctor_core::artifact;
 use proctor_core::request::{IfBusy, RunRequest};
 use proctor_core::session::RunKind;
-use proctor_proto::v1;
 use proctor_proto::v1::runs_server::Runs;
+use proctor_proto::{reason, v1};
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
@@ -136,6 +137,36 @@ impl Runs for Api {
         let next_cursor = cursor + bytes.len() as u64;
         let end = ended && next_cursor >= total_bytes;
         Ok(Response::new(v1::ReadOutputResponse { bytes, next_cursor, total_bytes, end }))
+    }
+
+    async fn read_artifact(
+        &self,
+        request: Request<v1::ReadArtifactRequest>,
+    ) -> Result<Response<v1::ReadArtifactResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        let asked = request.into_inner();
+        let (_, _, handle) = self.run(&tenant, &asked.run_id).await?;
+        let report = match handle.snapshot().await.map_err(|_| status::denied("run"))?.end {
+            Some(RunEnd::Report(report)) => report,
+            Some(RunEnd::NotStarted(why)) => return Err(status::not_started(&why)),
+            None => return Err(status::failed(reason::NO_RUN_YET, "the run has not ended")),
+        };
+        let unknown = || status::invalid("name", "name: the run's report lists no such artefact");
+        let (begin, total_bytes) = artifact::place(&report.artifacts, &asked.name).ok_or_else(unknown)?;
+        let cursor = asked.cursor.min(total_bytes);
+        let len = if asked.max_bytes == 0 { READ_BYTES } else { asked.max_bytes.min(READ_BYTES_MAX) };
+        let len = usize::try_from(u64::from(len).min(total_bytes - cursor)).unwrap_or(usize::MAX);
+        let read = tokio::task::spawn_blocking(move || handle.read_artifacts(begin + cursor, len)).await;
+        let bytes = match read {
+            Ok(Ok(bytes)) => bytes,
+            failed => {
+                tracing::error!(?failed, run = %asked.run_id, "a run's artefact could not be read back");
+                return Err(Status::internal("the artefact could not be read back"));
+            }
+        };
+        let next_cursor = cursor + bytes.len() as u64;
+        let end = next_cursor >= total_bytes;
+        Ok(Response::new(v1::ReadArtifactResponse { bytes, next_cursor, total_bytes, end }))
     }
 }
 

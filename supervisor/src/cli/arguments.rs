@@ -152,6 +152,12 @@ pub(super) struct Report {
     /// The form of the report.
     #[arg(long, value_enum, default_value = "json")]
     pub(super) format: ReportFormat,
+    /// A file that the run left (a screenshot, a trace, a video) in place of the report, by its name in `artifacts`.
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true, conflicts_with = "format")]
+    pub(super) artifact: Option<String>,
+    /// Where to write it; standard output otherwise.
+    #[arg(long, value_name = "FILE", requires = "artifact")]
+    pub(super) out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

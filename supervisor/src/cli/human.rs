@@ -10,6 +10,9 @@ use std::fmt::Write as _;
 /// Failures shown in full; the rest is counted.
 const FAILURES_SHOWN: usize = 20;
 
+/// Files that the run left which are named; the report has all.
+const ARTIFACTS_SHOWN: usize = 10;
+
 /// Lines of a message or of the last output that are shown.
 const LINES_SHOWN: usize = 12;
 
@@ -43,6 +46,14 @@ fn render(report: &Report) -> String {
     }
     for hit in &report.evidence.limit_hits {
         let _ = writeln!(text, "limit {} touched: {} of {} ({} times)", hit.limit.name(), hit.peak, hit.max, hit.count);
+    }
+    for artifact in report.artifacts.iter().take(ARTIFACTS_SHOWN) {
+        let (kind, bytes) = (artifact.kind.name(), show_bytes(artifact.bytes));
+        let _ = writeln!(text, "{} {}", dim(&format!("{kind}, {bytes}:")), clean(&artifact.name));
+    }
+    if !report.artifacts.is_empty() {
+        let all = report.artifacts.len();
+        let _ = writeln!(text, "{all} file(s) were left: `proctor report --artifact NAME --out FILE`\n");
     }
     for note in &report.evidence.notes {
         let _ = writeln!(text, "note: {}", clean(note));

@@ -3,15 +3,24 @@
 
 use super::Failure;
 use super::home::user_dir;
+use crate::run::RunHandle;
 use crate::session::Memory;
 use crate::workspace::Workspace;
+use proctor_core::artifact::Artifact;
 use proctor_core::report::Report;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+/// The file with the contents of the last report's artefacts, one behind the other.
+const ARTIFACTS: &str = "artifacts";
+
+/// Bytes of them that are copied at a time.
+const PART: usize = 1024 * 1024;
 
 /// The directory of one workspace.
 pub(super) struct Remembered {
@@ -40,15 +49,53 @@ impl Remembered {
         self.dir.as_ref().map_or(Ok(None), |dir| read(&dir.join(name)))
     }
 
-    /// Keeps both for the next command.
-    pub(super) fn keep(&self, memory: &Memory, report: &Report) -> Result<(), Failure> {
+    /// The bytes of one of `all` artefacts of the last report here: where it begins among them, and how long it is.
+    pub(super) fn artifact(&self, all: &[Artifact], (begin, bytes): (u64, u64)) -> Result<Vec<u8>, Failure> {
+        let dir = self.dir.as_ref().ok_or_else(|| Failure::host("nothing is remembered here"))?;
+        let path = dir.join(ARTIFACTS);
+        let file = fs::File::open(&path).map_err(|error| failed(&path, &error))?;
+        let len = file.metadata().map_err(|error| failed(&path, &error))?.len();
+        if len != all.iter().map(|artifact| artifact.bytes).sum::<u64>() {
+            return Err(Failure::host("another run has just replaced the artefacts: try again"));
+        }
+        let mut content = vec![0; usize::try_from(bytes).map_err(|error| failed(&path, &error))?];
+        file.read_exact_at(&mut content, begin).map_err(|error| failed(&path, &error))?;
+        Ok(content)
+    }
+
+    /// Keeps everything for the next command: also the contents of the report's artefacts, which `run` reads.
+    pub(super) fn keep(&self, memory: &Memory, report: &Report, run: &RunHandle) -> Result<(), Failure> {
         let Some(dir) = &self.dir else {
             return Err(Failure::host("neither XDG_STATE_HOME nor HOME is set to an absolute path"));
         };
         fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
+        keep_artifacts(&dir.join(ARTIFACTS), report, run)?;
         write(&dir.join("memory.json"), memory)?;
         write(&dir.join("report.json"), report)
     }
+}
+
+// One file for all: what the run calls them shall not become a path.
+fn keep_artifacts(path: &Path, report: &Report, run: &RunHandle) -> Result<(), Failure> {
+    let beside = path.with_extension(format!("{}.new", std::process::id()));
+    let len: u64 = report.artifacts.iter().map(|artifact| artifact.bytes).sum();
+    let write = || {
+        let mut file = fs::File::create(&beside)?;
+        let mut at = 0;
+        while at < len {
+            let part = run.read_artifacts(at, PART)?;
+            if part.is_empty() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            file.write_all(&part)?;
+            at += part.len() as u64;
+        }
+        fs::rename(&beside, path)
+    };
+    write().map_err(|error| {
+        _ = fs::remove_file(&beside);
+        failed(path, &error)
+    })
 }
 
 fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {

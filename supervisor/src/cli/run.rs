@@ -40,7 +40,7 @@ async fn watch(arguments: &Run, workspace: Workspace, request: RunRequest) -> Re
     session.close().await;
     print(arguments.output, &report)?;
     // What the run came to is told already; that the next command will not know of it is only a pity.
-    if let Err(failure) = remembered.keep(&memory, &report) {
+    if let Err(failure) = remembered.keep(&memory, &report, &started.handle) {
         anstream::eprintln!("proctor: this run is not remembered: {}", failure.text);
     }
     Ok(report.outcome.exit_code(report.evidence.signal))

@@ -9,6 +9,7 @@ use super::{CANCELLED, Failure, local};
 use crate::clock::Clock;
 use crate::convert;
 use crate::run::RunEnd;
+use proctor_core::artifact::{self, Artifact};
 use proctor_core::outcome::Outcome;
 use proctor_core::request::{IfBusy, RunRequest};
 use proctor_core::session::RunKind;
@@ -16,7 +17,8 @@ use proctor_core::test_case::{Collector, TestId};
 use proctor_proto::text;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
 
 /// The document of `proctor list --output json`.
 #[derive(Serialize)]
@@ -67,6 +69,9 @@ pub(super) fn report(arguments: &Report) -> Result<u8, Failure> {
     let super::arguments::ReportFormat::Json = arguments.format;
     let remembered = Remembered::of(&local::workspace(&arguments.workspace)?);
     let report = remembered.report()?.ok_or_else(|| Failure::usage("no run here yet: `proctor run` first"))?;
+    if let Some(name) = &arguments.artifact {
+        return artifact(&remembered, &report.artifacts, name, arguments.out.as_deref());
+    }
     let document = serde_json::to_string(&report).map_err(|error| Failure::host(error.to_string()))?;
     say(&document)
 }
@@ -113,6 +118,25 @@ pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
             other => other.exit_code(report.evidence.signal),
         })
     })
+}
+
+// The names are the run's own choice: they are compared, and never become paths.
+fn artifact(remembered: &Remembered, all: &[Artifact], name: &str, out: Option<&Path>) -> Result<u8, Failure> {
+    let place = artifact::place(all, name);
+    let place = place.ok_or_else(|| Failure::usage(format!("the last run here left no artefact {name:?}")))?;
+    let bytes = remembered.artifact(all, place)?;
+    match out {
+        Some(file) => std::fs::write(file, bytes)
+            .map(|()| 0)
+            .map_err(|error| Failure::host(format!("{}: {error}", file.display()))),
+        None if std::io::stdout().is_terminal() => {
+            Err(Failure::usage("an artefact is no text: say where with --out FILE"))
+        }
+        None => match std::io::stdout().lock().write_all(&bytes) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::host(error.to_string())),
+            _ => Ok(0),
+        },
+    }
 }
 
 // A reader that goes away, as `head` does, is no failure of ours.

@@ -3,6 +3,7 @@
 
 use super::course::Course;
 use crate::workspace::Workspace;
+use proctor_core::artifact::{Artifact, ArtifactKind};
 use proctor_core::bound::TAIL_BYTES_MAX;
 use proctor_core::coverage::Measured;
 use proctor_core::isolation::Isolation;
@@ -11,7 +12,7 @@ use proctor_core::moment::Moment;
 use proctor_core::outcome::{Evidence, KillReason};
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
 use proctor_core::verdict::{Facts, judge};
-use proctor_frameworks::Chosen;
+use proctor_frameworks::{Chosen, Parser};
 use proctor_sandbox::{Ending, SpoolReader};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,11 +55,16 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         stdout,
         stderr,
     } = concluding;
-    let Course { parser, tally, isolation, launched_at, running, nothing_selected, .. } = course;
+    let Course { parser, tally, isolation, launched_at, running, nothing_selected, kept, .. } = course;
     let stream = parser.summary();
     notes.extend(stream.notes);
     notes.extend(tally.note());
     notes.extend(workspace.owner().is_err().then(|| GONE.to_owned()));
+    notes.extend((ending.kept_left_out > 0).then(|| {
+        let left_out = ending.kept_left_out;
+        format!("{left_out} file(s) that tests left are not kept: too many, too large, too deep, or oddly named")
+    }));
+    let kept = artifacts(kept, parser.as_ref());
     let artifacts = Artifacts { files, left_out: ending.artifacts_left_out };
     let (measured, coverage) = harvest(chosen.as_ref(), &workspace, &artifacts, &tally.finished());
     let verdict = judge(Facts {
@@ -106,9 +112,21 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         coverage,
         stdout_tail,
         stderr_tail,
+        artifacts: kept,
         truncated: Truncated { stdout_bytes, stderr_bytes, ..truncated },
     };
     (report, measured)
+}
+
+fn artifacts(kept: Vec<(String, u64)>, parser: &dyn Parser) -> Vec<Artifact> {
+    let told = |(name, bytes): (String, u64)| {
+        let (kind, test) = match parser.left_by(&name) {
+            Some((kind, test)) => (kind, Some(test)),
+            None => (ArtifactKind::of_name(&name), None),
+        };
+        Artifact { name, kind, bytes, test }
+    };
+    kept.into_iter().map(told).collect()
 }
 
 struct Artifacts {
@@ -180,6 +198,7 @@ pub fn without_running(now: Moment, limits: Limits, framework: &str, killed: Kil
         coverage: CoverageSummary::default(),
         stdout_tail: String::new(),
         stderr_tail: String::new(),
+        artifacts: Vec::new(),
         truncated: Truncated::default(),
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Course {
     pub(super) running: Vec<TestId>,
     /// Steps that had no test to run.
     pub(super) nothing_selected: BTreeSet<usize>,
+    /// Names and sizes of the files that are kept, in the order of their contents.
+    pub(super) kept: Vec<(String, u64)>,
     killed: bool,
     in_step: bool,
     /// The step that runs or ran last, counted over all rounds.
@@ -38,6 +40,8 @@ pub(super) struct Course {
     /// Steps of the rounds before this one.
     steps_before: usize,
     follow_up: Vec<Step>,
+    /// Rounds before this one.
+    rounds_before: usize,
     limits: Limits,
     memory_bytes: Option<u64>,
     started: Instant,
@@ -54,11 +58,13 @@ impl Course {
             launched_at,
             running: Vec::new(),
             nothing_selected: BTreeSet::new(),
+            kept: Vec::new(),
             killed: false,
             in_step: false,
             step: 0,
             steps_before: 0,
             follow_up: Vec::new(),
+            rounds_before: 0,
             limits,
             memory_bytes: None,
             started: now,
@@ -103,6 +109,7 @@ impl Course {
                     self.follow_up.extend(self.parser.follow_up());
                 }
             }
+            SandboxEvent::Kept { path, begins, bytes } => self.keep(path, begins, bytes.len()),
             SandboxEvent::Usage { memory_bytes } => self.memory_bytes = memory_bytes,
             SandboxEvent::Killing { reason } => {
                 // What runs now is what was running at the deadline; the signal that follows changes it.
@@ -131,6 +138,18 @@ impl Course {
         read.into_iter().map(|event| self.tally.count(event)).collect()
     }
 
+    fn keep(&mut self, path: &str, begins: bool, len: usize) {
+        if begins {
+            // Each round has a scratch directory of its own, in which names begin anew.
+            let round = self.rounds_before + 1;
+            let name = if round == 1 { path.to_owned() } else { format!("round-{round}/{path}") };
+            self.kept.push((name, 0));
+        }
+        if let Some((_, bytes)) = self.kept.last_mut() {
+            *bytes += len as u64;
+        }
+    }
+
     /// Takes in the files that the run left.
     pub(super) fn files(&mut self, files: &[(String, Vec<u8>)]) -> Vec<RunEvent> {
         let mut read = Vec::new();
@@ -141,6 +160,7 @@ impl Course {
     /// Steps for another round.
     pub(super) fn follow_up(&mut self) -> Vec<Step> {
         self.steps_before = self.step + 1;
+        self.rounds_before += 1;
         std::mem::take(&mut self.follow_up)
     }
 

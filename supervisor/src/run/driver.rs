@@ -3,7 +3,7 @@
 
 use super::conclude::{Concluding, conclude, without_running};
 use super::course::Course;
-use super::{Killer, LogWriter, NotStarted, RunEnd, rounds};
+use super::{Killer, LogWriter, NotStarted, RunEnd, Spools, rounds};
 use crate::caches;
 use crate::context::{Context, Policy};
 use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
@@ -17,7 +17,7 @@ use proctor_core::outcome::KillReason;
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunRequest};
 use proctor_core::session::RunKind;
-use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, Spool};
+use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::spawn_blocking;
@@ -40,8 +40,8 @@ pub struct Drive {
     pub accepted_at: Moment,
     /// Where events go.
     pub log: LogWriter,
-    /// Where the runner's stdout and stderr go.
-    pub spools: (Spool, Spool),
+    /// Where the run's bytes go.
+    pub spools: Spools,
     /// Ends the run.
     pub killer: Killer,
 }
@@ -189,19 +189,20 @@ fn execute(looked: Looked) -> Ran {
         notes,
         accepted_at: drive.accepted_at,
         ended_at: drive.context.clock.now(),
-        stdout: drive.spools.0.reader(),
-        stderr: drive.spools.1.reader(),
+        stdout: drive.spools.stdout.reader(),
+        stderr: drive.spools.stderr.reader(),
         workspace: drive.workspace,
     }))
 }
 
 // One sandbox from its start to its end.
 fn round(drive: &mut Drive, course: &mut Course, spec: &RunSpec, tell: &mut dyn FnMut()) -> Result<Ending, NotStarted> {
-    let Drive { context, killer, log, spools: (stdout, stderr), .. } = drive;
+    let Drive { context, killer, log, spools, .. } = drive;
     let ending = context.sandbox.run(spec, killer.switch(), &mut |event| {
         let kept = match &event {
-            SandboxEvent::Output { stream: Stream::Stdout, bytes } => stdout.append(bytes),
-            SandboxEvent::Output { stream: Stream::Stderr, bytes } => stderr.append(bytes),
+            SandboxEvent::Output { stream: Stream::Stdout, bytes } => spools.stdout.append(bytes),
+            SandboxEvent::Output { stream: Stream::Stderr, bytes } => spools.stderr.append(bytes),
+            SandboxEvent::Kept { bytes, .. } => spools.artifacts.append(bytes),
             _ => Ok(0),
         };
         match kept {

@@ -10,7 +10,7 @@ use proctor_core::event::{Progress, RunEvent, Stream};
 use proctor_core::moment::Moment;
 use proctor_core::report::Report;
 use proctor_core::test_case::TestId;
-use proctor_sandbox::SpoolReader;
+use proctor_sandbox::{Spool, SpoolReader};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -121,6 +121,18 @@ pub struct RunHandle {
     watchers: Arc<AtomicUsize>,
     stdout: SpoolReader,
     stderr: SpoolReader,
+    artifacts: SpoolReader,
+}
+
+/// Where the bytes of a run go: what it writes, and what it leaves.
+#[derive(Debug, Default)]
+pub struct Spools {
+    /// The runner's stdout.
+    pub stdout: Spool,
+    /// The runner's stderr.
+    pub stderr: Spool,
+    /// The contents of the report's artefacts, in its order.
+    pub artifacts: Spool,
 }
 
 /// The run was forgotten, or its session broke.
@@ -189,6 +201,11 @@ impl RunHandle {
         self.spool(stream).len()
     }
 
+    /// At most `len` bytes from `offset` on, of the contents of all artefacts. Reads a file: not for a tokio thread.
+    pub fn read_artifacts(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        self.artifacts.read_at(offset, len)
+    }
+
     fn spool(&self, stream: Stream) -> &SpoolReader {
         match stream {
             Stream::Stdout => &self.stdout,
@@ -210,7 +227,7 @@ impl Drop for Watch {
 /// Opens the log of a run that was just accepted. While there are writers it takes in events; when the last is gone, a
 /// log that has its end stays readable for whoever holds a handle, and one that has none is broken and says so.
 #[must_use]
-pub fn open(clock: Clock, stdout: SpoolReader, stderr: SpoolReader) -> (LogWriter, RunHandle) {
+pub fn open(clock: Clock, spools: &Spools) -> (LogWriter, RunHandle) {
     let (writes, written) = mpsc::channel(MAILBOX);
     let (questions, asked) = mpsc::channel(MAILBOX);
     let log = Log {
@@ -224,7 +241,8 @@ pub fn open(clock: Clock, stdout: SpoolReader, stderr: SpoolReader) -> (LogWrite
     };
     tokio::spawn(log.serve(written, asked));
     let accepted_at = clock.now();
-    (LogWriter { writes }, RunHandle { accepted_at, questions, watchers: Arc::default(), stdout, stderr })
+    let (stdout, stderr, artifacts) = (spools.stdout.reader(), spools.stderr.reader(), spools.artifacts.reader());
+    (LogWriter { writes }, RunHandle { accepted_at, questions, watchers: Arc::default(), stdout, stderr, artifacts })
 }
 
 struct Log {

@@ -12,7 +12,7 @@ mod tally;
 pub use conclude::without_running;
 pub use driver::{Drive, Finished, drive};
 pub use killer::{KillOnDrop, Killer};
-pub use log::{Entry, LogWriter, Phase, RunEnd, RunHandle, Snapshot, Watch, open};
+pub use log::{Entry, LogWriter, Phase, RunEnd, RunHandle, Snapshot, Spools, Watch, open};
 
 use thiserror::Error;
 

@@ -4,7 +4,7 @@
 use super::{Answer, Asked, Memory, Message, SessionError, Started, Status};
 use crate::context::{Context, Policy};
 use crate::run::{
-    self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, without_running,
+    self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, Spools, without_running,
 };
 use crate::workspace::Workspace;
 use proctor_core::event::RunEvent;
@@ -13,7 +13,6 @@ use proctor_core::moment::Moment;
 use proctor_core::outcome::KillReason;
 use proctor_core::request::{Fingerprint, RunRequest};
 use proctor_core::session::{Effect, Event, Refusal, RunKind, Session};
-use proctor_sandbox::Spool;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +33,7 @@ struct Known {
     kind: RunKind,
     accepted_at: Moment,
     /// Where its output goes; with its driver once it starts.
-    spools: Option<(Spool, Spool)>,
+    spools: Option<Spools>,
     /// The way to end it while it goes on.
     killer: Option<KillOnDrop>,
 }
@@ -181,8 +180,8 @@ impl Actor {
         }
         self.runs_named += 1;
         let run = RunId::new(format!("{}-{}", self.id, self.runs_named));
-        let spools = (Spool::default(), Spool::default());
-        let (log, handle) = run::open(self.context.clock, spools.0.reader(), spools.1.reader());
+        let spools = Spools::default();
+        let (log, handle) = run::open(self.context.clock, &spools);
         let known = Known {
             handle,
             log,

@@ -48,6 +48,17 @@ pub(super) const TABLE: &[Row] = &[
             Case::passed("shop.spec.ts > price > holds"),
             Case::passed("shop.spec.ts > the shop opens"),
         ],
+        artifacts: &[
+            ("other", "playwright-0/shop-price-is-119/error-context.md", b"# "),
+            ("trace", "playwright-0/shop-price-is-119/trace.zip", b"PK"),
+            ("other", "playwright-0/shop-price-of-a-basket/error-context.md", b"# "),
+            ("trace", "playwright-0/shop-price-of-a-basket/trace.zip", b"PK"),
+            ("other", "playwright-0/shop-price-of-nothing-at-all-/error-context.md", b"# "),
+            ("trace", "playwright-0/shop-price-of-nothing-at-all-/trace.zip", b"PK"),
+            ("other", "playwright-0/shop-the-shop-greets/error-context.md", b"# "),
+            ("screenshot", "playwright-0/shop-the-shop-greets/test-failed-1.png", b"\x89PNG"),
+            ("trace", "playwright-0/shop-the-shop-greets/trace.zip", b"PK"),
+        ],
         ..FAILED
     },
     Row {

@@ -5,6 +5,7 @@ use proctor_tests::observed::Observed;
 use proctor_tests::place::{Before, Place};
 use proctor_tests::process::end_of;
 use proctor_tests::row::{Ask, Row};
+use serde_json::Value;
 
 fn arguments(ask: &Ask) -> Vec<String> {
     let mut arguments: Vec<String> = ["run", "--output", "json"].map(str::to_owned).into();
@@ -38,6 +39,29 @@ pub(crate) fn check(name: &str) {
     let report = place.proctor(&["report"]);
     assert_eq!(report.json(), said.json(), "the report that is kept is the one that was printed");
     check_covering(row, &place);
+    check_artifacts(row, &place, &said.json());
+}
+
+fn check_artifacts(row: &Row, place: &Place, report: &Value) {
+    if row.artifacts.is_empty() {
+        return;
+    }
+    let listed = report["artifacts"].as_array().unwrap();
+    let names: Vec<_> =
+        listed.iter().map(|file| (file["kind"].as_str().unwrap(), file["name"].as_str().unwrap())).collect();
+    assert_eq!(names, row.artifacts.iter().map(|(kind, name, _)| (*kind, *name)).collect::<Vec<_>>());
+    let out = place.root().join("artefact");
+    for (file, (_, name, begin)) in listed.iter().zip(row.artifacts) {
+        let said = place.proctor(&["report", "--artifact", name, "--out", out.to_str().unwrap()]);
+        assert_eq!((said.status, said.stdout.as_str(), said.stderr.as_str()), (0, "", ""));
+        let bytes = std::fs::read(&out).unwrap();
+        assert!(bytes.starts_with(begin) && bytes.len() as u64 == file["bytes"].as_u64().unwrap(), "{name}");
+    }
+    let said = place.proctor(&["report", "--artifact", "../report.json"]);
+    assert_eq!(
+        (said.status, said.stderr.as_str()),
+        (2, "proctor: the last run here left no artefact \"../report.json\"\n")
+    );
 }
 
 fn check_covering(row: &Row, place: &Place) {

@@ -45,6 +45,7 @@ pub(crate) async fn check(name: &str) {
     check_failures(row, &client, &session, &followed).await;
     check_covering(row, &client, &session).await;
     check_output(&client, &followed).await;
+    check_artifacts(row, &client, &other, &followed).await;
     assert!(!other.failures(&others_session).await.has_run, "the other tenant's session knows nothing of it");
 }
 
@@ -109,6 +110,32 @@ async fn check_output(client: &Client, followed: &Followed) {
     let written = followed.report().resources.as_ref().unwrap().output_bytes;
     let has_reporter = !matches!(followed.report().framework.as_str(), "cargo" | "ctest" | "custom" | "go" | "nextest");
     assert!(if has_reporter { written >= bytes } else { written == bytes }, "{written} bytes written, {bytes} read");
+}
+
+async fn check_artifacts(row: &Row, client: &Client, other: &Client, followed: &Followed) {
+    let request = |name: &str, cursor| v1::ReadArtifactRequest {
+        run_id: followed.run_id.clone(),
+        name: name.to_owned(),
+        cursor,
+        max_bytes: 4_000,
+    };
+    let unknown = client.runs.clone().read_artifact(request("/etc/passwd", 0)).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::InvalidArgument, "{unknown:?}");
+    for (artifact, (_, name, begin)) in followed.report().artifacts.iter().zip(row.artifacts) {
+        let mut read = Vec::new();
+        loop {
+            let asked = request(name, read.len() as u64);
+            let answer = client.runs.clone().read_artifact(asked).await.unwrap().into_inner();
+            read.extend(answer.bytes);
+            if answer.end {
+                break;
+            }
+        }
+        assert_eq!((artifact.name.as_str(), artifact.size), (*name, read.len() as u64));
+        assert!(read.starts_with(begin), "{name}");
+        let denied = other.runs.clone().read_artifact(request(name, 0)).await.unwrap_err();
+        assert_eq!(denied.code(), Code::PermissionDenied);
+    }
 }
 
 #[tokio::test]

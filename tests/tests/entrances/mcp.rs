@@ -37,6 +37,7 @@ pub(crate) async fn check(name: &str) {
     let failures = mcp.call("last_test_failures", json!({})).await;
     check_failures(row, &failures.text);
     check_covering(row, &mcp).await;
+    check_artifacts(row, &mcp).await;
     let again = mcp.call("get_run", json!({})).await;
     assert_eq!(again.text, ran.text, "get_run tells the same of a run that has ended");
     let shim = mcp.shim.id().unwrap();
@@ -45,6 +46,19 @@ pub(crate) async fn check(name: &str) {
     mcp.leave().await;
     eventually("everything that the shim started has ended", || !family.iter().any(|process| process.is_alive()));
     before.assert_nothing_is_left(&place, supervisor);
+}
+
+/// Text is shown as it is, and a picture as a picture.
+async fn check_artifacts(row: &Row, mcp: &Mcp) {
+    for (kind, name, begin) in row.artifacts {
+        let answer = mcp.call("get_test_report", json!({"artifact": name})).await;
+        assert!(!answer.is_error, "{answer:?}");
+        match *kind {
+            "other" => assert!(answer.text.as_bytes().starts_with(begin), "{}", answer.text),
+            "screenshot" => assert_eq!(answer.hint, "The picture is the last block."),
+            kind => assert!(answer.text.starts_with(&format!("{kind} of ")), "{}", answer.text),
+        }
+    }
 }
 
 /// The whole answer of `run_tests`.

@@ -65,7 +65,6 @@ fn mistakes() -> Vec<Mistake> {
             "browser",
             "browser: unknown browser `mosaic`: known are chromium, firefox, webkit",
         ),
-        (RunTestsRequest { browser: "webkit".into(), ..good() }, "browser", "browser applies to frameworks that drive"),
     ];
     mistakes
         .extend(FILTERS.map(|(filter, text)| (RunTestsRequest { filter: filter.into(), ..good() }, "filter", text)));

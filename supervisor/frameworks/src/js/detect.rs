@@ -346,6 +346,22 @@ mod tests {
     }
 
     #[test]
+    fn playwright_stands_beside_another_runner() {
+        let manifest = r#"{"scripts":{"test":"vitest run"},"devDependencies":{"@playwright/test":"1"}}"#;
+        let config = ("playwright.config.mts", "");
+        assert_eq!(found(&[("package.json", manifest), config]), [Runner::Vitest, Runner::Playwright]);
+        assert_eq!(found(&[("package.json", manifest)]), [Runner::Vitest]);
+        let unset = r#"{"devDependencies":{"vitest":"3","@playwright/test":"1"}}"#;
+        assert_eq!(found(&[("package.json", unset), config]), [Runner::Vitest, Runner::Playwright]);
+        assert_eq!(found(&[("package.json", r#"{"dependencies":{"@playwright/test":"1"}}"#)]), [Runner::Playwright]);
+        for (script, left) in [("vitest run", false), ("vitest run && playwright test", true), ("make", true)] {
+            let mut tree = FileTree::default();
+            tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":{script:?}}}}}"));
+            assert_eq!(is_left_to(&tree, "", Runner::Playwright), left, "{script}");
+        }
+    }
+
+    #[test]
     fn a_root_covers_what_its_runner_finds() {
         let own = r#"{"scripts":{"test":"jest"}}"#;
         assert_eq!(dirs(&[("package.json", own), ("a/package.json", own)], Runner::Jest), [""]);

@@ -11,7 +11,9 @@
 //! has retries are told at the end of the run. Both values of an assertion are read from its words. Coverage is not
 //! measured.
 
-use crate::framework::{ARTIFACTS, Framework, InjectedFile, LONG_MS, Parser, Plan, PlanError, Project, REPORT, Want};
+use crate::framework::{
+    ARTIFACTS, Framework, InjectedFile, KEPT, LONG_MS, Parser, Plan, PlanError, Project, REPORT, Want,
+};
 use crate::js::{self, Flag, Group, Launch, Names, Options, Runner, Script};
 use crate::paths::{is_within, join};
 use crate::reported::{Dialect, Reported};
@@ -135,14 +137,13 @@ impl Framework for Playwright {
 }
 
 fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, listing: bool) -> Result<Plan, PlanError> {
-    let kept = if listing { Vec::new() } else { vec![NAME.to_owned()] };
-    let mut plan = Plan { files: files(), report: true, artifacts: !listing, kept, ..Plan::default() };
+    let mut plan = Plan { files: files(), report: true, artifacts: !listing, ..Plan::default() };
     for (number, group) in js::groups_spelt(projects, tree, want.selection, NAME, spelt)?.iter().enumerate() {
         let script = Script::of(tree, &group.project.dir, Runner::Playwright);
         let options = script.options(FLAGS, VALUED);
         plan.notes.extend(options.note(NAME));
         // Playwright empties the directory when it begins, so each command has its own.
-        let output = format!("{ARTIFACTS}/{NAME}/{number}");
+        let output = format!("{ARTIFACTS}/{KEPT}/{NAME}-{number}");
         let mut args = arguments(group, options, want, &output);
         args.extend(listing.then(|| "--list".to_owned()));
         plan.steps.push(launch(tree, group, want, &script, listing).step(args));
@@ -155,7 +156,9 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, listing: bool) -
 fn launch(tree: &FileTree, group: &Group<'_>, want: &Want<'_>, script: &Script, listing: bool) -> Launch {
     let launch = Launch::of(tree, group.project, NAME, script)
         .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch))
-        .with("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}", want.scratch))
+        .with("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{KEPT}", want.scratch))
+        // Nothing that anybody wants to look at.
+        .with("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/last-run.json", want.scratch))
         .with("PW_TEST_REPORTER", format!("{}/playwright/reporter.cjs", want.scratch))
         // The report that people look at would be served, and the run would wait for them.
         .with("PLAYWRIGHT_HTML_OPEN", "never");

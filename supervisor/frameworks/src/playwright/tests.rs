@@ -27,7 +27,7 @@ fn args(script: &str, selection: &Selection, parallel: Option<u32>) -> Vec<Strin
     planned(script, selection, parallel).steps.iter().map(|step| step.args.join(" ")).collect()
 }
 
-const OURS: &str = "test --output=/scratch/artifacts/playwright/0 --update-snapshots=none";
+const OURS: &str = "test --output=/scratch/artifacts/kept/playwright-0 --update-snapshots=none";
 
 #[test]
 fn the_options_of_the_script_are_handed_on() {
@@ -38,7 +38,7 @@ fn the_options_of_the_script_are_handed_on() {
     assert_eq!(args(script, &Selection::All, Some(3)), [format!("{OURS} {kept} e2e")]);
     let plan = planned(script, &Selection::All, None);
     assert_eq!(plan.notes, ["the test script gives playwright options that were not passed on: --ui"]);
-    assert_eq!((plan.steps[0].env["A"].as_str(), plan.dirs.join(" ").as_str()), ("b", "artifacts/playwright/0"));
+    assert_eq!((plan.steps[0].env["A"].as_str(), plan.dirs.join(" ").as_str()), ("b", "artifacts/kept/playwright-0"));
 }
 
 #[test]

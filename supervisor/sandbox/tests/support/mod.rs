@@ -121,6 +121,7 @@ impl Heard {
                 self.words.push(format!("exited {index}"));
                 self.report.push_str(&format!("<{index}>"));
             }
+            SandboxEvent::Kept { .. } => {}
             SandboxEvent::Usage { memory_bytes } => self.usages.push(memory_bytes),
             SandboxEvent::Killing { reason } => {
                 self.killing = Some((reason, Instant::now()));
