@@ -115,7 +115,7 @@ function blame(error, output = '') {
   const said = plain(error?.message || beforeStack(error?.stack ?? '') || (typeof error === 'string' ? error : ''));
   const stack = plain(error?.stack ?? '');
   const whole = `${said}\n${plain(output)}`;
-  const pointed = /(?:^|[\s(])([^\s:()]+\.[cm]?[jt]sx?):(\d+):\d+ - /.exec(whole);
+  const pointed = /(?:^|[\s(])([^\s:()]+\.[cm]?[jt]sx?):(\d+):\d+(?: - |: ERROR: )/.exec(whole);
   const bracketed = /(?:^|\s)(\/[^\s:]+): [^\n]*\((\d+):\d+\)/.exec(whole);
   const ahead = /^(\/[^\s:]+):(\d+)$/m.exec(stack);
   const named = /\bAt file: (\/[^\s:]+):(\d+):\d+/.exec(whole);

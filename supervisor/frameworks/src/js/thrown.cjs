@@ -60,7 +60,8 @@ function lastWords(said) {
   const frames = lines.slice(from);
   const head = lines.slice(0, from).find((line) => BLAMED.test(line)) ?? '';
   const message = lines[from].replace(/^Error: /, '').replace(/ \[\w+\]: /, ': ');
-  return { message, ...(placeOf(frames.join('\n')) ?? blamed(head)) };
+  // What cannot be compiled is in no frame, only what asked for it is.
+  return { message, ...placeOf([`at ${head}`, ...frames].join('\n')) };
 }
 
 // Counts tests that have the file and the name of another, which nobody can tell apart afterwards.

@@ -65,7 +65,8 @@ pub(super) fn of_test(name: &str, output: &str, said: Option<&str>, here: Here<'
 pub(super) fn of_doctest(name: &str, output: &str, here: Here<'_>) -> Failure {
     let begins = || {
         let (file, rest) = name.split_once(" - ")?;
-        let line = rest.rsplit_once(super::names::DOCTEST_LINE)?.1.split(')').next()?;
+        // Without the blank: what documents the crate itself has no name of an item in front of its line.
+        let line = rest.rsplit_once(super::names::DOCTEST_LINE.trim_start())?.1.split(')').next()?;
         here.place(file, line)
     };
     if let Some((error, rest)) = compiler_error(output) {
@@ -264,6 +265,8 @@ mod tests {
         let output = "Test executable failed (exit status: 101).\n\nstderr:\n\nthread 'main' (1) panicked at src/lib.rs:5:1:\nbad\n";
         let failure = of_doctest(name, output, here);
         assert_eq!((failure.message.as_deref(), failure.place), (Some("bad"), Some(("src/lib.rs".to_owned(), 18))));
+        let failure = of_doctest("src/lib.rs - (line 2)", output, here);
+        assert_eq!(failure.place, Some(("src/lib.rs".to_owned(), 2)), "of the crate itself");
         let output = "error[E0308]: mismatched types\n  --> src/lib.rs:23:13\n   |\nCouldn't compile the test.\n";
         let failure = of_doctest(name, output, here);
         assert_eq!(failure.message.as_deref(), Some("mismatched types"));
