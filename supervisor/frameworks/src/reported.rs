@@ -196,7 +196,7 @@ impl Reported {
                 self.told += 1;
                 self.listed += 1;
                 let id = TestId { package: join(&self.dir, &test.package), name: test.name };
-                events.push(RunnerEvent::TestStarted(id));
+                events.push(RunnerEvent::TestStarted(id.bounded()));
             }
             Line::Listed(_) => {}
             Line::Collector(blame) => {
@@ -222,7 +222,7 @@ impl Reported {
             self.sequence += 1;
             self.running.insert(id.clone(), self.sequence);
             self.began.insert(self.sequence, id.clone());
-            events.push(RunnerEvent::TestStarted(id));
+            events.push(RunnerEvent::TestStarted(id.bounded()));
         }
     }
 
