@@ -482,6 +482,16 @@ mod tests {
     }
 
     #[test]
+    fn a_test_begins_and_ends_under_one_name_however_long_that_is() {
+        let long = PASSING.replace(r#""name":"t""#, &format!(r#""name":"{}""#, "t".repeat(10_000)));
+        let (events, _) = step(&long, "", Exit::Code(0), false);
+        let [RunnerEvent::TestStarted(began), RunnerEvent::TestFinished(ended)] = events.as_slice() else {
+            panic!("{events:?}")
+        };
+        assert_eq!((began, began.name.len() < 5_000), (&ended.id(), true));
+    }
+
+    #[test]
     fn a_test_that_the_runner_left_open_is_an_error_and_one_that_was_cut_off_still_runs() {
         let open: String = PASSING.lines().take(2).collect::<Vec<_>>().join("\n");
         let (events, parser) = step(&open, "", Exit::Code(70), false);
