@@ -10,7 +10,7 @@ export PROCTOR_TOOLS := $(TOOLS)
 export GOFLAGS := -modcacherw
 export GOTOOLCHAIN := local
 
-.PHONY: help demo test bench soak lint deny tools build clean
+.PHONY: help demo test bench soak fuzz lint deny tools build clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -35,6 +35,10 @@ bench: tools ## compare with rivals side by side; exits non-zero when a figure i
 soak: tools ## 100,000 runs in a row through one supervisor; exits non-zero when something grows
 	cargo build --release --locked --bins
 	cargo bench --locked -p proctor-tests -- soak
+
+fuzz: ## feed every parser whatever comes up, SECONDS_EACH=600; exits non-zero when something does not hold
+	.ci/tools cargo-fuzz
+	.ci/fuzz $(or $(SECONDS_EACH),600)
 
 lint: ## formatting and clippy, warnings as errors
 	cargo fmt --all --check

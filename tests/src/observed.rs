@@ -209,15 +209,13 @@ impl Observed {
 
     /// Fails with everything that differs from the row.
     pub fn assert(&self, row: &Row) {
-        let (pattern, count) = row.many;
-        let (before, after) = pattern.rsplit_once('#').unwrap_or_default();
-        let many = (0..count).map(|number| Seen {
-            nodeid: format!("{before}{number}{after}"),
-            outcome: "passed".to_owned(),
-            ..Seen::default()
+        let many = [(Case::passed(row.many.0), row.many.1), row.many_skipped];
+        let many = many.into_iter().flat_map(|(case, count)| {
+            let (before, after) = case.nodeid.rsplit_once('#').unwrap_or_default();
+            (0..count).map(move |number| Seen { nodeid: format!("{before}{number}{after}"), ..Seen::wanted(&case) })
         });
         let mut tests: BTreeSet<Seen> = row.tests.iter().map(Seen::wanted).chain(many).collect();
-        if row.many.1 > 0 {
+        if row.total() > row.tests.len() {
             // An answer of MCP has room for some of them.
             assert!(self.tests.is_subset(&tests) && self.tests.len() >= 100, "row {}: {:?}", row.name, self.tests);
             tests.retain(|test| self.tests.contains(test));
@@ -230,7 +228,7 @@ impl Observed {
             structured: row.structured,
             partial: row.partial,
             summary: [
-                (row.tests.len() + row.many.1) as u64,
+                row.total() as u64,
                 row.count("passed"),
                 row.count("failed"),
                 row.count("skipped"),
@@ -239,7 +237,7 @@ impl Observed {
                 row.count("error"),
             ],
             tests,
-            listed: row.tests.len() + row.many.1,
+            listed: row.total(),
             collectors: row
                 .collectors
                 .iter()

@@ -33,6 +33,8 @@ pub struct Row {
     pub many: (&'static str, usize),
     /// How many both failed and passed.
     pub flaky: u64,
+    /// So many more that are skipped, in the same form: where each test that runs is a process, ten thousand take minutes.
+    pub many_skipped: (Case, usize),
     /// What could not be built or collected, all of it, in any order.
     pub collectors: &'static [Collector],
     /// Node ids of the tests that were running when it was cut off.
@@ -131,6 +133,7 @@ impl Row {
         tests: &[],
         many: ("", 0),
         flaky: 0,
+        many_skipped: (Case::skipped(""), 0),
         collectors: &[],
         running: &[],
         hits: &[],
@@ -165,10 +168,20 @@ impl Row {
         tests.chain(collectors).collect()
     }
 
+    /// How many tests there are.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.tests.len() + self.many.1 + self.many_skipped.1
+    }
+
     /// Tests with that outcome.
     #[must_use]
     pub fn count(&self, outcome: &str) -> u64 {
-        let many = if outcome == "passed" { self.many.1 } else { 0 };
+        let many = match outcome {
+            "passed" => self.many.1,
+            "skipped" => self.many_skipped.1,
+            _ => 0,
+        };
         (self.tests.iter().filter(|case| case.outcome == outcome).count() + many) as u64
     }
 }

@@ -12,6 +12,15 @@ pub struct TestId {
     pub name: String,
 }
 
+impl TestId {
+    /// The same names within their bound, as a finished test has them. Every test that begins passes through here on its way
+    /// out of a parser.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        TestId { package: clip(self.package, NAME_BYTES_MAX), name: clip(self.name, NAME_BYTES_MAX) }
+    }
+}
+
 /// What became of one test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

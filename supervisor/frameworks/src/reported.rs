@@ -218,7 +218,7 @@ impl Reported {
                 self.told += 1;
                 self.listed += 1;
                 let id = TestId { package: join(&self.dir, &test.package), name: test.name };
-                events.push(RunnerEvent::TestStarted(id));
+                events.push(RunnerEvent::TestStarted(id.bounded()));
             }
             Line::Listed(_) => {}
             Line::Artifact(file) => self.left(*file),
@@ -245,7 +245,7 @@ impl Reported {
             self.sequence += 1;
             self.running.insert(id.clone(), self.sequence);
             self.began.insert(self.sequence, id.clone());
-            events.push(RunnerEvent::TestStarted(id));
+            events.push(RunnerEvent::TestStarted(id.bounded()));
         }
     }
 
@@ -521,6 +521,16 @@ mod tests {
         }
         let (_, parser) = step(&format!("{PASSING}{{\"event\":\"unheard of\"}}\n"), "", Exit::Code(0), false);
         assert!(parser.summary().cut_off);
+    }
+
+    #[test]
+    fn a_test_begins_and_ends_under_one_name_however_long_that_is() {
+        let long = PASSING.replace(r#""name":"t""#, &format!(r#""name":"{}""#, "t".repeat(10_000)));
+        let (events, _) = step(&long, "", Exit::Code(0), false);
+        let [RunnerEvent::TestStarted(began), RunnerEvent::TestFinished(ended)] = events.as_slice() else {
+            panic!("{events:?}")
+        };
+        assert_eq!((began, began.name.len() < 5_000), (&ended.id(), true));
     }
 
     #[test]

@@ -344,3 +344,24 @@ proptest! {
         prop_assert_eq!(parse(chunks).0, parse([bytes]).0);
     }
 }
+
+#[test]
+fn what_ended_a_process_is_not_repeated_in_full_for_each_test_that_ended_with_it() {
+    let line = |action: &str, test: &str, output: &str| {
+        let mut line = serde_json::json!({"Action": action, "Package": "p", "Test": test});
+        if !output.is_empty() {
+            line["Output"] = output.into();
+        }
+        format!("{line}\n")
+    };
+    let tests: String = (0..50).map(|number| line("run", &format!("Test{number}"), "")).collect();
+    let panic = line("output", "Test0", &format!("panic: {}\n", "x".repeat(10_000)));
+    let (events, _) = parse([tests.as_bytes(), panic.as_bytes(), b"{\"Action\":\"fail\",\"Package\":\"p\"}\n"]);
+    let messages = events.iter().filter_map(|event| match event {
+        RunnerEvent::TestFinished(test) => test.message.as_deref(),
+        _ => None,
+    });
+    let lengths: Vec<usize> = messages.map(str::len).collect();
+    assert_eq!(lengths.iter().filter(|length| **length > 1_024).count(), 1, "{lengths:?}");
+    assert_eq!(lengths.len(), 50);
+}

@@ -193,3 +193,40 @@ proptest! {
         parse(golden, [&bytes[..]]);
     }
 }
+
+/// What nextest told of a run with two ignored tests: their number, and the name of neither.
+const IGNORED: &[u8] = br#"{"type":"suite","event":"started","test_count":3,"nextest":{"crate":"x","test_binary":"x","kind":"lib"}}
+{"type":"test","event":"started","name":"x::x$holds"}
+{"type":"test","event":"ok","name":"x::x$holds","exec_time":0.05}
+{"type":"suite","event":"ok","passed":1,"failed":0,"ignored":2,"measured":0,"filtered_out":0,"exec_time":0.05,"nextest":{"crate":"x","test_binary":"x","kind":"lib"}}
+"#;
+
+const LISTED: &[u8] = br#"{"rust-build-meta":{},"test-count":3,"rust-suites":{"x":{"testcases":{"holds":{"ignored":false,"filter-match":{"status":"matches"}},"a":{"ignored":true,"filter-match":{"status":"matches"}},"b":{"ignored":true,"filter-match":{"status":"matches"}},"c":{"ignored":true,"filter-match":{"status":"mismatch","reason":"string"}}}}}}
+"#;
+
+#[test]
+fn ignored_tests_that_nextest_only_counts_are_asked_for() {
+    let (mut parser, mut events) = (parser(&Nextest, false), Vec::new());
+    let mut step = |number: usize, stdout: &[u8], events: &mut Vec<RunnerEvent>| {
+        parser.step_started(number);
+        parser.stdout(stdout, events);
+        parser.step_ended(Exit::Code(0), false, events);
+        assert!(!parser.summary().cut_off);
+        parser.follow_up()
+    };
+    let more = step(0, IGNORED, &mut events);
+    assert_eq!(more[0].args[..2], ["nextest", "list"]);
+    assert!(more[0].args.iter().any(|arg| arg == "--run-ignored=all"));
+    assert!(step(1, LISTED, &mut events).is_empty());
+    assert_eq!(render(&events), "passed x$holds\nskipped x$a\nskipped x$b\n");
+}
+
+#[test]
+fn a_nextest_that_did_not_end_its_suites_is_cut_off() {
+    let (mut parser, mut events) = (parser(&Nextest, false), Vec::new());
+    parser.step_started(0);
+    let last = IGNORED.windows(16).rposition(|bytes| bytes == br#"{"type":"suite","#.as_slice()).unwrap_or_default();
+    parser.stdout(&IGNORED[..last], &mut events);
+    parser.step_ended(Exit::Code(0), false, &mut events);
+    assert!(parser.summary().cut_off);
+}

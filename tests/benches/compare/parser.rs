@@ -13,11 +13,16 @@ use proctor_frameworks::go::Go;
 use proctor_frameworks::{FileTree, Framework, Plan, Want};
 use serde::Deserialize;
 use std::borrow::Cow;
+use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// Length of the stream: a run of some 50,000 tests.
 const STREAM_BYTES: usize = 40_000_000;
+
+/// What memory may grow by when the stream is ten times as long: pages that the allocator has not given back. What ten
+/// streams have is a hundred times that.
+const GROWTH_MIB_MAX: f64 = 4.0;
 
 /// The sandbox hands output on in pieces of this size.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -51,7 +56,8 @@ fn plain(stream: &[u8]) -> Result<usize> {
     Ok(lines)
 }
 
-fn parse(stream: &str, plan: &Plan, want: &Want<'_>) -> usize {
+/// Parses `stream` so many times in a row, as one.
+fn parse(stream: &str, times: usize, plan: &Plan, want: &Want<'_>) -> usize {
     let (mut parser, mut events, mut finished) = (Go.parser(plan, want), Vec::new(), 0);
     let mut take = |events: &mut Vec<RunnerEvent>| {
         let ended = events.iter().filter(|event| matches!(event, RunnerEvent::TestFinished(_)));
@@ -59,7 +65,7 @@ fn parse(stream: &str, plan: &Plan, want: &Want<'_>) -> usize {
         events.clear();
     };
     parser.step_started(0);
-    for chunk in stream.as_bytes().chunks(CHUNK_BYTES) {
+    for chunk in std::iter::repeat_n(stream, times).flat_map(|stream| stream.as_bytes().chunks(CHUNK_BYTES)) {
         parser.stdout(chunk, &mut events);
         take(&mut events);
     }
@@ -87,7 +93,7 @@ fn measure(stream: &str, plan: &Plan, want: &Want<'_>) -> Vec<Pair> {
                 _ = black_box(plain(stream.as_bytes()));
                 let plain = begun.elapsed();
                 let begun = Instant::now();
-                black_box(parse(stream, plan, want));
+                black_box(parse(stream, 1, plan, want));
                 let parser = begun.elapsed();
                 pairs.push(Pair { plain, parser });
                 sum += parser;
@@ -98,6 +104,17 @@ fn measure(stream: &str, plan: &Plan, want: &Want<'_>) -> Vec<Pair> {
     group.finish();
     criterion.final_summary();
     pairs
+}
+
+/// The most memory that this process holds while it parses the stream so many times, in MiB.
+fn peak_mib(stream: &str, times: usize, plan: &Plan, want: &Want<'_>) -> Result<f64> {
+    // proc(5): 5 resets the peak to what is held now.
+    fs::write("/proc/self/clear_refs", "5").context("resetting the peak of this process")?;
+    black_box(parse(stream, times, plan, want));
+    let status = fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("a status without a peak")?;
+    let kib: f64 = peak.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib / 1024.0)
 }
 
 /// Measures and prints the speeds; the figures that have targets.
@@ -116,7 +133,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
     tree.add_with_content("go.mod", "module example.com/bench\n");
     let plan = Go.plan(&Go.detect(&tree), &tree, &want).context("planning a run")?;
     let stream = stream::of_at_least(STREAM_BYTES);
-    let (lines, finished) = (plain(stream.text.as_bytes())?, parse(&stream.text, &plan, &want));
+    let (lines, finished) = (plain(stream.text.as_bytes())?, parse(&stream.text, 1, &plan, &want));
     ensure!(lines == stream.lines, "{} lines were written, {lines} deserialised", stream.lines);
     ensure!(finished == stream.tests, "{} tests were written, {finished} parsed", stream.tests);
     let pairs = measure(&stream.text, &plan, &want);
@@ -132,7 +149,10 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
         "{megabytes:.0} MB, {lines} lines, {finished} tests; {} pairs: plain {plain:.0} MB/s, parser {parser:.0} MB/s",
         pairs.len()
     );
+    let (once, ten_times) = (peak_mib(&stream.text, 1, &plan, &want)?, peak_mib(&stream.text, 10, &plan, &want)?);
+    anstream::println!("held at most: {once:.1} MiB over the stream, {ten_times:.1} MiB over ten of them");
     Ok(vec![
+        Figure::at_most("parser memory, ten times the stream - once", "MiB", ten_times - once, GROWTH_MIB_MAX),
         Figure::at_most("parser time / plain deserialisation", "x", quantile(&ratios, 0.5), 1.5),
         Figure::at_least("parser speed", "MB/s", parser, 300.0),
     ])

@@ -160,6 +160,15 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
+    // A process for each test that runs: ten thousand of `true` took a minute of processor time, and the cases of one
+    // GoogleTest program, each of which it looks up among all, eight.
+    Row {
+        name: "many",
+        fixture: "ctest/many",
+        many: ("run.#", 200),
+        many_skipped: (Case::skipped("off.#").says("disabled"), 9_800),
+        ..PASSED
+    },
     Row {
         name: "twins",
         fixture: "ctest/twins",

@@ -39,6 +39,16 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
+        name: "skip",
+        fixture: "nextest/skip",
+        tests: &[
+            Case::passed("skip$tests::holds"),
+            Case::skipped("skip$tests::with_a_reason"),
+            Case::skipped("skip$tests::without"),
+        ],
+        ..PASSED
+    },
+    Row {
         name: "builderror",
         fixture: "nextest/builderror",
         outcome: "build_failed",
@@ -62,6 +72,36 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("deadline"),
         tests: &[Case::passed("hang$tests::a_quick")],
         running: &["hang/tests::hangs"],
+        ..PASSED
+    },
+    Row {
+        name: "crash",
+        fixture: "nextest/crash",
+        tests: &[
+            Case::failed("crash$tests::aborts").says("the test's process ended without a panic"),
+            Case::failed("crash$tests::overflows").says("the test's process ended without a panic"),
+            Case::passed("crash$tests::holds"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "unicode",
+        fixture: "nextest/unicode",
+        tests: &[
+            Case::failed("unicode$größe::ansi").at("src/lib.rs", 10).says("red and \u{202e}backwards"),
+            Case::failed("unicode$größe::名前")
+                .at("src/lib.rs", 5)
+                .says("assertion `left == right` failed")
+                .wants("\"naïve ✗\"", "\"naïve ✓\""),
+        ],
+        ..FAILED
+    },
+    // A process for each test that runs: ten thousand of them took 65 s of processor time.
+    Row {
+        name: "many",
+        fixture: "nextest/many",
+        many: ("many$runs::t#", 200),
+        many_skipped: (Case::skipped("many$ignored::t#"), 9_800),
         ..PASSED
     },
     Row {

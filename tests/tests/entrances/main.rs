@@ -45,9 +45,9 @@ rows! {
     vitest: pass fail error skip collection unhandled hang crash unicode many filtered filtered_out;
     playwright: pass fail error skip flaky collection setup hang crash unicode many filtered filtered_out;
     cargo: pass fail skip builderror hang crash unicode harness many filtered filtered_out;
-    nextest: pass fail builderror hang filtered filtered_out;
-    ctest: pass fail error skip builderror linkerror configerror hang crash notests flood unicode twins twoprojects filtered
-        filtered_out;
+    nextest: pass fail skip builderror hang crash unicode many filtered filtered_out;
+    ctest: pass fail error skip builderror linkerror configerror hang crash notests flood unicode many twins twoprojects
+        filtered filtered_out;
     custom: junit junit_cut_off tap words words_of_a_command_that_exits_with_0
         projectfile;
     maven: pass fail modules builderror crash hang many filtered filtered_out;

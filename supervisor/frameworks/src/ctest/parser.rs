@@ -129,7 +129,9 @@ impl Rounds {
         match std::mem::take(&mut self.listing).names() {
             Ok(names) => {
                 let id = |name| TestId { package: command::package(&dir).to_owned(), name };
-                events.extend(names.into_iter().take(TEST_CASES_MAX).map(|name| RunnerEvent::TestStarted(id(name))));
+                events.extend(
+                    names.into_iter().take(TEST_CASES_MAX).map(|name| RunnerEvent::TestStarted(id(name).bounded())),
+                );
             }
             Err(why) => {
                 self.summary.cut_off = true;

@@ -155,7 +155,7 @@ impl Verbose {
             return;
         }
         let id = self.id(number, name);
-        events.push(RunnerEvent::TestStarted(id.clone()));
+        events.push(RunnerEvent::TestStarted(id.clone().bounded()));
         self.running.push(Running { number, id, printed: Printed::default(), begun: false, reason: None });
     }
 

@@ -136,7 +136,7 @@ impl GoParser {
         } else if self.listed < TEST_CASES_MAX {
             self.listed += 1;
             let id = TestId { package: event.package.clone().into_owned(), name: name.to_owned() };
-            events.push(RunnerEvent::TestStarted(id));
+            events.push(RunnerEvent::TestStarted(id.bounded()));
         }
     }
 

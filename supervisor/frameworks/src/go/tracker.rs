@@ -5,6 +5,7 @@ use super::buffer::{OutputBuffer, OutputLine};
 use super::event::OutputKind;
 use super::failure::{self, Circumstances, Failure};
 use crate::paths::Paths;
+use proctor_core::bound::clip;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use std::collections::HashMap;
@@ -18,6 +19,9 @@ const RECORD_BYTES: usize = 256;
 
 /// Buffers kept for the next tests. Tests that run at the same time are about as many as processors.
 const SPARE_BUFFERS_MAX: usize = 64;
+
+/// What is told of the test that ended the process, in bytes: it is repeated for each test that ended with it.
+const REPEATED_BYTES_MAX: usize = 1024;
 
 /// Most failed tests held back at a time. Nobody nests subtests deeper.
 const HELD_MAX: usize = 64;
@@ -98,7 +102,8 @@ impl Tracker {
 
     /// A test begins.
     pub(super) fn test_started(&mut self, package: &str, test: &str, events: &mut Vec<RunnerEvent>) {
-        events.push(RunnerEvent::TestStarted(TestId { package: package.to_owned(), name: test.to_owned() }));
+        let id = TestId { package: package.to_owned(), name: test.to_owned() };
+        events.push(RunnerEvent::TestStarted(id.bounded()));
         self.package_started(package);
         let has_room = self.reserve(test.len() + RECORD_BYTES);
         let Some(state) = self.packages.get_mut(package) else { return };
@@ -346,7 +351,9 @@ fn unfinished_case(package: &str, name: &str, failure: Failure, crashed: Option<
         return case;
     }
     let message = match crashed {
-        Some((culprit, said)) => format!("did not finish: {culprit} ended the test process ({said})"),
+        Some((culprit, said)) => {
+            clip(format!("did not finish: {culprit} ended the test process ({said})"), REPEATED_BYTES_MAX)
+        }
         None => match failure.last_line() {
             Some(line) => format!("the test process ended before the test did; its last output: {line}"),
             None => "the test process ended before the test did".to_owned(),

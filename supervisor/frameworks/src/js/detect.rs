@@ -349,15 +349,16 @@ mod tests {
     fn playwright_stands_beside_another_runner() {
         let manifest = r#"{"scripts":{"test":"vitest run"},"devDependencies":{"@playwright/test":"1"}}"#;
         let config = ("playwright.config.mts", "");
-        assert_eq!(found(&[("package.json", manifest), config]), [Runner::Vitest, Runner::Playwright]);
-        assert_eq!(found(&[("package.json", manifest)]), [Runner::Vitest]);
+        let both = |files: &[(&str, &str)]| (found(files), !dirs(files, Runner::Playwright).is_empty());
+        assert_eq!(both(&[("package.json", manifest), config]), (vec![Runner::Vitest], true));
+        assert_eq!(both(&[("package.json", manifest)]), (vec![Runner::Vitest], false));
         let unset = r#"{"devDependencies":{"vitest":"3","@playwright/test":"1"}}"#;
-        assert_eq!(found(&[("package.json", unset), config]), [Runner::Vitest, Runner::Playwright]);
-        assert_eq!(found(&[("package.json", r#"{"dependencies":{"@playwright/test":"1"}}"#)]), [Runner::Playwright]);
-        for (script, left) in [("vitest run", false), ("vitest run && playwright test", true), ("make", true)] {
+        assert_eq!(both(&[("package.json", unset), config]), (vec![Runner::Vitest], true));
+        assert_eq!(both(&[("package.json", r#"{"dependencies":{"@playwright/test":"1"}}"#)]), (vec![], true));
+        for (script, its) in [("vitest run", false), ("vitest run && playwright test", true), ("make", true)] {
             let mut tree = FileTree::default();
             tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":{script:?}}}}}"));
-            assert_eq!(is_left_to(&tree, "", Runner::Playwright), left, "{script}");
+            assert_eq!(is_tested_by(&tree, "", Runner::Playwright), its, "{script}");
         }
     }
 

@@ -15,6 +15,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// The framework's name.
 pub(super) const NAME: &str = "cargo";
 
+/// The first option that every command of ours has.
+pub(super) const COLOUR: &str = "--color=never";
+
 /// The variables that name the runner for each target that a host may be.
 const RUNNER_OF: [&str; 4] = [
     "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER",
@@ -77,7 +80,7 @@ pub(super) fn common(group: &Group<'_>, tree: &FileTree, want: &Want<'_>) -> Vec
         .take(64)
         .collect();
     let target = format!("{}/cargo-target-{name}-{:016x}", want.cache, hasher.finish());
-    let mut args = vec!["--color=never".to_owned(), format!("--target-dir={target}")];
+    let mut args = vec![COLOUR.to_owned(), format!("--target-dir={target}")];
     match &group.package {
         Some(package) => args.push(format!("--package={package}")),
         None if wants_all_members(tree, group.project) => args.push("--workspace".to_owned()),

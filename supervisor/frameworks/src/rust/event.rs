@@ -88,6 +88,9 @@ pub(super) enum HarnessLine {
 #[derive(Debug, Deserialize)]
 pub(super) struct Suite {
     pub(super) event: String,
+    /// How many of its tests are ignored, when it ends.
+    #[serde(default)]
+    pub(super) ignored: u64,
     /// Whose it is, where nextest speaks.
     #[serde(default)]
     pub(super) nextest: Option<super::nextest::Origin>,

@@ -5,7 +5,7 @@
 //! package and file alone, so that a library and a program of one name are told apart only by the suite that began last.
 //! Nextest runs no doctests.
 
-use super::cargo::{common, names};
+use super::cargo::{COLOUR, common, names};
 use super::names::Binary;
 use super::selection::groups;
 use crate::framework::{Plan, PlanError, Project, Step, Want};
@@ -45,6 +45,16 @@ fn planned(projects: &[Project], tree: &FileTree, want: &Want<'_>, options: &[St
         plan.steps.push(Step { programs: vec!["cargo".to_owned()], args, dir: group.project.dir.clone(), env });
     }
     Ok(plan)
+}
+
+/// The command that lists the ignored tests among those that `run` selects. The stream of a run counts them by suite, and
+/// names only those that are skipped while another test of their suite runs.
+pub(super) fn list_ignored(run: &Step) -> Step {
+    let options = run.args.iter().position(|arg| arg == COLOUR).unwrap_or(run.args.len());
+    let list = ["nextest", "list", "--cargo-message-format=json", "--message-format=json", "--run-ignored=all"];
+    let mut args: Vec<String> = list.map(str::to_owned).to_vec();
+    args.extend_from_slice(&run.args[options..]);
+    Step { args, ..run.clone() }
 }
 
 /// What nextest adds to a suite's line.
@@ -109,6 +119,8 @@ struct ListedSuite {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct ListedTest {
+    #[serde(default)]
+    ignored: bool,
     filter_match: FilterMatch,
 }
 
@@ -122,9 +134,16 @@ struct FilterMatch {
 impl List {
     /// Binaries and tests that a run would run, or would name as ignored.
     pub(super) fn tests(self) -> impl Iterator<Item = (String, String)> {
-        self.rust_suites.into_iter().flat_map(|(binary, suite)| {
-            let wanted =
-                |test: &ListedTest| test.filter_match.status == "matches" || test.filter_match.reason == "ignored";
+        self.those(|test| test.filter_match.status == "matches" || test.filter_match.reason == "ignored")
+    }
+
+    /// Ignored tests of a list that [`list_ignored`] asked for.
+    pub(super) fn ignored(self) -> impl Iterator<Item = (String, String)> {
+        self.those(|test| test.ignored && test.filter_match.status == "matches")
+    }
+
+    fn those(self, wanted: fn(&ListedTest) -> bool) -> impl Iterator<Item = (String, String)> {
+        self.rust_suites.into_iter().flat_map(move |(binary, suite)| {
             let names = suite.testcases.into_iter().filter(move |(_, test)| wanted(test)).map(|(name, _)| name);
             names.map(move |name| (binary.clone(), name)).collect::<Vec<_>>()
         })

@@ -9,7 +9,7 @@ use super::build::{self, Builds};
 use super::event::{CargoLine, HarnessLine, Test};
 use super::failure::{self, Failure, Here};
 use super::names::{Binary, node_id, package_of};
-use super::nextest::{List, Origins};
+use super::nextest::{self, List, Origins};
 use super::text::{Text, Told, listed};
 use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::lines::{LINE_BYTES_MAX, Lines};
@@ -19,7 +19,7 @@ use proctor_core::bound::{TEST_CASES_MAX, TEST_OUTPUT_BYTES_MAX};
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Most sentences in the summary.
 const NOTES_MAX: usize = 32;
@@ -87,6 +87,7 @@ pub(super) struct RustParser {
     mode: Mode,
     paths: Paths,
     steps: Vec<Step>,
+    step: usize,
     dir: String,
     lines: Lines,
     stderr: Said,
@@ -103,6 +104,14 @@ pub(super) struct RustParser {
     origins: Origins,
     crashes: Vec<Crash>,
     silent: Vec<Silent>,
+    /// Suites that nextest began and did not end.
+    suites_open: u64,
+    /// Whether nextest counted ignored tests in the current step, and those that were told as skipped.
+    has_ignored: bool,
+    skipped: HashSet<TestId>,
+    /// Whether the current step lists the ignored tests of the one before; such steps come after those of the plan.
+    completes: bool,
+    planned: usize,
     nothing_selected: bool,
     /// Tests that have begun, and when; and the same the other way round.
     running: HashMap<TestId, u64>,
@@ -123,6 +132,7 @@ impl RustParser {
             mode,
             paths: Paths::new(want.workspace),
             steps: plan.steps.clone(),
+            step: 0,
             dir: String::new(),
             lines: Lines::default(),
             stderr: Said::default(),
@@ -136,6 +146,11 @@ impl RustParser {
             origins: Origins::default(),
             crashes: Vec::new(),
             silent: Vec::new(),
+            suites_open: 0,
+            has_ignored: false,
+            skipped: HashSet::new(),
+            completes: false,
+            planned: plan.steps.len(),
             nothing_selected: false,
             running: HashMap::new(),
             began: BTreeMap::new(),
@@ -155,7 +170,7 @@ impl RustParser {
             return self.cargo_line(line);
         }
         if self.speaker == Speaker::Nextest {
-            return if self.mode == Mode::Listing {
+            return if self.mode == Mode::Listing || self.completes {
                 self.list_line(line, events)
             } else {
                 self.harness_line(line, events)
@@ -233,6 +248,11 @@ impl RustParser {
                 if let Some(origin) = suite.nextest.as_ref().filter(|_| suite.event == "started") {
                     self.origins.suite_began(origin);
                 }
+                if self.speaker == Speaker::Nextest {
+                    let begins = suite.event == "started";
+                    self.suites_open = if begins { self.suites_open + 1 } else { self.suites_open.saturating_sub(1) };
+                }
+                self.has_ignored |= suite.ignored > 0;
                 if let Some(current) = &mut self.current {
                     current.open = suite.event == "started";
                     current.began = true;
@@ -245,7 +265,15 @@ impl RustParser {
 
     /// Nextest's list is one line.
     fn list_line(&mut self, line: &str, events: &mut Vec<RunnerEvent>) {
-        if let Ok(list) = serde_json::from_str::<List>(line) {
+        let Ok(list) = serde_json::from_str::<List>(line) else { return };
+        if self.completes {
+            for (package, name) in list.ignored() {
+                let id = TestId { package, name };
+                if !self.skipped.contains(&id) {
+                    self.finished(id, TestOutcome::Skipped, None, Failure::default(), "", events);
+                }
+            }
+        } else {
             list.tests().for_each(|(package, name)| self.list(TestId { package, name }, events));
         }
     }
@@ -381,7 +409,7 @@ impl RustParser {
             self.sequence += 1;
             self.running.insert(id.clone(), self.sequence);
             self.began.insert(self.sequence, id.clone());
-            events.push(RunnerEvent::TestStarted(id));
+            events.push(RunnerEvent::TestStarted(id.bounded()));
         }
     }
 
@@ -391,7 +419,7 @@ impl RustParser {
         }
         if self.listed < TEST_CASES_MAX {
             self.listed += 1;
-            events.push(RunnerEvent::TestStarted(id));
+            events.push(RunnerEvent::TestStarted(id.bounded()));
         }
     }
 
@@ -406,6 +434,9 @@ impl RustParser {
     ) {
         if let Some(sequence) = self.running.remove(&id) {
             self.began.remove(&sequence);
+        }
+        if self.speaker == Speaker::Nextest && outcome == TestOutcome::Skipped && self.skipped.len() < TEST_CASES_MAX {
+            self.skipped.insert(id.clone());
         }
         let failed = u64::from(outcome.is_failure());
         self.blamed += failed;
@@ -438,12 +469,13 @@ impl RustParser {
             return;
         }
         let said = self.stderr.text();
+        // Looked for once and not for each test: a binary may leave tens of thousands open.
+        let named = |line: &str| Some(line.split_once("thread '")?.1.rsplit_once('\'')?.0.to_owned());
+        let overflowed: HashSet<String> =
+            said.lines().filter(|line| line.contains("overflowed its stack")).filter_map(named).collect();
         for Crash { tests, how } in std::mem::take(&mut self.crashes) {
             for id in tests {
-                let overflowed = said.lines().any(|line| {
-                    line.contains("overflowed its stack") && line.contains(&format!("thread '{}'", id.name))
-                });
-                let message = if overflowed {
+                let message = if overflowed.contains(&id.name) {
                     "the test overflowed its stack".to_owned()
                 } else {
                     format!("did not finish: the test program {how}")
@@ -513,11 +545,15 @@ fn missing(said: &str) -> Option<String> {
 
 impl Parser for RustParser {
     fn step_started(&mut self, step: usize) {
+        self.step = step;
         self.dir = self.steps.get(step).or(self.steps.last()).map(|step| step.dir.clone()).unwrap_or_default();
         self.stderr = Said::default();
         (self.building, self.build_failed, self.blamed) = (true, false, 0);
         (self.current, self.doctests) = (None, Text::default());
         self.nothing_selected = false;
+        self.suites_open = 0;
+        self.completes = step >= self.planned;
+        self.has_ignored = false;
     }
 
     fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
@@ -547,10 +583,13 @@ impl Parser for RustParser {
             self.finished(id, TestOutcome::Failed, duration_s, failure, &output, events);
         }
         if self.speaker == Speaker::Nextest && matches!(exit, Exit::Code(0 | 4 | 100)) && !killed {
-            // It was done. What it left open are ignored tests that the filter left out, of which it tells the beginning.
-            self.began.clear();
+            // It was done. What it left open are ignored tests, of which it tells the beginning.
+            if self.suites_open == 0 {
+                self.began.clear();
+            }
         }
-        let is_cut = self.current.is_some() || self.doctests.is_open() || !self.began.is_empty();
+        let is_cut =
+            self.suites_open > 0 || self.current.is_some() || self.doctests.is_open() || !self.began.is_empty();
         self.summary.cut_off |= killed || is_cut;
         if killed {
             return;
@@ -566,6 +605,13 @@ impl Parser for RustParser {
         if !is_well && self.blamed == 0 && !self.nothing_selected {
             self.explain(events);
         }
+    }
+
+    fn follow_up(&mut self) -> Vec<Step> {
+        let run = self.steps.get(self.step).filter(|_| self.has_ignored && !self.completes && !self.nothing_selected);
+        let steps: Vec<Step> = run.map(nextest::list_ignored).into_iter().collect();
+        self.steps.extend(steps.iter().cloned());
+        steps
     }
 
     fn nothing_selected(&self) -> bool {

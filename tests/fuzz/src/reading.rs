@@ -1,0 +1,94 @@
+//! A run as a supervisor reads it: the parser fed step by step, what it told counted, and the verdict. Must not know what
+//! ought to come of it.
+
+use crate::input::{Run, SILENT, Stream};
+use crate::subject;
+use proctor_core::event::RunnerEvent;
+use proctor_core::outcome::{KillReason, Outcome};
+use proctor_core::report::Summary;
+use proctor_core::test_case::{CollectorKind, TestId};
+use proctor_core::verdict::{Facts, Verdict, judge};
+use proctor_frameworks::{Parser, StreamSummary};
+
+/// Most commands of one run that are played.
+const COMMANDS_MAX: usize = 16;
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Read {
+    pub events: Vec<RunnerEvent>,
+    pub stream: StreamSummary,
+    /// Tests that ran when proctor killed it.
+    pub running: Vec<TestId>,
+    /// Tests that were still said to run after the last step.
+    pub left: Vec<TestId>,
+    pub killed: bool,
+    pub verdict: Verdict,
+}
+
+impl Read {
+    pub fn is_green(&self) -> bool {
+        self.verdict.outcome == Outcome::Passed
+    }
+}
+
+/// Reads `run` as one of the framework called `name`; each piece is handed over as `cut` cuts it.
+pub fn read(name: &str, run: &Run<'_>, cut: impl Fn(&[u8]) -> usize) -> Read {
+    let (plan, mut parser) = subject::parser(name, false);
+    let (mut events, mut facts) = (Vec::new(), Facts { commands: plan.steps.len(), ..Facts::default() });
+    let mut command = 0;
+    while command < facts.commands.min(COMMANDS_MAX) {
+        // A command of which the input says nothing printed nothing.
+        let step = run.steps.get(command).unwrap_or(&SILENT);
+        parser.step_started(command);
+        for (stream, piece) in &step.pieces {
+            let (head, tail) = piece.split_at(cut(piece));
+            feed(parser.as_mut(), *stream, head, &mut events);
+            feed(parser.as_mut(), *stream, tail, &mut events);
+        }
+        if step.killed {
+            (facts.killed, facts.running) = (Some(KillReason::Deadline), parser.running());
+        }
+        parser.step_ended(step.exit, step.killed, &mut events);
+        facts.exits.push(step.exit);
+        if parser.nothing_selected() {
+            facts.nothing_selected.insert(command);
+        }
+        if step.killed {
+            break;
+        }
+        facts.commands += parser.follow_up().len();
+        command += 1;
+    }
+    parser.files(&run.files, &mut events);
+    conclude(parser.as_ref(), events, facts)
+}
+
+fn feed(parser: &mut dyn Parser, stream: Stream, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+    match stream {
+        Stream::Stdout => parser.stdout(bytes, events),
+        Stream::Stderr => parser.stderr(bytes, events),
+        Stream::Report => parser.report(bytes, events),
+    }
+}
+
+fn conclude(parser: &dyn Parser, events: Vec<RunnerEvent>, mut facts: Facts) -> Read {
+    let mut summary = Summary::default();
+    for event in &events {
+        match event {
+            RunnerEvent::TestStarted(_) => {}
+            RunnerEvent::TestFinished(test) => summary.count(test.outcome),
+            RunnerEvent::Collector(collector) => match collector.kind {
+                CollectorKind::Build => facts.build_errors += 1,
+                CollectorKind::Collection => facts.collection_errors += 1,
+            },
+        }
+    }
+    let (stream, running) = (parser.summary(), facts.running.clone());
+    facts.summary = summary;
+    (facts.structured, facts.cut_off, facts.runner_missing) =
+        (stream.structured, stream.cut_off, stream.runner_missing);
+    facts.notes.clone_from(&stream.notes);
+    let killed = facts.killed.is_some();
+    Read { events, stream, running, left: parser.running(), killed, verdict: judge(facts) }
+}

@@ -1,0 +1,86 @@
+//! What is fuzzed: a parser of every framework there is, each by its name, and of a custom command. Must not know what any
+//! of them reads.
+
+use proctor_core::isolation::Network;
+use proctor_core::request::{CoverageMode, Selection};
+use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Parser, Plan, Want, custom};
+
+/// Which framework the fuzzer's process is for: corpora of different ones have nothing to learn from each other.
+pub const VARIABLE: &str = "PROCTOR_FUZZ";
+
+/// Where runs are.
+pub const WORKSPACE: &str = "/workspace";
+
+/// The names of all parsers.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FRAMEWORKS.iter().map(|framework| framework.name()).chain([custom::NAME])
+}
+
+/// A request for these tests.
+pub fn want(selection: &Selection) -> Want<'_> {
+    Want {
+        selection,
+        coverage: CoverageMode::Auto,
+        parallel: None,
+        network: Network::None,
+        workspace: WORKSPACE,
+        scratch: "/scratch",
+        cache: "/cache",
+    }
+}
+
+/// The framework of that name.
+pub fn framework(name: &str) -> Option<&'static dyn Framework> {
+    FRAMEWORKS.iter().copied().find(|framework| framework.name() == name)
+}
+
+/// Files by which the frameworks know their projects. Where several run the same tests, one tree is not enough.
+const FILES: &[(&str, &str)] = &[
+    ("go.mod", "module example.com/x\n"),
+    ("Cargo.toml", "[package]\nname = \"x\"\n"),
+    (".config/nextest.toml", ""),
+    ("CMakeLists.txt", "project(x)\nenable_testing()\n"),
+    ("pom.xml", "<project><artifactId>x</artifactId></project>"),
+    ("build.gradle", "plugins { id 'java' }\n"),
+    ("settings.gradle", "rootProject.name = 'x'\n"),
+    ("tests/__init__.py", ""),
+    ("tests/test_a.py", "import unittest\n\nclass A(unittest.TestCase):\n    pass\n"),
+    (".maestro/a.yaml", "appId: x\n---\n- launchApp\n"),
+    ("playwright.config.ts", "export default {}\n"),
+    ("cypress.config.js", "module.exports = {}\n"),
+    ("cypress/e2e/a.cy.js", ""),
+    ("a.test.js", ""),
+    ("src/test/java/com/example/ATest.java", ""),
+];
+
+/// What further files make of a workspace: a script for `npm test`, and a Python project with pytest's settings or without.
+const SCRIPTS: &[&str] = &["jest", "mocha", "vitest run", "node --test", "playwright test", "cypress run"];
+const SETTINGS: [(&str, &str); 2] = [("pyproject.toml", "[tool.pytest.ini_options]\n"), ("setup.py", "")];
+
+/// Workspaces, in one of which every framework has a project.
+fn trees() -> impl Iterator<Item = FileTree> {
+    SCRIPTS.iter().flat_map(|script| {
+        SETTINGS.map(|settings| {
+            let mut tree = FileTree::default();
+            FILES.iter().copied().chain([settings]).for_each(|(path, content)| tree.add_with_content(path, content));
+            tree.add_with_content("package.json", format!(r#"{{"scripts":{{"test":"{script}"}}}}"#));
+            tree
+        })
+    })
+}
+
+/// A plan and what reads a run of it.
+pub fn parser(name: &str, listing: bool) -> (Plan, Box<dyn Parser>) {
+    let want = want(&Selection::All);
+    let Some(framework) = framework(name) else {
+        return (custom::plan(&["make".to_owned()], want.scratch), custom::parser(WORKSPACE));
+    };
+    let planned = trees().find_map(|tree| {
+        let projects = framework.detect(&tree);
+        let plan = if listing { Framework::plan_listing } else { Framework::plan };
+        (!projects.is_empty()).then(|| plan(framework, &projects, &tree, &want).expect("a plan of one project"))
+    });
+    let plan = planned.unwrap_or_else(|| panic!("no tree of subject::trees has a project of {name}"));
+    let parser = if listing { framework.listing(&plan, &want) } else { framework.parser(&plan, &want) };
+    (plan, parser)
+}

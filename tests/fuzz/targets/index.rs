@@ -1,0 +1,82 @@
+//! The coverage index beside a model of it that keeps every line of every test in a set. Must not know how the index keeps
+//! them.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use proctor_core::coverage::{Attribution, CoverageIndex, LineSpan, Measured};
+use proctor_core::moment::Moment;
+use std::collections::BTreeSet;
+
+const FILES: [&str; 3] = ["a", "b", "c"];
+const LINES: u32 = 16;
+
+/// Package, test, file, line.
+type Model = BTreeSet<(String, String, String, u32)>;
+
+fuzz_target!(|bytes: &[u8]| {
+    let (mut index, mut model) = (CoverageIndex::default(), Model::new());
+    // One byte says how many sets a run measured and whether it was whole, then four bytes are a set.
+    let mut rest = bytes;
+    let mut time = 0;
+    while let Some((head, tail)) = rest.split_first() {
+        let count = usize::from(head % 4);
+        let sets: Vec<Measured> = tail.chunks_exact(4).take(count).map(set).collect();
+        rest = tail.get(4 * count..).unwrap_or_default();
+        let whole = head & 0x80 != 0;
+        take_in(&mut model, &sets, whole);
+        time += 1;
+        assert!(index.ingest(sets, whole, Moment(time)).is_empty());
+        compare(&index, &model);
+    }
+    assert_eq!(index.has_measured(), !model.is_empty() || index.has_measured());
+});
+
+fn set(bytes: &[u8]) -> Measured {
+    let tests = (0..4).filter(|bit| bytes[1] >> bit & 1 == 1).map(|bit| format!("T{bit}"));
+    let first = 1 + u32::from(bytes[2]) % LINES;
+    let last = first + u32::from(bytes[3] % 4);
+    Measured {
+        package: format!("p{}", bytes[0] % 2),
+        tests: tests.collect(),
+        complete: bytes[1] & 0x80 != 0,
+        attribution: Attribution::Package,
+        files: vec![(FILES[usize::from(bytes[0] >> 1) % FILES.len()].to_owned(), vec![LineSpan { first, last }])],
+    }
+}
+
+fn take_in(model: &mut Model, sets: &[Measured], whole: bool) {
+    if sets.is_empty() {
+        return;
+    }
+    if whole {
+        model.clear();
+    }
+    for set in sets.iter().filter(|set| set.complete) {
+        model.retain(|(package, test, _, _)| *package != set.package || !set.tests.contains(test));
+    }
+    for set in sets {
+        for (test, (file, spans)) in set.tests.iter().flat_map(|test| set.files.iter().map(move |file| (test, file))) {
+            for line in spans.iter().flat_map(|span| span.first..=span.last) {
+                model.insert((set.package.clone(), test.clone(), file.clone(), line));
+            }
+        }
+    }
+}
+
+fn compare(index: &CoverageIndex, model: &Model) {
+    for file in FILES {
+        for line in (0..LINES + 4).map(Some).chain([None]) {
+            let wanted: BTreeSet<(&str, &str)> = model
+                .iter()
+                .filter(|(_, _, known, at)| known == file && line.is_none_or(|line| line == *at))
+                .map(|(package, test, _, _)| (package.as_str(), test.as_str()))
+                .collect();
+            let covering = index.covering(file, line);
+            let told: BTreeSet<(&str, &str)> =
+                covering.tests.iter().map(|test| (test.package.as_str(), test.name.as_str())).collect();
+            assert_eq!(told, wanted, "{file} {line:?}");
+            assert_eq!(covering.measured_at.is_some(), !wanted.is_empty());
+        }
+    }
+}
