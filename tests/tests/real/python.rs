@@ -7,11 +7,11 @@ use crate::scene::Scene;
 use proctor_tests::process::{installed, sources, tools};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 static BOLTONS: Project = Project {
     name: "boltons==26.2.0",
-    tests_min: 500,
+    tests_min: 490,
     runner: &Pytest,
     breakages: [
         Breakage::new(Kind::Value, "boltons/mathutils.py", "return min(max(x, lower), upper)", "return max(x, lower)"),
@@ -93,6 +93,11 @@ impl Runner for Pytest {
     fn source(&self, project: &str) -> PathBuf {
         installed("pyprojects");
         tools().join("pyprojects").join(project.replace("==", "-"))
+    }
+
+    /// Without the tests of boltons that race with the clock: on a busy machine one of two runs fails.
+    fn prepare(&self, workspace: &Path) {
+        _ = std::fs::remove_file(workspace.join("tests/test_socketutils.py"));
     }
 
     fn plainly(&self, scene: &Scene) -> Account {
