@@ -151,7 +151,11 @@ fn check_custom(request: &RunRequest, kind: RunKind) -> Result<(), PlanError> {
     let option = match (kind, &request.selection) {
         (RunKind::Listing, _) => "a listing of tests",
         (_, Selection::Matching { .. }) => "a filter or file",
-        _ => return Ok(()),
+        _ if request.parallel.is_some() => "parallel",
+        _ => match request.browsing.option() {
+            Some(option) => option,
+            None => return Ok(()),
+        },
     };
     Err(PlanError::NotApplicable { option, framework: custom::NAME })
 }

@@ -27,6 +27,7 @@ pub struct RunRequest {
     /// Tests at the same time within one package or process, where the runner can be told.
     pub parallel: Option<u32>,
     /// Which browser, for frameworks that drive one.
+    #[serde(default)]
     pub browsing: Browsing,
 }
 

@@ -9,6 +9,7 @@ mod figures;
 mod killing;
 mod neighbours;
 mod parser;
+mod reporters;
 mod rivals;
 mod soak;
 mod stage;
@@ -23,13 +24,14 @@ use std::process::ExitCode;
 
 type Part = (&'static str, fn() -> Result<Vec<Figure>>);
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     ("dispatch", dispatch::bench),
     ("throughput", throughput::bench),
     ("kill", killing::bench),
     ("neighbours", neighbours::bench),
     ("leaks", soak::bench),
     ("parser", parser::bench),
+    ("reporters", reporters::bench),
 ];
 
 /// Takes minutes, and is run by its name alone.

@@ -29,6 +29,9 @@ const ENDS: &[(&str, &[&[u8]])] = &[
     ("nextest", &[b"suite"]),
     ("ctest", &[b"tests passed"]),
     ("maven", &[b"BUILD SUCCESS"]),
+    ("playwright", &[b"end"]),
+    ("cypress", &[b"end"]),
+    ("gradle", &[b"end"]),
 ];
 
 /// Frameworks of which a test may begin and never end: nextest tells the beginning of ignored tests that a filter left out.

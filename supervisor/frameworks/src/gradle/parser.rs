@@ -66,7 +66,7 @@ impl GradleParser {
         read(&mut self.reported, &mut told);
         for event in told {
             match event {
-                RunnerEvent::TestStarted(id) => events.push(RunnerEvent::TestStarted(self.placed(&id))),
+                RunnerEvent::TestStarted(id) => events.push(RunnerEvent::TestStarted(self.placed(&id).bounded())),
                 RunnerEvent::TestFinished(case) => {
                     let case = self.finished(*case);
                     events.push(RunnerEvent::TestFinished(Box::new(case)));

@@ -181,7 +181,7 @@ impl MaestroParser {
         if next != self.running {
             self.running = next;
             let flow = next.and_then(|next| course.suite.flows.get(next)).filter(|_| !course.again);
-            events.extend(flow.map(|flow| RunnerEvent::TestStarted(id(flow))));
+            events.extend(flow.map(|flow| RunnerEvent::TestStarted(id(flow).bounded())));
         }
     }
 
@@ -465,7 +465,7 @@ impl Parser for Listing {
         lines.feed(bytes, |line| match serde_json::from_slice::<Flow>(line) {
             Ok(flow) if *listed < TEST_CASES_MAX => {
                 *listed += 1;
-                events.push(RunnerEvent::TestStarted(id(&flow)));
+                events.push(RunnerEvent::TestStarted(id(&flow).bounded()));
             }
             Ok(_) => {}
             Err(_) => summary.cut_off = true,

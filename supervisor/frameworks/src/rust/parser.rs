@@ -251,8 +251,8 @@ impl RustParser {
                 if self.speaker == Speaker::Nextest {
                     let begins = suite.event == "started";
                     self.suites_open = if begins { self.suites_open + 1 } else { self.suites_open.saturating_sub(1) };
+                    self.has_ignored |= suite.ignored > 0;
                 }
-                self.has_ignored |= suite.ignored > 0;
                 if let Some(current) = &mut self.current {
                     current.open = suite.event == "started";
                     current.began = true;
