@@ -1,5 +1,6 @@
 //! What our reporters cost inside the runners of real suites: the project's own command and proctor's, each in the same sandbox,
-//! in turn. And what measuring coverage costs, where it is measured. Must not know how a reporter gets into a runner.
+//! in turn. Proctor's has its caches where runs share them, which can win more than a reporter costs. And what measuring
+//! coverage costs, where it is measured. Must not know how a reporter gets into a runner.
 
 use crate::figures::{Figure, quantile};
 use anyhow::{Context as _, Result, ensure};
@@ -31,28 +32,28 @@ const SUITES: [Suite; 4] = [
         source: "pyprojects/boltons-26.2.0",
         plainly: &["python", "-m", "pytest", "--deselect=tests/test_socketutils.py"],
         lacking: &[],
-        figure: "our plugin in pytest, wall to plain",
+        figure: "pytest with our plugin, wall to plain",
     },
     Suite {
         name: "Jest: css-to-react-native",
         source: "jsprojects/lib/node_modules/css-to-react-native",
         plainly: &["node_modules/.bin/jest"],
         lacking: &[("babel.config.json", r#"{"plugins": ["@babel/plugin-transform-modules-commonjs"]}"#)],
-        figure: "our reporter in Jest, wall to plain",
+        figure: "Jest with our reporter, wall to plain",
     },
     Suite {
         name: "Vitest: css-what",
         source: "jsprojects/lib/node_modules/css-what",
         plainly: &["node_modules/.bin/vitest", "run"],
         lacking: &[],
-        figure: "our reporter in Vitest, wall to plain",
+        figure: "Vitest with our reporter, wall to plain",
     },
     Suite {
         name: "Mocha: object-path",
         source: "jsprojects/lib/node_modules/object-path",
         plainly: &["node_modules/.bin/mocha", "test.js"],
         lacking: &[],
-        figure: "our reporter in Mocha, wall to plain",
+        figure: "Mocha with our reporter, wall to plain",
     },
 ];
 
