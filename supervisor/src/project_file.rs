@@ -1,9 +1,10 @@
 //! The project file: what the people of a workspace have settled for every run in it. A request comes before it, and the
 //! tenant's policy stands above both. Must not know how a run is planned.
 
-use crate::prepare::PrepareError;
+use crate::prepare::{PrepareError, check_env};
 use crate::toolchain::check_variable;
 use crate::units::{Bytes, Cpus, Duration};
+use proctor_core::bound::PARALLEL_MAX;
 use proctor_core::isolation::Network;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::request::RunRequest;
@@ -14,9 +15,6 @@ use std::collections::BTreeMap;
 
 /// Where it is, relative to the workspace. The first that is there counts; the second keeps everything below `testing`.
 pub const PATHS: [&str; 2] = [".proctor.yaml", ".agenticorp/testing.yaml"];
-
-/// Most tests at the same time that it may ask for, as a request.
-const PARALLEL_MAX: u32 = 256;
 
 /// What it may say. Every key may be absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -152,6 +150,8 @@ impl ProjectFile {
             ..LimitRequest::default()
         };
         asked.check().map_err(|error| format!("sandbox: {error}"))?;
+        let environment = self.environment.iter().map(|(Variable(name), value)| (name.clone(), value.clone()));
+        check_env(&environment.collect()).map_err(|error| format!("environment: {error}"))?;
         match &self.command {
             Some(command) if command.words().iter().any(|word| word.contains('\0')) => {
                 Err("command: contains a NUL byte".to_owned())
@@ -286,7 +286,11 @@ mod tests {
             assert!(words.iter().all(|word| told.contains(word)) && told.contains(&format!("line {line}")), "{told}");
             assert!(!told.contains('\n'), "one line: {told:?}");
         }
-        for (content, words) in [("sandbox: {max_memory: 1KB}", "memory"), ("command: ' '", "command: is empty")] {
+        for (content, words) in [
+            ("sandbox: {max_memory: 1KB}", "memory"),
+            ("command: ' '", "command: is empty"),
+            ("environment: {A: \"\\0\"}", "environment: A contains a NUL byte"),
+        ] {
             let told = file(PATHS[0], content).unwrap_err();
             assert!(told.contains(words), "{told}");
         }

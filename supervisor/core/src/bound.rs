@@ -1,6 +1,9 @@
 //! Every bound of the domain in one table, each with the reason for its number, and the one way to clip a string.
 //! Must not know what the strings mean.
 
+/// Most tests at the same time that a request or a project file may ask for: as many as large hosts have processors.
+pub const PARALLEL_MAX: u32 = 256;
+
 /// Longest message, expected or actual value kept per test, in bytes. A screenful is 4 KiB; a diff worth reading fits
 /// in four of them.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;

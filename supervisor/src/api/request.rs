@@ -5,6 +5,7 @@ use super::status;
 use crate::convert;
 use crate::prepare::check_env;
 use crate::workspace::Workspace;
+use proctor_core::bound::PARALLEL_MAX;
 use proctor_core::filter::Filter;
 use proctor_core::limits::LimitRequest;
 use proctor_core::request::{Browser, Browsing, RunRequest, Selection};
@@ -16,9 +17,6 @@ const FILES_MAX: usize = 1_000;
 
 /// Most words of a custom command.
 const COMMAND_MAX: usize = 256;
-
-/// Most tests at the same time that a request may ask for.
-const PARALLEL_MAX: u32 = 256;
 
 /// What `RunTests` asks for.
 pub(super) fn run_tests(asked: &v1::RunTestsRequest, workspace: &Workspace) -> Result<RunRequest, Status> {

@@ -2,6 +2,7 @@
 
 use crate::units::{Bytes, Cpus, Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use proctor_core::bound::PARALLEL_MAX;
 use std::path::PathBuf;
 
 /// proctor runs the tests of a workspace in a sandbox and tells what broke.
@@ -85,7 +86,7 @@ pub(super) struct Run {
     #[arg(long, value_enum, default_value = "human")]
     pub(super) output: Output,
     /// Tests at the same time within one package.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(PARALLEL_MAX)))]
     pub(super) parallel: Option<u32>,
     /// Show the browser's window, where tests drive one and the run has a display.
     #[arg(long)]

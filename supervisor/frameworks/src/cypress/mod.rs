@@ -215,7 +215,6 @@ fn reporter(tree: &FileTree, dir: &str, script: &Script) -> Option<String> {
 
 fn arguments(group: &Group<'_>, mut handed: Handed, want: &Want<'_>) -> Vec<String> {
     let mut args = vec!["run".to_owned(), format!("--reporter={}/cypress/reporter.cjs", want.scratch)];
-    // `headed` and `browser` of a request go here, in the place of the script's `--headed`, `--headless` and `--browser`.
     if let Some(specs) = specs(group) {
         handed = handed.without(&["--spec", "-s"]);
         args.push(format!("--spec={specs}"));

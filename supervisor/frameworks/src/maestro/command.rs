@@ -111,7 +111,6 @@ fn options(number: usize, want: &Want<'_>) -> Vec<String> {
         format!("--debug-output={left}/{}", debug(number)),
         "--flatten-debug-output".to_owned(),
     ];
-    // `headed` and `browser` of a request would go here, for flows on the web: Maestro has `--headless` for the contrary.
     args.extend(want.parallel.filter(|parallel| *parallel > 1).map(|parallel| format!("--shard-split={parallel}")));
     args
 }
