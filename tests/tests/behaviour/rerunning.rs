@@ -92,3 +92,21 @@ fn the_command_line_reruns_what_failed_in_the_process_before() {
         (0, "last run_tests had no failures — nothing to rerun (go)\n")
     );
 }
+
+/// Python would take the compiled code of the first text for that of the second: size and time of change are the same.
+#[test]
+fn an_edit_within_a_second_is_seen_though_bytecode_is_kept() {
+    for fixture in ["pytest/pass", "unittest/pass"] {
+        let place = Place::with(fixture);
+        let file = place.workspace.join("calc/money.py");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let modified = std::fs::metadata(&file).unwrap().modified().unwrap();
+        assert_eq!(place.proctor(&["run"]).status, 0, "{fixture}");
+        let broken = text.replace("// 100", "// 101");
+        assert_eq!((broken.len(), broken == text), (text.len(), false));
+        std::fs::write(&file, broken).unwrap();
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
+        let said = place.proctor(&["run"]);
+        assert_eq!(said.status, 1, "{fixture}: {said:?}");
+    }
+}

@@ -14,6 +14,9 @@ import proctor_python
 if not hasattr(pytest, "version_tuple"):
     raise pytest.UsageError("proctor needs pytest 7.0 or newer, and this is " + pytest.__version__)
 
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    proctor_python.forget_stale_bytecode()
+
 # The attribute of a pytest report that carries ours from where the test ran to where it is told.
 TOLD = "proctor"
 

@@ -35,6 +35,32 @@ EQUALITIES = {
 }
 
 
+# Seconds between a change of a file and the moment from which on its bytecode is certain to be of what it says now.
+SETTLED_S = 2
+
+
+def forget_stale_bytecode():
+    """Removes compiled modules of the project that may be of an earlier text, before any of them is loaded.
+
+    Python takes compiled code for current if size and second of change are its source's. Who edits as fast as an agent does
+    changes a digit twice within a second, and the tests of the first text would run again.
+    """
+    prefix, own = getattr(sys, "pycache_prefix", None), workspace()
+    if not prefix:
+        return
+    for directory, within, files in os.walk(prefix + own):
+        within[:] = [name for name in within if name not in ("site-packages", "dist-packages")]
+        for name in files:
+            compiled = os.path.join(directory, name)
+            source = os.path.join(directory[len(prefix) :], name.partition(".")[0] + ".py")
+            try:
+                # ctime and not mtime: nobody can set it back.
+                if os.stat(source).st_ctime + SETTLED_S > os.stat(compiled).st_mtime:
+                    os.remove(compiled)
+            except OSError:
+                pass
+
+
 class Report:
     """The report, written by the process that opened it and by none that it forks."""
 

@@ -27,6 +27,7 @@ UNLOADABLE = "_FailedTest"
 
 
 def main(arguments):
+    proctor_python.forget_stale_bytecode()
     start = arguments[0]
     patterns = [argument[len("-k=") :] for argument in arguments[1:] if argument.startswith("-k=")]
     report = proctor_python.Report()
