@@ -4,7 +4,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, sendmsg, socketpair,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -61,29 +61,27 @@ impl Channel {
 
     /// Receives one message and its descriptors; `None` when the other end is gone. Blocks until there is one.
     pub(crate) fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
-        let mut bytes = vec![0; MESSAGE_BYTES_MAX];
+        // As large as the message and no larger: a process that was forked pays for each page that it touches.
+        let flags = RecvFlags::PEEK | RecvFlags::TRUNC;
+        let (_, len) = undeterred(|| recv(&self.socket, &mut [0_u8; 0], flags))?;
+        if len == 0 {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; len.min(MESSAGE_BYTES_MAX)];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let received = loop {
-            match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
-                // The other end went without having read all of ours; told once, before what it had said itself.
-                Err(Errno::CONNRESET | Errno::INTR) => {}
-                other => break other?,
-            }
-        };
+        let received = undeterred(|| {
+            recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
+        })?;
         let mut fds = Vec::new();
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
                 fds.extend(rights);
             }
         }
-        if received.bytes == 0 {
-            return Ok(None);
-        }
         if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
             return Err(io::Error::other("a control message was cut off"));
         }
-        bytes.truncate(received.bytes);
         Ok(Some((serde_json::from_slice(&bytes)?, fds)))
     }
 }
@@ -91,6 +89,17 @@ impl Channel {
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Tries again when a signal came in between, and when the other end went without having read all of ours: that is told once,
+/// before what it had said itself.
+fn undeterred<T>(mut receive: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match receive() {
+            Err(Errno::CONNRESET | Errno::INTR) => {}
+            other => return other,
+        }
     }
 }
 

@@ -126,7 +126,7 @@ pub(crate) struct Tab {
 impl Tab {
     /// Opens it for a new `leaf`, whose tenant's group may be new too.
     pub(crate) fn open(ledger: &Arc<Ledger>, owner: &str, leaf: &dyn Leaf) -> Tab {
-        ledger.charge(owner, 0.0, leaf, true);
+        ledger.charge(owner, 0.0, leaf, leaf.is_first());
         Tab { ledger: Arc::clone(ledger), owner: owner.to_owned(), charged_s: Cell::new(0.0) }
     }
 

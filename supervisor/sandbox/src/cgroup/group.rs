@@ -7,7 +7,7 @@
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,7 @@ fn keyed(text: &str, key: &str) -> Option<u64> {
 }
 
 pub(super) fn write(dir: &Path, file: &str, value: &str) -> io::Result<()> {
-    fs::write(dir.join(file), value)
+    File::options().write(true).open(dir.join(file))?.write_at(value.as_bytes(), 0).map(drop)
 }
 
 pub(super) fn number(dir: &Path, file: &str) -> Option<u64> {
@@ -116,24 +116,33 @@ pub(super) fn plain(error: &io::Error) -> String {
     error.kind().to_string()
 }
 
+/// A leaf in its tenant's group.
+pub(super) struct Nested {
+    pub(super) dir: PathBuf,
+    /// Whether the tenant's group was made for it.
+    pub(super) is_first: bool,
+}
+
 /// Makes the group `leaf` in the group `tenant` of `own`, and that one when it is not there.
 ///
 /// Another thread may remove the tenant's group with its last leaf between the two steps, which begins them anew.
-pub(super) fn make_nested(own: &Path, tenant: &str, leaf: &str) -> io::Result<PathBuf> {
+pub(super) fn make_nested(own: &Path, tenant: &str, leaf: &str) -> io::Result<Nested> {
     let tenant = own.join(tenant);
     let dir = tenant.join(leaf);
+    let mut is_first = false;
     for _ in 0..NEST_ATTEMPTS {
-        match fs::create_dir(&tenant) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
         match fs::create_dir(&dir) {
-            Ok(()) => return Ok(dir),
+            Ok(()) => return Ok(Nested { dir, is_first }),
             Err(error) if is_gone(&error) => {}
             Err(error) => {
                 leave_tenant(&dir);
                 return Err(error);
             }
+        }
+        match fs::create_dir(&tenant) {
+            Ok(()) => is_first = true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
         }
     }
     Err(io::Error::from(io::ErrorKind::ResourceBusy))
@@ -141,8 +150,14 @@ pub(super) fn make_nested(own: &Path, tenant: &str, leaf: &str) -> io::Result<Pa
 
 /// Removes the tenant's group around the removed leaf `dir`, unless another leaf is in it.
 pub(super) fn leave_tenant(dir: &Path) {
-    match dir.parent().map(fs::remove_dir) {
-        Some(Err(error)) if error.kind() != io::ErrorKind::ResourceBusy && !is_gone(&error) => {
+    let Some(tenant) = dir.parent() else { return };
+    // A look is cheap, and the attempt would hold up everybody who makes or removes a group. A group's links are two and one
+    // for each group in it.
+    if fs::metadata(tenant).is_ok_and(|tenant| tenant.nlink() > 2) {
+        return;
+    }
+    match fs::remove_dir(tenant) {
+        Err(error) if error.kind() != io::ErrorKind::ResourceBusy && !is_gone(&error) => {
             tracing::error!(%error, "a tenant's cgroup could not be removed");
         }
         _ => {}

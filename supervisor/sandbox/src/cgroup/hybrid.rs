@@ -15,6 +15,10 @@ pub(super) struct HybridLeaf {
 }
 
 impl Leaf for HybridLeaf {
+    fn is_first(&self) -> bool {
+        self.v1.is_first() || self.v2.is_first()
+    }
+
     fn birth(&self) -> Option<BorrowedFd<'_>> {
         self.v2.birth()
     }

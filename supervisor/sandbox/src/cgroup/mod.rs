@@ -30,6 +30,8 @@ use std::path::Path;
 
 /// A group of its own for one run. Made with its limits written and read back; gone after `remove` or drop.
 pub(crate) trait Leaf: Send {
+    /// Whether a group of its tenant's was made with it, which knows nothing of the tenant's favour yet.
+    fn is_first(&self) -> bool;
     /// The leaf's directory in the v2 hierarchy, for a process that is born there (`CLONE_INTO_CGROUP`). On a hybrid host
     /// it holds only a part of the limits; `None` on v1.
     fn birth(&self) -> Option<BorrowedFd<'_>>;

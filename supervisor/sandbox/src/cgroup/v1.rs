@@ -23,6 +23,7 @@ pub(super) const CONTROLLERS: [&str; 4] = ["memory", "cpu", "pids", "cpuacct"];
 pub(super) struct V1Leaf {
     /// By controller. Controllers that are mounted together share a directory.
     dirs: Vec<(&'static str, PathBuf)>,
+    is_first: bool,
     oom_bell: Option<OwnedFd>,
     oom_kills: Gauge,
     memory_peak: Gauge,
@@ -44,9 +45,10 @@ pub(super) fn open(
     with_times: bool,
 ) -> (Option<V1Leaf>, Vec<Result<LimitInForce, MissingLimit>>) {
     let (tenant, name) = (places.maker.tenant(owner), places.maker.leaf());
-    let mut dirs = Vec::with_capacity(CONTROLLERS.len());
+    let mut made = Made::default();
     let told = kinds.iter().map(|&limit| {
-        let done = make(places, &mut dirs, controller(limit), &tenant, &name)
+        let done = made
+            .group(places, controller(limit), &tenant, &name)
             .and_then(|dir| super::put_on(&dir, limit, limits, (limit_memory, limit_cpu)));
         done.map(|max| LimitInForce { limit, max, by: "cgroup-v1".to_owned() }).map_err(|reason| MissingLimit {
             limit,
@@ -57,9 +59,9 @@ pub(super) fn open(
     let told = told.collect();
     if with_times {
         // The run's init has the times of all that it reaped as well.
-        let _times = make(places, &mut dirs, "cpuacct", &tenant, &name);
+        let _times = made.group(places, "cpuacct", &tenant, &name);
     }
-    let leaf = (!dirs.is_empty()).then(|| V1Leaf::watching(dirs));
+    let leaf = (!made.dirs.is_empty()).then(|| V1Leaf::watching(made));
     (leaf, told)
 }
 
@@ -68,41 +70,61 @@ fn remedy(limit: LimitKind) -> String {
     format!("run as root, or hand a writable {controller} group to this user and start proctor in it")
 }
 
-/// Makes the group of one controller below the supervisor's own. It must be new: a group that was there is not ours.
-fn make(
-    places: &Places,
-    dirs: &mut Vec<(&'static str, PathBuf)>,
-    controller: &'static str,
-    tenant: &str,
-    name: &str,
-) -> Result<PathBuf, String> {
-    let own = places.v1.get(controller).ok_or_else(|| format!("the {controller} controller is not mounted"))?;
-    let shared = dirs.iter().find(|(other, _)| places.v1.get(*other) == Some(own)).map(|(_, dir)| dir.clone());
-    let made = match shared {
-        Some(dir) => Ok(dir),
-        None if places.v1.get("cpu") == Some(own) => group::make_nested(own, tenant, name),
-        None => fs::create_dir(own.join(name)).map(|()| own.join(name)),
-    };
-    let dir = made.map_err(|error| format!("a {controller} group cannot be made: {}", group::plain(&error)))?;
-    dirs.push((controller, dir.clone()));
-    Ok(dir)
+/// The groups that were made for a leaf.
+#[derive(Default)]
+struct Made {
+    /// By controller. Controllers that are mounted together share a directory.
+    dirs: Vec<(&'static str, PathBuf)>,
+    /// Whether a group of the tenant's was made with them.
+    is_first: bool,
+}
+
+impl Made {
+    /// Makes the group of one controller below the supervisor's own. It must be new: a group that was there is not ours.
+    fn group(
+        &mut self,
+        places: &Places,
+        controller: &'static str,
+        tenant: &str,
+        name: &str,
+    ) -> Result<PathBuf, String> {
+        let own = places.v1.get(controller).ok_or_else(|| format!("the {controller} controller is not mounted"))?;
+        let shared = self.dirs.iter().find(|(other, _)| places.v1.get(*other) == Some(own)).map(|(_, dir)| dir.clone());
+        let made = match shared {
+            Some(dir) => Ok(dir),
+            None if places.v1.get("cpu") == Some(own) => group::make_nested(own, tenant, name).map(|nested| {
+                self.is_first |= nested.is_first;
+                nested.dir
+            }),
+            None => fs::create_dir(own.join(name)).map(|()| own.join(name)),
+        };
+        let dir = made.map_err(|error| format!("a {controller} group cannot be made: {}", group::plain(&error)))?;
+        self.dirs.push((controller, dir.clone()));
+        Ok(dir)
+    }
 }
 
 /// Memory, and memory with swap at the same bound, so that swap is off.
 fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, String> {
     let max = group::set_pages(dir, "memory.limit_in_bytes", bytes_max)?;
-    if dir.join("memory.memsw.limit_in_bytes").exists() {
-        group::set_pages(dir, "memory.memsw.limit_in_bytes", bytes_max)?;
-    } else {
+    match group::set_pages(dir, "memory.memsw.limit_in_bytes", bytes_max) {
         // Without swap accounting the kernel can at least be told not to swap this group.
-        group::set_exactly(dir, "memory.swappiness", 0)?;
+        Err(_) if !dir.join("memory.memsw.limit_in_bytes").exists() => {
+            group::set_exactly(dir, "memory.swappiness", 0)?;
+        }
+        outcome => _ = outcome?,
     }
-    let waits = || Gauge::open(Some(dir), "memory.oom_control").keyed("oom_kill_disable");
-    // A parent may have handed down that its processes wait at the limit for ever instead of being killed.
-    if waits() == Some(1) {
-        group::set(dir, "memory.oom_control", "0")?;
-    }
-    match waits() {
+    let control = Gauge::open(Some(dir), "memory.oom_control");
+    let waits = || control.keyed("oom_kill_disable");
+    let waits = match waits() {
+        // A parent has handed down that its processes wait at the limit for ever instead of being killed.
+        Some(1) => {
+            group::set(dir, "memory.oom_control", "0")?;
+            waits()
+        }
+        said => said,
+    };
+    match waits {
         Some(0) => Ok(max),
         _ => Err("the group does not kill at its memory limit".to_owned()),
     }
@@ -115,11 +137,13 @@ fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, String> {
 }
 
 impl V1Leaf {
-    fn watching(dirs: Vec<(&'static str, PathBuf)>) -> V1Leaf {
+    fn watching(Made { dirs, is_first }: Made) -> V1Leaf {
         let gauge = |controller, file| Gauge::open(dir_of(&dirs, controller), file);
+        let oom_kills = gauge("memory", "memory.oom_control");
         V1Leaf {
-            oom_bell: dir_of(&dirs, "memory").and_then(|dir| hang_bell(dir).ok()),
-            oom_kills: gauge("memory", "memory.oom_control"),
+            is_first,
+            oom_bell: dir_of(&dirs, "memory").zip(oom_kills.file()).and_then(|(dir, file)| hang_bell(dir, file).ok()),
+            oom_kills,
             memory_peak: gauge("memory", "memory.max_usage_in_bytes"),
             // With swap at the same bound, that is the one that is met.
             memory_touched: gauge("memory", "memory.memsw.failcnt").or_else(|| gauge("memory", "memory.failcnt")),
@@ -145,14 +169,17 @@ fn dir_of<'a>(dirs: &'a [(&'static str, PathBuf)], controller: &str) -> Option<&
 }
 
 /// An eventfd that the kernel rings when the group is out of memory (`cgroup-v1/memory.rst`, "OOM Control").
-fn hang_bell(dir: &Path) -> io::Result<OwnedFd> {
+fn hang_bell(dir: &Path, oom_control: &File) -> io::Result<OwnedFd> {
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let watched = File::open(dir.join("memory.oom_control"))?;
-    group::write(dir, "cgroup.event_control", &format!("{} {}", bell.as_raw_fd(), watched.as_raw_fd()))?;
+    group::write(dir, "cgroup.event_control", &format!("{} {}", bell.as_raw_fd(), oom_control.as_raw_fd()))?;
     Ok(bell)
 }
 
 impl Leaf for V1Leaf {
+    fn is_first(&self) -> bool {
+        self.is_first
+    }
+
     fn birth(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -4,7 +4,7 @@
 //! A leaf is nested in a group of its tenant, whose weight is its favour.
 
 use super::favour::Favour;
-use super::group::{self, Gauge};
+use super::group::{self, Gauge, Nested};
 use super::settle::{enable, lacking, obstacle, words};
 use super::{Counters, Leaf, MissingLimit, Places, controller};
 use proctor_core::isolation::LimitInForce;
@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 pub(super) struct V2Leaf {
     /// `None` after its removal.
     dir: Option<PathBuf>,
+    is_first: bool,
     birth: OwnedFd,
     oom_bell: Option<OwnedFd>,
     memory_events: Gauge,
@@ -41,13 +42,12 @@ pub(super) fn open(
     limits: &Limits,
     kinds: &[LimitKind],
 ) -> (Option<V2Leaf>, Vec<Result<LimitInForce, MissingLimit>>) {
-    let made = make(places, own, owner);
-    let enabled = made.as_ref().map(|(_, dir)| words(dir, "cgroup.controllers")).unwrap_or_default();
+    let made = make(places, own, owner, kinds);
     let told = kinds.iter().map(|&limit| {
         let name = controller(limit);
         let done = match &made {
-            Ok((_, dir)) if enabled.iter().any(|word| word == name) => {
-                super::put_on(dir, limit, limits, (limit_memory, limit_cpu))
+            Ok(Made { nested, enabled, .. }) if is_in(enabled, name) => {
+                super::put_on(&nested.dir, limit, limits, (limit_memory, limit_cpu))
                     .map_err(|reason| (reason, remedy(limit).to_owned()))
             }
             Ok(_) => Err(obstacle(own, name)),
@@ -59,7 +59,7 @@ pub(super) fn open(
             .map_err(|(reason, remedy)| MissingLimit { limit, reason, remedy })
     });
     let told = told.collect();
-    (made.ok().map(|(leaf, _)| leaf), told)
+    (made.ok().map(V2Leaf::watching), told)
 }
 
 /// Against a limit that its controller refuses.
@@ -70,22 +70,38 @@ fn remedy(limit: LimitKind) -> &'static str {
     }
 }
 
-fn make(places: &Places, own: &Path, owner: &str) -> io::Result<(V2Leaf, PathBuf)> {
+/// The group of a leaf.
+struct Made {
+    nested: Nested,
+    birth: OwnedFd,
+    /// The controllers that it has.
+    enabled: Vec<String>,
+}
+
+fn make(places: &Places, own: &Path, owner: &str, kinds: &[LimitKind]) -> io::Result<Made> {
     let (tenant, name) = (places.maker.tenant(owner), places.maker.leaf());
-    let dir = group::make_nested(own, &tenant, &name)?;
-    // Only now, as a leaf keeps others from removing its tenant's group. A controller that cannot be had is missed when its
-    // limit is written.
-    let around = own.join(tenant);
-    lacking(&around).into_iter().for_each(|controller| drop(enable(&around, controller)));
-    let opened = rustix::fs::open(&dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    match opened {
-        Ok(birth) => Ok((V2Leaf::watching(dir.clone(), birth), dir)),
+    let nested = group::make_nested(own, &tenant, &name)?;
+    let mut enabled = words(&nested.dir, "cgroup.controllers");
+    // Who has made the tenant's group may not have come as far as this.
+    if nested.is_first || kinds.iter().any(|kind| !is_in(&enabled, controller(*kind))) {
+        // Only now, as a leaf keeps others from removing its tenant's group. A controller that cannot be had is missed when
+        // its limit is written.
+        let around = own.join(tenant);
+        lacking(&around).into_iter().for_each(|controller| drop(enable(&around, controller)));
+        enabled = words(&nested.dir, "cgroup.controllers");
+    }
+    match rustix::fs::open(&nested.dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(birth) => Ok(Made { nested, birth, enabled }),
         Err(error) => {
-            fs::remove_dir(&dir)?;
-            group::leave_tenant(&dir);
+            fs::remove_dir(&nested.dir)?;
+            group::leave_tenant(&nested.dir);
             Err(error.into())
         }
     }
+}
+
+fn is_in(words: &[String], name: &str) -> bool {
+    words.iter().any(|word| word == name)
 }
 
 /// Memory with swap off, and a kill that takes the whole leaf: what a run is after the loss of any process is no result.
@@ -116,18 +132,21 @@ fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, String> {
 }
 
 impl V2Leaf {
-    fn watching(dir: PathBuf, birth: OwnedFd) -> V2Leaf {
+    /// Opens what the leaf is watched by, which depends on the controllers that it has.
+    fn watching(Made { nested: Nested { dir, is_first }, birth, enabled }: Made) -> V2Leaf {
         let gauge = |file| Gauge::open(Some(&dir), file);
-        let memory_events = gauge("memory.events");
+        let of = |controller, file| Gauge::open(is_in(&enabled, controller).then_some(&dir), file);
+        let memory_events = of("memory", "memory.events");
         V2Leaf {
+            is_first,
             birth,
             oom_bell: hang_bell(&memory_events).ok().flatten(),
             memory_events,
-            memory_peak: gauge("memory.peak"),
+            memory_peak: of("memory", "memory.peak"),
             cpu: gauge("cpu.stat"),
-            pids_peak: gauge("pids.peak"),
-            pids_events: gauge("pids.events"),
-            io: gauge("io.stat"),
+            pids_peak: of("pids", "pids.peak"),
+            pids_events: of("pids", "pids.events"),
+            io: of("io", "io.stat"),
             cpu_pressure: gauge("cpu.pressure"),
             memory_pressure: gauge("memory.pressure"),
             io_pressure: gauge("io.pressure"),
@@ -161,6 +180,10 @@ fn of_all_devices(io: &str, key: &str) -> u64 {
 }
 
 impl Leaf for V2Leaf {
+    fn is_first(&self) -> bool {
+        self.is_first
+    }
+
     fn birth(&self) -> Option<BorrowedFd<'_>> {
         Some(self.birth.as_fd())
     }

@@ -229,8 +229,17 @@ fn exit_of(status: WaitStatus) -> Option<Exit> {
 /// empty when there is no child. A process that is being forked meanwhile is hit too: the kernel refuses a fork to a
 /// parent with a pending SIGKILL.
 fn end_everybody_else() {
+    if is_alone() {
+        // The signal would be offered to every process of the host.
+        return;
+    }
     let _killed = kill(EVERYBODY_ELSE, Signal::SIGKILL);
     while !matches!(wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
+}
+
+/// Whether there is no child, alive or dead.
+fn is_alone() -> bool {
+    matches!(wait(WaitOptions::NOHANG), Err(Errno::CHILD))
 }
 
 fn cpu_of_the_dead() -> CpuTimes {
