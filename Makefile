@@ -43,6 +43,7 @@ fuzz: ## feed every parser whatever comes up, SECONDS_EACH=600; exits non-zero w
 lint: ## formatting and clippy, warnings as errors
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --manifest-path tests/fuzz/Cargo.toml --target-dir target --all-targets -- -D warnings
 
 deny: ## licences, bans and sources, from the lock file alone
 	.ci/tools cargo-deny

@@ -122,6 +122,27 @@ fn scratch_files_directories_and_artefacts_travel_in_and_out() {
     assert!(!std::path::Path::new("/tmp/proctor").exists());
 }
 
+/// What was compiled from a helper of the last run serves the next run, and never for another helper.
+#[test]
+fn a_scratch_file_is_as_old_as_its_content() {
+    let times_of = |content: &str| {
+        let mut helped = spec("stat -c %Y /tmp/proctor/a /tmp/proctor/b");
+        let file = |path: &str, content: &str| ScratchFile {
+            path: path.into(),
+            bytes: content.as_bytes().to_vec(),
+            executable: false,
+        };
+        helped.scratch_files = vec![file("a", content), file("b", "another")];
+        let (_, heard) = run(&helped);
+        heard.stdout.lines().map(|line| line.parse().unwrap()).collect::<Vec<i64>>()
+    };
+    let first = times_of("print(1)");
+    assert_eq!(first.len(), 2);
+    assert_eq!(times_of("print(1)"), first);
+    let then = times_of("print(2)");
+    assert!(then[0] != first[0] && then[1] == first[1], "{first:?} {then:?}");
+}
+
 #[test]
 fn everything_that_is_in_force_is_told_before_the_first_command() {
     let (_, heard) = run(&spec("true"));

@@ -73,7 +73,7 @@ fn trees() -> impl Iterator<Item = FileTree> {
 pub fn parser(name: &str, listing: bool) -> (Plan, Box<dyn Parser>) {
     let want = want(&Selection::All);
     let Some(framework) = framework(name) else {
-        return (custom::plan(&["make".to_owned()], want.scratch), custom::parser(WORKSPACE));
+        return (custom::plan(&["make".to_owned()], want.scratch, None), custom::parser(WORKSPACE));
     };
     let planned = trees().find_map(|tree| {
         let projects = framework.detect(&tree);
