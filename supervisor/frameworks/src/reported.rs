@@ -403,7 +403,12 @@ impl Parser for Reported {
 
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
         let mut lines = std::mem::take(&mut self.lines);
-        lines.finish(|line| self.line(line, events));
+        // Who was killed in the middle of a line has not said it, and what still ran was asked for before.
+        lines.finish(|line| {
+            if !killed {
+                self.line(line, events)
+            }
+        });
         self.lines = lines;
         if killed {
             self.summary.cut_off = true;
@@ -541,8 +546,11 @@ mod tests {
         assert_eq!(case.outcome, TestOutcome::Error);
         assert_eq!(case.message.as_deref(), Some("did not finish: the runner exited with 70"));
         assert!(parser.running().is_empty());
-        let (events, parser) = step(&open, "", Exit::Signal(9), true);
+        let (events, parser) = step(&format!("{open}\n"), "", Exit::Signal(9), true);
         assert_eq!((events.len(), parser.running().len(), parser.summary().cut_off), (1, 1, true));
+        // What was running has been asked for by then, and nobody would tell the end of this one.
+        let (events, parser) = step(&open, "", Exit::Signal(9), true);
+        assert_eq!((events.len(), parser.running().len(), parser.summary().cut_off), (0, 0, true));
     }
 
     #[test]

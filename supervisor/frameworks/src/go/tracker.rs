@@ -227,11 +227,11 @@ impl Tracker {
         PackageEnd { began: state.began, failed: state.failed, output: state.output.lines() }
     }
 
-    /// Tells what was held back, because nothing follows.
+    /// Tells what was held back, because nothing follows, package by package in the order of their names.
     pub(super) fn release_all(&mut self, events: &mut Vec<RunnerEvent>) {
-        for state in self.packages.values_mut() {
-            release_held(state, events);
-        }
+        let mut holding: Vec<_> = self.packages.iter_mut().filter(|(_, state)| !state.held.is_empty()).collect();
+        holding.sort_by_key(|(name, _)| name.as_str());
+        holding.into_iter().for_each(|(_, state)| release_held(state, events));
     }
 
     /// Packages that have begun and not ended, sorted.
@@ -363,4 +363,32 @@ fn unfinished_case(package: &str, name: &str, failure: Failure, crashed: Option<
     case.message = Some(message);
     (case.expected, case.actual) = (None, None);
     case
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_held_back_is_told_in_the_order_of_packages() {
+        let mut tracker = Tracker::new(Paths::new("/ws"));
+        let packages: Vec<String> = (0..20).map(|number| format!("example.com/p{number:02}")).collect();
+        let mut events = Vec::new();
+        for package in packages.iter().rev() {
+            for test in ["TestA", "TestA/b"] {
+                tracker.test_started(package, test, &mut events);
+            }
+            tracker.test_ended(package, "TestA/b", Ending::Fail, None, &mut events);
+        }
+        events.clear();
+        tracker.release_all(&mut events);
+        let told: Vec<&str> = events
+            .iter()
+            .map(|event| match event {
+                RunnerEvent::TestFinished(case) => case.package.as_str(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(told, packages);
+    }
 }

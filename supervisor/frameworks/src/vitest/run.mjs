@@ -2,7 +2,7 @@
 // can only replace. The arguments are those of the project's test script; what proctor asks for is in `settings`. Must not know
 // what the reporter tells.
 
-import { createRequire } from 'node:module';
+import module, { createRequire } from 'node:module';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
@@ -17,6 +17,9 @@ const settings = JSON.parse(process.env.PROCTOR_VITEST);
 const listing = process.env.PROCTOR_LISTING !== undefined;
 delete process.env.PROCTOR_VITEST;
 delete process.env.PROCTOR_LISTING;
+
+// Of this thread alone: what the tests load is compiled as ever.
+module.enableCompileCache?.(path.join(settings.cache, 'compiled'));
 
 function giveUp(why) {
   process.stderr.write(`proctor: ${why}\n`);
@@ -44,7 +47,7 @@ async function prepare() {
   const { filter, options } = parseCLI(['vitest', 'run', ...process.argv.slice(2)]);
   const { files, related, expression, cache, workers } = settings;
   const absolute = files.map((file) => path.resolve(file));
-  Object.assign(options, { run: true, watch: false, includeTaskLocation: true, passWithNoTests: false });
+  Object.assign(options, { run: true, watch: false, passWithNoTests: false });
   if (related) options.related = absolute;
   if (expression) options.testNamePattern = expression;
   if (workers) Object.assign(options, { maxWorkers: workers }, major < 4 ? { minWorkers: 1 } : {});
