@@ -2,7 +2,8 @@
 //!
 //! `run.mjs` starts the project's own Vitest in the project's directory and adds `reporter.cjs` to the reporters that its
 //! configuration names; everything else of the configuration is in force. Vite's cache is proctor's to place, snapshots are not
-//! written, and nothing is watched.
+//! written, and nothing is watched. Vitest is not asked where each test stands, since it would look at the stack for each of
+//! them; what fails tells its own place.
 //!
 //! A name filter is Vitest's `--testNamePattern`, a regular expression. What a test prints is in the streams and not in its
 //! record. Coverage is not measured.
