@@ -115,7 +115,8 @@ impl TestCase {
         TestId { package: self.package.clone(), name: self.name.clone() }
     }
 
-    /// The same test with every string within its bound. Every test passes through here on its way out of a parser.
+    /// The same test with every string within its bound, and a line only where there is one. Every test passes through here on
+    /// its way out of a parser.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         let clip_opt = |text: &mut Option<String>, max| {
@@ -127,6 +128,7 @@ impl TestCase {
         self.package = clip(self.package, NAME_BYTES_MAX);
         self.name = clip(self.name, NAME_BYTES_MAX);
         clip_opt(&mut self.file, NAME_BYTES_MAX);
+        self.line = line_in(self.file.as_ref(), self.line);
         clip_opt(&mut self.message, MESSAGE_BYTES_MAX);
         clip_opt(&mut self.expected, MESSAGE_BYTES_MAX);
         clip_opt(&mut self.actual, MESSAGE_BYTES_MAX);
@@ -134,6 +136,11 @@ impl TestCase {
         clip_opt(&mut self.output, TEST_OUTPUT_BYTES_MAX);
         self
     }
+}
+
+/// Lines are counted from 1 and stand in a file, whatever a runner printed.
+fn line_in(file: Option<&String>, line: Option<u32>) -> Option<u32> {
+    line.filter(|line| *line > 0 && file.is_some())
 }
 
 /// Why something could not be built or collected.
@@ -164,13 +171,29 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// The same record with every string within its bound.
+    /// The same record with every string within its bound, and a line only where there is one.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.nodeid = clip(self.nodeid, NAME_BYTES_MAX);
         self.file = self.file.map(|file| clip(file, NAME_BYTES_MAX));
+        self.line = line_in(self.file.as_ref(), self.line);
         self.message = clip(self.message, MESSAGE_BYTES_MAX);
         self.output = clip(self.output, TEST_OUTPUT_BYTES_MAX);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_in_a_file_and_counted_from_one() {
+        let id = TestId { package: "p".to_owned(), name: "t".to_owned() };
+        let line_of = |file: Option<&str>, line| {
+            let case = TestCase::new(id.clone(), "p/t".to_owned(), TestOutcome::Failed);
+            TestCase { file: file.map(str::to_owned), line: Some(line), ..case }.bounded().line
+        };
+        assert_eq!((line_of(Some("a.go"), 7), line_of(Some("a.go"), 0), line_of(None, 7)), (Some(7), None, None));
     }
 }

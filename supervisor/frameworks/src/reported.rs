@@ -287,11 +287,9 @@ impl Reported {
         format!("{}{}{}", id.package, self.dialect.between, id.name)
     }
 
-    /// A place inside of the workspace, or none: a line means nothing without its file.
+    /// A place inside of the workspace, or none.
     fn place(&self, file: Option<String>, line: Option<u32>) -> (Option<String>, Option<u32>) {
-        let file = file.and_then(|file| self.paths.relative_to(&self.dir, &file));
-        let line = line.filter(|line| *line > 0 && file.is_some());
-        (file, line)
+        (file.and_then(|file| self.paths.relative_to(&self.dir, &file)), line)
     }
 
     /// What a person reads: without colours, and without where the workspace is.
