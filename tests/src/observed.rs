@@ -211,8 +211,8 @@ impl Observed {
     pub fn assert(&self, row: &Row) {
         let many = [(Case::passed(row.many.0), row.many.1), row.many_skipped];
         let many = many.into_iter().flat_map(|(case, count)| {
-            let (before, after) = case.nodeid.rsplit_once('#').unwrap_or_default();
-            (0..count).map(move |number| Seen { nodeid: format!("{before}{number}{after}"), ..Seen::wanted(&case) })
+            let nodeid = move |number: usize| case.nodeid.replace("{}", &number.to_string());
+            (0..count).map(move |number| Seen { nodeid: nodeid(number), ..Seen::wanted(&case) })
         });
         let mut tests: BTreeSet<Seen> = row.tests.iter().map(Seen::wanted).chain(many).collect();
         if row.total() > row.tests.len() {

@@ -74,6 +74,12 @@ pub fn copy_fixture(fixture: &str, to: &Path) {
         fs::copy(sources().join("tests/stand-ins/cypress.cjs"), own.join(".bin/cypress")).unwrap();
         ["minimatch", "mocha"].iter().for_each(|name| symlink(packages.join(name), own.join(name)).unwrap());
     }
+    // A flow is a file, and ten thousand of them are nothing that a person would keep.
+    if fixture == "maestro/many" {
+        let (flow, flows) = (fs::read(to.join("flow.yaml")).unwrap(), to.join(".maestro"));
+        fs::create_dir(&flows).unwrap();
+        (0..10_000).for_each(|number| fs::write(flows.join(format!("flow-{number}.yaml")), &flow).unwrap());
+    }
     if fixture.starts_with("maven/") {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| process::installed("maven"));

@@ -29,7 +29,7 @@ pub struct Row {
     pub killed: Option<&'static str>,
     /// The tests, all of them, in any order.
     pub tests: &'static [Case],
-    /// So many more that pass: node ids in which the last `#` stands for a number, from 0.
+    /// So many more that pass: node ids in which each `{}` stands for a number, from 0.
     pub many: (&'static str, usize),
     /// How many both failed and passed.
     pub flaky: u64,

@@ -126,7 +126,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "cargo/many", many: ("many$t#", 10_000), ..PASSED },
+    Row { name: "many", fixture: "cargo/many", many: ("many$t{}", 10_000), ..PASSED },
     Row {
         name: "filtered",
         fixture: "cargo/fail",

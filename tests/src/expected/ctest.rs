@@ -165,8 +165,8 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "many",
         fixture: "ctest/many",
-        many: ("run.#", 200),
-        many_skipped: (Case::skipped("off.#").says("disabled"), 9_800),
+        many: ("run.{}", 200),
+        many_skipped: (Case::skipped("off.{}").says("disabled"), 9_800),
         ..PASSED
     },
     Row {

@@ -1,6 +1,6 @@
 //! What has to come of commands that tell their results in a form that many runners share.
 
-use crate::row::{Ask, Case, Row};
+use crate::row::{Ask, Case, Collector, Row};
 
 const FIXTURE: &str = "custom/scripts";
 
@@ -54,6 +54,64 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("adds"), Case::skipped("moon")],
         ..PASSED
     },
+    // A test that could not be judged, and a suite that could not be loaded.
+    Row {
+        name: "junit_broken",
+        ask: Ask { command: &["sh", "broken.sh"], ..Ask::ALL },
+        outcome: "collection_failed",
+        exit_status: 3,
+        exit_code: 2,
+        raw_exit_code: Some(2),
+        held: &["collection_failed", "failed"],
+        tests: &[Case::passed("stock::holds"), Case::error("stock::counts").at("stock.sh", 4).says("no database")],
+        collectors: &[Collector::collection("prices", "prices.sh: line 3: unexpected end of file")],
+        ..FAILED
+    },
+    Row {
+        name: "tap_of_nothing",
+        ask: Ask { command: &["sh", "none.sh"], ..Ask::ALL },
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 4,
+        held: &["no_tests"],
+        ..PASSED
+    },
+    // TAP tells a test when it has ended, so nobody knows which one runs.
+    Row {
+        name: "hang",
+        ask: Ask { command: &["sh", "hang.sh"], timeout_s: Some(3), ..Ask::ALL },
+        outcome: "timed_out",
+        exit_status: 124,
+        exit_code: 124,
+        raw_exit_code: None,
+        partial: true,
+        held: &["timed_out"],
+        killed: Some("deadline"),
+        tests: &[Case::passed("ends")],
+        ..PASSED
+    },
+    Row {
+        name: "crash",
+        ask: Ask { command: &["sh", "crash.sh"], ..Ask::ALL },
+        outcome: "crashed",
+        exit_status: 139,
+        exit_code: 139,
+        raw_exit_code: None,
+        partial: true,
+        held: &["crashed"],
+        tests: &[Case::passed("adds")],
+        ..PASSED
+    },
+    Row {
+        name: "unicode",
+        ask: Ask { command: &["sh", "unicode.sh"], ..Ask::ALL },
+        tests: &[
+            Case::passed("größe 🦀"),
+            Case::failed("日本 テスト").says("naïve \u{fffd} text").wants("さようなら", "ありがとう"),
+        ],
+        ..FAILED
+    },
+    Row { name: "many", ask: Ask { command: &["sh", "many.sh"], ..Ask::ALL }, many: ("case {}", 10_000), ..PASSED },
     Row {
         name: "projectfile",
         fixture: "custom/projectfile",

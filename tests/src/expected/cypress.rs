@@ -138,7 +138,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "cypress/many", many: ("cypress/e2e/many.cy.js > many > case #", 10_000), ..PASSED },
+    Row { name: "many", fixture: "cypress/many", many: ("cypress/e2e/many.cy.js > many > case {}", 10_000), ..PASSED },
     Row {
         name: "filtered",
         fixture: "cypress/fail",

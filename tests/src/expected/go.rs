@@ -288,6 +288,13 @@ pub(super) const TABLE: &[Row] = &[
         ..Row::FAILED
     },
     Row {
+        name: "many",
+        fixture: "go/many",
+        tests: &[Case::passed("example.com/many/TestMany")],
+        many: ("example.com/many/TestMany/{}", 10_000),
+        ..Row::PASSED
+    },
+    Row {
         name: "filtered",
         fixture: "go/pass",
         ask: Ask { filter: "TestTotal$", ..Ask::ALL },

@@ -123,7 +123,7 @@ pub(super) const TABLE: &[Row] = &[
         running: &["src/test/java/com/example/HangTest.java/com.example.HangTest#hangs"],
         ..PASSED
     },
-    Row { name: "many", fixture: "gradle/many", many: ("com.example.ManyTest#isSmall[#]", 10_000), ..PASSED },
+    Row { name: "many", fixture: "gradle/many", many: ("com.example.ManyTest#isSmall[{}]", 10_000), ..PASSED },
     Row {
         name: "filtered",
         fixture: "gradle/fail",

@@ -145,7 +145,7 @@ pub(super) const TABLE: &[Row] = &[
         name: "many",
         fixture: "jest/many",
         tests: &[Case::failed("many.test.js > number 9999").at("many.test.js", 4).says("the last one")],
-        many: ("many.test.js > number #", 9_999),
+        many: ("many.test.js > number {}", 9_999),
         ..FAILED
     },
     Row {

@@ -95,6 +95,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
+    Row { name: "many", fixture: "maestro/many", many: (".maestro/flow-{}.yaml > flow-{}", 10_000), ..PASSED },
     Row {
         name: "filtered",
         fixture: "maestro/fail",

@@ -99,7 +99,7 @@ pub(super) const TABLE: &[Row] = &[
         running: &["src/test/java/com/example/HangTest.java/com.example.HangTest"],
         ..PASSED
     },
-    Row { name: "many", fixture: "maven/many", many: ("com.example.ManyTest#isSmall(int) case #", 10_000), ..PASSED },
+    Row { name: "many", fixture: "maven/many", many: ("com.example.ManyTest#isSmall(int) case {}", 10_000), ..PASSED },
     Row {
         name: "filtered",
         fixture: "maven/fail",

@@ -134,7 +134,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "mocha/many", many: ("test/many.spec.js > many > case #", 10_000), ..PASSED },
+    Row { name: "many", fixture: "mocha/many", many: ("test/many.spec.js > many > case {}", 10_000), ..PASSED },
     Row {
         name: "filtered",
         fixture: "mocha/fail",

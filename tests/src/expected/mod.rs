@@ -8,6 +8,7 @@ mod cypress;
 mod go;
 mod gradle;
 mod jest;
+pub mod kinds;
 mod maestro;
 mod maven;
 mod mocha;

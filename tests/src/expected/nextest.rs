@@ -39,6 +39,21 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
+        name: "error",
+        fixture: "nextest/error",
+        outcome: "crashed",
+        exit_status: 137,
+        exit_code: 137,
+        raw_exit_code: None,
+        partial: true,
+        held: &["crashed", "failed"],
+        tests: &[
+            Case::error("error$tests::b_kills_nextest").says("did not finish: the runner ended before it"),
+            Case::passed("error$tests::a_holds"),
+        ],
+        ..FAILED
+    },
+    Row {
         name: "skip",
         fixture: "nextest/skip",
         tests: &[
@@ -100,8 +115,8 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "many",
         fixture: "nextest/many",
-        many: ("many$runs::t#", 200),
-        many_skipped: (Case::skipped("many$ignored::t#"), 9_800),
+        many: ("many$runs::t{}", 200),
+        many_skipped: (Case::skipped("many$ignored::t{}"), 9_800),
         ..PASSED
     },
     Row {

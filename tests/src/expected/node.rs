@@ -132,7 +132,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "node/many", many: ("test/many.test.js > many > case #", 10_000), ..PASSED },
+    Row { name: "many", fixture: "node/many", many: ("test/many.test.js > many > case {}", 10_000), ..PASSED },
     Row {
         name: "filtered",
         fixture: "node/fail",

@@ -210,7 +210,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "pytest/many", many: ("test_many.py::test_number[#]", 10_000), ..PASSED },
+    Row { name: "many", fixture: "pytest/many", many: ("test_many.py::test_number[{}]", 10_000), ..PASSED },
     Row {
         name: "twoprojects",
         fixture: "pytest/twoprojects",

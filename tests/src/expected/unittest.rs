@@ -132,7 +132,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "unittest/many", many: ("test_many.TestMany.test_#", 10_000), ..PASSED },
+    Row { name: "many", fixture: "unittest/many", many: ("test_many.TestMany.test_{}", 10_000), ..PASSED },
     Row {
         name: "filtered",
         fixture: "unittest/pass",

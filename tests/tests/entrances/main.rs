@@ -34,7 +34,7 @@ macro_rules! rows {
 }
 
 rows! {
-    go: pass fail table panic crash builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes
+    go: pass fail table panic crash builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes many
         filtered filtered_out command_passes command_fails command_crashes;
     pytest: pass fail error skip collection conftest settings hang crash stops breaks workers unicode many twoprojects
         filtered filtered_out filter_is_wrong;
@@ -45,14 +45,14 @@ rows! {
     vitest: pass fail error skip collection unhandled hang crash unicode many filtered filtered_out;
     playwright: pass fail error skip flaky collection setup hang crash unicode many filtered filtered_out;
     cargo: pass fail skip builderror hang crash unicode harness many filtered filtered_out;
-    nextest: pass fail skip builderror hang crash unicode many filtered filtered_out;
+    nextest: pass fail error skip builderror hang crash unicode many filtered filtered_out;
     ctest: pass fail error skip builderror linkerror configerror hang crash notests flood unicode many twins twoprojects
         filtered filtered_out;
     custom: junit junit_cut_off tap words words_of_a_command_that_exits_with_0
-        projectfile;
+        junit_broken tap_of_nothing hang crash unicode many projectfile;
     maven: pass fail modules builderror crash hang many filtered filtered_out;
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
-    maestro: pass fail collection flaky hang crash unicode filtered filtered_out;
+    maestro: pass fail collection flaky hang crash unicode many filtered filtered_out;
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;
 }
 

@@ -15,6 +15,7 @@ use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 use regex::Regex;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::LazyLock;
 
 /// Most sentences in the summary.
@@ -43,14 +44,25 @@ const JACKSONS: &str = "`, problem: ";
 #[derive(Default)]
 struct Course {
     suite: Suite,
+    /// The same by name: a suite may have tens of thousands, and each line names one.
+    names: Names,
     /// What the console said of each flow of the suite.
     told: Vec<Option<Verdict>>,
+    /// Flows before this one are all told.
+    first_open: usize,
     /// What it said of flows that are not in it.
     strangers: usize,
     /// The command whose failures this one runs again.
     again: bool,
     /// Whether it ended by itself.
     ended: bool,
+}
+
+/// Flows by name, each until it is taken, and the lengths that names have.
+#[derive(Default)]
+struct Names {
+    of: HashMap<String, VecDeque<usize>>,
+    lengths: BTreeSet<usize>,
 }
 
 /// A flow that failed and whose reason may go on in the next line.
@@ -122,7 +134,7 @@ impl MaestroParser {
 
     /// A flow ended.
     fn ended(&mut self, verdict: Verdict, rest: &str, events: &mut Vec<RunnerEvent>) {
-        let known = self.courses.get(self.current).and_then(|course| course.of_line(rest));
+        let known = self.courses.get_mut(self.current).and_then(|course| course.names.take_from(rest));
         let (flow, name) = match known {
             Some((flow, name)) => (Ok(flow), name),
             None => (Err(name(rest).to_owned()), name(rest).len()),
@@ -176,8 +188,8 @@ impl MaestroParser {
 
     /// The flow after those that ended begins.
     fn next(&mut self, events: &mut Vec<RunnerEvent>) {
-        let Some(course) = self.courses.get(self.current).filter(|course| course.suite.in_order) else { return };
-        let next = course.told.iter().position(Option::is_none);
+        let Some(course) = self.courses.get_mut(self.current).filter(|course| course.suite.in_order) else { return };
+        let next = course.first_open();
         if next != self.running {
             self.running = next;
             let flow = next.and_then(|next| course.suite.flows.get(next)).filter(|_| !course.again);
@@ -265,7 +277,7 @@ impl MaestroParser {
     fn check(&mut self, number: usize, bytes: Option<&[u8]>, events: &mut Vec<RunnerEvent>) {
         let Some(course) = self.courses.get(number).filter(|course| course.ended && course.has_told()) else { return };
         let Some(bytes) = bytes else { return self.cut_off("maestro left no report".to_owned()) };
-        let (again, flows) = (course.again, course.told.len());
+        let (again, flows, mut names) = (course.again, course.told.len(), Names::of(&course.suite.flows));
         let dir = self.steps.get(number).map(|step| step.dir.clone()).unwrap_or_default();
         let mut found = Vec::new();
         let read = junit::read(&report(number), bytes, &self.paths, &dir, &mut found);
@@ -274,15 +286,14 @@ impl MaestroParser {
         let mut reported = vec![None; flows];
         for event in found {
             let RunnerEvent::TestFinished(case) = event else { continue };
-            let Some(course) = self.courses.get(number) else { return };
-            let of_name = |(index, flow): &(usize, &Flow)| flow.name == case.name && reported[*index].is_none();
-            let Some((index, flow)) = course.suite.flows.iter().enumerate().find(of_name) else { continue };
+            let Some(index) = names.take(&case.name) else { continue };
             let verdict = match case.outcome {
                 TestOutcome::Passed => Verdict::Passed,
                 _ => Verdict::Failed,
             };
             reported[index] = Some(verdict);
-            let (flow, told) = (flow.clone(), course.told[index]);
+            let Some(course) = self.courses.get(number) else { return };
+            let (flow, told) = (course.suite.flows[index].clone(), course.told[index]);
             match told {
                 None if !again => events.push(self.case(&flow, verdict, case.duration_s, case.message)),
                 Some(Verdict::Passed) if verdict != Verdict::Passed => {
@@ -340,23 +351,50 @@ fn nodeid(flow: &Flow) -> String {
 
 impl Course {
     fn of(suite: Suite, again: bool) -> Course {
-        Course { told: vec![None; suite.flows.len()], suite, again, ..Course::default() }
+        Course {
+            told: vec![None; suite.flows.len()],
+            names: Names::of(&suite.flows),
+            suite,
+            again,
+            ..Course::default()
+        }
     }
 
     fn has_told(&self) -> bool {
         self.strangers > 0 || self.told.iter().any(Option::is_some)
     }
 
-    /// The flow that what follows a status begins with the name of, and that name's length: of those that are still open
-    /// the one with the longest name.
-    fn of_line(&self, rest: &str) -> Option<(usize, usize)> {
-        let is_named =
-            |name: &str| rest.strip_prefix(name).is_some_and(|after| after.is_empty() || after.starts_with(" ("));
-        let open = self.suite.flows.iter().zip(&self.told).enumerate().filter(|(_, (_, told))| told.is_none());
-        let named =
-            open.filter(|(_, (flow, _))| is_named(&flow.name)).map(|(index, (flow, _))| (index, flow.name.len()));
-        // The first of several with the same name.
-        named.min_by_key(|(index, length)| (usize::MAX - length, *index))
+    /// The first flow of which nothing is told.
+    fn first_open(&mut self) -> Option<usize> {
+        let told = self.told.get(self.first_open..).unwrap_or_default();
+        self.first_open += told.iter().position(Option::is_none).unwrap_or(told.len());
+        (self.first_open < self.told.len()).then_some(self.first_open)
+    }
+}
+
+impl Names {
+    fn of(flows: &[Flow]) -> Names {
+        let mut names = Names::default();
+        for (index, flow) in flows.iter().enumerate() {
+            names.of.entry(flow.name.clone()).or_default().push_back(index);
+            names.lengths.insert(flow.name.len());
+        }
+        names
+    }
+
+    /// The flow of that name, the first of several.
+    fn take(&mut self, name: &str) -> Option<usize> {
+        self.of.get_mut(name)?.pop_front()
+    }
+
+    /// The flow that what follows a status begins with the name of, and that name's length: of those that are left the one
+    /// with the longest name.
+    fn take_from(&mut self, rest: &str) -> Option<(usize, usize)> {
+        let is_end =
+            |length: usize| rest.get(length..).is_some_and(|after| after.is_empty() || after.starts_with(" ("));
+        let lengths = self.lengths.range(..=rest.len()).rev().copied().filter(|length| is_end(*length));
+        let of = &mut self.of;
+        lengths.into_iter().find_map(|length| Some((of.get_mut(rest.get(..length)?)?.pop_front()?, length)))
     }
 }
 
