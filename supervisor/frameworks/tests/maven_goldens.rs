@@ -36,13 +36,16 @@ const GOLDENS: &[(&str, i32, [&[u8]; 2])] = goldens![
     "nothing" 0,
 ];
 
+/// The same of listings.
+const LISTINGS: &[(&str, i32, [&[u8]; 2])] = goldens!["list-fail" 0, "list-junit4" 0];
+
 const KILLED: [&[u8]; 2] =
     [include_bytes!("../goldens/maven/hang-killed.out"), include_bytes!("../goldens/maven/hang-killed.report")];
 
-fn parser() -> Box<dyn Parser> {
+fn parser(is_listing: bool) -> Box<dyn Parser> {
     let mut tree = FileTree::default();
     tree.add_with_content("pom.xml", "");
-    let tests = ["Alive", "Before", "Calc", "Exit", "Greet", "Hang", "Ng", "Old", "SetUp"];
+    let tests = ["Alive", "Before", "Calc", "Exit", "Greet", "Hang", "Ng", "Old", "SetUp", "Bad", "Plain", "Three"];
     tests.iter().for_each(|name| tree.add(format!("src/test/java/com/example/{name}Test.java")));
     ["core/src/main/java/com/example/Price.java", "core/src/test/java/com/example/PriceTest.java"]
         .iter()
@@ -57,13 +60,28 @@ fn parser() -> Box<dyn Parser> {
         scratch: "/tmp/proctor",
         cache: "/cache",
     };
-    let plan = Maven.plan(&Maven.detect(&tree), &tree, &want).unwrap();
+    let projects = Maven.detect(&tree);
+    if is_listing {
+        let plan = Maven.plan_listing(&projects, &tree, &want).unwrap();
+        return Maven.listing(&plan, &want);
+    }
+    let plan = Maven.plan(&projects, &tree, &want).unwrap();
     Maven.parser(&plan, &want)
 }
 
-/// Feeds pieces of both streams as one step.
+/// Feeds pieces of both streams of a run as one step.
 fn parse(out: &[&[u8]], report: &[&[u8]], exit: Exit, killed: bool) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
-    let (mut parser, mut events) = (parser(), Vec::new());
+    parse_with(parser(false), out, report, exit, killed)
+}
+
+fn parse_with(
+    mut parser: Box<dyn Parser>,
+    out: &[&[u8]],
+    report: &[&[u8]],
+    exit: Exit,
+    killed: bool,
+) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
+    let mut events = Vec::new();
     parser.step_started(0);
     out.iter().for_each(|piece| parser.stdout(piece, &mut events));
     report.iter().for_each(|piece| parser.report(piece, &mut events));
@@ -106,6 +124,24 @@ fn every_golden_reads_as_its_snapshot() {
     for (name, exit, [out, report]) in GOLDENS {
         let (events, parser) = parse(&[out], &[report], Exit::Code(*exit), false);
         insta::assert_snapshot!(format!("maven_{name}"), render(&events, parser.as_ref()));
+    }
+}
+
+#[test]
+fn every_listing_reads_as_its_snapshot() {
+    for (name, exit, [out, report]) in LISTINGS {
+        let (events, parser) = parse_with(parser(true), &[out], &[report], Exit::Code(*exit), false);
+        insta::assert_snapshot!(format!("maven_{name}"), render(&events, parser.as_ref()));
+    }
+}
+
+#[test]
+fn a_listing_that_maven_passed_over_is_cut_off() {
+    let (_, _, [out, report]) = LISTINGS[0];
+    let without = &report[b"begin \n\0".len()..];
+    for (report, is_cut_off) in [(report, false), (without, true)] {
+        let (_, parser) = parse_with(parser(true), &[out], &[report], Exit::Code(0), false);
+        assert_eq!(parser.summary().cut_off, is_cut_off);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What has to come of Maven's fixtures. A row takes seconds, so each says much (`fail` has skips, unicode and colours); JUnit 4, TestNG and a project that cannot be
 //! built without a network are read from golden runs (`supervisor/frameworks/goldens/maven`).
-//! The fixtures' `.mvn/jvm.config` halves the time that Maven takes.
+//! `many` asks Maven for silence (`.mvn/maven.config`). The fixtures' `.mvn/jvm.config` halves the time that Maven takes.
 
 use crate::row::{Ask, Case, Collector, Row};
 

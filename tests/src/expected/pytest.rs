@@ -1,4 +1,4 @@
-//! What has to come of the fixtures of pytest.
+//! What has to come of the fixtures of pytest. `browser` runs in another Python than these and is in `entrances/browser.rs`.
 
 use crate::row::{Ask, Case, Collector, Row};
 

@@ -109,3 +109,24 @@ fn tests_are_listed_without_running_them() {
     assert_eq!(said.stdout, "3 test(s) (go):\n\nexample.com/hang:\n  TestEnds\n  TestHangs\n  TestNeverReached\n");
     assert_eq!(place.proctor(&["failures"]).stdout, "no run_tests call yet in this session\n", "a listing is no run");
 }
+
+/// What Surefire runs of this fixture is in the table: of a test with parameters the listing has the method.
+#[test]
+fn mavens_tests_are_listed_without_running_them() {
+    let place = Place::with("maven/fail");
+    // Maven tells where it is only to who asks otherwise.
+    place.write(".mvn/maven.config", "-q\n");
+    let said = place.proctor(&["list"]);
+    assert_eq!((said.status, said.stderr.as_str()), (0, ""), "{said:?}");
+    let dir = "src/test/java/com/example";
+    let tests = ["assumes", "disabled", "greets", "holds", "isShort(String)", "throwsOne"];
+    let tests: String = tests.iter().map(|test| format!("  com.example.GreetTest#{test}\n")).collect();
+    assert_eq!(
+        said.stdout,
+        format!(
+            "8 test(s) (maven):\n\n{dir}/GreetTest.java:\n{tests}  com.example.GreetTest$Inner#fails\n\n\
+             {dir}/SetUpTest.java:\n  com.example.SetUpTest#never\n"
+        )
+    );
+    assert!(!place.workspace.join("target/surefire-reports").exists(), "nothing ran");
+}

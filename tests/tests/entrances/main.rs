@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy takes for ordinary code")]
 
+mod browser;
 mod command_line;
 mod grpc;
 mod mcp;
@@ -57,7 +58,7 @@ rows! {
 }
 
 /// Fixtures that are in no row, for a reason that their framework's table gives.
-const ASIDE: &[&str] = &["go/race"];
+const ASIDE: &[&str] = &["go/race", "pytest/browser"];
 
 #[test]
 fn every_row_and_every_fixture_is_driven() {

@@ -18,32 +18,53 @@ const BEFORE: &str = "home/.mavenrc";
 /// What no test is called: for the one of Surefire and Failsafe that has nothing to run.
 const NOTHING: &str = "proctor.NoTest";
 
+/// Directory of what a listing brings along.
+const LISTING: &str = "maven/listing";
+
 /// The plan of a run.
 pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
     if want.parallel.is_some() {
         return Err(PlanError::NotApplicable { option: "parallel", framework: NAME });
     }
-    let watch = include_bytes!("watch.sh").to_vec();
-    let mut plan = Plan {
-        files: vec![
-            InjectedFile { path: BEFORE.to_owned(), bytes: watch, executable: false },
-            Sources::to_file(tree, SOURCES),
-        ],
-        report: true,
-        ..Plan::default()
-    };
+    plan_with(include_bytes!("watch.sh"), projects, tree, want)
+}
+
+/// The plan of a listing: the same command, within which an extension of ours takes the place of the tests.
+pub(super) fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+    let mut plan = plan_with(include_bytes!("list.sh"), projects, tree, want)?;
+    plan.files.extend([
+        file(&format!("{LISTING}/Listing.java"), include_bytes!("Listing.java")),
+        file(&format!("{LISTING}/components.xml"), include_bytes!("components.xml")),
+    ]);
+    for step in &mut plan.steps {
+        step.env.insert("PROCTOR_LISTING".to_owned(), format!("{}/{LISTING}", want.scratch));
+    }
+    Ok(plan)
+}
+
+fn plan_with(before: &[u8], projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+    let mut plan =
+        Plan { files: vec![file(BEFORE, before), Sources::to_file(tree, SOURCES)], report: true, ..Plan::default() };
     plan.steps = shares(projects, tree, want.selection)?.iter().map(|share| step(share, tree, want)).collect();
     Ok(plan)
 }
 
-/// Batch mode without colours and progress; every module that can be tested is, whatever fails before.
-const COMMON: [&str; 6] = [
+fn file(path: &str, bytes: &[u8]) -> InjectedFile {
+    InjectedFile { path: path.to_owned(), bytes: bytes.to_vec(), executable: false }
+}
+
+/// Batch mode without colours and progress; every module that can be tested is, whatever fails before. What is read of the
+/// console is said even where a project's `.mvn/maven.config` asks for silence (`-q`).
+const COMMON: [&str; 9] = [
     "--batch-mode",
     "--no-transfer-progress",
     "--fail-at-end",
     "-Dstyle.color=never",
     "-DtrimStackTrace=false",
     "-Dmaven.test.failure.ignore=false",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.maven.cli.event=info",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.surefire=info",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.failsafe=info",
 ];
 
 fn step(share: &Share<'_>, tree: &FileTree, want: &Want<'_>) -> Step {

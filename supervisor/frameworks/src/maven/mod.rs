@@ -12,11 +12,17 @@
 //! red or name a class too many; green takes exit status 0, `BUILD SUCCESS` and a report with its end.
 //!
 //! Maven builds where it always does, in the workspace's `target`: no option moves that for a project that does not foresee
-//! it. A start is told for a class only (`running` after a kill), since no file tells it for a test. There is no way to list
-//! tests without running them (Surefire has no dry run, and that of JUnit 5.10 is an option that everything older passes over
-//! and runs), and none to run them in parallel that is safe for a project that did not ask for it: both are refused. `-q` in
-//! `.mvn/maven.config` silences what says that a build passed, so such a run counts as cut off. Coverage is not measured.
-//! Needs Maven 3.6.1 (`-ntp`).
+//! it. A start is told for a class only (`running` after a kill), since no file tells it for a test. There is no way to run
+//! tests in parallel that is safe for a project that did not ask for it, which is refused. Coverage is not measured. Needs
+//! Maven 3.6.1 (`-ntp`).
+//!
+//! **Listing.** Surefire has no dry run, and that of JUnit 5.10 passes over what has parameters, and is an option that
+//! everything older passes over itself and runs. So the same command runs with an extension of ours in Maven (`Listing.java`,
+//! which `list.sh` compiles against the Maven that runs): it turns off each Surefire and Failsafe that is about to begin, asks
+//! it which classes it would have run, and asks JUnit, in Maven's own process, for the tests in them. Everything before is
+//! done as in a run: sources are compiled, and what other plugins do in these phases is done. A test with parameters is listed
+//! once; of TestNG it is what its annotations say; what the settings take by JUnit 4's categories or TestNG's groups and suite
+//! files is not known, which a note says. A class that this JVM cannot load is told as an error.
 //!
 //! Without a network Maven works offline (`-o`) with the artefacts that the host's user has. The project's own `mvnw` is used
 //! with a network only, since it downloads its Maven.
@@ -37,6 +43,13 @@ use proctor_core::request::RerunTarget;
 /// The adapter for Maven.
 #[derive(Debug, Clone, Copy)]
 pub struct Maven;
+
+/// What becomes of the tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Running,
+    Listing,
+}
 
 /// Its name.
 const NAME: &str = "maven";
@@ -66,8 +79,8 @@ impl Framework for Maven {
         command::plan(projects, tree, want)
     }
 
-    fn plan_listing(&self, _: &[Project], _: &FileTree, _: &Want<'_>) -> Result<Plan, PlanError> {
-        Err(PlanError::NotApplicable { option: "a listing of tests", framework: NAME })
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan_listing(projects, tree, want)
     }
 
     fn owns(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
@@ -77,10 +90,10 @@ impl Framework for Maven {
     }
 
     fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(parser::MavenParser::new(plan, want))
+        Box::new(parser::MavenParser::new(plan, want, Mode::Running))
     }
 
     fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        self.parser(plan, want)
+        Box::new(parser::MavenParser::new(plan, want, Mode::Listing))
     }
 }

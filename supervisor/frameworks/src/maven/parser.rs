@@ -1,12 +1,13 @@
 //! Puts together what the files and the console of a run say. Must not know what a line or a file means.
 
+use super::Mode;
 use super::command::SOURCES;
 use super::console::{Said, said};
 use super::detect::MARKER;
 use super::records::{Record, Records};
 use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::junit;
-use crate::jvm::{Seen, Sources, whole_class};
+use crate::jvm::{Seen, Sources, id_of, whole_class};
 use crate::lines::Lines;
 use crate::paths::{Paths, join};
 use proctor_core::bound::COLLECTORS_MAX;
@@ -28,8 +29,9 @@ const OUTPUT_BYTES_MAX: usize = 16 * 1024;
 /// What Maven says when an artefact is neither there nor to be had.
 const OFFLINE: &str = "offline";
 
-/// The parser of a run.
+/// The parser of a run or listing.
 pub(super) struct MavenParser {
+    mode: Mode,
     paths: Paths,
     sources: Sources,
     steps: Vec<Step>,
@@ -56,6 +58,8 @@ struct State {
     told: usize,
     failures: usize,
     success: bool,
+    /// Whether what lists tests was there.
+    begun: bool,
     ended: bool,
     said_nothing_selected: bool,
     nothing_selected: bool,
@@ -92,8 +96,9 @@ impl Goal {
 }
 
 impl MavenParser {
-    pub(super) fn new(plan: &Plan, want: &Want<'_>) -> MavenParser {
+    pub(super) fn new(plan: &Plan, want: &Want<'_>, mode: Mode) -> MavenParser {
         MavenParser {
+            mode,
             paths: Paths::new(want.workspace),
             sources: Sources::of_file(&plan.files, SOURCES),
             steps: plan.steps.clone(),
@@ -112,6 +117,7 @@ impl MavenParser {
                 self.summary.cut_off = true;
                 self.note("a part of what Surefire reported could not be read".to_owned());
             }
+            Record::File(name, content) if self.mode == Mode::Listing => self.listed(name, content, events),
             Record::File(name, content) => {
                 let mut hasher = DefaultHasher::new();
                 (name, content).hash(&mut hasher);
@@ -145,6 +151,38 @@ impl MavenParser {
                     other
                 }
             });
+        }
+    }
+
+    /// What `Listing.java` says: a kind with a module's directory, and a text.
+    fn listed(&mut self, name: &str, content: &[u8], events: &mut Vec<RunnerEvent>) {
+        let (kind, module) = name.split_once(' ').unwrap_or((name, ""));
+        let module = join(&self.dir, module);
+        let pom = join(&module, MARKER);
+        let text = String::from_utf8_lossy(content);
+        match kind {
+            "begin" => self.step.begun = true,
+            "listed" => {
+                for test in text.lines().filter(|test| !test.is_empty()) {
+                    self.step.told += 1;
+                    events.push(RunnerEvent::TestStarted(id_of(&self.sources, &module, &pom, test).bounded()));
+                }
+            }
+            "broken" => {
+                let (class, why) = text.split_once('\n').unwrap_or((&text, ""));
+                let file = whole_class(&self.sources, &module, &pom, class).package;
+                self.step.failures += 1;
+                let collector = Collector {
+                    nodeid: file.clone(),
+                    kind: CollectorKind::Collection,
+                    file: Some(file),
+                    line: None,
+                    message: format!("{class}: {}", self.paths.scrub(why)),
+                    output: String::new(),
+                };
+                events.push(RunnerEvent::Collector(Box::new(collector.bounded())));
+            }
+            _ => self.note(format!("{pom}: {text}")),
         }
     }
 
@@ -331,9 +369,10 @@ impl Parser for MavenParser {
             self.note("the report of Maven's tests has no end".to_owned());
         } else if exit == Exit::Code(0) && !self.step.success {
             self.summary.cut_off = true;
-            self.note(
-                "Maven exited with 0 and did not say BUILD SUCCESS (a test that ended Maven itself, or -q)".to_owned(),
-            );
+            self.note("Maven exited with 0 and did not say BUILD SUCCESS (a test that ended Maven itself)".to_owned());
+        } else if exit == Exit::Code(0) && self.mode == Mode::Listing && !self.step.begun {
+            self.summary.cut_off = true;
+            self.note("Maven passed over what lists its tests".to_owned());
         }
         let before = events.len();
         self.close(exit, events);

@@ -1,6 +1,6 @@
 //! Writes pytest's command lines. Must not know how its results are read.
 
-use crate::framework::{Plan, PlanError, Project, Want};
+use crate::framework::{ARTIFACTS, KEPT, Plan, PlanError, Project, Want};
 use crate::paths::is_within;
 use crate::python::{Steps, shares};
 use crate::tree::FileTree;
@@ -24,7 +24,18 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more:
         share.notes.into_iter().for_each(|note| steps.note(note));
     }
     let parallel = want.parallel.map(|parallel| ("PROCTOR_PARALLEL", parallel.max(1).to_string()));
-    Ok(steps.done(parallel.as_slice()))
+    Ok(keeping(steps.done(parallel.as_slice()), want))
+}
+
+/// Each command with a directory of its own for what browser tests leave: pytest-playwright removes it when it begins.
+fn keeping(mut plan: Plan, want: &Want<'_>) -> Plan {
+    for (number, step) in plan.steps.iter_mut().enumerate() {
+        let output = format!("{ARTIFACTS}/{KEPT}/{}-{number}", super::NAME);
+        step.env.insert("PROCTOR_OUTPUT".to_owned(), format!("{}/{output}", want.scratch));
+        plan.dirs.push(output);
+    }
+    plan.artifacts = true;
+    plan
 }
 
 /// Directories of projects within `project`, relative to it: pytest would run their tests with its own.

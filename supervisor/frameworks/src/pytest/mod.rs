@@ -2,8 +2,9 @@
 //!
 //! Needs pytest 7.0, with pytest-xdist 2 if the project uses it; the plugin says so to an older one. The project's settings,
 //! plugins and hooks stay in force. Coverage is not measured by this version, whatever the project's own settings measure. A test
-//! that holds and whose teardown fails is one test with an error; pytest counts it twice. Must not know how a process is
-//! started.
+//! that holds and whose teardown fails is one test with an error; pytest counts it twice. What tests of pytest-playwright leave
+//! (screenshots, traces, videos, and what they write to its `output_path`) goes to the run's artefact directory and not to the
+//! workspace. Must not know how a process is started.
 
 mod command;
 

@@ -5,6 +5,7 @@ Must not know how the report is read. Needs pytest 7.0.
 """
 
 import os
+import re
 import sys
 
 import pytest
@@ -19,6 +20,12 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 
 # The attribute of a pytest report that carries ours from where the test ran to where it is told.
 TOLD = "proctor"
+
+# The same for the files that a test left.
+LEFT = "proctor_left"
+
+# What pytest-playwright's files are, by how it names them; others are the tests' own.
+KINDS = (("screenshot", r"test-(failed|finished)-\d+\.png"), ("trace", r"trace(-\d+)?\.zip"), ("video", r".*\.webm"))
 
 # Code and line of the latest failing `==` that pytest explained, and its values; one for each process.
 _compared = []
@@ -43,18 +50,43 @@ def pytest_load_initial_conftests(early_config, args):
         reporter.end()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    # Not into the workspace. A worker of pytest-xdist reads the project's settings once more.
+    if _keeps_artifacts(config):
+        config.option.output = os.environ["PROCTOR_OUTPUT"]
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     outcome = yield
-    if call.excinfo is None or outcome.excinfo:
+    if outcome.excinfo:
         return
     report = outcome.get_result()
+    if report.when == "teardown":
+        setattr(report, LEFT, _left_by(item))
+    if call.excinfo is None:
+        return
     told = proctor_python.described(call.excinfo.value, _values_compared)
     lacking = getattr(report.longrepr, "errorstring", None)
     if lacking is not None:
         told.update(message=lacking.split("\n")[0].strip(), stack=lacking)
         told.update(file=str(report.longrepr.filename), line=report.longrepr.firstlineno + 1)
     setattr(report, TOLD, told)
+
+
+def _left_by(item):
+    """Files below the directory that pytest-playwright has for this test, which are whole by now."""
+    directory = (getattr(item, "funcargs", None) or {}).get("output_path")
+    if not isinstance(directory, str) or not _keeps_artifacts(item.config):
+        return []
+    return [os.path.join(above, name) for above, _, names in os.walk(directory) for name in sorted(names)]
+
+
+def _keeps_artifacts(config):
+    has = config.pluginmanager.hasplugin
+    is_there = has("playwright") or has("playwright-asyncio")
+    return "PROCTOR_OUTPUT" in os.environ and is_there and hasattr(config.option, "output")
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -206,15 +238,20 @@ class Reporter:
             if outcome == "failed" and phase.when == "teardown" and phase.failed and also:
                 told["stack"] = "%s\nits teardown failed as well: %s\n%s" % (told.get("stack"), also["message"], also["stack"])
         is_kept = outcome not in ("passed", "xpassed")
+        name = self._names.unique(package, name)
         self._report.write(
             "finished",
             package=package,
-            name=self._names.unique(package, name),
+            name=name,
             outcome=outcome,
             duration_s=sum(phase.duration for phase in phases),
             output=_output(phases) if is_kept else None,
             **told
         )
+        for file in (file for phase in phases for file in getattr(phase, LEFT, ())):
+            place = os.path.relpath(file, os.path.dirname(os.environ["PROCTOR_OUTPUT"]))
+            kinds = (kind for kind, shape in KINDS if re.fullmatch(shape, os.path.basename(file)))
+            self._report.write("artifact", package=package, name=name, path=place, kind=next(kinds, "other"))
 
     def _told(self, outcome, report):
         told = dict(getattr(report, TOLD, None) or {})

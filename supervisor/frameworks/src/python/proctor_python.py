@@ -202,6 +202,8 @@ def _message(exception, words):
     for prefix in ("AssertionError: ", "Failed: ", "Skipped: "):
         if text.startswith(prefix):
             text = text[len(prefix) :]
+    # What Playwright did until then is in the output.
+    text = text.partition("\nCall log:\n")[0].rstrip()
     if not isinstance(exception, AssertionError):
         return text
     lines = text.split("\n")

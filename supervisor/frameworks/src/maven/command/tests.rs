@@ -120,12 +120,28 @@ fn a_wrapper_is_used_where_it_can_download() {
 }
 
 #[test]
+fn a_listing_is_the_same_command_with_an_extension_of_ours() {
+    let tree = tree();
+    let projects = Maven.detect(&tree);
+    let selection = matching("ATest#adds*", &[]);
+    let run = Maven.plan(&projects, &tree, &want(&selection)).unwrap();
+    let mut listing = Maven.plan_listing(&projects, &tree, &want(&selection)).unwrap();
+    let place = listing.steps[0].env.remove("PROCTOR_LISTING").unwrap();
+    assert_eq!(listing.steps, run.steps);
+    for name in ["Listing.java", "components.xml"] {
+        let file = listing.files.iter().find(|file| format!("/tmp/proctor/{}", file.path) == format!("{place}/{name}"));
+        assert!(file.is_some_and(|file| !file.bytes.is_empty()), "{name}");
+    }
+    let before = |plan: &Plan| plan.files.iter().find(|file| file.path == BEFORE).unwrap().bytes.clone();
+    assert_ne!(before(&listing), before(&run));
+}
+
+#[test]
 fn what_it_cannot_do_is_refused() {
     let tree = tree();
     let projects = Maven.detect(&tree);
     let parallel = Want { parallel: Some(4), ..want(&Selection::All) };
     assert_eq!(Maven.plan(&projects, &tree, &parallel).unwrap_err().to_string(), "parallel has no meaning for maven");
-    assert!(Maven.plan_listing(&projects, &tree, &want(&Selection::All)).is_err());
     for (filter, file) in [("ATest", "core/src/test/java/x/ATest.java"), ("", "../x.java"), ("", "core/src/Gone.java")]
     {
         assert!(Maven.plan(&projects, &tree, &want(&matching(filter, &[file]))).is_err(), "{filter} {file}");
