@@ -98,7 +98,7 @@ const DIALECT: Dialect = Dialect {
     between: js::TITLES,
     missing: |said| {
         let remedy = "cypress: its binary is not where runs look for it: `npx cypress install`";
-        said.contains("Cypress binary is missing").then(|| remedy.to_owned())
+        js::missing(said, NAME).or_else(|| said.contains("Cypress binary is missing").then(|| remedy.to_owned()))
     },
     nothing_selected: |said| said.contains("no spec files were found"),
     blamed: words::blamed,
@@ -172,7 +172,7 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, 
         let script = Script::among(tree, &group.project.dir, Runner::Cypress, SCRIPTS);
         let handed = Handed::of(&script, VALUED, LEFT_OUT);
         plan.notes.extend(handed.note(NAME));
-        let mut launch = Launch::of(tree, group.project, NAME, &script);
+        let mut launch = Launch::of(tree, group.project, want, NAME, &script);
         for (name, value) in environment(tree, &group, &script, want) {
             launch = launch.with(name, value);
         }

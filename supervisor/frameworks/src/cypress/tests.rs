@@ -59,7 +59,7 @@ fn the_script_makes_the_command_line_but_for_what_reports() {
     ] {
         assert_eq!(step.env[name], value);
     }
-    assert!(plan.report && plan.artifacts && plan.files.len() == 3);
+    assert!(plan.report && plan.artifacts && plan.files.len() == 4);
 }
 
 #[test]

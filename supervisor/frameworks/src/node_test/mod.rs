@@ -13,7 +13,7 @@
 //! A listing loads every file and runs hooks of suites, and no test. What a test prints is in the streams and not in its
 //! record, since Node keeps it by file. Coverage is not measured.
 
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Step, Want};
+use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Want};
 use crate::js::{self, Group, Handed, Launch, Names, Runner, Script};
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
@@ -115,27 +115,18 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> 
         let script = Script::of(tree, &group.project.dir, Runner::Node);
         let handed = Handed::of(&script, VALUED, LEFT_OUT);
         plan.notes.extend(handed.note(NAME));
-        let mut launch =
-            Launch::of(tree, group.project, NAME, &script).with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        let mut launch = Launch::of_node(tree, group.project, want, &script)
+            .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
         if lists {
             launch = launch.with("PROCTOR_LISTING", "1");
         }
         if matches!(want.selection, Selection::Matching { files, .. } if !files.is_empty()) {
             launch = launch.with("PROCTOR_ASKED", "1");
         }
-        plan.steps.push(or_on_path(launch.step(arguments(&group, handed, want, lists))));
+        plan.steps.push(launch.step(arguments(&group, handed, want, lists)));
     }
     plan.notes.dedup();
     Ok(plan)
-}
-
-/// A project may have a Node of its own among its packages, as npm would find it.
-fn or_on_path(mut step: Step) -> Step {
-    if step.programs.iter().all(|program| program.contains('/')) {
-        step.programs.pop();
-        step.programs.push(NAME.to_owned());
-    }
-    step
 }
 
 fn arguments(group: &Group<'_>, mut handed: Handed, want: &Want<'_>, lists: bool) -> Vec<String> {
