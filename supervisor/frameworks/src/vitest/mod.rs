@@ -4,8 +4,7 @@
 //! configuration names; everything else of the configuration is in force. Vite's cache is proctor's to place, snapshots are not
 //! written, and nothing is watched.
 //!
-//! A name filter is Vitest's `--testNamePattern`, a regular expression. What a test prints is in the streams and not in its
-//! record. Coverage is not measured.
+//! A name filter is Vitest's `--testNamePattern`, a regular expression. Coverage is not measured.
 
 use crate::framework::{Framework, InjectedFile, Parser, Plan, PlanError, Project, Want};
 use crate::js::{self, Flag, Group, Runner, Script};
