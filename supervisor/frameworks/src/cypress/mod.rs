@@ -17,7 +17,7 @@ use crate::mocha::words;
 use crate::paths::join;
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
-use proctor_core::request::{RerunTarget, Selection};
+use proctor_core::request::{Browsing, RerunTarget, Selection};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -137,6 +137,30 @@ impl Framework for Cypress {
 
     fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
         plan(projects, tree, want)
+    }
+
+    /// Cypress knows the browsers by the same names. What the script says of either is replaced.
+    fn browse(
+        &self,
+        _tree: &FileTree,
+        plan: &mut Plan,
+        _option: &'static str,
+        asked: Browsing,
+    ) -> Result<(), PlanError> {
+        for args in plan.steps.iter_mut().map(|step| &mut step.args) {
+            if asked.headed {
+                args.retain(|arg| !["--headless", "--headed"].contains(&arg.as_str()));
+                args.push("--headed".to_owned());
+            }
+            if let Some(browser) = asked.browser {
+                if let Some(at) = args.iter().position(|arg| arg == "-b") {
+                    args.drain(at..args.len().min(at + 2));
+                }
+                args.retain(|arg| !arg.starts_with("--browser="));
+                args.push(format!("--browser={}", browser.name()));
+            }
+        }
+        Ok(())
     }
 
     fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
