@@ -13,7 +13,7 @@ use proctor_frameworks::detect::{self, DetectError};
 use proctor_frameworks::{ARTIFACTS, Chosen, InjectedFile, Parser, Plan, PlanError, Purpose, Step, Want, custom};
 use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
 
 /// Why a request cannot be carried out in this workspace.
@@ -221,7 +221,7 @@ fn command(
             return find(program);
         }
         // A link is executed as such: an interpreter knows its environment by the name that it was called by.
-        let script = dir.join(program);
+        let script = straight(&dir.join(program))?;
         find(&script.canonicalize().ok()?.to_string_lossy()).map(|_| script)
     };
     let missing = || PrepareError::RunnerMissing { program: step.programs.last().cloned().unwrap_or_default() };
@@ -229,6 +229,14 @@ fn command(
     let mut env = base.clone();
     env.extend(step.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     Ok(CommandSpec { program, args: step.args.clone(), dir, env: env.into_iter().collect() })
+}
+
+/// The same path without `..`: a package that was hoisted is above its project.
+fn straight(script: &Path) -> Option<PathBuf> {
+    if !script.components().any(|part| part == Component::ParentDir) {
+        return Some(script.to_owned());
+    }
+    Some(script.parent()?.canonicalize().ok()?.join(script.file_name()?))
 }
 
 /// Checks what a request says about its environment, whoever sends it.

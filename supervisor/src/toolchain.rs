@@ -139,6 +139,11 @@ impl Toolchain {
         let moved = ["MAVEN_OPTS", "MAVEN_ARGS"].iter().find_map(|name| maven_repository_in(&text(name)?));
         let maven_repository = moved.or_else(|| in_home(".m2/repository")).filter(|dir| dir.is_dir());
         let only_programs = cargo_home.iter().chain(&go_path).cloned().collect();
+        // Where Yarn leaves packages in archives it leaves them here, and pnpm may have all projects link to its store.
+        let yarn_cache = dir("YARN_GLOBAL_FOLDER").or_else(|| in_home(".yarn/berry")).map(|dir| dir.join("cache"));
+        let data = dir("PNPM_HOME").or_else(|| Some(dir("XDG_DATA_HOME")?.join("pnpm")));
+        let pnpm_store = data.or_else(|| in_home(".local/share/pnpm")).map(|data| data.join("store"));
+        let packages = [yarn_cache, pnpm_store].into_iter().flatten().filter(|dir| dir.is_dir());
         let rules = Rules { home: home.clone(), only_programs, private: offer.private };
 
         let mut shown = Shown::default();
@@ -155,7 +160,7 @@ impl Toolchain {
         }
         let crates = ["registry", "git"].iter().filter_map(|part| Some(cargo_home.as_ref()?.join(part)));
         let downloads = go_downloads.iter().chain(&maven_repository).cloned();
-        crates.chain(downloads).chain(offer.toolchains).for_each(|dir| shown.add(dir));
+        crates.chain(downloads).chain(packages).chain(offer.toolchains).for_each(|dir| shown.add(dir));
         let cargo_home = cargo_home.filter(|home| home.join("registry").is_dir());
         let read_only = shown.into_paths();
         tracing::debug!(?read_only, "what runs see of this host's toolchains");
@@ -298,7 +303,15 @@ mod tests {
     /// A host with Go's and Cargo's downloads in its user's home.
     fn host() -> (tempfile::TempDir, Toolchain) {
         let dir = tempfile::tempdir().unwrap();
-        for part in ["go/pkg/mod/cache/download", ".cargo/registry", ".cargo/bin", ".rustup", "ws/tools/bin"] {
+        for part in [
+            "go/pkg/mod/cache/download",
+            ".cargo/registry",
+            ".cargo/bin",
+            ".local/share/pnpm/store",
+            ".rustup",
+            ".yarn/berry/cache",
+            "ws/tools/bin",
+        ] {
             std::fs::create_dir_all(dir.path().join(part)).unwrap();
         }
         std::fs::write(dir.path().join(".cargo/credentials.toml"), "").unwrap();
@@ -315,10 +328,17 @@ mod tests {
     #[test]
     fn runs_read_toolchains_and_downloads() {
         let (dir, toolchain) = host();
-        let mut expected: Vec<PathBuf> =
-            [".cargo/bin", "ws/tools/bin", ".rustup", ".cargo/registry", "go/pkg/mod/cache/download"]
-                .map(|part| dir.path().join(part))
-                .into();
+        let mut expected: Vec<PathBuf> = [
+            ".cargo/bin",
+            "ws/tools/bin",
+            ".rustup",
+            ".cargo/registry",
+            "go/pkg/mod/cache/download",
+            ".yarn/berry/cache",
+            ".local/share/pnpm/store",
+        ]
+        .map(|part| dir.path().join(part))
+        .into();
         expected.extend(Path::new("/opt").exists().then(|| "/opt".into()));
         assert_eq!(toolchain.read_only(Path::new("/ws")), expected);
         expected.remove(1);

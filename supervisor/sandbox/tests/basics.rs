@@ -24,16 +24,37 @@ fn what_commands_report_arrives_whole_and_before_their_end_whoever_comes_and_goe
     let mut two = spec(
         "echo a > /tmp/proctor/report; (sleep 0.1; echo b > /tmp/proctor/report) & wait; echo c > /tmp/proctor/report",
     );
-    // The name is the run's to give to something else; what the FIFO was made for goes on.
+    // The name is the command's to give to something else; what the FIFO was made for goes on, and the next has its own.
     two.commands
         .push(sh("exec 3> /tmp/proctor/report; rm /tmp/proctor/report; echo d >&3; head -c 1000000 /dev/zero >&3"));
-    two.commands.push(sh("echo lost > /tmp/proctor/report; exec sleep 600"));
+    two.commands.push(sh("echo e > /tmp/proctor/report; exec sleep 600"));
     (two.report, two.limits.wall_ms_max) = (true, 2_000);
     let (ending, heard) = run(&two);
     assert_eq!(ending.killed, Some(KillReason::Deadline));
-    assert_eq!(heard.report.replace('\0', ""), "a\nb\nc\n<0>d\n<1><2>");
-    assert_eq!(heard.report.len(), "a\nb\nc\n<0>d\n<1><2>".len() + 1_000_000);
-    assert_eq!(ending.resources.output_bytes, 1_000_008);
+    assert_eq!(heard.report.replace('\0', ""), "a\nb\nc\n<0>d\n<1>e\n<2>");
+    assert_eq!(heard.report.len(), "a\nb\nc\n<0>d\n<1>e\n<2>".len() + 1_000_000);
+    assert_eq!(ending.resources.output_bytes, 1_000_010);
+}
+
+#[test]
+fn what_a_command_reports_is_its_own_however_late_it_is_read() {
+    let mut two = spec("echo a > /tmp/proctor/report");
+    two.commands.push(sh("echo b > /tmp/proctor/report; touch /tmp/proctor/done"));
+    two.commands
+        .push(sh("test -p /tmp/proctor/report && mv /tmp/proctor/report /tmp/old && mkdir /tmp/proctor/report"));
+    two.commands.push(sh("echo c > /tmp/old"));
+    two.report = true;
+    let (ending, heard) = try_run(&two, &KillSwitch::new().unwrap(), |heard| {
+        // Meanwhile the first ends and the second says all that it has to say.
+        if heard.report == "a\n" {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    })
+    .unwrap();
+    assert_exits(&ending, &[Exit::Code(0); 4]);
+    assert!(heard.report.starts_with("a\n<0>b\n<1>"), "{}", heard.report);
+    // Where the place is taken, the old one goes on.
+    assert!(heard.report.contains("c\n"), "{}", heard.report);
 }
 
 #[test]

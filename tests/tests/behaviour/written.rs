@@ -3,11 +3,13 @@
 use proctor_tests::place::Place;
 
 /// Fixtures with a failing test that prints, and that test.
-const PRINTING: [(&str, &str); 4] = [
+const PRINTING: [(&str, &str); 6] = [
     ("pytest/fail", "test_greet.py::test_lines"),
     ("unittest/fail", "test_fail.TestShout.test_lists"),
     ("vitest/fail", "price.test.ts > price > is named"),
+    ("jest/fail", "price.test.js > price > of nothing (at all)"),
     ("mocha/fail", "test/fail.spec.js > cart > throws"),
+    ("node/fail", "test/fail.test.js > cart > throws"),
 ];
 
 #[test]

@@ -11,6 +11,7 @@
 mod account;
 mod go;
 mod javascript;
+mod managers;
 mod project;
 mod python;
 mod rust;

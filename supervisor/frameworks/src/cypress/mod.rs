@@ -17,7 +17,7 @@ use crate::mocha::words;
 use crate::paths::join;
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
-use proctor_core::request::{RerunTarget, Selection};
+use proctor_core::request::{Browsing, RerunTarget, Selection};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -98,7 +98,7 @@ const DIALECT: Dialect = Dialect {
     between: js::TITLES,
     missing: |said| {
         let remedy = "cypress: its binary is not where runs look for it: `npx cypress install`";
-        said.contains("Cypress binary is missing").then(|| remedy.to_owned())
+        js::missing(said, NAME).or_else(|| said.contains("Cypress binary is missing").then(|| remedy.to_owned()))
     },
     nothing_selected: |said| said.contains("no spec files were found"),
     blamed: words::blamed,
@@ -139,6 +139,30 @@ impl Framework for Cypress {
         plan(projects, tree, want)
     }
 
+    /// Cypress knows the browsers by the same names. What the script says of either is replaced.
+    fn browse(
+        &self,
+        _tree: &FileTree,
+        plan: &mut Plan,
+        _option: &'static str,
+        asked: Browsing,
+    ) -> Result<(), PlanError> {
+        for args in plan.steps.iter_mut().map(|step| &mut step.args) {
+            if asked.headed {
+                args.retain(|arg| !["--headless", "--headed"].contains(&arg.as_str()));
+                args.push("--headed".to_owned());
+            }
+            if let Some(browser) = asked.browser {
+                if let Some(at) = args.iter().position(|arg| arg == "-b") {
+                    args.drain(at..args.len().min(at + 2));
+                }
+                args.retain(|arg| !arg.starts_with("--browser="));
+                args.push(format!("--browser={}", browser.name()));
+            }
+        }
+        Ok(())
+    }
+
     fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
         plan_listing(projects, tree, want)
     }
@@ -172,7 +196,7 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, 
         let script = Script::among(tree, &group.project.dir, Runner::Cypress, SCRIPTS);
         let handed = Handed::of(&script, VALUED, LEFT_OUT);
         plan.notes.extend(handed.note(NAME));
-        let mut launch = Launch::of(tree, group.project, NAME, &script);
+        let mut launch = Launch::of(tree, group.project, want, NAME, &script);
         for (name, value) in environment(tree, &group, &script, want) {
             launch = launch.with(name, value);
         }

@@ -3,7 +3,7 @@
 use super::*;
 use proctor_core::filter::Filter;
 use proctor_core::isolation::Network;
-use proctor_core::request::CoverageMode;
+use proctor_core::request::{Browser, CoverageMode};
 use proctor_core::test_case::TestId;
 
 fn tree(script: &str, config: &str) -> FileTree {
@@ -59,7 +59,19 @@ fn the_script_makes_the_command_line_but_for_what_reports() {
     ] {
         assert_eq!(step.env[name], value);
     }
-    assert!(plan.report && plan.artifacts && plan.files.len() == 3);
+    assert!(plan.report && plan.artifacts && plan.files.len() == 4);
+}
+
+#[test]
+fn the_browser_that_is_asked_for_takes_the_place_of_the_scripts() {
+    for script in ["cypress run --headless -b chrome -q", "cypress run --browser chrome -q"] {
+        let tree = tree(script, "");
+        let mut plan = planned(&tree, &Selection::All, false);
+        let asked = Browsing { headed: true, browser: Some(Browser::Firefox) };
+        Cypress.browse(&tree, &mut plan, "browser", asked).unwrap();
+        let expected = "run --reporter=/s/cypress/reporter.cjs -q --headed --browser=firefox";
+        assert_eq!(plan.steps[0].args.join(" "), expected, "{script}");
+    }
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //! written (`--ci`), and nothing is watched.
 //!
 //! A name filter is Jest's `--testNamePattern`, a regular expression without regard to case: of two tests whose names differ
-//! in case alone, both run again when one failed. What a test prints is in the streams and not in its record, since Jest keeps
-//! it by file. Coverage is not measured.
+//! in case alone, both run again when one failed. What a test prints is known unless its file has concurrent tests, or another
+//! runner of files than Jest's own (`runner.cjs`). Coverage is not measured.
 
 use crate::framework::{Framework, InjectedFile, Parser, Plan, PlanError, Project, Step, Want};
 use crate::js::{self, Flag, Group, Launch, Runner, Script};
@@ -144,5 +144,6 @@ fn files() -> Vec<InjectedFile> {
         js::file("js/report.cjs", include_bytes!("../js/report.cjs")),
         js::file("jest/run.cjs", include_bytes!("run.cjs")),
         js::file("jest/reporter.cjs", include_bytes!("reporter.cjs")),
+        js::file("jest/runner.cjs", include_bytes!("runner.cjs")),
     ]
 }

@@ -22,7 +22,7 @@ class Reporter {
   }
 
   onTestFileStart(test) {
-    this.files.set(test.path, { started: new Map(), told: new Map(), retries: mayRetry(test) });
+    this.files.set(test.path, { started: new Map(), told: new Map(), output: new Map(), retries: mayRetry(test) });
   }
 
   onTestCaseStart(test, info) {
@@ -35,7 +35,9 @@ class Reporter {
 
   onTestCaseResult(test, result) {
     const file = this.file(test);
-    if (LISTING !== undefined || (result.status === 'failed' && file.retries)) return;
+    if (LISTING !== undefined) return;
+    if (result.output) file.output.set(this.nameOf(result), result.output);
+    if (result.status === 'failed' && file.retries) return;
     this.tell(test, result);
   }
 
@@ -98,6 +100,7 @@ class Reporter {
       nodeid: `${where} > ${name}`,
       outcome: outcomeOf(result),
       duration_s: typeof result.duration === 'number' ? result.duration / 1000 : undefined,
+      output: file.output.get(name),
       ...(result.status === 'failed' ? failure(test, result) : skip(test, result)),
     });
   }

@@ -36,11 +36,12 @@ if (Number.parseInt(version, 10) < OLDEST) giveUp(`jest ${version} is too old: $
 const fromJest = createRequire(manifest);
 const core = fromJest.resolve('@jest/core');
 const { runCLI } = require(core);
-const fromCore = createRequire(core);
+const config = createRequire(core).resolve('jest-config');
+const { readConfig, readConfigs } = require(config);
 
 async function withOurReporter(argv, projects) {
   try {
-    const { globalConfig } = await fromCore('jest-config').readConfig(argv, projects[0]);
+    const { globalConfig } = await readConfig(argv, projects[0]);
     const own = globalConfig.reporters ?? [['default', {}]];
     return await runCLI({ ...argv, reporters: [...own, [path.join(__dirname, 'reporter.cjs'), {}]] }, projects);
   } catch (error) {
@@ -49,8 +50,19 @@ async function withOurReporter(argv, projects) {
   }
 }
 
-// Jest's command line looks the function up when it needs it, and finds ours.
+// The project's configuration, but for what runs a file: ours stands before it, so that it is known what each test prints.
+async function withOurRunner(...all) {
+  const read = await readConfigs(...all);
+  const configs = read.configs.map((one) => {
+    if (!/[\\/]jest-circus[\\/]/.test(one.testRunner)) return one;
+    return Object.freeze({ ...one, testRunner: path.join(__dirname, 'runner.cjs'), proctorRunner: one.testRunner });
+  });
+  return { ...read, configs };
+}
+
+// Jest looks the functions up when it needs them, and finds ours.
 require.cache[core].exports = { ...require(core), runCLI: withOurReporter };
+require.cache[config].exports = { ...require(config), readConfigs: withOurRunner };
 
 process.env.NODE_ENV ??= 'test';
 process.argv[1] = path.join(path.dirname(manifest), 'bin', 'jest.js');

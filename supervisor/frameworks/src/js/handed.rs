@@ -89,8 +89,11 @@ pub(crate) fn tests_among(files: &[String]) -> Vec<String> {
 
 /// Files of ours for reporters that are handed errors, beside those of one runner.
 pub(crate) fn injected(files: &[(&str, &[u8])]) -> Vec<InjectedFile> {
-    let shared: [(&str, &[u8]); 2] =
-        [("js/report.cjs", include_bytes!("report.cjs")), ("js/thrown.cjs", include_bytes!("thrown.cjs"))];
+    let shared: [(&str, &[u8]); 3] = [
+        (super::PROGRAM, include_bytes!("program.cjs")),
+        ("js/report.cjs", include_bytes!("report.cjs")),
+        ("js/thrown.cjs", include_bytes!("thrown.cjs")),
+    ];
     shared.iter().chain(files).map(|(path, bytes)| super::file(path, bytes)).collect()
 }
 

@@ -1,10 +1,17 @@
 //! How a runner is started: which of its copies, and with which environment. Must not know any runner's options.
+//!
+//! npm, pnpm and Yarn unpack packages below `node_modules`, with links where they differ, and Node finds them. Yarn may
+//! leave them in archives instead and write a file (`.pnp.cjs`) that teaches Node where each is: then Node is told to load
+//! it, as `yarn node` would do, and Yarn itself is not needed.
 
 use super::script::Script;
-use crate::framework::{Project, Step};
+use crate::framework::{Project, Step, Want};
 use crate::paths::join;
 use crate::tree::FileTree;
 use std::collections::BTreeMap;
+
+/// A file of ours, below the scratch directory, that starts a program of packages which are not unpacked.
+pub(crate) const PROGRAM: &str = "js/program.cjs";
 
 /// How a project's runner is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,31 +24,45 @@ pub(crate) struct Launch {
 
 impl Launch {
     /// Of the runner whose program is `name` (`jest`): the nearest one in a `node_modules`, up to the workspace's root, as
-    /// Node resolves packages; through `yarn` where packages are not unpacked.
-    pub(crate) fn of(tree: &FileTree, project: &Project, name: &str, script: &Script) -> Launch {
-        let depth = project.dir.split('/').filter(|part| !part.is_empty()).count();
-        let above = |levels: usize| "../".repeat(levels);
-        let (programs, first) = if has_pnp(tree, &project.dir) {
-            (vec!["yarn".to_owned()], vec!["run".to_owned(), name.to_owned()])
+    /// Node resolves packages; through [`PROGRAM`] where packages are not unpacked.
+    pub(crate) fn of(tree: &FileTree, project: &Project, want: &Want<'_>, name: &str, script: &Script) -> Launch {
+        let mut launch = Launch::of_node(tree, project, want, script);
+        if packages(tree, &project.dir).is_some() {
+            launch.first = vec![format!("{}/{PROGRAM}", want.scratch), name.to_owned()];
         } else {
-            let bin = |levels| format!("{}node_modules/.bin/{name}", above(levels));
-            // The last is the one that is told when none is there: a person installs in the project.
-            let mut programs: Vec<String> = (0..=depth).map(bin).collect();
-            programs.dedup();
-            programs.push(bin(0));
-            (programs, Vec::new())
-        };
-        Launch { programs, first, dir: project.dir.clone(), env: environment(script) }
+            launch.programs = copies(&project.dir, name);
+        }
+        launch
     }
 
-    /// Of a file of ours, which finds the runner itself, from the project's directory: in Node, through `yarn` where
-    /// packages are not unpacked. Node's options that the script gives go before the file.
-    pub(crate) fn of_file(tree: &FileTree, project: &Project, file: String, script: &Script) -> Launch {
-        let (program, node) = if has_pnp(tree, &project.dir) { ("yarn", Some("node")) } else { ("node", None) };
-        let first = node.map(str::to_owned).into_iter().chain(script.node.iter().cloned()).chain([file]);
+    /// Of Node itself: one among the project's packages, as npm would find it, or the one on PATH.
+    pub(crate) fn of_node(tree: &FileTree, project: &Project, want: &Want<'_>, script: &Script) -> Launch {
+        const NODE: &str = "node";
+        let packages = packages(tree, &project.dir);
+        let mut programs = if packages.is_some() { Vec::new() } else { copies(&project.dir, NODE) };
+        programs.pop();
+        programs.push(NODE.to_owned());
+        let mut env = environment(script);
+        if let Some(packages) = packages {
+            let own = env.remove(OPTIONS);
+            let all = [packages.options(want.workspace)].into_iter().chain(own).collect::<Vec<_>>();
+            env.insert(OPTIONS.to_owned(), all.join(" "));
+        }
+        Launch { programs, first: Vec::new(), dir: project.dir.clone(), env }
+    }
+
+    /// Of a file of ours, which finds the runner itself, in Node, from the project's directory. Node's options that the
+    /// script gives go before the file.
+    pub(crate) fn of_file(
+        tree: &FileTree,
+        project: &Project,
+        want: &Want<'_>,
+        file: String,
+        script: &Script,
+    ) -> Launch {
         let bare = Script { node: Vec::new(), ..script.clone() };
-        let (programs, first) = (vec![program.to_owned()], first.collect());
-        Launch { programs, first, dir: project.dir.clone(), env: environment(&bare) }
+        let first = script.node.iter().cloned().chain([file]).collect();
+        Launch { programs: vec!["node".to_owned()], first, ..Launch::of_node(tree, project, want, &bare) }
     }
 
     /// The same with a further variable.
@@ -61,12 +82,57 @@ impl Launch {
     }
 }
 
-/// Whether packages of a project in `dir` are not unpacked: Yarn keeps a file of where each of them is, above.
-fn has_pnp(tree: &FileTree, dir: &str) -> bool {
+/// The variable with options for Node and the processes that it starts.
+const OPTIONS: &str = "NODE_OPTIONS";
+
+/// Where a program of packages that are unpacked may be, seen from `dir`. The last is the one that is told when none is
+/// there: a person installs in the project.
+fn copies(dir: &str, name: &str) -> Vec<String> {
+    let depth = dir.split('/').filter(|part| !part.is_empty()).count();
+    let bin = |levels| format!("{}node_modules/.bin/{name}", "../".repeat(levels));
+    let mut programs: Vec<String> = (0..=depth).map(bin).collect();
+    programs.push(bin(0));
+    programs
+}
+
+/// Yarn's files that tell Node where packages are that are not unpacked.
+struct Packages {
+    /// What `require` is taught by, relative to the workspace.
+    file: String,
+    /// The same for `import`.
+    loader: Option<String>,
+}
+
+impl Packages {
+    /// Options for Node, as `yarn node` gives them.
+    fn options(&self, workspace: &str) -> String {
+        let file = format!("{workspace}/{}", self.file).replace('\\', r"\\").replace('"', r#"\""#);
+        let loader = self.loader.iter().map(|loader| format!(" --experimental-loader {}", url(workspace, loader)));
+        [format!("--require \"{file}\"")].into_iter().chain(loader).collect()
+    }
+}
+
+/// The files for a project in `dir`, which are its own or above it, if its packages are not unpacked.
+fn packages(tree: &FileTree, dir: &str) -> Option<Packages> {
     let mut dirs = std::iter::successors(Some(dir), |dir| {
         (!dir.is_empty()).then(|| dir.rsplit_once('/').map_or("", |(parent, _)| parent))
     });
-    dirs.any(|dir| [".pnp.cjs", ".pnp.js"].iter().any(|name| tree.contains(&join(dir, name))))
+    dirs.find_map(|dir| {
+        let there = |name: &&str| tree.contains(&join(dir, name));
+        let file = [".pnp.cjs", ".pnp.js"].into_iter().find(there)?;
+        let loader = Some(".pnp.loader.mjs").filter(there);
+        Some(Packages { file: join(dir, file), loader: loader.map(|name| join(dir, name)) })
+    })
+}
+
+/// The URL of a file of the workspace.
+fn url(workspace: &str, file: &str) -> String {
+    let path = format!("{workspace}/{file}");
+    let spelt = |byte: u8| match byte {
+        b'/' | b'-' | b'.' | b'_' | b'~' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    format!("file://{}", path.bytes().map(spelt).collect::<String>())
 }
 
 /// What the project's own script sets, and Node's options that it gives. The caches are proctor's to place.
@@ -74,9 +140,9 @@ fn environment(script: &Script) -> BTreeMap<String, String> {
     let mut env = script.env.clone();
     env.retain(|name, _| !matches!(name.as_str(), "PATH" | "HOME" | "TMPDIR") && !name.starts_with("PROCTOR_"));
     if !script.node.is_empty() {
-        let options = env.get("NODE_OPTIONS").into_iter().cloned().chain(script.node.iter().cloned());
+        let options = env.get(OPTIONS).into_iter().cloned().chain(script.node.iter().cloned());
         let options = options.collect::<Vec<_>>().join(" ");
-        env.insert("NODE_OPTIONS".to_owned(), options);
+        env.insert(OPTIONS.to_owned(), options);
     }
     env
 }
@@ -84,37 +150,71 @@ fn environment(script: &Script) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proctor_core::isolation::Network;
+    use proctor_core::request::{CoverageMode, Selection};
 
-    fn launch(dir: &str, files: &[&str], script: &Script) -> Launch {
+    const WANT: Want<'static> = Want {
+        selection: &Selection::All,
+        coverage: CoverageMode::Off,
+        parallel: None,
+        network: Network::None,
+        workspace: "/a b",
+        scratch: "/s",
+        cache: "/c",
+    };
+
+    fn tree(files: &[&str]) -> FileTree {
         let mut tree = FileTree::default();
         files.iter().for_each(|file| tree.add(*file));
-        Launch::of(&tree, &Project { dir: dir.to_owned(), name: String::new() }, "jest", script)
+        tree
+    }
+
+    fn project(dir: &str) -> Project {
+        Project { dir: dir.to_owned(), name: String::new() }
+    }
+
+    fn line(launch: &Launch) -> String {
+        let step = launch.step(["--ci".to_owned()]);
+        let options = step.env.get(OPTIONS).map(|options| format!(" {OPTIONS}={options}")).unwrap_or_default();
+        format!("{} {}{options}", step.programs.join("|"), step.args.join(" "))
     }
 
     #[test]
     fn the_nearest_copy_is_taken_up_to_the_root() {
-        let step = launch("a/b", &[], &Script::default()).step(["--ci".to_owned()]);
+        let step = Launch::of(&tree(&[]), &project("a/b"), &WANT, "jest", &Script::default()).step(["--ci".to_owned()]);
         let bin = "node_modules/.bin/jest";
         assert_eq!(step.programs, [bin, &format!("../{bin}"), &format!("../../{bin}"), bin]);
         assert_eq!((step.args.as_slice(), step.dir.as_str()), (["--ci".to_owned()].as_slice(), "a/b"));
-        for pnp in [".pnp.cjs", "a/.pnp.cjs"] {
-            let step = launch("a", &[pnp], &Script::default()).step(["--ci".to_owned()]);
-            assert_eq!((step.programs.join(" "), step.args.join(" ")), ("yarn".to_owned(), "run jest --ci".to_owned()));
+        let node = Launch::of_node(&tree(&[]), &project("a"), &WANT, &Script::default());
+        assert_eq!(line(&node), "node_modules/.bin/node|../node_modules/.bin/node|node --ci");
+    }
+
+    #[test]
+    fn node_is_told_where_packages_are_that_are_not_unpacked() {
+        let script = Script { node: vec!["--x".to_owned()], ..Script::default() };
+        for (files, options) in [
+            (&[".pnp.cjs"][..], r#"--require "/a b/.pnp.cjs""#),
+            (&["a/.pnp.js", ".pnp.cjs"], r#"--require "/a b/a/.pnp.js""#),
+            (
+                &[".pnp.cjs", ".pnp.loader.mjs"],
+                r#"--require "/a b/.pnp.cjs" --experimental-loader file:///a%20b/.pnp.loader.mjs"#,
+            ),
+        ] {
+            let (tree, project) = (tree(files), project("a"));
+            let launch = Launch::of(&tree, &project, &WANT, "jest", &script);
+            assert_eq!(line(&launch), format!("node /s/js/program.cjs jest --ci {OPTIONS}={options} --x"));
+            let launch = Launch::of_node(&tree, &project, &WANT, &script);
+            assert_eq!(line(&launch), format!("node --ci {OPTIONS}={options} --x"));
+            let launch = Launch::of_file(&tree, &project, &WANT, "/s/run.cjs".to_owned(), &script);
+            assert_eq!(line(&launch), format!("node --x /s/run.cjs --ci {OPTIONS}={options}"));
         }
     }
 
     #[test]
     fn a_file_of_ours_is_started_as_the_script_starts_node() {
         let script = Script { node: vec!["--experimental-vm-modules".to_owned()], ..Script::default() };
-        let project = Project { dir: "a".to_owned(), name: String::new() };
-        let mut tree = FileTree::default();
-        let line = |tree: &FileTree| {
-            let step = Launch::of_file(tree, &project, "/s/run.cjs".to_owned(), &script).step([]);
-            format!("{} {} {:?}", step.programs.join(" "), step.args.join(" "), step.env)
-        };
-        assert_eq!(line(&tree), "node --experimental-vm-modules /s/run.cjs {}");
-        tree.add(".pnp.cjs");
-        assert_eq!(line(&tree), "yarn node --experimental-vm-modules /s/run.cjs {}");
+        let launch = Launch::of_file(&tree(&[]), &project("a"), &WANT, "/s/run.cjs".to_owned(), &script);
+        assert_eq!(line(&launch), "node --experimental-vm-modules /s/run.cjs --ci");
     }
 
     #[test]
@@ -122,7 +222,8 @@ mod tests {
         let env = [("TZ", "UTC"), ("PATH", "/x"), ("NODE_OPTIONS", "--a")];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let script = Script { env, node: vec!["--b".to_owned()], args: Vec::new() };
-        let env = launch("", &[], &script).with("X", "1").step([]).env;
+        let launch = Launch::of(&tree(&[]), &project(""), &WANT, "jest", &script);
+        let env = launch.with("X", "1").step([]).env;
         let env: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(env, ["NODE_OPTIONS=--a --b", "TZ=UTC", "X=1"]);
     }

@@ -16,7 +16,7 @@ use crate::tree::FileTree;
 
 pub(crate) use detect::{MARKERS, Runner, is_tested_by, projects};
 pub(crate) use handed::{Handed, injected, retold, tests_among};
-pub(crate) use launch::Launch;
+pub(crate) use launch::{Launch, PROGRAM};
 pub(crate) use script::{Flag, Options, Script};
 pub(crate) use selection::{Group, Names, groups, groups_spelt, quote};
 
@@ -34,13 +34,24 @@ pub(crate) fn file(path: &str, bytes: &[u8]) -> InjectedFile {
 /// How a file of ours, which speaks through the report, is started for a group.
 pub(crate) fn launch(tree: &FileTree, group: &Group<'_>, want: &Want<'_>, file: &str, script: &Script) -> Launch {
     let report = format!("{}/{REPORT}", want.scratch);
-    Launch::of_file(tree, group.project, format!("{}/{file}", want.scratch), script).with("PROCTOR_REPORT", report)
+    let file = format!("{}/{file}", want.scratch);
+    Launch::of_file(tree, group.project, want, file, script).with("PROCTOR_REPORT", report)
 }
 
-/// What a file of ours said when it found no runner, or one that is too old: `proctor: jest is not installed ...`.
+/// What a file of ours said when it found no runner, or one that is too old: `proctor: jest is not installed ...`. And what
+/// Yarn's file says where its archives should be and are not.
 pub(crate) fn missing(said: &str, runner: &str) -> Option<String> {
     let begins = |line: &&str| line.strip_prefix(runner).is_some_and(|rest| rest.starts_with(' '));
-    said.lines().filter_map(|line| line.strip_prefix("proctor: ")).find(begins).map(str::to_owned)
+    let ours = said.lines().filter_map(|line| line.strip_prefix("proctor: ")).find(begins).map(str::to_owned);
+    ours.or_else(|| {
+        let is_unseen = said.lines().any(|line| line.starts_with("Error: Required package missing from disk."));
+        is_unseen.then(|| {
+            format!(
+                "{runner}: Yarn keeps its packages where runs do not see them: set `enableGlobalCache: false` in \
+                 .yarnrc.yml and run `yarn install`"
+            )
+        })
+    })
 }
 
 /// What stands between the titles of nested suites and of a test in the test's name.

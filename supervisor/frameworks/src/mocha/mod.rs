@@ -9,7 +9,7 @@
 //! A name filter is `--grep`, a regular expression over titles joined with blanks. A hook that failed for no single test is
 //! reported as a test of that name, and its rerun is that of its file. Mocha knows no lines: what was not thrown in
 //! the project has no place.
-//! What a test prints is in the streams and not in its record. Coverage is not measured.
+//! What a test prints is known, but not in a parallel run. Coverage is not measured.
 
 pub(crate) mod words;
 
@@ -73,6 +73,7 @@ const FILTERS: &[&str] = &["--grep", "-g", "--fgrep", "-f", "--invert", "-i"];
 
 const DIALECT: Dialect = Dialect {
     between: js::TITLES,
+    missing: |said| js::missing(said, NAME),
     nothing_selected: |said| said.contains("No test files found"),
     blamed: words::blamed,
     reason: words::reason,
@@ -127,8 +128,8 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -
         let handed = Handed::of(&script, VALUED, LEFT_OUT);
         plan.notes.extend(handed.note(NAME));
         let config = handed.value_of("--config").map(str::to_owned);
-        let mut launch =
-            Launch::of(tree, group.project, NAME, &script).with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        let mut launch = Launch::of(tree, group.project, want, NAME, &script)
+            .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
         if let Some(config) = config.filter(|_| !group.files.is_empty()) {
             launch = launch.with("PROCTOR_MOCHA_CONFIG", config);
         }

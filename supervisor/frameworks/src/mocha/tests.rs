@@ -47,7 +47,7 @@ fn the_script_and_the_request_make_the_command_line() {
     assert_eq!(line(&plan.steps[0]), "... -r ts-node/register test/**/*.js");
     assert_eq!((plan.steps[0].env["TZ"].as_str(), plan.steps[0].env["PROCTOR_REPORT"].as_str()), ("UTC", "/s/report"));
     assert_eq!(plan.notes, ["the test script gives mocha options that were not passed on: -R dot"]);
-    assert!(plan.report && plan.files.len() == 5);
+    assert!(plan.report && plan.files.len() == 6);
     let listing = plan_of("mocha test", &Selection::All, None, true);
     assert_eq!(line(&listing.steps[0]), "--dry-run --no-parallel ... test");
     let parallel = plan_of("mocha --parallel --jobs 8 test", &Selection::All, Some(3), false);

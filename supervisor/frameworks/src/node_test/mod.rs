@@ -10,10 +10,11 @@
 //! blanks. So a rerun also runs a test elsewhere in the file whose own title is another's whole name. A subtest of a test
 //! (`t.test`, here `parent/child`) exists only while its parent runs, so its rerun is that of its outermost test.
 //!
-//! A listing loads every file and runs hooks of suites, and no test. What a test prints is in the streams and not in its
-//! record, since Node keeps it by file. Coverage is not measured.
+//! A listing loads every file and runs hooks of suites, and no test. What a failing test prints is known where its own file
+//! imports `node:test` and runs its tests one after the other, in a process of the file (`output.cjs`); Node itself tells it by
+//! file alone. Coverage is not measured.
 
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Step, Want};
+use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Want};
 use crate::js::{self, Group, Handed, Launch, Names, Runner, Script};
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
@@ -25,6 +26,9 @@ use proctor_core::test_case::TestId;
 pub struct NodeTest;
 
 const NAME: &str = "node";
+
+/// Where a file's process leaves what its failing tests print, below the scratch directory.
+const PRINTED: &str = "node/printed";
 
 /// Options that take the next word as their value. Others of Node's are written in one word.
 const VALUED: &[&str] = &[
@@ -107,35 +111,32 @@ impl Framework for NodeTest {
 }
 
 fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> Result<Plan, PlanError> {
-    let files: [(&str, &[u8]); 2] =
-        [("node/reporter.cjs", include_bytes!("reporter.cjs")), ("node/listing.cjs", include_bytes!("listing.cjs"))];
-    let mut plan = Plan { files: js::injected(&files), report: true, ..Plan::default() };
+    let files: [(&str, &[u8]); 3] = [
+        ("node/listing.cjs", include_bytes!("listing.cjs")),
+        ("node/output.cjs", include_bytes!("output.cjs")),
+        ("node/reporter.cjs", include_bytes!("reporter.cjs")),
+    ];
+    let dirs = vec![PRINTED.to_owned()];
+    let mut plan = Plan { files: js::injected(&files), dirs, report: true, ..Plan::default() };
     let selection = js::retold(want.selection, with_outer_tests);
     for group in js::groups(projects, tree, &selection, NAME)? {
         let script = Script::of(tree, &group.project.dir, Runner::Node);
         let handed = Handed::of(&script, VALUED, LEFT_OUT);
         plan.notes.extend(handed.note(NAME));
-        let mut launch =
-            Launch::of(tree, group.project, NAME, &script).with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
-        if lists {
-            launch = launch.with("PROCTOR_LISTING", "1");
-        }
+        let mut launch = Launch::of_node(tree, group.project, want, &script)
+            .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        launch = if lists {
+            launch.with("PROCTOR_LISTING", "1")
+        } else {
+            launch.with("PROCTOR_OUTPUT", format!("{}/{PRINTED}", want.scratch))
+        };
         if matches!(want.selection, Selection::Matching { files, .. } if !files.is_empty()) {
             launch = launch.with("PROCTOR_ASKED", "1");
         }
-        plan.steps.push(or_on_path(launch.step(arguments(&group, handed, want, lists))));
+        plan.steps.push(launch.step(arguments(&group, handed, want, lists)));
     }
     plan.notes.dedup();
     Ok(plan)
-}
-
-/// A project may have a Node of its own among its packages, as npm would find it.
-fn or_on_path(mut step: Step) -> Step {
-    if step.programs.iter().all(|program| program.contains('/')) {
-        step.programs.pop();
-        step.programs.push(NAME.to_owned());
-    }
-    step
 }
 
 fn arguments(group: &Group<'_>, mut handed: Handed, want: &Want<'_>, lists: bool) -> Vec<String> {
@@ -146,6 +147,7 @@ fn arguments(group: &Group<'_>, mut handed: Handed, want: &Want<'_>, lists: bool
         args.push(format!("--require={}/node/listing.cjs", want.scratch));
     } else {
         args.extend(["--test-reporter=spec", destination].map(str::to_owned));
+        args.push(format!("--require={}/node/output.cjs", want.scratch));
     }
     let mut files = std::mem::take(&mut handed.files);
     if !group.files.is_empty() {

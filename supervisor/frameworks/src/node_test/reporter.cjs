@@ -8,12 +8,16 @@
 
 const path = require('path');
 const { fileOf, say } = require('../js/report.cjs');
+const { Printed } = require('./output.cjs');
 const { Twins, failure, lastWords } = require('../js/thrown.cjs');
 
 const NEEDED = 22;
 
 // A listing tells names; `listing.cjs` makes every test fail before it begins.
 const LISTING = process.env.PROCTOR_LISTING !== undefined;
+
+// Where `output.cjs` keeps what failing tests print, file by file.
+const PRINTED = process.env.PROCTOR_OUTPUT;
 
 // A caller who names files means tests: a source among them that just runs through is none.
 const ASKED = process.env.PROCTOR_ASKED !== undefined;
@@ -32,7 +36,10 @@ class Files {
   #files = new Map();
 
   begin(data) {
-    this.#files.set(data.file, { file: data.file, told: 0, open: new Map(), said: '', done: false, hasTests: false });
+    this.#files.set(data.file, {
+      file: data.file, told: 0, open: new Map(), said: '', done: false, hasTests: false,
+      printed: PRINTED && new Printed(PRINTED, data.file),
+    });
   }
 
   of(file) {
@@ -57,6 +64,8 @@ class Node {
     // A subtest exists only while its parent runs, and a suite's members stand for themselves: a rerun must tell them apart.
     const joint = parent?.kind === 'test' ? '/' : ' > ';
     this.name = parent ? parent.name + joint + title : title;
+    // As Node itself writes it.
+    this.whole = parent ? `${parent.whole} > ${title}` : title;
   }
 }
 
@@ -192,7 +201,7 @@ class Run {
     if (details.type === 'suite' && (passed || failureType === 'subtestsFailed')) return;
     if (LISTING && details.type !== 'suite') return say('listed', test);
     this.#twins.add(test);
-    const told = passed ? succeeded(data) : failed(data, failureType);
+    const told = passed ? succeeded(data) : { ...failed(data, failureType), output: file?.printed?.of(node.whole) };
     say('finished', { ...test, nodeid: nodeid(test), duration_s: seconds(details), ...told });
   }
 

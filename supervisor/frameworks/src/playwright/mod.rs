@@ -154,7 +154,7 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, listing: bool) -
 }
 
 fn launch(tree: &FileTree, group: &Group<'_>, want: &Want<'_>, script: &Script, listing: bool) -> Launch {
-    let launch = Launch::of(tree, group.project, NAME, script)
+    let launch = Launch::of(tree, group.project, want, NAME, script)
         .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch))
         .with("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{KEPT}", want.scratch))
         // Nothing that anybody wants to look at.
@@ -219,6 +219,7 @@ fn spelt(titles: &[&str], is_clipped: bool) -> String {
 
 fn files() -> Vec<InjectedFile> {
     vec![
+        js::file(js::PROGRAM, include_bytes!("../js/program.cjs")),
         js::file("js/report.cjs", include_bytes!("../js/report.cjs")),
         js::file("playwright/reporter.cjs", include_bytes!("reporter.cjs")),
     ]

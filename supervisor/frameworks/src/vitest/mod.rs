@@ -5,8 +5,7 @@
 //! written, and nothing is watched. Vitest is not asked where each test stands, since it would look at the stack for each of
 //! them; what fails tells its own place.
 //!
-//! A name filter is Vitest's `--testNamePattern`, a regular expression. What a test prints is in the streams and not in its
-//! record. Coverage is not measured.
+//! A name filter is Vitest's `--testNamePattern`, a regular expression. Coverage is not measured.
 
 use crate::framework::{Framework, InjectedFile, Parser, Plan, PlanError, Project, Want};
 use crate::js::{self, Flag, Group, Runner, Script};

@@ -101,7 +101,7 @@ fn live(control: &Channel, hands: &mut Hands) -> Result<(), Halt> {
     let (plan, files) = unpack::<RunPlan>(fds.pop()).map_err(failed("reading the plan"))?;
     mounts::fill_scratch(&plan, &files).map_err(failed("writing the scratch files"))?;
     drop(files);
-    let report = plan.report.then(Report::open).transpose().map_err(failed("making the report"))?;
+    let mut report = plan.report.then(Report::open).transpose().map_err(failed("making the report"))?;
     let mut init = Init { control, deaths, is_terminating: false };
     for (index, command) in plan.commands.iter().enumerate() {
         let Some(exit) = init.run_command(index, command, report.as_ref())? else { return Ok(()) };
@@ -111,6 +111,7 @@ fn live(control: &Channel, hands: &mut Hands) -> Result<(), Halt> {
         if is_last {
             break;
         }
+        report = report.map(Report::next);
     }
     // Taking its namespaces apart takes longer than all that the supervisor still does for the run. So it waits until it is
     // killed, or the supervisor is gone.

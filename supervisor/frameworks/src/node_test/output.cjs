@@ -1,0 +1,114 @@
+// Keeps what each failing test of a file printed, in the file's own process, for the reporter, which is in another: Node tells
+// it what a file's process wrote, and not when. Must not know the report.
+//
+// Where tests run at the same time, nobody can tell who wrote: then nothing is kept of either.
+'use strict';
+
+const { createHash } = require('node:crypto');
+const fs = require('node:fs');
+const path = require('node:path');
+
+const TEXT_MAX = 64 * 1024;
+
+// Most bytes that are kept of one file's tests.
+const FILE_MAX = 1024 * 1024;
+
+// How Node begins what it sends to the runner through the same stream.
+const FRAME = Buffer.from([0xff, 0x0f]);
+
+const keptOf = (dir, file) => path.join(dir, createHash('sha1').update(file).digest('hex'));
+
+class Output {
+  // Tests that have begun and not ended, the outermost first.
+  #open = [];
+
+  #left = FILE_MAX;
+
+  constructor(place) {
+    this.place = place;
+  }
+
+  watch(stream) {
+    const { write } = stream;
+    stream.write = (chunk, ...rest) => {
+      this.#keep(chunk);
+      return write.call(stream, chunk, ...rest);
+    };
+  }
+
+  #keep(chunk) {
+    const test = this.#open.at(-1);
+    if (!test || test.text.length >= TEXT_MAX) return;
+    if (typeof chunk === 'string') test.text += chunk;
+    else if (chunk instanceof Uint8Array && !FRAME.equals(chunk.subarray(0, 2))) test.text += Buffer.from(chunk).toString();
+  }
+
+  begin({ fullName: name }) {
+    const beside = this.#open.filter((other) => !name.startsWith(`${other.name} > `));
+    for (const other of beside) other.isMixed = true;
+    this.#open.push({ name, text: '', isMixed: beside.length > 0 });
+  }
+
+  end({ fullName: name, passed }) {
+    const at = this.#open.findLastIndex((test) => test.name === name);
+    if (at < 0) return;
+    const [{ text, isMixed }] = this.#open.splice(at, 1);
+    if (passed !== false || isMixed || text === '') return;
+    const line = `${JSON.stringify([name, text.slice(0, TEXT_MAX)])}\n`;
+    this.#left -= line.length;
+    if (this.#left >= 0) fs.appendFileSync(this.place, line);
+  }
+}
+
+// What is kept of a file's tests, as it comes.
+class Printed {
+  #texts = new Map();
+
+  #read = 0;
+
+  constructor(dir, file) {
+    this.place = keptOf(dir, file);
+  }
+
+  // Of the test with this whole name; of those that have one in common, of the last.
+  of(name) {
+    try {
+      const { size } = fs.statSync(this.place);
+      const lines = size > this.#read ? fs.readFileSync(this.place).subarray(this.#read, size).toString().split('\n') : [];
+      this.#read = size;
+      for (const line of lines.filter(Boolean)) this.#texts.set(...JSON.parse(line));
+    } catch {
+      // None has printed and failed, or one has written here itself.
+    }
+    return this.#texts.get(name);
+  }
+}
+
+// Whether a file has to do with tests by its own words: hooks in any other would make Node treat it as one that has.
+function isOfTests(file) {
+  try {
+    return /['"](?:node:)?test['"]/.test(fs.readFileSync(file, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+function start(dir) {
+  const file = process.argv[1] && path.resolve(process.argv[1]);
+  if (!file || !isOfTests(file)) return;
+  const output = new Output(keptOf(dir, file));
+  const { afterEach, beforeEach } = require('node:test');
+  beforeEach((test) => output.begin(test));
+  afterEach((test) => output.end(test));
+  output.watch(process.stdout);
+  output.watch(process.stderr);
+}
+
+// Node loads us before each file of tests; the reporter only reads.
+const place = process.env.PROCTOR_OUTPUT;
+if (place && process.env.NODE_TEST_CONTEXT) {
+  delete process.env.PROCTOR_OUTPUT;
+  start(place);
+}
+
+module.exports = { Printed };
