@@ -230,3 +230,15 @@ fn a_nextest_that_did_not_end_its_suites_is_cut_off() {
     parser.step_ended(Exit::Code(0), false, &mut events);
     assert!(parser.summary().cut_off);
 }
+
+#[test]
+fn a_nextest_whose_suites_are_lost_is_cut_off() {
+    let (mut parser, mut events) = (parser(&Nextest, false), Vec::new());
+    parser.step_started(0);
+    let is_test = |line: &&[u8]| !line.starts_with(br#"{"type":"suite","#);
+    for line in IGNORED.split_inclusive(|byte| *byte == b'\n').filter(is_test) {
+        parser.stdout(line, &mut events);
+    }
+    parser.step_ended(Exit::Code(0), false, &mut events);
+    assert!(!events.is_empty() && parser.summary().cut_off);
+}

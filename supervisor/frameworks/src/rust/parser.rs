@@ -104,8 +104,10 @@ pub(super) struct RustParser {
     origins: Origins,
     crashes: Vec<Crash>,
     silent: Vec<Silent>,
-    /// Suites that nextest began and did not end.
-    suites_open: u64,
+    /// Suites that nextest began in this step and did not end; none before the first.
+    suites_open: Option<u64>,
+    /// Whether nextest told of a test before any suite had begun, of which nothing but its beginning can be lost.
+    is_headless: bool,
     /// Whether nextest counted ignored tests in the current step, and those that were told as skipped.
     has_ignored: bool,
     skipped: HashSet<TestId>,
@@ -146,7 +148,8 @@ impl RustParser {
             origins: Origins::default(),
             crashes: Vec::new(),
             silent: Vec::new(),
-            suites_open: 0,
+            suites_open: None,
+            is_headless: false,
             has_ignored: false,
             skipped: HashSet::new(),
             completes: false,
@@ -249,8 +252,8 @@ impl RustParser {
                     self.origins.suite_began(origin);
                 }
                 if self.speaker == Speaker::Nextest {
-                    let begins = suite.event == "started";
-                    self.suites_open = if begins { self.suites_open + 1 } else { self.suites_open.saturating_sub(1) };
+                    let open = self.suites_open.unwrap_or(0);
+                    self.suites_open = Some(if suite.event == "started" { open + 1 } else { open.saturating_sub(1) });
                     self.has_ignored |= suite.ignored > 0;
                 }
                 if let Some(current) = &mut self.current {
@@ -282,6 +285,7 @@ impl RustParser {
         let (id, attempt) = match &self.current {
             Some(current) => (TestId { package: current.id.clone(), name: test.name }, 1),
             None => {
+                self.is_headless |= self.speaker == Speaker::Nextest && self.suites_open.is_none();
                 let Some((package, name, attempt)) = self.origins.split(&test.name, test.event == "started") else {
                     return;
                 };
@@ -551,7 +555,7 @@ impl Parser for RustParser {
         (self.building, self.build_failed, self.blamed) = (true, false, 0);
         (self.current, self.doctests) = (None, Text::default());
         self.nothing_selected = false;
-        self.suites_open = 0;
+        self.suites_open = None;
         self.completes = step >= self.planned;
         self.has_ignored = false;
     }
@@ -584,12 +588,15 @@ impl Parser for RustParser {
         }
         if self.speaker == Speaker::Nextest && matches!(exit, Exit::Code(0 | 4 | 100)) && !killed {
             // It was done. What it left open are ignored tests, of which it tells the beginning.
-            if self.suites_open == 0 {
+            if self.suites_open.is_none_or(|open| open == 0) {
                 self.began.clear();
             }
         }
-        let is_cut =
-            self.suites_open > 0 || self.current.is_some() || self.doctests.is_open() || !self.began.is_empty();
+        let is_cut = self.is_headless
+            || self.suites_open.is_some_and(|open| open > 0)
+            || self.current.is_some()
+            || self.doctests.is_open()
+            || !self.began.is_empty();
         self.summary.cut_off |= killed || is_cut;
         if killed {
             return;
