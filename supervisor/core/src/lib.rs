@@ -5,6 +5,7 @@
 //! module is a noun it uses. The crate imports nothing of ours.
 
 pub mod artifact;
+mod backlog;
 pub mod bound;
 pub mod coverage;
 pub mod event;
@@ -15,6 +16,8 @@ pub mod isolation;
 pub mod limits;
 pub mod moment;
 pub mod outcome;
+pub mod queue;
+pub mod quota;
 pub mod report;
 pub mod request;
 pub mod session;
