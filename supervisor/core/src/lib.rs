@@ -5,7 +5,6 @@
 //! module is a noun it uses. The crate imports nothing of ours.
 
 pub mod artifact;
-mod backlog;
 pub mod bound;
 pub mod coverage;
 pub mod event;

@@ -21,16 +21,22 @@
 //! **Cost.** An enqueue, finish or withdrawal is O(log n) of tenants and runs; `advance` walks the competing tenants once,
 //! O(tenants), until one holds the rest back; `moved` is O(tenants + [`POSITION_MAX`] log tenants).
 
-use crate::backlog::Backlog;
-use crate::bound::{HOST_QUEUED_RUNS_MAX, POSITION_MAX, TENANTS_MAX};
+mod backlog;
+mod positions;
+mod tenant;
+#[cfg(test)]
+mod tests;
+
+pub use backlog::PASSED_OVER_MAX;
+pub use positions::Moved;
+
+use crate::bound::{HOST_QUEUED_RUNS_MAX, TENANTS_MAX};
 use crate::id::TenantId;
 use crate::moment::Moment;
-use crate::quota::{Amount, Quota, Refused, WHOLE_SHARE};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use crate::quota::{Amount, Quota, Refused};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-
-pub use crate::backlog::PASSED_OVER_MAX;
+use tenant::{Tenant, VirtualTime};
 
 /// How long the first run that does not fit lets others pass, in milliseconds. Test runs take seconds to minutes: room
 /// that stays free costs more the more often the host drains, and who waits for a large run waits for minutes anyway.
@@ -80,15 +86,6 @@ pub struct Started {
     pub waited_ms: u64,
 }
 
-/// The new position of a waiting run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
-    /// The run.
-    pub ticket: Ticket,
-    /// See [`FairQueue::moved`].
-    pub position: u32,
-}
-
 /// A waiting run that can no longer start. It is no longer in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evicted {
@@ -103,15 +100,11 @@ pub struct Evicted {
 #[error("{TENANTS_MAX} tenants are configured already")]
 pub struct TooManyTenants;
 
-/// Host time over weight: milliseconds of the whole budget in parts of 2^32 of a share times 2^16. 128 bits hold it for
-/// longer than a host lasts.
-type VirtualTime = u128;
-
 /// The order of competing tenants: virtual time, then arrival of the first run.
 type Key = (VirtualTime, Ticket);
 
 #[derive(Debug, Clone)]
-pub(crate) struct Waiting {
+struct Waiting {
     demand: Amount,
     since: Moment,
 }
@@ -127,30 +120,14 @@ struct Running {
     charged_ms: u64,
 }
 
-#[derive(Debug)]
-struct Tenant {
-    quota: Quota,
-    backlog: Backlog,
-    running: u32,
-    in_use: Amount,
-    virtual_time: VirtualTime,
-    /// The least virtual time that a correction may leave: what it had to begin with when it last began to compete.
-    floor: VirtualTime,
-    /// The running mean of its runs' durations, in milliseconds.
-    expected_ms: u64,
-    /// Its place among the competing tenants.
-    key: Option<Key>,
-}
-
 /// The first run of a tenant that competes.
 #[derive(Debug)]
 struct Candidate {
     tenant: usize,
     demand: Amount,
-    /// How far ahead of it those who pass may be: what its start will charge, and the whole host for
-    /// [`RESERVE_AFTER_MS`], so that short runs do not drain the host one by one.
+    /// See [`Tenant::lead`].
     lead: VirtualTime,
-    /// Since when it is the first that does not fit.
+    /// When it was first found to be the first that does not fit.
     unfit_since: Option<Moment>,
 }
 
@@ -168,8 +145,8 @@ pub struct FairQueue {
     overdue: BTreeSet<(Moment, Ticket)>,
     /// The tenants that compete, by order.
     competing: BTreeMap<Key, Candidate>,
-    /// The greatest virtual time at which a run has started: where a tenant begins when none competes.
-    clock: VirtualTime,
+    /// The greatest virtual time at which a run has started.
+    latest_start: VirtualTime,
     /// Positions as they were last told, at most [`POSITION_MAX`].
     told: BTreeMap<Ticket, u32>,
     tickets: u64,
@@ -188,7 +165,7 @@ impl FairQueue {
             running: BTreeMap::new(),
             overdue: BTreeSet::new(),
             competing: BTreeMap::new(),
-            clock: 0,
+            latest_start: 0,
             told: BTreeMap::new(),
             tickets: 0,
         }
@@ -263,7 +240,7 @@ impl FairQueue {
         let tenant = &mut self.tenants[index];
         tenant.running = tenant.running.saturating_sub(1);
         tenant.in_use = tenant.in_use.minus(demand);
-        tenant.expected_ms = (tenant.expected_ms.saturating_mul(7) / 8).saturating_add(took_ms.div_ceil(8));
+        tenant.expect(took_ms);
         tenant.correct(share, charged_ms, took_ms);
         self.settle(index);
         true
@@ -283,21 +260,6 @@ impl FairQueue {
             from = Bound::Excluded(key);
         }
         started
-    }
-
-    /// The waiting runs whose position is not what was last told. The position is how many runs start before it if nothing
-    /// else arrives or is withdrawn, every run fits and takes as long as those of its tenant do in the mean. It ends at
-    /// [`POSITION_MAX`], which stands for that or more and is where every run begins without being told.
-    #[must_use]
-    pub fn moved(&mut self) -> Vec<Moved> {
-        let told: BTreeMap<Ticket, u32> =
-            (0..).zip(self.order()).map(|(position, ticket)| (ticket, position)).collect();
-        let moved = |(ticket, position): (&Ticket, &u32)| Moved { ticket: *ticket, position: *position };
-        let before = std::mem::replace(&mut self.told, told);
-        let fell_back =
-            before.keys().filter(|ticket| !self.told.contains_key(ticket) && self.waiting.contains_key(ticket));
-        let now = self.told.iter().filter(|(ticket, position)| before.get(ticket) != Some(position)).map(moved);
-        now.chain(fell_back.map(|ticket| Moved { ticket: *ticket, position: POSITION_MAX })).collect()
     }
 
     /// How many runs wait.
@@ -336,7 +298,7 @@ impl FairQueue {
         let index = self.competing.get(&key)?.tenant;
         let tenant = &mut self.tenants[index];
         let (ticket, Waiting { demand, since }) = tenant.backlog.start_first()?;
-        self.clock = self.clock.max(tenant.virtual_time);
+        self.latest_start = self.latest_start.max(tenant.virtual_time);
         let (share, charged_ms) = (demand.dominant_share(self.budget), tenant.expected_ms);
         tenant.virtual_time = tenant.virtual_time.saturating_add(tenant.charge(share, charged_ms));
         tenant.running += 1;
@@ -370,18 +332,23 @@ impl FairQueue {
         }
     }
 
+    // Where a tenant begins to compete: at the first that does, else where the last one was.
+    fn system_virtual_time(&self) -> VirtualTime {
+        self.competing.first_key_value().map_or(self.latest_start, |(key, _)| key.0)
+    }
+
     // Puts a tenant where it belongs among those that compete, after anything of it has changed.
     fn settle(&mut self, index: usize) {
+        let before = self.tenants[index].key.take().and_then(|key| Some((key.1, self.competing.remove(&key)?)));
+        let begin = self.system_virtual_time();
         let tenant = &mut self.tenants[index];
-        let before = tenant.key.take().and_then(|key| Some((key.1, self.competing.remove(&key)?)));
         let Some((ticket, Waiting { demand, .. })) = tenant.backlog.first() else { return };
         let demand = *demand;
         if !tenant.has_room(demand) {
             return;
         }
         if before.is_none() {
-            tenant.floor = self.competing.first_key_value().map_or(self.clock, |(key, _)| key.0);
-            tenant.virtual_time = tenant.virtual_time.max(tenant.floor);
+            tenant.begin_to_compete(begin);
         }
         let lead = tenant.lead(demand.dominant_share(self.budget));
         let unfit_since = before.filter(|(first, _)| *first == ticket).and_then(|(_, before)| before.unfit_since);
@@ -404,76 +371,4 @@ impl FairQueue {
         self.settle(index);
         evicted
     }
-
-    // Waiting runs in the order of virtual time alone, at most `POSITION_MAX`.
-    fn order(&self) -> impl Iterator<Item = Ticket> {
-        let tenants = self.tenants.iter().enumerate();
-        let mut heads = BinaryHeap::new();
-        let mut rest = BTreeMap::new();
-        let least = self.competing.first_key_value().map_or(self.clock, |(key, _)| key.0);
-        for (index, tenant) in tenants {
-            let mut order = tenant.backlog.order();
-            if let Some((ticket, waiting)) = order.next() {
-                // Who waits for room in its own quota will begin where the others are.
-                let virtual_time =
-                    if tenant.key.is_some() { tenant.virtual_time } else { tenant.virtual_time.max(least) };
-                heads.push(Reverse((virtual_time, ticket, index, waiting.demand.dominant_share(self.budget))));
-                rest.insert(index, order);
-            }
-        }
-        std::iter::from_fn(move || {
-            let Reverse((virtual_time, ticket, index, share)) = heads.pop()?;
-            let tenant = &self.tenants[index];
-            if let Some((next, waiting)) = rest.get_mut(&index).and_then(Iterator::next) {
-                let virtual_time = virtual_time.saturating_add(tenant.charge(share, tenant.expected_ms));
-                heads.push(Reverse((virtual_time, next, index, waiting.demand.dominant_share(self.budget))));
-            }
-            Some(ticket)
-        })
-        .take(POSITION_MAX as usize)
-    }
 }
-
-impl Tenant {
-    fn new(quota: Quota) -> Tenant {
-        Tenant {
-            quota,
-            backlog: Backlog::default(),
-            running: 0,
-            in_use: Amount::default(),
-            virtual_time: 0,
-            floor: 0,
-            expected_ms: EXPECTED_MS_FIRST,
-            key: None,
-        }
-    }
-
-    fn has_room(&self, demand: Amount) -> bool {
-        self.running < self.quota.running_runs_max && self.in_use.plus(demand).fits(self.quota.in_use_max)
-    }
-
-    fn charge(&self, share: u64, ms: u64) -> VirtualTime {
-        let host_time = u128::from(share) * u128::from(ms);
-        (host_time.saturating_mul(1 << 16) / u128::from(self.quota.weight.get())).max(1)
-    }
-
-    // See `Candidate::lead`.
-    fn lead(&self, share: u64) -> VirtualTime {
-        self.charge(share, self.expected_ms).saturating_add(self.charge(WHOLE_SHARE, RESERVE_AFTER_MS))
-    }
-
-    // What was charged for `charged_ms` becomes what `took_ms` costs.
-    fn correct(&mut self, share: u64, charged_ms: u64, took_ms: u64) {
-        let (charged, took) = (self.charge(share, charged_ms), self.charge(share, took_ms));
-        self.virtual_time = if took >= charged {
-            self.virtual_time.saturating_add(took - charged)
-        } else {
-            // What it gets back from before it last began to compete is no credit.
-            self.virtual_time.min(self.virtual_time.saturating_sub(charged - took).max(self.floor))
-        };
-    }
-}
-
-#[cfg(test)]
-#[path = "queue_tests.rs"]
-mod tests;

@@ -1,7 +1,7 @@
 //! The waiting runs of one tenant, in the order in which they start: by priority, then by arrival. Must not know other
 //! tenants, room or time.
 
-use crate::queue::{Priority, Ticket, Waiting};
+use super::{Priority, Ticket, Waiting};
 use std::collections::{BTreeMap, btree_map};
 
 /// How many runs of higher priority may start in a row before a waiting run of a lower one. Eight runs are a team's worth,
@@ -12,7 +12,7 @@ const CLASSES: usize = Priority::ALL.len();
 
 /// Waiting runs by class, the highest priority first. Bounded by the queue that holds it.
 #[derive(Debug, Default)]
-pub(crate) struct Backlog {
+pub(super) struct Backlog {
     classes: [BTreeMap<Ticket, Waiting>; CLASSES],
     turns: Turns,
 }
@@ -38,22 +38,22 @@ impl Turns {
 }
 
 impl Backlog {
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.classes.iter().map(BTreeMap::len).sum()
     }
 
-    pub(crate) fn push(&mut self, ticket: Ticket, priority: Priority, waiting: Waiting) {
+    pub(super) fn push(&mut self, ticket: Ticket, priority: Priority, waiting: Waiting) {
         self.classes[priority as usize].insert(ticket, waiting);
     }
 
     /// The run that starts next.
-    pub(crate) fn first(&self) -> Option<(Ticket, &Waiting)> {
+    pub(super) fn first(&self) -> Option<(Ticket, &Waiting)> {
         let class = self.turns.next(self.waits())?;
         self.classes[class].first_key_value().map(|(ticket, waiting)| (*ticket, waiting))
     }
 
     /// Takes the run that starts next, because it starts.
-    pub(crate) fn start_first(&mut self) -> Option<(Ticket, Waiting)> {
+    pub(super) fn start_first(&mut self) -> Option<(Ticket, Waiting)> {
         let class = self.turns.next(self.waits())?;
         let first = self.classes[class].pop_first()?;
         self.turns.started(class, self.waits());
@@ -61,12 +61,12 @@ impl Backlog {
     }
 
     /// Takes a run that will not start.
-    pub(crate) fn remove(&mut self, ticket: Ticket, priority: Priority) -> Option<Waiting> {
+    pub(super) fn remove(&mut self, ticket: Ticket, priority: Priority) -> Option<Waiting> {
         self.classes[priority as usize].remove(&ticket)
     }
 
     /// All runs, in the order in which they start if nothing else arrives.
-    pub(crate) fn order(&self) -> Order<'_> {
+    pub(super) fn order(&self) -> Order<'_> {
         Order { classes: self.classes.each_ref().map(|class| class.iter().peekable()), turns: self.turns }
     }
 
@@ -76,7 +76,7 @@ impl Backlog {
 }
 
 /// See [`Backlog::order`].
-pub(crate) struct Order<'a> {
+pub(super) struct Order<'a> {
     classes: [std::iter::Peekable<btree_map::Iter<'a, Ticket, Waiting>>; CLASSES],
     turns: Turns,
 }

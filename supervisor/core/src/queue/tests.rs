@@ -1,10 +1,11 @@
-//! One table or story for each rule of the queue. What must hold under any load stands in `queue_properties`.
+//! One table or story for each rule of the queue. What must hold under any load stands in `properties`.
 
 use super::*;
+use crate::bound::POSITION_MAX;
 use crate::limits::LimitKind;
+use crate::quota::WHOLE_SHARE;
 use std::num::NonZeroU32;
 
-#[path = "queue_properties.rs"]
 mod properties;
 
 const BUDGET: Amount = amount(100, 100);
