@@ -111,7 +111,7 @@ impl Quota {
     }
 }
 
-/// Why a run does not wait. The two full queues pass with time; the rest stays until somebody configures otherwise.
+/// Why a run does not wait. A full queue has room again with time; the rest stays until somebody configures otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refused {
     /// Nobody has configured the tenant.
@@ -169,7 +169,7 @@ impl Refused {
 
     /// Whether the same run may be accepted later although nobody configures anything: worth a retry hint.
     #[must_use]
-    pub fn passes(&self) -> bool {
-        matches!(self, Refused::QueuedRuns { .. } | Refused::HostQueuedRuns)
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Refused::QueuedRuns { max: 1.. } | Refused::HostQueuedRuns)
     }
 }

@@ -93,15 +93,17 @@ fn the_larger_of_two_shares_is_what_counts() {
 #[test]
 fn a_run_that_can_never_start_and_a_full_queue_are_refused_by_name() {
     let quota = Quota { queued_runs_max: 1, in_use_max: amount(50, 60), ..weight(1) };
-    let mut queue = queue(&[("a", quota), ("none", Quota { running_runs_max: 0, ..quota }), ("b", weight(1))]);
+    let (none, never) = (Quota { running_runs_max: 0, ..quota }, Quota { queued_runs_max: 0, ..quota });
+    let mut queue = queue(&[("a", quota), ("none", none), ("never", never), ("b", weight(1))]);
     let refused = |queue: &mut FairQueue, name, memory, cpu| {
         let refused = queue.enqueue(Moment(0), entry(name, amount(memory, cpu))).unwrap_err();
-        (refused.quota(), refused.passes(), refused)
+        (refused.quota(), refused.is_transient(), refused)
     };
     let above = |limit, asked, max| Refused::AboveTenant { limit, asked, max };
     let above_host = |limit, asked, max| Refused::AboveHost { limit, asked, max };
     assert_eq!(refused(&mut queue, "?", 1, 1), ("tenant", false, Refused::UnknownTenant));
     assert_eq!(refused(&mut queue, "none", 1, 1), ("tenant_running_runs", false, Refused::RunningRuns));
+    assert_eq!(refused(&mut queue, "never", 1, 1), ("tenant_queued_runs", false, Refused::QueuedRuns { max: 0 }));
     assert_eq!(refused(&mut queue, "a", 51, 1), ("tenant_memory", false, above(LimitKind::Memory, 51, 50)));
     assert_eq!(refused(&mut queue, "a", 1, 61), ("tenant_cpus", false, above(LimitKind::Cpu, 61, 60)));
     assert_eq!(refused(&mut queue, "b", 101, 1), ("host_memory", false, above_host(LimitKind::Memory, 101, 100)));
@@ -120,7 +122,7 @@ fn the_host_and_its_tenants_have_bounds() {
         ask(&mut queue, 0, "b", 1);
     }
     let refused = queue.enqueue(Moment(0), entry("a", amount(1, 1))).unwrap_err();
-    assert_eq!((refused.quota(), refused.passes(), refused), ("host_queued_runs", true, Refused::HostQueuedRuns));
+    assert_eq!((refused.quota(), refused.is_transient(), refused), ("host_queued_runs", true, Refused::HostQueuedRuns));
     assert_eq!(queue.moved().len(), POSITION_MAX as usize);
     for number in 2..TENANTS_MAX {
         assert!(queue.configure(&tenant(number), weight(1)).is_ok());
