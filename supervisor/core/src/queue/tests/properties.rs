@@ -225,12 +225,14 @@ struct Load {
     random: TestRng,
     /// Which run ends when.
     ends: BTreeSet<(u64, Ticket)>,
+    in_use: Amount,
     /// Of each run: its tenant, its demand, how long it takes, when it became its tenant's first.
     runs: BTreeMap<Ticket, (usize, Amount, u64, Option<u64>)>,
     /// Of each tenant: runs that wait, in order.
     queued: Vec<std::collections::VecDeque<Ticket>>,
-    /// Of each tenant: dominant share times milliseconds, and the most that a first run waited.
+    /// Of each tenant: dominant share times milliseconds.
     served: Vec<f64>,
+    /// The longest that a run waited as its tenant's first.
     waited_ms_max: u64,
 }
 
@@ -247,6 +249,7 @@ impl Load {
             now: 0,
             random: TestRng::from_seed(RngAlgorithm::ChaCha, &bytes),
             ends: BTreeSet::new(),
+            in_use: Amount::default(),
             runs: BTreeMap::new(),
             queued: vec![std::collections::VecDeque::new(); weights.len()],
             served: vec![0.0; weights.len()],
@@ -268,7 +271,9 @@ impl Load {
 
     fn advance(&mut self) {
         for Started { ticket, .. } in self.queue.advance(Moment(self.now)) {
-            let (owner, _, ms, first) = self.runs[&ticket];
+            let (owner, demand, ms, first) = self.runs[&ticket];
+            self.in_use = self.in_use.plus(demand);
+            assert!(self.in_use.fits(BUDGET), "{:?} in use", self.in_use);
             self.waited_ms_max = self.waited_ms_max.max(self.now - first.unwrap());
             assert_eq!(self.queued[owner].pop_front(), Some(ticket));
             if let Some(run) = self.queued[owner].front().and_then(|next| self.runs.get_mut(next)) {
@@ -283,6 +288,7 @@ impl Load {
         self.now = at;
         assert!(self.queue.finish(Moment(at), ticket));
         let (owner, demand, ms, _) = self.runs.remove(&ticket).unwrap();
+        self.in_use = self.in_use.minus(demand);
         #[expect(clippy::cast_precision_loss, reason = "a share within 5 % needs no more")]
         let served = (demand.dominant_share(BUDGET) as f64 / WHOLE_SHARE as f64) * ms as f64;
         self.served[owner] += served;
