@@ -4,22 +4,24 @@
 //!
 //! **Order.** Each tenant has a virtual time: the host time that its runs took, a run's being its dominant share of the
 //! budget times its duration, divided by the tenant's weight. The tenant with the least virtual time comes first; ties go
-//! to the run that arrived first. A start charges what the run is expected to take (the running mean of its tenant's
-//! durations), doubles the charge of a run that goes on for longer, and the end corrects it to what the run took. Inside a
+//! to the run that arrived first. A start charges what the run is expected to take (a moving average of its tenant's
+//! durations), the charge of a run that goes on for longer doubles, and the end corrects it to what the run took. Inside a
 //! tenant runs start by priority and then by arrival, and nothing of the same tenant passes the first one.
 //!
 //! **Idle tenants collect nothing.** A tenant competes while a run of it waits and its quota has room for the first one.
 //! When it begins to, its virtual time is raised to that of the competing tenant with the least.
 //!
-//! **Room.** What does not fit into the free budget may be passed by what does, within two bounds, after which the host
-//! drains for it: the waiting run has been the first that does not fit for less than [`RESERVE_AFTER_MS`], and the passing
-//! tenant is ahead of it by less than the waiting run and the whole host for that time are worth. So a run starts within
-//! that time and the rest of the longest run once it is first, whatever its size, and no tenant falls behind its part of
-//! the host because its runs are large. The price is the room that stays free while the host drains: some percent where
-//! runs are alike, a third where short runs of the whole host alternate with small ones that last for a minute.
+//! **Room.** What does not fit into the free budget may be passed by what does (backfilling), within two bounds, after
+//! which the host drains for it (a reservation): the waiting run has been the first that does not fit for less than
+//! [`RESERVE_AFTER_MS`], and the passing tenant is ahead of it by less than the waiting run and the whole host for that time
+//! are worth. So a run starts within that time and the rest of the longest run while it is first, whatever its size, and no
+//! tenant falls behind its part of the host because its runs are large. The price is the room that stays free while the
+//! host drains: a tenth where runs are alike and take up to half of the host, up to a third where short runs of the whole
+//! host alternate with small ones that last for a minute.
 //!
-//! **Cost.** An enqueue, finish or withdrawal is O(log n) of tenants and runs; `advance` walks the competing tenants once,
-//! O(tenants), until one holds the rest back; `moved` is O(tenants + [`POSITION_MAX`] log tenants).
+//! **Cost.** An enqueue, finish or withdrawal is O(log n) of tenants and runs, `configure` and `set_budget` look at each
+//! waiting run concerned; `advance` walks the competing tenants once, until one holds the rest back, O(log n) for each, for
+//! each start and for each charge that is due; `moved` is O(tenants + [`POSITION_MAX`] log tenants).
 
 mod backlog;
 mod positions;
@@ -132,7 +134,7 @@ struct Candidate {
 }
 
 /// The queue of one host. At most [`TENANTS_MAX`] tenants and [`HOST_QUEUED_RUNS_MAX`] waiting runs; running runs are
-/// bounded by the budget and the tenants' quotas.
+/// bounded by the budget and the tenants' quotas, such as demand nothing by the quotas alone.
 #[derive(Debug)]
 pub struct FairQueue {
     budget: Amount,
@@ -172,7 +174,8 @@ impl FairQueue {
     }
 
     /// Adds a tenant or changes its quota, and returns the runs that can no longer start. What runs already goes on, and what
-    /// waits already goes on waiting, whatever the new bounds on their numbers.
+    /// waits already goes on waiting, whatever the new bounds on their numbers. No tenant is ever forgotten: with it would go
+    /// what it has had of the host.
     ///
     /// # Errors
     /// [`TooManyTenants`].
@@ -246,8 +249,8 @@ impl FairQueue {
         true
     }
 
-    /// Starts what may start now, in order. Wants to be called after everything that happens; nothing becomes startable by
-    /// time alone.
+    /// Starts what may start now, in order. Wants to be called after everything that happens, and when [`FairQueue::due`]
+    /// says so.
     #[must_use]
     pub fn advance(&mut self, now: Moment) -> Vec<Started> {
         self.charge_overdue(now);
@@ -262,6 +265,13 @@ impl FairQueue {
         started
     }
 
+    /// When to call [`FairQueue::advance`] although nothing happens: the charge of a run doubles then, and who was behind its
+    /// tenant may come before it.
+    #[must_use]
+    pub fn due(&self) -> Option<Moment> {
+        self.overdue.first().map(|(due, _)| *due)
+    }
+
     /// How many runs wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -274,7 +284,8 @@ impl FairQueue {
         self.running.len()
     }
 
-    // The first of those after `from` that fits and that nobody holds back.
+    // The first of those after `from` that fits and that nobody holds back. `held_back` is the virtual time from which on
+    // nothing starts, the least that those allow who do not fit.
     fn next(&mut self, now: Moment, from: Bound<Key>, held_back: &mut VirtualTime) -> Option<Key> {
         for (key, candidate) in self.competing.range_mut((from, Bound::Unbounded)) {
             if key.0 >= *held_back {
@@ -313,11 +324,10 @@ impl FairQueue {
 
     // Without it a tenant of many short runs would have its few long ones almost for nothing until they end.
     fn charge_overdue(&mut self, now: Moment) {
-        while let Some((due, ticket)) = self.overdue.pop_first() {
-            if due > now {
-                self.overdue.insert((due, ticket));
-                return;
-            }
+        while let Some(&(due, ticket)) = self.overdue.first()
+            && due <= now
+        {
+            self.overdue.pop_first();
             let Some(run) = self.running.get_mut(&ticket) else { continue };
             let charged_ms = now.ms_since(run.since).max(run.charged_ms).saturating_mul(2);
             let tenant = &mut self.tenants[run.tenant];

@@ -227,6 +227,23 @@ fn a_run_that_goes_on_for_longer_than_expected_is_charged_while_it_does() {
 }
 
 #[test]
+fn time_alone_changes_the_order_when_a_charge_is_due() {
+    let mut queue = queue(&[("a", weight(1)), ("b", weight(1))]);
+    let (a, b) = (ask(&mut queue, 0, "a", 40), ask(&mut queue, 0, "b", 60));
+    assert_eq!((queue.due(), advance(&mut queue, 0)), (None, vec![a, b]));
+    let (_whole, next) = (ask(&mut queue, 0, "a", 100), ask(&mut queue, 0, "b", 60));
+    assert_eq!(advance(&mut queue, 0), [], "the run of a is the first that does not fit");
+    for now in [EXPECTED_MS_FIRST, EXPECTED_MS_FIRST * 2] {
+        assert_eq!(queue.due(), Some(Moment(now)));
+        assert_eq!(advance(&mut queue, now), []);
+    }
+    assert!(queue.finish(Moment(35_000), b));
+    assert_eq!(advance(&mut queue, 35_000), [], "a is charged 40 s, comes first and has been for long enough");
+    assert_eq!(queue.due(), Some(Moment(EXPECTED_MS_FIRST * 4)));
+    assert_eq!(advance(&mut queue, EXPECTED_MS_FIRST * 4), [next], "a is charged 80 s");
+}
+
+#[test]
 fn priority_counts_inside_a_tenant_and_passes_a_lower_one_only_so_often() {
     let mut queue = queue(&[("a", weight(1))]);
     let mut ask = |priority| queue.enqueue(Moment(0), Entry { priority, ..entry("a", amount(100, 100)) }).unwrap();
