@@ -91,6 +91,15 @@ fn the_larger_of_two_shares_is_what_counts() {
 }
 
 #[test]
+fn tenants_that_fill_one_resource_each_take_turns() {
+    let mut queue = queue(&[("a", weight(1)), ("b", weight(1))]);
+    let mut ask = |name, memory, cpu| queue.enqueue(Moment(0), entry(name, amount(memory, cpu))).unwrap();
+    let a = [(); 3].map(|()| ask("a", 100, 10));
+    let b = [(); 3].map(|()| ask("b", 10, 100));
+    assert_eq!(one_by_one(&mut queue, 0, 1_000), [a[0], b[0], a[1], b[1], a[2], b[2]]);
+}
+
+#[test]
 fn a_run_that_can_never_start_and_a_full_queue_are_refused_by_name() {
     let quota = Quota { queued_runs_max: 1, in_use_max: amount(50, 60), ..weight(1) };
     let (none, never) = (Quota { running_runs_max: 0, ..quota }, Quota { queued_runs_max: 0, ..quota });
@@ -315,6 +324,16 @@ fn what_does_not_wait_is_not_withdrawn_and_what_does_not_run_is_not_finished() {
     assert!(queue.finish(Moment(0), first) && !queue.finish(Moment(0), first));
     assert_eq!((queue.waiting(), queue.running(), queue.in_use), (0, 0, Amount::default()));
     assert_eq!(advance(&mut queue, 0), []);
+}
+
+#[test]
+fn what_comes_after_a_withdrawn_run_starts_in_its_place() {
+    let mut queue = queue(&[("a", weight(1))]);
+    let (running, large, small) =
+        (ask(&mut queue, 0, "a", 50), ask(&mut queue, 0, "a", 100), ask(&mut queue, 0, "a", 50));
+    assert_eq!(advance(&mut queue, 0), [running]);
+    assert!(queue.withdraw(large));
+    assert_eq!(advance(&mut queue, 0), [small]);
 }
 
 #[test]
