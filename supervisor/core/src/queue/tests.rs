@@ -322,7 +322,7 @@ fn what_does_not_wait_is_not_withdrawn_and_what_does_not_run_is_not_finished() {
     assert_eq!((queue.waiting(), queue.running()), (1, 1));
     assert!(queue.withdraw(second) && !queue.withdraw(second));
     assert!(queue.finish(Moment(0), first) && !queue.finish(Moment(0), first));
-    assert_eq!((queue.waiting(), queue.running(), queue.in_use), (0, 0, Amount::default()));
+    assert_eq!((queue.waiting(), queue.running(), queue.in_use, queue.due()), (0, 0, Amount::default(), None));
     assert_eq!(advance(&mut queue, 0), []);
 }
 

@@ -178,6 +178,7 @@ proptest! {
             prop_assert_eq!(queue.in_use, Model::demand(model.running.values()));
             model.nothing_waits_in_vain(&queue, now, budget)?;
             prop_assert_eq!(queue.advance(now), []);
+            prop_assert!(queue.due().is_none_or(|due| due > now), "who waits until then goes on");
         }
         // Whatever is left runs as soon as there is room.
         while let Some(ticket) = model.running.pop_first().map(|(ticket, _)| ticket) {
