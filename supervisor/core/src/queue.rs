@@ -21,7 +21,8 @@
 //!
 //! **Cost.** An enqueue, finish or withdrawal is O(log n) of tenants and runs, `configure` and `set_budget` look at each
 //! waiting run concerned; `advance` walks the competing tenants once, until one holds the rest back, O(log n) for each, for
-//! each start and for each charge that is due; `moved` is O(tenants + [`POSITION_MAX`] log tenants).
+//! each start and for each charge that is due; `moved` is O(tenants + P log tenants) for at most P positions
+//! told.
 
 mod backlog;
 mod positions;
@@ -149,7 +150,7 @@ pub struct FairQueue {
     competing: BTreeMap<Key, Candidate>,
     /// The greatest virtual time at which a run has started.
     latest_start: VirtualTime,
-    /// Positions as they were last told, at most [`POSITION_MAX`].
+    /// Positions as they were last told, as many as [`FairQueue::moved`] tells.
     told: BTreeMap<Ticket, u32>,
     tickets: u64,
 }
