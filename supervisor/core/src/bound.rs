@@ -41,6 +41,16 @@ pub const COVERAGE_UNITS_MAX: usize = 200_000;
 /// Most runs that wait behind the running one of a session. An agent asks for one at a time; eight is a team of them.
 pub const QUEUED_RUNS_MAX: usize = 8;
 
+/// Most runs that wait for room on a host, of all tenants together: 1,000 tenants with 100 runs each, some 11 MiB.
+pub const HOST_QUEUED_RUNS_MAX: usize = 100_000;
+
+/// Most tenants of a host. Each has user ids of its own, and a host that is shared by more would serve none.
+pub const TENANTS_MAX: usize = 10_000;
+
+/// The highest queue position that is told. Nobody plans with a number beyond it, and telling all would cost more than
+/// choosing the next run.
+pub const POSITION_MAX: u32 = 1_000;
+
 /// Most finished runs whose events stay readable per session; the oldest is forgotten first.
 pub const FINISHED_RUNS_MAX: usize = 16;
 

@@ -15,6 +15,8 @@ pub mod isolation;
 pub mod limits;
 pub mod moment;
 pub mod outcome;
+pub mod queue;
+pub mod quota;
 pub mod report;
 pub mod request;
 pub mod session;

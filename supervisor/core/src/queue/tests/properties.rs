@@ -1,0 +1,370 @@
+//! What must hold of the queue under any load: a random one that also configures and withdraws, and long ones that saturate
+//! the host, on a clock of their own.
+
+use super::*;
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+#[derive(Debug, Clone)]
+enum Happening {
+    Enqueue { tenant: u8, demand: Amount, priority: Priority },
+    Finish(usize),
+    Withdraw(usize),
+    Configure { tenant: u8, quota: Quota },
+    Budget(Amount),
+    Pass(u64),
+}
+
+fn any_amount(max: u64) -> impl Strategy<Value = Amount> {
+    (0..=max, 0..=max).prop_map(|(memory_bytes, cpu_millis)| amount(memory_bytes, cpu_millis))
+}
+
+fn any_quota() -> impl Strategy<Value = Quota> {
+    (1u32..20, 0u32..8, 0u32..6, any_amount(150)).prop_map(|(weighs, queued, running, in_use_max)| Quota {
+        queued_runs_max: queued,
+        running_runs_max: running,
+        in_use_max: in_use_max.plus(amount(20, 20)),
+        ..weight(weighs)
+    })
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let priority = prop::sample::select(Priority::ALL.to_vec());
+    prop_oneof![
+        12 => (0u8..5, any_amount(60), priority)
+            .prop_map(|(tenant, demand, priority)| Happening::Enqueue { tenant, demand, priority }),
+        8 => any::<usize>().prop_map(Happening::Finish),
+        2 => any::<usize>().prop_map(Happening::Withdraw),
+        1 => (0u8..5, any_quota()).prop_map(|(tenant, quota)| Happening::Configure { tenant, quota }),
+        1 => (50u64..120, 50u64..120).prop_map(|(memory, cpu)| Happening::Budget(amount(memory, cpu))),
+        4 => (0u64..20_000).prop_map(Happening::Pass),
+    ]
+}
+
+/// What the test knows of the runs, told by the queue's answers alone.
+#[derive(Debug, Default)]
+struct Model {
+    quotas: BTreeMap<TenantId, Quota>,
+    waiting: BTreeMap<Ticket, Entry>,
+    running: BTreeMap<Ticket, Entry>,
+}
+
+impl Model {
+    fn of<'a>(runs: &'a BTreeMap<Ticket, Entry>, tenant: &'a TenantId) -> impl Iterator<Item = &'a Entry> {
+        runs.values().filter(move |entry| entry.tenant == *tenant)
+    }
+
+    fn demand<'a>(runs: impl Iterator<Item = &'a Entry>) -> Amount {
+        runs.fold(Amount::default(), |sum, entry| sum.plus(entry.demand))
+    }
+
+    fn start(&mut self, ticket: Ticket, budget: Amount) -> Result<(), TestCaseError> {
+        let Some(entry) = self.waiting.remove(&ticket) else {
+            return Err(TestCaseError::fail(format!("{ticket:?} started and did not wait")));
+        };
+        let first = self
+            .waiting
+            .iter()
+            .all(|(other, waits)| waits.tenant != entry.tenant || waits.priority != entry.priority || *other > ticket);
+        prop_assert!(first, "FIFO inside a tenant and priority");
+        let tenant = entry.tenant.clone();
+        self.running.insert(ticket, entry);
+        let quota = self.quotas[&tenant];
+        prop_assert!(Model::demand(self.running.values()).fits(budget));
+        prop_assert!(Model::demand(Model::of(&self.running, &tenant)).fits(quota.in_use_max));
+        prop_assert!(Model::of(&self.running, &tenant).count() <= quota.running_runs_max as usize);
+        Ok(())
+    }
+
+    fn evict(&mut self, evicted: Vec<Evicted>, budget: Amount) -> Result<(), TestCaseError> {
+        for Evicted { ticket, refused } in evicted {
+            let Some(entry) = self.waiting.remove(&ticket) else {
+                return Err(TestCaseError::fail(format!("{ticket:?} evicted and did not wait")));
+            };
+            prop_assert_eq!(self.quotas[&entry.tenant].check(entry.demand, budget), Err(refused));
+        }
+        for entry in self.waiting.values() {
+            prop_assert_eq!(self.quotas[&entry.tenant].check(entry.demand, budget), Ok(()));
+        }
+        Ok(())
+    }
+
+    /// Whatever could start and did not has a run before it that does not fit and may not be passed (any more).
+    fn nothing_waits_in_vain(&self, queue: &FairQueue, now: Moment, budget: Amount) -> Result<(), TestCaseError> {
+        let in_use = Model::demand(self.running.values());
+        let fits = |demand: Amount| in_use.plus(demand).fits(budget);
+        // Who competes: the first run of each tenant whose quota has room for it.
+        let mut heads = BTreeMap::new();
+        for (name, index) in &queue.names {
+            let tenant = &queue.tenants[*index];
+            let Some((ticket, head)) = tenant.backlog.first() else { continue };
+            let (quota, in_use) = (self.quotas[name], Model::demand(Model::of(&self.running, name)));
+            let number = Model::of(&self.running, name).count();
+            if in_use.plus(head.demand).fits(quota.in_use_max) && number < quota.running_runs_max as usize {
+                heads.insert((tenant.virtual_time, ticket), (tenant, head.demand));
+            }
+        }
+        prop_assert!(heads.keys().eq(queue.competing.keys()));
+        let holds_back = |before: &Key, (owner, demand): &(&Tenant, Amount), after: &Key| {
+            let since = queue.competing[before].unfit_since;
+            let long = since.is_some_and(|since| now.ms_since(since) >= RESERVE_AFTER_MS);
+            !fits(*demand) && (long || after.0 >= before.0 + owner.lead(demand.dominant_share(budget)))
+        };
+        for (after, (_, demand)) in &heads {
+            let held = heads.range(..*after).any(|(before, head)| holds_back(before, head, after));
+            prop_assert!(held || !fits(*demand), "{after:?} fits and nobody holds it back");
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    /// Nothing is lost, started twice, over the budget or over a quota; arrival counts inside a tenant and priority; and
+    /// nothing waits in vain.
+    #[test]
+    fn every_run_waits_and_runs_once_within_all_bounds(happenings in prop::collection::vec(happening(), 0..120)) {
+        let (mut queue, mut model) = (FairQueue::new(BUDGET), Model::default());
+        let (mut now, mut budget) = (Moment(0), BUDGET);
+        for number in 0..4 {
+            model.quotas.insert(tenant(number), weight(number + 1));
+            prop_assert_eq!(queue.configure(&tenant(number), weight(number + 1)), Ok(Vec::new()));
+        }
+        for happening in happenings {
+            match happening {
+                Happening::Enqueue { tenant: number, demand, priority } => {
+                    let entry = Entry { tenant: tenant(number), demand, priority };
+                    let waits = Model::of(&model.waiting, &entry.tenant).count();
+                    let expected = match model.quotas.get(&entry.tenant) {
+                        None => Err(Refused::UnknownTenant),
+                        Some(quota) => quota.check(demand, budget).and({
+                            let max = quota.queued_runs_max;
+                            if waits >= max as usize { Err(Refused::QueuedRuns { max }) } else { Ok(()) }
+                        }),
+                    };
+                    let answer = queue.enqueue(now, entry.clone());
+                    prop_assert_eq!(answer.clone().map(|_| ()), expected);
+                    if let Ok(ticket) = answer {
+                        prop_assert!(model.waiting.keys().chain(model.running.keys()).all(|known| *known < ticket));
+                        model.waiting.insert(ticket, entry);
+                    }
+                }
+                Happening::Finish(which) => if !model.running.is_empty() {
+                    let ticket = *model.running.keys().nth(which % model.running.len()).unwrap();
+                    model.running.remove(&ticket);
+                    prop_assert!(!queue.withdraw(ticket));
+                    prop_assert!(queue.finish(now, ticket));
+                }
+                Happening::Withdraw(which) => if !model.waiting.is_empty() {
+                    let ticket = *model.waiting.keys().nth(which % model.waiting.len()).unwrap();
+                    model.waiting.remove(&ticket);
+                    prop_assert!(!queue.finish(now, ticket));
+                    prop_assert!(queue.withdraw(ticket));
+                }
+                Happening::Configure { tenant: number, quota } => {
+                    model.quotas.insert(tenant(number), quota);
+                    model.evict(queue.configure(&tenant(number), quota).unwrap(), budget)?;
+                }
+                Happening::Budget(changed) => {
+                    budget = changed;
+                    model.evict(queue.set_budget(budget), budget)?;
+                }
+                Happening::Pass(ms) => now = now.plus_ms(ms),
+            }
+            for Started { ticket, .. } in queue.advance(now) {
+                model.start(ticket, budget)?;
+            }
+            prop_assert_eq!((queue.waiting(), queue.running()), (model.waiting.len(), model.running.len()));
+            prop_assert_eq!(queue.overdue.len(), model.running.len());
+            prop_assert_eq!(queue.in_use, Model::demand(model.running.values()));
+            model.nothing_waits_in_vain(&queue, now, budget)?;
+            prop_assert_eq!(queue.advance(now), []);
+            prop_assert!(queue.due().is_none_or(|due| due > now), "who waits until then goes on");
+        }
+        // Whatever is left runs as soon as there is room.
+        while let Some(ticket) = model.running.pop_first().map(|(ticket, _)| ticket) {
+            prop_assert!(queue.finish(now, ticket));
+            for Started { ticket, .. } in queue.advance(now) {
+                model.start(ticket, budget)?;
+            }
+        }
+        prop_assert_eq!(queue.waiting(), 0);
+        prop_assert_eq!((queue.competing.len(), queue.overdue.len(), queue.in_use), (0, 0, Amount::default()));
+    }
+
+    /// What was told of positions, applied change by change, is the order in which runs start.
+    #[test]
+    fn positions_are_the_order_of_starts(
+        weights in prop::collection::vec(1u32..10, 1..6),
+        runs in prop::collection::vec((any::<prop::sample::Index>(), 0usize..3, any::<bool>()), 1..60),
+    ) {
+        let mut queue = FairQueue::new(BUDGET);
+        for (number, weighs) in weights.iter().enumerate() {
+            let _ = queue.configure(&tenant(number), weight(*weighs));
+        }
+        let mut positions = BTreeMap::new();
+        for (owner, priority, tell) in runs {
+            let priority = Priority::ALL[priority];
+            let entry = Entry { tenant: tenant(owner.index(weights.len())), demand: BUDGET, priority };
+            queue.enqueue(Moment(0), entry).unwrap();
+            let moved = if tell { queue.moved() } else { Vec::new() };
+            for Moved { ticket, position } in moved {
+                prop_assert_ne!(positions.insert(ticket, position), Some(position), "told and not changed");
+            }
+        }
+        positions.extend(queue.moved().into_iter().map(|Moved { ticket, position }| (ticket, position)));
+        let mut told: Vec<(u32, Ticket)> = positions.into_iter().map(|(ticket, position)| (position, ticket)).collect();
+        told.sort_unstable();
+        let started = one_by_one(&mut queue, 0, EXPECTED_MS_FIRST);
+        prop_assert_eq!(told, (0..).zip(started).collect::<Vec<_>>());
+    }
+}
+
+/// Tenants that always have runs waiting, on a clock of their own.
+struct Load {
+    queue: FairQueue,
+    now: u64,
+    random: TestRng,
+    /// Which run ends when.
+    ends: BTreeSet<(u64, Ticket)>,
+    in_use: Amount,
+    /// Of each run: its tenant, its demand, how long it takes, when it became its tenant's first.
+    runs: BTreeMap<Ticket, (usize, Amount, u64, Option<u64>)>,
+    /// Of each tenant: runs that wait, in order.
+    queued: Vec<std::collections::VecDeque<Ticket>>,
+    /// Of each tenant: dominant share times milliseconds.
+    served: Vec<f64>,
+    /// The longest that a run waited as its tenant's first.
+    waited_ms_max: u64,
+}
+
+impl Load {
+    fn new(weights: &[u32], seed: u64) -> Load {
+        let mut queue = FairQueue::new(BUDGET);
+        for (number, weighs) in weights.iter().enumerate() {
+            assert_eq!(queue.configure(&tenant(number), weight(*weighs)), Ok(Vec::new()));
+        }
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        Load {
+            queue,
+            now: 0,
+            random: TestRng::from_seed(RngAlgorithm::ChaCha, &bytes),
+            ends: BTreeSet::new(),
+            in_use: Amount::default(),
+            runs: BTreeMap::new(),
+            queued: vec![std::collections::VecDeque::new(); weights.len()],
+            served: vec![0.0; weights.len()],
+            waited_ms_max: 0,
+        }
+    }
+
+    fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + u64::from(self.random.next_u32()) % (most - least + 1)
+    }
+
+    fn enqueue(&mut self, owner: usize, demand: Amount, ms: u64) {
+        let entry = Entry { tenant: tenant(owner), demand, priority: Priority::Normal };
+        let ticket = self.queue.enqueue(Moment(self.now), entry).unwrap();
+        let first = self.queued[owner].is_empty().then_some(self.now);
+        self.queued[owner].push_back(ticket);
+        self.runs.insert(ticket, (owner, demand, ms, first));
+    }
+
+    fn advance(&mut self) {
+        for Started { ticket, .. } in self.queue.advance(Moment(self.now)) {
+            let (owner, demand, ms, first) = self.runs[&ticket];
+            self.in_use = self.in_use.plus(demand);
+            assert!(self.in_use.fits(BUDGET), "{:?} in use", self.in_use);
+            self.waited_ms_max = self.waited_ms_max.max(self.now - first.unwrap());
+            assert_eq!(self.queued[owner].pop_front(), Some(ticket));
+            if let Some(run) = self.queued[owner].front().and_then(|next| self.runs.get_mut(next)) {
+                run.3 = Some(self.now);
+            }
+            self.ends.insert((self.now + ms, ticket));
+        }
+    }
+
+    fn end_next(&mut self) {
+        let (at, ticket) = self.ends.pop_first().unwrap();
+        self.now = at;
+        assert!(self.queue.finish(Moment(at), ticket));
+        let (owner, demand, ms, _) = self.runs.remove(&ticket).unwrap();
+        self.in_use = self.in_use.minus(demand);
+        #[expect(clippy::cast_precision_loss, reason = "a share within 5 % needs no more")]
+        let served = (demand.dominant_share(BUDGET) as f64 / WHOLE_SHARE as f64) * ms as f64;
+        self.served[owner] += served;
+    }
+}
+
+/// Sizes and durations of a tenant's runs: from small and short to the whole host and long.
+type Character = ((u64, u64), (u64, u64));
+
+const LONGEST_MS: u64 = 20_000;
+
+fn characters() -> impl Strategy<Value = Vec<(u32, Character)>> {
+    let sizes = prop::sample::select(vec![(5, 25), (10, 60), (20, 50), (10, 100), (100, 100)]);
+    let durations =
+        prop::sample::select(vec![(500, 5_000), (1_000, 10_000), (1, LONGEST_MS), (LONGEST_MS, LONGEST_MS)]);
+    prop::collection::vec((1u32..=4, (sizes, durations)), 2..6)
+}
+
+impl Load {
+    /// Lets all tenants have more waiting than an empty host can take, and then a run end, until it is enough.
+    fn saturate(&mut self, characters: &[(u32, Character)], enough: impl Fn(&Load) -> bool) {
+        while !enough(self) {
+            for (owner, (_, ((small, large), (short, long)))) in characters.iter().enumerate() {
+                while self.queued[owner].len() < 25 {
+                    let demand = amount(self.between(*small, *large), self.between(*small, *large));
+                    let ms = self.between(*short, *long);
+                    self.enqueue(owner, demand, ms);
+                }
+            }
+            self.advance();
+            self.end_next();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Over a long load every tenant has its part of what was served, and no first run waits for longer than the others
+    /// take for what separates them, at the worst one run after another.
+    #[test]
+    fn shares_follow_the_weights_and_no_tenant_starves(characters in characters(), seed: u64) {
+        let weights: Vec<u32> = characters.iter().map(|(weight, _)| *weight).collect();
+        let sum = f64::from(weights.iter().sum::<u32>());
+        // So much of the host that the least tenant's part is 75 of the longest runs.
+        let least = f64::from(*weights.iter().min().unwrap()) / sum;
+        let mut load = Load::new(&weights, seed);
+        load.saturate(&characters, |load| load.served.iter().sum::<f64>() * least > 1_500_000.0);
+        let served: f64 = load.served.iter().sum();
+        for (owner, weight) in weights.iter().enumerate() {
+            let (part, due) = (load.served[owner] / served, f64::from(*weight) / sum);
+            prop_assert!((part / due - 1.0).abs() < 0.05, "tenant {owner} has {part:.4} of {due:.4}");
+        }
+        let bound = f64::from(u32::try_from(RESERVE_AFTER_MS + 2 * LONGEST_MS).unwrap()) / least;
+        let waited = f64::from(u32::try_from(load.waited_ms_max).unwrap());
+        prop_assert!(waited < 2.0 * bound, "{waited} of {bound} ms");
+    }
+
+    /// A run of the whole host among any number of small ones.
+    #[test]
+    fn a_run_of_the_whole_host_starts_within_its_bound(
+        weights in prop::collection::vec(1u32..=10, 1..12),
+        own in 1u32..=10,
+        seed: u64,
+    ) {
+        let small: Vec<(u32, Character)> = weights.iter().map(|weight| (*weight, ((1, 5), (1, LONGEST_MS)))).collect();
+        let whole = weights.len();
+        let mut load = Load::new(&[&weights[..], &[own]].concat(), seed);
+        load.saturate(&small, |load| load.now > 10 * LONGEST_MS);
+        load.waited_ms_max = 0;
+        load.enqueue(whole, BUDGET, 1);
+        let asked = load.now;
+        let bound = RESERVE_AFTER_MS + 2 * LONGEST_MS;
+        load.saturate(&small, |load| load.queued[whole].is_empty() || load.now - asked > bound);
+        // It begins where the least of the others is, and is the first as soon as those before it have started.
+        prop_assert!(load.now - asked <= bound, "it waits for {} ms", load.now - asked);
+    }
+}

@@ -1,0 +1,175 @@
+//! What runs demand of the host, what a tenant may have of it at once, and the refusals that name the quota. Must not know
+//! who comes next.
+
+use crate::bound::HOST_QUEUED_RUNS_MAX;
+use crate::limits::{LimitKind, Limits};
+use std::num::NonZeroU32;
+use thiserror::Error;
+
+/// An amount of the two resources that are shared out: what a run demands, what is in use, or what there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Amount {
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// Processors, in thousandths.
+    pub cpu_millis: u64,
+}
+
+/// One, in the fixed-point numbers of [`Amount::dominant_share`].
+pub const WHOLE_SHARE: u64 = 1 << 32;
+
+impl Amount {
+    /// More than any host has.
+    pub const UNBOUNDED: Amount = Amount { memory_bytes: u64::MAX, cpu_millis: u64::MAX };
+
+    /// What a run with these limits demands: all that it may use.
+    #[must_use]
+    pub fn of(limits: &Limits) -> Amount {
+        Amount { memory_bytes: limits.memory_bytes_max, cpu_millis: limits.cpu_millis_max.into() }
+    }
+
+    /// Whether both resources fit into `room`.
+    #[must_use]
+    pub fn fits(self, room: Amount) -> bool {
+        self.memory_bytes <= room.memory_bytes && self.cpu_millis <= room.cpu_millis
+    }
+
+    /// Both together; it stays at the largest number there is.
+    #[must_use]
+    pub fn plus(self, other: Amount) -> Amount {
+        Amount {
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+            cpu_millis: self.cpu_millis.saturating_add(other.cpu_millis),
+        }
+    }
+
+    /// What is left without `other`, and never less than nothing.
+    #[must_use]
+    pub fn minus(self, other: Amount) -> Amount {
+        Amount {
+            memory_bytes: self.memory_bytes.saturating_sub(other.memory_bytes),
+            cpu_millis: self.cpu_millis.saturating_sub(other.cpu_millis),
+        }
+    }
+
+    /// The larger of the two shares that this is of `budget`, in parts of [`WHOLE_SHARE`], rounded up and at least one
+    /// part, so that no run is free.
+    #[must_use]
+    pub fn dominant_share(self, budget: Amount) -> u64 {
+        let share = |part: u64, whole: u64| {
+            let parts = (u128::from(part) * u128::from(WHOLE_SHARE)).div_ceil(u128::from(whole.max(1)));
+            u64::try_from(parts).unwrap_or(u64::MAX)
+        };
+        share(self.memory_bytes, budget.memory_bytes).max(share(self.cpu_millis, budget.cpu_millis)).max(1)
+    }
+
+    // The first resource that does not fit, with what was asked for and what there is.
+    fn lacking(self, room: Amount) -> Option<(LimitKind, u64, u64)> {
+        [(LimitKind::Memory, self.memory_bytes, room.memory_bytes), (LimitKind::Cpu, self.cpu_millis, room.cpu_millis)]
+            .into_iter()
+            .find(|(_, asked, max)| asked > max)
+    }
+}
+
+/// What one tenant may have at once, and its weight against the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Its part of a contended host is this over the sum of the weights of all tenants whose runs wait.
+    pub weight: NonZeroU32,
+    /// Runs that wait. A run that starts at once waits for that instant, so zero refuses every run.
+    pub queued_runs_max: u32,
+    /// Runs that are going on. Zero refuses every run.
+    pub running_runs_max: u32,
+    /// What its running runs may demand together.
+    pub in_use_max: Amount,
+}
+
+impl Quota {
+    /// Weight 1, and no bounds but the host's.
+    pub const UNBOUNDED: Quota = Quota {
+        weight: NonZeroU32::MIN,
+        queued_runs_max: u32::MAX,
+        running_runs_max: u32::MAX,
+        in_use_max: Amount::UNBOUNDED,
+    };
+
+    /// Refuses a run that could not start if it were alone on a host of this budget.
+    ///
+    /// # Errors
+    /// [`Refused::RunningRuns`], [`Refused::AboveTenant`] or [`Refused::AboveHost`].
+    pub fn check(&self, demand: Amount, budget: Amount) -> Result<(), Refused> {
+        if self.running_runs_max == 0 {
+            return Err(Refused::RunningRuns);
+        }
+        if let Some((limit, asked, max)) = demand.lacking(self.in_use_max) {
+            return Err(Refused::AboveTenant { limit, asked, max });
+        }
+        match demand.lacking(budget) {
+            Some((limit, asked, max)) => Err(Refused::AboveHost { limit, asked, max }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a run does not wait. A full queue has room again with time; the rest stays until somebody configures otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Refused {
+    /// Nobody has configured the tenant.
+    #[error("the tenant is not known here")]
+    UnknownTenant,
+    /// The tenant's queue is full.
+    #[error("{max} runs of this tenant wait already")]
+    QueuedRuns {
+        /// How many may wait.
+        max: u32,
+    },
+    /// The queue of the whole host is full.
+    #[error("{HOST_QUEUED_RUNS_MAX} runs wait on this host already")]
+    HostQueuedRuns,
+    /// The tenant may run nothing.
+    #[error("this tenant may have no runs")]
+    RunningRuns,
+    /// The run alone demands more than its tenant may have in use.
+    #[error("the run demands {} {asked}, its tenant may use {max}", limit.name())]
+    AboveTenant {
+        /// Memory (bytes) or cpu (thousandths of a processor).
+        limit: LimitKind,
+        /// What the run demands.
+        asked: u64,
+        /// What the tenant may use.
+        max: u64,
+    },
+    /// The run alone demands more than the host shares out.
+    #[error("the run demands {} {asked}, the host has {max} for runs", limit.name())]
+    AboveHost {
+        /// Memory (bytes) or cpu (thousandths of a processor).
+        limit: LimitKind,
+        /// What the run demands.
+        asked: u64,
+        /// What the host shares out.
+        max: u64,
+    },
+}
+
+impl Refused {
+    /// The quota's name, as users see it in `RESOURCE_EXHAUSTED`.
+    #[must_use]
+    pub fn quota(&self) -> &'static str {
+        match self {
+            Refused::UnknownTenant => "tenant",
+            Refused::QueuedRuns { .. } => "tenant_queued_runs",
+            Refused::HostQueuedRuns => "host_queued_runs",
+            Refused::RunningRuns => "tenant_running_runs",
+            Refused::AboveTenant { limit: LimitKind::Memory, .. } => "tenant_memory",
+            Refused::AboveTenant { .. } => "tenant_cpus",
+            Refused::AboveHost { limit: LimitKind::Memory, .. } => "host_memory",
+            Refused::AboveHost { .. } => "host_cpus",
+        }
+    }
+
+    /// Whether the same run may be accepted later although nobody configures anything: worth a retry hint.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Refused::QueuedRuns { max: 1.. } | Refused::HostQueuedRuns)
+    }
+}
