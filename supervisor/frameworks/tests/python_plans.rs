@@ -86,6 +86,7 @@ fn everything() {
     let env: Vec<String> = plan.steps[0].env.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let wanted = [
         "HYPOTHESIS_STORAGE_DIRECTORY=/cache/hypothesis/workspace",
+        "PROCTOR_OUTPUT=/scratch/artifacts/kept/pytest-0",
         "PROCTOR_REPORT=/scratch/report",
         "PROCTOR_WORKSPACE=/workspace",
         "PYTHONPATH=/scratch/pytest",
