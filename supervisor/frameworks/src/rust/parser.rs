@@ -106,7 +106,7 @@ pub(super) struct RustParser {
     silent: Vec<Silent>,
     /// Suites that nextest began in this step and did not end; none before the first.
     suites_open: Option<u64>,
-    /// Whether nextest told of a test before any suite had begun, of which nothing but its beginning can be lost.
+    /// Whether nextest told of a test before any suite had begun: the stream lacks a part.
     is_headless: bool,
     /// Whether nextest counted ignored tests in the current step, and those that were told as skipped.
     has_ignored: bool,

@@ -76,11 +76,11 @@ pub(super) fn obstacle(own: &Path, controller: &str) -> (String, String) {
     let delegate = "start proctor in a group of its own that this user may change (systemd: Delegate=yes, or systemd-run \
                     --user --scope -p Delegate=yes proctor ...)";
     let (reason, remedy) = match () {
-        () if !words(own, "cgroup.controllers").iter().any(|word| word == controller) && is_root(own) => (
+        () if !is_in(&words(own, "cgroup.controllers"), controller) && is_root(own) => (
             format!("the kernel does not offer the {controller} controller to cgroup v2"),
             "boot it with the controller enabled (cgroup_enable=memory, no cgroup_disable) and not mounted as v1",
         ),
-        () if !words(own, "cgroup.controllers").iter().any(|word| word == controller) => (
+        () if !is_in(&words(own, "cgroup.controllers"), controller) => (
             format!("the {controller} controller is not handed down to the group that proctor was started in"),
             "hand it down from the groups above (systemd: Delegate=yes)",
         ),
@@ -104,6 +104,10 @@ pub(super) fn words(dir: &Path, file: &str) -> Vec<String> {
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
+pub(super) fn is_in(words: &[String], name: &str) -> bool {
+    words.iter().any(|word| word == name)
+}
+
 /// One controller at a time, so that one that cannot be had does not keep the others away.
 pub(super) fn enable(dir: &Path, controller: &str) -> io::Result<()> {
     group::write(dir, "cgroup.subtree_control", &format!("+{controller}"))
@@ -112,7 +116,6 @@ pub(super) fn enable(dir: &Path, controller: &str) -> io::Result<()> {
 /// What `dir` could hand down and does not.
 pub(super) fn lacking(dir: &Path) -> Vec<&'static str> {
     let (offered, enabled) = (words(dir, "cgroup.controllers"), words(dir, "cgroup.subtree_control"));
-    let is_in = |words: &[String], name: &str| words.iter().any(|word| word == name);
     CONTROLLERS.into_iter().filter(|name| is_in(&offered, name) && !is_in(&enabled, name)).collect()
 }
 

@@ -116,15 +116,11 @@ fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, String> {
     }
     let control = Gauge::open(Some(dir), "memory.oom_control");
     let waits = || control.keyed("oom_kill_disable");
-    let waits = match waits() {
-        // A parent has handed down that its processes wait at the limit for ever instead of being killed.
-        Some(1) => {
-            group::set(dir, "memory.oom_control", "0")?;
-            waits()
-        }
-        said => said,
-    };
-    match waits {
+    // A parent may have handed down that its processes wait at the limit for ever instead of being killed.
+    if waits() == Some(1) {
+        group::set(dir, "memory.oom_control", "0")?;
+    }
+    match waits() {
         Some(0) => Ok(max),
         _ => Err("the group does not kill at its memory limit".to_owned()),
     }

@@ -5,7 +5,7 @@
 
 use super::favour::Favour;
 use super::group::{self, Gauge, Nested};
-use super::settle::{enable, lacking, obstacle, words};
+use super::settle::{enable, is_in, lacking, obstacle, words};
 use super::{Counters, Leaf, MissingLimit, Places, controller};
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
@@ -98,10 +98,6 @@ fn make(places: &Places, own: &Path, owner: &str, kinds: &[LimitKind]) -> io::Re
             Err(error.into())
         }
     }
-}
-
-fn is_in(words: &[String], name: &str) -> bool {
-    words.iter().any(|word| word == name)
 }
 
 /// Memory with swap off, and a kill that takes the whole leaf: what a run is after the loss of any process is no result.
