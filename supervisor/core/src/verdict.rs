@@ -86,8 +86,12 @@ pub fn judge(facts: Facts) -> Verdict {
 }
 
 // The first status that is not 0, and 0 only when every command that was to run exited with it. A command that had nothing
-// to run counts only when no other had.
+// to run counts only when no other had. Where the kernel has killed one process for memory, the runner may or may not get to
+// exit before everything is killed: that is no end of its own.
 fn raw_exit_code(facts: &Facts) -> Option<i32> {
+    if facts.killed == Some(KillReason::OutOfMemory) {
+        return None;
+    }
     let codes: Vec<(usize, i32)> = facts
         .exits
         .iter()

@@ -74,15 +74,15 @@ impl Streams {
         self.bytes > self.bytes_max
     }
 
-    /// Reads once and returns what may be passed on: empty at the end of the outlet, when there is nothing, and when
-    /// the bound is used up.
-    pub(crate) fn read(&mut self, outlet: Outlet) -> &[u8] {
+    /// Reads once and returns how much of [`Streams::taken`] may be passed on: nothing at the end of the outlet, when
+    /// there is nothing, and when the bound is used up.
+    pub(crate) fn read(&mut self, outlet: Outlet) -> usize {
         let pipe = match outlet {
             Outlet::Stream(Stream::Stdout) => &mut self.stdout,
             Outlet::Stream(Stream::Stderr) => &mut self.stderr,
             Outlet::Report => &mut self.report,
         };
-        let Some(fd) = pipe.as_ref() else { return &[] };
+        let Some(fd) = pipe.as_ref() else { return 0 };
         let read = match rustix::io::read(fd, &mut self.buffer) {
             Ok(0) => {
                 *pipe = None;
@@ -98,7 +98,12 @@ impl Streams {
         };
         let room = usize::try_from(self.bytes_max.saturating_sub(self.bytes)).unwrap_or(usize::MAX);
         self.bytes = self.bytes.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
-        self.buffer.get(..read.min(room)).unwrap_or_default()
+        read.min(room)
+    }
+
+    /// The first bytes of what was read last.
+    pub(crate) fn taken(&self, bytes: usize) -> &[u8] {
+        self.buffer.get(..bytes).unwrap_or_default()
     }
 }
 
@@ -107,24 +112,29 @@ mod tests {
     use super::*;
     use std::io::Write;
 
+    fn read(streams: &mut Streams, stream: Stream) -> Vec<u8> {
+        let taken = streams.read(Outlet::Stream(stream));
+        streams.taken(taken).to_vec()
+    }
+
     #[test]
     fn bytes_over_the_bound_are_counted_and_not_passed_on() {
         let (stdout, mut out) = io::pipe().unwrap();
         let (stderr, err) = io::pipe().unwrap();
         let mut streams = Streams::new(5);
         streams.open(stdout.into(), stderr.into(), None).unwrap();
-        assert_eq!(streams.read(Outlet::Stream(Stream::Stdout)), b"");
+        assert_eq!(read(&mut streams, Stream::Stdout), b"");
         assert!(!streams.is_closed(), "an empty pipe is not at its end");
         out.write_all(b"hello").unwrap();
-        assert_eq!(streams.read(Outlet::Stream(Stream::Stdout)), b"hello");
+        assert_eq!(read(&mut streams, Stream::Stdout), b"hello");
         assert!(!streams.is_flooded());
         out.write_all(b"!").unwrap();
-        assert_eq!(streams.read(Outlet::Stream(Stream::Stdout)), b"");
+        assert_eq!(read(&mut streams, Stream::Stdout), b"");
         assert!(streams.is_flooded());
         drop((out, err));
-        assert_eq!(streams.read(Outlet::Stream(Stream::Stdout)), b"");
+        assert_eq!(read(&mut streams, Stream::Stdout), b"");
         assert_eq!(streams.bytes, 6);
-        assert_eq!(streams.read(Outlet::Stream(Stream::Stderr)), b"");
+        assert_eq!(read(&mut streams, Stream::Stderr), b"");
         assert!(streams.is_closed());
     }
 }

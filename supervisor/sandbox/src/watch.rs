@@ -265,9 +265,11 @@ impl<'a> Watch<'a> {
 
     /// Whether there was something.
     fn read(&mut self, outlet: Outlet) -> bool {
-        let bytes = self.streams.read(outlet);
-        let any = !bytes.is_empty();
+        let taken = self.streams.read(outlet);
+        let any = taken > 0;
         if any {
+            self.hear_bell();
+            let bytes = self.streams.taken(taken);
             (self.sink)(match outlet {
                 Outlet::Stream(stream) => SandboxEvent::Output { stream, bytes },
                 Outlet::Report => SandboxEvent::Report { bytes },
@@ -365,13 +367,15 @@ impl<'a> Watch<'a> {
     }
 
     fn hear_bell(&mut self) {
-        if let Some(leaf) = self.leaf() {
-            leaf.hush();
-        }
         let now = Instant::now();
-        self.quick_until = now + BELL_WAIT;
-        self.next_tick = now + TICK_AFTER_BELL;
-        self.look_at_leaf();
+        if self.leaf().is_some_and(Leaf::hush) {
+            self.quick_until = now + BELL_WAIT;
+            self.next_tick = now + TICK_AFTER_BELL;
+        }
+        // What was just read may be what the runner has to say of the kill.
+        if now < self.quick_until {
+            self.look_at_leaf();
+        }
     }
 
     /// v1 kills one process at a time. The first kill is the verdict; the rest of the run must not go on without it.

@@ -8,7 +8,7 @@ use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::moment::Moment;
 use proctor_core::outcome::Exit;
-use proctor_core::test_case::TestId;
+use proctor_core::test_case::{TestId, TestOutcome};
 use proctor_frameworks::{Parser, Step};
 use proctor_sandbox::{Ending, SandboxEvent};
 use std::collections::BTreeSet;
@@ -101,6 +101,9 @@ impl Course {
             SandboxEvent::Report { bytes } => self.parser.report(bytes, &mut read),
             SandboxEvent::CommandExited { exit, .. } => {
                 self.in_step = false;
+                if self.killed {
+                    self.add_running(self.parser.running());
+                }
                 self.parser.step_ended(exit, self.killed, &mut read);
                 if self.parser.nothing_selected() {
                     self.nothing_selected.insert(self.step);
@@ -114,28 +117,48 @@ impl Course {
             SandboxEvent::Killing { reason } => {
                 // What runs now is what was running at the deadline; the signal that follows changes it.
                 self.killed = true;
-                self.running = self.now_running();
+                self.add_running(self.parser.running());
                 tracing::debug!(?reason, "killing a run");
             }
         }
-        out.extend(read.into_iter().map(|event| self.tally.count(event)));
+        self.count(read, &mut out);
         out.extend(self.progress());
         out
+    }
+
+    /// Counts what the parser told. A runner may live long enough to see its test process die, of our signal or of the
+    /// kernel's for want of memory, and say that the test did not get to its end: it was running then.
+    fn count(&mut self, read: Vec<RunnerEvent>, out: &mut Vec<RunEvent>) {
+        for event in read {
+            if let RunnerEvent::TestFinished(case) = &event
+                && self.killed
+            {
+                match case.outcome {
+                    TestOutcome::Error => {
+                        self.add_running(vec![case.id()]);
+                        continue;
+                    }
+                    TestOutcome::Failed => {}
+                    _ => self.running.retain(|test| *test != case.id()),
+                }
+            }
+            out.push(self.tally.count(event));
+        }
     }
 
     /// Takes in the ending: what was cut off is told to the parser, so that nothing stays open.
     pub(super) fn end(&mut self, ending: &Ending) -> Vec<RunEvent> {
         let mut read: Vec<RunnerEvent> = Vec::new();
         if self.in_step {
-            if self.running.is_empty() {
-                self.running = self.now_running();
-            }
+            self.add_running(self.parser.running());
             // A run whose worker was lost was cut off like one that was killed: nobody knows what its tests came to.
             let killed = ending.killed.is_some() || ending.worker_lost;
             // The step that is still open has no exit of its own: it went with everything else.
             self.parser.step_ended(Exit::Signal(SIGKILL), killed, &mut read);
         }
-        read.into_iter().map(|event| self.tally.count(event)).collect()
+        let mut out = Vec::new();
+        self.count(read, &mut out);
+        out
     }
 
     fn keep(&mut self, path: &str, begins: bool, len: usize) {
@@ -154,7 +177,9 @@ impl Course {
     pub(super) fn files(&mut self, files: &[(String, Vec<u8>)]) -> Vec<RunEvent> {
         let mut read = Vec::new();
         self.parser.files(files, &mut read);
-        read.into_iter().map(|event| self.tally.count(event)).collect()
+        let mut out = Vec::new();
+        self.count(read, &mut out);
+        out
     }
 
     /// Steps for another round.
@@ -169,8 +194,13 @@ impl Course {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn now_running(&self) -> Vec<TestId> {
-        self.parser.running().into_iter().take(RUNNING_NAMES_MAX).collect()
+    // What was written before the kill may be read after it.
+    fn add_running(&mut self, tests: Vec<TestId>) {
+        for test in tests.into_iter().map(TestId::bounded) {
+            if self.running.len() < RUNNING_NAMES_MAX && !self.running.contains(&test) {
+                self.running.push(test);
+            }
+        }
     }
 
     fn progress(&mut self) -> Option<RunEvent> {
@@ -185,5 +215,64 @@ impl Course {
             memory_bytes: self.memory_bytes,
             running: self.parser.running().into_iter().next(),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proctor_core::isolation::Network;
+    use proctor_core::outcome::KillReason;
+    use proctor_core::request::{CoverageMode, Selection};
+    use proctor_frameworks::go::Go;
+    use proctor_frameworks::{FileTree, Framework, Want};
+
+    const KILLED_TEST: &[u8] = include_bytes!("../../frameworks/goldens/go/oom-killed-test.jsonl");
+
+    fn course() -> Course {
+        let mut tree = FileTree::default();
+        tree.add_with_content("go.mod", "module example.com/oom\n");
+        let want = Want {
+            selection: &Selection::All,
+            coverage: CoverageMode::Off,
+            parallel: None,
+            network: Network::None,
+            workspace: "/workspace",
+            scratch: "/scratch",
+            cache: "/cache",
+        };
+        let plan = Go.plan(&Go.detect(&tree), &tree, &want).unwrap();
+        Course::new(Moment::default(), Limits::DEFAULT, Go.parser(&plan, &want))
+    }
+
+    fn finished(events: &[RunEvent]) -> Vec<&str> {
+        let test = |event| match event {
+            &RunEvent::TestFinished(ref case) => Some(case.name.as_str()),
+            _ => None,
+        };
+        events.iter().filter_map(test).collect()
+    }
+
+    // The runner outlives its test process by a moment, in which it says what it has seen. What it says may be read before
+    // or after everything is killed, in one piece or in two.
+    #[test]
+    fn a_test_whose_process_the_kill_took_was_running_however_the_output_came() {
+        let begun = KILLED_TEST.windows(8).position(|bytes| bytes == b"\"output\"").unwrap();
+        for cut in [0, begun, KILLED_TEST.len()] {
+            let (before, after) = KILLED_TEST.split_at(cut);
+            let mut course = course();
+            let output = |bytes| SandboxEvent::Output { stream: Stream::Stdout, bytes };
+            let mut events = course.take_in(SandboxEvent::CommandStarted { index: 0 }, 0);
+            events.extend(course.take_in(output(before), 0));
+            events.extend(course.take_in(SandboxEvent::Killing { reason: KillReason::OutOfMemory }, 0));
+            events.extend(course.take_in(output(after), 0));
+            let ending = Ending { killed: Some(KillReason::OutOfMemory), ..Ending::default() };
+            events.extend(course.end(&ending));
+            let running: Vec<&str> = course.running.iter().map(|test| test.name.as_str()).collect();
+            let before_the_kill = cut == KILLED_TEST.len();
+            assert_eq!(running, if before_the_kill { vec![] } else { vec!["TestEatsMemory"] }, "{cut}");
+            let told: &[&str] = if before_the_kill { &["TestBefore", "TestEatsMemory"] } else { &["TestBefore"] };
+            assert_eq!(finished(&events), told, "{cut}");
+        }
     }
 }

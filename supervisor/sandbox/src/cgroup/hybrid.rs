@@ -50,9 +50,9 @@ impl Leaf for HybridLeaf {
         self.v1.oom_bell().or_else(|| self.v2.oom_bell())
     }
 
-    fn hush(&self) {
-        self.v1.hush();
-        self.v2.hush();
+    fn hush(&self) -> bool {
+        let (v1, v2) = (self.v1.hush(), self.v2.hush());
+        v1 || v2
     }
 
     fn counters(&self) -> Counters {

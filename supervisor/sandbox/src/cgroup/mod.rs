@@ -52,8 +52,8 @@ pub(crate) trait Leaf: Send {
     /// Readable when the leaf was at its memory limit, until [`Leaf::hush`]. The counter may rise a little later, or never
     /// where the kernel could reclaim.
     fn oom_bell(&self) -> Option<BorrowedFd<'_>>;
-    /// Resets the bell.
-    fn hush(&self);
+    /// Resets the bell and says whether it had rung.
+    fn hush(&self) -> bool;
     /// All that the leaf has counted. Whole only when everything in it is dead, and before `remove`.
     fn counters(&self) -> Counters;
     /// Gives the tenant's group the weight of its favour: a help only, and nothing where no controller is.

@@ -206,11 +206,8 @@ impl Leaf for V1Leaf {
         self.oom_bell.as_ref().map(AsFd::as_fd)
     }
 
-    fn hush(&self) {
-        if let Some(bell) = &self.oom_bell {
-            // Only the reset matters, not how often it rang.
-            let _rings = rustix::io::read(bell, &mut [0; 8]);
-        }
+    fn hush(&self) -> bool {
+        self.oom_bell.as_ref().is_some_and(|bell| rustix::io::read(bell, &mut [0; 8]).is_ok())
     }
 
     fn counters(&self) -> Counters {

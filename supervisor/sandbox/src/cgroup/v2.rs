@@ -9,7 +9,7 @@ use super::settle::{enable, is_in, lacking, obstacle, words};
 use super::{Counters, Leaf, MissingLimit, Places, controller};
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{Mode, OFlags};
 use std::fs;
 use std::io;
@@ -212,8 +212,14 @@ impl Leaf for V2Leaf {
         self.oom_bell.as_ref().map(AsFd::as_fd)
     }
 
-    fn hush(&self) {
-        self.memory_events.keyed("oom");
+    fn hush(&self) -> bool {
+        let Some(bell) = &self.oom_bell else { return false };
+        let mut events = [PollFd::new(bell, PollFlags::IN)];
+        let has_rung = poll(&mut events, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        if has_rung {
+            self.memory_events.keyed("oom");
+        }
+        has_rung
     }
 
     fn counters(&self) -> Counters {
