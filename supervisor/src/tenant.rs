@@ -74,6 +74,7 @@ impl Tenants {
             let range = table.uid_range.filter(|_| switches);
             let policy = Policy {
                 owner: table.id.clone(),
+                quota: table.quota.quota(),
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
                 owners: range.map(UidRange::uids),
                 defaults: config.defaults.over(Limits::DEFAULT),

@@ -8,6 +8,7 @@ use crate::api::Api;
 use crate::config::{self, Config};
 use crate::context::Context;
 use crate::owned::own_dir;
+use crate::quotas::Machine;
 use crate::registry::Registry;
 use crate::serve::{self, Listener};
 use crate::tenant::Tenants;
@@ -39,8 +40,6 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
 }
 
 async fn daemon(config: Config) -> Result<u8, Failure> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let runs_max = config.host.runs_max.map_or(processors, |max| usize::try_from(max).unwrap_or(usize::MAX));
     let may_switch = local::own_uid()? == 0;
     if !may_switch && config.sandbox.required().contains(&Layer::TenantUid) {
         return Err(Failure::host(cannot_switch().to_string()));
@@ -58,7 +57,7 @@ async fn daemon(config: Config) -> Result<u8, Failure> {
         toolchains: config.host.toolchains.clone(),
         private: config.private_places().map(Path::to_owned).collect(),
     };
-    let context = local::context(Shared { runs_max, pool: config.host.pool.pool(), offer })?;
+    let context = local::context(Shared { budget: config.host.budget(Machine::here()), pool: config.host.pool.pool(), offer })?;
     let api = api(context, tenants)?;
     let mut listeners = Vec::new();
     if let Some(path) = &config.listen.unix {
