@@ -15,6 +15,7 @@
 //! | run log | from acceptance until forgotten | 64 questions or batches: readers wait in the log, not before it |
 //! | run thread | as long as its run has a turn | none: it blocks in `poll`, feeds the parser and writes the log |
 
+pub mod allowance;
 pub mod api;
 pub mod caches;
 pub mod cli;

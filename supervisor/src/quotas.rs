@@ -1,5 +1,6 @@
 //! `[tenant.quota]` and what the host has for runs, as the host file says it. Must not know how any of it is enforced.
 
+use crate::allowance::Allowance;
 use crate::units::{Bytes, Cpus};
 use proctor_core::limits::Limits;
 use proctor_core::quota::{Amount, Quota};
@@ -12,6 +13,12 @@ const WEIGHT_MAX: u32 = 1_000;
 /// Runs that may wait, of a tenant whose table says nothing: a team of a hundred agents, each with a few sessions.
 const QUEUED_RUNS_MAX: u32 = 1_000;
 
+/// Requests in a second of a tenant whose table says nothing: a flood of one tenant leaves half a processor to the others.
+pub const REQUESTS_PER_SECOND: u32 = 20_000;
+
+/// Streams of a tenant whose table says nothing: ten for each of the sessions that it may have.
+pub const SUBSCRIBERS_MAX: u32 = 10_000;
+
 /// What one tenant may have of the host at once; what is absent keeps its built-in value.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,9 +28,20 @@ pub struct QuotaTable {
     running_runs: Option<u32>,
     memory: Option<Bytes>,
     cpus: Option<Cpus>,
+    requests_per_second: Option<u32>,
+    subscribers: Option<u32>,
 }
 
 impl QuotaTable {
+    /// What it may ask of the supervisor.
+    #[must_use]
+    pub fn allowance(&self) -> Allowance {
+        Allowance::new(
+            self.requests_per_second.unwrap_or(REQUESTS_PER_SECOND),
+            self.subscribers.unwrap_or(SUBSCRIBERS_MAX),
+        )
+    }
+
     /// The quota that it describes.
     #[must_use]
     pub fn quota(&self) -> Quota {
@@ -43,7 +61,12 @@ impl QuotaTable {
     pub fn problems(&self) -> Vec<String> {
         let weight = self.weight.is_some_and(|weight| !(1..=WEIGHT_MAX).contains(&weight));
         let weight = weight.then(|| format!("quota.weight must be 1 to {WEIGHT_MAX}"));
-        let none = [("queued_runs", self.queued_runs), ("running_runs", self.running_runs)];
+        let none = [
+            ("queued_runs", self.queued_runs),
+            ("running_runs", self.running_runs),
+            ("requests_per_second", self.requests_per_second),
+            ("subscribers", self.subscribers),
+        ];
         let none = none.into_iter().filter(|(_, max)| *max == Some(0));
         weight.into_iter().chain(none.map(|(key, _)| format!("quota.{key} must be at least 1"))).collect()
     }

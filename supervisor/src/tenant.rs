@@ -1,8 +1,10 @@
 //! Tenants: who a caller is, by what the transport says, and what it may have. Must not know any request.
 
+use crate::allowance::Allowance;
 use crate::caches;
 use crate::config::{Config, UidRange};
 use crate::context::Policy;
+use crate::quotas::QuotaTable;
 use proctor_core::id::TenantId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
@@ -27,6 +29,8 @@ pub struct Tenant {
     pub policy: Arc<Policy>,
     /// Sessions at the same time.
     pub sessions_max: usize,
+    /// What it may ask of the supervisor.
+    pub allowance: Allowance,
 }
 
 /// Who is calling.
@@ -94,6 +98,7 @@ impl Tenants {
                 reserved: reserved.clone(),
                 policy: Arc::new(policy),
                 sessions_max: table.sessions_max.map_or(SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
+                allowance: table.quota.allowance(),
             };
             tenants.admit(&table.uids, &table.token_hashes, &Who::Tenant(Arc::new(tenant)));
         }
@@ -109,6 +114,7 @@ impl Tenants {
             reserved: Vec::new(),
             policy: Arc::new(policy),
             sessions_max: SESSIONS_MAX,
+            allowance: QuotaTable::default().allowance(),
         };
         Tenants { uids: vec![(uid, Who::Operator), (uid, Who::Tenant(Arc::new(tenant)))], tokens: Vec::new() }
     }

@@ -1,10 +1,12 @@
 //! The one conversion from errors to gRPC statuses, with the details that programs read. Must not know what led to an
 //! error. No text of a status carries a path of this host.
 
+use crate::allowance::{Allowance, Subscription};
 use crate::prepare::PrepareError;
 use crate::registry::CreateError;
 use crate::run::NotStarted;
 use crate::session::SessionError;
+use crate::tenant::Tenant;
 use crate::workspace::WorkspaceError;
 use proctor_core::quota::Refused;
 use proctor_core::session::Refusal;
@@ -70,6 +72,18 @@ fn out_of(quota: &str, text: String, retry: Option<Duration>) -> Status {
     details.add_quota_failure_violation(quota, text.clone());
     details.set_error_info(reason::QUOTA, reason::DOMAIN, HashMap::from([("quota".to_owned(), quota.to_owned())]));
     Status::with_error_details(Code::ResourceExhausted, text, details)
+}
+
+pub(super) fn too_many_requests(allowance: &Allowance, wait: Duration) -> Status {
+    let max = allowance.requests_per_second;
+    out_of("requests", format!("quota `requests` is used up: {max} in a second"), Some(wait))
+}
+
+/// Takes a stream out of what the tenant may have.
+pub(super) fn subscribe(tenant: &Tenant) -> Result<Subscription, Status> {
+    let max = tenant.allowance.subscribers_max;
+    let used_up = || exhausted("subscribers", format!("quota `subscribers` is used up: {max} streams of events"));
+    tenant.allowance.subscribe().ok_or_else(used_up)
 }
 
 pub(super) fn create(error: &CreateError) -> Status {

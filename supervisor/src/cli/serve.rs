@@ -57,7 +57,8 @@ async fn daemon(config: Config) -> Result<u8, Failure> {
         toolchains: config.host.toolchains.clone(),
         private: config.private_places().map(Path::to_owned).collect(),
     };
-    let context = local::context(Shared { budget: config.host.budget(Machine::here()), pool: config.host.pool.pool(), offer })?;
+    let context =
+        local::context(Shared { budget: config.host.budget(Machine::here()), pool: config.host.pool.pool(), offer })?;
     let api = api(context, tenants)?;
     let mut listeners = Vec::new();
     if let Some(path) = &config.listen.unix {

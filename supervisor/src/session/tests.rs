@@ -1,6 +1,7 @@
 //! The actor and its runs, with a sandbox that does as it is told: the one place where the operating system is faked.
 
 use super::*;
+use crate::allowance::Allowance;
 use crate::clock::Clock;
 use crate::registry::{CreateError, Registry};
 use crate::run::RunEnd;
@@ -346,6 +347,7 @@ fn tenant(world: &World, uid: u32, sessions_max: usize) -> Arc<Tenant> {
         reserved: Vec::new(),
         policy: Arc::clone(&tenant.policy),
         sessions_max,
+        allowance: Allowance::new(1_000, 1_000),
     })
 }
 

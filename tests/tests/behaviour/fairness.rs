@@ -1,12 +1,12 @@
-//! A host that has room for one run, and two tenants who want it: turns, positions, quotas that refuse by name.
+//! What tenants have of a host and of its supervisor: turns, positions, quotas that refuse by name.
 
 use crate::assert_passed;
-use proctor_proto::v1::RunTestsRequest;
 use proctor_proto::v1::run_event::Event;
+use proctor_proto::v1::{GetRunRequest, RunTestsRequest, WatchRunRequest};
 use proctor_tests::supervisor::{Settings, Supervisor};
 use proctor_tests::waiting::Waiting;
 use proctor_tests::wire::{Client, Followed};
-use tonic::Code;
+use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 /// A host with the room of one run, whose tenants may have one run waiting.
@@ -34,6 +34,12 @@ fn positions(followed: &Followed) -> Vec<u32> {
         _ => None,
     };
     followed.events.iter().filter_map(|event| position(&event.event)).collect()
+}
+
+fn assert_used_up(refused: &Status, quota: &str) {
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    assert_eq!(refused.get_details_error_info().unwrap().metadata["quota"], quota);
+    assert!(refused.get_details_retry_info().unwrap().retry_delay.is_some());
 }
 
 #[tokio::test]
@@ -78,9 +84,7 @@ async fn a_full_queue_refuses_one_tenant_and_not_the_other() {
     let waits = alpha.start(request).await.unwrap();
     let (third, request) = at(&supervisor, &alpha, "alpha", "third").await;
     let Err(refused) = alpha.start(request.clone()).await else { panic!("it began") };
-    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
-    assert_eq!(refused.get_details_error_info().unwrap().metadata["quota"], "tenant_queued_runs");
-    assert!(refused.get_details_retry_info().unwrap().retry_delay.is_some());
+    assert_used_up(&refused, "tenant_queued_runs");
     let (others, others_request) = at(&supervisor, &beta, "beta", "others").await;
     let other = beta.start(others_request).await.unwrap();
     for waiting in [first, second, third, others] {
@@ -91,4 +95,51 @@ async fn a_full_queue_refuses_one_tenant_and_not_the_other() {
     }
     // The session that was refused has room now, and knows of no run.
     assert_passed(&alpha.start(request).await.unwrap().to_end().await, 3);
+}
+
+#[tokio::test]
+async fn streams_of_events_are_counted_until_they_are_dropped() {
+    let supervisor =
+        Supervisor::with(&Settings { tenant: "[tenant.quota]\nsubscribers = 2".to_owned(), ..Settings::default() });
+    let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
+    let (gate, request) = at(&supervisor, &alpha, "alpha", "watched").await;
+    let mut running = alpha.start(request).await.unwrap();
+    let run_id = running.until_running("TestWaits").await;
+    let second = alpha.watch(&run_id, 0).await;
+    let watch = WatchRunRequest { run_id: run_id.clone(), cursor: 0 };
+    assert_used_up(&alpha.runs.clone().watch_run(watch).await.unwrap_err(), "subscribers");
+    let wait = GetRunRequest { run_id: run_id.clone(), wait_ms: 1 };
+    assert_used_up(&alpha.runs.clone().get_run(wait).await.unwrap_err(), "subscribers");
+    alpha.get_run(&run_id, 0).await;
+    let (others, request) = at(&supervisor, &beta, "beta", "others").await;
+    let other = beta.start(request).await.unwrap();
+    gate.open_the_gate();
+    others.open_the_gate();
+    for stream in [running, second, other] {
+        assert_passed(&stream.to_end().await, 3);
+    }
+    assert_passed(&alpha.watch(&run_id, 0).await.to_end().await, 3);
+}
+
+#[tokio::test]
+async fn a_flood_of_requests_is_told_when_to_come_again_and_hurts_nobody_else() {
+    let supervisor = Supervisor::with(&Settings {
+        tenant: "[tenant.quota]\nrequests_per_second = 5".to_owned(),
+        ..Settings::default()
+    });
+    let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
+    let ask = async |client: &Client| {
+        let request = GetRunRequest { run_id: "none".to_owned(), wait_ms: 0 };
+        client.runs.clone().get_run(request).await.unwrap_err()
+    };
+    let refused = loop {
+        let answer = ask(&alpha).await;
+        if answer.code() != Code::PermissionDenied {
+            break answer;
+        }
+    };
+    assert_used_up(&refused, "requests");
+    assert_eq!(ask(&beta).await.code(), Code::PermissionDenied);
+    tokio::time::sleep(refused.get_details_retry_info().unwrap().retry_delay.unwrap()).await;
+    assert_eq!(ask(&alpha).await.code(), Code::PermissionDenied);
 }
