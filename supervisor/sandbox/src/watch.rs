@@ -34,6 +34,16 @@ const TICK_AFTER_BELL: Duration = Duration::from_millis(5);
 /// How long after the bell the quick ticks go on.
 const BELL_WAIT: Duration = Duration::from_secs(2);
 
+/// How long what a run writes may gather before it is read. A runner that tells of each test would wake us for each, and be
+/// waited for by its own tests on a host with few processors.
+const REST: Duration = Duration::from_millis(3);
+
+/// A read of so many bytes shows a run that would soon wait for room in its pipe.
+const BUSY_BYTES: usize = 16 * 1024;
+
+/// For how long nothing gathers after such a read: resting costs it a thirtieth of its speed at most.
+const BUSY_FOR: Duration = Duration::from_millis(100);
+
 /// Pause between two `Usage` events.
 const USAGE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -85,6 +95,9 @@ pub(crate) struct Watch<'a> {
     next_tick: Instant,
     next_usage: Instant,
     quick_until: Instant,
+    /// Until when what is written gathers.
+    rests_until: Instant,
+    busy_until: Instant,
     seen: Watched,
     disk: Disk,
 }
@@ -115,6 +128,8 @@ impl<'a> Watch<'a> {
             next_tick: begun + TICK.min(disk.first_pause()),
             next_usage: begun + USAGE_PAUSE,
             quick_until: begun,
+            rests_until: begun,
+            busy_until: begun,
             seen: Watched::default(),
             disk,
         }
@@ -143,7 +158,9 @@ impl<'a> Watch<'a> {
                     Source::Switch => self.kill(self.switch.reason().unwrap_or(KillReason::Cancelled)),
                     Source::Bell => self.hear_bell(),
                     Source::Outlet(outlet) => _ = self.read(outlet),
-                    Source::Control => self.hear_worker()?,
+                    // What a bell was about may have been asked for already.
+                    Source::Control if self.worker_speaks() => self.hear_worker()?,
+                    Source::Control => {}
                 }
             }
         }
@@ -210,13 +227,12 @@ impl<'a> Watch<'a> {
             sources.push(source);
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         };
-        for outlet in Outlet::ALL {
+        for outlet in Outlet::ALL.into_iter().filter(|_| !self.rests(now)) {
             if let Some(fd) = self.streams.fd(outlet) {
                 listen(Source::Outlet(outlet), fd);
             }
         }
-        // While a command's output is still coming, what the worker says next has to wait.
-        if self.control_gone.is_none() && self.pending.is_none() && !self.seen.is_empty {
+        if self.hears_worker() {
             listen(Source::Control, self.worker.channel.as_fd());
         }
         if !matches!(self.phase, Phase::Dying(_)) {
@@ -225,7 +241,7 @@ impl<'a> Watch<'a> {
                 listen(Source::Bell, bell);
             }
         }
-        let timeout = Timespec::try_from(self.next_clock().saturating_duration_since(now)).ok();
+        let timeout = Timespec::try_from(self.next_clock(now).saturating_duration_since(now)).ok();
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -234,11 +250,26 @@ impl<'a> Watch<'a> {
         Ok(heard.map(|(_, source)| source).collect())
     }
 
-    fn next_clock(&self) -> Instant {
+    fn next_clock(&self, now: Instant) -> Instant {
         let (Phase::SettingUp(until) | Phase::Running(until) | Phase::Terminating(until) | Phase::Dying(until)) =
             self.phase;
         let draining = self.pending.as_ref().map(|pending| pending.until).or(self.control_gone);
-        [Some(until), Some(self.next_tick), draining].into_iter().flatten().min().unwrap_or(until)
+        let rests = self.rests(now).then_some(self.rests_until);
+        [Some(until), Some(self.next_tick), draining, rests].into_iter().flatten().min().unwrap_or(until)
+    }
+
+    // Nothing gathers that nobody will add to.
+    fn rests(&self, now: Instant) -> bool {
+        now < self.rests_until && self.pending.is_none() && self.control_gone.is_none()
+    }
+
+    fn rest(&mut self, taken: usize) {
+        let now = Instant::now();
+        if taken >= BUSY_BYTES {
+            self.busy_until = now + BUSY_FOR;
+        } else if now >= self.busy_until {
+            self.rests_until = now + REST;
+        }
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -268,6 +299,7 @@ impl<'a> Watch<'a> {
         let taken = self.streams.read(outlet);
         let any = taken > 0;
         if any {
+            self.rest(taken);
             self.hear_bell();
             let bytes = self.streams.taken(taken);
             (self.sink)(match outlet {
@@ -372,10 +404,25 @@ impl<'a> Watch<'a> {
             self.quick_until = now + BELL_WAIT;
             self.next_tick = now + TICK_AFTER_BELL;
         }
-        // What was just read may be what the runner has to say of the kill.
-        if now < self.quick_until {
-            self.look_at_leaf();
+        if now >= self.quick_until {
+            return;
         }
+        // What was just read may be what the runner has to say of the kill; or the run is over already, and well.
+        if self.worker_speaks() {
+            // It can refuse a run only before the first command.
+            _ = self.hear_worker();
+        }
+        self.look_at_leaf();
+    }
+
+    // While a command's output is still coming, what the worker says next has to wait.
+    fn hears_worker(&self) -> bool {
+        self.control_gone.is_none() && self.pending.is_none() && !self.seen.is_empty
+    }
+
+    fn worker_speaks(&self) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(self.worker.channel.as_fd(), PollFlags::IN)];
+        self.hears_worker() && poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// v1 kills one process at a time. The first kill is the verdict; the rest of the run must not go on without it.
