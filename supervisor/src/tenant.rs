@@ -1,7 +1,7 @@
 //! Tenants: who a caller is, by what the transport says, and what it may have. Must not know any request.
 
 use crate::caches;
-use crate::config::{Config, UidRange};
+use crate::config::{Config, UidRange, canonical_name};
 use crate::context::Policy;
 use proctor_core::id::TenantId;
 use proctor_core::isolation::{Layer, Network};
@@ -45,13 +45,20 @@ pub enum Credential<'a> {
     Uid(u32),
     /// A bearer token.
     Token(&'a str),
+    /// The subject of a JSON web token that counts.
+    Subject(&'a str),
+    /// The names in a client certificate that counts.
+    Names(&'a [String]),
 }
 
 /// Everybody who may call.
 #[derive(Debug, Default)]
 pub struct Tenants {
+    tenants: Vec<Arc<Tenant>>,
     uids: Vec<(u32, Who)>,
     tokens: Vec<(blake3::Hash, Who)>,
+    subjects: Vec<(String, Who)>,
+    names: Vec<(String, Who)>,
 }
 
 #[derive(Debug, Clone)]
@@ -65,7 +72,9 @@ impl Tenants {
     #[must_use]
     pub fn from_config(config: &Config, may_switch: bool) -> Tenants {
         let mut tenants = Tenants::default();
-        tenants.admit(&config.operators.uids, &config.operators.token_hashes, &Who::Operator);
+        let operators = &config.operators;
+        tenants.admit(&operators.uids, &operators.token_hashes, &Who::Operator);
+        tenants.admit_names(&operators.jwt_subjects, &operators.cert_names, &Who::Operator);
         let host_max = config.max.over(Limits::CEILING);
         let switches = may_switch && !config.sandbox.left_off.contains(&Layer::TenantUid);
         let own = [Some(&config.state_dir), config.listen.unix.as_ref()].into_iter().flatten();
@@ -94,7 +103,11 @@ impl Tenants {
                 policy: Arc::new(policy),
                 sessions_max: table.sessions_max.map_or(SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
             };
-            tenants.admit(&table.uids, &table.token_hashes, &Who::Tenant(Arc::new(tenant)));
+            let tenant = Arc::new(tenant);
+            let who = Who::Tenant(Arc::clone(&tenant));
+            tenants.tenants.push(tenant);
+            tenants.admit(&table.uids, &table.token_hashes, &who);
+            tenants.admit_names(&table.jwt_subjects, &table.cert_names, &who);
         }
         tenants
     }
@@ -109,7 +122,9 @@ impl Tenants {
             policy: Arc::new(policy),
             sessions_max: SESSIONS_MAX,
         };
-        Tenants { uids: vec![(uid, Who::Operator), (uid, Who::Tenant(Arc::new(tenant)))], tokens: Vec::new() }
+        let tenant = Arc::new(tenant);
+        let uids = vec![(uid, Who::Operator), (uid, Who::Tenant(Arc::clone(&tenant)))];
+        Tenants { tenants: vec![tenant], uids, ..Tenants::default() }
     }
 
     fn admit(&mut self, uids: &[u32], hashes: &[String], who: &Who) {
@@ -118,13 +133,21 @@ impl Tenants {
         self.tokens.extend(hashes.map(|hash| (hash, who.clone())));
     }
 
-    /// Every tenant, once for each of its credentials.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Tenant>> {
-        let whos = self.uids.iter().map(|(_, who)| who).chain(self.tokens.iter().map(|(_, who)| who));
-        whos.filter_map(|who| match who {
-            Who::Tenant(tenant) => Some(tenant),
-            Who::Operator => None,
-        })
+    fn admit_names(&mut self, subjects: &[String], names: &[String], who: &Who) {
+        self.subjects.extend(subjects.iter().map(|subject| (subject.clone(), who.clone())));
+        self.names.extend(names.iter().map(|name| (canonical_name(name), who.clone())));
+    }
+
+    /// Every tenant.
+    #[must_use]
+    pub fn all(&self) -> &[Arc<Tenant>] {
+        &self.tenants
+    }
+
+    /// The tenant of this name.
+    #[must_use]
+    pub fn get(&self, id: &TenantId) -> Option<&Arc<Tenant>> {
+        self.tenants.iter().find(|tenant| tenant.id == *id)
     }
 
     /// Who has this credential; `None` for nobody.
@@ -138,17 +161,24 @@ impl Tenants {
                 let equal = |known: &blake3::Hash| bool::from(known.as_bytes().ct_eq(hash.as_bytes()));
                 self.tokens.iter().filter(|(known, _)| equal(known)).map(|(_, who)| who).collect()
             }
+            // Neither is a secret: whoever shows one has proved that it is theirs.
+            Credential::Subject(subject) => {
+                self.subjects.iter().filter(|(known, _)| known == subject).map(|(_, who)| who).collect()
+            }
+            Credential::Names(names) => {
+                self.names.iter().filter(|(known, _)| names.contains(known)).map(|(_, who)| who).collect()
+            }
         };
-        if known.is_empty() {
+        let mut tenants = known.iter().filter_map(|who| match who {
+            Who::Tenant(tenant) => Some(tenant),
+            Who::Operator => None,
+        });
+        let tenant = tenants.next();
+        // A certificate with the names of two tenants is neither's.
+        if known.is_empty() || tenants.any(|other| tenant.is_some_and(|tenant| tenant.id != other.id)) {
             return None;
         }
-        Some(Caller {
-            operator: known.iter().any(|who| matches!(who, Who::Operator)),
-            tenant: known.into_iter().find_map(|who| match who {
-                Who::Tenant(tenant) => Some(Arc::clone(tenant)),
-                Who::Operator => None,
-            }),
-        })
+        Some(Caller { operator: known.iter().any(|who| matches!(who, Who::Operator)), tenant: tenant.map(Arc::clone) })
     }
 }
 
@@ -162,6 +192,7 @@ fn real(path: impl AsRef<Path>) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Reading;
 
     fn tenants() -> Tenants {
         let text = format!(
@@ -170,7 +201,7 @@ mod tests {
              [[tenant]]\nid = \"b\"\nuids = [2]\nuid_range = {{ first = 2000, count = 10 }}\nroots = [\"/\"]\nmax = {{ memory = \"8GiB\" }}\n",
             blake3::hash(b"secret")
         );
-        Tenants::from_config(&Config::parse(&text).unwrap(), true)
+        Tenants::from_config(Reading::of(&text).config(), true)
     }
 
     fn name(caller: Option<Caller>) -> Option<String> {

@@ -10,11 +10,13 @@ mod runs;
 mod sessions;
 mod status;
 
+use crate::access::Current;
 use crate::context::Context;
 use crate::registry::Registry;
 use crate::run::RunHandle;
 use crate::session::SessionHandle;
-use crate::tenant::{Caller, Tenant, Tenants};
+use crate::tenant::{Caller, Tenant};
+use identity::Known;
 use proctor_core::id::{RunId, SessionId};
 use proctor_proto::v1::host_server::HostServer;
 use proctor_proto::v1::results_server::ResultsServer;
@@ -37,7 +39,7 @@ pub struct Api {
     /// The sessions.
     pub registry: Registry,
     /// Who may call.
-    pub tenants: Arc<Tenants>,
+    pub access: Current,
     /// Cancelled when no new work is taken on.
     pub draining: CancellationToken,
 }
@@ -77,7 +79,12 @@ impl Api {
     }
 
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
-        identity::caller(&self.tenants, request)
+        identity::caller(&self.access.borrow(), request)
+    }
+
+    // For what takes longer than an answer.
+    fn known<T>(&self, request: &Request<T>) -> Result<Known, Status> {
+        Known::of(&self.access, request)
     }
 
     fn tenant<T>(&self, request: &Request<T>) -> Result<Arc<Tenant>, Status> {

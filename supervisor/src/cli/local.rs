@@ -46,7 +46,7 @@ pub(super) struct Shared {
 impl Shared {
     /// For one workspace of one user, with workers prepared within `pool`.
     pub(super) fn alone(pool: PoolBounds) -> Shared {
-        Shared { runs_max: 1, pool, offer: Offer::default() }
+        Shared { runs_max: 1, pool, offer: Offer::nothing() }
     }
 }
 
