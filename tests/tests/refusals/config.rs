@@ -44,7 +44,7 @@ fn every_problem_of_a_host_file_is_listed() {
         (17, "tenant \"shop\": roots is empty"),
         (18, "tenant \"shop\": sessions_max must be at least 1"),
         (19, "tenant \"shop\": uid_range holds 65534, which stands for nobody"),
-        (19, "tenant \"shop\": uid_range holds 7, which is tenant \"shop\"'s"),
+        (25, "tenant \"shop\": uid_range holds 7, which is tenant \"shop\"'s"),
         (21, "tenant \"shop\": defined twice"),
         (22, "tenant \"shop\": 7 of uids is also that of tenant \"shop\""),
         (23, "tenant \"shop\": \"beef\" is not 64 hexadecimal digits"),
