@@ -4,9 +4,11 @@
 mod lines;
 mod who;
 
+use crate::quotas::{Machine, QuotaTable};
 use crate::units::{Bytes, Cpus, Duration};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::{LimitRequest, Limits};
+use proctor_core::quota::Amount;
 use proctor_frameworks::{FRAMEWORKS, custom};
 use proctor_sandbox::{LAYERS, PoolBounds};
 use serde::Deserialize;
@@ -118,14 +120,28 @@ pub struct JwtTable {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Runs at the same time; default: one per processor.
-    pub runs_max: Option<u32>,
+    /// Memory that runs may use together; default: seven eighths of the host's.
+    memory: Option<Bytes>,
+    /// Processors that runs may use together; default: for each processor as much as a run gets that asks for nothing.
+    cpus: Option<Cpus>,
     /// Directories that runs can read, beside the toolchains that the supervisor's own PATH leads to.
     #[serde(default)]
     pub toolchains: Vec<PathBuf>,
     /// Workers that are prepared before there is a run.
     #[serde(default)]
     pub pool: PoolTable,
+}
+
+impl Host {
+    /// What there is for runs on this machine.
+    #[must_use]
+    pub fn budget(&self, machine: Machine) -> Amount {
+        let default = machine.budget();
+        Amount {
+            memory_bytes: self.memory.map_or(default.memory_bytes, |size| size.bytes),
+            cpu_millis: self.cpus.map_or(default.cpu_millis, |cpus| cpus.millis.into()),
+        }
+    }
 }
 
 /// Bounds of prepared workers; what is absent keeps its built-in value, [`PoolBounds::DEFAULT`].
@@ -264,9 +280,12 @@ pub struct TenantTable {
     pub sessions_max: Option<u32>,
     /// Its build caches between two runs, all together; default 20 GiB.
     pub cache: Option<Bytes>,
-    /// Its share of the host's maxima.
+    /// The most that any of its runs gets.
     #[serde(default)]
     pub max: LimitsTable,
+    /// What it may have of the host at once.
+    #[serde(default)]
+    pub quota: QuotaTable,
 }
 
 /// User ids of one tenant, and group ids of the same numbers. Its runs are the first of them.
@@ -321,7 +340,6 @@ impl Config {
         let nowhere = self.state_dir.as_os_str().is_empty();
         wrong(nowhere, "state_dir", "state_dir: is missing; name a directory of the supervisor's own");
         wrong(!nowhere && !self.state_dir.is_absolute(), "state_dir", "state_dir: must be an absolute path");
-        wrong(self.host.runs_max == Some(0), "host.runs_max", "host.runs_max: must be at least 1");
         for (place, dir) in self.host.toolchains.iter().enumerate() {
             let at = format!("host.toolchains.{place}");
             wrong(!dir.is_absolute(), &at, &format!("host.toolchains: {} is not absolute", dir.display()));
@@ -380,6 +398,11 @@ impl Config {
             wrong(root.is_absolute() && !root.is_dir(), &at, &format!("root {shown} is not a directory"));
         }
         wrong(tenant.sessions_max == Some(0), "sessions_max", "sessions_max must be at least 1");
+        for problem in tenant.quota.problems() {
+            // A sentence of its own begins with its key.
+            let key = problem.split_whitespace().next().unwrap_or("quota");
+            wrong(true, key, &problem);
+        }
         for problem in self.uid_problems(index, self.sandbox.required().contains(&Layer::TenantUid)) {
             wrong(true, "uid_range", &problem);
         }

@@ -9,6 +9,7 @@
 //! | task | lives | mailbox, and why its bound |
 //! |---|---|---|
 //! | registry | as long as the supervisor | 1,024 questions: each is answered without waiting |
+//! | scheduler | as long as the supervisor | 1,024 runs that knock: each is answered without waiting |
 //! | session actor | from CreateSession to CloseSession | 64 messages: one tenant's calls in flight |
 //! | run driver | from start to end of a run | none: it waits for a turn, then for its thread |
 //! | run log | from acceptance until forgotten | 64 questions or batches: readers wait in the log, not before it |
@@ -17,6 +18,7 @@
 //! | run thread | as long as its run has a turn | none: it blocks in `poll`, feeds the parser and writes the log |
 
 pub mod access;
+pub mod allowance;
 pub mod api;
 pub mod caches;
 pub mod cli;
@@ -28,8 +30,10 @@ pub mod host;
 pub mod owned;
 pub mod prepare;
 pub mod project_file;
+pub mod quotas;
 pub mod registry;
 pub mod run;
+pub mod scheduler;
 pub mod serve;
 pub mod session;
 pub mod shown;

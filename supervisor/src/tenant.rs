@@ -1,8 +1,10 @@
 //! Tenants: who a caller is, by what the transport says, and what it may have. Must not know any request.
 
+use crate::allowance::Allowance;
 use crate::caches;
 use crate::config::{Config, UidRange, canonical_name};
 use crate::context::Policy;
+use crate::quotas::QuotaTable;
 use proctor_core::id::TenantId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
@@ -10,6 +12,7 @@ use proctor_sandbox::RunAs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
+use tokio::sync::watch;
 
 /// Sessions of a tenant whose table says nothing.
 const SESSIONS_MAX: usize = 1_000;
@@ -25,8 +28,12 @@ pub struct Tenant {
     pub reserved: Vec<PathBuf>,
     /// What its runs may have.
     pub policy: Arc<Policy>,
+    /// The same, to its sessions, for as long as it is there. [`Tenants::take_over`] sends what is new.
+    pub policies: Arc<watch::Sender<Arc<Policy>>>,
     /// Sessions at the same time.
     pub sessions_max: usize,
+    /// What it may ask of the supervisor.
+    pub allowance: Arc<Allowance>,
 }
 
 /// Who is calling.
@@ -68,9 +75,10 @@ enum Who {
 }
 
 impl Tenants {
-    /// The tenants of a host file that has no [`Config::problems`], for a supervisor that `may_switch` users or not.
+    /// The tenants of a host file that has no [`Config::problems`], for a supervisor that `may_switch` users or not. Those
+    /// that were there `before` go on with the sessions that they have and with what they have used up.
     #[must_use]
-    pub fn from_config(config: &Config, may_switch: bool) -> Tenants {
+    pub fn from_config(config: &Config, may_switch: bool, before: &Tenants) -> Tenants {
         let mut tenants = Tenants::default();
         let operators = &config.operators;
         tenants.admit(&operators.uids, &operators.token_hashes, &Who::Operator);
@@ -83,6 +91,7 @@ impl Tenants {
             let range = table.uid_range.filter(|_| switches);
             let policy = Policy {
                 owner: table.id.clone(),
+                quota: table.quota.quota(),
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
                 owners: range.map(UidRange::uids),
                 defaults: config.defaults.over(Limits::DEFAULT),
@@ -96,12 +105,20 @@ impl Tenants {
                 cache: config.state_dir.join("tenants").join(&table.id).join("cache"),
                 cache_bytes_max: table.cache.map_or(caches::BYTES_MAX, |size| size.bytes),
             };
+            let (id, policy) = (TenantId::new(table.id.clone()), Arc::new(policy));
+            let known = before.get(&id);
+            let policies = known
+                .map_or_else(|| Arc::new(watch::Sender::new(Arc::clone(&policy))), |known| Arc::clone(&known.policies));
+            let allowance = table.quota.allowance();
+            let unchanged = known.map(|known| &known.allowance).filter(|known| known.is_like(&allowance));
             let tenant = Tenant {
-                id: TenantId::new(table.id.clone()),
+                id,
                 roots: table.roots.iter().map(real).collect(),
                 reserved: reserved.clone(),
-                policy: Arc::new(policy),
+                policy,
+                policies,
                 sessions_max: table.sessions_max.map_or(SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
+                allowance: unchanged.map_or_else(|| Arc::new(allowance), Arc::clone),
             };
             let tenant = Arc::new(tenant);
             let who = Who::Tenant(Arc::clone(&tenant));
@@ -115,12 +132,15 @@ impl Tenants {
     /// The one tenant of a private supervisor, who is its operator too.
     #[must_use]
     pub fn private(uid: u32, root: PathBuf, policy: Policy) -> Tenants {
+        let policy = Arc::new(policy);
         let tenant = Tenant {
             id: TenantId::new("private"),
             roots: vec![root],
             reserved: Vec::new(),
-            policy: Arc::new(policy),
+            policies: Arc::new(watch::Sender::new(Arc::clone(&policy))),
+            policy,
             sessions_max: SESSIONS_MAX,
+            allowance: Arc::new(QuotaTable::default().allowance()),
         };
         let tenant = Arc::new(tenant);
         let uids = vec![(uid, Who::Operator), (uid, Who::Tenant(Arc::clone(&tenant)))];
@@ -136,6 +156,13 @@ impl Tenants {
     fn admit_names(&mut self, subjects: &[String], names: &[String], who: &Who) {
         self.subjects.extend(subjects.iter().map(|subject| (subject.clone(), who.clone())));
         self.names.extend(names.iter().map(|name| (canonical_name(name), who.clone())));
+    }
+
+    /// Sends each tenant's policy to the sessions that it has: runs that begin from now on are under it.
+    pub fn take_over(&self) {
+        for tenant in &self.tenants {
+            tenant.policies.send_replace(Arc::clone(&tenant.policy));
+        }
     }
 
     /// Every tenant.
@@ -201,7 +228,7 @@ mod tests {
              [[tenant]]\nid = \"b\"\nuids = [2]\nuid_range = {{ first = 2000, count = 10 }}\nroots = [\"/\"]\nmax = {{ memory = \"8GiB\" }}\n",
             blake3::hash(b"secret")
         );
-        Tenants::from_config(Reading::of(&text).config(), true)
+        Tenants::from_config(Reading::of(&text).config(), true, &Tenants::default())
     }
 
     fn name(caller: Option<Caller>) -> Option<String> {
@@ -228,6 +255,25 @@ mod tests {
         assert_eq!(policy(2).run_as, RunAs::User { uid: 2_000, gid: 2_000 });
         assert_eq!(policy(2).owners, Some(2_000..=2_009));
         assert_eq!((policy(1).run_as, policy(1).owners.clone()), (RunAs::Supervisor, None));
+    }
+
+    #[test]
+    fn a_tenant_that_stays_goes_on_with_its_sessions_and_with_what_it_has_used_up() {
+        let text = |more: &str| {
+            let tenant = "[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\nquota = { requests_per_second = 7 }\n";
+            format!("state_dir = \"/x\"\n{tenant}{more}")
+        };
+        let read = |more: &str, before: &Tenants| Tenants::from_config(Reading::of(&text(more)).config(), true, before);
+        let first = read("max = { memory = \"2GiB\" }", &Tenants::default());
+        let sessions = first.all()[0].policies.subscribe();
+        let second = read("max = { memory = \"1GiB\" }", &first);
+        assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 2 << 30, "nothing changes before it takes over");
+        second.take_over();
+        assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 1 << 30);
+        let third = read("max = { memory = \"3GiB\" }", &second);
+        third.take_over();
+        assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 3 << 30, "of a session from before the second too");
+        assert!(Arc::ptr_eq(&first.all()[0].allowance, &third.all()[0].allowance));
     }
 
     #[test]

@@ -258,7 +258,7 @@ async fn a_host_file_that_is_wrong_or_asks_too_much_changes_nothing() {
         let text = whole
             .replace("tcp = \"127.0.0.1:0\"", "tcp = \"127.0.0.1:1\"")
             .replace("state_dir = \"", "state_dir = \"/x");
-        text.replace("[host]\n", "[host]\nruns_max = 7\n")
+        text.replace("[host]\n", "[host]\ncpus = 7\n")
     });
     for wanted in ["listen.tcp changes with a restart only", "state_dir changes", "host changes", "was read anew"] {
         assert!(said.contains(wanted), "{wanted} in\n{said}");

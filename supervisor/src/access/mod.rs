@@ -62,11 +62,11 @@ impl Access {
     }
 
     /// What a host file without [`Config::problems`] says, with the keys and certificates that it names.
-    pub fn load(config: &Config, may_switch: bool) -> Result<Access, Vec<Problem>> {
+    pub fn load(config: &Config, may_switch: bool, before: &Tenants) -> Result<Access, Vec<Problem>> {
         let jwt = config.jwt.as_ref().map(Issuer::load).transpose();
         let tls = config.listen.tls.as_ref().map(Tls::load).transpose();
         match (jwt, tls) {
-            (Ok(jwt), Ok(tls)) => Ok(Access { tenants: Tenants::from_config(config, may_switch), jwt, tls }),
+            (Ok(jwt), Ok(tls)) => Ok(Access { tenants: Tenants::from_config(config, may_switch, before), jwt, tls }),
             (jwt, tls) => Err([jwt.err(), tls.err()].into_iter().flatten().flatten().collect()),
         }
     }
@@ -103,11 +103,12 @@ impl Access {
     }
 }
 
-/// Reads the host file at `path` with everything that it names, and has `more` look at it too. What it says, or
-/// everything that is wrong with it.
+/// Reads the host file at `path` with everything that it names, and has `more` look at it too; `before` are the
+/// tenants of now. What it says, or everything that is wrong with it.
 pub fn load(
     path: &Path,
     may_switch: bool,
+    before: &Tenants,
     more: impl FnOnce(&mut Config) -> Vec<Problem>,
 ) -> Result<(Config, Access), Vec<String>> {
     let text = std::fs::read_to_string(path).map_err(|error| vec![format!("{}: {error}", path.display())])?;
@@ -116,7 +117,7 @@ pub fn load(
     reading.add(config.problems());
     reading.add(more(&mut config));
     // Files are looked at whatever else is wrong, so that nothing is left to be found the next time.
-    let access = Access::load(&config, may_switch).map_err(|problems| reading.add(problems));
+    let access = Access::load(&config, may_switch, before).map_err(|problems| reading.add(problems));
     reading.finish(path)?;
     access.map(|access| (config, access)).map_err(|()| vec![format!("{}: cannot be carried out", path.display())])
 }

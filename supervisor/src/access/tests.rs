@@ -69,7 +69,7 @@ impl World {
     fn load(&self, text: &str) -> Result<Access, Vec<String>> {
         self.write("proctor.toml", text);
         let path = self.dir.path().join("proctor.toml");
-        let read = load(&path, true, |_| Vec::new()).map(|(_, access)| access);
+        let read = load(&path, true, &Tenants::default(), |_| Vec::new()).map(|(_, access)| access);
         let short = |problem: String| problem.replace(&format!("{}/", self.dir.path().display()), "");
         read.map_err(|problems| problems.into_iter().map(short).collect())
     }

@@ -84,11 +84,15 @@ impl Api {
 
     // For what takes longer than an answer.
     fn known<T>(&self, request: &Request<T>) -> Result<Known, Status> {
-        Known::of(&self.access, request)
+        let known = Known::of(&self.access, request)?;
+        within(&known.tenant)?;
+        Ok(known)
     }
 
     fn tenant<T>(&self, request: &Request<T>) -> Result<Arc<Tenant>, Status> {
-        self.caller(request)?.tenant.ok_or_else(status::not_a_tenant)
+        let tenant = self.caller(request)?.tenant.ok_or_else(status::not_a_tenant)?;
+        within(&tenant)?;
+        Ok(tenant)
     }
 
     fn accepting(&self) -> Result<(), Status> {
@@ -108,4 +112,9 @@ impl Api {
         let handle = session.run(run.clone()).await.map_err(|_| denied())?.ok_or_else(denied)?;
         Ok((run, session, handle))
     }
+}
+
+// Takes a request out of what the tenant may have.
+fn within(tenant: &Tenant) -> Result<(), Status> {
+    tenant.allowance.request().map_err(|wait| status::too_many_requests(&tenant.allowance, wait))
 }

@@ -64,7 +64,8 @@ impl Runs for Api {
         let known = self.known(&request)?;
         let asked = request.into_inner();
         let (run, _, handle) = self.run(&known.tenant, &asked.run_id).await?;
-        let stream = follow(Follow { run, handle, cursor: asked.cursor, attached_age_ms: None }).await?;
+        let _subscription = status::subscribe(&known.tenant)?;
+        let stream = follow(Follow { run, handle, cursor: asked.cursor, attached_age_ms: None, _subscription }).await?;
         Ok(Response::new(known.guard(stream)))
     }
 
@@ -73,6 +74,7 @@ impl Runs for Api {
         let asked = request.into_inner();
         let (run, _, handle) = self.run(&known.tenant, &asked.run_id).await?;
         if asked.wait_ms > 0 {
+            let _subscription = status::subscribe(&known.tenant)?;
             // Waiting is watching: whoever waits for a run wants it to go on.
             let _watch = handle.watch();
             let wait = Duration::from_millis(asked.wait_ms.min(WAIT_MS_MAX));
@@ -180,8 +182,9 @@ async fn start(
     wanted: RunRequest,
     if_busy: IfBusy,
 ) -> Result<Response<EventStream>, Status> {
+    let _subscription = status::subscribe(&known.tenant)?;
     let Started { run, handle, attached_age_ms } =
         session.start(wanted, RunKind::Tests, if_busy).await.map_err(|error| status::session(&error))?;
-    let stream = follow(Follow { run, handle, cursor: 0, attached_age_ms }).await?;
+    let stream = follow(Follow { run, handle, cursor: 0, attached_age_ms, _subscription }).await?;
     Ok(Response::new(known.guard(stream)))
 }

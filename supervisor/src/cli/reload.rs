@@ -54,6 +54,7 @@ impl Reloading {
         self.private.send_replace(config.private_places().map(Path::to_owned).collect());
         let access = Arc::new(access);
         self.access.send_replace(Arc::clone(&access));
+        access.tenants.take_over();
         self.config = config;
         // From here on nobody makes a session that is not admitted: whoever was about to looks once more.
         let mut closed = 0;
@@ -69,7 +70,8 @@ impl Reloading {
     }
 
     fn read(&self) -> Result<(Config, Access), Vec<String>> {
-        access::load(&self.path, self.may_switch, |config| {
+        let before = Arc::clone(&self.access.borrow());
+        access::load(&self.path, self.may_switch, &before.tenants, |config| {
             for key in keep(&self.config, config) {
                 tracing::warn!("{key} changes with a restart only; until then it stays as it was");
             }

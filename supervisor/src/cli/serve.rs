@@ -9,6 +9,7 @@ use crate::access::{self, Access, Current};
 use crate::api::Api;
 use crate::config::Config;
 use crate::context::Context;
+use crate::quotas::Machine;
 use crate::registry::Registry;
 use crate::serve::{self, Listener};
 use crate::tenant::Tenants;
@@ -28,7 +29,7 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
     match (&arguments.config, &arguments.root) {
         (Some(path), _) => {
             let may_switch = local::own_uid()? == 0;
-            let (config, access) = access::load(path, may_switch, |_| Vec::new())
+            let (config, access) = access::load(path, may_switch, &Tenants::default(), |_| Vec::new())
                 .map_err(|problems| Failure { code: USAGE, text: problems.join("\nproctor: ") })?;
             if arguments.check {
                 anstream::println!("{}: ok", path.display());
@@ -42,17 +43,18 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
 }
 
 async fn daemon(path: &Path, config: Config, access: Access, may_switch: bool) -> Result<u8, Failure> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let runs_max = config.host.runs_max.map_or(processors, |max| usize::try_from(max).unwrap_or(usize::MAX));
     if !may_switch && config.sandbox.required().contains(&Layer::TenantUid) {
         return Err(Failure::host(cannot_switch().to_string()));
     }
+    // Before anybody can know that this process is there: who has no handler for it dies of SIGHUP.
+    let mut hangup = hangups()?;
     for tenant in access.tenants.all() {
         own_cache(&config, tenant).map_err(Failure::host)?;
     }
     let (private, seen) = watch::channel(config.private_places().map(Path::to_owned).collect());
     let offer = Offer { toolchains: config.host.toolchains.clone(), private: seen };
-    let context = local::context(Shared { runs_max, pool: config.host.pool.pool(), offer })?;
+    let context =
+        local::context(Shared { budget: config.host.budget(Machine::here()), pool: config.host.pool.pool(), offer })?;
     let (access, current) = watch::channel(Arc::new(access));
     let api = api(context, current.clone());
     let mut listeners = Vec::new();
@@ -73,7 +75,6 @@ async fn daemon(path: &Path, config: Config, access: Access, may_switch: bool) -
     }
     let (path, context, registry) = (path.to_owned(), Arc::clone(&api.context), api.registry.clone());
     let mut reloading = Reloading { path, config, may_switch, access, private, context, registry };
-    let mut hangup = hangups()?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             reloading.reload().await;

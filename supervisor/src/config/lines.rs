@@ -227,7 +227,7 @@ mod tests {
              [listen]\n\
              unix = 7\n\
              [host]\n\
-             runs_max = 0\n\
+             toolchains = [\"opt\"]\n\
              [defaults]\n\
              memory = \"much\"\n\
              pids = 1\n\
@@ -252,7 +252,7 @@ mod tests {
             (1, "state_dir: must be an absolute path"),
             (2, "state_dri: unknown field `state_dri`"),
             (4, "listen.unix: invalid type: integer `7`"),
-            (6, "host.runs_max: must be at least 1"),
+            (6, "host.toolchains: opt is not absolute"),
             (8, "defaults.memory: expected something like 2GiB"),
             (9, "defaults: pids must be at least"),
             (11, "tenant \"a b\": id must be 1 to 64"),
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn every_syntax_error_is_told_and_does_not_hide_a_value_of_a_wrong_kind() {
-        let said = told("state_dir = \n[listen]\ntcp = 7\nunix = \"/a\" \"b\"\n[host\nruns_max = \"x\"\n").join("\n");
+        let said = told("state_dir = \n[listen]\ntcp = 7\nunix = \"/a\" \"b\"\n[host\nmemory = \"x\"\n").join("\n");
         for wanted in ["f:1: ", "f:3: listen.tcp: invalid type", "f:4: ", "f:5: "] {
             assert!(said.contains(wanted), "{wanted} in\n{said}");
         }

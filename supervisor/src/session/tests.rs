@@ -1,15 +1,20 @@
 //! The actor and its runs, with a sandbox that does as it is told: the one place where the operating system is faked.
 
 use super::*;
+use crate::allowance::Allowance;
 use crate::clock::Clock;
+use crate::context::Policy;
 use crate::registry::{CreateError, Registry};
 use crate::run::RunEnd;
+use crate::scheduler::{Place, Scheduler};
 use crate::tenant::{Credential, Tenant, Tenants};
 use crate::toolchain::Toolchain;
 use proctor_core::event::{RunEvent, Stream};
+use proctor_core::id::TenantId;
 use proctor_core::isolation::{Isolation, Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason};
+use proctor_core::quota::{Amount, Quota};
 use proctor_core::session::DETACHED_MS_MAX;
 use proctor_frameworks::detect::DetectError;
 use proctor_sandbox::{Ending, KillSwitch, RunAs, RunSpec, Sandbox, SandboxError, SandboxEvent};
@@ -17,7 +22,6 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// What the fake does next.
@@ -66,6 +70,9 @@ impl Sandbox for Fake {
     }
 }
 
+/// Room for eight runs that ask for nothing.
+const BUDGET: Amount = Amount { memory_bytes: 16 << 30, cpu_millis: 16_000 };
+
 struct World {
     context: Arc<Context>,
     fake: Arc<Fake>,
@@ -77,18 +84,27 @@ impl World {
     fn new() -> World {
         let (order, orders) = std_mpsc::sync_channel(64);
         let fake = Arc::new(Fake { orders: Mutex::new(orders), killed: Mutex::default() });
+        let clock = Clock::new();
         let context = Arc::new(Context {
             sandbox: Arc::clone(&fake) as Arc<dyn Sandbox>,
             toolchain: Toolchain::default(),
-            clock: Clock::new(),
-            turns: Arc::new(Semaphore::new(8)),
+            clock,
+            scheduler: Scheduler::start(clock, BUDGET),
         });
         World { context, fake, order, dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// Another tenant's run that takes the whole host.
+    async fn occupy(&self) -> Place {
+        let scheduler = self.context.scheduler.clone();
+        let enter = move || scheduler.enter(TenantId::new("other"), Quota::UNBOUNDED, BUDGET).unwrap();
+        tokio::task::spawn_blocking(enter).await.unwrap()
     }
 
     fn policy(&self) -> Policy {
         Policy {
             owner: "acme".to_owned(),
+            quota: Quota::UNBOUNDED,
             run_as: RunAs::Supervisor,
             owners: None,
             defaults: Limits::DEFAULT,
@@ -250,7 +266,7 @@ async fn a_request_that_the_workspace_refuses_is_no_run_whether_it_would_wait_or
 #[tokio::test]
 async fn a_run_without_a_turn_on_the_host_is_accepted_and_can_be_cancelled() {
     let world = World::new();
-    let all = world.context.turns.clone().acquire_many_owned(8).await.unwrap();
+    let all = world.occupy().await;
     let session = world.open("s");
     let waiting = start(&session, "a").await;
     assert!(within(session.cancel(waiting.run.clone())).await.unwrap());
@@ -326,12 +342,15 @@ async fn a_run_that_nobody_watches_dies_after_its_grace() {
 fn tenant(world: &World, uid: u32, sessions_max: usize) -> Arc<Tenant> {
     let tenants = Tenants::private(uid, world.dir.path().to_owned(), world.policy());
     let tenant = tenants.identify(Credential::Uid(uid)).unwrap().tenant.unwrap();
+    let policy = Arc::clone(&tenant.policy);
     Arc::new(Tenant {
-        id: proctor_core::id::TenantId::new(uid.to_string()),
+        id: TenantId::new(uid.to_string()),
         roots: tenant.roots.clone(),
         reserved: Vec::new(),
-        policy: Arc::clone(&tenant.policy),
+        policies: Arc::new(tokio::sync::watch::Sender::new(Arc::clone(&policy))),
+        policy,
         sessions_max,
+        allowance: Arc::new(Allowance::new(1_000, 1_000)),
     })
 }
 

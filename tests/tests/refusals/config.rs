@@ -19,10 +19,10 @@ fn every_problem_of_a_host_file_is_listed() {
     let place = Place::empty();
     let state = place.root().join("not-made");
     let text = format!(
-        "state_dir = {state:?}\n[listen]\ntcp = \"0.0.0.0:7878\"\nunix_mode = \"rw\"\n[host]\nruns_max = 0\n\
+        "state_dir = {state:?}\n[listen]\ntcp = \"0.0.0.0:7878\"\nunix_mode = \"rw\"\n[host]\n\
          toolchains = [\"opt/jdk\", {state:?}]\n\
          [sandbox]\nrequired_layers = [\"tenant_uid\", \"rlimits\"]\nleft_off = [\"rlimits\"]\n\
-         [[tenant]]\nid = \"a b\"\nroots = [\"relative\", \"/no/such/directory\"]\n\
+         [[tenant]]\nid = \"a b\"\nroots = [\"relative\", \"/no/such/directory\"]\nquota = {{ weight = 1001, queued_runs = 0, running_runs = 0, requests_per_second = 0, subscribers = 0 }}\n\
          [[tenant]]\nid = \"shop\"\nuids = [7]\nroots = []\nsessions_max = 0\nuid_range = {{ first = 60000, count = 9000 }}\n\
          [[tenant]]\nid = \"shop\"\nuids = [7]\ntoken_hashes = [\"beef\"]\nroots = [\"/\"]\nuid_range = {{ first = 7, count = 60000 }}\n"
     );
@@ -32,15 +32,19 @@ fn every_problem_of_a_host_file_is_listed() {
     for (line, problem) in [
         (3, "listen.tcp: 0.0.0.0:7878 is not loopback and not encrypted"),
         (4, "listen.unix_mode: expected octal digits"),
-        (6, "host.runs_max: must be at least 1"),
-        (7, "host.toolchains: opt/jdk is not absolute"),
-        (7, &*format!("host.toolchains: {state} would show {state} to all")),
-        (10, "sandbox: layer rlimits is required and left off at once"),
-        (11, "tenant \"a b\": uid_range is missing: layer tenant_uid is required"),
-        (11, "tenant \"a b\": neither uids nor token_hashes nor jwt_subjects nor cert_names"),
-        (12, "tenant \"a b\": id must be 1 to 64 letters"),
-        (13, "tenant \"a b\": root relative is not absolute"),
-        (13, "tenant \"a b\": root /no/such/directory is not a directory"),
+        (6, "host.toolchains: opt/jdk is not absolute"),
+        (6, &*format!("host.toolchains: {state} would show {state} to all")),
+        (9, "sandbox: layer rlimits is required and left off at once"),
+        (10, "tenant \"a b\": uid_range is missing: layer tenant_uid is required"),
+        (10, "tenant \"a b\": neither uids nor token_hashes nor jwt_subjects nor cert_names"),
+        (11, "tenant \"a b\": id must be 1 to 64 letters"),
+        (12, "tenant \"a b\": root relative is not absolute"),
+        (13, "tenant \"a b\": quota.weight must be 1 to 1000"),
+        (13, "tenant \"a b\": quota.queued_runs must be at least 1"),
+        (13, "tenant \"a b\": quota.running_runs must be at least 1"),
+        (13, "tenant \"a b\": quota.requests_per_second must be at least 1"),
+        (13, "tenant \"a b\": quota.subscribers must be at least 1"),
+        (12, "tenant \"a b\": root /no/such/directory is not a directory"),
         (17, "tenant \"shop\": roots is empty"),
         (18, "tenant \"shop\": sessions_max must be at least 1"),
         (19, "tenant \"shop\": uid_range holds 65534, which stands for nobody"),
