@@ -1,6 +1,6 @@
 //! The command line. Must not know how a supervisor is reached, only where.
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Parser;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,9 @@ Examples:
 
   proctor-mcp --workspace ~/src/shop --supervisor http://127.0.0.1:7878 --token-file ~/.config/proctor/token
       The same over loopback TCP, which knows you by a token.
+
+  proctor-mcp --workspace ~/src/shop --supervisor https://localhost:7878 --ca ca.pem --cert me.pem --key me.key
+      The same over TLS, which knows you by a certificate, or by a token as above.
 
 In an MCP client's configuration:
   {\"mcpServers\": {\"proctor\": {\"command\": \"proctor-mcp\", \"args\": [\"--workspace\", \"/home/me/src/shop\"]}}}
@@ -40,6 +43,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "supervisor")]
     token_file: Option<PathBuf>,
 
+    /// Certificates of the authorities of an https:// supervisor, in PEM
+    #[arg(long, value_name = "FILE", requires = "supervisor")]
+    ca: Option<PathBuf>,
+
+    /// Certificate by which an https:// supervisor knows us, in PEM
+    #[arg(long, value_name = "FILE", requires = "ca", requires = "key")]
+    cert: Option<PathBuf>,
+
+    /// Private key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+
     /// The `proctor` program for the private supervisor [default: beside this program, else on PATH]
     #[arg(long, value_name = "FILE", conflicts_with = "supervisor")]
     proctor_binary: Option<PathBuf>,
@@ -52,13 +67,29 @@ pub(crate) enum Address {
     Unix(PathBuf),
     /// An `http://` URI on loopback.
     Tcp(String),
+    /// An `https://` URI.
+    Tls(String),
+}
+
+/// Files that TLS takes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TlsFiles {
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) own: Option<(PathBuf, PathBuf)>,
 }
 
 /// How to come by a supervisor.
 #[derive(Debug, Clone)]
 pub(crate) enum Endpoint {
     /// Connect to one that is there.
-    Running { address: Address, token_file: Option<PathBuf> },
+    Running {
+        /// Where it is.
+        address: Address,
+        /// Whose token is shown.
+        token_file: Option<PathBuf>,
+        /// Files for TLS: authorities, our certificate and its key.
+        tls: TlsFiles,
+    },
     /// Start one for `workspace` alone.
     Private { binary: Option<PathBuf>, workspace: PathBuf },
 }
@@ -76,7 +107,11 @@ impl Args {
     /// Where the supervisor for `workspace` is, or how to start it.
     pub(crate) fn endpoint(&self, workspace: &Path) -> Endpoint {
         match self.supervisor.clone() {
-            Some(address) => Endpoint::Running { address, token_file: self.token_file.clone() },
+            Some(address) => {
+                let own = self.cert.clone().zip(self.key.clone());
+                let tls = TlsFiles { ca: self.ca.clone(), own };
+                Endpoint::Running { address, token_file: self.token_file.clone(), tls }
+            }
             None => Endpoint::Private { binary: self.proctor_binary.clone(), workspace: workspace.to_owned() },
         }
     }
@@ -87,11 +122,12 @@ fn parse_address(text: &str) -> anyhow::Result<Address> {
         ensure!(!path.is_empty(), "unix: needs a path, as in unix:/run/proctor/proctor.sock");
         return Ok(Address::Unix(path.into()));
     }
-    if text.starts_with("https://") {
-        bail!("TLS is not in this version; use unix:PATH or http://127.0.0.1:PORT");
+    let expected = "expected unix:PATH, https://HOST:PORT or http://127.0.0.1:PORT";
+    let uri: tonic::transport::Uri = text.parse().context(expected)?;
+    if uri.scheme_str() == Some("https") {
+        return Ok(Address::Tls(text.to_owned()));
     }
-    let uri: tonic::transport::Uri = text.parse().context("expected unix:PATH or http://127.0.0.1:PORT")?;
-    ensure!(uri.scheme_str() == Some("http"), "expected unix:PATH or http://127.0.0.1:PORT");
+    ensure!(uri.scheme_str() == Some("http"), expected);
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     let loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     ensure!(loopback, "plain http only to loopback: others on the way could read the token and the results");
@@ -114,7 +150,8 @@ mod tests {
         for good in ["http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1"] {
             assert_eq!(parse_address(good).unwrap(), Address::Tcp(good.into()), "{good}");
         }
-        for bad in ["unix:", "https://127.0.0.1:1", "http://10.0.0.1:1", "http://example.com", "ftp://localhost", "x"] {
+        assert_eq!(parse_address("https://build:1").unwrap(), Address::Tls("https://build:1".into()));
+        for bad in ["unix:", "http://10.0.0.1:1", "http://example.com", "ftp://localhost", "x"] {
             assert!(parse_address(bad).is_err(), "{bad}");
         }
     }
@@ -124,5 +161,11 @@ mod tests {
         assert!(Args::try_parse_from(["proctor-mcp", "--token-file", "t"]).is_err());
         assert!(Args::try_parse_from(["proctor-mcp", "--supervisor", "unix:/s", "--token-file", "t"]).is_ok());
         assert!(Args::try_parse_from(["proctor-mcp", "--supervisor", "unix:/s", "--proctor-binary", "p"]).is_err());
+        let tls = |more: &[&str]| {
+            let all = ["proctor-mcp", "--supervisor", "https://s:1"].iter().chain(more);
+            Args::try_parse_from(all).is_ok()
+        };
+        assert!(tls(&["--ca", "c"]) && tls(&["--ca", "c", "--cert", "d", "--key", "k"]));
+        assert!(!tls(&["--ca", "c", "--cert", "d"]) && !tls(&["--cert", "d", "--key", "k"]), "each needs the others");
     }
 }

@@ -85,7 +85,7 @@ impl CallError {
             ),
             Code::Unauthenticated => format!(
                 "{tool}: the supervisor does not know who is asking ({message}). Pass --token-file with the tenant's \
-                 token to proctor-mcp, or ask the operator."
+                 token to proctor-mcp, or --cert and --key with its certificate, or ask the operator."
             ),
             Code::ResourceExhausted => format!("{tool}: {message}. {}", retry(status)),
             Code::Unavailable if !self.is_lost_connection() => {
@@ -119,6 +119,7 @@ fn connect_text(tool: &str, error: &ConnectError) -> String {
              supervisor with --supervisor unix:PATH."
         }
         ConnectError::Token(_) => "Check --token-file.",
+        ConnectError::Tls { .. } | ConnectError::NoAuthority => "Check --ca, --cert and --key.",
         ConnectError::Connect(_) | ConnectError::Timeout => {
             "Check that it runs and that --supervisor names its address; without --supervisor a private one is started."
         }

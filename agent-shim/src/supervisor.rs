@@ -1,12 +1,13 @@
 //! The connection to the supervisor: made when it is first needed, made anew when it is gone. Must not know sessions.
 
-use crate::args::{Address, Endpoint};
+use crate::args::{Address, Endpoint, TlsFiles};
 use crate::private::{PrivateError, PrivateSupervisor};
 use crate::token::{Token, TokenError};
 use proctor_proto::v1::results_client::ResultsClient;
 use proctor_proto::v1::runs_client::RunsClient;
 use proctor_proto::v1::sessions_client::SessionsClient;
 use proctor_proto::{MESSAGE_BYTES_MAX, client};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -26,6 +27,10 @@ pub(crate) enum ConnectError {
     Token(#[from] TokenError),
     #[error(transparent)]
     Private(#[from] PrivateError),
+    #[error("{}", path.display())]
+    Tls { path: PathBuf, source: std::io::Error },
+    #[error("an https:// supervisor needs --ca with the certificates of its authorities")]
+    NoAuthority,
     #[error("cannot reach the supervisor")]
     Connect(#[from] tonic::transport::Error),
     #[error("the supervisor does not answer")]
@@ -104,11 +109,12 @@ impl Supervisor {
 
 async fn connect(endpoint: &Endpoint) -> Result<Connection, ConnectError> {
     match endpoint {
-        Endpoint::Running { address, token_file } => {
+        Endpoint::Running { address, token_file, tls } => {
             let token = token_file.as_deref().map_or(Ok(Token::NONE), Token::read)?;
             let channel = match address {
                 Address::Unix(path) => client::connect_unix(path.clone()).await?,
                 Address::Tcp(uri) => client::connect_tcp(uri.clone()).await?,
+                Address::Tls(uri) => client::connect_tls(uri.clone(), read(tls)?).await?,
             };
             Ok(Connection { clients: Clients::over(channel, token), private: None })
         }
@@ -118,4 +124,14 @@ async fn connect(endpoint: &Endpoint) -> Result<Connection, ConnectError> {
             Ok(Connection { clients: Clients::over(channel, Token::NONE), private: Some(private) })
         }
     }
+}
+
+// Read for each connection, so that files that are replaced count for the next one.
+fn read(files: &TlsFiles) -> Result<client::Tls, ConnectError> {
+    let text = |path: &PathBuf| {
+        std::fs::read_to_string(path).map_err(|source| ConnectError::Tls { path: path.clone(), source })
+    };
+    let authorities = text(files.ca.as_ref().ok_or(ConnectError::NoAuthority)?)?;
+    let own = files.own.as_ref().map(|(certificate, key)| Ok::<_, ConnectError>((text(certificate)?, text(key)?)));
+    Ok(client::Tls { authorities, own: own.transpose()? })
 }

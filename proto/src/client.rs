@@ -1,11 +1,11 @@
-//! Connecting to a supervisor: unix socket, TCP with a bearer token, or a socket that is already open. Must not know
+//! Connecting to a supervisor: unix socket, TCP with or without TLS, or a socket that is already open. Must not know
 //! what is asked over it.
 
 use hyper_util::rt::TokioIo;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity, Uri};
 use tower::service_fn;
 
 /// A channel over the unix socket at `path`.
@@ -32,6 +32,24 @@ pub async fn connect_stream(stream: UnixStream) -> Result<Channel, tonic::transp
 /// A channel to `uri` (`http://127.0.0.1:7878`).
 pub async fn connect_tcp(uri: String) -> Result<Channel, tonic::transport::Error> {
     Endpoint::from_shared(uri)?.tcp_nodelay(true).connect().await
+}
+
+/// What a TLS client knows, in PEM.
+#[derive(Clone)]
+pub struct Tls {
+    /// The authorities of whom the supervisor's certificate may be.
+    pub authorities: String,
+    /// Our own certificate, with those between it and its authority's, and its private key.
+    pub own: Option<(String, String)>,
+}
+
+/// A channel to `uri` (`https://build.example:7878`), whose host the supervisor's certificate has to name.
+pub async fn connect_tls(uri: String, tls: Tls) -> Result<Channel, tonic::transport::Error> {
+    let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(tls.authorities));
+    if let Some((certificate, key)) = tls.own {
+        config = config.identity(Identity::from_pem(certificate, key));
+    }
+    Endpoint::from_shared(uri)?.tls_config(config)?.tcp_nodelay(true).connect().await
 }
 
 // The URI is never dialled: the connector above decides where bytes go.

@@ -38,6 +38,12 @@ impl Allowance {
         }
     }
 
+    /// Whether both are the same numbers.
+    #[must_use]
+    pub fn is_like(&self, other: &Allowance) -> bool {
+        (self.requests_per_second, self.subscribers_max) == (other.requests_per_second, other.subscribers_max)
+    }
+
     /// Takes one request, or says when there is one to take.
     pub fn request(&self) -> Result<(), Duration> {
         let now_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// Shared by all sessions.
 pub struct Context {
@@ -56,6 +57,31 @@ pub struct Policy {
     pub cache: PathBuf,
     /// Bytes that its caches may have between two runs, all together.
     pub cache_bytes_max: u64,
+}
+
+/// A tenant's policy as it is now: it changes when its operator changes the host file.
+#[derive(Debug, Clone)]
+pub struct CurrentPolicy(watch::Receiver<Arc<Policy>>);
+
+impl CurrentPolicy {
+    /// The policy for a run that begins now.
+    #[must_use]
+    pub fn now(&self) -> Arc<Policy> {
+        Arc::clone(&self.0.borrow())
+    }
+}
+
+impl From<watch::Receiver<Arc<Policy>>> for CurrentPolicy {
+    fn from(policies: watch::Receiver<Arc<Policy>>) -> CurrentPolicy {
+        CurrentPolicy(policies)
+    }
+}
+
+/// One that stays as it is.
+impl From<Arc<Policy>> for CurrentPolicy {
+    fn from(policy: Arc<Policy>) -> CurrentPolicy {
+        CurrentPolicy(watch::channel(policy).1)
+    }
 }
 
 impl Policy {

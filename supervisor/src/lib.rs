@@ -13,8 +13,11 @@
 //! | session actor | from CreateSession to CloseSession | 64 messages: one tenant's calls in flight |
 //! | run driver | from start to end of a run | none: it waits for a turn, then for its thread |
 //! | run log | from acceptance until forgotten | 64 questions or batches: readers wait in the log, not before it |
+//! | greeter of TLS | as long as the supervisor | 16 connections: each is taken as it comes; 256 greetings at a time |
+//! | reload | as long as the daemon | none: it waits for SIGHUP and replaces the value of two `watch` channels |
 //! | run thread | as long as its run has a turn | none: it blocks in `poll`, feeds the parser and writes the log |
 
+pub mod access;
 pub mod allowance;
 pub mod api;
 pub mod caches;

@@ -172,7 +172,7 @@ impl Sessions {
             return Err(CreateError::TooMany { max: tenant.sessions_max });
         }
         let id = random_id().ok_or(CreateError::Unavailable)?;
-        let policy = Arc::clone(&tenant.policy);
+        let policy = tenant.policies.subscribe();
         let context = Arc::clone(&self.context);
         let (handle, actor) = session::open(id.clone(), context, policy, workspace, Memory::default());
         let ended = id.clone();

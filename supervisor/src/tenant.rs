@@ -2,7 +2,7 @@
 
 use crate::allowance::Allowance;
 use crate::caches;
-use crate::config::{Config, UidRange};
+use crate::config::{Config, UidRange, canonical_name};
 use crate::context::Policy;
 use crate::quotas::QuotaTable;
 use proctor_core::id::TenantId;
@@ -12,6 +12,7 @@ use proctor_sandbox::RunAs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
+use tokio::sync::watch;
 
 /// Sessions of a tenant whose table says nothing.
 const SESSIONS_MAX: usize = 1_000;
@@ -27,10 +28,12 @@ pub struct Tenant {
     pub reserved: Vec<PathBuf>,
     /// What its runs may have.
     pub policy: Arc<Policy>,
+    /// The same, to its sessions, for as long as it is there. [`Tenants::take_over`] sends what is new.
+    pub policies: Arc<watch::Sender<Arc<Policy>>>,
     /// Sessions at the same time.
     pub sessions_max: usize,
     /// What it may ask of the supervisor.
-    pub allowance: Allowance,
+    pub allowance: Arc<Allowance>,
 }
 
 /// Who is calling.
@@ -49,13 +52,20 @@ pub enum Credential<'a> {
     Uid(u32),
     /// A bearer token.
     Token(&'a str),
+    /// The subject of a JSON web token that counts.
+    Subject(&'a str),
+    /// The names in a client certificate that counts.
+    Names(&'a [String]),
 }
 
 /// Everybody who may call.
 #[derive(Debug, Default)]
 pub struct Tenants {
+    tenants: Vec<Arc<Tenant>>,
     uids: Vec<(u32, Who)>,
     tokens: Vec<(blake3::Hash, Who)>,
+    subjects: Vec<(String, Who)>,
+    names: Vec<(String, Who)>,
 }
 
 #[derive(Debug, Clone)]
@@ -65,11 +75,14 @@ enum Who {
 }
 
 impl Tenants {
-    /// The tenants of a host file that has no [`Config::problems`], for a supervisor that `may_switch` users or not.
+    /// The tenants of a host file that has no [`Config::problems`], for a supervisor that `may_switch` users or not. Those
+    /// that were there `before` go on with the sessions that they have and with what they have used up.
     #[must_use]
-    pub fn from_config(config: &Config, may_switch: bool) -> Tenants {
+    pub fn from_config(config: &Config, may_switch: bool, before: &Tenants) -> Tenants {
         let mut tenants = Tenants::default();
-        tenants.admit(&config.operators.uids, &config.operators.token_hashes, &Who::Operator);
+        let operators = &config.operators;
+        tenants.admit(&operators.uids, &operators.token_hashes, &Who::Operator);
+        tenants.admit_names(&operators.jwt_subjects, &operators.cert_names, &Who::Operator);
         let host_max = config.max.over(Limits::CEILING);
         let switches = may_switch && !config.sandbox.left_off.contains(&Layer::TenantUid);
         let own = [Some(&config.state_dir), config.listen.unix.as_ref()].into_iter().flatten();
@@ -92,15 +105,26 @@ impl Tenants {
                 cache: config.state_dir.join("tenants").join(&table.id).join("cache"),
                 cache_bytes_max: table.cache.map_or(caches::BYTES_MAX, |size| size.bytes),
             };
+            let (id, policy) = (TenantId::new(table.id.clone()), Arc::new(policy));
+            let known = before.get(&id);
+            let policies = known
+                .map_or_else(|| Arc::new(watch::Sender::new(Arc::clone(&policy))), |known| Arc::clone(&known.policies));
+            let allowance = table.quota.allowance();
+            let unchanged = known.map(|known| &known.allowance).filter(|known| known.is_like(&allowance));
             let tenant = Tenant {
-                id: TenantId::new(table.id.clone()),
+                id,
                 roots: table.roots.iter().map(real).collect(),
                 reserved: reserved.clone(),
-                policy: Arc::new(policy),
+                policy,
+                policies,
                 sessions_max: table.sessions_max.map_or(SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
-                allowance: table.quota.allowance(),
+                allowance: unchanged.map_or_else(|| Arc::new(allowance), Arc::clone),
             };
-            tenants.admit(&table.uids, &table.token_hashes, &Who::Tenant(Arc::new(tenant)));
+            let tenant = Arc::new(tenant);
+            let who = Who::Tenant(Arc::clone(&tenant));
+            tenants.tenants.push(tenant);
+            tenants.admit(&table.uids, &table.token_hashes, &who);
+            tenants.admit_names(&table.jwt_subjects, &table.cert_names, &who);
         }
         tenants
     }
@@ -108,15 +132,19 @@ impl Tenants {
     /// The one tenant of a private supervisor, who is its operator too.
     #[must_use]
     pub fn private(uid: u32, root: PathBuf, policy: Policy) -> Tenants {
+        let policy = Arc::new(policy);
         let tenant = Tenant {
             id: TenantId::new("private"),
             roots: vec![root],
             reserved: Vec::new(),
-            policy: Arc::new(policy),
+            policies: Arc::new(watch::Sender::new(Arc::clone(&policy))),
+            policy,
             sessions_max: SESSIONS_MAX,
-            allowance: QuotaTable::default().allowance(),
+            allowance: Arc::new(QuotaTable::default().allowance()),
         };
-        Tenants { uids: vec![(uid, Who::Operator), (uid, Who::Tenant(Arc::new(tenant)))], tokens: Vec::new() }
+        let tenant = Arc::new(tenant);
+        let uids = vec![(uid, Who::Operator), (uid, Who::Tenant(Arc::clone(&tenant)))];
+        Tenants { tenants: vec![tenant], uids, ..Tenants::default() }
     }
 
     fn admit(&mut self, uids: &[u32], hashes: &[String], who: &Who) {
@@ -125,13 +153,28 @@ impl Tenants {
         self.tokens.extend(hashes.map(|hash| (hash, who.clone())));
     }
 
-    /// Every tenant, once for each of its credentials.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Tenant>> {
-        let whos = self.uids.iter().map(|(_, who)| who).chain(self.tokens.iter().map(|(_, who)| who));
-        whos.filter_map(|who| match who {
-            Who::Tenant(tenant) => Some(tenant),
-            Who::Operator => None,
-        })
+    fn admit_names(&mut self, subjects: &[String], names: &[String], who: &Who) {
+        self.subjects.extend(subjects.iter().map(|subject| (subject.clone(), who.clone())));
+        self.names.extend(names.iter().map(|name| (canonical_name(name), who.clone())));
+    }
+
+    /// Sends each tenant's policy to the sessions that it has: runs that begin from now on are under it.
+    pub fn take_over(&self) {
+        for tenant in &self.tenants {
+            tenant.policies.send_replace(Arc::clone(&tenant.policy));
+        }
+    }
+
+    /// Every tenant.
+    #[must_use]
+    pub fn all(&self) -> &[Arc<Tenant>] {
+        &self.tenants
+    }
+
+    /// The tenant of this name.
+    #[must_use]
+    pub fn get(&self, id: &TenantId) -> Option<&Arc<Tenant>> {
+        self.tenants.iter().find(|tenant| tenant.id == *id)
     }
 
     /// Who has this credential; `None` for nobody.
@@ -145,17 +188,24 @@ impl Tenants {
                 let equal = |known: &blake3::Hash| bool::from(known.as_bytes().ct_eq(hash.as_bytes()));
                 self.tokens.iter().filter(|(known, _)| equal(known)).map(|(_, who)| who).collect()
             }
+            // Neither is a secret: whoever shows one has proved that it is theirs.
+            Credential::Subject(subject) => {
+                self.subjects.iter().filter(|(known, _)| known == subject).map(|(_, who)| who).collect()
+            }
+            Credential::Names(names) => {
+                self.names.iter().filter(|(known, _)| names.contains(known)).map(|(_, who)| who).collect()
+            }
         };
-        if known.is_empty() {
+        let mut tenants = known.iter().filter_map(|who| match who {
+            Who::Tenant(tenant) => Some(tenant),
+            Who::Operator => None,
+        });
+        let tenant = tenants.next();
+        // A certificate with the names of two tenants is neither's.
+        if known.is_empty() || tenants.any(|other| tenant.is_some_and(|tenant| tenant.id != other.id)) {
             return None;
         }
-        Some(Caller {
-            operator: known.iter().any(|who| matches!(who, Who::Operator)),
-            tenant: known.into_iter().find_map(|who| match who {
-                Who::Tenant(tenant) => Some(Arc::clone(tenant)),
-                Who::Operator => None,
-            }),
-        })
+        Some(Caller { operator: known.iter().any(|who| matches!(who, Who::Operator)), tenant: tenant.map(Arc::clone) })
     }
 }
 
@@ -169,6 +219,7 @@ fn real(path: impl AsRef<Path>) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Reading;
 
     fn tenants() -> Tenants {
         let text = format!(
@@ -177,7 +228,7 @@ mod tests {
              [[tenant]]\nid = \"b\"\nuids = [2]\nuid_range = {{ first = 2000, count = 10 }}\nroots = [\"/\"]\nmax = {{ memory = \"8GiB\" }}\n",
             blake3::hash(b"secret")
         );
-        Tenants::from_config(&Config::parse(&text).unwrap(), true)
+        Tenants::from_config(Reading::of(&text).config(), true, &Tenants::default())
     }
 
     fn name(caller: Option<Caller>) -> Option<String> {
@@ -204,6 +255,25 @@ mod tests {
         assert_eq!(policy(2).run_as, RunAs::User { uid: 2_000, gid: 2_000 });
         assert_eq!(policy(2).owners, Some(2_000..=2_009));
         assert_eq!((policy(1).run_as, policy(1).owners.clone()), (RunAs::Supervisor, None));
+    }
+
+    #[test]
+    fn a_tenant_that_stays_goes_on_with_its_sessions_and_with_what_it_has_used_up() {
+        let text = |more: &str| {
+            let tenant = "[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\nquota = { requests_per_second = 7 }\n";
+            format!("state_dir = \"/x\"\n{tenant}{more}")
+        };
+        let read = |more: &str, before: &Tenants| Tenants::from_config(Reading::of(&text(more)).config(), true, before);
+        let first = read("max = { memory = \"2GiB\" }", &Tenants::default());
+        let sessions = first.all()[0].policies.subscribe();
+        let second = read("max = { memory = \"1GiB\" }", &first);
+        assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 2 << 30, "nothing changes before it takes over");
+        second.take_over();
+        assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 1 << 30);
+        let third = read("max = { memory = \"3GiB\" }", &second);
+        third.take_over();
+        assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 3 << 30, "of a session from before the second too");
+        assert!(Arc::ptr_eq(&first.all()[0].allowance, &third.all()[0].allowance));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use proctor_core::isolation::Network;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use tokio::sync::watch;
 
 /// What this host offers to runs, read once from the supervisor's own environment.
 #[derive(Debug, Clone, Default)]
@@ -21,15 +22,25 @@ pub struct Toolchain {
     /// Maven's local repository with the artefacts that the host's user has downloaded.
     maven_repository: Option<PathBuf>,
     rules: Rules,
+    /// Places that nothing shown may hold, as they are now.
+    private: Option<watch::Receiver<Vec<PathBuf>>>,
 }
 
 /// What a host file says about toolchains.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Offer {
     /// Further directories that runs read.
     pub toolchains: Vec<PathBuf>,
-    /// Places that nothing shown to all runs may hold.
-    pub private: Vec<PathBuf>,
+    /// Places that nothing shown to all runs may hold: tenants come and go.
+    pub private: watch::Receiver<Vec<PathBuf>>,
+}
+
+impl Offer {
+    /// Of a supervisor that has no host file.
+    #[must_use]
+    pub fn nothing() -> Offer {
+        Offer { toolchains: Vec::new(), private: watch::channel(Vec::new()).1 }
+    }
 }
 
 /// Directories in which toolchains keep what is installed, by the variable that names each and the place below the home
@@ -144,7 +155,7 @@ impl Toolchain {
         let data = dir("PNPM_HOME").or_else(|| Some(dir("XDG_DATA_HOME")?.join("pnpm")));
         let pnpm_store = data.or_else(|| in_home(".local/share/pnpm")).map(|data| data.join("store"));
         let packages = [yarn_cache, pnpm_store].into_iter().flatten().filter(|dir| dir.is_dir());
-        let rules = Rules { home: home.clone(), only_programs, private: offer.private };
+        let rules = Rules { home: home.clone(), only_programs, private: offer.private.borrow().clone() };
 
         let mut shown = Shown::default();
         let mut env: BTreeMap<String, String> =
@@ -164,7 +175,16 @@ impl Toolchain {
         let cargo_home = cargo_home.filter(|home| home.join("registry").is_dir());
         let read_only = shown.into_paths();
         tracing::debug!(?read_only, "what runs see of this host's toolchains");
-        Toolchain { path, env, read_only, go_downloads, cargo_home, maven_repository, rules }
+        Toolchain {
+            path,
+            env,
+            read_only,
+            go_downloads,
+            cargo_home,
+            maven_repository,
+            rules,
+            private: Some(offer.private),
+        }
     }
 
     /// The absolute path of `program`: itself if absolute, else the first executable of that name on PATH. Only what a
@@ -221,6 +241,13 @@ impl Toolchain {
         env
     }
 
+    /// A directory that all runs read and that holds `place`, or is in it.
+    #[must_use]
+    pub fn shows(&self, place: &Path) -> Option<&Path> {
+        let shown = self.read_only.iter().map(PathBuf::as_path);
+        shown.into_iter().find(|shown| place.starts_with(shown) || shown.starts_with(place))
+    }
+
     /// Paths of this host that a run in `workspace` reads, at most [`crate::shown::SHOWN_MAX`]. What is in the workspace
     /// is there anyway.
     #[must_use]
@@ -229,7 +256,11 @@ impl Toolchain {
         self.read_only.iter().for_each(|path| shown.add(path.clone()));
         self.rules.add_interpreter(workspace, &mut shown);
         let mut paths = shown.into_paths();
-        paths.retain(|path| !path.starts_with(workspace));
+        let private = self.private.as_ref().map(watch::Receiver::borrow);
+        let private = private.as_deref().map_or(&[][..], Vec::as_slice);
+        let holds = |path: &PathBuf| private.iter().any(|place| path.starts_with(place) || place.starts_with(path));
+        // What PATH leads to was looked at before; a workspace's own links may lead to a tenant that has come since.
+        paths.retain(|path| !path.starts_with(workspace) && (self.read_only.contains(path) || !holds(path)));
         paths
     }
 }
@@ -277,7 +308,7 @@ mod tests {
             "LANG" => Some("C.UTF-8".into()),
             _ => None,
         };
-        let toolchain = Toolchain::from_env(var, Offer::default());
+        let toolchain = Toolchain::from_env(var, Offer::nothing());
         let env = toolchain.base_env("/tmp/home");
         assert_eq!(env["PATH"], "/usr/bin:/bin");
         assert_eq!(env["HOME"], "/tmp/home");
@@ -287,7 +318,7 @@ mod tests {
 
     #[test]
     fn programs_are_found_on_path_and_nowhere_else() {
-        let toolchain = Toolchain::from_env(|name| (name == "PATH").then(|| "/usr/bin:/bin".into()), Offer::default());
+        let toolchain = Toolchain::from_env(|name| (name == "PATH").then(|| "/usr/bin:/bin".into()), Offer::nothing());
         let find = |program: &str| toolchain.find(program, |_| true);
         assert!(find("sh").is_some());
         assert!(find("/bin/sh").is_some());
@@ -321,7 +352,7 @@ mod tests {
             "PATH" => Some(path.clone().into()),
             _ => None,
         };
-        let toolchain = Toolchain::from_env(var, Offer { toolchains: vec!["/opt".into()], private: Vec::new() });
+        let toolchain = Toolchain::from_env(var, Offer { toolchains: vec!["/opt".into()], ..Offer::nothing() });
         (dir, toolchain)
     }
 
@@ -370,7 +401,7 @@ mod tests {
         std::fs::create_dir_all(&repository).unwrap();
         let place = format!("-Dmaven.repo.local={}", repository.display());
         let var = |name: &str| (name == "MAVEN_OPTS").then(|| format!("-Xmx1g {place}").into());
-        let toolchain = Toolchain::from_env(var, Offer::default());
+        let toolchain = Toolchain::from_env(var, Offer::nothing());
         assert!(toolchain.read_only(Path::new("/ws")).contains(&repository));
         let options = |network| toolchain.caches(&cache, network)["MAVEN_OPTS"].clone();
         let home = format!("-Duser.home={}/java", cache.display());

@@ -2,7 +2,7 @@
 //! clients ask.
 
 use crate::place::{cache_home, copy_fixture, give, go_modules, state_dir, warm};
-use crate::process::{PATIENCE, Said, command, maven_opts, program, rustup_home, search_path, signal};
+use crate::process::{PATIENCE, Said, command, eventually, maven_opts, program, rustup_home, search_path, signal};
 use crate::waiting::Waiting;
 use crate::wire::Client;
 use nix::sys::signal::Signal;
@@ -52,6 +52,8 @@ pub struct Settings {
     pub path: String,
     /// A further root of each tenant; empty for none.
     pub root: String,
+    /// More keys for `[listen]`, and whole tables.
+    pub listen: String,
 }
 
 /// The bearer token of a tenant, or of the operator.
@@ -70,12 +72,13 @@ pub fn host_file(dir: &Path, settings: &Settings) -> String {
     let uid = nix::unistd::getuid();
     let mut text = format!(
         "state_dir = {state:?}\n\
-         [listen]\nunix = {socket:?}\ntcp = \"127.0.0.1:0\"\n\
+         [listen]\nunix = {socket:?}\ntcp = \"127.0.0.1:0\"\n{listen}\n\
          [host]\n{host}\n\
          [operators]\ntoken_hashes = [{operator:?}]\n",
         state = state_dir(),
         socket = dir.join("proctor.sock"),
         host = settings.host,
+        listen = settings.listen,
         operator = hash("operator"),
     );
     for tenant in TENANTS {
@@ -214,6 +217,20 @@ impl Supervisor {
     #[must_use]
     pub fn said(&self) -> String {
         self.said.lock().unwrap().join("\n")
+    }
+
+    /// Changes its host file, has it read anew, and waits until it has been: what was said of it.
+    #[must_use]
+    pub fn reload(&self, change: impl FnOnce(String) -> String) -> String {
+        let path = self.dir.path().join("proctor.toml");
+        fs::write(&path, change(fs::read_to_string(&path).unwrap())).unwrap();
+        let before = self.said().len();
+        signal(self.pid(), Signal::SIGHUP);
+        let since = || self.said()[before..].to_owned();
+        eventually("the host file is read anew", || {
+            ["was read anew", "stays in force"].iter().any(|end| since().contains(end))
+        });
+        since()
     }
 
     /// Sends a signal and waits for the end.

@@ -2,6 +2,7 @@
 
 use crate::process::PATIENCE;
 use proctor_proto::MESSAGE_BYTES_MAX;
+use proctor_proto::client::Tls;
 use proctor_proto::v1::host_client::HostClient;
 use proctor_proto::v1::results_client::ResultsClient;
 use proctor_proto::v1::run_event::Event;
@@ -64,6 +65,12 @@ impl Client {
     pub async fn tcp(address: SocketAddr, token: Option<&str>) -> Client {
         let channel = proctor_proto::client::connect_tcp(format!("http://{address}")).await.unwrap();
         Client::over(&channel, token)
+    }
+
+    /// A client over TLS.
+    pub async fn tls(address: SocketAddr, tls: Tls, token: Option<&str>) -> Result<Client, tonic::transport::Error> {
+        let uri = format!("https://localhost:{}", address.port());
+        Ok(Client::over(&proctor_proto::client::connect_tls(uri, tls).await?, token))
     }
 
     /// A client over a unix socket.
@@ -151,7 +158,8 @@ impl Stream {
         Stream { events, seen: Vec::new() }
     }
 
-    async fn next(&mut self) -> Result<Option<&RunEvent>, Status> {
+    /// The next event, the end, or why there is none.
+    pub async fn next(&mut self) -> Result<Option<&RunEvent>, Status> {
         let next = timeout(PATIENCE, self.events.message()).await;
         let next = next.unwrap_or_else(|_| panic!("no event within {PATIENCE:?} after {:?}", self.seen.last()));
         Ok(match next? {

@@ -10,11 +10,13 @@ mod runs;
 mod sessions;
 mod status;
 
+use crate::access::Current;
 use crate::context::Context;
 use crate::registry::Registry;
 use crate::run::RunHandle;
 use crate::session::SessionHandle;
-use crate::tenant::{Caller, Tenant, Tenants};
+use crate::tenant::{Caller, Tenant};
+use identity::Known;
 use proctor_core::id::{RunId, SessionId};
 use proctor_proto::v1::host_server::HostServer;
 use proctor_proto::v1::results_server::ResultsServer;
@@ -37,7 +39,7 @@ pub struct Api {
     /// The sessions.
     pub registry: Registry,
     /// Who may call.
-    pub tenants: Arc<Tenants>,
+    pub access: Current,
     /// Cancelled when no new work is taken on.
     pub draining: CancellationToken,
 }
@@ -77,12 +79,19 @@ impl Api {
     }
 
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
-        identity::caller(&self.tenants, request)
+        identity::caller(&self.access.borrow(), request)
+    }
+
+    // For what takes longer than an answer.
+    fn known<T>(&self, request: &Request<T>) -> Result<Known, Status> {
+        let known = Known::of(&self.access, request)?;
+        within(&known.tenant)?;
+        Ok(known)
     }
 
     fn tenant<T>(&self, request: &Request<T>) -> Result<Arc<Tenant>, Status> {
         let tenant = self.caller(request)?.tenant.ok_or_else(status::not_a_tenant)?;
-        tenant.allowance.request().map_err(|wait| status::too_many_requests(&tenant.allowance, wait))?;
+        within(&tenant)?;
         Ok(tenant)
     }
 
@@ -103,4 +112,9 @@ impl Api {
         let handle = session.run(run.clone()).await.map_err(|_| denied())?.ok_or_else(denied)?;
         Ok((run, session, handle))
     }
+}
+
+// Takes a request out of what the tenant may have.
+fn within(tenant: &Tenant) -> Result<(), Status> {
+    tenant.allowance.request().map_err(|wait| status::too_many_requests(&tenant.allowance, wait))
 }

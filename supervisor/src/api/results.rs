@@ -29,16 +29,20 @@ impl Results for Api {
         &self,
         request: Request<v1::ListTestsRequest>,
     ) -> Result<Response<v1::ListTestsResponse>, Status> {
-        let tenant = self.tenant(&request)?;
+        let mut known = self.known(&request)?;
         self.accepting()?;
         let asked = request.into_inner();
-        let session = self.session(&tenant, &asked.session_id).await?;
+        let session = self.session(&known.tenant, &asked.session_id).await?;
         let wanted = request::list_tests(&asked, &session.workspace)?;
         let started =
             session.start(wanted, RunKind::Listing, IfBusy::Queue).await.map_err(|error| status::session(&error))?;
         let _watch = started.handle.watch();
         let forgotten = |_| status::denied("run");
-        let report = match started.handle.end().await.map_err(forgotten)? {
+        let end = tokio::select! {
+            lost = known.lost() => return Err(lost),
+            end = started.handle.end() => end.map_err(forgotten)?,
+        };
+        let report = match end {
             RunEnd::Report(report) => report,
             RunEnd::NotStarted(why) => return Err(status::not_started(&why)),
         };

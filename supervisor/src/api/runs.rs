@@ -1,11 +1,11 @@
 //! The Runs service: start, follow, cancel. Must not know how a run goes on.
 
 use super::follow::{EventStream, Follow, follow};
+use super::identity::Known;
 use super::{Api, request, status};
 use crate::convert;
 use crate::run::{Phase, RunEnd};
 use crate::session::{SessionHandle, Started};
-use crate::tenant::Tenant;
 use proctor_core::artifact;
 use proctor_core::request::{IfBusy, RunRequest};
 use proctor_core::session::RunKind;
@@ -31,24 +31,24 @@ impl Runs for Api {
     type WatchRunStream = EventStream;
 
     async fn run_tests(&self, request: Request<v1::RunTestsRequest>) -> Result<Response<Self::RunTestsStream>, Status> {
-        let tenant = self.tenant(&request)?;
+        let known = self.known(&request)?;
         self.accepting()?;
         let asked = request.into_inner();
-        let session = self.session(&tenant, &asked.session_id).await?;
+        let session = self.session(&known.tenant, &asked.session_id).await?;
         let wanted = request::run_tests(&asked, &session.workspace)?;
-        start(&tenant, &session, wanted, convert::if_busy(asked.if_busy())).await
+        start(known, &session, wanted, convert::if_busy(asked.if_busy())).await
     }
 
     async fn run_failing_tests(
         &self,
         request: Request<v1::RunFailingTestsRequest>,
     ) -> Result<Response<Self::RunFailingTestsStream>, Status> {
-        let tenant = self.tenant(&request)?;
+        let known = self.known(&request)?;
         self.accepting()?;
         let asked = request.into_inner();
-        let session = self.session(&tenant, &asked.session_id).await?;
+        let session = self.session(&known.tenant, &asked.session_id).await?;
         let wanted = request::run_failing_tests(&asked)?;
-        start(&tenant, &session, wanted, convert::if_busy(asked.if_busy())).await
+        start(known, &session, wanted, convert::if_busy(asked.if_busy())).await
     }
 
     async fn run_affected_tests(
@@ -61,24 +61,27 @@ impl Runs for Api {
     }
 
     async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
-        let tenant = self.tenant(&request)?;
+        let known = self.known(&request)?;
         let asked = request.into_inner();
-        let (run, _, handle) = self.run(&tenant, &asked.run_id).await?;
-        let _subscription = status::subscribe(&tenant)?;
+        let (run, _, handle) = self.run(&known.tenant, &asked.run_id).await?;
+        let _subscription = status::subscribe(&known.tenant)?;
         let stream = follow(Follow { run, handle, cursor: asked.cursor, attached_age_ms: None, _subscription }).await?;
-        Ok(Response::new(stream))
+        Ok(Response::new(known.guard(stream)))
     }
 
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
-        let tenant = self.tenant(&request)?;
+        let mut known = self.known(&request)?;
         let asked = request.into_inner();
-        let (run, _, handle) = self.run(&tenant, &asked.run_id).await?;
+        let (run, _, handle) = self.run(&known.tenant, &asked.run_id).await?;
         if asked.wait_ms > 0 {
-            let _subscription = status::subscribe(&tenant)?;
+            let _subscription = status::subscribe(&known.tenant)?;
             // Waiting is watching: whoever waits for a run wants it to go on.
             let _watch = handle.watch();
             let wait = Duration::from_millis(asked.wait_ms.min(WAIT_MS_MAX));
-            _ = tokio::time::timeout(wait, handle.end()).await;
+            tokio::select! {
+                lost = known.lost() => return Err(lost),
+                _ = tokio::time::timeout(wait, handle.end()) => {}
+            }
         }
         let snapshot = handle.snapshot().await.map_err(|_| status::denied("run"))?;
         let report = match &snapshot.end {
@@ -174,14 +177,14 @@ impl Runs for Api {
 }
 
 async fn start(
-    tenant: &Tenant,
+    known: Known,
     session: &SessionHandle,
     wanted: RunRequest,
     if_busy: IfBusy,
 ) -> Result<Response<EventStream>, Status> {
-    let _subscription = status::subscribe(tenant)?;
+    let _subscription = status::subscribe(&known.tenant)?;
     let Started { run, handle, attached_age_ms } =
         session.start(wanted, RunKind::Tests, if_busy).await.map_err(|error| status::session(&error))?;
     let stream = follow(Follow { run, handle, cursor: 0, attached_age_ms, _subscription }).await?;
-    Ok(Response::new(stream))
+    Ok(Response::new(known.guard(stream)))
 }

@@ -27,7 +27,8 @@ impl Sessions for Api {
         &self,
         request: Request<v1::CreateSessionRequest>,
     ) -> Result<Response<v1::CreateSessionResponse>, Status> {
-        let tenant = self.tenant(&request)?;
+        let known = self.known(&request)?;
+        let tenant = Arc::clone(&known.tenant);
         self.accepting()?;
         let asked = request.into_inner();
         if asked.client_request_id.len() > REQUEST_ID_MAX {
@@ -42,6 +43,11 @@ impl Sessions for Api {
             .create(tenant, workspace, asked.client_request_id)
             .await
             .map_err(|error| status::create(&error))?;
+        // The host file may have been read anew since the tenant was looked up, and its other sessions closed.
+        if !self.access.borrow().admits(&known.tenant.id, &session.workspace) {
+            session.close().await;
+            return Err(known.unknown());
+        }
         let session = Some(self.describe(&session).await?);
         Ok(Response::new(v1::CreateSessionResponse { session }))
     }

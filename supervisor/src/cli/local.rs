@@ -47,7 +47,7 @@ pub(super) struct Shared {
 impl Shared {
     /// For one workspace of one user, with workers prepared within `pool`.
     pub(super) fn alone(pool: PoolBounds) -> Shared {
-        Shared { budget: Amount::UNBOUNDED, pool, offer: Offer::default() }
+        Shared { budget: Amount::UNBOUNDED, pool, offer: Offer::nothing() }
     }
 }
 

@@ -7,6 +7,7 @@ mod home;
 mod human;
 mod local;
 mod progress;
+mod reload;
 mod remember;
 mod run;
 mod serve;

@@ -3,63 +3,60 @@
 
 use super::arguments::Serve;
 use super::local::{self, Shared};
+use super::reload::{Reloading, own_cache};
 use super::{Failure, USAGE};
+use crate::access::{self, Access, Current};
 use crate::api::Api;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::context::Context;
-use crate::owned::own_dir;
 use crate::quotas::Machine;
 use crate::registry::Registry;
 use crate::serve::{self, Listener};
 use crate::tenant::Tenants;
 use crate::toolchain::Offer;
 use proctor_core::isolation::Layer;
-use proctor_sandbox::{PoolBounds, RunAs, SandboxError};
+use proctor_sandbox::{PoolBounds, SandboxError};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::net::{TcpListener, UnixStream};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Serves until SIGTERM, SIGINT or, for a private supervisor, the end of its connection.
 pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
     match (&arguments.config, &arguments.root) {
         (Some(path), _) => {
-            let config =
-                config::load(path).map_err(|problems| Failure { code: USAGE, text: problems.join("\nproctor: ") })?;
+            let may_switch = local::own_uid()? == 0;
+            let (config, access) = access::load(path, may_switch, &Tenants::default(), |_| Vec::new())
+                .map_err(|problems| Failure { code: USAGE, text: problems.join("\nproctor: ") })?;
             if arguments.check {
                 anstream::println!("{}: ok", path.display());
                 return Ok(0);
             }
-            local::runtime()?.block_on(daemon(config))
+            local::runtime()?.block_on(daemon(path, config, access, may_switch))
         }
         (None, Some(root)) => local::runtime()?.block_on(private(root)),
         (None, None) => Err(Failure::usage("serve needs --config or --private --root")),
     }
 }
 
-async fn daemon(config: Config) -> Result<u8, Failure> {
-    let may_switch = local::own_uid()? == 0;
+async fn daemon(path: &Path, config: Config, access: Access, may_switch: bool) -> Result<u8, Failure> {
     if !may_switch && config.sandbox.required().contains(&Layer::TenantUid) {
         return Err(Failure::host(cannot_switch().to_string()));
     }
-    let tenants = Tenants::from_config(&config, may_switch);
-    for tenant in tenants.all() {
-        let owner = match tenant.policy.run_as {
-            RunAs::User { uid, gid } => Some((uid, gid)),
-            RunAs::Supervisor | RunAs::Nobody { .. } => None,
-        };
-        let made = own_dir(&config.state_dir, &["tenants", tenant.id.as_str(), "cache"], owner);
-        made.map_err(|error| Failure::host(format!("the build cache of tenant {:?}: {error}", tenant.id.as_str())))?;
+    // Before anybody can know that this process is there: who has no handler for it dies of SIGHUP.
+    let mut hangup = hangups()?;
+    for tenant in access.tenants.all() {
+        own_cache(&config, tenant).map_err(Failure::host)?;
     }
-    let offer = Offer {
-        toolchains: config.host.toolchains.clone(),
-        private: config.private_places().map(Path::to_owned).collect(),
-    };
+    let (private, seen) = watch::channel(config.private_places().map(Path::to_owned).collect());
+    let offer = Offer { toolchains: config.host.toolchains.clone(), private: seen };
     let context =
         local::context(Shared { budget: config.host.budget(Machine::here()), pool: config.host.pool.pool(), offer })?;
-    let api = api(context, tenants)?;
+    let (access, current) = watch::channel(Arc::new(access));
+    let api = api(context, current.clone());
     let mut listeners = Vec::new();
     if let Some(path) = &config.listen.unix {
         let mode = config.listen.mode().map_err(|error| Failure::usage(error.to_string()))?;
@@ -71,8 +68,18 @@ async fn daemon(config: Config) -> Result<u8, Failure> {
         let listener = bound.map_err(|error| Failure::host(format!("{address}: {error}")))?;
         // With port 0 the kernel has chosen one; whoever started us reads it here.
         tracing::info!(address = %listener.local_addr().unwrap_or(address), "listening");
-        listeners.push(Listener::Tcp(listener));
+        listeners.push(match config.listen.tls {
+            Some(_) => Listener::Tls { listener, access: current },
+            None => Listener::Tcp(listener),
+        });
     }
+    let (path, context, registry) = (path.to_owned(), Arc::clone(&api.context), api.registry.clone());
+    let mut reloading = Reloading { path, config, may_switch, access, private, context, registry };
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            reloading.reload().await;
+        }
+    });
     until_signalled(api, listeners).await
 }
 
@@ -88,7 +95,14 @@ async fn private(root: &Path) -> Result<u8, Failure> {
     let workspace = local::workspace(root)?;
     let policy = local::policy(&workspace)?;
     let tenants = Tenants::private(local::own_uid()?, workspace.root().to_owned(), policy);
-    let api = api(local::context(Shared::alone(PoolBounds::DEFAULT))?, tenants)?;
+    let access = watch::channel(Arc::new(Access::of(tenants))).1;
+    let api = api(local::context(Shared::alone(PoolBounds::DEFAULT))?, access);
+    let mut hangup = hangups()?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            tracing::warn!("SIGHUP: a private supervisor has no host file to read anew");
+        }
+    });
     let not_a_socket = |error| Failure::usage(format!("file descriptor 0 is not a connected unix socket: {error}"));
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(not_a_socket)?;
     let stream = std::os::unix::net::UnixStream::from(stdin);
@@ -98,29 +112,28 @@ async fn private(root: &Path) -> Result<u8, Failure> {
     until_signalled(api, vec![Listener::Connected(stream)]).await
 }
 
-fn api(context: Arc<Context>, tenants: Tenants) -> Result<Api, Failure> {
-    Ok(Api {
-        registry: Registry::start(Arc::clone(&context)),
-        context,
-        tenants: Arc::new(tenants),
-        draining: CancellationToken::new(),
-    })
+fn api(context: Arc<Context>, access: Current) -> Api {
+    let registry = Registry::start(Arc::clone(&context));
+    Api { registry, context, access, draining: CancellationToken::new() }
+}
+
+fn hangups() -> Result<Signal, Failure> {
+    signal(SignalKind::hangup()).map_err(no_signals)
+}
+
+fn no_signals(error: std::io::Error) -> Failure {
+    Failure::host(format!("signals: {error}"))
 }
 
 async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failure> {
     let shutdown = CancellationToken::new();
-    let no_signals = |error| Failure::host(format!("signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
     let told = shutdown.clone();
     tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
-                _ = hangup.recv() => tracing::warn!("SIGHUP: tenants are read at start only in this version"),
-            }
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
         told.cancel();
     });

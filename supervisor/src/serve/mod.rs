@@ -1,7 +1,9 @@
 //! Serving: listeners in, an orderly end out. Must not know what is served.
 
 mod only;
+mod tls;
 
+use crate::access::Current;
 use crate::api::Api;
 use only::Only;
 use std::io;
@@ -16,6 +18,8 @@ use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
+
+pub use tls::Peer;
 
 /// Streams of one connection at the same time: a shim has one or two, a platform service a few hundred.
 const STREAMS_MAX: u32 = 1_024;
@@ -38,6 +42,13 @@ pub enum Listener {
     },
     /// TCP.
     Tcp(TcpListener),
+    /// TLS on TCP.
+    Tls {
+        /// The socket.
+        listener: TcpListener,
+        /// Whose certificates are shown.
+        access: Current,
+    },
     /// One connection that is there already. Serving ends with it.
     Connected(UnixStream),
 }
@@ -114,13 +125,16 @@ async fn transport(
         .http2_keepalive_timeout(Some(KEEPALIVE_ANSWER))
         .tcp_nodelay(true)
         .add_routes(routes);
-    let stop = stopping.cancelled_owned();
+    let stop = stopping.clone().cancelled_owned();
     match listener {
         Listener::Unix { listener, path } => {
             let _socket = path.map(Socket);
             router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop).await
         }
         Listener::Tcp(listener) => router.serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop).await,
+        Listener::Tls { listener, access } => {
+            router.serve_with_incoming_shutdown(tls::incoming(listener, access, stopping), stop).await
+        }
         Listener::Connected(stream) => {
             // The transport would close the connection when no other can come, so the next one is awaited for ever.
             let gone = CancellationToken::new();

@@ -2,7 +2,7 @@
 //! anything; what a session does is in [`proctor_core::session`].
 
 use super::{Answer, Asked, Memory, Message, SessionError, Started, Status};
-use crate::context::{Context, Policy};
+use crate::context::{Context, CurrentPolicy};
 use crate::run::{
     self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, Spools, without_running,
 };
@@ -44,7 +44,7 @@ type Reply = oneshot::Sender<Result<Answer, SessionError>>;
 pub(super) struct Actor {
     id: SessionId,
     context: Arc<Context>,
-    policy: Arc<Policy>,
+    policy: CurrentPolicy,
     workspace: Workspace,
     session: Session,
     runs: HashMap<RunId, Known>,
@@ -64,7 +64,7 @@ impl Actor {
     pub(super) fn new(
         id: SessionId,
         context: Arc<Context>,
-        policy: Arc<Policy>,
+        policy: CurrentPolicy,
         workspace: Workspace,
         session: Session,
     ) -> Actor {
@@ -118,7 +118,7 @@ impl Actor {
     /// Lets go of the worker that waits for this session's next run.
     async fn retire(&mut self) {
         if self.runs_named > 0 {
-            let (sandbox, policy) = (Arc::clone(&self.context.sandbox), Arc::clone(&self.policy));
+            let (sandbox, policy) = (Arc::clone(&self.context.sandbox), self.policy.now());
             let root = self.workspace.root().to_owned();
             // Ending processes blocks. It can only fail by a panic, and then nothing is left to do.
             _ = tokio::task::spawn_blocking(move || sandbox.retire(&policy.owner, &root)).await;
@@ -248,7 +248,7 @@ impl Actor {
                     if let Some(known) = self.runs.get_mut(&run) {
                         known.spools = None;
                         let (now, note) = (self.context.clock.now(), "ended while it waited behind another run");
-                        let report = without_running(now, self.policy.defaults, "", reason, note);
+                        let report = without_running(now, self.policy.now().defaults, "", reason, note);
                         known.log.end(RunEnd::Report(Arc::new(report))).await;
                     }
                 }
@@ -290,7 +290,7 @@ impl Actor {
         self.began = Some((run.clone(), hear));
         let drive = Drive {
             context: Arc::clone(&self.context),
-            policy: Arc::clone(&self.policy),
+            policy: self.policy.now(),
             workspace: self.workspace.clone(),
             run,
             request,

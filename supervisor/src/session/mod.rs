@@ -3,7 +3,7 @@
 
 mod actor;
 
-use crate::context::{Context, Policy};
+use crate::context::{Context, CurrentPolicy};
 use crate::prepare::{PrepareError, prepare};
 use crate::run::RunHandle;
 use crate::workspace::Workspace;
@@ -139,7 +139,7 @@ pub struct SessionHandle {
     /// Where it works.
     pub workspace: Workspace,
     context: Arc<Context>,
-    policy: Arc<Policy>,
+    policy: CurrentPolicy,
     mailbox: mpsc::Sender<Message>,
 }
 
@@ -148,13 +148,14 @@ pub struct SessionHandle {
 pub fn open(
     id: SessionId,
     context: Arc<Context>,
-    policy: Arc<Policy>,
+    policy: impl Into<CurrentPolicy>,
     workspace: Workspace,
     memory: Memory,
 ) -> (SessionHandle, JoinHandle<()>) {
+    let policy = policy.into();
     let (mailbox, messages) = mpsc::channel(MAILBOX);
     let session = Session::remembering(memory.slot, memory.index, memory.last_request);
-    let actor = actor::Actor::new(id.clone(), Arc::clone(&context), Arc::clone(&policy), workspace.clone(), session);
+    let actor = actor::Actor::new(id.clone(), Arc::clone(&context), policy.clone(), workspace.clone(), session);
     let task = tokio::spawn(actor.serve(messages));
     (SessionHandle { id, workspace, context, policy, mailbox }, task)
 }
@@ -173,8 +174,7 @@ impl SessionHandle {
 
     /// Looks at the workspace for a request that may have to wait, to see whether it could be carried out in it now.
     async fn look(&self, mut asked: Box<Asked>) -> Result<Box<Asked>, SessionError> {
-        let (context, policy, workspace) =
-            (Arc::clone(&self.context), Arc::clone(&self.policy), self.workspace.clone());
+        let (context, policy, workspace) = (Arc::clone(&self.context), self.policy.now(), self.workspace.clone());
         let looked = tokio::task::spawn_blocking(move || {
             let look = workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?;
             // What a rerun selects is known when it begins.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::allowance::Allowance;
 use crate::clock::Clock;
+use crate::context::Policy;
 use crate::registry::{CreateError, Registry};
 use crate::run::RunEnd;
 use crate::scheduler::{Place, Scheduler};
@@ -341,13 +342,15 @@ async fn a_run_that_nobody_watches_dies_after_its_grace() {
 fn tenant(world: &World, uid: u32, sessions_max: usize) -> Arc<Tenant> {
     let tenants = Tenants::private(uid, world.dir.path().to_owned(), world.policy());
     let tenant = tenants.identify(Credential::Uid(uid)).unwrap().tenant.unwrap();
+    let policy = Arc::clone(&tenant.policy);
     Arc::new(Tenant {
         id: TenantId::new(uid.to_string()),
         roots: tenant.roots.clone(),
         reserved: Vec::new(),
-        policy: Arc::clone(&tenant.policy),
+        policies: Arc::new(tokio::sync::watch::Sender::new(Arc::clone(&policy))),
+        policy,
         sessions_max,
-        allowance: Allowance::new(1_000, 1_000),
+        allowance: Arc::new(Allowance::new(1_000, 1_000)),
     })
 }
 

@@ -28,54 +28,62 @@ fn every_problem_of_a_host_file_is_listed() {
     );
     let said = check(&place, &text);
     assert_eq!((said.status, said.stdout.as_str()), (2, ""), "{said:?}");
-    for problem in [
-        "listen.unix_mode: expected octal digits",
-        "listen.tcp: 0.0.0.0:7878 is not loopback and not encrypted",
-        "tenant \"a b\": quota.weight must be 1 to 1000",
-        "tenant \"a b\": quota.queued_runs must be at least 1",
-        "tenant \"a b\": quota.running_runs must be at least 1",
-        "tenant \"a b\": quota.requests_per_second must be at least 1",
-        "tenant \"a b\": quota.subscribers must be at least 1",
-        "host.toolchains: opt/jdk is not absolute",
-        &format!("host.toolchains: {state} would show {state} to all", state = state.display()),
-        "sandbox: layer rlimits is required and left off at once",
-        "tenant \"a b\": uid_range is missing: layer tenant_uid is required",
-        "tenant \"shop\": uid_range holds 65534, which stands for nobody",
-        "tenant \"shop\": uid_range begins at 7, and user ids below 1000 are the system's",
-        "tenant \"shop\": uid_range overlaps that of tenant \"shop\"",
-        "tenant \"shop\": uid_range holds 7, which is tenant \"shop\"'s",
-        "tenant \"a b\": id must be 1 to 64 letters",
-        "tenant \"a b\": root relative is not absolute",
-        "tenant \"a b\": root /no/such/directory is not a directory",
-        "tenant \"a b\": neither uids nor token_hashes",
-        "tenant \"shop\": roots is empty",
-        "tenant \"shop\": sessions_max must be at least 1",
-        "tenant \"shop\": defined twice",
-        "tenant \"shop\": shares a uid or token with tenant \"shop\"",
-        "tenant \"shop\": \"beef\" is not 64 hexadecimal digits",
+    let state = state.display();
+    for (line, problem) in [
+        (3, "listen.tcp: 0.0.0.0:7878 is not loopback and not encrypted"),
+        (4, "listen.unix_mode: expected octal digits"),
+        (6, "host.toolchains: opt/jdk is not absolute"),
+        (6, &*format!("host.toolchains: {state} would show {state} to all")),
+        (9, "sandbox: layer rlimits is required and left off at once"),
+        (10, "tenant \"a b\": uid_range is missing: layer tenant_uid is required"),
+        (10, "tenant \"a b\": neither uids nor token_hashes nor jwt_subjects nor cert_names"),
+        (11, "tenant \"a b\": id must be 1 to 64 letters"),
+        (12, "tenant \"a b\": root relative is not absolute"),
+        (13, "tenant \"a b\": quota.weight must be 1 to 1000"),
+        (13, "tenant \"a b\": quota.queued_runs must be at least 1"),
+        (13, "tenant \"a b\": quota.running_runs must be at least 1"),
+        (13, "tenant \"a b\": quota.requests_per_second must be at least 1"),
+        (13, "tenant \"a b\": quota.subscribers must be at least 1"),
+        (12, "tenant \"a b\": root /no/such/directory is not a directory"),
+        (17, "tenant \"shop\": roots is empty"),
+        (18, "tenant \"shop\": sessions_max must be at least 1"),
+        (19, "tenant \"shop\": uid_range holds 65534, which stands for nobody"),
+        (25, "tenant \"shop\": uid_range holds 7, which is tenant \"shop\"'s"),
+        (21, "tenant \"shop\": defined twice"),
+        (22, "tenant \"shop\": 7 of uids is also that of tenant \"shop\""),
+        (23, "tenant \"shop\": \"beef\" is not 64 hexadecimal digits"),
+        (25, "tenant \"shop\": uid_range begins at 7, and user ids below 1000 are the system's"),
+        (25, "tenant \"shop\": uid_range overlaps that of tenant \"shop\""),
     ] {
-        let line = format!("proctor: FILE: {problem}");
+        let line = format!("proctor: FILE:{line}: {problem}");
         assert!(said.stderr.lines().any(|said| said.starts_with(&line)), "{line} in\n{}", said.stderr);
     }
-    assert!(!state.exists(), "checking makes nothing");
+    let lines =
+        said.stderr.lines().map(|line| line.split(':').nth(2).and_then(|line| line.parse::<u32>().ok()).unwrap());
+    assert!(lines.is_sorted(), "in the order of the file:\n{}", said.stderr);
+    // Serving says the same, before anything is bound.
+    let file = place.root().join("proctor.toml");
+    let served = place.proctor(&["serve", "--config", file.to_str().unwrap()]);
+    assert_eq!((served.status, served.stderr.replace(file.to_str().unwrap(), "FILE")), (2, said.stderr));
+    assert!(!place.root().join("not-made").exists(), "checking makes nothing");
 }
 
 #[test]
 fn a_file_that_cannot_be_read_names_line_and_key() {
     let place = Place::empty();
     for (text, wanted) in [
-        ("state_dir = \"/x\"\nstate_dri = 1\n[listen]\n", "state_dri"),
-        ("state_dir = \"/x\"\n[listen]\nunix = 7\n", "line 3"),
-        ("state_dir = \n", "line 1"),
-        ("[defaults]\ntimeout = \"-5s\"\n", "-5s"),
+        ("state_dir = \"/x\"\nstate_dri = 1\n[listen]\n", "FILE:2: state_dri: unknown field"),
+        ("state_dir = \"/x\"\n[listen]\nunix = 7\n", "FILE:3: listen.unix: invalid type"),
+        ("state_dir = \n", "FILE:1: "),
+        (
+            "[defaults]\ntimeout = \"-5s\"\n",
+            "FILE:2: defaults.timeout: expected something like 300s or 5m, got \"-5s\"",
+        ),
     ] {
         let said = check(&place, text);
         assert_eq!(said.status, 2, "{said:?}");
-        assert!(
-            said.stderr.starts_with("proctor: FILE: ") && said.stderr.contains(wanted),
-            "{wanted}: {}",
-            said.stderr
-        );
+        let wanted = format!("proctor: {wanted}");
+        assert!(said.stderr.lines().any(|line| line.starts_with(&wanted)), "{wanted}: {}", said.stderr);
     }
     let missing = place.proctor(&["serve", "--config", "nowhere.toml"]);
     assert_eq!(missing.status, 2);

@@ -1,0 +1,238 @@
+//! JSON web tokens of one issuer (RFC 7519): whose public keys count, and what a token has to say. Signatures are
+//! asymmetric; a key is good for one algorithm, which is its own and not the token's. Must not know whose a subject is.
+
+use crate::config::{JwtTable, Problem};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use rustls::pki_types::SubjectPublicKeyInfoDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::{Map, Value};
+use std::fmt;
+use std::path::Path;
+use thiserror::Error;
+
+/// Longest token, in bytes. Issuers that put groups of people into theirs come to a few kibibytes.
+const TOKEN_BYTES_MAX: usize = 8 * 1024;
+
+/// How far clocks may be apart when the host file does not say, in seconds.
+const LEEWAY_S: u64 = 30;
+
+/// What comes before a key in its SubjectPublicKeyInfo (RFC 8410, RFC 5480), which is all that there is to tell it by.
+const ED25519: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+const P256: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+/// The algorithm of an RSA key (RFC 8017), after the four bytes of a length as keys of 2,048 bits and more have it.
+const RSA: [u8; 15] = [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
+
+/// Fewest bytes of an RSA modulus.
+const RSA_BYTES_MIN: usize = 256;
+
+/// Whose tokens count.
+#[derive(Debug)]
+pub(super) struct Issuer {
+    keys: Vec<Key>,
+    name: String,
+    audience: String,
+    claim: String,
+    leeway_s: u64,
+}
+
+struct Key {
+    algorithm: Algorithm,
+    id: Option<String>,
+    key: DecodingKey,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").field("algorithm", &self.algorithm).field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Why a token does not count.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// It is none, or asks for what we do not know.
+    #[error("not a token that can be read")]
+    Malformed,
+    /// No key of ours has signed it.
+    #[error("signed by no key of the issuer's")]
+    Signature,
+    /// It comes from somebody else.
+    #[error("of another issuer")]
+    Issuer,
+    /// It is meant for somebody else.
+    #[error("for another audience")]
+    Audience,
+    /// It does not say until when it holds, or no more does.
+    #[error("expired, or without a time at which it expires")]
+    Expired,
+    /// It does not hold yet.
+    #[error("not valid yet")]
+    NotYet,
+    /// It does not say who calls.
+    #[error("without a subject")]
+    Subject,
+}
+
+/// Whether a bearer token has the form of a JSON web token: three parts with dots between them.
+pub(super) fn is_one(token: &str) -> bool {
+    token.bytes().filter(|byte| *byte == b'.').count() == 2
+}
+
+impl Issuer {
+    /// Reads the keys that the table names.
+    pub(super) fn load(table: &JwtTable) -> Result<Issuer, Vec<Problem>> {
+        let (mut keys, mut problems) = (Vec::new(), Vec::new());
+        for (place, path) in table.keys.iter().enumerate() {
+            match read(path) {
+                Ok(found) => keys.extend(found),
+                Err(what) => {
+                    let text = format!("jwt.keys: {}: {what}", path.display());
+                    problems.push(Problem::new(format!("jwt.keys.{place}"), text));
+                }
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        Ok(Issuer {
+            keys,
+            name: table.issuer.clone(),
+            audience: table.audience.clone(),
+            claim: table.claim.clone().unwrap_or_else(|| "sub".to_owned()),
+            leeway_s: table.leeway.map_or(LEEWAY_S, |leeway| leeway.ms / 1_000),
+        })
+    }
+
+    /// Who calls, as a token says that is valid at `now`, in seconds since 1970.
+    pub(super) fn subject(&self, token: &str, now: u64) -> Result<String, Refusal> {
+        let claims = self.claims(token)?;
+        let text = |name: &str| claims.get(name).and_then(Value::as_str);
+        if text("iss") != Some(&self.name) {
+            return Err(Refusal::Issuer);
+        }
+        let here = match claims.get("aud") {
+            Some(Value::String(one)) => *one == self.audience,
+            Some(Value::Array(several)) => several.iter().any(|one| one.as_str() == Some(&self.audience)),
+            _ => false,
+        };
+        if !here {
+            return Err(Refusal::Audience);
+        }
+        let expires = seconds(claims.get("exp")).ok_or(Refusal::Expired)?;
+        if expires.saturating_add(self.leeway_s) <= now {
+            return Err(Refusal::Expired);
+        }
+        if let Some(begins) = claims.get("nbf") {
+            let begins = seconds(Some(begins)).ok_or(Refusal::Malformed)?;
+            if begins > now.saturating_add(self.leeway_s) {
+                return Err(Refusal::NotYet);
+            }
+        }
+        text(&self.claim).filter(|subject| !subject.is_empty()).map(str::to_owned).ok_or(Refusal::Subject)
+    }
+
+    // What a token says that one of the keys has signed.
+    fn claims(&self, token: &str) -> Result<Map<String, Value>, Refusal> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(Refusal::Malformed);
+        }
+        let header = token.split('.').next().and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
+        let header: Map<String, Value> =
+            header.and_then(|json| serde_json::from_slice(&json).ok()).ok_or(Refusal::Malformed)?;
+        // Whoever writes `crit` wants a token refused by those who do not know what it lists, and we know nothing more.
+        if header.contains_key("crit") {
+            return Err(Refusal::Malformed);
+        }
+        let id = header.get("kid").and_then(Value::as_str);
+        for key in &self.keys {
+            let another = matches!((id, &key.id), (Some(theirs), Some(ours)) if theirs != ours);
+            if another {
+                continue;
+            }
+            let mut validation = Validation::new(key.algorithm);
+            // Times, issuer and audience are checked above, where the log is told which of them it was.
+            validation.required_spec_claims.clear();
+            validation.validate_exp = false;
+            validation.validate_aud = false;
+            if let Ok(token) = jsonwebtoken::decode::<Map<String, Value>>(token, &key.key, &validation) {
+                return Ok(token.claims);
+            }
+        }
+        Err(Refusal::Signature)
+    }
+}
+
+// A NumericDate, which may have a fraction.
+fn seconds(date: Option<&Value>) -> Option<u64> {
+    let date = date?;
+    let whole = || {
+        let date = date.as_f64().filter(|date| (0.0..1e15).contains(date))?;
+        format!("{date:.0}").parse().ok()
+    };
+    date.as_u64().or_else(whole)
+}
+
+fn read(path: &Path) -> Result<Vec<Key>, String> {
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let keys = if bytes.trim_ascii_start().starts_with(b"{") { key_set(&bytes)? } else { pem(&bytes)? };
+    if keys.is_empty() {
+        return Err("there is no public key in it that is Ed25519, P-256, or RSA of 2,048 bits or more".to_owned());
+    }
+    Ok(keys)
+}
+
+fn pem(bytes: &[u8]) -> Result<Vec<Key>, String> {
+    let keys: Result<Vec<SubjectPublicKeyInfoDer<'_>>, _> = SubjectPublicKeyInfoDer::pem_slice_iter(bytes).collect();
+    let keys = keys.map_err(|error| format!("no PEM: {error}"))?;
+    let other = "a key in it is neither Ed25519 nor P-256 nor RSA of 2,048 bits or more";
+    keys.iter().map(|der| public_key(der).ok_or_else(|| other.to_owned())).collect()
+}
+
+fn public_key(der: &[u8]) -> Option<Key> {
+    let (algorithm, key) = if let Some(key) = der.strip_prefix(&ED25519).filter(|key| key.len() == 32) {
+        (Algorithm::EdDSA, DecodingKey::from_ed_der(key))
+    } else if let Some(key) = der.strip_prefix(&P256).filter(|key| key.len() == 65) {
+        (Algorithm::ES256, DecodingKey::from_ec_der(key))
+    } else {
+        // A sequence of the algorithm and a bit string, whose bytes are the key.
+        let [0x30, 0x82, _, _, inner @ ..] = der else { return None };
+        let [0x03, 0x82, _, _, 0x00, key @ ..] = inner.strip_prefix(&RSA)? else { return None };
+        let key = Some(key).filter(|key| key.len() > RSA_BYTES_MIN)?;
+        (Algorithm::RS256, DecodingKey::from_rsa_der(key))
+    };
+    Some(Key { algorithm, id: None, key })
+}
+
+// Of a key set those count that we know what to do with (RFC 7517, section 5): others belong to other purposes.
+fn key_set(bytes: &[u8]) -> Result<Vec<Key>, String> {
+    let set: Value = serde_json::from_slice(bytes).map_err(|error| format!("no JSON: {error}"))?;
+    let keys = set.get("keys").and_then(Value::as_array).ok_or("no key set: it has no list `keys`")?;
+    Ok(keys.iter().filter_map(key_of_set).collect())
+}
+
+fn key_of_set(value: &Value) -> Option<Key> {
+    let jwk: Jwk = serde_json::from_value(value.clone()).ok()?;
+    let algorithm = match &jwk.algorithm {
+        AlgorithmParameters::RSA(rsa) => {
+            let bytes = URL_SAFE_NO_PAD.decode(&rsa.n).ok()?;
+            (bytes.len() >= RSA_BYTES_MIN).then_some(Algorithm::RS256)?
+        }
+        AlgorithmParameters::EllipticCurve(ec) => (ec.curve == EllipticCurve::P256).then_some(Algorithm::ES256)?,
+        AlgorithmParameters::OctetKeyPair(pair) => {
+            (pair.curve == EllipticCurve::Ed25519).then_some(Algorithm::EdDSA)?
+        }
+        // A shared secret is nobody's alone.
+        AlgorithmParameters::OctetKey(_) => return None,
+    };
+    let named = jwk.common.key_algorithm.map(|named| named.to_string());
+    let for_signatures = !matches!(jwk.common.public_key_use, Some(PublicKeyUse::Encryption));
+    let is_for_it = named.is_none_or(|named| named == format!("{algorithm:?}"));
+    let key = DecodingKey::from_jwk(&jwk).ok()?;
+    (for_signatures && is_for_it).then_some(Key { algorithm, id: jwk.common.key_id, key })
+}

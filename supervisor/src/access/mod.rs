@@ -1,0 +1,132 @@
+//! Access: from what a transport shows of a peer to who calls. One value holds everybody who may and everything that
+//! proves it, so that a new host file takes its place as a whole. Must not know any request.
+
+mod jwt;
+mod tls;
+
+use crate::config::{Config, Problem, Reading};
+use crate::tenant::{Caller, Credential, Tenants};
+use crate::workspace::Workspace;
+use jwt::Issuer;
+use proctor_core::id::TenantId;
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use std::path::Path;
+use std::sync::Arc;
+use thiserror::Error;
+use tls::Tls;
+use tokio::sync::watch;
+
+/// Access as it is now, to everybody who asks more than once.
+pub type Current = watch::Receiver<Arc<Access>>;
+
+/// Everybody who may call, and what proves who they are.
+#[derive(Debug)]
+pub struct Access {
+    /// Everybody who may call.
+    pub tenants: Tenants,
+    jwt: Option<Issuer>,
+    tls: Option<Tls>,
+}
+
+/// What a peer has shown.
+#[derive(Debug, Clone)]
+pub enum Shown {
+    /// The user id at the other end of a unix socket.
+    Uid(u32),
+    /// A bearer token.
+    Token(Arc<str>),
+    /// The certificates of a TLS client, its own first.
+    Certificates(Arc<[CertificateDer<'static>]>),
+}
+
+/// Why a peer is nobody. For the log: a caller is told the same whatever it is.
+#[derive(Debug, Error)]
+pub enum Nobody {
+    /// Nobody has this user id, token, subject or name.
+    #[error("nobody has it")]
+    Unknown,
+    /// A JSON web token does not count.
+    #[error("JSON web token")]
+    Jwt(#[from] jwt::Refusal),
+    /// A certificate does not count.
+    #[error("client certificate")]
+    Certificate(#[from] rustls::Error),
+}
+
+impl Access {
+    /// Of a supervisor that has no host file.
+    #[must_use]
+    pub fn of(tenants: Tenants) -> Access {
+        Access { tenants, jwt: None, tls: None }
+    }
+
+    /// What a host file without [`Config::problems`] says, with the keys and certificates that it names.
+    pub fn load(config: &Config, may_switch: bool, before: &Tenants) -> Result<Access, Vec<Problem>> {
+        let jwt = config.jwt.as_ref().map(Issuer::load).transpose();
+        let tls = config.listen.tls.as_ref().map(Tls::load).transpose();
+        match (jwt, tls) {
+            (Ok(jwt), Ok(tls)) => Ok(Access { tenants: Tenants::from_config(config, may_switch, before), jwt, tls }),
+            (jwt, tls) => Err([jwt.err(), tls.err()].into_iter().flatten().flatten().collect()),
+        }
+    }
+
+    /// Who has shown this, `at` a time at which it must have been valid.
+    pub fn caller(&self, shown: &Shown, at: UnixTime) -> Result<Caller, Nobody> {
+        let caller = match shown {
+            Shown::Uid(uid) => self.tenants.identify(Credential::Uid(*uid)),
+            // By its form alone: what looks like one kind is never tried as the other.
+            Shown::Token(token) if jwt::is_one(token) => {
+                let issuer = self.jwt.as_ref().ok_or(Nobody::Unknown)?;
+                self.tenants.identify(Credential::Subject(&issuer.subject(token, at.as_secs())?))
+            }
+            Shown::Token(token) => self.tenants.identify(Credential::Token(token)),
+            Shown::Certificates(chain) => {
+                let names = self.tls.as_ref().map_or_else(|| Ok(Vec::new()), |tls| tls.names(chain, at))?;
+                self.tenants.identify(Credential::Names(&names))
+            }
+        };
+        caller.ok_or(Nobody::Unknown)
+    }
+
+    /// How TLS is spoken, where it is.
+    #[must_use]
+    pub fn server(&self) -> Option<Arc<ServerConfig>> {
+        self.tls.as_ref().map(|tls| Arc::clone(&tls.server))
+    }
+
+    /// Whether a session of this tenant in this workspace may be.
+    #[must_use]
+    pub fn admits(&self, tenant: &TenantId, workspace: &Workspace) -> bool {
+        let below = |root: &std::path::PathBuf| workspace.root().starts_with(root);
+        self.tenants.get(tenant).is_some_and(|tenant| tenant.roots.iter().any(below))
+    }
+}
+
+/// Reads the host file at `path` with everything that it names, and has `more` look at it too; `before` are the
+/// tenants of now. What it says, or everything that is wrong with it.
+pub fn load(
+    path: &Path,
+    may_switch: bool,
+    before: &Tenants,
+    more: impl FnOnce(&mut Config) -> Vec<Problem>,
+) -> Result<(Config, Access), Vec<String>> {
+    let text = std::fs::read_to_string(path).map_err(|error| vec![format!("{}: {error}", path.display())])?;
+    let mut reading = Reading::of(&text);
+    let mut config = reading.config().clone();
+    reading.add(config.problems());
+    reading.add(more(&mut config));
+    // Files are looked at whatever else is wrong, so that nothing is left to be found the next time.
+    let access = Access::load(&config, may_switch, before).map_err(|problems| reading.add(problems));
+    reading.finish(path)?;
+    access.map(|access| (config, access)).map_err(|()| vec![format!("{}: cannot be carried out", path.display())])
+}
+
+/// Now, as certificates and tokens count time.
+#[must_use]
+pub fn now() -> UnixTime {
+    UnixTime::now()
+}
+
+#[cfg(test)]
+mod tests;
