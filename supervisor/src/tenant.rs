@@ -3,6 +3,7 @@
 use crate::caches;
 use crate::config::{Config, UidRange};
 use crate::context::Policy;
+use crate::workspace::Root;
 use proctor_core::id::TenantId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
@@ -19,8 +20,8 @@ const SESSIONS_MAX: usize = 1_000;
 pub struct Tenant {
     /// Its name.
     pub id: TenantId,
-    /// Directories below which its workspaces are, without symlinks.
-    pub roots: Vec<PathBuf>,
+    /// Directories below which its workspaces are.
+    pub roots: Vec<Root>,
     /// Places of the supervisor's own, without symlinks: no workspace holds one or is in one.
     pub reserved: Vec<PathBuf>,
     /// What its runs may have.
@@ -89,7 +90,7 @@ impl Tenants {
             };
             let tenant = Tenant {
                 id: TenantId::new(table.id.clone()),
-                roots: table.roots.iter().map(real).collect(),
+                roots: table.roots.iter().map(|root| Root::of(root)).collect(),
                 reserved: reserved.clone(),
                 policy: Arc::new(policy),
                 sessions_max: table.sessions_max.map_or(SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
@@ -104,7 +105,7 @@ impl Tenants {
     pub fn private(uid: u32, root: PathBuf, policy: Policy) -> Tenants {
         let tenant = Tenant {
             id: TenantId::new("private"),
-            roots: vec![root],
+            roots: vec![Root::of(&root)],
             reserved: Vec::new(),
             policy: Arc::new(policy),
             sessions_max: SESSIONS_MAX,

@@ -171,7 +171,8 @@ async fn not_yours_and_not_there_are_the_same_answer_to_every_call() {
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
     let workspace = workspace.to_str().unwrap().to_owned();
     let request = v1::CreateSessionRequest { workspace: workspace.clone(), client_request_id: "r-1".to_owned() };
-    let session = alpha.sessions.clone().create_session(request).await.unwrap().into_inner().session.unwrap().session_id;
+    let session =
+        alpha.sessions.clone().create_session(request).await.unwrap().into_inner().session.unwrap().session_id;
     let run = alpha.run(&session).await;
     let own = beta.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
 
@@ -194,7 +195,11 @@ async fn not_yours_and_not_there_are_the_same_answer_to_every_call() {
     let answers = told(&Named::answers(&operator, &theirs, "").await);
     assert_eq!(answers, told(&Named::answers(&operator, &made_up, "").await));
     for (name, code, text, _) in answers {
-        assert_eq!((code, text.as_str()), (Code::PermissionDenied, "this caller is an operator and no tenant"), "{name}");
+        assert_eq!(
+            (code, text.as_str()),
+            (Code::PermissionDenied, "this caller is an operator and no tenant"),
+            "{name}"
+        );
     }
     // And a tenant is no operator.
     for client in [&alpha, &beta] {
@@ -279,7 +284,10 @@ async fn said(mcp: &Mcp, names: &Names) -> Vec<(&'static str, String)> {
         assert_eq!(answer.is_error, refused, "{tool} {arguments}: {answer:?}");
         // What an answer repeats of the question is no news.
         let text = format!("{}\n{}\n{}", answer.text, answer.hint, answer.structured);
-        said.push((tool, [&names.run, &names.session, &names.workspace].iter().fold(text, |text, name| text.replace(*name, "NAME"))));
+        said.push((
+            tool,
+            [&names.run, &names.session, &names.workspace].iter().fold(text, |text, name| text.replace(*name, "NAME")),
+        ));
     }
     said
 }
@@ -318,7 +326,8 @@ async fn no_tool_reaches_across_the_border() {
         place.workspace = workspace.to_owned();
         let mcp = Mcp::started_by(&mut shim(&place), &place).await;
         let mut answers = Vec::new();
-        for tool in ["run_tests", "run_failing_tests", "list_tests", "last_test_failures", "get_test_report", "get_run"] {
+        for tool in ["run_tests", "run_failing_tests", "list_tests", "last_test_failures", "get_test_report", "get_run"]
+        {
             answers.push(mcp.refused(tool, json!({})).await);
         }
         answers.push(mcp.refused("tests_covering", json!({"file": "calc/calc.go"})).await);
@@ -326,5 +335,8 @@ async fn no_tool_reaches_across_the_border() {
         mcp.leave().await;
     }
     assert_eq!(refusals[0], refusals[1]);
-    assert!(refusals[0].iter().all(|text| text.contains("does not let this tenant open the workspace")), "{refusals:?}");
+    assert!(
+        refusals[0].iter().all(|text| text.contains("does not let this tenant open the workspace")),
+        "{refusals:?}"
+    );
 }
