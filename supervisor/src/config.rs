@@ -1,6 +1,7 @@
 //! The host file, `proctor.toml`: what it says, and everything that is wrong with it. Must not know how any of it is
 //! carried out.
 
+use crate::audit;
 use crate::units::{Bytes, Cpus, Duration};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::{LimitRequest, Limits};
@@ -41,6 +42,9 @@ pub struct Config {
     /// What a run must have.
     #[serde(default)]
     pub sandbox: SandboxTable,
+    /// Where it is written who did what.
+    #[serde(default)]
+    pub audit: AuditTable,
     /// Who may ask about the host.
     #[serde(default)]
     pub operators: Identities,
@@ -165,6 +169,48 @@ impl SandboxTable {
     }
 }
 
+/// The audit log.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditTable {
+    /// Its file; default: `audit.jsonl` in the state directory.
+    pub path: Option<PathBuf>,
+    max_bytes: Option<Bytes>,
+    keep: Option<u32>,
+}
+
+impl AuditTable {
+    /// The smallest file that is worth its name: some hundred lines.
+    const BYTES_MIN: u64 = 64 * 1024;
+
+    /// Most earlier files: each is renamed when another one is begun.
+    const KEEP_MAX: u32 = 1_000;
+
+    /// Where it is and how much of it is kept.
+    #[must_use]
+    pub fn place(&self, state_dir: &Path) -> audit::Place {
+        audit::Place {
+            path: self.path.clone().unwrap_or_else(|| state_dir.join("audit.jsonl")),
+            bytes_max: self.max_bytes.map_or(audit::Place::BYTES_MAX, |size| size.bytes),
+            keep: self.keep.unwrap_or(audit::Place::KEEP),
+        }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let relative = self.path.as_ref().is_some_and(|path| !path.is_absolute());
+        let small = self.max_bytes.is_some_and(|size| size.bytes < AuditTable::BYTES_MIN);
+        let many = self.keep.is_some_and(|keep| keep > AuditTable::KEEP_MAX);
+        [
+            relative.then(|| "audit.path: must be an absolute path".to_owned()),
+            small.then(|| "audit.max_bytes: must be at least 64KiB".to_owned()),
+            many.then(|| format!("audit.keep: must be at most {}", AuditTable::KEEP_MAX)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
 /// Ways to be known.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -269,6 +315,9 @@ impl Config {
             );
         }
         wrong(!self.state_dir.is_absolute(), "state_dir: must be an absolute path".into());
+        for problem in self.audit.problems() {
+            wrong(true, problem);
+        }
         wrong(self.host.runs_max == Some(0), "host.runs_max: must be at least 1".into());
         for dir in &self.host.toolchains {
             wrong(!dir.is_absolute(), format!("host.toolchains: {} is not absolute", dir.display()));
@@ -341,7 +390,7 @@ impl Config {
 impl Config {
     /// Places that are the supervisor's or one tenant's: nothing that all runs see may hold one.
     pub fn private_places(&self) -> impl Iterator<Item = &Path> {
-        let own = [Some(&self.state_dir), self.listen.unix.as_ref()].into_iter().flatten();
+        let own = [Some(&self.state_dir), self.listen.unix.as_ref(), self.audit.path.as_ref()].into_iter().flatten();
         own.chain(self.tenant.iter().flat_map(|tenant| &tenant.roots)).map(PathBuf::as_path)
     }
 

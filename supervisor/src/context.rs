@@ -1,6 +1,7 @@
 //! What every run of a supervisor shares: the sandbox, the toolchain, the clock, turns on the host. Nothing in it
 //! belongs to a session or a tenant, and nothing in it is behind a lock.
 
+use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::toolchain::Toolchain;
 use proctor_core::isolation::{Layer, Network};
@@ -20,6 +21,8 @@ pub struct Context {
     pub toolchain: Toolchain,
     /// The one clock.
     pub clock: Clock,
+    /// Who did what, as far as it is kept.
+    pub audit: Audit,
     /// Turns on the host: as many runs as there are permits go on at once, the rest wait in order of arrival.
     pub turns: Arc<Semaphore>,
 }

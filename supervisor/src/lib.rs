@@ -12,9 +12,11 @@
 //! | session actor | from CreateSession to CloseSession | 64 messages: one tenant's calls in flight |
 //! | run driver | from start to end of a run | none: it waits for a turn, then for its thread |
 //! | run log | from acceptance until forgotten | 64 questions or batches: readers wait in the log, not before it |
+//! | audit log | as long as `serve --config` | 8,192 lines: a thread of its own, for which nobody waits; what finds no room is counted |
 //! | run thread | as long as its run has a turn | none: it blocks in `poll`, feeds the parser and writes the log |
 
 pub mod api;
+pub mod audit;
 pub mod caches;
 pub mod cli;
 pub mod clock;

@@ -1,5 +1,6 @@
 //! Tenants: who a caller is, by what the transport says, and what it may have. Must not know any request.
 
+use crate::audit::Auth;
 use crate::caches;
 use crate::config::{Config, UidRange};
 use crate::context::Policy;
@@ -37,6 +38,8 @@ pub struct Caller {
     pub tenant: Option<Arc<Tenant>>,
     /// Whether it may ask about the host.
     pub operator: bool,
+    /// How it is known.
+    pub auth: Auth,
 }
 
 /// What a transport knows of a peer.
@@ -69,7 +72,8 @@ impl Tenants {
         tenants.admit(&config.operators.uids, &config.operators.token_hashes, &Who::Operator);
         let host_max = config.max.over(Limits::CEILING);
         let switches = may_switch && !config.sandbox.left_off.contains(&Layer::TenantUid);
-        let own = [Some(&config.state_dir), config.listen.unix.as_ref()].into_iter().flatten();
+        let own =
+            [Some(&config.state_dir), config.listen.unix.as_ref(), config.audit.path.as_ref()].into_iter().flatten();
         let reserved: Vec<PathBuf> = own.map(real).collect();
         for table in &config.tenant {
             let range = table.uid_range.filter(|_| switches);
@@ -144,6 +148,7 @@ impl Tenants {
             return None;
         }
         Some(Caller {
+            auth: auth_of(credential),
             operator: known.iter().any(|who| matches!(who, Who::Operator)),
             tenant: known.into_iter().find_map(|who| match who {
                 Who::Tenant(tenant) => Some(Arc::clone(tenant)),
@@ -151,6 +156,15 @@ impl Tenants {
             }),
         })
     }
+}
+
+// What tells callers apart in the audit log, without what makes them who they are.
+fn auth_of(credential: Credential<'_>) -> Auth {
+    let (method, fingerprint) = match credential {
+        Credential::Uid(uid) => ("unix", uid.to_string()),
+        Credential::Token(token) => ("token", blake3::hash(token.as_bytes()).to_hex()[..16].to_owned()),
+    };
+    Auth { method: method.to_owned(), fingerprint }
 }
 
 // Without symlinks, as far as it is there.

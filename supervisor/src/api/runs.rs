@@ -1,7 +1,7 @@
 //! The Runs service: start, follow, cancel. Must not know how a run goes on.
 
 use super::follow::{EventStream, Follow, follow};
-use super::{Api, request, status};
+use super::{Api, record, request, status};
 use crate::convert;
 use crate::run::{Phase, RunEnd};
 use crate::session::{SessionHandle, Started};
@@ -171,8 +171,10 @@ impl Runs for Api {
 }
 
 async fn start(session: &SessionHandle, wanted: RunRequest, if_busy: IfBusy) -> Result<Response<EventStream>, Status> {
+    record::limits(wanted.limits);
     let Started { run, handle, attached_age_ms } =
         session.start(wanted, RunKind::Tests, if_busy).await.map_err(|error| status::session(&error))?;
+    record::run(run.as_str());
     let stream = follow(Follow { run, handle, cursor: 0, attached_age_ms }).await?;
     Ok(Response::new(stream))
 }

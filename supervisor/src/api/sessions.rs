@@ -1,6 +1,6 @@
 //! The Sessions service. Must not know runs beyond their names.
 
-use super::{Api, status};
+use super::{Api, record, status};
 use crate::convert;
 use crate::prepare::check_owner;
 use crate::session::SessionHandle;
@@ -42,6 +42,7 @@ impl Sessions for Api {
             .create(tenant, workspace, asked.client_request_id)
             .await
             .map_err(|error| status::create(&error))?;
+        record::session(session.id.as_str());
         let session = Some(self.describe(&session).await?);
         Ok(Response::new(v1::CreateSessionResponse { session }))
     }

@@ -5,6 +5,8 @@ use super::arguments::Serve;
 use super::local::{self, Shared};
 use super::{Failure, USAGE};
 use crate::api::Api;
+use crate::audit::{Audit, Event, Line};
+use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::context::Context;
 use crate::owned::own_dir;
@@ -58,7 +60,11 @@ async fn daemon(config: Config) -> Result<u8, Failure> {
         toolchains: config.host.toolchains.clone(),
         private: config.private_places().map(Path::to_owned).collect(),
     };
-    let context = local::context(Shared { runs_max, pool: config.host.pool.pool(), offer })?;
+    let clock = Clock::new();
+    let audit = Audit::open(config.audit.place(&config.state_dir), clock);
+    let audit = audit.map_err(|error| Failure::host(format!("the audit log: {error}")))?;
+    let shared = Shared { runs_max, pool: config.host.pool.pool(), offer, clock, audit: Some(audit.clone()) };
+    let context = local::context(shared)?;
     let api = api(context, tenants)?;
     let mut listeners = Vec::new();
     if let Some(path) = &config.listen.unix {
@@ -73,7 +79,12 @@ async fn daemon(config: Config) -> Result<u8, Failure> {
         tracing::info!(address = %listener.local_addr().unwrap_or(address), "listening");
         listeners.push(Listener::Tcp(listener));
     }
-    until_signalled(api, listeners).await
+    audit.tell(Line::of(Event::Started));
+    let ended = until_signalled(api, listeners).await;
+    audit.tell(Line::of(Event::Stopped));
+    // Writing blocks; by a panic alone it fails.
+    _ = tokio::task::spawn_blocking(move || audit.finish()).await;
+    ended
 }
 
 fn cannot_switch() -> SandboxError {
@@ -114,12 +125,16 @@ async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failu
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
     let told = shutdown.clone();
+    let audit = api.context.audit.clone();
     tokio::spawn(async move {
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                _ = hangup.recv() => tracing::warn!("SIGHUP: tenants are read at start only in this version"),
+                _ = hangup.recv() => {
+                    tracing::warn!("SIGHUP: tenants are read at start only in this version");
+                    audit.tell(Line { outcome: Some("error".to_owned()), ..Line::of(Event::Reloaded) });
+                }
             }
         }
         told.cancel();

@@ -1,6 +1,7 @@
 //! The actor and its runs, with a sandbox that does as it is told: the one place where the operating system is faked.
 
 use super::*;
+use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::registry::{CreateError, Registry};
 use crate::run::RunEnd;
@@ -81,6 +82,7 @@ impl World {
             sandbox: Arc::clone(&fake) as Arc<dyn Sandbox>,
             toolchain: Toolchain::default(),
             clock: Clock::new(),
+            audit: Audit::off(Clock::new()),
             turns: Arc::new(Semaphore::new(8)),
         });
         World { context, fake, order, dir: tempfile::tempdir().unwrap() }
