@@ -456,6 +456,24 @@ mod tests {
     }
 
     #[test]
+    fn an_audit_log_has_a_place_and_bounds() {
+        let of = |text: &str| toml::from_str::<AuditTable>(text).unwrap();
+        let state = Path::new("/state");
+        let unsaid = audit::Place { path: "/state/audit.jsonl".into(), bytes_max: 64 * 1024 * 1024, keep: 8 };
+        assert_eq!(of("").place(state), unsaid);
+        let said = of("path = \"/log/a\"\nmax_bytes = \"64KiB\"\nkeep = 0");
+        assert_eq!(said.place(state), audit::Place { path: "/log/a".into(), bytes_max: 64 * 1024, keep: 0 });
+        assert_eq!(said.problems(), [""; 0]);
+        let wrong = of("path = \"log\"\nmax_bytes = \"63KiB\"\nkeep = 1001").problems();
+        let expected = [
+            "audit.path: must be an absolute path",
+            "audit.max_bytes: must be at least 64KiB",
+            "audit.keep: must be at most 1000",
+        ];
+        assert_eq!(wrong, expected);
+    }
+
+    #[test]
     fn every_problem_is_told_at_once() {
         let text = r#"
             state_dir = "relative"

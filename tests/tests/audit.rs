@@ -5,32 +5,14 @@
 
 use nix::sys::signal::Signal;
 use proctor_proto::v1;
-use proctor_tests::supervisor::{Settings, Supervisor, token};
+use proctor_tests::supervisor::{Supervisor, token};
 use proctor_tests::wire::Client;
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
 
-struct Scene {
-    supervisor: Supervisor,
-    log: PathBuf,
-    _dir: tempfile::TempDir,
-}
-
-impl Scene {
-    fn new() -> Scene {
-        let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("audit.jsonl");
-        // The table after `[host]`, whose keys these settings are.
-        let host = format!("\n[audit]\npath = {log:?}\n");
-        Scene { supervisor: Supervisor::with(&Settings { host, ..Settings::default() }), log, _dir: dir }
-    }
-
-    fn lines(&self) -> Vec<Value> {
-        let text = fs::read_to_string(&self.log).unwrap();
-        assert!(text.ends_with('\n'));
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
+fn lines(text: &str) -> Vec<Value> {
+    assert!(text.ends_with('\n'));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn told(lines: &[Value], event: &str) -> Vec<Value> {
@@ -39,8 +21,7 @@ fn told(lines: &[Value], event: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_day_of_two_tenants_is_told_and_no_secret_is() {
-    let mut scene = Scene::new();
-    let supervisor = &scene.supervisor;
+    let mut supervisor = Supervisor::start();
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let workspace = supervisor.empty_workspace("alpha", "shop");
     let session = alpha.open(&workspace).await;
@@ -67,15 +48,15 @@ async fn a_day_of_two_tenants_is_told_and_no_secret_is() {
     stranger.sessions.clone().list_sessions(list).await.unwrap_err();
     let guess = Client::tcp(supervisor.address, Some(&secret)).await;
     guess.host.clone().get_host(v1::GetHostRequest {}).await.unwrap_err();
-    supervisor.client("operator").await.host.clone().get_host(v1::GetHostRequest {}).await.unwrap();
+    _ = supervisor.client("operator").await.host.list_tenants(v1::ListTenantsRequest {}).await;
     alpha.sessions.clone().close_session(v1::CloseSessionRequest { session_id: session.clone() }).await.unwrap();
-    let said = scene.supervisor.end(Signal::SIGTERM);
+    let said = supervisor.end(Signal::SIGTERM);
     assert_eq!(said.status, 0, "{said:?}");
 
-    let lines = scene.lines();
-    let text = fs::read_to_string(&scene.log).unwrap();
+    let text = fs::read_to_string(supervisor.audit()).unwrap();
+    let lines = lines(&text);
     for gone in [secret.as_str(), &token("alpha"), &token("beta"), &token("stranger"), &token("operator")] {
-        assert!(!text.contains(gone) && !scene.supervisor.said().contains(gone), "{gone}");
+        assert!(!text.contains(gone) && !supervisor.said().contains(gone), "{gone}");
     }
     assert_eq!(lines.first().unwrap()["event"], "started");
     assert_eq!(lines.last().unwrap()["event"], "stopped");
@@ -95,7 +76,7 @@ async fn a_day_of_two_tenants_is_told_and_no_secret_is() {
     assert_eq!((&denied["tenant"], &denied["run"]), (&json!("beta"), &json!(run.run_id)));
     assert_eq!((&denied["code"], &denied["outcome"]), (&json!("PermissionDenied"), &json!("error")));
     assert_eq!(told(&lines, "report_read")[0]["rpc"], "Results/GetReport");
-    assert_eq!(told(&lines, "operator_call")[0]["rpc"], "Host/GetHost");
+    assert_eq!(told(&lines, "operator_call")[0]["rpc"], "Host/ListTenants");
     assert_eq!(told(&lines, "session_closed")[0]["session"], json!(session));
     assert!(lines.iter().all(|line| line.get("lost").is_none()), "{lines:?}");
 }
