@@ -2,9 +2,11 @@
 //! carried out.
 
 use crate::audit;
+use crate::quotas::{Machine, QuotaTable};
 use crate::units::{Bytes, Cpus, Duration};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::{LimitRequest, Limits};
+use proctor_core::quota::Amount;
 use proctor_frameworks::{FRAMEWORKS, custom};
 use proctor_sandbox::{LAYERS, PoolBounds};
 use serde::Deserialize;
@@ -72,14 +74,28 @@ pub struct Listen {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Runs at the same time; default: one per processor.
-    pub runs_max: Option<u32>,
+    /// Memory that runs may use together; default: seven eighths of the host's.
+    memory: Option<Bytes>,
+    /// Processors that runs may use together; default: for each processor as much as a run gets that asks for nothing.
+    cpus: Option<Cpus>,
     /// Directories that runs can read, beside the toolchains that the supervisor's own PATH leads to.
     #[serde(default)]
     pub toolchains: Vec<PathBuf>,
     /// Workers that are prepared before there is a run.
     #[serde(default)]
     pub pool: PoolTable,
+}
+
+impl Host {
+    /// What there is for runs on this machine.
+    #[must_use]
+    pub fn budget(&self, machine: Machine) -> Amount {
+        let default = machine.budget();
+        Amount {
+            memory_bytes: self.memory.map_or(default.memory_bytes, |size| size.bytes),
+            cpu_millis: self.cpus.map_or(default.cpu_millis, |cpus| cpus.millis.into()),
+        }
+    }
 }
 
 /// Bounds of prepared workers; what is absent keeps its built-in value, [`PoolBounds::DEFAULT`].
@@ -246,9 +262,12 @@ pub struct TenantTable {
     pub sessions_max: Option<u32>,
     /// Its build caches between two runs, all together; default 20 GiB.
     pub cache: Option<Bytes>,
-    /// Its share of the host's maxima.
+    /// The most that any of its runs gets.
     #[serde(default)]
     pub max: LimitsTable,
+    /// What it may have of the host at once.
+    #[serde(default)]
+    pub quota: QuotaTable,
 }
 
 /// User ids of one tenant, and group ids of the same numbers. Its runs are the first of them.
@@ -318,7 +337,6 @@ impl Config {
         for problem in self.audit.problems() {
             wrong(true, problem);
         }
-        wrong(self.host.runs_max == Some(0), "host.runs_max: must be at least 1".into());
         for dir in &self.host.toolchains {
             wrong(!dir.is_absolute(), format!("host.toolchains: {} is not absolute", dir.display()));
             let shown = self.private_places().find(|place| place.starts_with(dir));
@@ -363,6 +381,9 @@ impl Config {
             let nobody = tenant.uids.is_empty() && tenant.token_hashes.is_empty();
             wrong(nobody, format!("{name}: neither uids nor token_hashes, so nobody can be it"));
             wrong(tenant.sessions_max == Some(0), format!("{name}: sessions_max must be at least 1"));
+            for problem in tenant.quota.problems() {
+                wrong(true, format!("{name}: {problem}"));
+            }
             for problem in self.uid_problems(index, required.contains(&Layer::TenantUid)) {
                 wrong(true, format!("{name}: {problem}"));
             }

@@ -1,17 +1,18 @@
-//! What every run of a supervisor shares: the sandbox, the toolchain, the clock, turns on the host. Nothing in it
+//! What every run of a supervisor shares: the sandbox, the toolchain, the clock, the scheduler. Nothing in it
 //! belongs to a session or a tenant, and nothing in it is behind a lock.
 
 use crate::audit::Audit;
 use crate::clock::Clock;
+use crate::scheduler::Scheduler;
 use crate::toolchain::Toolchain;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
+use proctor_core::quota::Quota;
 use proctor_sandbox::{RunAs, Sandbox};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// Shared by all sessions.
 pub struct Context {
@@ -23,8 +24,8 @@ pub struct Context {
     pub clock: Clock,
     /// Who did what, as far as it is kept.
     pub audit: Audit,
-    /// Turns on the host: as many runs as there are permits go on at once, the rest wait in order of arrival.
-    pub turns: Arc<Semaphore>,
+    /// Turns on the host.
+    pub scheduler: Scheduler,
 }
 
 /// What one session's runs may have: the tenant's policy, already narrowed by the host's.
@@ -32,6 +33,8 @@ pub struct Context {
 pub struct Policy {
     /// Whose policy it is: the tenant's name. What the sandbox prepares for one owner never serves another.
     pub owner: String,
+    /// What its runs may have of the host together, and its weight against other tenants.
+    pub quota: Quota,
     /// Who the runs are on this host.
     pub run_as: RunAs,
     /// The users of this host to one of whom a workspace must belong; `None` for whoever it belongs to.

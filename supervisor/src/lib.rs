@@ -9,12 +9,14 @@
 //! | task | lives | mailbox, and why its bound |
 //! |---|---|---|
 //! | registry | as long as the supervisor | 1,024 questions: each is answered without waiting |
+//! | scheduler | as long as the supervisor | 1,024 runs that knock: each is answered without waiting |
 //! | session actor | from CreateSession to CloseSession | 64 messages: one tenant's calls in flight |
 //! | run driver | from start to end of a run | none: it waits for a turn, then for its thread |
 //! | run log | from acceptance until forgotten | 64 questions or batches: readers wait in the log, not before it |
 //! | audit log | as long as `serve --config` | 8,192 lines: a thread of its own, for which nobody waits; what finds no room is counted |
 //! | run thread | as long as its run has a turn | none: it blocks in `poll`, feeds the parser and writes the log |
 
+pub mod allowance;
 pub mod api;
 pub mod audit;
 pub mod caches;
@@ -27,8 +29,10 @@ pub mod host;
 pub mod owned;
 pub mod prepare;
 pub mod project_file;
+pub mod quotas;
 pub mod registry;
 pub mod run;
+pub mod scheduler;
 pub mod serve;
 pub mod session;
 pub mod shown;

@@ -1,9 +1,11 @@
 //! Tenants: who a caller is, by what the transport says, and what it may have. Must not know any request.
 
+use crate::allowance::Allowance;
 use crate::audit::Auth;
 use crate::caches;
 use crate::config::{Config, UidRange};
 use crate::context::Policy;
+use crate::quotas::QuotaTable;
 use crate::workspace::Root;
 use proctor_core::id::TenantId;
 use proctor_core::isolation::{Layer, Network};
@@ -29,6 +31,8 @@ pub struct Tenant {
     pub policy: Arc<Policy>,
     /// Sessions at the same time.
     pub sessions_max: usize,
+    /// What it may ask of the supervisor.
+    pub allowance: Allowance,
 }
 
 /// Who is calling.
@@ -79,6 +83,7 @@ impl Tenants {
             let range = table.uid_range.filter(|_| switches);
             let policy = Policy {
                 owner: table.id.clone(),
+                quota: table.quota.quota(),
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
                 owners: range.map(UidRange::uids),
                 defaults: config.defaults.over(Limits::DEFAULT),
@@ -98,6 +103,7 @@ impl Tenants {
                 reserved: reserved.clone(),
                 policy: Arc::new(policy),
                 sessions_max: table.sessions_max.map_or(SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
+                allowance: table.quota.allowance(),
             };
             tenants.admit(&table.uids, &table.token_hashes, &Who::Tenant(Arc::new(tenant)));
         }
@@ -113,6 +119,7 @@ impl Tenants {
             reserved: Vec::new(),
             policy: Arc::new(policy),
             sessions_max: SESSIONS_MAX,
+            allowance: QuotaTable::default().allowance(),
         };
         Tenants { uids: vec![(uid, Who::Operator), (uid, Who::Tenant(Arc::new(tenant)))], tokens: Vec::new() }
     }

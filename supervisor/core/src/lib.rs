@@ -17,6 +17,7 @@ pub mod moment;
 pub mod outcome;
 pub mod queue;
 pub mod quota;
+pub mod rate;
 pub mod redact;
 pub mod report;
 pub mod request;

@@ -43,6 +43,15 @@ impl Amount {
         }
     }
 
+    /// As much of both as there is in `room`.
+    #[must_use]
+    pub fn at_most(self, room: Amount) -> Amount {
+        Amount {
+            memory_bytes: self.memory_bytes.min(room.memory_bytes),
+            cpu_millis: self.cpu_millis.min(room.cpu_millis),
+        }
+    }
+
     /// What is left without `other`, and never less than nothing.
     #[must_use]
     pub fn minus(self, other: Amount) -> Amount {

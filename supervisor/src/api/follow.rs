@@ -1,6 +1,7 @@
 //! Following a run: from its log to a stream of events on the wire. Must not know who started it.
 
 use super::status;
+use crate::allowance::Subscription;
 use crate::convert;
 use crate::run::{Entry, RunEnd, RunHandle, Watch};
 use futures_util::stream::unfold;
@@ -22,6 +23,7 @@ pub(super) struct Follow {
     pub(super) handle: RunHandle,
     pub(super) cursor: u64,
     pub(super) attached_age_ms: Option<u64>,
+    pub(super) _subscription: Subscription,
 }
 
 /// All events from the cursor to the end of the run. The run is watched until the stream is dropped.

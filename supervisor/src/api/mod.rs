@@ -93,7 +93,9 @@ impl Api {
     }
 
     fn tenant<T>(&self, request: &Request<T>) -> Result<Arc<Tenant>, Status> {
-        self.caller(request)?.tenant.ok_or_else(status::not_a_tenant)
+        let tenant = self.caller(request)?.tenant.ok_or_else(status::not_a_tenant)?;
+        tenant.allowance.request().map_err(|wait| status::too_many_requests(&tenant.allowance, wait))?;
+        Ok(tenant)
     }
 
     fn accepting(&self) -> Result<(), Status> {

@@ -5,6 +5,7 @@ use super::{Api, record, request, status};
 use crate::convert;
 use crate::run::{Phase, RunEnd};
 use crate::session::{SessionHandle, Started};
+use crate::tenant::Tenant;
 use proctor_core::artifact;
 use proctor_core::request::{IfBusy, RunRequest};
 use proctor_core::session::RunKind;
@@ -35,7 +36,7 @@ impl Runs for Api {
         let asked = request.into_inner();
         let session = self.session(&tenant, &asked.session_id).await?;
         let wanted = request::run_tests(&asked, &session.workspace)?;
-        start(&session, wanted, convert::if_busy(asked.if_busy())).await
+        start(&tenant, &session, wanted, convert::if_busy(asked.if_busy())).await
     }
 
     async fn run_failing_tests(
@@ -47,7 +48,7 @@ impl Runs for Api {
         let asked = request.into_inner();
         let session = self.session(&tenant, &asked.session_id).await?;
         let wanted = request::run_failing_tests(&asked)?;
-        start(&session, wanted, convert::if_busy(asked.if_busy())).await
+        start(&tenant, &session, wanted, convert::if_busy(asked.if_busy())).await
     }
 
     async fn run_affected_tests(
@@ -63,7 +64,8 @@ impl Runs for Api {
         let tenant = self.tenant(&request)?;
         let asked = request.into_inner();
         let (run, _, handle) = self.run(&tenant, &asked.run_id).await?;
-        let stream = follow(Follow { run, handle, cursor: asked.cursor, attached_age_ms: None }).await?;
+        let _subscription = status::subscribe(&tenant)?;
+        let stream = follow(Follow { run, handle, cursor: asked.cursor, attached_age_ms: None, _subscription }).await?;
         Ok(Response::new(stream))
     }
 
@@ -72,6 +74,7 @@ impl Runs for Api {
         let asked = request.into_inner();
         let (run, _, handle) = self.run(&tenant, &asked.run_id).await?;
         if asked.wait_ms > 0 {
+            let _subscription = status::subscribe(&tenant)?;
             // Waiting is watching: whoever waits for a run wants it to go on.
             let _watch = handle.watch();
             let wait = Duration::from_millis(asked.wait_ms.min(WAIT_MS_MAX));
@@ -170,11 +173,17 @@ impl Runs for Api {
     }
 }
 
-async fn start(session: &SessionHandle, wanted: RunRequest, if_busy: IfBusy) -> Result<Response<EventStream>, Status> {
+async fn start(
+    tenant: &Tenant,
+    session: &SessionHandle,
+    wanted: RunRequest,
+    if_busy: IfBusy,
+) -> Result<Response<EventStream>, Status> {
     record::limits(wanted.limits);
+    let _subscription = status::subscribe(tenant)?;
     let Started { run, handle, attached_age_ms } =
         session.start(wanted, RunKind::Tests, if_busy).await.map_err(|error| status::session(&error))?;
     record::run(run.as_str());
-    let stream = follow(Follow { run, handle, cursor: 0, attached_age_ms }).await?;
+    let stream = follow(Follow { run, handle, cursor: 0, attached_age_ms, _subscription }).await?;
     Ok(Response::new(stream))
 }

@@ -1,11 +1,14 @@
 //! The one conversion from errors to gRPC statuses, with the details that programs read. Must not know what led to an
 //! error. No text of a status carries a path of this host.
 
+use crate::allowance::{Allowance, Subscription};
 use crate::prepare::PrepareError;
 use crate::registry::CreateError;
 use crate::run::NotStarted;
 use crate::session::SessionError;
+use crate::tenant::Tenant;
 use crate::workspace::WorkspaceError;
+use proctor_core::quota::Refused;
 use proctor_core::session::Refusal;
 use proctor_frameworks::PlanError;
 use proctor_frameworks::detect::DetectError;
@@ -61,11 +64,26 @@ fn failed_with(reason: &str, text: impl Into<String>, metadata: HashMap<String, 
 }
 
 fn exhausted(quota: &str, text: impl Into<String>) -> Status {
-    let mut details = ErrorDetails::with_retry_info(Some(RETRY));
-    let text = text.into();
+    out_of(quota, text.into(), Some(RETRY))
+}
+
+fn out_of(quota: &str, text: String, retry: Option<Duration>) -> Status {
+    let mut details = retry.map(|retry| ErrorDetails::with_retry_info(Some(retry))).unwrap_or_default();
     details.add_quota_failure_violation(quota, text.clone());
     details.set_error_info(reason::QUOTA, reason::DOMAIN, HashMap::from([("quota".to_owned(), quota.to_owned())]));
     Status::with_error_details(Code::ResourceExhausted, text, details)
+}
+
+pub(super) fn too_many_requests(allowance: &Allowance, wait: Duration) -> Status {
+    let max = allowance.requests_per_second;
+    out_of("requests", format!("quota `requests` is used up: {max} in a second"), Some(wait))
+}
+
+/// Takes a stream out of what the tenant may have.
+pub(super) fn subscribe(tenant: &Tenant) -> Result<Subscription, Status> {
+    let max = tenant.allowance.subscribers_max;
+    let used_up = || exhausted("subscribers", format!("quota `subscribers` is used up: {max} streams of events"));
+    tenant.allowance.subscribe().ok_or_else(used_up)
 }
 
 pub(super) fn create(error: &CreateError) -> Status {
@@ -89,7 +107,14 @@ pub(super) fn session(error: &SessionError) -> Status {
         SessionError::Host => Status::internal(error.to_string()),
         SessionError::Refused(refusal) => refused(refusal),
         SessionError::Prepare(error) => prepare(error),
+        SessionError::Quota(refused) => quota(refused),
     }
+}
+
+fn quota(refused: &Refused) -> Status {
+    let text = format!("quota `{}` is used up: {refused}", refused.quota());
+    // What stays refused until somebody configures otherwise is not worth another try.
+    out_of(refused.quota(), text, refused.is_transient().then_some(RETRY))
 }
 
 fn refused(refusal: &Refusal) -> Status {
@@ -130,6 +155,7 @@ pub(super) fn not_started(error: &NotStarted) -> Status {
     match error {
         NotStarted::Prepare(error) => prepare(error),
         NotStarted::Refused(refusal) => refused(refusal),
+        NotStarted::Quota(refused) => quota(refused),
         NotStarted::Invalid { text } => invalid("command", text),
         NotStarted::LayerMissing { text } => failed(reason::LAYER_MISSING, text),
         NotStarted::LimitMissing { text } => failed(reason::LIMIT_MISSING, text),

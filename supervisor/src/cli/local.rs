@@ -9,18 +9,19 @@ use crate::caches;
 use crate::clock::Clock;
 use crate::context::{Context, Policy};
 use crate::registry::random_id;
+use crate::scheduler::Scheduler;
 use crate::session::{self, Memory, SessionHandle};
 use crate::toolchain::{Offer, Toolchain};
 use crate::workspace::Workspace;
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
+use proctor_core::quota::{Amount, Quota};
 use proctor_sandbox::{LinuxSandbox, PoolBounds, RunAs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// Variable that names the worker binary when it is not beside this one.
 const WORKER: &str = "PROCTOR_WORKER";
@@ -36,8 +37,8 @@ pub(super) fn worker() -> Result<PathBuf, Failure> {
 
 /// What is one host file's to say about the host.
 pub(super) struct Shared {
-    /// Runs at the same time.
-    pub(super) runs_max: usize,
+    /// What there is for runs.
+    pub(super) budget: Amount,
     /// Bounds of prepared workers.
     pub(super) pool: PoolBounds,
     /// What runs see of toolchains.
@@ -51,7 +52,7 @@ pub(super) struct Shared {
 impl Shared {
     /// For one workspace of one user, with workers prepared within `pool`.
     pub(super) fn alone(pool: PoolBounds) -> Shared {
-        Shared { runs_max: 1, pool, offer: Offer::default(), clock: Clock::new(), audit: None }
+        Shared { budget: Amount::UNBOUNDED, pool, offer: Offer::default(), clock: Clock::new(), audit: None }
     }
 }
 
@@ -88,13 +89,13 @@ fn sandbox(pool: PoolBounds) -> Result<LinuxSandbox, Failure> {
     LinuxSandbox::new(worker.clone(), pool).map_err(|error| Failure::host(error.to_string()))
 }
 
-fn context_of(sandbox: LinuxSandbox, Shared { runs_max, offer, audit, clock, .. }: Shared) -> Arc<Context> {
+fn context_of(sandbox: LinuxSandbox, Shared { budget, offer, audit, clock, .. }: Shared) -> Arc<Context> {
     Arc::new(Context {
         sandbox: Arc::new(sandbox),
         toolchain: Toolchain::from_env(|name| std::env::var_os(name), offer),
         clock,
         audit: audit.unwrap_or_else(|| Audit::off(clock)),
-        turns: Arc::new(Semaphore::new(runs_max)),
+        scheduler: Scheduler::start(clock, budget),
     })
 }
 
@@ -110,6 +111,7 @@ pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
     let run_as = run_as(workspace)?;
     Ok(Policy {
         owner: "private".to_owned(),
+        quota: Quota { running_runs_max: 1, ..Quota::UNBOUNDED },
         run_as,
         owners: None,
         defaults: Limits::DEFAULT,

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::context::Context;
 use crate::owned::own_dir;
+use crate::quotas::Machine;
 use crate::registry::Registry;
 use crate::serve::{self, Listener};
 use crate::tenant::Tenants;
@@ -41,8 +42,6 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
 }
 
 async fn daemon(config: Config) -> Result<u8, Failure> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let runs_max = config.host.runs_max.map_or(processors, |max| usize::try_from(max).unwrap_or(usize::MAX));
     let may_switch = local::own_uid()? == 0;
     if !may_switch && config.sandbox.required().contains(&Layer::TenantUid) {
         return Err(Failure::host(cannot_switch().to_string()));
@@ -63,7 +62,8 @@ async fn daemon(config: Config) -> Result<u8, Failure> {
     let clock = Clock::new();
     let audit = Audit::open(config.audit.place(&config.state_dir), clock);
     let audit = audit.map_err(|error| Failure::host(format!("the audit log: {error}")))?;
-    let shared = Shared { runs_max, pool: config.host.pool.pool(), offer, clock, audit: Some(audit.clone()) };
+    let budget = config.host.budget(Machine::here());
+    let shared = Shared { budget, pool: config.host.pool.pool(), offer, clock, audit: Some(audit.clone()) };
     let context = local::context(shared)?;
     let api = api(context, tenants)?;
     let mut listeners = Vec::new();

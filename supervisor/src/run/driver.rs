@@ -7,19 +7,21 @@ use super::{Killer, LogWriter, NotStarted, RunEnd, Spools, rounds};
 use crate::caches;
 use crate::context::{Context, Policy};
 use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
+use crate::scheduler::{EnterError, Place, Standing};
 use crate::workspace::Workspace;
 use proctor_core::coverage::Measured;
-use proctor_core::event::Stream;
-use proctor_core::id::RunId;
+use proctor_core::event::{RunEvent, Stream};
+use proctor_core::id::{RunId, TenantId};
 use proctor_core::limits::Limits;
 use proctor_core::moment::Moment;
 use proctor_core::outcome::KillReason;
+use proctor_core::quota::Amount;
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunRequest};
 use proctor_core::session::RunKind;
 use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent};
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 /// What a driver needs.
@@ -77,69 +79,101 @@ pub async fn drive(drive: Drive, began: Began) -> Finished {
 
 type Ran = Result<(Report, Vec<Measured>), NotStarted>;
 
-async fn run_to_end(drive: Drive, began: Began) -> Ran {
-    let (tell, ran) = oneshot::channel();
-    // One thread from the first look to the report: each change of threads costs as much as a look.
-    if let Ok(turn) = Arc::clone(&drive.context.turns).try_acquire_owned() {
-        drop(spawn_blocking(move || match look(drive) {
-            Ok(mut looked) => {
-                looked.began = Some(began);
-                run_in_turn(looked, turn, tell);
-            }
-            Err(why) => _ = tell.send(Err(why)),
-        }));
-    } else {
-        // Who waits for a turn holds no thread.
-        let looked = spawn_blocking(move || look(drive)).await;
-        let looked = looked.unwrap_or_else(|error| Err(host_failed(error)))?;
-        _ = began.send(looked.fingerprint);
-        let (turns, killer) = (Arc::clone(&looked.drive.context.turns), looked.drive.killer.clone());
-        let turn = tokio::select! {
-            turn = turns.acquire_owned() => Some(turn.map_err(host_failed)?),
-            () = killer.killed() => None,
-        };
-        let Some(turn) = turn else {
-            let reason = killer.switch().reason().unwrap_or(KillReason::Cancelled);
-            let note = "ended while it waited for a turn on the host";
-            let Looked { drive: Drive { context, policy, .. }, prepared, .. } = looked;
-            let report = without_running(context.clock.now(), policy.defaults, &prepared.framework, reason, note);
-            return Ok((report, Vec::new()));
-        };
-        drop(spawn_blocking(move || run_in_turn(looked, turn, tell)));
-    }
-    ran.await.unwrap_or_else(|_| Err(host_failed("the thread of a run panicked")))
+/// What a run's first thread comes to.
+enum Came {
+    /// It has no turn yet, and holds no thread while it waits.
+    Waits(Box<Looked>),
+    Ended(Ran),
 }
 
-/// A run that nothing in its workspace refuses.
+async fn run_to_end(drive: Drive, began: Began) -> Ran {
+    let broke = || Err(host_failed("the thread of a run panicked"));
+    let (tell, came) = oneshot::channel();
+    // One thread from the first look to the report: each change of threads costs as much as a look.
+    drop(spawn_blocking(move || match look(drive, began) {
+        Ok(looked) if looked.place.has_turn() => run_in_turn(looked, |ran| _ = tell.send(Came::Ended(ran))),
+        Ok(looked) => _ = tell.send(Came::Waits(Box::new(looked))),
+        Err(why) => _ = tell.send(Came::Ended(Err(why))),
+    }));
+    let mut looked = match came.await {
+        Ok(Came::Waits(looked)) => looked,
+        Ok(Came::Ended(ran)) => return ran,
+        Err(_) => return broke(),
+    };
+    looked.began();
+    let killer = looked.drive.killer.clone();
+    let killed = tokio::select! {
+        turn = turn(&mut looked) => turn.map(|()| false)?,
+        () = killer.killed() => true,
+    };
+    if killed {
+        let reason = killer.switch().reason().unwrap_or(KillReason::Cancelled);
+        let note = "ended while it waited for a turn on the host";
+        let Looked { drive: Drive { context, policy, .. }, prepared, .. } = *looked;
+        let report = without_running(context.clock.now(), policy.defaults, &prepared.framework, reason, note);
+        return Ok((report, Vec::new()));
+    }
+    let (tell, ran) = oneshot::channel();
+    drop(spawn_blocking(move || run_in_turn(*looked, |ran| _ = tell.send(ran))));
+    ran.await.unwrap_or_else(|_| broke())
+}
+
+/// Waits for the run's turn and tells how many come before it.
+async fn turn(looked: &mut Looked) -> Result<(), NotStarted> {
+    while !looked.place.has_turn() {
+        match looked.place.changed().await? {
+            Standing::Turn => break,
+            // Told as in a session: the next to start is the first.
+            Standing::Waiting(before) => {
+                let position = before.map_or(1, |runs| runs.saturating_add(1));
+                looked.drive.log.append(vec![RunEvent::Queued { position }]).await;
+            }
+            Standing::Evicted(refused) => return Err(refused.into()),
+        }
+    }
+    Ok(())
+}
+
+/// A run that nothing in its workspace refuses, with its place on the host.
 struct Looked {
     drive: Drive,
     prepared: Prepared,
     fingerprint: Option<Fingerprint>,
+    place: Place,
     /// Who has not been told yet.
     began: Option<Began>,
 }
 
-fn look(drive: Drive) -> Result<Looked, NotStarted> {
+impl Looked {
+    fn began(&mut self) {
+        if let Some(began) = self.began.take() {
+            _ = began.send(self.fingerprint);
+        }
+    }
+}
+
+fn look(drive: Drive, began: Began) -> Result<Looked, NotStarted> {
     let Drive { context, policy, workspace, request, kind, .. } = &drive;
     let look = workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?;
     let prepared = prepare(context, policy, workspace, &look, request, *kind)?;
-    Ok(Looked { drive, prepared, fingerprint: look.fingerprint, began: None })
+    let tenant = TenantId::new(policy.owner.clone());
+    let place = context.scheduler.enter(tenant, policy.quota, Amount::of(&prepared.spec.limits))?;
+    Ok(Looked { drive, prepared, fingerprint: look.fingerprint, place, began: Some(began) })
 }
 
-/// The rest of the run, on the thread of the caller.
-fn run_in_turn(looked: Looked, turn: OwnedSemaphorePermit, tell: oneshot::Sender<Ran>) {
+/// The rest of the run, on the thread of the caller, who is told the end before everything is put away.
+fn run_in_turn(looked: Looked, tell: impl FnOnce(Ran)) {
     let policy = Arc::clone(&looked.drive.policy);
     let in_use = caches::in_use(&policy.cache);
     let end = execute(looked);
-    drop((in_use, turn));
-    // The driver is gone only when its session broke.
-    _ = tell.send(end);
+    drop(in_use);
+    tell(end);
     // Nobody waits for it, and in the usual case it reads one line.
     caches::tidy(&policy.cache, policy.cache_bytes_max);
 }
 
 fn execute(looked: Looked) -> Ran {
-    let Looked { mut drive, prepared, fingerprint, mut began } = looked;
+    let Looked { mut drive, prepared, fingerprint, place: _place, mut began } = looked;
     let Prepared { spec, parser, framework, chosen, notes, env } = prepared;
     let mut course = Course::new(drive.context.clock.now(), spec.limits, parser);
     let mut tell = || {
@@ -240,4 +274,13 @@ fn refused(error: SandboxError) -> NotStarted {
 fn host_failed(error: impl std::fmt::Display) -> NotStarted {
     tracing::error!(%error, "the host failed a run");
     NotStarted::Host { text: "the host failed; its operator finds the reason in the log".to_owned() }
+}
+
+impl From<EnterError> for NotStarted {
+    fn from(error: EnterError) -> Self {
+        match error {
+            EnterError::Refused(refused) => refused.into(),
+            EnterError::Gone => NotStarted::Host { text: error.to_string() },
+        }
+    }
 }

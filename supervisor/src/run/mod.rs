@@ -37,6 +37,9 @@ pub enum NotStarted {
     /// It waited, and then there was nothing left to do.
     #[error(transparent)]
     Refused(#[from] proctor_core::session::Refusal),
+    /// A quota of its tenant or of the host is used up.
+    #[error(transparent)]
+    Quota(#[from] proctor_core::quota::Refused),
     /// The sandbox cannot carry out what is asked, whoever asks.
     #[error("{text}")]
     Invalid {

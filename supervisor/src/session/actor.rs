@@ -345,12 +345,16 @@ impl Actor {
         };
         let run = finished.run;
         self.began = None;
-        if let (RunEnd::NotStarted(NotStarted::Prepare(why)), Some(_)) = (&finished.end, &self.caller) {
-            let (why, caller) = (why.clone(), self.caller.take());
+        let refused: Option<SessionError> = match &finished.end {
+            RunEnd::NotStarted(NotStarted::Prepare(why)) => Some(why.clone().into()),
+            RunEnd::NotStarted(NotStarted::Quota(why)) => Some(why.clone().into()),
+            _ => None,
+        };
+        if let Some(why) = refused
+            && let Some((_, reply)) = self.caller.take()
+        {
             self.step(Event::Refused { run }).await;
-            if let Some((_, reply)) = caller {
-                _ = reply.send(Err(why.into()));
-            }
+            _ = reply.send(Err(why));
             return;
         }
         self.admit();

@@ -12,6 +12,7 @@ use proctor_core::failure::{FailureSlot, LastRun};
 use proctor_core::id::{RunId, SessionId};
 use proctor_core::moment::Moment;
 use proctor_core::outcome::Outcome;
+use proctor_core::quota::Refused;
 use proctor_core::request::{Fingerprint, IfBusy, RunRequest, Selection};
 use proctor_core::session::{Refusal, RunKind, Session};
 use std::sync::Arc;
@@ -125,6 +126,9 @@ pub enum SessionError {
     /// The request cannot be carried out in this workspace.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
+    /// A quota of the tenant or of the host is used up.
+    #[error(transparent)]
+    Quota(#[from] Refused),
 }
 
 /// A session, to whoever may use it.

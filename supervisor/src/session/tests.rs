@@ -1,16 +1,20 @@
 //! The actor and its runs, with a sandbox that does as it is told: the one place where the operating system is faked.
 
 use super::*;
+use crate::allowance::Allowance;
 use crate::audit::{self, Audit};
 use crate::clock::Clock;
 use crate::registry::{CreateError, Registry};
 use crate::run::RunEnd;
+use crate::scheduler::{Place, Scheduler};
 use crate::tenant::{Credential, Tenant, Tenants};
 use crate::toolchain::Toolchain;
 use proctor_core::event::{RunEvent, Stream};
+use proctor_core::id::TenantId;
 use proctor_core::isolation::{Isolation, Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason};
+use proctor_core::quota::{Amount, Quota};
 use proctor_core::session::DETACHED_MS_MAX;
 use proctor_frameworks::detect::DetectError;
 use proctor_sandbox::{Ending, KillSwitch, RunAs, RunSpec, Sandbox, SandboxError, SandboxEvent};
@@ -18,7 +22,6 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// What the fake does next.
@@ -67,6 +70,9 @@ impl Sandbox for Fake {
     }
 }
 
+/// Room for eight runs that ask for nothing.
+const BUDGET: Amount = Amount { memory_bytes: 16 << 30, cpu_millis: 16_000 };
+
 struct World {
     context: Arc<Context>,
     fake: Arc<Fake>,
@@ -87,14 +93,22 @@ impl World {
             toolchain: Toolchain::default(),
             clock,
             audit: Audit::open(place, clock).unwrap(),
-            turns: Arc::new(Semaphore::new(8)),
+            scheduler: Scheduler::start(clock, BUDGET),
         });
         World { context, fake, order, dir: tempfile::tempdir().unwrap(), log }
+    }
+
+    /// Another tenant's run that takes the whole host.
+    async fn occupy(&self) -> Place {
+        let scheduler = self.context.scheduler.clone();
+        let enter = move || scheduler.enter(TenantId::new("other"), Quota::UNBOUNDED, BUDGET).unwrap();
+        tokio::task::spawn_blocking(enter).await.unwrap()
     }
 
     fn policy(&self) -> Policy {
         Policy {
             owner: "acme".to_owned(),
+            quota: Quota::UNBOUNDED,
             run_as: RunAs::Supervisor,
             owners: None,
             defaults: Limits::DEFAULT,
@@ -263,7 +277,7 @@ async fn a_request_that_the_workspace_refuses_is_no_run_whether_it_would_wait_or
 #[tokio::test]
 async fn a_run_without_a_turn_on_the_host_is_accepted_and_can_be_cancelled() {
     let world = World::new();
-    let all = world.context.turns.clone().acquire_many_owned(8).await.unwrap();
+    let all = world.occupy().await;
     let session = world.open("s");
     let waiting = start(&session, "a").await;
     assert!(within(session.cancel(waiting.run.clone())).await.unwrap());
@@ -375,11 +389,12 @@ fn tenant(world: &World, uid: u32, sessions_max: usize) -> Arc<Tenant> {
     let tenants = Tenants::private(uid, world.dir.path().to_owned(), world.policy());
     let tenant = tenants.identify(Credential::Uid(uid)).unwrap().tenant.unwrap();
     Arc::new(Tenant {
-        id: proctor_core::id::TenantId::new(uid.to_string()),
+        id: TenantId::new(uid.to_string()),
         roots: tenant.roots.clone(),
         reserved: Vec::new(),
         policy: Arc::clone(&tenant.policy),
         sessions_max,
+        allowance: Allowance::new(1_000, 1_000),
     })
 }
 

@@ -19,10 +19,10 @@ fn every_problem_of_a_host_file_is_listed() {
     let place = Place::empty();
     let state = place.root().join("not-made");
     let text = format!(
-        "state_dir = {state:?}\n[listen]\ntcp = \"0.0.0.0:7878\"\nunix_mode = \"rw\"\n[host]\nruns_max = 0\n\
+        "state_dir = {state:?}\n[listen]\ntcp = \"0.0.0.0:7878\"\nunix_mode = \"rw\"\n[host]\n\
          toolchains = [\"opt/jdk\", {state:?}]\n\
          [sandbox]\nrequired_layers = [\"tenant_uid\", \"rlimits\"]\nleft_off = [\"rlimits\"]\n\
-         [[tenant]]\nid = \"a b\"\nroots = [\"relative\", \"/no/such/directory\"]\n\
+         [[tenant]]\nid = \"a b\"\nroots = [\"relative\", \"/no/such/directory\"]\nquota = {{ weight = 1001, queued_runs = 0, running_runs = 0, requests_per_second = 0, subscribers = 0 }}\n\
          [[tenant]]\nid = \"shop\"\nuids = [7]\nroots = []\nsessions_max = 0\nuid_range = {{ first = 60000, count = 9000 }}\n\
          [[tenant]]\nid = \"shop\"\nuids = [7]\ntoken_hashes = [\"beef\"]\nroots = [\"/\"]\nuid_range = {{ first = 7, count = 60000 }}\n"
     );
@@ -31,7 +31,11 @@ fn every_problem_of_a_host_file_is_listed() {
     for problem in [
         "listen.unix_mode: expected octal digits",
         "listen.tcp: 0.0.0.0:7878 is not loopback and not encrypted",
-        "host.runs_max: must be at least 1",
+        "tenant \"a b\": quota.weight must be 1 to 1000",
+        "tenant \"a b\": quota.queued_runs must be at least 1",
+        "tenant \"a b\": quota.running_runs must be at least 1",
+        "tenant \"a b\": quota.requests_per_second must be at least 1",
+        "tenant \"a b\": quota.subscribers must be at least 1",
         "host.toolchains: opt/jdk is not absolute",
         &format!("host.toolchains: {state} would show {state} to all", state = state.display()),
         "sandbox: layer rlimits is required and left off at once",

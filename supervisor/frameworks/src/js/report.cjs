@@ -14,9 +14,9 @@ const place = process.env.PROCTOR_REPORT;
 delete process.env.PROCTOR_REPORT;
 let descriptor;
 
-// The directory of the project, where the process that we are in works in another.
-const fixed = process.env.PROCTOR_ROOT;
-const rootOf = () => fixed ?? process.cwd();
+// The directory of the project, also where the process that we are in works in another, or a test goes to another.
+const root = process.env.PROCTOR_ROOT ?? process.cwd();
+const rootOf = () => root;
 
 // Writes one event at once: what was told before a crash has been told.
 function say(event, fields) {
@@ -29,7 +29,18 @@ function say(event, fields) {
 const plain = (text) => clip(util.stripVTControlCharacters(String(text ?? '')));
 const clip = (text) => (text.length > TEXT_MAX ? text.slice(0, TEXT_MAX) : text);
 const nameOf = (titles) => titles.join(SEPARATOR);
-const fileOf = (file) => path.relative(rootOf(), path.resolve(rootOf(), file)).split(path.sep).join('/');
+
+// The tests of a file follow each other.
+let lastFile;
+let lastTold;
+
+function fileOf(file) {
+  if (file !== lastFile) {
+    lastTold = path.relative(root, path.resolve(root, file)).split(path.sep).join('/');
+    lastFile = file;
+  }
+  return lastTold;
+}
 
 // A value as a person would write it.
 function valueOf(value) {
@@ -57,11 +68,11 @@ function framesOf(stack) {
 
 // Where the project's own code was when `stack` was taken.
 function placeOf(stack) {
-  const root = rootOf() + path.sep;
+  const below = root + path.sep;
   const ours = path.dirname(__dirname) + path.sep;
   const own = (frame) => !frame.file.includes(`${path.sep}node_modules${path.sep}`) && !frame.file.startsWith(ours);
   const frames = framesOf(stack).filter(own);
-  return frames.find((frame) => frame.file.startsWith(root)) ?? frames[0];
+  return frames.find((frame) => frame.file.startsWith(below)) ?? frames[0];
 }
 
 const RUNNERS = /\/node_modules\/(?:@?jest|expect|@?vitest|vite-node|tinypool|mocha|@?playwright)[/-]|\bnode:internal\b|<anonymous>\)$/;
@@ -81,30 +92,38 @@ function beforeStack(text) {
 
 // Keeps what is written to this process's streams between `start` and `stop`, on its way to where it goes anyhow.
 class Written {
+  #streams = [process.stdout, process.stderr].map((stream) => ({ stream, tee: undefined }));
+
+  #text;
+
   start() {
-    this.stop();
-    this.text = '';
-    this.streams = [process.stdout, process.stderr].map((stream) => {
-      const before = stream.write;
-      const tee = (chunk, ...rest) => {
-        this.keep(chunk);
-        return before.call(stream, chunk, ...rest);
-      };
-      stream.write = tee;
-      return { stream, before, tee };
-    });
+    this.#text = '';
+    this.#streams.forEach((place) => this.#listen(place));
   }
 
-  keep(chunk) {
-    const known = typeof chunk === 'string' || chunk instanceof Uint8Array;
-    if (known && this.text.length < TEXT_MAX) this.text += typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString();
+  // Once for all tests, and again over what a test has put in the place of ours. Then only the newest keeps anything.
+  #listen(place) {
+    const { stream } = place;
+    const before = stream.write;
+    if (before === place.tee) return;
+    const tee = (chunk, ...rest) => {
+      if (tee === place.tee) this.#keep(chunk);
+      return before.call(stream, chunk, ...rest);
+    };
+    stream.write = place.tee = tee;
   }
 
-  // What was written, if anything was. A stream that a test has taken over is left to it.
+  #keep(chunk) {
+    if (this.#text === undefined || this.#text.length >= TEXT_MAX) return;
+    if (typeof chunk === 'string') this.#text += chunk;
+    else if (chunk instanceof Uint8Array) this.#text += Buffer.from(chunk).toString();
+  }
+
+  // What was written, if anything was.
   stop() {
-    for (const { stream, before, tee } of this.streams ?? []) if (stream.write === tee) stream.write = before;
-    this.streams = undefined;
-    return this.text ? plain(this.text) : undefined;
+    const text = this.#text;
+    this.#text = undefined;
+    return text ? plain(text) : undefined;
   }
 }
 

@@ -95,6 +95,13 @@ function configured() {
   return itself.options().loadOptions(process.argv.slice(2).filter((word) => !word.startsWith('--reporter='))).reporter;
 }
 
-const named = (test) => ({ package: fileOf(pathOf(test) ?? '.'), name: nameOf(test.titlePath()) });
+// A test that has begun is asked for once more when it ends.
+let last;
+
+function named(test) {
+  if (last?.test !== test) last = { test, id: { package: fileOf(pathOf(test) ?? '.'), name: nameOf(test.titlePath()) } };
+  return last.id;
+}
+
 const pathOf = (test) => test.file ?? test.parent?.file;
 const duration = (test) => ({ duration_s: typeof test.duration === 'number' ? test.duration / 1000 : undefined });
