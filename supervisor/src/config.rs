@@ -4,6 +4,7 @@
 mod lines;
 mod who;
 
+use crate::audit;
 use crate::quotas::{Machine, QuotaTable};
 use crate::units::{Bytes, Cpus, Duration};
 use proctor_core::isolation::{Layer, Network};
@@ -56,6 +57,9 @@ pub struct Config {
     pub sandbox: SandboxTable,
     /// Whose JSON web tokens count.
     pub jwt: Option<JwtTable>,
+    /// Where it is written who did what.
+    #[serde(default)]
+    pub audit: AuditTable,
     /// Who may ask about the host.
     #[serde(default)]
     pub operators: Identities,
@@ -231,6 +235,48 @@ impl SandboxTable {
     }
 }
 
+/// The audit log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditTable {
+    /// Its file; default: `audit.jsonl` in the state directory.
+    pub path: Option<PathBuf>,
+    max_bytes: Option<Bytes>,
+    keep: Option<u32>,
+}
+
+impl AuditTable {
+    /// The smallest file that is worth its name: some hundred lines.
+    const BYTES_MIN: u64 = 64 * 1024;
+
+    /// Most earlier files: each is renamed when another one is begun.
+    const KEEP_MAX: u32 = 1_000;
+
+    /// Where it is and how much of it is kept.
+    #[must_use]
+    pub fn place(&self, state_dir: &Path) -> audit::Place {
+        audit::Place {
+            path: self.path.clone().unwrap_or_else(|| state_dir.join("audit.jsonl")),
+            bytes_max: self.max_bytes.map_or(audit::Place::BYTES_MAX, |size| size.bytes),
+            keep: self.keep.unwrap_or(audit::Place::KEEP),
+        }
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let relative = self.path.as_ref().is_some_and(|path| !path.is_absolute());
+        let small = self.max_bytes.is_some_and(|size| size.bytes < AuditTable::BYTES_MIN);
+        let many = self.keep.is_some_and(|keep| keep > AuditTable::KEEP_MAX);
+        [
+            relative.then(|| Problem::new("audit.path", "audit.path: must be an absolute path")),
+            small.then(|| Problem::new("audit.max_bytes", "audit.max_bytes: must be at least 64KiB")),
+            many.then(|| Problem::new("audit.keep", format!("audit.keep: must be at most {}", AuditTable::KEEP_MAX))),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
 /// Ways to be known.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -370,6 +416,7 @@ impl Config {
         }
         wrong(self.tenant.is_empty(), "tenant", "tenant: at least one [[tenant]] is needed");
         problems.extend(self.listen.problems());
+        problems.extend(self.audit.problems());
         problems.extend(self.jwt.iter().flat_map(JwtTable::problems));
         for index in 0..self.tenant.len() {
             problems.extend(self.tenant_problems(index));
@@ -413,7 +460,7 @@ impl Config {
 impl Config {
     /// Places that are the supervisor's or one tenant's: nothing that all runs see may hold one.
     pub fn private_places(&self) -> impl Iterator<Item = &Path> {
-        let own = [Some(&self.state_dir), self.listen.unix.as_ref()].into_iter().flatten();
+        let own = [Some(&self.state_dir), self.listen.unix.as_ref(), self.audit.path.as_ref()].into_iter().flatten();
         own.chain(self.tenant.iter().flat_map(|tenant| &tenant.roots)).map(PathBuf::as_path)
     }
 
@@ -542,6 +589,24 @@ mod tests {
         assert_eq!(config.sandbox.required_layers.unwrap(), LAYERS);
         let of = |name: &str| config.timeouts.get(name).map(|timeout| timeout.ms);
         assert!(FRAMEWORKS.iter().all(|framework| of(framework.name()) == framework.wall_ms()));
+    }
+
+    #[test]
+    fn an_audit_log_has_a_place_and_bounds() {
+        let of = |text: &str| toml::from_str::<AuditTable>(text).unwrap();
+        let state = Path::new("/state");
+        let unsaid = audit::Place { path: "/state/audit.jsonl".into(), bytes_max: 64 * 1024 * 1024, keep: 8 };
+        assert_eq!(of("").place(state), unsaid);
+        let said = of("path = \"/log/a\"\nmax_bytes = \"64KiB\"\nkeep = 0");
+        assert_eq!(said.place(state), audit::Place { path: "/log/a".into(), bytes_max: 64 * 1024, keep: 0 });
+        assert_eq!(said.problems(), []);
+        let wrong = of("path = \"log\"\nmax_bytes = \"63KiB\"\nkeep = 1001").problems();
+        let expected = [
+            "audit.path: must be an absolute path",
+            "audit.max_bytes: must be at least 64KiB",
+            "audit.keep: must be at most 1000",
+        ];
+        assert_eq!(wrong.iter().map(|problem| problem.text.as_str()).collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What every run of a supervisor shares: the sandbox, the toolchain, the clock, the scheduler. Nothing in it
 //! belongs to a session or a tenant, and nothing in it is behind a lock.
 
+use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::scheduler::Scheduler;
 use crate::toolchain::Toolchain;
@@ -22,6 +23,8 @@ pub struct Context {
     pub toolchain: Toolchain,
     /// The one clock.
     pub clock: Clock,
+    /// Who did what, as far as it is kept.
+    pub audit: Audit,
     /// Turns on the host.
     pub scheduler: Scheduler,
 }

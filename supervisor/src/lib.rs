@@ -15,11 +15,13 @@
 //! | run log | from acceptance until forgotten | 64 questions or batches: readers wait in the log, not before it |
 //! | greeter of TLS | as long as the supervisor | 16 connections: each is taken as it comes; 256 greetings at a time |
 //! | reload | as long as the daemon | none: it waits for SIGHUP and replaces the value of two `watch` channels |
+//! | audit log | as long as `serve --config` | 8,192 lines: a thread of its own, for which nobody waits; what finds no room is counted |
 //! | run thread | as long as its run has a turn | none: it blocks in `poll`, feeds the parser and writes the log |
 
 pub mod access;
 pub mod allowance;
 pub mod api;
+pub mod audit;
 pub mod caches;
 pub mod cli;
 pub mod clock;

@@ -1,10 +1,13 @@
 //! Tenants: who a caller is, by what the transport says, and what it may have. Must not know any request.
 
 use crate::allowance::Allowance;
+use crate::audit::Auth;
 use crate::caches;
 use crate::config::{Config, UidRange, canonical_name};
 use crate::context::Policy;
 use crate::quotas::QuotaTable;
+use crate::workspace::Root;
+use proctor_core::bound::clip;
 use proctor_core::id::TenantId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
@@ -22,8 +25,8 @@ const SESSIONS_MAX: usize = 1_000;
 pub struct Tenant {
     /// Its name.
     pub id: TenantId,
-    /// Directories below which its workspaces are, without symlinks.
-    pub roots: Vec<PathBuf>,
+    /// Directories below which its workspaces are.
+    pub roots: Vec<Root>,
     /// Places of the supervisor's own, without symlinks: no workspace holds one or is in one.
     pub reserved: Vec<PathBuf>,
     /// What its runs may have.
@@ -43,6 +46,8 @@ pub struct Caller {
     pub tenant: Option<Arc<Tenant>>,
     /// Whether it may ask about the host.
     pub operator: bool,
+    /// How it is known.
+    pub auth: Auth,
 }
 
 /// What a transport knows of a peer.
@@ -85,7 +90,8 @@ impl Tenants {
         tenants.admit_names(&operators.jwt_subjects, &operators.cert_names, &Who::Operator);
         let host_max = config.max.over(Limits::CEILING);
         let switches = may_switch && !config.sandbox.left_off.contains(&Layer::TenantUid);
-        let own = [Some(&config.state_dir), config.listen.unix.as_ref()].into_iter().flatten();
+        let own =
+            [Some(&config.state_dir), config.listen.unix.as_ref(), config.audit.path.as_ref()].into_iter().flatten();
         let reserved: Vec<PathBuf> = own.map(real).collect();
         for table in &config.tenant {
             let range = table.uid_range.filter(|_| switches);
@@ -113,7 +119,7 @@ impl Tenants {
             let unchanged = known.map(|known| &known.allowance).filter(|known| known.is_like(&allowance));
             let tenant = Tenant {
                 id,
-                roots: table.roots.iter().map(real).collect(),
+                roots: table.roots.iter().map(|root| Root::of(root)).collect(),
                 reserved: reserved.clone(),
                 policy,
                 policies,
@@ -135,7 +141,7 @@ impl Tenants {
         let policy = Arc::new(policy);
         let tenant = Tenant {
             id: TenantId::new("private"),
-            roots: vec![root],
+            roots: vec![Root::of(&root)],
             reserved: Vec::new(),
             policies: Arc::new(watch::Sender::new(Arc::clone(&policy))),
             policy,
@@ -205,9 +211,27 @@ impl Tenants {
         if known.is_empty() || tenants.any(|other| tenant.is_some_and(|tenant| tenant.id != other.id)) {
             return None;
         }
-        Some(Caller { operator: known.iter().any(|who| matches!(who, Who::Operator)), tenant: tenant.map(Arc::clone) })
+        Some(Caller {
+            auth: auth_of(credential),
+            operator: known.iter().any(|who| matches!(who, Who::Operator)),
+            tenant: tenant.map(Arc::clone),
+        })
     }
 }
+
+// What tells callers apart in the audit log, without what makes them who they are.
+fn auth_of(credential: Credential<'_>) -> Auth {
+    let (method, fingerprint) = match credential {
+        Credential::Uid(uid) => ("unix", uid.to_string()),
+        Credential::Token(token) => ("token", blake3::hash(token.as_bytes()).to_hex()[..16].to_owned()),
+        Credential::Subject(subject) => ("jwt", clip(subject.to_owned(), SHOWN_BYTES_MAX)),
+        Credential::Names(names) => ("certificate", clip(names.join(" "), SHOWN_BYTES_MAX)),
+    };
+    Auth { method: method.to_owned(), fingerprint }
+}
+
+/// Bytes of a subject or of names that the audit log repeats: ours to choose for who configures them, anybody's for who signs.
+const SHOWN_BYTES_MAX: usize = 256;
 
 // Without symlinks, as far as it is there.
 fn real(path: impl AsRef<Path>) -> PathBuf {

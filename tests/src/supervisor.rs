@@ -74,9 +74,11 @@ pub fn host_file(dir: &Path, settings: &Settings) -> String {
         "state_dir = {state:?}\n\
          [listen]\nunix = {socket:?}\ntcp = \"127.0.0.1:0\"\n{listen}\n\
          [host]\n{host}\n\
+         [audit]\npath = {audit:?}\n\
          [operators]\ntoken_hashes = [{operator:?}]\n",
         state = state_dir(),
         socket = dir.join("proctor.sock"),
+        audit = dir.join("audit.jsonl"),
         host = settings.host,
         listen = settings.listen,
         operator = hash("operator"),
@@ -157,6 +159,12 @@ impl Supervisor {
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("proctor.sock")
+    }
+
+    /// Its audit log.
+    #[must_use]
+    pub fn audit(&self) -> PathBuf {
+        self.dir.path().join("audit.jsonl")
     }
 
     /// The directory that holds everything it was given.

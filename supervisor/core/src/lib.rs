@@ -18,6 +18,7 @@ pub mod outcome;
 pub mod queue;
 pub mod quota;
 pub mod rate;
+pub mod redact;
 pub mod report;
 pub mod request;
 pub mod session;

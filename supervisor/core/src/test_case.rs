@@ -1,6 +1,7 @@
 //! One test and what became of it: the same record for every language. Must not know any framework.
 
 use crate::bound::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip};
+use crate::redact::redacted;
 use serde::{Deserialize, Serialize};
 
 /// A test by its package and its name within the package.
@@ -115,27 +116,28 @@ impl TestCase {
         TestId { package: self.package.clone(), name: self.name.clone() }
     }
 
-    /// The same test with every string within its bound, and a line only where there is one. Every test passes through here on
-    /// its way out of a parser.
+    /// The same test with every string within its bound, no secret of a known form in a text, and a line only where there is
+    /// one. Every test passes through here on its way out of a parser. Names stay as they are: a rerun selects by them.
     #[must_use]
     pub fn bounded(mut self) -> Self {
-        let clip_opt = |text: &mut Option<String>, max| {
-            if let Some(inner) = text.take() {
-                *text = Some(clip(inner, max));
-            }
-        };
+        let show_opt = |text: &mut Option<String>, max| *text = text.take().map(|inner| shown(inner, max));
         self.nodeid = clip(self.nodeid, 2 * NAME_BYTES_MAX);
         self.package = clip(self.package, NAME_BYTES_MAX);
         self.name = clip(self.name, NAME_BYTES_MAX);
-        clip_opt(&mut self.file, NAME_BYTES_MAX);
+        self.file = self.file.map(|file| clip(file, NAME_BYTES_MAX));
         self.line = line_in(self.file.as_ref(), self.line);
-        clip_opt(&mut self.message, MESSAGE_BYTES_MAX);
-        clip_opt(&mut self.expected, MESSAGE_BYTES_MAX);
-        clip_opt(&mut self.actual, MESSAGE_BYTES_MAX);
-        clip_opt(&mut self.stack, TEST_OUTPUT_BYTES_MAX);
-        clip_opt(&mut self.output, TEST_OUTPUT_BYTES_MAX);
+        show_opt(&mut self.message, MESSAGE_BYTES_MAX);
+        show_opt(&mut self.expected, MESSAGE_BYTES_MAX);
+        show_opt(&mut self.actual, MESSAGE_BYTES_MAX);
+        show_opt(&mut self.stack, TEST_OUTPUT_BYTES_MAX);
+        show_opt(&mut self.output, TEST_OUTPUT_BYTES_MAX);
         self
     }
+}
+
+// Redacted before it is clipped, so that no half of a secret is left.
+fn shown(text: String, bytes_max: usize) -> String {
+    clip(redacted(text), bytes_max)
 }
 
 /// Lines are counted from 1 and stand in a file, whatever a runner printed.
@@ -171,14 +173,15 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// The same record with every string within its bound, and a line only where there is one.
+    /// The same record with every string within its bound, no secret of a known form in a text, and a line only where there
+    /// is one.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.nodeid = clip(self.nodeid, NAME_BYTES_MAX);
         self.file = self.file.map(|file| clip(file, NAME_BYTES_MAX));
         self.line = line_in(self.file.as_ref(), self.line);
-        self.message = clip(self.message, MESSAGE_BYTES_MAX);
-        self.output = clip(self.output, TEST_OUTPUT_BYTES_MAX);
+        self.message = shown(self.message, MESSAGE_BYTES_MAX);
+        self.output = shown(self.output, TEST_OUTPUT_BYTES_MAX);
         self
     }
 }
@@ -186,6 +189,34 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_test_says_is_redacted_before_it_is_clipped() {
+        let secret = format!("ghp_{}", "a1B2".repeat(9));
+        let id = TestId { package: "p".to_owned(), name: secret.clone() };
+        let text = |before: usize| Some(format!("{}{secret}", "x".repeat(before)));
+        let case = TestCase {
+            message: text(MESSAGE_BYTES_MAX - 20),
+            expected: text(0),
+            actual: text(1),
+            stack: text(2),
+            output: text(TEST_OUTPUT_BYTES_MAX - 12),
+            ..TestCase::new(id.clone(), secret.clone(), TestOutcome::Failed)
+        };
+        let case = case.bounded();
+        assert_eq!(case.id(), id);
+        for text in [case.message, case.expected, case.actual, case.stack, case.output].into_iter().flatten() {
+            assert!(
+                !text.contains("ghp_") && text.contains("[redacte"),
+                "{}",
+                &text[text.len() - 40.min(text.len())..]
+            );
+        }
+        let output = format!("E {secret}");
+        let (nodeid, kind) = ("p".to_owned(), CollectorKind::Build);
+        let collector = Collector { nodeid, kind, file: None, line: None, message: output.clone(), output }.bounded();
+        assert_eq!([collector.message.as_str(), &collector.output], ["E [redacted: github]"; 2]);
+    }
 
     #[test]
     fn a_line_is_in_a_file_and_counted_from_one() {

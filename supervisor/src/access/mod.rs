@@ -98,8 +98,7 @@ impl Access {
     /// Whether a session of this tenant in this workspace may be.
     #[must_use]
     pub fn admits(&self, tenant: &TenantId, workspace: &Workspace) -> bool {
-        let below = |root: &std::path::PathBuf| workspace.root().starts_with(root);
-        self.tenants.get(tenant).is_some_and(|tenant| tenant.roots.iter().any(below))
+        self.tenants.get(tenant).is_some_and(|tenant| tenant.roots.iter().any(|root| root.holds(workspace)))
     }
 }
 

@@ -127,7 +127,7 @@ fn edwards(world: &World, claims: &Value) -> String {
 
 fn who(access: &Access, shown: &Shown) -> String {
     match access.caller(shown, at(NOW)) {
-        Ok(Caller { tenant, operator }) => {
+        Ok(Caller { tenant, operator, .. }) => {
             let tenant = tenant.map_or("-".to_owned(), |tenant| tenant.id.to_string());
             format!("{tenant}{}", if operator { " operator" } else { "" })
         }

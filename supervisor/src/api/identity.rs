@@ -1,7 +1,7 @@
 //! Who calls, by what the transport says and nothing else, and for how long that is so. Must not know any message.
 
 use super::follow::EventStream;
-use super::status;
+use super::{record, status};
 use crate::access::{Access, Current, Nobody, Shown, now};
 use crate::serve::Peer;
 use crate::tenant::{Caller, Tenant};
@@ -76,6 +76,7 @@ impl Known {
         let (shown, at) = (shown(request)?, now());
         let mut access = current.clone();
         let caller = look(&access.borrow_and_update(), &shown, at)?;
+        record::caller(&caller);
         let tenant = caller.tenant.ok_or_else(status::not_a_tenant)?;
         Ok(Known { tenant, shown, at, access })
     }

@@ -1,9 +1,10 @@
 //! The gRPC edge: who calls (`identity`), what they want (`request`), what went wrong (`status`), and one file per
-//! service. Must not decide anything about runs.
+//! service; `record` tells the audit log of every call. Must not decide anything about runs.
 
 mod follow;
 mod host;
 mod identity;
+mod record;
 mod request;
 mod results;
 mod runs;
@@ -23,6 +24,7 @@ use proctor_proto::v1::results_server::ResultsServer;
 use proctor_proto::v1::runs_server::RunsServer;
 use proctor_proto::v1::sessions_server::SessionsServer;
 use proctor_proto::{FILE_DESCRIPTOR_SET, MESSAGE_BYTES_MAX};
+use record::Recorded;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
@@ -64,22 +66,32 @@ impl Api {
             .build_v1()?;
         Ok(Routes::new(health)
             .add_service(reflection)
-            .add_service(SessionsServer::new(self.clone()).max_decoding_message_size(REQUEST_BYTES_MAX))
+            .add_service(self.recorded(SessionsServer::new(self.clone()).max_decoding_message_size(REQUEST_BYTES_MAX)))
             .add_service(
-                RunsServer::new(self.clone())
-                    .max_decoding_message_size(REQUEST_BYTES_MAX)
-                    .max_encoding_message_size(MESSAGE_BYTES_MAX),
+                self.recorded(
+                    RunsServer::new(self.clone())
+                        .max_decoding_message_size(REQUEST_BYTES_MAX)
+                        .max_encoding_message_size(MESSAGE_BYTES_MAX),
+                ),
             )
             .add_service(
-                ResultsServer::new(self.clone())
-                    .max_decoding_message_size(REQUEST_BYTES_MAX)
-                    .max_encoding_message_size(MESSAGE_BYTES_MAX),
+                self.recorded(
+                    ResultsServer::new(self.clone())
+                        .max_decoding_message_size(REQUEST_BYTES_MAX)
+                        .max_encoding_message_size(MESSAGE_BYTES_MAX),
+                ),
             )
-            .add_service(HostServer::new(self).max_decoding_message_size(REQUEST_BYTES_MAX)))
+            .add_service(self.recorded(HostServer::new(self.clone()).max_decoding_message_size(REQUEST_BYTES_MAX))))
+    }
+
+    fn recorded<S>(&self, service: S) -> Recorded<S> {
+        Recorded { service, audit: self.context.audit.clone() }
     }
 
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
-        identity::caller(&self.access.borrow(), request)
+        let caller = identity::caller(&self.access.borrow(), request)?;
+        record::caller(&caller);
+        Ok(caller)
     }
 
     // For what takes longer than an answer.
@@ -101,11 +113,13 @@ impl Api {
 
     // The same answer for "not yours" and "does not exist", from the same look-up.
     async fn session(&self, tenant: &Tenant, id: &str) -> Result<SessionHandle, Status> {
+        record::session(id);
         let id = SessionId::new(id);
         self.registry.find(tenant.id.clone(), id).await.ok_or_else(|| status::denied("session"))
     }
 
     async fn run(&self, tenant: &Tenant, id: &str) -> Result<(RunId, SessionHandle, RunHandle), Status> {
+        record::run(id);
         let run = RunId::new(id);
         let denied = || status::denied("run");
         let session = self.registry.find_by_run(tenant.id.clone(), &run).await.ok_or_else(denied)?;

@@ -1,6 +1,6 @@
 //! The Results service: what sessions remember, and listings. Must not know how it was learnt.
 
-use super::{Api, request, status};
+use super::{Api, record, request, status};
 use crate::convert;
 use crate::run::RunEnd;
 use proctor_core::id::RunId;
@@ -36,6 +36,7 @@ impl Results for Api {
         let wanted = request::list_tests(&asked, &session.workspace)?;
         let started =
             session.start(wanted, RunKind::Listing, IfBusy::Queue).await.map_err(|error| status::session(&error))?;
+        record::run(started.run.as_str());
         let _watch = started.handle.watch();
         let forgotten = |_| status::denied("run");
         let end = tokio::select! {
@@ -127,6 +128,7 @@ impl Results for Api {
             let last = session.status().await.map_err(|error| status::session(&error))?.last;
             last.ok_or_else(|| status::failed(reason::NO_RUN_YET, "no run has ended in this session"))?.0
         } else {
+            record::run(&asked.run_id);
             RunId::new(asked.run_id)
         };
         let denied = || status::denied("run");

@@ -2,7 +2,7 @@
 
 use super::follow::{EventStream, Follow, follow};
 use super::identity::Known;
-use super::{Api, request, status};
+use super::{Api, record, request, status};
 use crate::convert;
 use crate::run::{Phase, RunEnd};
 use crate::session::{SessionHandle, Started};
@@ -182,9 +182,11 @@ async fn start(
     wanted: RunRequest,
     if_busy: IfBusy,
 ) -> Result<Response<EventStream>, Status> {
+    record::limits(wanted.limits);
     let _subscription = status::subscribe(&known.tenant)?;
     let Started { run, handle, attached_age_ms } =
         session.start(wanted, RunKind::Tests, if_busy).await.map_err(|error| status::session(&error))?;
+    record::run(run.as_str());
     let stream = follow(Follow { run, handle, cursor: 0, attached_age_ms, _subscription }).await?;
     Ok(Response::new(known.guard(stream)))
 }

@@ -1,11 +1,11 @@
 //! The Sessions service. Must not know runs beyond their names.
 
-use super::{Api, status};
+use super::{Api, record, status};
 use crate::convert;
 use crate::prepare::check_owner;
 use crate::session::SessionHandle;
 use crate::tenant::Tenant;
-use crate::workspace::{Workspace, WorkspaceError, stays_below};
+use crate::workspace::{Workspace, WorkspaceError};
 use proctor_proto::v1;
 use proctor_proto::v1::sessions_server::Sessions;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,7 @@ impl Sessions for Api {
             .create(tenant, workspace, asked.client_request_id)
             .await
             .map_err(|error| status::create(&error))?;
+        record::session(session.id.as_str());
         // The host file may have been read anew since the tenant was looked up, and its other sessions closed.
         if !self.access.borrow().admits(&known.tenant.id, &session.workspace) {
             session.close().await;
@@ -112,32 +113,15 @@ impl Api {
     }
 }
 
-// What is not below a root is not said to exist or not, whichever way a link leads.
+// What is not below a root is not said to exist or not, nor looked at, whichever way a link leads.
 fn open_below(path: &str, tenant: &Tenant) -> Result<Workspace, Status> {
-    let path = Path::new(path);
-    if !path.is_absolute() {
-        return Err(status::invalid("workspace", "workspace must be an absolute path"));
+    let refused = |error| status::workspace(&error, "workspace");
+    let found = Workspace::open_below(&tenant.roots, Path::new(path)).map_err(refused)?;
+    let own = |place: &PathBuf| place.starts_with(found.root()) || found.root().starts_with(place);
+    if tenant.reserved.iter().any(own) {
+        return Err(refused(WorkspaceError::Reserved));
     }
-    let found = Workspace::open(path).and_then(|found| Ok((found.owner()?, found)));
-    let below = |root: &PathBuf| path.strip_prefix(root).is_ok_and(|rest| stays_below(root, rest));
-    let is_below = match &found {
-        Ok((_, found)) => tenant.roots.iter().any(|root| found.root().starts_with(root)),
-        Err(_) => tenant.roots.iter().any(below),
-    };
-    if !is_below {
-        return Err(Status::permission_denied("workspace: not below a root of this tenant"));
-    }
-    let checked = found.and_then(|(owner, found)| {
-        let own = |place: &PathBuf| place.starts_with(found.root()) || found.root().starts_with(place);
-        // Without a slash at its end, which would lead through a link.
-        let named: PathBuf = path.components().collect();
-        match () {
-            () if tenant.reserved.iter().any(own) => Err(WorkspaceError::Reserved),
-            () if named.is_symlink() => Err(WorkspaceError::Link),
-            () => Ok((owner, found)),
-        }
-    });
-    let (owner, workspace) = checked.map_err(|error| status::workspace(&error, "workspace"))?;
+    let owner = found.owner().map_err(refused)?;
     check_owner(&tenant.policy, owner).map_err(|error| status::prepare(&error))?;
-    Ok(workspace)
+    Ok(found)
 }

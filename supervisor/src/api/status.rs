@@ -94,7 +94,11 @@ pub(super) fn create(error: &CreateError) -> Status {
 }
 
 pub(super) fn workspace(error: &WorkspaceError, field: &str) -> Status {
-    invalid(field, error.to_string())
+    match error {
+        WorkspaceError::Elsewhere => Status::permission_denied(format!("{field}: {error}")),
+        WorkspaceError::NotAbsolute => invalid(field, format!("{field} {error}")),
+        error => invalid(field, error.to_string()),
+    }
 }
 
 pub(super) fn session(error: &SessionError) -> Status {

@@ -4,6 +4,7 @@
 use super::Failure;
 use super::home;
 use super::remember::Remembered;
+use crate::audit::Audit;
 use crate::caches;
 use crate::clock::Clock;
 use crate::context::{Context, Policy};
@@ -42,12 +43,16 @@ pub(super) struct Shared {
     pub(super) pool: PoolBounds,
     /// What runs see of toolchains.
     pub(super) offer: Offer,
+    /// The one clock.
+    pub(super) clock: Clock,
+    /// Where it is written who did what, if anywhere.
+    pub(super) audit: Option<Audit>,
 }
 
 impl Shared {
     /// For one workspace of one user, with workers prepared within `pool`.
     pub(super) fn alone(pool: PoolBounds) -> Shared {
-        Shared { budget: Amount::UNBOUNDED, pool, offer: Offer::nothing() }
+        Shared { budget: Amount::UNBOUNDED, pool, offer: Offer::nothing(), clock: Clock::new(), audit: None }
     }
 }
 
@@ -84,12 +89,12 @@ fn sandbox(pool: PoolBounds) -> Result<LinuxSandbox, Failure> {
     LinuxSandbox::new(worker.clone(), pool).map_err(|error| Failure::host(error.to_string()))
 }
 
-fn context_of(sandbox: LinuxSandbox, Shared { budget, offer, .. }: Shared) -> Arc<Context> {
-    let clock = Clock::new();
+fn context_of(sandbox: LinuxSandbox, Shared { budget, offer, audit, clock, .. }: Shared) -> Arc<Context> {
     Arc::new(Context {
         sandbox: Arc::new(sandbox),
         toolchain: Toolchain::from_env(|name| std::env::var_os(name), offer),
         clock,
+        audit: audit.unwrap_or_else(|| Audit::off(clock)),
         scheduler: Scheduler::start(clock, budget),
     })
 }

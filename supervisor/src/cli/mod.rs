@@ -6,6 +6,7 @@ mod doctor;
 mod home;
 mod human;
 mod local;
+mod logs;
 mod progress;
 mod reload;
 mod remember;
@@ -17,7 +18,6 @@ mod token;
 
 use arguments::{Admin, Cli, Command};
 use clap::Parser;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Exit status for a mistake on the command line.
@@ -58,7 +58,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    logging(&cli.command);
+    logs::begin(&cli.command);
     let answered = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::List(arguments) => show::list(&arguments),
@@ -76,13 +76,4 @@ pub fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
-}
-
-// Logs go to stderr. A daemon tells what it does; a command at a terminal only what went wrong.
-fn logging(command: &Command) {
-    let default = if matches!(command, Command::Serve(serve) if !serve.private) { "info" } else { "error" };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PROCTOR_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
 }

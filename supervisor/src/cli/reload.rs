@@ -2,6 +2,7 @@
 //! that stay live on; what is in use already does not change under it. Must not know how calls are answered.
 
 use crate::access::{self, Access};
+use crate::audit::{Event, Line};
 use crate::config::{Config, Problem};
 use crate::context::Context;
 use crate::owned::own_dir;
@@ -33,6 +34,12 @@ pub(super) struct Reloading {
 impl Reloading {
     /// Reads the file anew. A file that is wrong changes nothing.
     pub(super) async fn reload(&mut self) {
+        let outcome = if self.take_over().await { "ok" } else { "error" };
+        self.context.audit.tell(Line { outcome: Some(outcome.to_owned()), ..Line::of(Event::Reloaded) });
+    }
+
+    // Whether what the file says is in force.
+    async fn take_over(&mut self) -> bool {
         let (config, access) = match self.read() {
             Ok(read) => read,
             Err(problems) => {
@@ -40,7 +47,7 @@ impl Reloading {
                     tracing::error!("{problem}");
                 }
                 tracing::error!("the host file is wrong: what it said before stays in force");
-                return;
+                return false;
             }
         };
         let before = Arc::clone(&self.access.borrow());
@@ -48,7 +55,7 @@ impl Reloading {
         for tenant in new {
             if let Err(error) = own_cache(&config, tenant) {
                 tracing::error!("{error}: what the host file said before stays in force");
-                return;
+                return false;
             }
         }
         self.private.send_replace(config.private_places().map(Path::to_owned).collect());
@@ -67,6 +74,7 @@ impl Reloading {
             }
         }
         tracing::info!(tenants = access.tenants.all().len(), sessions_closed = closed, "the host file was read anew");
+        true
     }
 
     fn read(&self) -> Result<(Config, Access), Vec<String>> {
@@ -126,6 +134,7 @@ fn keep(before: &Config, now: &mut Config) -> Vec<&'static str> {
         ("state_dir", before.state_dir != now.state_dir),
         ("host", before.host != now.host),
         ("sandbox", before.sandbox != now.sandbox),
+        ("audit", before.audit != now.audit),
     ] {
         kept.extend(changed.then_some(key));
     }
@@ -133,6 +142,7 @@ fn keep(before: &Config, now: &mut Config) -> Vec<&'static str> {
     now.state_dir.clone_from(&before.state_dir);
     now.host = before.host.clone();
     now.sandbox = before.sandbox.clone();
+    now.audit = before.audit.clone();
     kept
 }
 

@@ -7,6 +7,8 @@ use super::reload::{Reloading, own_cache};
 use super::{Failure, USAGE};
 use crate::access::{self, Access, Current};
 use crate::api::Api;
+use crate::audit::{Audit, Event, Line};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::context::Context;
 use crate::quotas::Machine;
@@ -53,8 +55,12 @@ async fn daemon(path: &Path, config: Config, access: Access, may_switch: bool) -
     }
     let (private, seen) = watch::channel(config.private_places().map(Path::to_owned).collect());
     let offer = Offer { toolchains: config.host.toolchains.clone(), private: seen };
-    let context =
-        local::context(Shared { budget: config.host.budget(Machine::here()), pool: config.host.pool.pool(), offer })?;
+    let clock = Clock::new();
+    let audit = Audit::open(config.audit.place(&config.state_dir), clock);
+    let audit = audit.map_err(|error| Failure::host(format!("the audit log: {error}")))?;
+    let budget = config.host.budget(Machine::here());
+    let shared = Shared { budget, pool: config.host.pool.pool(), offer, clock, audit: Some(audit.clone()) };
+    let context = local::context(shared)?;
     let (access, current) = watch::channel(Arc::new(access));
     let api = api(context, current.clone());
     let mut listeners = Vec::new();
@@ -80,7 +86,12 @@ async fn daemon(path: &Path, config: Config, access: Access, may_switch: bool) -
             reloading.reload().await;
         }
     });
-    until_signalled(api, listeners).await
+    audit.tell(Line::of(Event::Started));
+    let ended = until_signalled(api, listeners).await;
+    audit.tell(Line::of(Event::Stopped));
+    // Writing blocks; by a panic alone it fails.
+    _ = tokio::task::spawn_blocking(move || audit.finish()).await;
+    ended
 }
 
 fn cannot_switch() -> SandboxError {

@@ -6,7 +6,9 @@ use super::Failure;
 pub(super) fn token() -> Result<u8, Failure> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| Failure::host(format!("no random numbers: {error}")))?;
-    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    // By its first letters it is known for what it is, wherever it turns up.
+    let token: String =
+        ["proctor_".to_owned()].into_iter().chain(bytes.iter().map(|byte| format!("{byte:02x}"))).collect();
     anstream::println!("token for the tenant:      {token}");
     anstream::println!("token_hashes in the file:  {}", blake3::hash(token.as_bytes()));
     Ok(0)

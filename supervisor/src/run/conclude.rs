@@ -10,6 +10,7 @@ use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::moment::Moment;
 use proctor_core::outcome::{Evidence, KillReason};
+use proctor_core::redact::{SECRET_BYTES_MAX, redact_from, redacted};
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
 use proctor_core::verdict::{Facts, judge};
 use proctor_frameworks::{Chosen, Parser};
@@ -64,6 +65,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         let left_out = ending.kept_left_out;
         format!("{left_out} file(s) that tests left are not kept: too many, too large, too deep, or oddly named")
     }));
+    let notes = notes.into_iter().map(redacted).collect();
     let kept = artifacts(kept, parser.as_ref());
     let artifacts = Artifacts { files, left_out: ending.artifacts_left_out };
     let (measured, coverage) = harvest(chosen.as_ref(), &workspace, &artifacts, &tally.finished());
@@ -158,14 +160,22 @@ fn harvest(
     (harvest.measured, summary)
 }
 
-// The end of a stream as text, and how many bytes come before it.
+// The end of a stream as text without secrets of a known form, and how many bytes come before it. What comes before is read
+// as far as a secret can reach, so that the cut leaves no half of one.
 fn tail(spool: &SpoolReader) -> (String, u64) {
     let from = spool.len().saturating_sub(TAIL_BYTES_MAX as u64);
-    let bytes = spool.read_at(from, TAIL_BYTES_MAX).unwrap_or_else(|error| {
+    let before = from.min(SECRET_BYTES_MAX as u64);
+    let len = SECRET_BYTES_MAX + TAIL_BYTES_MAX;
+    let mut bytes = spool.read_at(from - before, len).unwrap_or_else(|error| {
         tracing::error!(%error, "a run's output could not be read back");
         Vec::new()
     });
-    (String::from_utf8_lossy(&bytes).into_owned(), from)
+    let cut = usize::try_from(before).unwrap_or(SECRET_BYTES_MAX).min(bytes.len());
+    let tail = bytes.split_off(cut);
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    let cut = text.len();
+    text.push_str(&String::from_utf8_lossy(&tail));
+    (redact_from(&text, cut), from)
 }
 
 /// The report of a run that was accepted and ended before anything was started.

@@ -2,11 +2,13 @@
 //! anything; what a session does is in [`proctor_core::session`].
 
 use super::{Answer, Asked, Memory, Message, SessionError, Started, Status};
+use crate::audit::{self, Line};
 use crate::context::{Context, CurrentPolicy};
 use crate::run::{
     self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, Spools, without_running,
 };
 use crate::workspace::Workspace;
+use proctor_core::bound::clip;
 use proctor_core::event::RunEvent;
 use proctor_core::id::{RunId, SessionId};
 use proctor_core::moment::Moment;
@@ -25,6 +27,9 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// How long a session lives that nobody uses: longer than a person's night, so that its memory is there in the morning.
 const IDLE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// Longest reason in the audit log, in bytes: a sentence.
+const REASON_BYTES_MAX: usize = 256;
 
 /// A run that the session still knows: waiting, going on, or ended and readable.
 struct Known {
@@ -103,7 +108,11 @@ impl Actor {
                         self.step(Event::CloseRequested).await;
                     }
                 },
-                () = sleep(idle), if !busy => self.step(Event::CloseRequested).await,
+                () = sleep(idle), if !busy => {
+                    let line = Line { outcome: Some("ok".to_owned()), ..self.line(audit::Event::SessionExpired) };
+                    self.context.audit.tell(line);
+                    self.step(Event::CloseRequested).await;
+                }
                 Some(ended) = self.drivers.join_next() => self.ended(ended).await,
                 fingerprint = began(&mut self.began) => self.run_began(fingerprint).await,
                 _ = tick.tick(), if busy => self.tick().await,
@@ -249,7 +258,9 @@ impl Actor {
                         known.spools = None;
                         let (now, note) = (self.context.clock.now(), "ended while it waited behind another run");
                         let report = without_running(now, self.policy.now().defaults, "", reason, note);
-                        known.log.end(RunEnd::Report(Arc::new(report))).await;
+                        let (log, end) = (known.log.clone(), RunEnd::Report(Arc::new(report)));
+                        self.tell_end(&run, &end);
+                        log.end(end).await;
                     }
                 }
                 Effect::Forget { run } => _ = self.runs.remove(&run),
@@ -257,7 +268,9 @@ impl Actor {
                 Effect::Refuse { run, refusal } => {
                     if let Some(known) = self.runs.get_mut(&run) {
                         known.spools = None;
-                        known.log.end(RunEnd::NotStarted(NotStarted::Refused(refusal))).await;
+                        let (log, end) = (known.log.clone(), RunEnd::NotStarted(NotStarted::Refused(refusal)));
+                        self.tell_end(&run, &end);
+                        log.end(end).await;
                     }
                 }
                 // These answer a request and were taken out by `answer`.
@@ -345,6 +358,7 @@ impl Actor {
             return;
         }
         self.admit();
+        self.tell_end(&run, &finished.end);
         let log = self.runs.get_mut(&run).map(|known| {
             known.killer = None;
             known.log.clone()
@@ -358,6 +372,31 @@ impl Actor {
         if let Some(log) = log {
             log.end(finished.end).await;
         }
+    }
+
+    fn line(&self, event: audit::Event) -> Line {
+        let (tenant, session) = (Some(self.policy.now().owner.clone()), Some(self.id.to_string()));
+        Line { tenant, session, ..Line::of(event) }
+    }
+
+    // Tells the audit log how an accepted run ended.
+    fn tell_end(&self, run: &RunId, end: &RunEnd) {
+        let since = self.runs.get(run).map(|known| self.context.clock.now().ms_since(known.accepted_at));
+        let (outcome, limits, reason) = match end {
+            RunEnd::Report(report) => {
+                let killed = report.evidence.killed.map(|killed| killed.name().to_owned());
+                (report.outcome.name(), Some(report.limits), killed)
+            }
+            RunEnd::NotStarted(why) => ("not_started", None, Some(clip(why.to_string(), REASON_BYTES_MAX))),
+        };
+        self.context.audit.tell(Line {
+            run: Some(run.to_string()),
+            outcome: Some(outcome.to_owned()),
+            limits,
+            reason,
+            duration_ms: since,
+            ..self.line(audit::Event::RunFinished)
+        });
     }
 
     async fn tick(&mut self) {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::allowance::Allowance;
+use crate::audit::{self, Audit};
 use crate::clock::Clock;
 use crate::context::Policy;
 use crate::registry::{CreateError, Registry};
@@ -78,20 +79,24 @@ struct World {
     fake: Arc<Fake>,
     order: std_mpsc::SyncSender<Do>,
     dir: tempfile::TempDir,
+    /// Where the audit log is.
+    log: tempfile::TempDir,
 }
 
 impl World {
     fn new() -> World {
         let (order, orders) = std_mpsc::sync_channel(64);
         let fake = Arc::new(Fake { orders: Mutex::new(orders), killed: Mutex::default() });
-        let clock = Clock::new();
+        let (clock, log) = (Clock::new(), tempfile::tempdir().unwrap());
+        let place = audit::Place { path: log.path().join("audit.jsonl"), bytes_max: 1 << 20, keep: 0 };
         let context = Arc::new(Context {
             sandbox: Arc::clone(&fake) as Arc<dyn Sandbox>,
             toolchain: Toolchain::default(),
             clock,
+            audit: Audit::open(place, clock).unwrap(),
             scheduler: Scheduler::start(clock, BUDGET),
         });
-        World { context, fake, order, dir: tempfile::tempdir().unwrap() }
+        World { context, fake, order, dir: tempfile::tempdir().unwrap(), log }
     }
 
     /// Another tenant's run that takes the whole host.
@@ -131,6 +136,13 @@ impl World {
 
     fn tell(&self, order: Do) {
         self.order.send(order).unwrap();
+    }
+
+    // What the audit log has by now.
+    fn told(&self) -> Vec<audit::Line> {
+        self.context.audit.finish();
+        let text = std::fs::read_to_string(self.log.path().join("audit.jsonl")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     async fn killed_because(&self) -> KillReason {
@@ -316,6 +328,41 @@ async fn closing_a_session_kills_its_run_and_leaves_nothing() {
     assert_eq!(outcome(&run).await, Outcome::Cancelled);
     assert_eq!(outcome(&waiting).await, Outcome::Cancelled);
     assert!(session.is_gone());
+}
+
+#[tokio::test]
+async fn how_every_run_ended_is_in_the_audit_log() {
+    let world = World::new();
+    let session = world.open("s");
+    let first = start(&session, "a").await;
+    let second = start(&session, "b").await;
+    let third = start(&session, "c").await;
+    assert!(within(session.cancel(second.run.clone())).await.unwrap());
+    world.tell(Do::Exit(1));
+    assert_eq!(outcome(&first).await, Outcome::Failed);
+    assert!(within(session.cancel(third.run.clone())).await.unwrap());
+    assert_eq!(outcome(&third).await, Outcome::Cancelled);
+    let told: Vec<_> =
+        world.told().into_iter().map(|line| (line.event, line.run.unwrap(), line.outcome.unwrap())).collect();
+    let line = |run: &Started, outcome: &str| (audit::Event::RunFinished, run.run.to_string(), outcome.to_owned());
+    assert_eq!(told, [line(&second, "cancelled"), line(&first, "failed"), line(&third, "cancelled")]);
+    let lines = world.told();
+    assert!(lines.iter().all(|line| line.tenant.as_deref() == Some("acme") && line.session.as_deref() == Some("s")));
+    assert!(lines.iter().all(|line| line.limits.is_some() && line.duration_ms.is_some()));
+    assert_eq!((lines[0].reason.as_deref(), lines[1].reason.as_deref()), (Some("cancelled"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_nobody_uses_ends_and_the_audit_log_says_so() {
+    let world = World::new();
+    let session = world.open("s");
+    within(session.status()).await.unwrap();
+    // The clock runs by itself to the one thing that is waited for.
+    tokio::time::sleep(Duration::from_secs(13 * 60 * 60)).await;
+    assert!(session.is_gone());
+    let told = world.told();
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].event, told[0].session.as_deref()), (audit::Event::SessionExpired, Some("s")));
 }
 
 #[tokio::test(start_paused = true)]

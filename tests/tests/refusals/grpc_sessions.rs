@@ -135,3 +135,55 @@ async fn what_is_the_supervisors_own_is_no_workspace() {
         assert_eq!(told, (Code::InvalidArgument, text), "{}", workspace.display());
     }
 }
+
+#[tokio::test]
+async fn what_takes_the_place_of_a_workspace_is_neither_run_nor_looked_at() {
+    let scene = Scene { supervisor: Supervisor::start() };
+    let supervisor = &scene.supervisor;
+    let client = supervisor.client("beta").await;
+    let theirs = supervisor.workspace("alpha", "shop", "go/pass");
+    fs::write(theirs.join("secret.go"), "package shop").unwrap();
+    let root = supervisor.root("beta");
+    type Swap = fn(&Path, &Path);
+    let swaps: [(&str, Swap); 5] = [
+        ("renamed", |own, aside| fs::rename(own, aside).unwrap()),
+        ("another directory", |own, aside| {
+            fs::rename(own, aside).unwrap();
+            fs::create_dir(own).unwrap();
+        }),
+        ("a link to another tenant's", |own, aside| {
+            fs::rename(own, aside).unwrap();
+            symlink("../alpha/shop", own).unwrap();
+        }),
+        ("a link to itself", |own, aside| {
+            fs::rename(own, aside).unwrap();
+            symlink(aside, own).unwrap();
+        }),
+        ("removed", |own, _| fs::remove_dir_all(own).unwrap()),
+    ];
+    for (number, (what, swap)) in swaps.into_iter().enumerate() {
+        let own = supervisor.workspace("beta", &format!("shop-{number}"), "go/pass");
+        let session_id = scene.open(own.to_str().unwrap()).await.unwrap();
+        swap(&own, &root.join(format!("aside-{number}")));
+        let asked =
+            |files: Vec<String>| RunTestsRequest { session_id: session_id.clone(), files, ..Default::default() };
+        let status = match client.start(asked(Vec::new())).await {
+            Ok(_) => panic!("{what}: it began"),
+            Err(status) => status,
+        };
+        assert_eq!(status.code(), Code::FailedPrecondition, "{what}: {status:?}");
+        assert_eq!(status.get_details_error_info().unwrap().reason, reason::WORKSPACE_REPLACED, "{what}");
+        // Of what is there now nothing is told.
+        let status = match client.start(asked(vec!["secret.go".to_owned()])).await {
+            Ok(_) => panic!("{what}: it began"),
+            Err(status) => status,
+        };
+        assert_eq!(status.message(), "files: \"secret.go\" not found in the workspace", "{what}");
+    }
+    // A root in whose place is a link leads nowhere, and above all not to another tenant's.
+    fs::rename(&root, root.with_file_name("beta-aside")).unwrap();
+    symlink("alpha", &root).unwrap();
+    let status = scene.open(root.join("shop").to_str().unwrap()).await.unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "workspace: not found"));
+    assert!(descendants(supervisor.pid()).is_empty(), "no process was started");
+}

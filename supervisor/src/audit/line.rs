@@ -1,0 +1,191 @@
+//! One line of the audit log: its events and its fields, as `deploy/audit.example.jsonl` shows them. Must not know where it
+//! is written.
+
+use proctor_core::limits::{LimitRequest, Limits};
+use proctor_core::moment::Moment;
+use serde::{Deserialize, Serialize};
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// The supervisor takes calls.
+    Started,
+    /// The supervisor has ended in order: nothing follows.
+    Stopped,
+    /// The host file was asked to be read anew.
+    Reloaded,
+    /// Who called could not be told. At most ten a second have a line.
+    AuthenticationRefused,
+    /// What was asked for is not the caller's, or not there.
+    Denied,
+    /// A session was created, or found by its request.
+    SessionCreated,
+    /// A session was closed by its tenant.
+    SessionClosed,
+    /// A session was closed because nobody used it.
+    SessionExpired,
+    /// A request became a run, or joined one.
+    RunAccepted,
+    /// A request did not become a run.
+    RunRefused,
+    /// A run ended, or turned out not to start.
+    RunFinished,
+    /// A run was asked to end.
+    RunCancelled,
+    /// A report, or failures out of one, were read or followed.
+    ReportRead,
+    /// A run's output was read.
+    OutputRead,
+    /// A file that a run left was read.
+    ArtifactRead,
+    /// An operator asked about the host, or changed it.
+    OperatorCall,
+}
+
+impl Event {
+    /// All of them.
+    pub const ALL: [Event; 16] = [
+        Event::Started,
+        Event::Stopped,
+        Event::Reloaded,
+        Event::AuthenticationRefused,
+        Event::Denied,
+        Event::SessionCreated,
+        Event::SessionClosed,
+        Event::SessionExpired,
+        Event::RunAccepted,
+        Event::RunRefused,
+        Event::RunFinished,
+        Event::RunCancelled,
+        Event::ReportRead,
+        Event::OutputRead,
+        Event::ArtifactRead,
+        Event::OperatorCall,
+    ];
+}
+
+/// How a caller is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Auth {
+    /// `unix` for a user id, `token` for a bearer token, `jwt` for a JSON web token, `certificate` for a TLS client.
+    pub method: String,
+    /// The user id, the first 16 digits of what the host file has of the token, the JSON web token's subject, or the
+    /// certificate's names. Never a credential.
+    pub fingerprint: String,
+}
+
+/// One line. What is not known or means nothing for the event is absent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line {
+    /// When it was told, RFC 3339 in UTC, to the millisecond.
+    pub time: String,
+    /// What happened.
+    pub event: Event,
+    /// Whose it is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tenant: Option<String>,
+    /// How the caller was known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub auth: Option<Auth>,
+    /// The call, `Runs/RunTests`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rpc: Option<String>,
+    /// The session, as it was named.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub session: Option<String>,
+    /// The run, as it was named.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub run: Option<String>,
+    /// Limits that were asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub asked: Option<LimitRequest>,
+    /// Limits that held.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limits: Option<Limits>,
+    /// How a run ended; `not_started` for one that came to nothing. How a call ended: `ok`, or `error`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub outcome: Option<String>,
+    /// Of a call until its answer began, of a run from when it was accepted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub duration_ms: Option<u64>,
+    /// gRPC's name of the error.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub code: Option<String>,
+    /// The reason that programs read, as in the error's details.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// Lines before this one that could not be written.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lost: Option<u64>,
+    /// Refused authentications before this line that have none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub suppressed: Option<u64>,
+}
+
+impl Line {
+    /// A line of which nothing but the event is known.
+    #[must_use]
+    pub fn of(event: Event) -> Line {
+        Line {
+            time: String::new(),
+            event,
+            tenant: None,
+            auth: None,
+            rpc: None,
+            session: None,
+            run: None,
+            asked: None,
+            limits: None,
+            outcome: None,
+            duration_ms: None,
+            code: None,
+            reason: None,
+            lost: None,
+            suppressed: None,
+        }
+    }
+
+    pub(super) fn at(&mut self, now: Moment) {
+        self.time = rfc3339(now);
+    }
+}
+
+// From days to a date by eras of 400 years, as of the proleptic Gregorian calendar.
+fn rfc3339(moment: Moment) -> String {
+    let (seconds, ms) = (moment.0 / 1_000, moment.0 % 1_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // The year begins in March here, so that a leap day is its last.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next;
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_written_as_a_date() {
+        // Checked against `date -u -d @SECONDS`.
+        for (seconds, date) in [
+            (0, "1970-01-01T00:00:00.007Z"),
+            (951_782_399, "2000-02-28T23:59:59.007Z"),
+            (951_782_400, "2000-02-29T00:00:00.007Z"),
+            (951_868_800, "2000-03-01T00:00:00.007Z"),
+            (1_767_225_599, "2025-12-31T23:59:59.007Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.007Z"),
+        ] {
+            assert_eq!(rfc3339(Moment(seconds * 1_000 + 7)), date);
+        }
+    }
+}

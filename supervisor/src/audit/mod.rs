@@ -1,0 +1,300 @@
+//! The audit log: who did what, with which limits, and what came of it. One line of JSON for each event, on the way to the
+//! file in a bounded queue; what finds no room in it is counted, so that no call and no run ever waits for a disk. Must not
+//! know how a line gets to the file (that is [`file`]), nor decide anything about a call.
+
+mod file;
+mod line;
+
+pub use line::{Auth, Event, Line};
+
+use crate::clock::Clock;
+use proctor_core::redact::redacted;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+/// Lines that may wait: what a host of 10,000 calls a second tells while a disk takes most of a second, some 4 MiB.
+const QUEUE: usize = 8_192;
+
+/// Refused authentications that are told of in one second; whoever guesses more is counted.
+const REFUSALS_PER_SECOND: u64 = 10;
+
+/// How long the end of the supervisor waits for the last lines.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Where the audit log is, and how much of it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file that is written to. Earlier ones have `.1`, `.2`, … after its name, the highest is the oldest.
+    pub path: PathBuf,
+    /// Bytes after which another file is begun.
+    pub bytes_max: u64,
+    /// Earlier files that are kept.
+    pub keep: u32,
+}
+
+impl Place {
+    /// `bytes_max` where nothing is said.
+    pub const BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+    /// `keep` where nothing is said.
+    pub const KEEP: u32 = 8;
+}
+
+enum Message {
+    Line(Box<Line>),
+    End(SyncSender<()>),
+}
+
+/// What the lines that are not written come to, for the next one that is.
+#[derive(Debug, Default)]
+struct Missing {
+    /// Lines without room in the queue or on the disk.
+    lost: AtomicU64,
+    /// Refused authentications beyond those told of.
+    suppressed: AtomicU64,
+    /// The second, since the clock was made, of the last refusal, and how many there were in it.
+    second: AtomicU64,
+    refusals: AtomicU64,
+}
+
+/// The audit log, to whoever has something to tell.
+#[derive(Debug, Clone)]
+pub struct Audit {
+    queue: Option<SyncSender<Message>>,
+    missing: Arc<Missing>,
+    clock: Clock,
+}
+
+impl Audit {
+    /// The log of a supervisor that keeps none: a private one, or a command.
+    #[must_use]
+    pub fn off(clock: Clock) -> Audit {
+        Audit { queue: None, missing: Arc::default(), clock }
+    }
+
+    /// Opens the log and begins to write, on a thread of its own. That it cannot be opened is an error now; what goes wrong
+    /// later is counted.
+    pub fn open(place: Place, clock: Clock) -> io::Result<Audit> {
+        let (queue, messages) = sync_channel(QUEUE);
+        let missing = Arc::<Missing>::default();
+        let mut file = file::Rotated::open(place)?;
+        let counted = Arc::clone(&missing);
+        let write = move || {
+            while let Ok(first) = messages.recv() {
+                let mut ended = None;
+                let mut lines = Vec::new();
+                for message in std::iter::once(first).chain(messages.try_iter().take(file::BATCH_MAX)) {
+                    match message {
+                        Message::Line(line) => lines.push(*line),
+                        Message::End(reply) => ended = Some(reply),
+                    }
+                }
+                write_all(&mut file, lines, &counted);
+                if let Some(reply) = ended {
+                    _ = reply.send(());
+                }
+            }
+        };
+        std::thread::Builder::new().name("audit".to_owned()).spawn(write)?;
+        Ok(Audit { queue: Some(queue), missing, clock })
+    }
+
+    /// Tells of an event, without waiting.
+    pub fn tell(&self, mut line: Line) {
+        let Some(queue) = &self.queue else { return };
+        if line.event == Event::AuthenticationRefused && !self.may_refuse() {
+            self.missing.suppressed.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        line.at(self.clock.now());
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
+            queue.try_send(Message::Line(Box::new(line)))
+            && self.missing.lost.fetch_add(1, Ordering::Relaxed) == 0
+        {
+            tracing::error!("the audit log is behind: lines are lost, and the next one says how many");
+        }
+    }
+
+    // Two callers at the turn of a second may both begin it anew: then a few more are told of.
+    fn may_refuse(&self) -> bool {
+        let Missing { second, refusals, .. } = &*self.missing;
+        let now = self.clock.elapsed_ms() / 1_000 + 1;
+        if second.swap(now, Ordering::Relaxed) != now {
+            refusals.store(0, Ordering::Relaxed);
+        }
+        refusals.fetch_add(1, Ordering::Relaxed) < REFUSALS_PER_SECOND
+    }
+
+    /// Returns when everything that was told is written, or has had its time. Blocks.
+    pub fn finish(&self) {
+        let (reply, done) = sync_channel(1);
+        // A full queue has lost lines already.
+        if self.queue.as_ref().is_some_and(|queue| queue.try_send(Message::End(reply)).is_ok()) {
+            _ = done.recv_timeout(LAST_WORDS);
+        }
+    }
+}
+
+fn write_all(file: &mut file::Rotated, lines: Vec<Line>, missing: &Missing) {
+    let mut batch = file::Batch::default();
+    for mut line in lines {
+        line.lost = Some(missing.lost.swap(0, Ordering::Relaxed)).filter(|lost| *lost > 0);
+        line.suppressed = Some(missing.suppressed.swap(0, Ordering::Relaxed)).filter(|suppressed| *suppressed > 0);
+        let (lost, suppressed) = (line.lost.unwrap_or(0), line.suppressed.unwrap_or(0));
+        let text = serde_json::to_string(&line).map(redacted).unwrap_or_default();
+        batch.add(&text, lost, suppressed);
+    }
+    if let Err(unwritten) = file.append(&batch) {
+        let lost = missing.lost.fetch_add(unwritten.lost, Ordering::Relaxed);
+        missing.suppressed.fetch_add(unwritten.suppressed, Ordering::Relaxed);
+        if lost == 0 && !unwritten.is_known {
+            let error = unwritten.why;
+            tracing::error!(%error, "the audit log cannot be written: lines are lost, and the next one says how many");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    fn audit(dir: &Path, bytes_max: u64) -> Audit {
+        let place = Place { path: dir.join("audit.jsonl"), bytes_max, keep: 2 };
+        Audit::open(place, Clock::new()).unwrap()
+    }
+
+    fn lines(path: &Path) -> Vec<Line> {
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.is_empty() || text.ends_with('\n'));
+        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    }
+
+    #[test]
+    fn the_documented_lines_are_what_is_written() {
+        let documented = include_str!("../../../deploy/audit.example.jsonl");
+        let mut events = Vec::new();
+        for text in documented.lines() {
+            let line: Line = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+            assert_eq!(serde_json::to_string(&line).unwrap(), text);
+            events.push(line.event);
+        }
+        for event in Event::ALL {
+            assert!(events.contains(&event), "{event:?} has an example");
+        }
+    }
+
+    #[test]
+    fn lines_are_whole_and_in_order_and_nobody_elses_to_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        fs::write(&path, "{\"half\":").unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        let audit = audit(dir.path(), 1 << 20);
+        for number in 0..100 {
+            audit.tell(Line { session: Some(number.to_string()), ..Line::of(Event::SessionCreated) });
+        }
+        audit.finish();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = fs::read_to_string(&path).unwrap();
+        let (half, rest) = text.split_once('\n').unwrap();
+        assert_eq!(half, "{\"half\":", "what a killed supervisor left stays a line of its own");
+        let sessions: Vec<String> =
+            rest.lines().map(|line| serde_json::from_str::<Line>(line).unwrap().session.unwrap()).collect();
+        assert_eq!(sessions, (0..100).map(|number| number.to_string()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn it_is_rotated_by_size_and_the_oldest_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let audit = audit(dir.path(), 1_000);
+        for number in 0..100 {
+            audit.tell(Line { session: Some(number.to_string()), ..Line::of(Event::SessionCreated) });
+            audit.finish();
+        }
+        let mut names: Vec<String> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"]);
+        let mut kept = Vec::new();
+        for name in ["audit.jsonl.2", "audit.jsonl.1", "audit.jsonl"] {
+            assert!(fs::metadata(dir.path().join(name)).unwrap().len() <= 1_000);
+            kept.extend(lines(&dir.path().join(name)).into_iter().map(|line| line.session.unwrap()));
+        }
+        let last = 100 - kept.len();
+        assert!(kept.len() > 10);
+        assert_eq!(kept, (last..100).map(|number| number.to_string()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_lost_is_told_in_the_next_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let audit = audit(dir.path(), 1_000);
+        audit.tell(Line::of(Event::Started));
+        audit.finish();
+        // No other file can be begun as long as something is in the way.
+        let in_the_way = ["audit.jsonl.1", "audit.jsonl.2"].map(|name| dir.path().join(name));
+        in_the_way.iter().for_each(|dir| fs::create_dir_all(dir.join("x")).unwrap());
+        for _ in 0..30 {
+            audit.tell(Line::of(Event::SessionCreated));
+            audit.finish();
+        }
+        let written = lines(&dir.path().join("audit.jsonl")).len();
+        in_the_way.iter().for_each(|dir| fs::remove_dir_all(dir).unwrap());
+        audit.tell(Line::of(Event::Stopped));
+        audit.finish();
+        let next = lines(&dir.path().join("audit.jsonl"));
+        assert_eq!(next.len(), 1);
+        assert_eq!((next[0].event, next[0].lost), (Event::Stopped, Some(31 - written as u64)));
+    }
+
+    #[test]
+    fn a_full_queue_loses_lines_and_says_so() {
+        let missing = Arc::<Missing>::default();
+        let (queue, messages) = sync_channel(1);
+        let audit = Audit { queue: Some(queue), missing: Arc::clone(&missing), clock: Clock::new() };
+        for _ in 0..4 {
+            audit.tell(Line::of(Event::SessionCreated));
+        }
+        assert_eq!(missing.lost.load(Ordering::Relaxed), 3);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let mut file = file::Rotated::open(Place { path: path.clone(), bytes_max: 1_000, keep: 0 }).unwrap();
+        let Ok(Message::Line(line)) = messages.recv() else { panic!("no line") };
+        write_all(&mut file, vec![*line], &missing);
+        assert_eq!(lines(&path)[0].lost, Some(3));
+        assert_eq!(missing.lost.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn guesses_are_told_of_within_a_bound_and_counted_beyond() {
+        let dir = tempfile::tempdir().unwrap();
+        let audit = audit(dir.path(), 1 << 20);
+        for _ in 0..1_000 {
+            audit.tell(Line::of(Event::AuthenticationRefused));
+        }
+        audit.tell(Line::of(Event::Stopped));
+        audit.finish();
+        let lines = lines(&dir.path().join("audit.jsonl"));
+        let suppressed: u64 = lines.iter().filter_map(|line| line.suppressed).sum();
+        let told = lines.len() as u64 - 1;
+        assert_eq!(told + suppressed, 1_000);
+        assert!((10..=30).contains(&told), "{told} within two seconds at most");
+    }
+
+    #[test]
+    fn no_secret_of_a_known_form_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let audit = audit(dir.path(), 1 << 20);
+        let secret = format!("glpat-{}", "a1B2".repeat(5));
+        audit.tell(Line { session: Some(secret), ..Line::of(Event::Denied) });
+        audit.finish();
+        assert_eq!(lines(&dir.path().join("audit.jsonl"))[0].session.as_deref(), Some("[redacted: gitlab]"));
+    }
+}
