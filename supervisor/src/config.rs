@@ -1,6 +1,8 @@
 //! The host file, `proctor.toml`: what it says, and everything that is wrong with it. Must not know how any of it is
 //! carried out.
 
+use crate::registry::Bounds;
+use crate::serve::{DRAIN, DRAIN_MAX};
 use crate::units::{Bytes, Cpus, Duration};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::{LimitRequest, Limits};
@@ -70,12 +72,38 @@ pub struct Listen {
 pub struct Host {
     /// Runs at the same time; default: one per processor.
     pub runs_max: Option<u32>,
+    /// Sessions at the same time, of all tenants together; default [`crate::registry::SESSIONS_MAX`].
+    pub sessions_max: Option<u32>,
+    /// How long a session lives that nobody uses; default [`crate::session::IDLE_MAX`].
+    pub session_idle: Option<Duration>,
+    /// How long runs may go on when the supervisor ends; default [`DRAIN`].
+    pub drain: Option<Duration>,
     /// Directories that runs can read, beside the toolchains that the supervisor's own PATH leads to.
     #[serde(default)]
     pub toolchains: Vec<PathBuf>,
     /// Workers that are prepared before there is a run.
     #[serde(default)]
     pub pool: PoolTable,
+}
+
+impl Host {
+    /// What holds for all sessions.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        let built_in = Bounds::default();
+        Bounds {
+            sessions_max: self
+                .sessions_max
+                .map_or(built_in.sessions_max, |max| usize::try_from(max).unwrap_or(usize::MAX)),
+            idle_max: self.session_idle.map_or(built_in.idle_max, |idle| std::time::Duration::from_millis(idle.ms)),
+        }
+    }
+
+    /// How long runs may go on when the supervisor ends.
+    #[must_use]
+    pub fn drain(&self) -> std::time::Duration {
+        self.drain.map_or(DRAIN, |drain| std::time::Duration::from_millis(drain.ms))
+    }
 }
 
 /// Bounds of prepared workers; what is absent keeps its built-in value, [`PoolBounds::DEFAULT`].
@@ -270,6 +298,8 @@ impl Config {
         }
         wrong(!self.state_dir.is_absolute(), "state_dir: must be an absolute path".into());
         wrong(self.host.runs_max == Some(0), "host.runs_max: must be at least 1".into());
+        wrong(self.host.sessions_max == Some(0), "host.sessions_max: must be at least 1".into());
+        wrong(self.host.drain() > DRAIN_MAX, format!("host.drain: must be at most {}s", DRAIN_MAX.as_secs()));
         for dir in &self.host.toolchains {
             wrong(!dir.is_absolute(), format!("host.toolchains: {} is not absolute", dir.display()));
             let shown = self.private_places().find(|place| place.starts_with(dir));
@@ -402,6 +432,7 @@ mod tests {
         assert_eq!(problems, [""; 0]);
         assert_eq!(config.defaults.over(Limits::DEFAULT), Limits::DEFAULT, "the example shows the built-in defaults");
         assert_eq!(config.sandbox.required_layers.unwrap(), LAYERS);
+        assert_eq!((config.host.bounds(), config.host.drain()), (Bounds::default(), DRAIN));
         let of = |name: &str| config.timeouts.get(name).map(|timeout| timeout.ms);
         assert!(FRAMEWORKS.iter().all(|framework| of(framework.name()) == framework.wall_ms()));
     }
@@ -518,6 +549,17 @@ mod tests {
         assert_eq!(pool(""), PoolBounds::DEFAULT);
         let some = pool("[host.pool]\nworkers_max = 0\nidle = \"5s\"");
         assert_eq!((some.workers_max, some.idle.as_secs()), (0, 5));
+    }
+
+    #[test]
+    fn sessions_and_the_end_have_bounds() {
+        let host = |text: &str| Config::parse(&format!("state_dir = \"/x\"\n[listen]\n[host]\n{text}")).unwrap();
+        let some = host("sessions_max = 7\nsession_idle = \"2m\"\ndrain = \"250ms\"").host;
+        let bounds = Bounds { sessions_max: 7, idle_max: std::time::Duration::from_secs(120) };
+        assert_eq!((some.bounds(), some.drain().as_millis()), (bounds, 250));
+        let problems = host("sessions_max = 0\ndrain = \"25h\"").problems().join("\n");
+        assert!(problems.contains("host.sessions_max: must be at least 1"), "{problems}");
+        assert!(problems.contains("host.drain: must be at most 86400s"), "{problems}");
     }
 
     #[test]

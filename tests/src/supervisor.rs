@@ -52,6 +52,8 @@ pub struct Settings {
     pub path: String,
     /// A further root of each tenant; empty for none.
     pub root: String,
+    /// More variables of its environment.
+    pub env: Vec<(String, OsString)>,
 }
 
 /// The bearer token of a tenant, or of the operator.
@@ -122,6 +124,7 @@ impl Supervisor {
             .env("RUSTUP_HOME", rustup_home())
             .env("MAVEN_OPTS", maven_opts())
             .env("NO_COLOR", "1")
+            .envs(settings.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -214,6 +217,12 @@ impl Supervisor {
     #[must_use]
     pub fn said(&self) -> String {
         self.said.lock().unwrap().join("\n")
+    }
+
+    /// Waits for the end that somebody has asked for.
+    #[must_use]
+    pub fn until_it_ends(&mut self) -> Said {
+        crate::process::end_of(self.child.take().unwrap())
     }
 
     /// Sends a signal and waits for the end.

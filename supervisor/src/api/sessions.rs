@@ -3,6 +3,7 @@
 use super::{Api, status};
 use crate::convert;
 use crate::prepare::check_owner;
+use crate::registry::Wanted;
 use crate::session::SessionHandle;
 use crate::tenant::Tenant;
 use crate::workspace::{Workspace, WorkspaceError, stays_below};
@@ -37,13 +38,11 @@ impl Sessions for Api {
         let (path, whose) = (asked.workspace, Arc::clone(&tenant));
         let opened = tokio::task::spawn_blocking(move || open_below(&path, &whose)).await;
         let workspace = opened.map_err(|_| Status::internal("the workspace could not be looked at"))??;
-        let session = self
-            .registry
-            .create(tenant, workspace, asked.client_request_id)
-            .await
-            .map_err(|error| status::create(&error))?;
-        let session = Some(self.describe(&session).await?);
-        Ok(Response::new(v1::CreateSessionResponse { session }))
+        let (client_request_id, separate) = (asked.client_request_id, asked.separate);
+        let wanted = Wanted { tenant, workspace, client_request_id, separate };
+        let opened = self.registry.create(wanted).await.map_err(|error| status::create(&error))?;
+        let session = Some(self.describe(&opened.session).await?);
+        Ok(Response::new(v1::CreateSessionResponse { session, existing: opened.existing }))
     }
 
     async fn get_session(
@@ -68,7 +67,8 @@ impl Sessions for Api {
         let mut found = self.registry.list(tenant.id.clone(), asked.page_token, size + 1).await;
         let more = found.len() > size;
         found.truncate(size);
-        let next_page_token = found.last().filter(|_| more).map_or_else(String::new, |session| session.id.to_string());
+        let next_page_token =
+            found.last().filter(|_| more).map_or_else(String::new, |session| session.id().to_string());
         let mut sessions = Vec::with_capacity(found.len());
         for session in found {
             // One that ended in the meantime is not listed.
@@ -95,13 +95,14 @@ impl Api {
             .last
             .map_or((String::new(), v1::Outcome::Unspecified), |last| (last.0.to_string(), convert::outcome(last.1)));
         Ok(v1::Session {
-            session_id: session.id.to_string(),
+            session_id: session.id().to_string(),
             running_run_id: status.running.map_or_else(String::new, |run| run.to_string()),
             queued_runs: u32::try_from(status.waiting).unwrap_or(u32::MAX),
             last_run_id,
             last_outcome: last_outcome.into(),
             age_ms: now.ms_since(status.created_at),
             idle_ms: now.ms_since(status.used_at),
+            idle_ms_max: u64::try_from(session.idle_max().as_millis()).unwrap_or(u64::MAX),
         })
     }
 }

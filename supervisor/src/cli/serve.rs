@@ -7,9 +7,10 @@ use super::{Failure, USAGE};
 use crate::api::Api;
 use crate::config::{self, Config};
 use crate::context::Context;
+use crate::notify::Manager;
 use crate::owned::own_dir;
-use crate::registry::Registry;
-use crate::serve::{self, Listener};
+use crate::registry::{Bounds, Registry};
+use crate::serve::{self, Drain, Listener};
 use crate::tenant::Tenants;
 use crate::toolchain::Offer;
 use proctor_core::isolation::Layer;
@@ -17,9 +18,9 @@ use proctor_sandbox::{PoolBounds, RunAs, SandboxError};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 /// Serves until SIGTERM, SIGINT or, for a private supervisor, the end of its connection.
 pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
@@ -59,7 +60,7 @@ async fn daemon(config: Config) -> Result<u8, Failure> {
         private: config.private_places().map(Path::to_owned).collect(),
     };
     let context = local::context(Shared { runs_max, pool: config.host.pool.pool(), offer })?;
-    let api = api(context, tenants)?;
+    let api = api(context, tenants, config.host.bounds(), Drain::new(config.host.drain()));
     let mut listeners = Vec::new();
     if let Some(path) = &config.listen.unix {
         let mode = config.listen.mode().map_err(|error| Failure::usage(error.to_string()))?;
@@ -72,6 +73,15 @@ async fn daemon(config: Config) -> Result<u8, Failure> {
         // With port 0 the kernel has chosen one; whoever started us reads it here.
         tracing::info!(address = %listener.local_addr().unwrap_or(address), "listening");
         listeners.push(Listener::Tcp(listener));
+    }
+    let manager = Manager::from_env(|name| std::env::var_os(name));
+    if let Some(manager) = manager.map_err(|error| Failure::host(format!("NOTIFY_SOCKET: {error}")))? {
+        let registry = api.registry.clone();
+        let answers = move || {
+            let registry = registry.clone();
+            async move { registry.ping().await }
+        };
+        tokio::spawn(manager.keep_told(api.drain.clone(), answers));
     }
     until_signalled(api, listeners).await
 }
@@ -88,7 +98,9 @@ async fn private(root: &Path) -> Result<u8, Failure> {
     let workspace = local::workspace(root)?;
     let policy = local::policy(&workspace)?;
     let tenants = Tenants::private(local::own_uid()?, workspace.root().to_owned(), policy);
-    let api = api(local::context(Shared::alone(PoolBounds::DEFAULT))?, tenants)?;
+    // Its one client ends it, and does not wait.
+    let drain = Drain::new(Duration::ZERO);
+    let api = api(local::context(Shared::alone(PoolBounds::DEFAULT))?, tenants, Bounds::default(), drain);
     let not_a_socket = |error| Failure::usage(format!("file descriptor 0 is not a connected unix socket: {error}"));
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(not_a_socket)?;
     let stream = std::os::unix::net::UnixStream::from(stdin);
@@ -98,32 +110,33 @@ async fn private(root: &Path) -> Result<u8, Failure> {
     until_signalled(api, vec![Listener::Connected(stream)]).await
 }
 
-fn api(context: Arc<Context>, tenants: Tenants) -> Result<Api, Failure> {
-    Ok(Api {
-        registry: Registry::start(Arc::clone(&context)),
-        context,
-        tenants: Arc::new(tenants),
-        draining: CancellationToken::new(),
-    })
+fn api(context: Arc<Context>, tenants: Tenants, bounds: Bounds, drain: Drain) -> Api {
+    let registry = Registry::start(Arc::clone(&context), bounds);
+    Api { registry, context, tenants: Arc::new(tenants), drain }
 }
 
 async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failure> {
-    let shutdown = CancellationToken::new();
     let no_signals = |error| Failure::host(format!("signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
-    let told = shutdown.clone();
+    let drain = api.drain.clone();
     tokio::spawn(async move {
+        // The first signal gives runs their time; who sends another does not want to wait.
+        let mut within = None;
         loop {
             tokio::select! {
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
-                _ = hangup.recv() => tracing::warn!("SIGHUP: tenants are read at start only in this version"),
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+                _ = hangup.recv() => {
+                    tracing::warn!("SIGHUP: tenants are read at start only in this version");
+                    continue;
+                }
             }
+            drain.begin(within);
+            within = Some(Duration::ZERO);
         }
-        told.cancel();
     });
-    serve::serve(api, listeners, shutdown).await.map_err(|error| Failure::host(error.to_string()))?;
+    serve::serve(api, listeners).await.map_err(|error| Failure::host(error.to_string()))?;
     Ok(0)
 }
