@@ -40,10 +40,13 @@ impl Manager {
         }))
     }
 
-    fn say(&self, lines: &str) {
-        if let Err(error) = self.socket.send_to_addr(lines.as_bytes(), &self.address) {
-            tracing::warn!(%error, lines, "the service manager could not be told");
+    /// False when the manager was not told, as when it has more to read than fits before it.
+    fn say(&self, lines: &str) -> bool {
+        let said = self.socket.send_to_addr(lines.as_bytes(), &self.address);
+        if let Err(error) = &said {
+            tracing::debug!(%error, lines, "the service manager could not be told");
         }
+        said.is_ok()
     }
 
     /// Tells that the daemon is ready, then that it lives, and at last that it ends, until the daemon has ended.
@@ -54,17 +57,19 @@ impl Manager {
     where
         F: Future<Output = bool>,
     {
-        self.say("READY=1\nSTATUS=serving");
         // Three signs of life in the time after which none would be too few.
         let pause = self.watchdog.map_or(WORD, |watchdog| watchdog / 3).min(WORD);
-        let mut ending = false;
+        let (mut ready, mut stopping, mut ending) = (false, false, false);
         loop {
+            // What changes its state is said again until it is heard.
+            ready = ready || self.say("READY=1\nSTATUS=serving");
             if drain.has_begun() {
-                let left = drain.left().as_secs();
-                let stopping = if ending { "" } else { "STOPPING=1\n" };
-                let more = PATIENCE.as_micros();
-                self.say(&format!("{stopping}EXTEND_TIMEOUT_USEC={more}\nSTATUS=draining: runs have {left} s left"));
                 ending = true;
+                let more = PATIENCE.as_micros();
+                let news = if stopping { "" } else { "STOPPING=1\n" };
+                let left = drain.left().as_secs();
+                stopping |=
+                    self.say(&format!("{news}EXTEND_TIMEOUT_USEC={more}\nSTATUS=draining: runs have {left} s left"));
             }
             if self.watchdog.is_some() && answers().await {
                 self.say("WATCHDOG=1");
@@ -129,13 +134,13 @@ mod tests {
         let (manager, ear) = at(&SocketAddr::from_pathname(&path).unwrap(), &path, "3000000");
         let drain = Drain::new(Duration::from_secs(60));
         let told = tokio::spawn(manager.keep_told(drain.clone(), || std::future::ready(true)));
-        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        sleep(Duration::from_millis(2_500)).await;
         assert_eq!(ear.heard(), ["READY=1", "STATUS=serving", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1"]);
         drain.begin(None);
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        sleep(Duration::from_millis(1)).await;
         let status = "STATUS=draining: runs have 60 s left";
         assert_eq!(ear.heard(), ["STOPPING=1", "EXTEND_TIMEOUT_USEC=30000000", status, "WATCHDOG=1"]);
-        tokio::time::sleep(Duration::from_millis(1_000)).await;
+        sleep(Duration::from_millis(1_000)).await;
         let status = "STATUS=draining: runs have 59 s left";
         assert_eq!(ear.heard(), ["EXTEND_TIMEOUT_USEC=30000000", status, "WATCHDOG=1"]);
         told.abort();
@@ -146,8 +151,28 @@ mod tests {
         let (manager, ear) = abstract_ones("1000000");
         let drain = Drain::new(Duration::ZERO);
         let told = tokio::spawn(manager.keep_told(drain, std::future::pending));
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_secs(60)).await;
         assert_eq!(ear.heard(), ["READY=1", "STATUS=serving"]);
+        told.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_busy_manager_does_not_hear_it_hears_later() {
+        let (manager, ear) = abstract_ones("2000000");
+        let drain = Drain::new(Duration::from_secs(10));
+        let full = UnixDatagram::unbound().unwrap();
+        full.set_nonblocking(true).unwrap();
+        while full.send_to_addr(b"STATUS=of another", &manager.address).is_ok() {}
+        let told = tokio::spawn(manager.keep_told(drain.clone(), || std::future::ready(true)));
+        drain.begin(None);
+        sleep(Duration::from_secs(1)).await;
+        assert!(ear.heard().iter().all(|line| line == "STATUS=of another"));
+        sleep(Duration::from_secs(1)).await;
+        let heard = ear.heard();
+        assert!(
+            ["READY=1", "STOPPING=1", "WATCHDOG=1"].iter().all(|line| heard.iter().any(|said| said == line)),
+            "{heard:?}"
+        );
         told.abort();
     }
 
@@ -155,7 +180,7 @@ mod tests {
     async fn who_wants_no_signs_of_life_gets_none() {
         let (manager, ear) = abstract_ones("0");
         let told = tokio::spawn(manager.keep_told(Drain::new(Duration::ZERO), || std::future::ready(true)));
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_secs(60)).await;
         assert_eq!(ear.heard(), ["READY=1", "STATUS=serving"]);
         told.abort();
         assert!(Manager::from_env(|_| None).unwrap().is_none());
