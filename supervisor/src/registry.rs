@@ -347,5 +347,5 @@ fn holding((tenant, owned): (&TenantId, &Owned)) -> Holding {
 pub fn random_id() -> Option<SessionId> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;
-    Some(SessionId::new(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
+    Some(SessionId::new(format!("{:032x}", u128::from_ne_bytes(bytes))))
 }

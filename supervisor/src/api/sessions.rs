@@ -4,7 +4,7 @@ use super::{Api, status};
 use crate::convert;
 use crate::prepare::check_owner;
 use crate::registry::Wanted;
-use crate::session::SessionHandle;
+use crate::session::{self, SessionHandle};
 use crate::tenant::Tenant;
 use crate::workspace::{Workspace, WorkspaceError, stays_below};
 use proctor_proto::v1;
@@ -41,8 +41,12 @@ impl Sessions for Api {
         let (client_request_id, separate) = (asked.client_request_id, asked.separate);
         let wanted = Wanted { tenant, workspace, client_request_id, separate };
         let opened = self.registry.create(wanted).await.map_err(|error| status::create(&error))?;
-        let session = Some(self.describe(&opened.session).await?);
-        Ok(Response::new(v1::CreateSessionResponse { session, existing: opened.existing }))
+        // A new one has done nothing yet, and need not be asked.
+        let session = match opened.existing {
+            true => self.describe(&opened.session).await?,
+            false => self.described(&opened.session, session::Status::new_at(self.context.clock.now())),
+        };
+        Ok(Response::new(v1::CreateSessionResponse { session: Some(session), existing: opened.existing }))
     }
 
     async fn get_session(
@@ -90,11 +94,15 @@ impl Sessions for Api {
 impl Api {
     async fn describe(&self, session: &SessionHandle) -> Result<v1::Session, Status> {
         let status = session.status().await.map_err(|error| status::session(&error))?;
+        Ok(self.described(session, status))
+    }
+
+    fn described(&self, session: &SessionHandle, status: session::Status) -> v1::Session {
         let now = self.context.clock.now();
         let (last_run_id, last_outcome) = status
             .last
             .map_or((String::new(), v1::Outcome::Unspecified), |last| (last.0.to_string(), convert::outcome(last.1)));
-        Ok(v1::Session {
+        v1::Session {
             session_id: session.id().to_string(),
             running_run_id: status.running.map_or_else(String::new, |run| run.to_string()),
             queued_runs: u32::try_from(status.waiting).unwrap_or(u32::MAX),
@@ -103,7 +111,7 @@ impl Api {
             age_ms: now.ms_since(status.created_at),
             idle_ms: now.ms_since(status.used_at),
             idle_ms_max: u64::try_from(session.idle_max().as_millis()).unwrap_or(u64::MAX),
-        })
+        }
     }
 }
 

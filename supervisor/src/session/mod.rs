@@ -111,6 +111,14 @@ pub struct Status {
     pub used_at: Moment,
 }
 
+impl Status {
+    /// That of a session that was made just now.
+    #[must_use]
+    pub fn new_at(now: Moment) -> Status {
+        Status { running: None, waiting: 0, last: None, created_at: now, used_at: now }
+    }
+}
+
 /// What became of the runs of a session that was closed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Closed {

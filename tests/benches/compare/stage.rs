@@ -158,7 +158,15 @@ impl Remote {
     /// From the request to `finished`, and to the end of the stream: who goes away before that breaks the connection that
     /// others share.
     pub(crate) async fn run(&mut self) -> Result<()> {
-        let (session_id, command) = (self.session_id.clone(), vec![TRUE.to_owned()]);
+        let outcome = self.run_of(&[TRUE]).await?;
+        ensure!(outcome == Some(Outcome::Passed), "the supervisor's run ended as {outcome:?}");
+        Ok(())
+    }
+
+    /// The same for any command and any end.
+    pub(crate) async fn run_of(&mut self, command: &[&str]) -> Result<Option<Outcome>> {
+        let session_id = self.session_id.clone();
+        let command = command.iter().map(|&word| word.to_owned()).collect();
         let request = RunTestsRequest { session_id, command, ..RunTestsRequest::default() };
         let mut stream = self.runs.run_tests(request).await?.into_inner();
         let mut outcome = None;
@@ -167,8 +175,7 @@ impl Remote {
                 outcome = Some(report.outcome());
             }
         }
-        ensure!(outcome == Some(Outcome::Passed), "the supervisor's run ended as {outcome:?}");
-        Ok(())
+        Ok(outcome)
     }
 }
 
