@@ -123,6 +123,8 @@ impl Session {
         let request = CreateSessionRequest {
             workspace: self.workspace.to_string_lossy().into_owned(),
             client_request_id: format!("{}-{}", self.request_id, slot.vanished),
+            // What its calls brought to light is an agent's own, and it closes its session when it goes.
+            separate: true,
         };
         let answer = clients.clone().sessions.create_session(request).await;
         let session = answer.map_err(CallError::Open)?.into_inner().session;

@@ -6,6 +6,8 @@ mod who;
 
 use crate::audit;
 use crate::quotas::{Machine, QuotaTable};
+use crate::registry::Bounds;
+use crate::serve::{DRAIN, DRAIN_MAX};
 use crate::units::{Bytes, Cpus, Duration};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::{LimitRequest, Limits};
@@ -128,6 +130,12 @@ pub struct Host {
     memory: Option<Bytes>,
     /// Processors that runs may use together; default: for each processor as much as a run gets that asks for nothing.
     cpus: Option<Cpus>,
+    /// Sessions at the same time, of all tenants together; default [`crate::registry::SESSIONS_MAX`].
+    pub sessions_max: Option<u32>,
+    /// How long a session lives that nobody uses; default [`crate::session::IDLE_MAX`].
+    pub session_idle: Option<Duration>,
+    /// How long runs may go on when the supervisor ends; default [`DRAIN`].
+    pub drain: Option<Duration>,
     /// Directories that runs can read, beside the toolchains that the supervisor's own PATH leads to.
     #[serde(default)]
     pub toolchains: Vec<PathBuf>,
@@ -145,6 +153,23 @@ impl Host {
             memory_bytes: self.memory.map_or(default.memory_bytes, |size| size.bytes),
             cpu_millis: self.cpus.map_or(default.cpu_millis, |cpus| cpus.millis.into()),
         }
+    }
+    /// What holds for all sessions.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        let built_in = Bounds::default();
+        Bounds {
+            sessions_max: self
+                .sessions_max
+                .map_or(built_in.sessions_max, |max| usize::try_from(max).unwrap_or(usize::MAX)),
+            idle_max: self.session_idle.map_or(built_in.idle_max, |idle| std::time::Duration::from_millis(idle.ms)),
+        }
+    }
+
+    /// How long runs may go on when the supervisor ends.
+    #[must_use]
+    pub fn drain(&self) -> std::time::Duration {
+        self.drain.map_or(DRAIN, |drain| std::time::Duration::from_millis(drain.ms))
     }
 }
 
@@ -386,6 +411,9 @@ impl Config {
         let nowhere = self.state_dir.as_os_str().is_empty();
         wrong(nowhere, "state_dir", "state_dir: is missing; name a directory of the supervisor's own");
         wrong(!nowhere && !self.state_dir.is_absolute(), "state_dir", "state_dir: must be an absolute path");
+        wrong(self.host.sessions_max == Some(0), "host.sessions_max", "host.sessions_max: must be at least 1");
+        let too_long = format!("host.drain: must be at most {}s", DRAIN_MAX.as_secs());
+        wrong(self.host.drain() > DRAIN_MAX, "host.drain", &too_long);
         for (place, dir) in self.host.toolchains.iter().enumerate() {
             let at = format!("host.toolchains.{place}");
             wrong(!dir.is_absolute(), &at, &format!("host.toolchains: {} is not absolute", dir.display()));
@@ -587,6 +615,7 @@ mod tests {
         assert_eq!(problems, []);
         assert_eq!(config.defaults.over(Limits::DEFAULT), Limits::DEFAULT, "the example shows the built-in defaults");
         assert_eq!(config.sandbox.required_layers.unwrap(), LAYERS);
+        assert_eq!((config.host.bounds(), config.host.drain()), (Bounds::default(), DRAIN));
         let of = |name: &str| config.timeouts.get(name).map(|timeout| timeout.ms);
         assert!(FRAMEWORKS.iter().all(|framework| of(framework.name()) == framework.wall_ms()));
     }
@@ -720,5 +749,17 @@ mod tests {
         assert_eq!(pool(""), PoolBounds::DEFAULT);
         let some = pool("[host.pool]\nworkers_max = 0\nidle = \"5s\"");
         assert_eq!((some.workers_max, some.idle.as_secs()), (0, 5));
+    }
+
+    #[test]
+    fn sessions_and_the_end_have_bounds() {
+        let host = |text: &str| toml::from_str::<Host>(text).unwrap();
+        let some = host("sessions_max = 7\nsession_idle = \"2m\"\ndrain = \"250ms\"");
+        let bounds = Bounds { sessions_max: 7, idle_max: std::time::Duration::from_secs(120) };
+        assert_eq!((some.bounds(), some.drain().as_millis()), (bounds, 250));
+        let problems =
+            problems("state_dir = \"/x\"\n[listen]\nunix = \"/s\"\n[host]\nsessions_max = 0\ndrain = \"25h\"");
+        assert!(problems.contains("host.sessions_max: must be at least 1"), "{problems}");
+        assert!(problems.contains("host.drain: must be at most 86400s"), "{problems}");
     }
 }

@@ -10,7 +10,8 @@
 //! |---|---|---|
 //! | registry | as long as the supervisor | 1,024 questions: each is answered without waiting |
 //! | scheduler | as long as the supervisor | 1,024 runs that knock: each is answered without waiting |
-//! | session actor | from CreateSession to CloseSession | 64 messages: one tenant's calls in flight |
+//! | session actor | from CreateSession to CloseSession, or until it has been idle for too long | 64 messages: one tenant's calls in flight |
+//! | service manager's | as long as the supervisor, if one has started it | none: it asks the registry for a sign of life |
 //! | run driver | from start to end of a run | none: it waits for a turn, then for its thread |
 //! | run log | from acceptance until forgotten | 64 questions or batches: readers wait in the log, not before it |
 //! | greeter of TLS | as long as the supervisor | 16 connections: each is taken as it comes; 256 greetings at a time |
@@ -29,6 +30,7 @@ pub mod config;
 pub mod context;
 pub mod convert;
 pub mod host;
+pub mod notify;
 pub mod owned;
 pub mod prepare;
 pub mod project_file;

@@ -2,30 +2,81 @@
 //! for a session. Must not know what sessions do.
 
 use crate::context::Context;
-use crate::session::{self, Memory, SessionHandle};
+use crate::session::{Closed, IDLE_MAX, Memory, Opening, SessionHandle, prepare_actor};
 use crate::tenant::Tenant;
 use crate::workspace::Workspace;
+use futures_util::FutureExt;
 use proctor_core::id::{RunId, SessionId, TenantId};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 /// Questions that may wait. Each is answered without waiting, so a thousand is a burst of milliseconds.
 const MAILBOX: usize = 1_024;
 
-enum Message {
-    Create { asked: Box<Create>, reply: oneshot::Sender<Result<SessionHandle, CreateError>> },
-    Find { tenant: TenantId, session: SessionId, reply: oneshot::Sender<Option<SessionHandle>> },
-    List { tenant: TenantId, after: String, limit: usize, reply: oneshot::Sender<Vec<SessionHandle>> },
-    All { reply: oneshot::Sender<Vec<SessionHandle>> },
+/// Sessions of all tenants together unless a host file says otherwise. At rest each takes some kilobytes.
+pub const SESSIONS_MAX: usize = 100_000;
+
+/// What holds for all sessions of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Sessions at the same time, of all tenants together.
+    pub sessions_max: usize,
+    /// How long one lives that nobody uses.
+    pub idle_max: Duration,
 }
 
-struct Create {
-    tenant: Arc<Tenant>,
-    workspace: Workspace,
-    client_request_id: String,
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { sessions_max: SESSIONS_MAX, idle_max: IDLE_MAX }
+    }
+}
+
+/// What a tenant wants a session for.
+pub struct Wanted {
+    /// Who.
+    pub tenant: Arc<Tenant>,
+    /// Where.
+    pub workspace: Workspace,
+    /// Makes the request idempotent; empty when it need not be.
+    pub client_request_id: String,
+    /// Whether it shall not be the one that all callers of the tenant share there.
+    pub separate: bool,
+}
+
+/// The session that a tenant got.
+#[derive(Clone)]
+pub struct Opened {
+    /// The session.
+    pub session: SessionHandle,
+    /// Whether it was there before.
+    pub existing: bool,
+}
+
+/// The sessions of one tenant, as an operator sees them.
+#[derive(Clone)]
+pub struct Holding {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// How many sessions it has.
+    pub sessions: usize,
+    /// Those that have runs.
+    pub busy: Vec<SessionHandle>,
+}
+
+enum Message {
+    Create { wanted: Box<Wanted>, reply: oneshot::Sender<Result<Opened, CreateError>> },
+    Find { tenant: TenantId, session: SessionId, reply: oneshot::Sender<Option<SessionHandle>> },
+    List { tenant: TenantId, after: String, limit: usize, reply: oneshot::Sender<Vec<SessionHandle>> },
+    Census { reply: oneshot::Sender<Vec<Holding>> },
+    Drain { reply: oneshot::Sender<Vec<SessionHandle>> },
+    Ping { reply: oneshot::Sender<()> },
 }
 
 /// Why a session was not created.
@@ -37,6 +88,12 @@ pub enum CreateError {
         /// The quota.
         max: usize,
     },
+    /// The host has as many as it may have.
+    #[error("the host has no room for another session")]
+    HostFull,
+    /// No new work is taken on.
+    #[error("the supervisor is going down and takes on no new work")]
+    Draining,
     /// No random numbers, or the registry is gone.
     #[error("the supervisor cannot create sessions now")]
     Unavailable,
@@ -51,23 +108,18 @@ pub struct Registry {
 impl Registry {
     /// Starts the registry. It ends, and its sessions with it, when every handle is gone.
     #[must_use]
-    pub fn start(context: Arc<Context>) -> Registry {
+    pub fn start(context: Arc<Context>, bounds: Bounds) -> Registry {
         let (mailbox, messages) = mpsc::channel(MAILBOX);
         let sessions =
-            Sessions { context, sessions: BTreeMap::new(), requested: HashMap::new(), actors: JoinSet::new() };
+            Sessions { context, bounds, tenants: HashMap::new(), open: 0, draining: false, actors: JoinSet::new() };
         tokio::spawn(sessions.serve(messages));
         Registry { mailbox }
     }
 
-    /// Creates a session, or finds the one that this `client_request_id` created before.
-    pub async fn create(
-        &self,
-        tenant: Arc<Tenant>,
-        workspace: Workspace,
-        client_request_id: String,
-    ) -> Result<SessionHandle, CreateError> {
-        let asked = Box::new(Create { tenant, workspace, client_request_id });
-        self.ask(|reply| Message::Create { asked, reply }).await.unwrap_or(Err(CreateError::Unavailable))
+    /// Creates a session, or finds the one that is wanted.
+    pub async fn create(&self, wanted: Wanted) -> Result<Opened, CreateError> {
+        let wanted = Box::new(wanted);
+        self.ask(|reply| Message::Create { wanted, reply }).await.unwrap_or(Err(CreateError::Unavailable))
     }
 
     /// A session of this tenant. The same `None` for another's and for none.
@@ -86,18 +138,40 @@ impl Registry {
         self.ask(|reply| Message::List { tenant, after, limit, reply }).await.unwrap_or_default()
     }
 
-    /// All sessions of all tenants.
-    pub async fn all(&self) -> Vec<SessionHandle> {
-        self.ask(|reply| Message::All { reply }).await.unwrap_or_default()
+    /// Who has how many sessions, and which of them have runs; tenants without sessions are left out.
+    pub async fn census(&self) -> Vec<Holding> {
+        self.ask(|reply| Message::Census { reply }).await.unwrap_or_default()
     }
 
-    /// Closes every session and returns when nothing of them is left.
-    pub async fn close_all(&self) {
+    /// Returns when the registry has answered, and so does not hang.
+    pub async fn ping(&self) -> bool {
+        self.ask(|reply| Message::Ping { reply }).await.is_some()
+    }
+
+    /// Takes on no new work, gives the runs that there are until `over`, ends the rest, closes every session and returns
+    /// when nothing of them is left.
+    pub async fn drain(&self, over: impl Future<Output = ()>) -> Closed {
+        let sessions = self.ask(|reply| Message::Drain { reply }).await.unwrap_or_default();
+        let mut draining = JoinSet::new();
+        for session in sessions.clone() {
+            draining.spawn(async move { session.drain().await });
+        }
+        tokio::select! {
+            () = async { while draining.join_next().await.is_some() {} } => {}
+            () = over => {}
+        }
+        drop(draining);
         let mut closing = JoinSet::new();
-        for session in self.all().await {
+        for session in sessions {
             closing.spawn(async move { session.close().await });
         }
-        closing.join_all().await;
+        let mut all = Closed::default();
+        while let Some(closed) = closing.join_next().await {
+            let Closed { finished, cancelled } = closed.unwrap_or_default();
+            all.finished += finished;
+            all.cancelled += cancelled;
+        }
+        all
     }
 
     async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Option<T> {
@@ -107,15 +181,56 @@ impl Registry {
     }
 }
 
-type RequestKey = (TenantId, Workspace, String);
-
 struct Sessions {
     context: Arc<Context>,
-    sessions: BTreeMap<SessionId, (TenantId, SessionHandle)>,
+    bounds: Bounds,
+    /// What each tenant has; who has nothing is not in it.
+    tenants: HashMap<TenantId, Owned>,
+    /// Sessions of all tenants.
+    open: usize,
+    draining: bool,
+    /// The sessions' actors. One that ends, closed or broken, takes its entries along.
+    actors: JoinSet<(TenantId, SessionId)>,
+}
+
+/// The sessions of one tenant. Every session is found, and leaves, without a look at the others.
+#[derive(Default)]
+struct Owned {
+    sessions: BTreeMap<SessionId, Listed>,
+    /// The one that all callers share, by workspace.
+    shared: HashMap<Workspace, SessionId>,
     /// Sessions by the request that created them.
-    requested: HashMap<RequestKey, SessionId>,
-    /// The sessions' actors. One that ends, closed or broken, takes its entry along.
-    actors: JoinSet<SessionId>,
+    requested: HashMap<(Workspace, String), SessionId>,
+}
+
+struct Listed {
+    handle: SessionHandle,
+    /// The request that created it; empty for one without a name.
+    client_request_id: String,
+}
+
+impl Owned {
+    fn find(&self, session: &SessionId) -> Option<&SessionHandle> {
+        let handle = &self.sessions.get(session)?.handle;
+        // One that has ended is not found, although it takes its entry along a moment later.
+        (!handle.is_gone()).then_some(handle)
+    }
+
+    fn remove(&mut self, session: &SessionId) -> bool {
+        let Some(Listed { handle, client_request_id }) = self.sessions.remove(session) else { return false };
+        let workspace = handle.workspace();
+        // Another may be in its place already.
+        if self.shared.get(workspace) == Some(session) {
+            self.shared.remove(workspace);
+        }
+        if !client_request_id.is_empty()
+            && let Entry::Occupied(entry) = self.requested.entry((workspace.clone(), client_request_id))
+            && entry.get() == session
+        {
+            entry.remove();
+        }
+        true
+    }
 }
 
 impl Sessions {
@@ -126,69 +241,105 @@ impl Sessions {
                     Some(message) => self.message(message),
                     None => return,
                 },
-                Some(ended) = self.actors.join_next() => {
-                    if let Ok(session) = ended {
-                        self.sessions.remove(&session);
-                        self.requested.retain(|_, id| *id != session);
-                    }
-                }
+                Some(ended) = self.actors.join_next() => self.ended(ended),
             }
+        }
+    }
+
+    fn ended(&mut self, ended: Result<(TenantId, SessionId), JoinError>) {
+        // Its panics are caught, and nobody aborts an actor.
+        let Ok((tenant, session)) = ended else { return };
+        let Some(owned) = self.tenants.get_mut(&tenant) else { return };
+        if owned.remove(&session) {
+            self.open -= 1;
+        }
+        if owned.sessions.is_empty() {
+            self.tenants.remove(&tenant);
         }
     }
 
     fn message(&mut self, message: Message) {
         match message {
-            Message::Create { asked, reply } => _ = reply.send(self.create(*asked)),
-            Message::Find { tenant, session, reply } => _ = reply.send(self.find(&tenant, &session)),
+            Message::Create { wanted, reply } => _ = reply.send(self.create(*wanted)),
+            Message::Find { tenant, session, reply } => {
+                let found = self.tenants.get(&tenant).and_then(|owned| owned.find(&session));
+                _ = reply.send(found.cloned());
+            }
             Message::List { tenant, after, limit, reply } => {
-                let listed = self
-                    .sessions
-                    .range(SessionId::new(after.clone())..)
-                    .filter(|(id, (owner, session))| id.as_str() != after && *owner == tenant && !session.is_gone())
-                    .take(limit)
-                    .map(|(_, (_, session))| session.clone())
-                    .collect();
-                _ = reply.send(listed);
+                let after = Bound::Excluded(SessionId::new(after));
+                let owned = self.tenants.get(&tenant).into_iter();
+                let all = owned.flat_map(|owned| owned.sessions.range((after.clone(), Bound::Unbounded)));
+                let open = all.map(|(_, listed)| &listed.handle).filter(|handle| !handle.is_gone());
+                _ = reply.send(open.take(limit).cloned().collect());
             }
-            Message::All { reply } => {
-                _ = reply.send(self.sessions.values().map(|(_, session)| session.clone()).collect());
+            Message::Census { reply } => _ = reply.send(self.tenants.iter().map(holding).collect()),
+            Message::Drain { reply } => {
+                self.draining = true;
+                let all = self.tenants.values().flat_map(|owned| owned.sessions.values());
+                _ = reply.send(all.map(|listed| listed.handle.clone()).collect());
             }
+            Message::Ping { reply } => _ = reply.send(()),
         }
     }
 
-    fn find(&self, tenant: &TenantId, session: &SessionId) -> Option<SessionHandle> {
-        let (owner, handle) = self.sessions.get(session)?;
-        (owner == tenant && !handle.is_gone()).then(|| handle.clone())
-    }
-
-    fn create(&mut self, asked: Create) -> Result<SessionHandle, CreateError> {
-        let Create { tenant, workspace, client_request_id } = asked;
-        let key = (tenant.id.clone(), workspace.clone(), client_request_id);
-        if let Some(known) = self.requested.get(&key).and_then(|id| self.find(&tenant.id, id)) {
-            return Ok(known);
+    fn create(&mut self, wanted: Wanted) -> Result<Opened, CreateError> {
+        let Wanted { tenant, workspace, client_request_id, separate } = wanted;
+        if self.draining {
+            return Err(CreateError::Draining);
         }
-        let owned = self.sessions.values().filter(|(owner, _)| *owner == tenant.id).count();
-        if owned >= tenant.sessions_max {
-            return Err(CreateError::TooMany { max: tenant.sessions_max });
+        // Who has just closed a session has room for another.
+        while let Some(ended) = self.actors.try_join_next() {
+            self.ended(ended);
+        }
+        let request = (workspace, client_request_id);
+        if let Some(owned) = self.tenants.get(&tenant.id) {
+            let requested = owned.requested.get(&request).filter(|_| !request.1.is_empty());
+            let shared = || owned.shared.get(&request.0).filter(|_| !separate);
+            if let Some(session) = requested.or_else(shared).and_then(|session| owned.find(session)) {
+                return Ok(Opened { session: session.clone(), existing: true });
+            }
+            if owned.sessions.len() >= tenant.sessions_max {
+                return Err(CreateError::TooMany { max: tenant.sessions_max });
+            }
+        }
+        if self.open >= self.bounds.sessions_max {
+            return Err(CreateError::HostFull);
         }
         let id = random_id().ok_or(CreateError::Unavailable)?;
-        let policy = tenant.policies.subscribe();
-        let context = Arc::clone(&self.context);
-        let (handle, actor) = session::open(id.clone(), context, policy, workspace, Memory::default());
-        let ended = id.clone();
-        self.actors.spawn(async move {
-            if let Err(error) = actor.await {
-                // One session is lost; what it ran was killed when its actor went.
-                tracing::error!(session = %ended, %error, "a session broke");
-            }
-            ended
+        let (handle, actor) = prepare_actor(Opening {
+            id: id.clone(),
+            context: Arc::clone(&self.context),
+            policy: tenant.policies.subscribe().into(),
+            workspace: request.0.clone(),
+            idle_max: self.bounds.idle_max,
+            memory: Memory::default(),
         });
-        self.sessions.insert(id.clone(), (tenant.id.clone(), handle.clone()));
-        if !key.2.is_empty() {
-            self.requested.insert(key, id);
+        let name = (tenant.id.clone(), id.clone());
+        self.actors.spawn(async move {
+            // What an actor owns is gone with it, so nobody sees what a panic left unfinished.
+            if AssertUnwindSafe(actor).catch_unwind().await.is_err() {
+                // One session is lost; what it ran was killed when its actor went.
+                tracing::error!(session = %name.1, "a session broke");
+            }
+            name
+        });
+        let owned = self.tenants.entry(tenant.id.clone()).or_default();
+        if !separate {
+            owned.shared.insert(request.0.clone(), id.clone());
         }
-        Ok(handle)
+        let listed = Listed { handle: handle.clone(), client_request_id: request.1.clone() };
+        if !request.1.is_empty() {
+            owned.requested.insert(request, id.clone());
+        }
+        owned.sessions.insert(id, listed);
+        self.open += 1;
+        Ok(Opened { session: handle, existing: false })
     }
+}
+
+fn holding((tenant, owned): (&TenantId, &Owned)) -> Holding {
+    let busy = owned.sessions.values().map(|listed| &listed.handle).filter(|handle| handle.is_busy());
+    Holding { tenant: tenant.clone(), sessions: owned.sessions.len(), busy: busy.cloned().collect() }
 }
 
 /// A fresh session name: 128 random bits.
@@ -196,5 +347,5 @@ impl Sessions {
 pub fn random_id() -> Option<SessionId> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;
-    Some(SessionId::new(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
+    Some(SessionId::new(format!("{:032x}", u128::from_ne_bytes(bytes))))
 }

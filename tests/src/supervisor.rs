@@ -54,6 +54,8 @@ pub struct Settings {
     pub root: String,
     /// More keys for `[listen]`, and whole tables.
     pub listen: String,
+    /// More variables of its environment.
+    pub env: Vec<(String, OsString)>,
 }
 
 /// The bearer token of a tenant, or of the operator.
@@ -127,6 +129,7 @@ impl Supervisor {
             .env("RUSTUP_HOME", rustup_home())
             .env("MAVEN_OPTS", maven_opts())
             .env("NO_COLOR", "1")
+            .envs(settings.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -239,6 +242,12 @@ impl Supervisor {
             ["was read anew", "stays in force"].iter().any(|end| since().contains(end))
         });
         since()
+    }
+
+    /// Waits for the end that somebody has asked for.
+    #[must_use]
+    pub fn until_it_ends(&mut self) -> Said {
+        crate::process::end_of(self.child.take().unwrap())
     }
 
     /// Sends a signal and waits for the end.

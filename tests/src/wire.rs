@@ -78,12 +78,22 @@ impl Client {
         Client::over(&proctor_proto::client::connect_unix(socket).await.unwrap(), None)
     }
 
-    /// A new session on `workspace`: its id.
+    /// The session on `workspace` that all callers of the tenant share: its id.
     pub async fn open(&self, workspace: &Path) -> String {
+        self.try_open(workspace, false).await.unwrap()
+    }
+
+    /// A session on `workspace` that nobody else gets: its id.
+    pub async fn open_separate(&self, workspace: &Path) -> String {
+        self.try_open(workspace, true).await.unwrap()
+    }
+
+    /// A session on `workspace`, shared or not: its id.
+    pub async fn try_open(&self, workspace: &Path, separate: bool) -> Result<String, Status> {
         let workspace = workspace.to_str().unwrap().to_owned();
-        let request = CreateSessionRequest { workspace, ..CreateSessionRequest::default() };
-        let answer = self.sessions.clone().create_session(request).await.unwrap();
-        answer.into_inner().session.unwrap().session_id
+        let request = CreateSessionRequest { workspace, separate, ..CreateSessionRequest::default() };
+        let answer = self.sessions.clone().create_session(request).await?;
+        Ok(answer.into_inner().session.unwrap().session_id)
     }
 
     /// Starts a run.

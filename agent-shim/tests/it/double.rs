@@ -172,7 +172,8 @@ impl Sessions for Double {
         world.created.push(request.into_inner());
         let session_id = format!("session-{}", world.created.len());
         world.sessions.push(session_id.clone());
-        Ok(Response::new(CreateSessionResponse { session: Some(Session { session_id, ..Session::default() }) }))
+        let session = Some(Session { session_id, ..Session::default() });
+        Ok(Response::new(CreateSessionResponse { session, existing: false }))
     }
 
     async fn get_session(&self, request: Request<GetSessionRequest>) -> Result<Response<GetSessionResponse>, Status> {

@@ -82,6 +82,8 @@ pub enum Event {
     },
     /// Time has passed.
     Tick,
+    /// The host takes on no new work. What was accepted goes on.
+    DrainRequested,
     /// The session is to end.
     CloseRequested,
 }
@@ -167,6 +169,9 @@ pub enum Refusal {
         /// The last run's framework.
         framework: String,
     },
+    /// The host takes on no new work.
+    #[error("the supervisor is going down and takes on no new work")]
+    Draining,
     /// The session is being closed.
     #[error("the session is being closed")]
     Closing,
@@ -194,6 +199,7 @@ pub struct Session {
     /// The last request that ran tests, which a rerun repeats with another selection.
     last_request: Option<Box<RunRequest>>,
     last: Option<(RunId, Outcome)>,
+    draining: bool,
     closing: bool,
 }
 
@@ -234,6 +240,11 @@ impl Session {
         self.waiting.len()
     }
 
+    /// The run that is going on and those that wait behind it, in order.
+    pub fn unfinished(&self) -> impl Iterator<Item = &RunId> {
+        self.running.iter().chain(&self.waiting).map(|run| &run.run)
+    }
+
     /// The last run that ended, and how.
     #[must_use]
     pub fn last(&self) -> Option<&(RunId, Outcome)> {
@@ -270,13 +281,18 @@ impl Session {
             Event::NotStarted { run } => self.ended(&run, None),
             Event::Refused { run } => self.refused(run),
             Event::Tick => self.abandon(now),
+            Event::DrainRequested => {
+                self.draining = true;
+                Vec::new()
+            }
             Event::CloseRequested => self.close(),
         }
     }
 
     fn requested(&mut self, now: Moment, asked: Run, if_busy: IfBusy) -> Vec<Effect> {
-        if self.closing {
-            return vec![Effect::Refuse { run: asked.run, refusal: Refusal::Closing }];
+        if self.closing || self.draining {
+            let refusal = if self.closing { Refusal::Closing } else { Refusal::Draining };
+            return vec![Effect::Refuse { run: asked.run, refusal }];
         }
         if let Some(same) = self.same_run(&asked, if_busy) {
             same.abandon_at = Some(now.plus_ms(DETACHED_MS_MAX));

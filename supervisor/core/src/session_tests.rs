@@ -90,6 +90,23 @@ fn a_run_that_its_workspace_refuses_leaves_nothing_and_the_next_starts() {
 }
 
 #[test]
+fn a_session_that_drains_ends_what_it_accepted_and_takes_on_nothing() {
+    let mut session = Session::default();
+    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Moment(0), ask("b", files("x"), 1, IfBusy::Queue));
+    assert_eq!(session.step(Moment(1), Event::DrainRequested), []);
+    let refused = |name: &str| [Effect::Refuse { run: run(name), refusal: Refusal::Draining }];
+    assert_eq!(session.step(Moment(2), ask("c", files("y"), 1, IfBusy::Queue)), refused("c"));
+    assert_eq!(session.step(Moment(2), ask("d", Selection::All, 1, IfBusy::Queue)), refused("d"), "joins nothing");
+    assert_eq!(session.unfinished().map(RunId::as_str).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(started(&session.step(Moment(3), ended("a", Outcome::Passed, Vec::new()))), ["b"]);
+    let _ = session.step(Moment(4), ended("b", Outcome::Passed, Vec::new()));
+    assert_eq!(session.unfinished().count(), 0);
+    assert_eq!(session.step(Moment(5), ask("e", Selection::All, 1, IfBusy::Queue)), refused("e"));
+    assert_eq!(session.step(Moment(6), Event::CloseRequested), [Effect::Stop]);
+}
+
+#[test]
 fn a_run_that_nobody_watches_is_abandoned_after_its_grace() {
     let mut session = Session::default();
     let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));

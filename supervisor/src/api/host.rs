@@ -3,15 +3,62 @@
 use super::{Api, status};
 use crate::convert;
 use crate::host::checks;
+use crate::registry::Holding;
+use crate::run::Phase;
+use crate::serve::DRAIN_MAX;
+use proctor_core::id::TenantId;
 use proctor_proto::v1;
 use proctor_proto::v1::host_server::Host;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tonic::{Request, Response, Status};
+
+/// Runs on a page when the request does not say.
+const PAGE: u32 = 1_000;
+
+/// Most runs on a page.
+const PAGE_MAX: u32 = 10_000;
 
 impl Api {
     fn operator<T>(&self, request: &Request<T>) -> Result<(), Status> {
         if self.caller(request)?.operator { Ok(()) } else { Err(status::operators_only()) }
     }
+
+    /// The runs that go on or wait. Asks only the sessions that have some; one that has ended meanwhile has none.
+    async fn unfinished(&self, holdings: &[Holding]) -> Vec<v1::HostRun> {
+        let now = self.context.clock.now();
+        let mut runs = Vec::new();
+        for Holding { tenant, busy, .. } in holdings {
+            for session in busy {
+                for (run, handle) in session.unfinished().await.unwrap_or_default() {
+                    let state = match handle.snapshot().await.map(|snapshot| snapshot.phase) {
+                        Ok(Phase::Queued) => v1::RunState::Queued,
+                        Ok(Phase::Running) => v1::RunState::Running,
+                        // It has ended since its session was asked.
+                        Ok(Phase::Finished) | Err(_) => continue,
+                    };
+                    runs.push(v1::HostRun {
+                        run_id: run.to_string(),
+                        tenant_id: tenant.to_string(),
+                        session_id: session.id().to_string(),
+                        outcome: v1::Outcome::Unspecified.into(),
+                        age_ms: now.ms_since(handle.accepted_at),
+                        state: state.into(),
+                    });
+                }
+            }
+        }
+        runs
+    }
+}
+
+// How many go on, and how many wait.
+fn count<'a>(runs: impl Iterator<Item = &'a v1::HostRun>) -> (u64, u64) {
+    runs.fold((0, 0), |(running, queued), run| match run.state() {
+        v1::RunState::Running => (running + 1, queued),
+        _ => (running, queued + 1),
+    })
 }
 
 #[tonic::async_trait]
@@ -21,21 +68,15 @@ impl Host for Api {
         let context = Arc::clone(&self.context);
         let found = tokio::task::spawn_blocking(move || checks(&context)).await;
         let found = found.map_err(|_| Status::internal("the host could not be looked at"))?;
-        let sessions = self.registry.all().await;
-        let (mut running, mut queued) = (0, 0);
-        for session in &sessions {
-            if let Ok(status) = session.status().await {
-                running += u64::from(status.running.is_some());
-                queued += status.waiting as u64;
-            }
-        }
+        let holdings = self.registry.census().await;
+        let (runs_running, runs_queued) = count(self.unfinished(&holdings).await.iter());
         Ok(Response::new(v1::GetHostResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_ms: self.context.clock.elapsed_ms(),
             checks: found.iter().map(convert::check).collect(),
-            sessions: sessions.len() as u64,
-            runs_running: running,
-            runs_queued: queued,
+            sessions: holdings.iter().map(|holding| holding.sessions as u64).sum(),
+            runs_running,
+            runs_queued,
         }))
     }
 
@@ -44,16 +85,44 @@ impl Host for Api {
         request: Request<v1::ListTenantsRequest>,
     ) -> Result<Response<v1::ListTenantsResponse>, Status> {
         self.operator(&request)?;
-        Err(status::not_in_this_version("ListTenants"))
+        let holdings = self.registry.census().await;
+        let runs = self.unfinished(&holdings).await;
+        let known = self.access.borrow().tenants.all().iter().map(|tenant| (tenant.id.clone(), 0)).collect();
+        let mut sessions: BTreeMap<TenantId, u64> = known;
+        sessions.extend(holdings.into_iter().map(|holding| (holding.tenant, holding.sessions as u64)));
+        let tenants = sessions.into_iter().map(|(tenant, sessions)| {
+            let (runs_running, runs_queued) = count(runs.iter().filter(|run| run.tenant_id == tenant.as_str()));
+            v1::TenantStatus { tenant_id: tenant.to_string(), sessions, runs_running, runs_queued }
+        });
+        Ok(Response::new(v1::ListTenantsResponse { tenants: tenants.collect() }))
     }
 
     async fn list_runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
         self.operator(&request)?;
-        Err(status::not_in_this_version("ListRuns"))
+        let v1::ListRunsRequest { page_size, page_token } = request.into_inner();
+        let size = if page_size == 0 { PAGE } else { page_size.min(PAGE_MAX) };
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let mut runs = self.unfinished(&self.registry.census().await).await;
+        runs.retain(|run| run.run_id > page_token);
+        runs.sort_by(|one, other| one.run_id.cmp(&other.run_id));
+        let more = runs.len() > size;
+        runs.truncate(size);
+        let next_page_token = runs.last().filter(|_| more).map_or_else(String::new, |run| run.run_id.clone());
+        Ok(Response::new(v1::ListRunsResponse { runs, next_page_token }))
     }
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainResponse>, Status> {
         self.operator(&request)?;
-        Err(status::not_in_this_version("Drain"))
+        let within = request.get_ref().deadline_ms.map(Duration::from_millis);
+        if within.is_some_and(|within| within > DRAIN_MAX) {
+            let why = format!("deadline_ms: at most {}", DRAIN_MAX.as_millis());
+            return Err(status::invalid("deadline_ms", why));
+        }
+        self.drain.begin(within);
+        let closed = self.drain.outcome().await;
+        Ok(Response::new(v1::DrainResponse {
+            runs_finished: closed.finished as u64,
+            runs_cancelled: closed.cancelled as u64,
+        }))
     }
 }

@@ -15,6 +15,7 @@ use crate::access::Current;
 use crate::context::Context;
 use crate::registry::Registry;
 use crate::run::RunHandle;
+use crate::serve::Drain;
 use crate::session::SessionHandle;
 use crate::tenant::{Caller, Tenant};
 use identity::Known;
@@ -26,9 +27,9 @@ use proctor_proto::v1::sessions_server::SessionsServer;
 use proctor_proto::{FILE_DESCRIPTOR_SET, MESSAGE_BYTES_MAX};
 use record::Recorded;
 use std::sync::Arc;
-use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::{Request, Status};
+use tonic_health::ServingStatus;
 
 /// Largest request, in bytes. The largest honest one is 1,000 file names of 4 KiB.
 const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -42,8 +43,8 @@ pub struct Api {
     pub registry: Registry,
     /// Who may call.
     pub access: Current,
-    /// Cancelled when no new work is taken on.
-    pub draining: CancellationToken,
+    /// Once it has begun, no new work is taken on.
+    pub drain: Drain,
 }
 
 impl Api {
@@ -54,9 +55,11 @@ impl Api {
         health_reporter.set_serving::<RunsServer<Api>>().await;
         health_reporter.set_serving::<ResultsServer<Api>>().await;
         health_reporter.set_serving::<HostServer<Api>>().await;
-        let draining = self.draining.clone();
+        let drain = self.drain.clone();
         tokio::spawn(async move {
-            draining.cancelled().await;
+            drain.begun().await;
+            // The empty name stands for the supervisor as a whole.
+            health_reporter.set_service_status("", ServingStatus::NotServing).await;
             health_reporter.set_not_serving::<RunsServer<Api>>().await;
             health_reporter.set_not_serving::<SessionsServer<Api>>().await;
         });
@@ -108,7 +111,7 @@ impl Api {
     }
 
     fn accepting(&self) -> Result<(), Status> {
-        if self.draining.is_cancelled() { Err(status::draining()) } else { Ok(()) }
+        if self.drain.has_begun() { Err(status::draining()) } else { Ok(()) }
     }
 
     // The same answer for "not yours" and "does not exist", from the same look-up.

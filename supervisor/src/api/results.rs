@@ -33,7 +33,7 @@ impl Results for Api {
         self.accepting()?;
         let asked = request.into_inner();
         let session = self.session(&known.tenant, &asked.session_id).await?;
-        let wanted = request::list_tests(&asked, &session.workspace)?;
+        let wanted = request::list_tests(&asked, session.workspace())?;
         let started =
             session.start(wanted, RunKind::Listing, IfBusy::Queue).await.map_err(|error| status::session(&error))?;
         record::run(started.run.as_str());
@@ -75,12 +75,12 @@ impl Results for Api {
         if asked.line == Some(0) {
             return Err(status::invalid("line", "line must be at least 1"));
         }
-        let file = session.workspace.relative(&asked.file).map_err(|error| status::workspace(&error, "file"))?;
+        let file = session.workspace().relative(&asked.file).map_err(|error| status::workspace(&error, "file"))?;
         let covering = session.covering(file.clone(), asked.line).await.map_err(|error| status::session(&error))?;
         let measured_at = covering.as_ref().and_then(|covering| covering.measured_at);
         let file_changed = match measured_at {
             Some(since) => {
-                let workspace = session.workspace.clone();
+                let workspace = session.workspace().clone();
                 let changed = tokio::task::spawn_blocking(move || workspace.changed_since(&file, since)).await;
                 changed.unwrap_or(true)
             }

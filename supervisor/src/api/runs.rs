@@ -35,7 +35,7 @@ impl Runs for Api {
         self.accepting()?;
         let asked = request.into_inner();
         let session = self.session(&known.tenant, &asked.session_id).await?;
-        let wanted = request::run_tests(&asked, &session.workspace)?;
+        let wanted = request::run_tests(&asked, session.workspace())?;
         start(known, &session, wanted, convert::if_busy(asked.if_busy())).await
     }
 

@@ -3,7 +3,8 @@
 use super::{Api, record, status};
 use crate::convert;
 use crate::prepare::check_owner;
-use crate::session::SessionHandle;
+use crate::registry::Wanted;
+use crate::session::{self, SessionHandle};
 use crate::tenant::Tenant;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_proto::v1;
@@ -38,19 +39,21 @@ impl Sessions for Api {
         let (path, whose) = (asked.workspace, Arc::clone(&tenant));
         let opened = tokio::task::spawn_blocking(move || open_below(&path, &whose)).await;
         let workspace = opened.map_err(|_| Status::internal("the workspace could not be looked at"))??;
-        let session = self
-            .registry
-            .create(tenant, workspace, asked.client_request_id)
-            .await
-            .map_err(|error| status::create(&error))?;
-        record::session(session.id.as_str());
+        let (client_request_id, separate) = (asked.client_request_id, asked.separate);
+        let wanted = Wanted { tenant, workspace, client_request_id, separate };
+        let opened = self.registry.create(wanted).await.map_err(|error| status::create(&error))?;
+        record::session(opened.session.id().as_str());
         // The host file may have been read anew since the tenant was looked up, and its other sessions closed.
-        if !self.access.borrow().admits(&known.tenant.id, &session.workspace) {
-            session.close().await;
+        if !self.access.borrow().admits(&known.tenant.id, opened.session.workspace()) {
+            opened.session.close().await;
             return Err(known.unknown());
         }
-        let session = Some(self.describe(&session).await?);
-        Ok(Response::new(v1::CreateSessionResponse { session }))
+        // A new one has done nothing yet, and need not be asked.
+        let session = match opened.existing {
+            true => self.describe(&opened.session).await?,
+            false => self.described(&opened.session, session::Status::new_at(self.context.clock.now())),
+        };
+        Ok(Response::new(v1::CreateSessionResponse { session: Some(session), existing: opened.existing }))
     }
 
     async fn get_session(
@@ -75,7 +78,8 @@ impl Sessions for Api {
         let mut found = self.registry.list(tenant.id.clone(), asked.page_token, size + 1).await;
         let more = found.len() > size;
         found.truncate(size);
-        let next_page_token = found.last().filter(|_| more).map_or_else(String::new, |session| session.id.to_string());
+        let next_page_token =
+            found.last().filter(|_| more).map_or_else(String::new, |session| session.id().to_string());
         let mut sessions = Vec::with_capacity(found.len());
         for session in found {
             // One that ended in the meantime is not listed.
@@ -97,19 +101,24 @@ impl Sessions for Api {
 impl Api {
     async fn describe(&self, session: &SessionHandle) -> Result<v1::Session, Status> {
         let status = session.status().await.map_err(|error| status::session(&error))?;
+        Ok(self.described(session, status))
+    }
+
+    fn described(&self, session: &SessionHandle, status: session::Status) -> v1::Session {
         let now = self.context.clock.now();
         let (last_run_id, last_outcome) = status
             .last
             .map_or((String::new(), v1::Outcome::Unspecified), |last| (last.0.to_string(), convert::outcome(last.1)));
-        Ok(v1::Session {
-            session_id: session.id.to_string(),
+        v1::Session {
+            session_id: session.id().to_string(),
             running_run_id: status.running.map_or_else(String::new, |run| run.to_string()),
             queued_runs: u32::try_from(status.waiting).unwrap_or(u32::MAX),
             last_run_id,
             last_outcome: last_outcome.into(),
             age_ms: now.ms_since(status.created_at),
             idle_ms: now.ms_since(status.used_at),
-        })
+            idle_ms_max: u64::try_from(session.idle_max().as_millis()).unwrap_or(u64::MAX),
+        }
     }
 }
 

@@ -21,6 +21,9 @@ use tonic_types::{ErrorDetails, StatusExt};
 /// When to try again after a quota was used up: runs end and sessions close within seconds.
 const RETRY: Duration = Duration::from_secs(2);
 
+/// When to try again while a supervisor goes down: another one is in its place within seconds.
+const RETRY_ELSEWHERE: Duration = Duration::from_secs(5);
+
 pub(super) fn unauthenticated(text: &str) -> Status {
     Status::unauthenticated(text)
 }
@@ -38,7 +41,8 @@ pub(super) fn operators_only() -> Status {
 }
 
 pub(super) fn draining() -> Status {
-    Status::unavailable("the supervisor is going down and takes on no new work")
+    let details = ErrorDetails::with_retry_info(Some(RETRY_ELSEWHERE));
+    Status::with_error_details(Code::Unavailable, Refusal::Draining.to_string(), details)
 }
 
 pub(super) fn not_in_this_version(what: &str) -> Status {
@@ -89,6 +93,8 @@ pub(super) fn subscribe(tenant: &Tenant) -> Result<Subscription, Status> {
 pub(super) fn create(error: &CreateError) -> Status {
     match error {
         CreateError::TooMany { .. } => exhausted("sessions", error.to_string()),
+        CreateError::HostFull => exhausted("host_sessions", error.to_string()),
+        CreateError::Draining => draining(),
         CreateError::Unavailable => Status::unavailable(error.to_string()),
     }
 }
@@ -126,6 +132,7 @@ fn refused(refusal: &Refusal) -> Status {
         Refusal::NothingToRerun { framework } => {
             failed_with(reason::NOTHING_TO_RERUN, text, HashMap::from([("framework".to_owned(), framework.clone())]))
         }
+        Refusal::Draining => draining(),
         Refusal::Closing => denied("session"),
     }
 }

@@ -194,6 +194,28 @@ pub(super) struct Admin {
 pub(super) enum AdminCommand {
     /// Draw a bearer token and its hash for the host file.
     Token,
+    /// List the tenants of a running supervisor, with their sessions and runs.
+    Tenants(Asked),
+    /// List the runs of a running supervisor that go on or wait.
+    Runs(Asked),
+    /// End a running supervisor: no new work, runs may finish until the deadline, the rest is cancelled.
+    Drain(Drain),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Asked {
+    /// The supervisor's unix socket; the caller's user must be an operator.
+    #[arg(long, value_name = "PATH", default_value = "/run/proctor/proctor.sock")]
+    pub(super) socket: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Drain {
+    #[command(flatten)]
+    pub(super) asked: Asked,
+    /// How long runs may go on, at most 24h. [default: what the host file says]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(super) deadline: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,7 @@
 //! The command line of `proctor`: what can be asked, and where each question goes. Exit codes and outputs are a contract
 //! with scripts. Must not know how runs go on.
 
+mod admin;
 mod arguments;
 mod doctor;
 mod home;
@@ -16,7 +17,7 @@ mod show;
 mod signals;
 mod token;
 
-use arguments::{Admin, Cli, Command};
+use arguments::{Cli, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -67,7 +68,7 @@ pub fn main() -> ExitCode {
         Command::Report(arguments) => show::report(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
-        Command::Admin(Admin { command: arguments::AdminCommand::Token }) => token::token(),
+        Command::Admin(arguments) => admin::admin(&arguments),
     };
     match answered {
         Ok(code) => ExitCode::from(code),

@@ -67,7 +67,7 @@ impl Reloading {
         let mut closed = 0;
         for tenant in before.tenants.all() {
             for session in self.registry.list(tenant.id.clone(), String::new(), usize::MAX).await {
-                if !access.admits(&tenant.id, &session.workspace) {
+                if !access.admits(&tenant.id, session.workspace()) {
                     session.close().await;
                     closed += 1;
                 }

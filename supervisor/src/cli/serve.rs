@@ -11,9 +11,10 @@ use crate::audit::{Audit, Event, Line};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::context::Context;
+use crate::notify::Manager;
 use crate::quotas::Machine;
-use crate::registry::Registry;
-use crate::serve::{self, Listener};
+use crate::registry::{Bounds, Registry};
+use crate::serve::{self, Drain, Listener};
 use crate::tenant::Tenants;
 use crate::toolchain::Offer;
 use proctor_core::isolation::Layer;
@@ -21,10 +22,10 @@ use proctor_sandbox::{PoolBounds, SandboxError};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 /// Serves until SIGTERM, SIGINT or, for a private supervisor, the end of its connection.
 pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
@@ -62,7 +63,7 @@ async fn daemon(path: &Path, config: Config, access: Access, may_switch: bool) -
     let shared = Shared { budget, pool: config.host.pool.pool(), offer, clock, audit: Some(audit.clone()) };
     let context = local::context(shared)?;
     let (access, current) = watch::channel(Arc::new(access));
-    let api = api(context, current.clone());
+    let api = api(context, current.clone(), config.host.bounds(), Drain::new(config.host.drain()));
     let mut listeners = Vec::new();
     if let Some(path) = &config.listen.unix {
         let mode = config.listen.mode().map_err(|error| Failure::usage(error.to_string()))?;
@@ -78,6 +79,15 @@ async fn daemon(path: &Path, config: Config, access: Access, may_switch: bool) -
             Some(_) => Listener::Tls { listener, access: current },
             None => Listener::Tcp(listener),
         });
+    }
+    let manager = Manager::from_env(|name| std::env::var_os(name));
+    if let Some(manager) = manager.map_err(|error| Failure::host(format!("NOTIFY_SOCKET: {error}")))? {
+        let registry = api.registry.clone();
+        let answers = move || {
+            let registry = registry.clone();
+            async move { registry.ping().await }
+        };
+        tokio::spawn(manager.keep_told(api.drain.clone(), answers));
     }
     let (path, context, registry) = (path.to_owned(), Arc::clone(&api.context), api.registry.clone());
     let mut reloading = Reloading { path, config, may_switch, access, private, context, registry };
@@ -107,7 +117,9 @@ async fn private(root: &Path) -> Result<u8, Failure> {
     let policy = local::policy(&workspace)?;
     let tenants = Tenants::private(local::own_uid()?, workspace.root().to_owned(), policy);
     let access = watch::channel(Arc::new(Access::of(tenants))).1;
-    let api = api(local::context(Shared::alone(PoolBounds::DEFAULT))?, access);
+    // Its one client ends it, and does not wait.
+    let drain = Drain::new(Duration::ZERO);
+    let api = api(local::context(Shared::alone(PoolBounds::DEFAULT))?, access, Bounds::default(), drain);
     let mut hangup = hangups()?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
@@ -123,9 +135,9 @@ async fn private(root: &Path) -> Result<u8, Failure> {
     until_signalled(api, vec![Listener::Connected(stream)]).await
 }
 
-fn api(context: Arc<Context>, access: Current) -> Api {
-    let registry = Registry::start(Arc::clone(&context));
-    Api { registry, context, access, draining: CancellationToken::new() }
+fn api(context: Arc<Context>, access: Current, bounds: Bounds, drain: Drain) -> Api {
+    let registry = Registry::start(Arc::clone(&context), bounds);
+    Api { registry, context, access, drain }
 }
 
 fn hangups() -> Result<Signal, Failure> {
@@ -137,17 +149,21 @@ fn no_signals(error: std::io::Error) -> Failure {
 }
 
 async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failure> {
-    let shutdown = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-    let told = shutdown.clone();
+    let drain = api.drain.clone();
     tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        // The first signal gives runs their time; who sends another does not want to wait.
+        let mut within = None;
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            drain.begin(within);
+            within = Some(Duration::ZERO);
         }
-        told.cancel();
     });
-    serve::serve(api, listeners, shutdown).await.map_err(|error| Failure::host(error.to_string()))?;
+    serve::serve(api, listeners).await.map_err(|error| Failure::host(error.to_string()))?;
     Ok(0)
 }

@@ -246,11 +246,11 @@ mod tests {
     }
 
     fn finished(events: &[RunEvent]) -> Vec<&str> {
-        let test = |event| match event {
-            &RunEvent::TestFinished(ref case) => Some(case.name.as_str()),
+        let tests = events.iter().filter_map(|event| match event {
+            RunEvent::TestFinished(case) => Some(case.name.as_str()),
             _ => None,
-        };
-        events.iter().filter_map(test).collect()
+        });
+        tests.collect()
     }
 
     // The runner outlives its test process by a moment, in which it says what it has seen. What it says may be read before

@@ -83,7 +83,7 @@ type Ran = Result<(Report, Vec<Measured>), NotStarted>;
 enum Came {
     /// It has no turn yet, and holds no thread while it waits.
     Waits(Box<Looked>),
-    Ended(Ran),
+    Ended(Box<Ran>),
 }
 
 async fn run_to_end(drive: Drive, began: Began) -> Ran {
@@ -91,13 +91,13 @@ async fn run_to_end(drive: Drive, began: Began) -> Ran {
     let (tell, came) = oneshot::channel();
     // One thread from the first look to the report: each change of threads costs as much as a look.
     drop(spawn_blocking(move || match look(drive, began) {
-        Ok(looked) if looked.place.has_turn() => run_in_turn(looked, |ran| _ = tell.send(Came::Ended(ran))),
+        Ok(looked) if looked.place.has_turn() => run_in_turn(looked, |ran| _ = tell.send(Came::Ended(Box::new(ran)))),
         Ok(looked) => _ = tell.send(Came::Waits(Box::new(looked))),
-        Err(why) => _ = tell.send(Came::Ended(Err(why))),
+        Err(why) => _ = tell.send(Came::Ended(Box::new(Err(why)))),
     }));
     let mut looked = match came.await {
         Ok(Came::Waits(looked)) => looked,
-        Ok(Came::Ended(ran)) => return ran,
+        Ok(Came::Ended(ran)) => return *ran,
         Err(_) => return broke(),
     };
     looked.began();

@@ -1,7 +1,10 @@
 //! Serving: listeners in, an orderly end out. Must not know what is served.
 
+mod drain;
 mod only;
 mod tls;
+
+pub use drain::{DRAIN, DRAIN_MAX, Drain};
 
 use crate::access::Current;
 use crate::api::Api;
@@ -83,11 +86,11 @@ pub enum BindError {
     },
 }
 
-/// Serves `api` on all `listeners` until `shutdown` is cancelled or a connection that was there already ends. Then
-/// closes every session, so that nothing of any run is left when this returns.
-pub async fn serve(api: Api, listeners: Vec<Listener>, shutdown: CancellationToken) -> Result<(), ServeError> {
-    let registry = api.registry.clone();
-    let draining = api.draining.clone();
+/// Serves `api` on all `listeners` until its drain begins or a connection that was there already ends. Then takes on nothing
+/// new, lets runs finish until the drain's deadline and closes every session, so that nothing of any run is left when this
+/// returns.
+pub async fn serve(api: Api, listeners: Vec<Listener>) -> Result<(), ServeError> {
+    let (registry, drain) = (api.registry.clone(), api.drain.clone());
     let sandbox = Arc::clone(&api.context.sandbox);
     let routes = api.routes().await?;
     let mut transports = JoinSet::new();
@@ -97,17 +100,21 @@ pub async fn serve(api: Api, listeners: Vec<Listener>, shutdown: CancellationTok
     }
     let mut result = Ok(());
     tokio::select! {
-        () = shutdown.cancelled() => {}
+        () = drain.begun() => {}
         Some(ended) = transports.join_next() => {
             if let Ok(Err(error)) = ended {
                 result = Err(error.into());
             }
+            // Nobody is left who could watch a run.
+            drain.begin(Some(Duration::ZERO));
         }
     }
-    draining.cancel();
-    registry.close_all().await;
+    tracing::info!(seconds_left = drain.left().as_secs(), "draining: no new work is taken on");
+    let closed = registry.drain(drain.overdue()).await;
+    tracing::info!(finished = closed.finished, cancelled = closed.cancelled, "drained");
     // Ending processes blocks.
     _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
+    drain.finish(closed);
     stopping.cancel();
     // A client that does not let go of its connection cannot hold up the end.
     _ = tokio::time::timeout(LINGER, async { while transports.join_next().await.is_some() {} }).await;

@@ -1,32 +1,28 @@
 //! The actor of a session: carries messages into `step` and its effects out. It never waits for a run. Must not decide
 //! anything; what a session does is in [`proctor_core::session`].
 
-use super::{Answer, Asked, Memory, Message, SessionError, Started, Status};
+use super::{About, Answer, Asked, Closed, Memory, Message, SessionError, Started, Status};
 use crate::audit::{self, Line};
-use crate::context::{Context, CurrentPolicy};
 use crate::run::{
     self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, Spools, without_running,
 };
-use crate::workspace::Workspace;
 use proctor_core::bound::clip;
 use proctor_core::event::RunEvent;
-use proctor_core::id::{RunId, SessionId};
+use proctor_core::id::RunId;
 use proctor_core::moment::Moment;
 use proctor_core::outcome::KillReason;
 use proctor_core::request::{Fingerprint, RunRequest};
 use proctor_core::session::{Effect, Event, Refusal, RunKind, Session};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 /// How often a session with runs looks whether somebody still watches them.
 const TICK: Duration = Duration::from_secs(1);
-
-/// How long a session lives that nobody uses: longer than a person's night, so that its memory is there in the morning.
-const IDLE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Longest reason in the audit log, in bytes: a sentence.
 const REASON_BYTES_MAX: usize = 256;
@@ -47,10 +43,7 @@ struct Known {
 type Reply = oneshot::Sender<Result<Answer, SessionError>>;
 
 pub(super) struct Actor {
-    id: SessionId,
-    context: Arc<Context>,
-    policy: CurrentPolicy,
-    workspace: Workspace,
+    about: Arc<About>,
     session: Session,
     runs: HashMap<RunId, Known>,
     drivers: JoinSet<Finished>,
@@ -58,84 +51,139 @@ pub(super) struct Actor {
     began: Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
     /// Who asked for the running run, while what it sees can still refuse it.
     caller: Option<(Started, Reply)>,
+    /// While there are runs.
+    tick: Option<Interval>,
     runs_named: u64,
     created_at: Moment,
     used_at: Moment,
-    closers: Vec<oneshot::Sender<()>>,
+    /// Who waits until no run is left, and how many there were when the first of them asked.
+    drainers: Vec<oneshot::Sender<()>>,
+    drained_from: Option<usize>,
+    /// Who waits for the end, and what became of the runs.
+    closers: Vec<oneshot::Sender<Closed>>,
+    closed: Closed,
     stopped: bool,
 }
 
+/// What an actor waits for.
+enum Heard {
+    /// `None` when every handle is gone.
+    Message(Option<Box<Message>>),
+    /// Nobody has used the session for as long as it lives without.
+    Idle,
+    Ended(Result<Finished, JoinError>),
+    Began(Option<Option<Fingerprint>>),
+    Tick,
+}
+
 impl Actor {
-    pub(super) fn new(
-        id: SessionId,
-        context: Arc<Context>,
-        policy: CurrentPolicy,
-        workspace: Workspace,
-        session: Session,
-    ) -> Actor {
-        let now = context.clock.now();
+    pub(super) fn new(about: Arc<About>, session: Session) -> Actor {
+        let now = about.context.clock.now();
         Actor {
-            id,
-            context,
-            policy,
-            workspace,
+            about,
             session,
             runs: HashMap::new(),
             drivers: JoinSet::new(),
             began: None,
             caller: None,
+            tick: None,
             runs_named: 0,
             created_at: now,
             used_at: now,
+            drainers: Vec::new(),
+            drained_from: None,
             closers: Vec::new(),
+            closed: Closed::default(),
             stopped: false,
         }
     }
 
-    pub(super) async fn serve(mut self, mut messages: mpsc::Receiver<Message>) {
-        let mut tick = interval(TICK);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    /// Most sessions are at rest, and what a task holds while it waits is there all the time: so what an actor does, and
+    /// what it waits for while it has runs, is on the heap for as long as it takes.
+    pub(super) async fn serve(mut self, mut messages: mpsc::Receiver<Box<Message>>) {
         let mut asked = true;
         while !self.stopped {
-            let busy = self.session.running().is_some() || self.session.waiting() > 0;
-            let idle = IDLE_MAX.saturating_sub(Duration::from_millis(self.context.clock.now().ms_since(self.used_at)));
-            tokio::select! {
-                message = messages.recv(), if asked => match message {
-                    Some(message) => self.message(message).await,
-                    // Every handle is gone: nobody can ask for anything any more.
-                    None => {
-                        asked = false;
-                        self.step(Event::CloseRequested).await;
-                    }
-                },
-                () = sleep(idle), if !busy => {
-                    let line = Line { outcome: Some("ok".to_owned()), ..self.line(audit::Event::SessionExpired) };
-                    self.context.audit.tell(line);
-                    self.step(Event::CloseRequested).await;
+            let heard = if self.is_busy() {
+                Box::pin(self.hear(&mut messages, asked)).await
+            } else {
+                let idle = self.about.context.clock.now().ms_since(self.used_at);
+                let left = self.about.idle_max.saturating_sub(Duration::from_millis(idle));
+                tokio::select! {
+                    message = messages.recv(), if asked => Heard::Message(message),
+                    () = sleep(left) => Heard::Idle,
                 }
-                Some(ended) = self.drivers.join_next() => self.ended(ended).await,
-                fingerprint = began(&mut self.began) => self.run_began(fingerprint).await,
-                _ = tick.tick(), if busy => self.tick().await,
+            };
+            asked = asked && !matches!(heard, Heard::Message(None));
+            Box::pin(self.take_in(heard)).await;
+        }
+        Box::pin(self.end()).await;
+    }
+
+    async fn hear(&mut self, messages: &mut mpsc::Receiver<Box<Message>>, asked: bool) -> Heard {
+        tokio::select! {
+            message = messages.recv(), if asked => Heard::Message(message),
+            Some(ended) = self.drivers.join_next() => Heard::Ended(ended),
+            fingerprint = began(&mut self.began) => Heard::Began(fingerprint),
+            () = ticked(&mut self.tick) => Heard::Tick,
+        }
+    }
+
+    async fn take_in(&mut self, heard: Heard) {
+        match heard {
+            Heard::Message(Some(message)) => self.message(*message).await,
+            // Every handle is gone: nobody can ask for anything any more.
+            Heard::Message(None) => self.step(Event::CloseRequested).await,
+            Heard::Idle => {
+                let line = Line { outcome: Some("ok".to_owned()), ..self.line(audit::Event::SessionExpired) };
+                self.about.context.audit.tell(line);
+                self.step(Event::CloseRequested).await;
+            }
+            Heard::Ended(ended) => self.ended(ended).await,
+            Heard::Began(fingerprint) => self.run_began(fingerprint).await,
+            Heard::Tick => self.tick().await,
+        }
+        let busy = self.is_busy();
+        if busy != self.tick.is_some() {
+            self.tick = busy.then(|| {
+                let mut tick = interval(TICK);
+                tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                tick
+            });
+        }
+        self.about.busy.store(busy, Ordering::Relaxed);
+        if !busy {
+            for drainer in self.drainers.drain(..) {
+                _ = drainer.send(());
             }
         }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.session.unfinished().next().is_some()
+    }
+
+    async fn end(&mut self) {
         self.retire().await;
         for closer in self.closers.drain(..) {
-            _ = closer.send(());
+            _ = closer.send(self.closed);
         }
     }
 
     /// Lets go of the worker that waits for this session's next run.
     async fn retire(&mut self) {
         if self.runs_named > 0 {
-            let (sandbox, policy) = (Arc::clone(&self.context.sandbox), self.policy.now());
-            let root = self.workspace.root().to_owned();
+            let (sandbox, policy) = (Arc::clone(&self.about.context.sandbox), self.about.policy.now());
+            let root = self.about.workspace.root().to_owned();
             // Ending processes blocks. It can only fail by a panic, and then nothing is left to do.
             _ = tokio::task::spawn_blocking(move || sandbox.retire(&policy.owner, &root)).await;
         }
     }
 
     async fn message(&mut self, message: Message) {
-        self.used_at = self.context.clock.now();
+        // Whoever only looks at a session does not use it.
+        if !matches!(message, Message::Status { .. } | Message::Unfinished { .. } | Message::Drain { .. }) {
+            self.used_at = self.about.context.clock.now();
+        }
         match message {
             Message::Start { asked, reply } => self.start(asked, reply).await,
             Message::Run { run, reply } => _ = reply.send(self.runs.get(&run).map(|known| known.handle.clone())),
@@ -163,7 +211,21 @@ impl Actor {
                     last_request: self.session.last_request().cloned(),
                 });
             }
+            Message::Unfinished { reply } => {
+                let known = |run: &RunId| Some((run.clone(), self.runs.get(run)?.handle.clone()));
+                _ = reply.send(self.session.unfinished().filter_map(known).collect());
+            }
+            Message::Drain { reply } => {
+                self.drained_from.get_or_insert(self.session.unfinished().count());
+                self.drainers.push(reply);
+                self.step(Event::DrainRequested).await;
+            }
             Message::Close { reply } => {
+                if self.closers.is_empty() {
+                    let cancelled = self.session.unfinished().count();
+                    let finished = self.drained_from.unwrap_or(cancelled).saturating_sub(cancelled);
+                    self.closed = Closed { finished, cancelled };
+                }
                 self.closers.push(reply);
                 self.step(Event::CloseRequested).await;
             }
@@ -188,14 +250,14 @@ impl Actor {
             return;
         }
         self.runs_named += 1;
-        let run = RunId::new(format!("{}-{}", self.id, self.runs_named));
+        let run = RunId::new(format!("{}-{}", self.about.id, self.runs_named));
         let spools = Spools::default();
-        let (log, handle) = run::open(self.context.clock, &spools);
+        let (log, handle) = run::open(self.about.context.clock, &spools);
         let known = Known {
             handle,
             log,
             kind: asked.kind,
-            accepted_at: self.context.clock.now(),
+            accepted_at: self.about.context.clock.now(),
             spools: Some(spools),
             killer: None,
         };
@@ -207,7 +269,7 @@ impl Actor {
             fingerprint: asked.looked.flatten(),
             if_busy: asked.if_busy,
         };
-        let mut effects = self.session.step(self.context.clock.now(), event).into_iter();
+        let mut effects = self.session.step(self.about.context.clock.now(), event).into_iter();
         // The first effect answers the request; what follows is done as after any event.
         let (answer, starts) = match effects.next() {
             Some(Effect::Accept { run, position }) => (self.accept(run, position).await, position == 0),
@@ -239,7 +301,7 @@ impl Actor {
     }
 
     async fn step(&mut self, event: Event) {
-        let effects = self.session.step(self.context.clock.now(), event);
+        let effects = self.session.step(self.about.context.clock.now(), event);
         self.carry_out(effects).await;
     }
 
@@ -256,8 +318,8 @@ impl Actor {
                 Effect::Withdraw { run, reason } => {
                     if let Some(known) = self.runs.get_mut(&run) {
                         known.spools = None;
-                        let (now, note) = (self.context.clock.now(), "ended while it waited behind another run");
-                        let report = without_running(now, self.policy.now().defaults, "", reason, note);
+                        let (now, note) = (self.about.context.clock.now(), "ended while it waited behind another run");
+                        let report = without_running(now, self.about.policy.now().defaults, "", reason, note);
                         let (log, end) = (known.log.clone(), RunEnd::Report(Arc::new(report)));
                         self.tell_end(&run, &end);
                         log.end(end).await;
@@ -302,9 +364,9 @@ impl Actor {
         let (began, hear) = oneshot::channel();
         self.began = Some((run.clone(), hear));
         let drive = Drive {
-            context: Arc::clone(&self.context),
-            policy: self.policy.now(),
-            workspace: self.workspace.clone(),
+            context: Arc::clone(&self.about.context),
+            policy: self.about.policy.now(),
+            workspace: self.about.workspace.clone(),
             run,
             request,
             kind: known.kind,
@@ -336,7 +398,7 @@ impl Actor {
             Ok(finished) => finished,
             Err(error) => {
                 // A driver that panicked took its run along; the session goes on.
-                tracing::error!(%error, session = %self.id, "a run's driver broke");
+                tracing::error!(%error, session = %self.about.id, "a run's driver broke");
                 let Some(run) = self.session.running().cloned() else { return };
                 let text = "the supervisor failed while it read this run; its operator finds the reason in the log";
                 let end = RunEnd::NotStarted(NotStarted::Host { text: text.to_owned() });
@@ -375,13 +437,13 @@ impl Actor {
     }
 
     fn line(&self, event: audit::Event) -> Line {
-        let (tenant, session) = (Some(self.policy.now().owner.clone()), Some(self.id.to_string()));
+        let (tenant, session) = (Some(self.about.policy.now().owner.clone()), Some(self.about.id.to_string()));
         Line { tenant, session, ..Line::of(event) }
     }
 
     // Tells the audit log how an accepted run ended.
     fn tell_end(&self, run: &RunId, end: &RunEnd) {
-        let since = self.runs.get(run).map(|known| self.context.clock.now().ms_since(known.accepted_at));
+        let since = self.runs.get(run).map(|known| self.about.context.clock.now().ms_since(known.accepted_at));
         let (outcome, limits, reason) = match end {
             RunEnd::Report(report) => {
                 let killed = report.evidence.killed.map(|killed| killed.name().to_owned());
@@ -389,7 +451,7 @@ impl Actor {
             }
             RunEnd::NotStarted(why) => ("not_started", None, Some(clip(why.to_string(), REASON_BYTES_MAX))),
         };
-        self.context.audit.tell(Line {
+        self.about.context.audit.tell(Line {
             run: Some(run.to_string()),
             outcome: Some(outcome.to_owned()),
             limits,
@@ -413,6 +475,13 @@ impl Actor {
 async fn began(waiting: &mut Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>) -> Option<Option<Fingerprint>> {
     match waiting {
         Some((_, told)) => told.await.ok(),
+        None => std::future::pending().await,
+    }
+}
+
+async fn ticked(tick: &mut Option<Interval>) {
+    match tick {
+        Some(tick) => _ = tick.tick().await,
         None => std::future::pending().await,
     }
 }

@@ -16,6 +16,8 @@ use proctor_core::quota::Refused;
 use proctor_core::request::{Fingerprint, IfBusy, RunRequest, Selection};
 use proctor_core::session::{Refusal, RunKind, Session};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -23,6 +25,10 @@ use tokio::task::JoinHandle;
 /// Calls of one tenant in flight in one session. The actor answers each without waiting, so this many only pile up when
 /// a client floods; then its calls wait in gRPC, which has a bound of its own.
 const MAILBOX: usize = 64;
+
+/// How long a session lives that nobody uses, unless a host file says otherwise: longer than a person's night, so that its
+/// memory is there in the morning.
+pub const IDLE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// What the actor is asked.
 enum Message {
@@ -53,8 +59,14 @@ enum Message {
     Memory {
         reply: oneshot::Sender<Memory>,
     },
-    Close {
+    Unfinished {
+        reply: oneshot::Sender<Vec<(RunId, RunHandle)>>,
+    },
+    Drain {
         reply: oneshot::Sender<()>,
+    },
+    Close {
+        reply: oneshot::Sender<Closed>,
     },
     #[cfg(test)]
     Panic,
@@ -96,8 +108,25 @@ pub struct Status {
     pub last: Option<(RunId, Outcome)>,
     /// When the session was made.
     pub created_at: Moment,
-    /// When it was last asked for anything.
+    /// When it was last asked for anything but what it is doing.
     pub used_at: Moment,
+}
+
+impl Status {
+    /// That of a session that was made just now.
+    #[must_use]
+    pub fn new_at(now: Moment) -> Status {
+        Status { running: None, waiting: 0, last: None, created_at: now, used_at: now }
+    }
+}
+
+/// What became of the runs of a session that was closed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Those that ended between [`SessionHandle::drain`] and the close.
+    pub finished: usize,
+    /// Those that the close ended.
+    pub cancelled: usize,
 }
 
 /// What a session remembers, for whoever keeps it between processes.
@@ -134,16 +163,50 @@ pub enum SessionError {
 /// A session, to whoever may use it.
 #[derive(Clone)]
 pub struct SessionHandle {
-    /// Its name.
-    pub id: SessionId,
-    /// Where it works.
-    pub workspace: Workspace,
-    context: Arc<Context>,
-    policy: CurrentPolicy,
-    mailbox: mpsc::Sender<Message>,
+    about: Arc<About>,
+    /// What is sent is boxed: a mailbox has room for dozens from the start, and most sessions are at rest.
+    mailbox: mpsc::Sender<Box<Message>>,
 }
 
-/// Opens a session: its actor lives until it is closed, or until every handle is gone.
+/// What does not change about a session, which its actor and all handles share, and whether it has runs.
+struct About {
+    id: SessionId,
+    workspace: Workspace,
+    context: Arc<Context>,
+    policy: CurrentPolicy,
+    /// How long it lives without being used.
+    idle_max: Duration,
+    /// Whether a run goes on or waits, as its actor last said, so that whoever looks for runs need not ask every session.
+    busy: AtomicBool,
+}
+
+/// What a session begins with.
+pub struct Opening {
+    /// Its name.
+    pub id: SessionId,
+    /// Shared by all sessions.
+    pub context: Arc<Context>,
+    /// What its runs may have.
+    pub policy: CurrentPolicy,
+    /// Where it works.
+    pub workspace: Workspace,
+    /// How long it lives without being used.
+    pub idle_max: Duration,
+    /// What it remembers from before.
+    pub memory: Memory,
+}
+
+/// A session and its actor, which lives until it is closed, or until every handle is gone.
+pub fn prepare_actor(opening: Opening) -> (SessionHandle, impl Future<Output = ()> + Send + use<>) {
+    let Opening { id, context, policy, workspace, idle_max, memory } = opening;
+    let (mailbox, messages) = mpsc::channel(MAILBOX);
+    let session = Session::remembering(memory.slot, memory.index, memory.last_request);
+    let about = Arc::new(About { id, workspace, context, policy, idle_max, busy: AtomicBool::new(false) });
+    let actor = actor::Actor::new(Arc::clone(&about), session);
+    (SessionHandle { about, mailbox }, actor.serve(messages))
+}
+
+/// Opens a session that expires after [`IDLE_MAX`], with its actor as a task.
 #[must_use]
 pub fn open(
     id: SessionId,
@@ -152,15 +215,36 @@ pub fn open(
     workspace: Workspace,
     memory: Memory,
 ) -> (SessionHandle, JoinHandle<()>) {
-    let policy = policy.into();
-    let (mailbox, messages) = mpsc::channel(MAILBOX);
-    let session = Session::remembering(memory.slot, memory.index, memory.last_request);
-    let actor = actor::Actor::new(id.clone(), Arc::clone(&context), policy.clone(), workspace.clone(), session);
-    let task = tokio::spawn(actor.serve(messages));
-    (SessionHandle { id, workspace, context, policy, mailbox }, task)
+    let (handle, actor) =
+        prepare_actor(Opening { id, context, policy: policy.into(), workspace, idle_max: IDLE_MAX, memory });
+    (handle, tokio::spawn(actor))
 }
 
 impl SessionHandle {
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        &self.about.id
+    }
+
+    /// Where it works.
+    #[must_use]
+    pub fn workspace(&self) -> &Workspace {
+        &self.about.workspace
+    }
+
+    /// How long it lives without being used.
+    #[must_use]
+    pub fn idle_max(&self) -> Duration {
+        self.about.idle_max
+    }
+
+    /// Whether a run goes on or waits in it, as of a moment ago.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.about.busy.load(Ordering::Relaxed)
+    }
+
     /// Asks for a run. Everything that can be refused by looking at the workspace is refused here, before any process starts.
     pub async fn start(&self, request: RunRequest, kind: RunKind, if_busy: IfBusy) -> Result<Started, SessionError> {
         let mut asked = Box::new(Asked { request, kind, if_busy, looked: None });
@@ -174,12 +258,13 @@ impl SessionHandle {
 
     /// Looks at the workspace for a request that may have to wait, to see whether it could be carried out in it now.
     async fn look(&self, mut asked: Box<Asked>) -> Result<Box<Asked>, SessionError> {
-        let (context, policy, workspace) = (Arc::clone(&self.context), self.policy.now(), self.workspace.clone());
+        let (about, policy) = (Arc::clone(&self.about), self.about.policy.now());
         let looked = tokio::task::spawn_blocking(move || {
+            let About { context, workspace, .. } = &*about;
             let look = workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?;
             // What a rerun selects is known when it begins.
             if !matches!(asked.request.selection, Selection::LastFailed { .. }) {
-                prepare(&context, &policy, &workspace, &look, &asked.request, asked.kind)?;
+                prepare(context, &policy, workspace, &look, &asked.request, asked.kind)?;
             }
             asked.looked = Some(look.fingerprint);
             Ok(asked)
@@ -217,10 +302,21 @@ impl SessionHandle {
         self.ask(|reply| Message::Memory { reply }).await
     }
 
+    /// The runs that go on or wait, in order.
+    pub async fn unfinished(&self) -> Result<Vec<(RunId, RunHandle)>, SessionError> {
+        self.ask(|reply| Message::Unfinished { reply }).await
+    }
+
+    /// From now on the session takes on no run. Returns when those that it has have ended.
+    pub async fn drain(&self) {
+        // Without an actor there are no runs.
+        _ = self.ask(|reply| Message::Drain { reply }).await;
+    }
+
     /// Ends the session and returns when nothing of it is left.
-    pub async fn close(&self) {
+    pub async fn close(&self) -> Closed {
         // An answer that does not come means that the actor is gone, which is what was asked for.
-        _ = self.ask(|reply| Message::Close { reply }).await;
+        self.ask(|reply| Message::Close { reply }).await.unwrap_or_default()
     }
 
     /// Whether the actor is gone.
@@ -231,13 +327,13 @@ impl SessionHandle {
 
     async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, SessionError> {
         let (reply, answer) = oneshot::channel();
-        self.mailbox.send(message(reply)).await.map_err(|_| SessionError::Gone)?;
+        self.mailbox.send(Box::new(message(reply))).await.map_err(|_| SessionError::Gone)?;
         answer.await.map_err(|_| SessionError::Gone)
     }
 
     #[cfg(test)]
     async fn panic(&self) {
-        _ = self.mailbox.send(Message::Panic).await;
+        _ = self.mailbox.send(Box::new(Message::Panic)).await;
         self.mailbox.closed().await;
     }
 }

@@ -5,7 +5,7 @@ use crate::allowance::Allowance;
 use crate::audit::{self, Audit};
 use crate::clock::Clock;
 use crate::context::Policy;
-use crate::registry::{CreateError, Registry};
+use crate::registry::{Bounds, CreateError, Registry, Wanted};
 use crate::run::RunEnd;
 use crate::scheduler::{Place, Scheduler};
 use crate::tenant::{Credential, Tenant, Tenants};
@@ -401,26 +401,203 @@ fn tenant(world: &World, uid: u32, sessions_max: usize) -> Arc<Tenant> {
     })
 }
 
+/// A registry with these bounds, and how its sessions are asked for.
+struct Book {
+    registry: Registry,
+}
+
+impl Book {
+    fn with(world: &World, bounds: Bounds) -> Book {
+        Book { registry: Registry::start(Arc::clone(&world.context), bounds) }
+    }
+
+    async fn open(&self, tenant: &Arc<Tenant>, workspace: &Workspace, key: &str, separate: bool) -> Got {
+        let (tenant, workspace, client_request_id) = (Arc::clone(tenant), workspace.clone(), key.to_owned());
+        let opened = self.registry.create(Wanted { tenant, workspace, client_request_id, separate });
+        within(opened).await.map(|opened| (opened.session, opened.existing))
+    }
+
+    async fn separate(&self, tenant: &Arc<Tenant>, workspace: &Workspace) -> SessionHandle {
+        let (session, existing) = self.open(tenant, workspace, "", true).await.unwrap();
+        assert!(!existing);
+        session
+    }
+
+    async fn sessions(&self) -> usize {
+        within(self.registry.census()).await.iter().map(|holding| holding.sessions).sum()
+    }
+}
+
+type Got = Result<(SessionHandle, bool), CreateError>;
+
+fn refused(got: Got) -> CreateError {
+    match got {
+        Ok((session, _)) => panic!("it got {}", session.id()),
+        Err(why) => why,
+    }
+}
+
 #[tokio::test]
 async fn the_registry_keeps_tenants_apart_and_quotas() {
     let world = World::new();
-    let registry = Registry::start(Arc::clone(&world.context));
-    let (ours, theirs) = (tenant(&world, 1, 2), tenant(&world, 2, 2));
-    let first = registry.create(Arc::clone(&ours), world.workspace(), "key".into()).await.unwrap();
-    let same = registry.create(Arc::clone(&ours), world.workspace(), "key".into()).await.unwrap();
-    assert_eq!(first.id, same.id);
-    let foreign = registry.create(Arc::clone(&theirs), world.workspace(), "key".into()).await.unwrap();
-    assert_ne!(first.id, foreign.id);
-    registry.create(Arc::clone(&ours), world.workspace(), String::new()).await.unwrap();
-    let refused = registry.create(Arc::clone(&ours), world.workspace(), String::new()).await.err();
-    assert_eq!(refused, Some(CreateError::TooMany { max: 2 }));
-    assert!(registry.find(theirs.id.clone(), first.id.clone()).await.is_none());
-    assert!(registry.find(ours.id.clone(), first.id.clone()).await.is_some());
+    let bounds = Bounds { sessions_max: 4, ..Bounds::default() };
+    let (book, place) = (Book::with(&world, bounds), world.workspace());
+    let (ours, theirs) = (tenant(&world, 1, 2), tenant(&world, 2, 3));
+    let (first, _) = book.open(&ours, &place, "key", true).await.unwrap();
+    let (same, existing) = book.open(&ours, &place, "key", true).await.unwrap();
+    assert_eq!((first.id(), existing), (same.id(), true));
+    let (foreign, _) = book.open(&theirs, &place, "key", true).await.unwrap();
+    assert_ne!(first.id(), foreign.id());
+    book.separate(&ours, &place).await;
+    let again = book.open(&ours, &place, "", true).await;
+    assert_eq!(refused(again), CreateError::TooMany { max: 2 });
+    let registry = &book.registry;
+    assert!(registry.find(theirs.id.clone(), first.id().clone()).await.is_none());
+    assert!(registry.find(ours.id.clone(), first.id().clone()).await.is_some());
     assert_eq!(registry.list(ours.id.clone(), String::new(), 10).await.len(), 2);
     first.close().await;
-    assert!(registry.find(ours.id.clone(), first.id.clone()).await.is_none());
-    let replaced = registry.create(ours, world.workspace(), "key".into()).await.unwrap();
-    assert_ne!(replaced.id, first.id, "a closed session is not found again by its request");
-    within(registry.close_all()).await;
-    assert!(replaced.is_gone() && foreign.is_gone());
+    assert!(registry.find(ours.id.clone(), first.id().clone()).await.is_none());
+    let (replaced, existing) = book.open(&ours, &place, "key", true).await.unwrap();
+    assert!(!existing, "a closed session is not found again by its request");
+    assert_ne!(replaced.id(), first.id());
+
+    // The host's own bound holds whoever asks.
+    book.separate(&theirs, &place).await;
+    assert_eq!(refused(book.open(&theirs, &place, "", true).await), CreateError::HostFull);
+    foreign.close().await;
+    let last = book.separate(&theirs, &place).await;
+    let closed = within(registry.drain(std::future::ready(()))).await;
+    assert_eq!(closed, Closed::default());
+    assert!(replaced.is_gone() && last.is_gone());
+    assert_eq!(refused(book.open(&ours, &place, "", false).await), CreateError::Draining);
+    eventually(&book, 0).await;
+}
+
+#[tokio::test]
+async fn callers_of_a_tenant_share_the_session_of_a_workspace_unless_they_want_their_own() {
+    let world = World::new();
+    let (book, place) = (Book::with(&world, Bounds::default()), world.workspace());
+    let (ours, theirs) = (tenant(&world, 1, 9), tenant(&world, 2, 9));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = Workspace::open(elsewhere.path()).unwrap();
+    let own = book.separate(&ours, &place).await;
+    let (shared, existing) = book.open(&ours, &place, "", false).await.unwrap();
+    assert!(!existing && shared.id() != own.id(), "a separate one is nobody else's");
+    for key in ["", "a", "b"] {
+        let (again, existing) = book.open(&ours, &place, key, false).await.unwrap();
+        assert_eq!((again.id(), existing), (shared.id(), true), "{key}");
+    }
+    let others = [book.open(&theirs, &place, "", false).await, book.open(&ours, &elsewhere, "", false).await];
+    for other in others {
+        let (other, existing) = other.unwrap();
+        assert!(!existing && other.id() != shared.id());
+    }
+    // Its end makes room for the next, whichever is taken in first.
+    shared.close().await;
+    let (next, existing) = book.open(&ours, &place, "", false).await.unwrap();
+    assert!(!existing && next.id() != shared.id());
+    eventually(&book, 4).await;
+    let (again, existing) = book.open(&ours, &place, "", false).await.unwrap();
+    assert_eq!((again.id(), existing), (next.id(), true));
+}
+
+async fn eventually(book: &Book, sessions: usize) {
+    within(async {
+        while book.sessions().await != sessions {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_nobody_uses_expires_and_whoever_looks_at_it_does_not_use_it() {
+    let world = World::new();
+    let minute = Duration::from_secs(60);
+    let (book, place) = (Book::with(&world, Bounds { idle_max: minute, ..Bounds::default() }), world.workspace());
+    let ours = tenant(&world, 1, 9);
+    let (session, _) = book.open(&ours, &place, "", false).await.unwrap();
+    assert_eq!(session.idle_max(), minute);
+    let half = Duration::from_secs(40);
+    tokio::time::sleep(half).await;
+    assert_eq!(session.last_run(1).await.unwrap(), None, "this is a use of it");
+    tokio::time::sleep(half).await;
+    let status = session.status().await.unwrap();
+    assert_eq!(world.context.clock.now().ms_since(status.used_at), 40_000);
+    assert_eq!(session.unfinished().await.unwrap().len(), 0);
+    tokio::time::sleep(half).await;
+    assert!(session.is_gone());
+    eventually(&book, 0).await;
+}
+
+#[tokio::test]
+async fn a_drain_lets_runs_end_and_takes_on_none() {
+    let world = World::new();
+    let (book, place) = (Book::with(&world, Bounds::default()), world.workspace());
+    let ours = tenant(&world, 1, 9);
+    let (one, idle) = (book.separate(&ours, &place).await, book.separate(&ours, &place).await);
+    let (first, second) = (start(&one, "a").await, start(&one, "b").await);
+    assert!(one.is_busy() && !idle.is_busy());
+    let registry = book.registry.clone();
+    let draining = tokio::spawn(async move { registry.drain(std::future::pending()).await });
+    let refusal = within(async {
+        loop {
+            match one.start(command("c"), RunKind::Tests, IfBusy::Refuse).await {
+                Err(SessionError::Refused(Refusal::Busy)) => tokio::task::yield_now().await,
+                other => return other.err(),
+            }
+        }
+    });
+    assert_eq!(refusal.await, Some(SessionError::Refused(Refusal::Draining)));
+    assert_eq!(one.unfinished().await.unwrap().len(), 2, "what was accepted goes on");
+    world.tell(Do::Exit(0));
+    world.tell(Do::Exit(1));
+    assert_eq!((outcome(&first).await, outcome(&second).await), (Outcome::Passed, Outcome::Failed));
+    assert_eq!(within(draining).await.unwrap(), Closed { finished: 2, cancelled: 0 });
+    assert!(one.is_gone() && idle.is_gone() && world.fake.killed.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_drain_cancels_what_has_not_ended_at_its_deadline() {
+    let world = World::new();
+    let (book, place) = (Book::with(&world, Bounds::default()), world.workspace());
+    let ours = tenant(&world, 1, 9);
+    let session = book.separate(&ours, &place).await;
+    let runs = [start(&session, "a").await, start(&session, "b").await, start(&session, "c").await];
+    let (over, deadline) = oneshot::channel::<()>();
+    let registry = book.registry.clone();
+    let draining = tokio::spawn(async move { registry.drain(async { _ = deadline.await }).await });
+    // Until the drain is known in the session, what ends is no run of the drain.
+    within(async {
+        while !matches!(
+            session.start(command("d"), RunKind::Tests, IfBusy::Refuse).await,
+            Err(SessionError::Refused(Refusal::Draining))
+        ) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    world.tell(Do::Exit(0));
+    assert_eq!(outcome(&runs[0]).await, Outcome::Passed);
+    assert!(!draining.is_finished());
+    over.send(()).unwrap();
+    assert_eq!(within(draining).await.unwrap(), Closed { finished: 1, cancelled: 2 });
+    assert_eq!((outcome(&runs[1]).await, outcome(&runs[2]).await), (Outcome::Cancelled, Outcome::Cancelled));
+    assert_eq!(world.killed_because().await, KillReason::Closed);
+}
+
+/// Most sessions are at rest, and there may be 100,000 of them.
+#[tokio::test]
+async fn a_session_at_rest_costs_its_actor_little() {
+    let world = World::new();
+    let (_handle, actor) = prepare_actor(Opening {
+        id: SessionId::new("s"),
+        context: Arc::clone(&world.context),
+        policy: Arc::new(world.policy()).into(),
+        workspace: world.workspace(),
+        idle_max: IDLE_MAX,
+        memory: Memory::default(),
+    });
+    let bytes = size_of_val(&actor);
+    assert!(bytes <= 2_048, "{bytes} bytes");
 }

@@ -11,6 +11,7 @@ mod neighbours;
 mod parser;
 mod reporters;
 mod rivals;
+mod sessions;
 mod soak;
 mod stage;
 mod stream;
@@ -24,12 +25,13 @@ use std::process::ExitCode;
 
 type Part = (&'static str, fn() -> Result<Vec<Figure>>);
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     ("dispatch", dispatch::bench),
     ("throughput", throughput::bench),
     ("kill", killing::bench),
     ("neighbours", neighbours::bench),
     ("leaks", soak::bench),
+    ("sessions", sessions::bench),
     ("parser", parser::bench),
     ("reporters", reporters::bench),
 ];

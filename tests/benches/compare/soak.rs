@@ -25,8 +25,8 @@ const WARM_UP: usize = 1_000;
 const GROUP_DEPTH_MAX: u32 = 6;
 
 /// What a supervisor holds: itself, and with all that descends from it.
-struct Held {
-    rss_kib: u64,
+pub(crate) struct Held {
+    pub(crate) rss_kib: u64,
     descriptors: usize,
     threads: usize,
     processes: usize,
@@ -48,7 +48,7 @@ impl Held {
         Ok(held)
     }
 
-    fn by(pid: u32) -> Result<Held> {
+    pub(crate) fn by(pid: u32) -> Result<Held> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).context("looking at the supervisor")?;
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
         let mut family = Vec::new();

@@ -1,7 +1,7 @@
 //! What the parts of the benchmark stand on: a real supervisor with workspaces of one tenant, and the sandbox by itself, both
 //! with every layer and limit. Must not know what is measured.
 
-use crate::supervisor::{Supervisor, program};
+use crate::supervisor::{More, Supervisor, program};
 use anyhow::{Context as _, Result, ensure};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
@@ -39,16 +39,21 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn open() -> Result<Stage> {
+        Stage::open_with(WORKSPACES, More::default())
+    }
+
+    /// The same with so many workspaces, and more in the host file.
+    pub(crate) fn open_with(workspaces: usize, more: More<'_>) -> Result<Stage> {
         let dir = tempfile::Builder::new().prefix("proctor-bench-").tempdir().context("making a directory")?;
         let roots = dir.path().join("workspaces");
-        for number in 0..WORKSPACES {
+        for number in 0..workspaces {
             fs::create_dir_all(roots.join(number.to_string())).context("making a workspace")?;
         }
         // The rivals' mapped users have to get to what is below.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let state = dir.path().join("state");
-        let (supervisor, channel) = runtime.block_on(Supervisor::start(dir.path(), &state, &roots))?;
+        let (supervisor, channel) = runtime.block_on(Supervisor::start(dir.path(), &state, &roots, more))?;
         Ok(Stage { supervisor: Some(supervisor), channel, runtime, dir })
     }
 
@@ -58,6 +63,11 @@ impl Stage {
 
     pub(crate) fn workspace(&self, number: usize) -> PathBuf {
         self.dir.path().join("workspaces").join(number.to_string())
+    }
+
+    /// A connection to the supervisor.
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
     }
 
     /// A run of `command` for `owner` with every layer and the default limits.
@@ -148,7 +158,15 @@ impl Remote {
     /// From the request to `finished`, and to the end of the stream: who goes away before that breaks the connection that
     /// others share.
     pub(crate) async fn run(&mut self) -> Result<()> {
-        let (session_id, command) = (self.session_id.clone(), vec![TRUE.to_owned()]);
+        let outcome = self.run_of(&[TRUE]).await?;
+        ensure!(outcome == Some(Outcome::Passed), "the supervisor's run ended as {outcome:?}");
+        Ok(())
+    }
+
+    /// The same for any command and any end.
+    pub(crate) async fn run_of(&mut self, command: &[&str]) -> Result<Option<Outcome>> {
+        let session_id = self.session_id.clone();
+        let command = command.iter().map(|&word| word.to_owned()).collect();
         let request = RunTestsRequest { session_id, command, ..RunTestsRequest::default() };
         let mut stream = self.runs.run_tests(request).await?.into_inner();
         let mut outcome = None;
@@ -157,8 +175,7 @@ impl Remote {
                 outcome = Some(report.outcome());
             }
         }
-        ensure!(outcome == Some(Outcome::Passed), "the supervisor's run ended as {outcome:?}");
-        Ok(())
+        Ok(outcome)
     }
 }
 

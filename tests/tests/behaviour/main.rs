@@ -15,7 +15,7 @@ mod workspaces;
 mod written;
 
 use proctor_proto::v1::{Outcome, RunTestsRequest, TestId};
-use proctor_tests::supervisor::Supervisor;
+use proctor_tests::supervisor::{Settings, Supervisor};
 use proctor_tests::waiting::Waiting;
 use proctor_tests::wire::{Client, Followed};
 
@@ -29,7 +29,11 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Scene {
-        let supervisor = Supervisor::start();
+        Scene::with(&Settings::default()).await
+    }
+
+    async fn with(settings: &Settings) -> Scene {
+        let supervisor = Supervisor::with(settings);
         let waiting = supervisor.waiting("alpha", "waiting");
         let client = supervisor.client("alpha").await;
         let session = client.open(&waiting.workspace).await;

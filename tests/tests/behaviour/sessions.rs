@@ -3,28 +3,36 @@
 use crate::Scene;
 use nix::sys::signal::Signal;
 use proctor_proto::v1::{CreateSessionRequest, ListSessionsRequest, Outcome};
-use proctor_tests::process::{cgroups_of, processes_of};
+use proctor_tests::process::{cgroups_of, eventually, processes_of, signal};
 use proctor_tests::supervisor::{Settings, Supervisor};
 use std::collections::BTreeSet;
 use tonic::Code;
 use tonic_types::StatusExt;
 
 #[tokio::test]
-async fn the_same_request_id_opens_the_same_session() {
+async fn a_workspace_has_one_session_unless_another_is_asked_for() {
     let supervisor = Supervisor::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
-    let open = |id: &str| {
+    let open = |id: &str, separate: bool| {
         let workspace = workspace.to_str().unwrap().to_owned();
-        let request = CreateSessionRequest { workspace, client_request_id: id.to_owned() };
+        let request = CreateSessionRequest { workspace, client_request_id: id.to_owned(), separate };
         let mut sessions = client.sessions.clone();
-        async move { sessions.create_session(request).await.unwrap().into_inner().session.unwrap().session_id }
+        async move {
+            let opened = sessions.create_session(request).await.unwrap().into_inner();
+            let session = opened.session.unwrap();
+            assert_eq!(session.idle_ms_max, 12 * 60 * 60 * 1_000);
+            (session.session_id, opened.existing)
+        }
     };
-    let first = open("one").await;
-    assert_eq!(open("one").await, first);
-    assert_ne!(open("two").await, first);
-    assert_ne!(open("").await, open("").await, "without an id every call opens one");
-    assert!(first.len() == 32 && first.chars().all(|digit| digit.is_ascii_hexdigit()), "{first}");
+    let (shared, existing) = open("one", false).await;
+    assert!(!existing);
+    assert_eq!(open("two", false).await, (shared.clone(), true));
+    let (own, existing) = open("own", true).await;
+    assert!(!existing && own != shared);
+    assert_eq!(open("own", true).await, (own.clone(), true), "the same request");
+    assert_ne!(open("", true).await, open("", true).await, "without an id every call opens one");
+    assert!(shared.len() == 32 && shared.chars().all(|digit| digit.is_ascii_hexdigit()), "{shared}");
 }
 
 #[tokio::test]
@@ -34,7 +42,7 @@ async fn sessions_are_listed_page_by_page() {
     let workspace = supervisor.workspace("beta", "shop", "go/pass");
     let mut opened = BTreeSet::new();
     for _ in 0..5 {
-        opened.insert(client.open(&workspace).await);
+        opened.insert(client.open_separate(&workspace).await);
     }
     let mut listed = Vec::new();
     let mut page_token = String::new();
@@ -58,27 +66,29 @@ async fn a_tenants_sessions_are_limited_and_its_neighbours_are_not_touched() {
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
     alpha.open(&workspace).await;
-    let second = alpha.open(&workspace).await;
-    let path = workspace.to_str().unwrap().to_owned();
-    let request = CreateSessionRequest { workspace: path, ..CreateSessionRequest::default() };
-    let refused = alpha.sessions.clone().create_session(request.clone()).await.unwrap_err();
+    let second = alpha.open_separate(&workspace).await;
+    let refused = alpha.try_open(&workspace, true).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert_eq!(refused.get_details_error_info().unwrap().metadata["quota"], "sessions");
     assert!(refused.get_details_retry_info().is_some());
     beta.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
     let close = proctor_proto::v1::CloseSessionRequest { session_id: second };
     alpha.sessions.clone().close_session(close).await.unwrap();
-    alpha.sessions.clone().create_session(request).await.unwrap();
+    alpha.open_separate(&workspace).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_supervisor_that_is_told_to_end_takes_its_runs_along_and_says_how_they_ended() {
-    let mut scene = Scene::new().await;
+async fn a_supervisor_that_is_told_twice_to_end_takes_its_runs_along_and_says_how_they_ended() {
+    let settings = Settings { host: "drain = \"1h\"".to_owned(), ..Settings::default() };
+    let mut scene = Scene::with(&settings).await;
     let mut run = scene.client.start(scene.request()).await.unwrap();
     run.until_running("TestWaits").await;
     let pid = scene.supervisor.pid();
     let socket = scene.supervisor.socket();
     let following = tokio::spawn(run.try_to_end());
+    // The first gives the run its time, which is more than this test's patience; who sends another does not wait.
+    signal(pid, Signal::SIGTERM);
+    eventually("it drains", || scene.supervisor.said().contains("draining"));
     let said = scene.supervisor.end(Signal::SIGTERM);
     assert_eq!(said.status, 0);
     let report = following.await.unwrap().unwrap().report().clone();

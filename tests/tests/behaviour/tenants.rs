@@ -8,7 +8,7 @@ async fn the_same_workspace_in_two_sessions_shares_nothing() {
     let supervisor = Supervisor::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/fail");
-    let (one, two) = (client.open(&workspace).await, client.open(&workspace).await);
+    let (one, two) = (client.open_separate(&workspace).await, client.open_separate(&workspace).await);
     client.run(&one).await;
     assert_eq!(client.failures(&one).await.total, 4);
     assert!(!client.failures(&two).await.has_run);

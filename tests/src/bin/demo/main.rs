@@ -11,7 +11,7 @@ mod supervisor;
 use crate::cases::{AFTER_MENDING, CASES, COVERED, COVERED_LINE, COVERING_PACKAGES, Case, ENDLESS};
 use crate::cases::{Expected, Found, MENDED, MENDING};
 use crate::client::{Client, follow};
-use crate::supervisor::Supervisor;
+use crate::supervisor::{More, Supervisor};
 use anyhow::{Context as _, Result, ensure};
 use proctor_proto::text;
 use proctor_proto::v1::run_event::Event;
@@ -74,7 +74,8 @@ async fn demo() -> Result<usize> {
     if !stage.state.exists() {
         show::line("first time", "Go builds its standard library during the first run, which takes half a minute");
     }
-    let (supervisor, channel) = Supervisor::start(stage.dir.path(), &stage.state, &stage.workspaces).await?;
+    let (supervisor, channel) =
+        Supervisor::start(stage.dir.path(), &stage.state, &stage.workspaces, More::default()).await?;
     show::line("supervisor", &format!("`proctor serve` as process {}, on a unix socket", supervisor.pid()));
     let files = leftovers::files(stage.dir.path())?;
     let mut demo = Demo { client: Client::new(channel), stage, differences: 0, shown_isolation: false };

@@ -20,6 +20,13 @@ const TENANT_UID: u32 = 500_000;
 /// Longest wait for the supervisor's start and for its end, which includes the death of a run in flight.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What a host file says beyond what is needed: more keys of its tables.
+#[derive(Default)]
+pub(crate) struct More<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) tenant: &'a str,
+}
+
 /// A supervisor that is killed when this is dropped.
 pub(crate) struct Supervisor {
     child: Child,
@@ -28,10 +35,10 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     /// Starts the `proctor` beside this program with its socket and log in `dir`, its caches in `state`, for workspaces
-    /// below `roots`, which are given to the tenant's user. Returns it with a channel when it answers.
-    pub(crate) async fn start(dir: &Path, state: &Path, roots: &Path) -> Result<(Supervisor, Channel)> {
+    /// below `roots`, which are given to the tenant's user, with `more` in its host file. Returns it with a channel when it answers.
+    pub(crate) async fn start(dir: &Path, state: &Path, roots: &Path, more: More<'_>) -> Result<(Supervisor, Channel)> {
         let (config, socket, log) = (dir.join("proctor.toml"), dir.join("proctor.sock"), dir.join("supervisor.log"));
-        fs::write(&config, host_file(&socket, state, roots)).context("writing the host file")?;
+        fs::write(&config, host_file(&socket, state, roots, &more)).context("writing the host file")?;
         give(roots).context("giving the workspaces to the tenant")?;
         let output = File::create(&log).context("making the supervisor's log")?;
         let child = command(&program("proctor")?)
@@ -98,12 +105,12 @@ impl Drop for Supervisor {
 }
 
 // Everything that this file does not name is built in, the required layers too: a host that lacks one refuses every run.
-fn host_file(socket: &Path, state: &Path, roots: &Path) -> String {
-    let uid = getuid();
+fn host_file(socket: &Path, state: &Path, roots: &Path, more: &More<'_>) -> String {
+    let (uid, More { host, tenant }) = (getuid(), more);
     format!(
         "state_dir = {state:?}\n\n[listen]\nunix = {socket:?}\n\n[defaults]\nkill_grace = \"2s\"\n\n\
-         [operators]\nuids = [{uid}]\n\n[[tenant]]\nid = {TENANT:?}\nuids = [{uid}]\nroots = [{roots:?}]\n\
-         uid_range = {{ first = {TENANT_UID}, count = 1 }}\n"
+         [host]\n{host}\n[operators]\nuids = [{uid}]\n\n[[tenant]]\nid = {TENANT:?}\nuids = [{uid}]\nroots = [{roots:?}]\n\
+         uid_range = {{ first = {TENANT_UID}, count = 1 }}\n{tenant}\n"
     )
 }
 
