@@ -267,7 +267,7 @@ fn rsa_keys_count_from_a_key_set_and_from_pem() {
     for file in [
         set(json!({ "use": "enc" })),
         set(json!({ "alg": "RS512" })),
-        set(json!({ "n": &RSA_N[..171] })), // 1,024 bits
+        set(json!({ "n": &RSA_N[..168] })), // 1,008 bits
         json!({ "keys": [{ "kty": "oct", "k": "c2VjcmV0" }] }).to_string(),
     ] {
         world.write("rsa", &file);
