@@ -36,7 +36,7 @@ pub(crate) struct Args {
     workspace: PathBuf,
 
     /// The supervisor to use; without it a private one is started, which ends with this process
-    #[arg(long, value_name = "unix:PATH|http://127.0.0.1:PORT", value_parser = parse_address)]
+    #[arg(long, value_name = "unix:PATH|https://HOST:PORT|http://127.0.0.1:PORT", value_parser = parse_address)]
     supervisor: Option<Address>,
 
     /// File with the bearer token that names the tenant

@@ -118,7 +118,7 @@ fn a_shim_without_a_workspace_does_not_start() {
         (&["--workspace", "/nowhere"][..], "--workspace /nowhere: No such file or directory"),
         (&["--workspace", "/etc/passwd"], "--workspace /etc/passwd: not a directory"),
         (&["--supervisor", "http://10.0.0.1:1"], "plain http only to loopback"),
-        (&["--supervisor", "nonsense"], "expected unix:PATH or http://127.0.0.1:PORT"),
+        (&["--supervisor", "nonsense"], "expected unix:PATH, https://HOST:PORT or http://127.0.0.1:PORT"),
     ] {
         let mut shim = place.command("proctor-mcp");
         let said = proctor_tests::process::end_of(shim.args(arguments).stdin(Stdio::null()).spawn().unwrap());
