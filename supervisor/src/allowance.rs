@@ -1,5 +1,5 @@
-//! What one tenant may ask of the supervisor itself: requests in a second, streams of events at the same time. Numbers that
-//! calls on any thread change without waiting for each other. Must not know requests.
+//! What one tenant may ask of the supervisor itself: requests in a second, streams of events at the same time, and what is
+//! kept of its runs. Numbers that calls on any thread change without waiting for each other. Must not know requests.
 
 use proctor_core::rate::Rate;
 use std::sync::Arc;
@@ -9,6 +9,38 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Who reads a run's events; counted until it is dropped.
 pub type Subscription = OwnedSemaphorePermit;
+
+/// What is kept of one tenant's runs that have ended, in bytes.
+#[derive(Debug, Default)]
+pub struct Kept(AtomicU64);
+
+/// Bytes that are kept until this is dropped.
+#[derive(Debug)]
+pub struct Keeping {
+    kept: Arc<Kept>,
+    bytes: u64,
+}
+
+impl Kept {
+    /// Keeps `bytes` more.
+    #[must_use]
+    pub fn keep(self: &Arc<Kept>, bytes: u64) -> Keeping {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        Keeping { kept: Arc::clone(self), bytes }
+    }
+
+    /// All that is kept.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.kept.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 /// One tenant's allowance.
 #[derive(Debug)]
@@ -78,6 +110,17 @@ mod tests {
         assert!(two.iter().all(Option::is_some) && allowance.subscribe().is_none());
         drop(two);
         assert!(allowance.subscribe().is_some());
+    }
+
+    #[test]
+    fn what_is_kept_is_given_back_when_it_is_dropped() {
+        let kept = Arc::new(Kept::default());
+        let (one, other) = (kept.keep(3), kept.keep(4));
+        assert_eq!(kept.bytes(), 7);
+        drop(one);
+        assert_eq!(kept.bytes(), 4);
+        drop(other);
+        assert_eq!(kept.bytes(), 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What every run of a supervisor shares: the sandbox, the toolchain, the clock, the scheduler. Nothing in it
 //! belongs to a session or a tenant, and nothing in it is behind a lock.
 
+use crate::allowance::Kept;
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::scheduler::Scheduler;
@@ -36,6 +37,10 @@ pub struct Policy {
     pub owner: String,
     /// What its runs may have of the host together, and its weight against other tenants.
     pub quota: Quota,
+    /// What is kept of its runs that have ended.
+    pub kept: Arc<Kept>,
+    /// How many bytes that may be, all sessions together.
+    pub kept_bytes_max: u64,
     /// Who the runs are on this host.
     pub run_as: RunAs,
     /// The users of this host to one of whom a workspace must belong; `None` for whoever it belongs to.

@@ -19,6 +19,9 @@ pub const REQUESTS_PER_SECOND: u32 = 20_000;
 /// Streams of a tenant whose table says nothing: ten for each of the sessions that it may have.
 pub const SUBSCRIBERS_MAX: u32 = 10_000;
 
+/// What is kept of the runs of a tenant whose table says nothing: as much as its build caches.
+pub const KEPT_BYTES_MAX: u64 = 20 << 30;
+
 /// What one tenant may have of the host at once; what is absent keeps its built-in value.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +33,7 @@ pub struct QuotaTable {
     cpus: Option<Cpus>,
     requests_per_second: Option<u32>,
     subscribers: Option<u32>,
+    kept: Option<Bytes>,
 }
 
 impl QuotaTable {
@@ -54,6 +58,12 @@ impl QuotaTable {
                 cpu_millis: self.cpus.map_or(u64::MAX, |cpus| cpus.millis.into()),
             },
         }
+    }
+
+    /// Bytes of its runs that have ended and can still be read.
+    #[must_use]
+    pub fn kept_bytes_max(&self) -> u64 {
+        self.kept.map_or(KEPT_BYTES_MAX, |size| size.bytes)
     }
 
     /// What is wrong with it, one sentence each that begins with the key.

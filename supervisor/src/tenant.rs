@@ -95,9 +95,13 @@ impl Tenants {
         let reserved: Vec<PathBuf> = own.map(real).collect();
         for table in &config.tenant {
             let range = table.uid_range.filter(|_| switches);
+            let id = TenantId::new(table.id.clone());
+            let known = before.get(&id);
             let policy = Policy {
                 owner: table.id.clone(),
                 quota: table.quota.quota(),
+                kept: known.map_or_else(Arc::default, |known| Arc::clone(&known.policy.kept)),
+                kept_bytes_max: table.quota.kept_bytes_max(),
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
                 owners: range.map(UidRange::uids),
                 defaults: config.defaults.over(Limits::DEFAULT),
@@ -111,8 +115,7 @@ impl Tenants {
                 cache: config.state_dir.join("tenants").join(&table.id).join("cache"),
                 cache_bytes_max: table.cache.map_or(caches::BYTES_MAX, |size| size.bytes),
             };
-            let (id, policy) = (TenantId::new(table.id.clone()), Arc::new(policy));
-            let known = before.get(&id);
+            let policy = Arc::new(policy);
             let policies = known
                 .map_or_else(|| Arc::new(watch::Sender::new(Arc::clone(&policy))), |known| Arc::clone(&known.policies));
             let allowance = table.quota.allowance();

@@ -135,6 +135,12 @@ pub enum Refused {
     /// The queue of the whole host is full.
     #[error("{HOST_QUEUED_RUNS_MAX} runs wait on this host already")]
     HostQueuedRuns,
+    /// What the tenant keeps of runs that have ended takes all that it may.
+    #[error("its runs that have ended keep {max} bytes or more: close sessions that nobody needs")]
+    KeptBytes {
+        /// How much it may keep.
+        max: u64,
+    },
     /// The tenant may run nothing.
     #[error("this tenant may have no runs")]
     RunningRuns,
@@ -168,6 +174,7 @@ impl Refused {
             Refused::UnknownTenant => "tenant",
             Refused::QueuedRuns { .. } => "tenant_queued_runs",
             Refused::HostQueuedRuns => "host_queued_runs",
+            Refused::KeptBytes { .. } => "tenant_kept_bytes",
             Refused::RunningRuns => "tenant_running_runs",
             Refused::AboveTenant { limit: LimitKind::Memory, .. } => "tenant_memory",
             Refused::AboveTenant { .. } => "tenant_cpus",
@@ -179,6 +186,6 @@ impl Refused {
     /// Whether the same run may be accepted later although nobody configures anything: worth a retry hint.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self, Refused::QueuedRuns { max: 1.. } | Refused::HostQueuedRuns)
+        matches!(self, Refused::QueuedRuns { max: 1.. } | Refused::HostQueuedRuns | Refused::KeptBytes { .. })
     }
 }

@@ -80,6 +80,8 @@ pub enum Event {
         /// The run.
         run: RunId,
     },
+    /// The session's tenant keeps more than it may of runs that have ended.
+    Crowded,
     /// Time has passed.
     Tick,
     /// The host takes on no new work. What was accepted goes on.
@@ -280,6 +282,7 @@ impl Session {
             Event::Ended { run, report, measured } => self.ended(&run, Some((&report, measured))),
             Event::NotStarted { run } => self.ended(&run, None),
             Event::Refused { run } => self.refused(run),
+            Event::Crowded => self.make_room(),
             Event::Tick => self.abandon(now),
             Event::DrainRequested => {
                 self.draining = true;
@@ -448,6 +451,12 @@ impl Session {
     fn retained(&mut self, run: RunId) -> Vec<Effect> {
         self.finished.push_back(run);
         let over = self.finished.len().saturating_sub(FINISHED_RUNS_MAX);
+        self.finished.drain(..over).map(|run| Effect::Forget { run }).collect()
+    }
+
+    // The last run stays: whoever has started it has a right to read it.
+    fn make_room(&mut self) -> Vec<Effect> {
+        let over = usize::from(self.finished.len() > 1);
         self.finished.drain(..over).map(|run| Effect::Forget { run }).collect()
     }
 

@@ -112,6 +112,8 @@ pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
     Ok(Policy {
         owner: "private".to_owned(),
         quota: Quota { running_runs_max: 1, ..Quota::UNBOUNDED },
+        kept: Arc::default(),
+        kept_bytes_max: u64::MAX,
         run_as,
         owners: None,
         defaults: Limits::DEFAULT,

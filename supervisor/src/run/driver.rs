@@ -15,7 +15,7 @@ use proctor_core::id::{RunId, TenantId};
 use proctor_core::limits::Limits;
 use proctor_core::moment::Moment;
 use proctor_core::outcome::KillReason;
-use proctor_core::quota::Amount;
+use proctor_core::quota::{Amount, Refused};
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunRequest};
 use proctor_core::session::RunKind;
@@ -156,6 +156,9 @@ fn look(drive: Drive, began: Began) -> Result<Looked, NotStarted> {
     let Drive { context, policy, workspace, request, kind, .. } = &drive;
     let look = workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?;
     let prepared = prepare(context, policy, workspace, &look, request, *kind)?;
+    if policy.kept.bytes() >= policy.kept_bytes_max {
+        return Err(Refused::KeptBytes { max: policy.kept_bytes_max }.into());
+    }
     let tenant = TenantId::new(policy.owner.clone());
     let place = context.scheduler.enter(tenant, policy.quota, Amount::of(&prepared.spec.limits))?;
     Ok(Looked { drive, prepared, fingerprint: look.fingerprint, place, began: Some(began) })

@@ -201,6 +201,12 @@ impl RunHandle {
         self.spool(stream).len()
     }
 
+    /// Bytes of files that it keeps.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        [&self.stdout, &self.stderr, &self.artifacts].into_iter().map(SpoolReader::len).sum()
+    }
+
     /// At most `len` bytes from `offset` on, of the contents of all artefacts. Reads a file: not for a tokio thread.
     pub fn read_artifacts(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         self.artifacts.read_at(offset, len)

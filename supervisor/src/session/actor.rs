@@ -2,6 +2,7 @@
 //! anything; what a session does is in [`proctor_core::session`].
 
 use super::{About, Answer, Asked, Closed, Memory, Message, SessionError, Started, Status};
+use crate::allowance::Keeping;
 use crate::audit::{self, Line};
 use crate::run::{
     self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, Spools, without_running,
@@ -24,6 +25,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 /// How often a session with runs looks whether somebody still watches them.
 const TICK: Duration = Duration::from_secs(1);
 
+/// What a test counts for in memory, in bytes: its two events and its place in the report.
+const TEST_BYTES: u64 = 1_024;
+
 /// Longest reason in the audit log, in bytes: a sentence.
 const REASON_BYTES_MAX: usize = 256;
 
@@ -37,6 +41,8 @@ struct Known {
     spools: Option<Spools>,
     /// The way to end it while it goes on.
     killer: Option<KillOnDrop>,
+    /// What it keeps since it has ended.
+    _keeping: Option<Keeping>,
 }
 
 /// What tells the caller of a start what became of it.
@@ -260,6 +266,7 @@ impl Actor {
             accepted_at: self.about.context.clock.now(),
             spools: Some(spools),
             killer: None,
+            _keeping: None,
         };
         self.runs.insert(run.clone(), known);
         let event = Event::Requested {
@@ -425,14 +432,33 @@ impl Actor {
             known.killer = None;
             known.log.clone()
         });
+        let kept = run.clone();
         self.step(match &finished.end {
             RunEnd::Report(report) => Event::Ended { run, report: Arc::clone(report), measured: finished.measured },
             RunEnd::NotStarted(_) => Event::NotStarted { run },
         })
         .await;
+        self.keep(&kept, &finished.end).await;
         // Whoever sees the end now finds in the session what it left there.
         if let Some(log) = log {
             log.end(finished.end).await;
+        }
+    }
+
+    // Counts what the run keeps, and forgets earlier ones of the session while its tenant keeps too much.
+    async fn keep(&mut self, run: &RunId, end: &RunEnd) {
+        let RunEnd::Report(report) = end else { return };
+        let policy = self.about.policy.now();
+        if let Some(known) = self.runs.get_mut(run) {
+            let bytes = known.handle.kept_bytes().saturating_add(report.summary.total.saturating_mul(TEST_BYTES));
+            known._keeping = Some(policy.kept.keep(bytes));
+        }
+        while policy.kept.bytes() > policy.kept_bytes_max {
+            let forgotten = self.session.step(self.about.context.clock.now(), Event::Crowded);
+            if forgotten.is_empty() {
+                break;
+            }
+            self.carry_out(forgotten).await;
         }
     }
 

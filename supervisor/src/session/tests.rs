@@ -110,6 +110,8 @@ impl World {
         Policy {
             owner: "acme".to_owned(),
             quota: Quota::UNBOUNDED,
+            kept: Arc::default(),
+            kept_bytes_max: 100,
             run_as: RunAs::Supervisor,
             owners: None,
             defaults: Limits::DEFAULT,
@@ -287,6 +289,40 @@ async fn a_run_without_a_turn_on_the_host_is_accepted_and_can_be_cancelled() {
     drop(all);
     world.tell(Do::Exit(0));
     assert_eq!(outcome(&waiting).await, Outcome::Passed);
+}
+
+/// 60 bytes each where a tenant may keep 100: one session forgets, and another cannot.
+#[tokio::test]
+async fn what_is_kept_of_ended_runs_is_bounded_for_the_whole_tenant() {
+    const SAID: &str = "sixty bytes of output, which is more than half of all room.\n";
+    let world = World::new();
+    let policy = Arc::new(world.policy());
+    let session_of = |name: &str| {
+        let (id, context) = (SessionId::new(name), Arc::clone(&world.context));
+        open(id, context, Arc::clone(&policy), world.workspace(), Memory::default()).0
+    };
+    let run = async |session: &SessionHandle, request: &str| {
+        let run = start(session, request).await;
+        world.tell(Do::Write(SAID));
+        world.tell(Do::Exit(0));
+        assert_eq!(outcome(&run).await, Outcome::Passed);
+        run.run
+    };
+    let session = session_of("first");
+    let first = run(&session, "a").await;
+    assert_eq!(policy.kept.bytes(), 60);
+    let second = run(&session, "b").await;
+    assert_eq!(policy.kept.bytes(), 60, "the first made room for the second");
+    assert!(within(session.run(first)).await.unwrap().is_none());
+    assert!(within(session.run(second)).await.unwrap().is_some());
+    let other = session_of("other");
+    run(&other, "a").await;
+    assert_eq!(policy.kept.bytes(), 120, "the last run of each session stays");
+    let refused = within(other.start(command("b"), RunKind::Tests, IfBusy::Queue)).await.err();
+    assert_eq!(refused, Some(SessionError::Quota(Refused::KeptBytes { max: 100 })));
+    within(session.close()).await;
+    run(&other, "b").await;
+    assert_eq!(policy.kept.bytes(), 60);
 }
 
 /// A panic costs one session: its run is killed, its callers get a typed error, the rest goes on.
