@@ -190,6 +190,7 @@ enum Happening {
     Cancel(u8),
     Watch(u8, usize),
     Tick(u16),
+    Crowd,
     Close,
 }
 
@@ -202,8 +203,22 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => (0u8..30).prop_map(Happening::Cancel),
         2 => ((0u8..30), 0usize..3).prop_map(|(run, watchers)| Happening::Watch(run, watchers)),
         2 => any::<u16>().prop_map(Happening::Tick),
+        1 => Just(Happening::Crowd),
         1 => Just(Happening::Close),
     ]
+}
+
+#[test]
+fn a_crowded_tenants_session_forgets_all_but_the_last_run() {
+    let mut session = Session::default();
+    for name in ["a", "b", "c"] {
+        let _ = session.step(Moment(0), ask(name, Selection::All, 1, IfBusy::Queue));
+        let _ = session.step(Moment(1), ended(name, Outcome::Passed, Vec::new()));
+    }
+    for forgotten in ["a", "b"] {
+        assert_eq!(session.step(Moment(2), Event::Crowded), [Effect::Forget { run: run(forgotten) }]);
+    }
+    assert_eq!(session.step(Moment(2), Event::Crowded), []);
 }
 
 proptest! {
@@ -244,6 +259,7 @@ proptest! {
                 Happening::Cancel(name) => Event::CancelRequested { run: run(&name.to_string()) },
                 Happening::Watch(name, watchers) => Event::Watched { run: run(&name.to_string()), watchers },
                 Happening::Tick(ms) => { now = now.plus_ms(ms.into()); Event::Tick }
+                Happening::Crowd => Event::Crowded,
                 Happening::Close => Event::CloseRequested,
             };
             if let Some(run) = session.running().filter(|_| ending).cloned() {
