@@ -234,6 +234,7 @@ async fn at(instant: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proctor_core::queue::EXPECTED_MS_FIRST;
     use tokio::time::timeout;
 
     const BUDGET: Amount = Amount { memory_bytes: 100, cpu_millis: 100 };
@@ -329,6 +330,19 @@ mod tests {
         assert!(matches!(next(&mut waiting).await, Standing::Evicted(Refused::AboveTenant { .. })));
         drop((running, waiting));
         assert!(world.ask("a", one, HALF).await.unwrap().has_turn());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_takes_longer_than_was_expected_gives_its_place_back_all_the_same() {
+        let world = World::new();
+        for _ in 0..3 {
+            let running = world.enter("a", ALL).await;
+            assert!(running.has_turn());
+            let mut waiting = world.enter("b", ALL).await;
+            tokio::time::sleep(Duration::from_millis(25 * EXPECTED_MS_FIRST)).await;
+            drop(running);
+            turn(&mut waiting).await;
+        }
     }
 
     #[tokio::test]
