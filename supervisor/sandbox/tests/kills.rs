@@ -124,7 +124,7 @@ fn a_worker_that_is_killed_from_outside_is_lost_and_its_run_dies() {
             if heard.stdout == "ready\n" && !killed {
                 killed = true;
                 let (launcher, init) = worker_pids().unwrap();
-                kill_by_pid(if victim == "launcher" { launcher } else { init });
+                assert!(kill_by_pid(if victim == "launcher" { launcher } else { init }));
             }
         })
         .unwrap();

@@ -255,8 +255,16 @@ pub(crate) fn is_dead(pid: i32) -> bool {
     !status.contains("State:") || ["State:\tZ", "State:\tX"].iter().any(|sign| status.contains(sign))
 }
 
-pub(crate) fn kill_by_pid(pid: i32) {
-    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+/// False when it was dead already.
+pub(crate) fn kill_by_pid(pid: i32) -> bool {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    match rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
+        Err(rustix::io::Errno::SRCH) => false,
+        killed => {
+            killed.unwrap();
+            true
+        }
+    }
 }
 
 /// A sandbox that keeps prepared workers.
