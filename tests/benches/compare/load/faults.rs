@@ -189,7 +189,7 @@ impl Faults<'_> {
 
     // As many as are open now, and no more.
     fn no_descriptors(&mut self) -> Result<()> {
-        let window = self.world.ledger.begins(Harm::Host);
+        let window = self.world.ledger.begins(Harm::Descriptors);
         let pid = rustix::process::Pid::from_raw(i32::try_from(self.pid)?);
         let open = entries(format!("/proc/{}/fd", self.pid)).count() as u64;
         let before = rustix::process::getrlimit(Resource::Nofile);

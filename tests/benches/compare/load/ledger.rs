@@ -18,6 +18,8 @@ pub(super) enum Harm {
     Kill,
     /// The host cannot give what a run needs.
     Host,
+    /// It cannot give the supervisor itself a descriptor: then whatever it looks at seems to be missing.
+    Descriptors,
 }
 
 /// A fault, and its end if it has one yet. Whoever asks began before it.

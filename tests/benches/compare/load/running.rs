@@ -157,7 +157,8 @@ impl Running {
 
     fn judge(&self, outcome: Outcome, since: Instant) {
         let ledger = &self.world.ledger;
-        let (killed, lacking) = (ledger.harmed(Harm::Kill, since), ledger.harmed(Harm::Host, since));
+        let killed = ledger.harmed(Harm::Kill, since);
+        let lacking = ledger.harmed(Harm::Host, since) || ledger.harmed(Harm::Descriptors, since);
         let is_due = outcome == self.kind.outcome
             || killed && matches!(outcome, Outcome::WorkerLost | Outcome::Crashed | Outcome::Failed)
             || lacking && matches!(outcome, Outcome::WorkerLost | Outcome::DiskFull)
