@@ -39,8 +39,8 @@ struct Scale {
     lasts: Duration,
     /// Between two faults.
     pause: Duration,
-    /// Memory at the end. What the allocator keeps rises with the runs that went on at once, until all of its threads have
-    /// had all sorts of runs.
+    /// Memory at the end. The allocator keeps some 7 MiB for each thread that ever had runs, and there are as many as runs went
+    /// on, or waited to be looked at, at once.
     rss_mib: f64,
     /// By how much memory may grow from the middle to the end, where the first half is long enough for that.
     grown_mib: Option<f64>,
@@ -76,6 +76,8 @@ impl World {
         let is_guest = tenant == self.house.guest();
         let blind = || self.ledger.harmed(Harm::Descriptors, since);
         let lacking = || blind() || self.ledger.harmed(Harm::Host, since);
+        // A worker that is killed before it has begun is a host that fails.
+        let failing = || lacking() || self.ledger.harmed(Harm::Kill, since);
         let (name, is_due) = match refused {
             Refused::Lost => ("connection lost".to_owned(), lacking()),
             Refused::Typed(Code::ResourceExhausted, quota) => (format!("quota {quota}"), true),
@@ -83,7 +85,7 @@ impl World {
                 (format!("{code:?}"), is_guest)
             }
             Refused::Typed(code, reason) => {
-                (format!("{code:?}: {reason}"), blind() || *code == Code::Internal && lacking())
+                (format!("{code:?}: {reason}"), blind() || *code == Code::Internal && failing())
             }
         };
         if !is_due {
@@ -101,7 +103,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
         warm_up: 3 * second,
         lasts: 20 * second,
         pause: second / 5,
-        rss_mib: 512.0,
+        rss_mib: 1_024.0,
         grown_mib: None,
     })
 }
@@ -115,7 +117,7 @@ pub(crate) fn long() -> Result<Vec<Figure>> {
         warm_up: 20 * second,
         lasts: seconds * second,
         pause: second / 2,
-        rss_mib: 1_280.0,
+        rss_mib: 1_536.0,
         grown_mib: Some(32.0),
     })
 }
