@@ -10,7 +10,7 @@ export PROCTOR_TOOLS := $(TOOLS)
 export GOFLAGS := -modcacherw
 export GOTOOLCHAIN := local
 
-.PHONY: help demo test bench soak fuzz lint deny tools build clean
+.PHONY: help demo test bench soak load fuzz lint deny tools build clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -35,6 +35,10 @@ bench: tools ## compare with rivals side by side; exits non-zero when a figure i
 soak: tools ## 100,000 runs in a row through one supervisor; exits non-zero when something grows
 	cargo build --release --locked --bins
 	cargo bench --locked -p proctor-tests -- soak
+
+load: ## 50 tenants with mixed runs and injected faults, LOAD_SECONDS=600; exits non-zero when a promise is broken
+	cargo build --release --locked --bins
+	PROCTOR_LOAD_SECONDS=$(or $(LOAD_SECONDS),600) cargo bench --locked -p proctor-tests -- load
 
 fuzz: ## feed every parser whatever comes up, SECONDS_EACH=600; exits non-zero when something does not hold
 	.ci/tools cargo-fuzz

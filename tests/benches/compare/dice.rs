@@ -8,6 +8,13 @@ impl Dice {
         Dice(0x5eed)
     }
 
+    /// Others than those of [`Dice::new`], and the same for the same number.
+    pub(crate) fn numbered(number: usize) -> Dice {
+        let mut dice = Dice(u64::try_from(number).unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        dice.below(1);
+        dice
+    }
+
     /// Below `bound`, or 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

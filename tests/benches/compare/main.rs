@@ -1,12 +1,13 @@
 //! What proctor costs, beside what the same work costs without it and through its rivals: figures from one run on one machine,
 //! each with its target. Exits with 1 when a figure is worse than twice its target. Must not know how anything is measured.
 //!
-//! Everything but the soak, or the parts that are named: `cargo bench -p proctor-tests -- soak`.
+//! Everything but what is long, or the parts that are named: `cargo bench -p proctor-tests -- soak`.
 
 mod dice;
 mod dispatch;
 mod figures;
 mod killing;
+mod load;
 mod neighbours;
 mod parser;
 mod reporters;
@@ -25,28 +26,27 @@ use std::process::ExitCode;
 
 type Part = (&'static str, fn() -> Result<Vec<Figure>>);
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("dispatch", dispatch::bench),
     ("throughput", throughput::bench),
     ("kill", killing::bench),
     ("neighbours", neighbours::bench),
     ("leaks", soak::bench),
     ("sessions", sessions::bench),
+    ("faults", load::bench),
     ("parser", parser::bench),
     ("reporters", reporters::bench),
 ];
 
-/// Takes minutes, and is run by its name alone.
-const SOAK: Part = ("soak", soak::long);
+/// They take minutes, and each is run by its name alone.
+const LONG: [Part; 2] = [("soak", soak::long), ("load", load::long)];
 
 fn measure() -> Result<Vec<Figure>> {
     // Cargo itself says `--bench`.
     let named: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
     let parts: Vec<Part> = match named.is_empty() {
         true => PARTS.to_vec(),
-        false => {
-            PARTS.into_iter().chain([SOAK]).filter(|(name, _)| named.iter().any(|wanted| wanted == name)).collect()
-        }
+        false => PARTS.into_iter().chain(LONG).filter(|(name, _)| named.iter().any(|wanted| wanted == name)).collect(),
     };
     if parts.is_empty() {
         bail!("no part is named {}", named.join(" "));

@@ -6,7 +6,7 @@ use crate::stage::{Stage, WORKSPACES};
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Looks at the supervisor, at equal distances. What it holds may not grow from the first to the last.
@@ -27,16 +27,16 @@ const GROUP_DEPTH_MAX: u32 = 6;
 /// What a supervisor holds: itself, and with all that descends from it.
 pub(crate) struct Held {
     pub(crate) rss_kib: u64,
-    descriptors: usize,
-    threads: usize,
-    processes: usize,
-    namespaces: usize,
-    groups: usize,
+    pub(crate) descriptors: usize,
+    pub(crate) threads: usize,
+    pub(crate) processes: usize,
+    pub(crate) namespaces: usize,
+    pub(crate) groups: usize,
 }
 
 impl Held {
     /// When everything is at rest.
-    fn at_rest(pid: u32) -> Result<Held> {
+    pub(crate) fn at_rest(pid: u32) -> Result<Held> {
         let mut held = Held::by(pid)?;
         for _ in 0..LOOKS_MAX {
             std::thread::sleep(REST);
@@ -63,7 +63,7 @@ impl Held {
             descriptors: entries(format!("/proc/{pid}/fd")).count(),
             namespaces: namespaces.collect::<BTreeSet<_>>().len(),
             processes: family.len(),
-            groups: groups_below(Path::new("/sys/fs/cgroup"), &format!("proctor-{pid}-"), GROUP_DEPTH_MAX),
+            groups: groups_of(pid).len(),
         })
     }
 
@@ -80,11 +80,11 @@ impl Held {
     }
 }
 
-fn entries(dir: impl AsRef<Path>) -> impl Iterator<Item = std::path::PathBuf> {
+pub(crate) fn entries(dir: impl AsRef<Path>) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-fn descend(pid: u32, family: &mut Vec<u32>) {
+pub(crate) fn descend(pid: u32, family: &mut Vec<u32>) {
     family.push(pid);
     for task in entries(format!("/proc/{pid}/task")) {
         let children = fs::read_to_string(task.join("children")).unwrap_or_default();
@@ -92,14 +92,22 @@ fn descend(pid: u32, family: &mut Vec<u32>) {
     }
 }
 
-/// Groups of the supervisor, with those inside of them.
-fn groups_below(dir: &Path, prefix: &str, depth: u32) -> usize {
-    let dirs = entries(dir).filter(|path| path.is_dir() && !path.is_symlink());
-    dirs.map(|path| {
-        let is_ours = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
-        usize::from(is_ours) + if depth > 0 { groups_below(&path, prefix, depth - 1) } else { 0 }
-    })
-    .sum()
+/// Groups of the supervisor in every hierarchy, those inside of a group after it.
+pub(crate) fn groups_of(pid: u32) -> Vec<PathBuf> {
+    let mut groups = Vec::new();
+    groups_below(Path::new("/sys/fs/cgroup"), &format!("proctor-{pid}-"), GROUP_DEPTH_MAX, &mut groups);
+    groups
+}
+
+fn groups_below(dir: &Path, prefix: &str, depth: u32, groups: &mut Vec<PathBuf>) {
+    for path in entries(dir).filter(|path| path.is_dir() && !path.is_symlink()) {
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix)) {
+            groups.push(path.clone());
+        }
+        if depth > 0 {
+            groups_below(&path, prefix, depth - 1, groups);
+        }
+    }
 }
 
 /// The short one, which is a part of the benchmark.

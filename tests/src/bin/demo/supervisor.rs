@@ -40,18 +40,24 @@ impl Supervisor {
         let (config, socket, log) = (dir.join("proctor.toml"), dir.join("proctor.sock"), dir.join("supervisor.log"));
         fs::write(&config, host_file(&socket, state, roots, &more)).context("writing the host file")?;
         give(roots).context("giving the workspaces to the tenant")?;
+        let mut supervisor = Supervisor::spawn(&config, log, &[])?;
+        let channel = supervisor.answering(&socket).await?;
+        Ok((supervisor, channel))
+    }
+
+    /// Starts it with a host file that is there, and more in its environment. It may not answer yet.
+    pub(crate) fn spawn(config: &Path, log: PathBuf, env: &[(&str, &Path)]) -> Result<Supervisor> {
         let output = File::create(&log).context("making the supervisor's log")?;
         let child = command(&program("proctor")?)
             .args(["serve", "--config"])
-            .arg(&config)
+            .arg(config)
+            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(output)
             .spawn()
             .context("starting `proctor serve`")?;
-        let mut supervisor = Supervisor { child, log };
-        let channel = supervisor.answering(&socket).await?;
-        Ok((supervisor, channel))
+        Ok(Supervisor { child, log })
     }
 
     /// Its process id.
