@@ -74,8 +74,9 @@ async fn demo() -> Result<usize> {
     if !stage.state.exists() {
         show::line("first time", "Go builds its standard library during the first run, which takes half a minute");
     }
-    let (supervisor, channel) =
-        Supervisor::start(stage.dir.path(), &stage.state, &stage.workspaces, More::default()).await?;
+    // A test that never ends has no use for the time that others have to finish.
+    let more = More { host: "drain = \"1s\"", ..More::default() };
+    let (supervisor, channel) = Supervisor::start(stage.dir.path(), &stage.state, &stage.workspaces, more).await?;
     show::line("supervisor", &format!("`proctor serve` as process {}, on a unix socket", supervisor.pid()));
     let files = leftovers::files(stage.dir.path())?;
     let mut demo = Demo { client: Client::new(channel), stage, differences: 0, shown_isolation: false };
