@@ -408,7 +408,7 @@ impl<'a> Watch<'a> {
             return;
         }
         // What was just read may be what the runner has to say of the kill; or the run is over already, and well.
-        if self.worker_speaks() {
+        if self.first_start.is_some() && self.worker_speaks() {
             // It can refuse a run only before the first command.
             _ = self.hear_worker();
         }

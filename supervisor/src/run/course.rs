@@ -121,14 +121,15 @@ impl Course {
                 tracing::debug!(?reason, "killing a run");
             }
         }
-        self.count(read, &mut out);
+        out.extend(self.count(read));
         out.extend(self.progress());
         out
     }
 
     /// Counts what the parser told. A runner may live long enough to see its test process die, of our signal or of the
     /// kernel's for want of memory, and say that the test did not get to its end: it was running then.
-    fn count(&mut self, read: Vec<RunnerEvent>, out: &mut Vec<RunEvent>) {
+    fn count(&mut self, read: Vec<RunnerEvent>) -> Vec<RunEvent> {
+        let mut out = Vec::with_capacity(read.len());
         for event in read {
             if let RunnerEvent::TestFinished(case) = &event
                 && self.killed
@@ -144,6 +145,7 @@ impl Course {
             }
             out.push(self.tally.count(event));
         }
+        out
     }
 
     /// Takes in the ending: what was cut off is told to the parser, so that nothing stays open.
@@ -156,9 +158,7 @@ impl Course {
             // The step that is still open has no exit of its own: it went with everything else.
             self.parser.step_ended(Exit::Signal(SIGKILL), killed, &mut read);
         }
-        let mut out = Vec::new();
-        self.count(read, &mut out);
-        out
+        self.count(read)
     }
 
     fn keep(&mut self, path: &str, begins: bool, len: usize) {
@@ -177,9 +177,7 @@ impl Course {
     pub(super) fn files(&mut self, files: &[(String, Vec<u8>)]) -> Vec<RunEvent> {
         let mut read = Vec::new();
         self.parser.files(files, &mut read);
-        let mut out = Vec::new();
-        self.count(read, &mut out);
-        out
+        self.count(read)
     }
 
     /// Steps for another round.
