@@ -25,9 +25,9 @@ demo: tools ## start a supervisor, run the sample workspaces over gRPC, show wha
 test: tools ## run every test
 	cargo build --locked --workspace --bins --examples
 	cargo test --locked --workspace --doc
-	cargo test --locked --workspace --lib --bins --tests
+	cargo test --locked --workspace --lib --bins --tests --no-fail-fast
 
-bench: tools ## compare with rivals side by side; exits non-zero when a figure is worse than twice its target
+bench: tools ## compare with rivals side by side; exits non-zero when a time is worse than twice its target or a promise is broken
 	.ci/tools rivals
 	cargo build --release --locked --bins
 	cargo bench --locked -p proctor-tests

@@ -48,10 +48,10 @@ impl Answer {
     }
 }
 
-/// The result of a call of `tool` that could not be carried out.
-pub(crate) fn refusal(tool: &str, error: &CallError) -> CallToolResult {
+/// The result of a call of `tool` that could not be carried out, at a private supervisor or at one that others started.
+pub(crate) fn refusal(tool: &str, error: &CallError, is_private: bool) -> CallToolResult {
     tracing::info!(tool, ?error, "refused");
-    CallToolResult::error(vec![ContentBlock::text(error.text(tool))])
+    CallToolResult::error(vec![ContentBlock::text(error.text(tool, is_private))])
 }
 
 fn text_of(value: &Value) -> String {

@@ -3,6 +3,7 @@
 
 use rmcp::model::JsonObject;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 use thiserror::Error;
@@ -16,6 +17,8 @@ pub(crate) enum ArgumentError {
     Required { tool: &'static str, name: &'static str },
     #[error("{tool}: {name} must be {wanted}, got {got}")]
     Form { tool: &'static str, name: &'static str, wanted: &'static str, got: String },
+    #[error("{tool}: {name}[{place}] must be a string, got {got}")]
+    Element { tool: &'static str, name: &'static str, place: String, got: String },
     // Without the tool's name: this one is compatible with the agents that know it.
     #[error("filter must be a string, got {got}")]
     Filter { got: &'static str },
@@ -39,7 +42,7 @@ impl Arguments {
         let known = input_schema.get("properties").and_then(Value::as_object);
         if let Some(name) = values.keys().find(|name| !known.is_some_and(|known| known.contains_key(*name))) {
             let known = known.map(|known| known.keys().cloned().collect::<Vec<_>>().join(", ")).unwrap_or_default();
-            return Err(ArgumentError::Unknown { tool, name: name.clone(), known });
+            return Err(ArgumentError::Unknown { tool, name: clip(name).into_owned(), known });
         }
         values.retain(|_, value| !value.is_null());
         Ok(Arguments { tool, values, notes: Vec::new() })
@@ -167,11 +170,11 @@ impl Arguments {
         let wanted = "a list of strings";
         match self.values.remove(name) {
             None => Ok(Vec::new()),
-            Some(Value::Array(values)) => values
-                .into_iter()
-                .map(|value| match value {
+            Some(Value::Array(values)) => (0_usize..)
+                .zip(values)
+                .map(|(place, value)| match value {
                     Value::String(text) => Ok(text),
-                    other => Err(self.form(name, wanted, &Value::Array(vec![other]))),
+                    other => Err(self.element(name, place.to_string(), &other)),
                 })
                 .collect(),
             Some(value) => Err(self.form(name, wanted, &value)),
@@ -199,12 +202,16 @@ impl Arguments {
             Some(Value::Object(values)) => values,
             Some(value) => return Err(self.form(name, wanted, &value)),
         };
-        let text = |value: Value| match value {
+        let text = |key: &str, value: Value| match value {
             Value::String(text) => Ok(text),
             Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
-            other => Err(self.form(name, wanted, &other)),
+            other => Err(self.element(name, format!("{:?}", clip(key)), &other)),
         };
-        values.into_iter().map(|(name, value)| Ok((name, text(value)?))).collect()
+        values.into_iter().map(|(key, value)| text(&key, value).map(|text| (key, text))).collect()
+    }
+
+    fn element(&self, name: &'static str, place: String, value: &Value) -> ArgumentError {
+        ArgumentError::Element { tool: self.tool, name, place, got: shown(value) }
     }
 
     fn form(&self, name: &'static str, wanted: &'static str, value: &Value) -> ArgumentError {
@@ -212,9 +219,19 @@ impl Arguments {
     }
 }
 
+/// Most characters of a caller's own text in ours: enough to tell which one is meant.
+const CHARS_MAX: usize = 40;
+
+/// As much of a caller's own text as tells which one is meant.
+pub(crate) fn clip(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
 // The value where it is short, else its type: nobody wants to read back a list.
 fn shown(value: &Value) -> String {
-    const CHARS_MAX: usize = 40;
     match value {
         Value::Number(_) | Value::Bool(_) => value.to_string(),
         Value::String(text) if text.chars().count() <= CHARS_MAX => value.to_string(),
@@ -314,13 +331,31 @@ mod tests {
     }
 
     #[test]
+    fn a_long_text_of_the_callers_is_not_read_back() {
+        let long = "x".repeat(20_000);
+        for text in [
+            Arguments::of("t", &JsonObject::new(), json!({&long: 1}).as_object().cloned()).err().unwrap(),
+            of(json!({"n": &long})).count("n", 5).unwrap_err(),
+            of(json!({"list": &long})).texts("list").unwrap_err(),
+            of(json!({"list": [[&long]]})).texts("list").unwrap_err(),
+            of(json!({"map": {&long: null}})).variables("map").unwrap_err(),
+            of(json!({"mode": &long})).choice("mode", &["auto", "off"], "auto or off").unwrap_err(),
+        ] {
+            assert!(text.to_string().len() < 200, "{text}");
+        }
+        assert_eq!(clip(&"é".repeat(41)), format!("{}…", "é".repeat(40)));
+    }
+
+    #[test]
     fn lists_maps_and_choices_are_checked() {
         assert_eq!(of(json!({"list": ["a", "b"]})).texts("list"), Ok(vec!["a".into(), "b".into()]));
         assert!(of(json!({"list": "a b"})).texts("list").is_err());
-        assert!(of(json!({"list": ["a", 1]})).texts("list").is_err());
+        let error = of(json!({"list": ["a", 1]})).texts("list").unwrap_err();
+        assert_eq!(error.to_string(), "run_tests: list[1] must be a string, got 1");
         let map = HashMap::from([("A".to_owned(), "x".to_owned()), ("B".to_owned(), "1".to_owned())]);
         assert_eq!(of(json!({"map": {"A": "x", "B": 1}})).variables("map"), Ok(map));
-        assert!(of(json!({"map": {"A": ["x"]}})).variables("map").is_err());
+        let error = of(json!({"map": {"A": ["x"]}})).variables("map").unwrap_err();
+        assert_eq!(error.to_string(), "run_tests: map[\"A\"] must be a string, got list");
         assert_eq!(of(json!({"mode": "OFF"})).choice("mode", &["auto", "off"], "auto or off"), Ok(Some("off")));
         assert!(of(json!({"mode": "on"})).choice("mode", &["auto", "off"], "auto or off").is_err());
         assert_eq!(of(json!({"mode": "true"})).flag("mode"), Ok(true));

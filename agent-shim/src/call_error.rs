@@ -2,9 +2,11 @@
 //! beyond their names.
 
 use crate::arguments::ArgumentError;
+use crate::certificates::{self, Trouble};
 use crate::supervisor::ConnectError;
 use proctor_proto::reason;
 use std::error::Error as _;
+use std::time::Duration;
 use thiserror::Error;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -51,32 +53,47 @@ impl CallError {
         matches!(self, CallError::Call(status) | CallError::Open(status) if status.source().is_some())
     }
 
-    /// What the agent is told.
-    pub(crate) fn text(&self, tool: &str) -> String {
+    /// What the agent is told, whose supervisor is a private one or one that others started.
+    pub(crate) fn text(&self, tool: &str, is_private: bool) -> String {
         match self {
             CallError::Argument(error) => error.to_string(),
-            CallError::Connect(error) => connect_text(tool, error),
+            CallError::Connect(error) => connect_text(tool, error, is_private),
             CallError::Open(status) if status.code() == Code::PermissionDenied => format!(
                 "{tool}: the supervisor does not let this tenant open the workspace ({}). It must lie below one of the \
                  tenant's workspace roots; check --workspace and --token-file, or ask the operator.",
                 status.message()
             ),
-            CallError::Open(status) | CallError::Call(status) => self.status_text(tool, status),
+            CallError::Open(status) | CallError::Call(status) => self.status_text(tool, status, is_private),
             CallError::BrokenOff { run_id } => format!(
                 "{tool}: the connection to the supervisor broke off during the run. Ask get_run {{run_id: \
                  \"{run_id}\"}} whether it has ended, or call {tool} again."
             ),
-            CallError::Document => format!("{tool}: {self}"),
+            CallError::Document => format!(
+                "{tool}: {self}. proctor-mcp and its supervisor may be of different versions: install both from one package."
+            ),
         }
     }
 
-    fn status_text(&self, tool: &str, status: &Status) -> String {
+    fn status_text(&self, tool: &str, status: &Status, is_private: bool) -> String {
+        // What the other side says of our certificate comes after the connection was made.
+        if let Some(Trouble { what, remedy }) = status.source().and_then(certificates::trouble) {
+            return format!("{tool}: {what}. {remedy}");
+        }
+        // Whatever its code: it was made here, and its words are about HTTP/2.
+        if self.is_lost_connection() {
+            return lost(tool, is_private);
+        }
         let message = status.message();
         match status.code() {
             // The words of these two are part of the contract.
             Code::InvalidArgument => message.to_owned(),
             Code::FailedPrecondition => match self.reason().as_ref().map(|reason| reason.name.as_str()) {
                 Some(reason::RUNNER_MISSING) => format!("{tool}: {message}"),
+                // Who has no other tool than ours cannot open a session, and we have tried.
+                Some(reason::WORKSPACE_REPLACED) => format!(
+                    "{tool}: the workspace's directory was moved or removed, and there is none in its place that can be opened. \
+                     Put it back, then call {tool} again."
+                ),
                 _ => message.to_owned(),
             },
             Code::PermissionDenied => format!(
@@ -88,15 +105,16 @@ impl CallError {
                  token to proctor-mcp, or --cert and --key with its certificate, or ask the operator."
             ),
             Code::ResourceExhausted => format!("{tool}: {message}. {}", retry(status)),
-            Code::Unavailable if !self.is_lost_connection() => {
+            Code::Unavailable if self.reason().is_some_and(|reason| reason.name == reason::HOST_FAILED) => {
+                format!(
+                    "{tool}: the build host is the cause, not the tests: {message}. Try again in {}s.",
+                    seconds(status)
+                )
+            }
+            Code::Unavailable => {
                 format!("{tool}: the supervisor takes no new work now ({message}). Try again in a minute.")
             }
             Code::Unimplemented => format!("{tool}: this supervisor cannot do that yet ({message})."),
-            _ if self.is_lost_connection() => format!(
-                "{tool}: the connection to the supervisor is lost. Call {tool} again: a private supervisor is then \
-                 started anew (its failures and coverage are gone), and why it ended is on proctor-mcp's stderr; a shared one must be \
-                 running."
-            ),
             code => format!("{tool}: {message} ({code:?})"),
         }
     }
@@ -111,7 +129,21 @@ pub(crate) struct Reason {
     pub(crate) framework: String,
 }
 
-fn connect_text(tool: &str, error: &ConnectError) -> String {
+fn lost(tool: &str, is_private: bool) -> String {
+    let remedy = match is_private {
+        true => format!(
+            "Call {tool} again: another private one is started, which knows nothing of earlier runs; why this one ended is on \
+             proctor-mcp's stderr."
+        ),
+        false => format!("Call {tool} again when it runs; its operator can tell why it does not."),
+    };
+    format!("{tool}: the connection to the supervisor is lost. {remedy}")
+}
+
+fn connect_text(tool: &str, error: &ConnectError, is_private: bool) -> String {
+    if let Some(Trouble { what, remedy }) = certificates::trouble(error) {
+        return format!("{tool}: {what}. {remedy}");
+    }
     let cause = error.source().map(|source| format!(": {}", root(source))).unwrap_or_default();
     let remedy = match error {
         ConnectError::Private(_) => {
@@ -120,7 +152,17 @@ fn connect_text(tool: &str, error: &ConnectError) -> String {
         }
         ConnectError::Token(_) => "Check --token-file.",
         ConnectError::Tls { .. } | ConnectError::NoAuthority => "Check --ca, --cert and --key.",
-        ConnectError::Connect(_) | ConnectError::Timeout => {
+        ConnectError::Encrypted => {
+            "Write https:// in --supervisor, and name the certificates of its authorities with --ca."
+        }
+        _ if is_private => {
+            "Call it again: another private one is started; why this one ended is on proctor-mcp's stderr."
+        }
+        // The words of rustls for an answer that is not TLS.
+        ConnectError::Connect(_) if cause.contains("InvalidContentType") => {
+            "It does not speak TLS there: write http:// in --supervisor, or name the port where it does."
+        }
+        ConnectError::Connect(_) | ConnectError::Greeting(_) | ConnectError::Timeout => {
             "Check that it runs and that --supervisor names its address; without --supervisor a private one is started."
         }
     };
@@ -135,11 +177,18 @@ fn root<'a>(mut error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::e
     error
 }
 
+fn delay(status: &Status) -> Option<Duration> {
+    status.get_details_retry_info().and_then(|info| info.retry_delay)
+}
+
+fn seconds(status: &Status) -> u64 {
+    delay(status).map_or(1, |delay| delay.as_secs().max(1))
+}
+
 fn retry(status: &Status) -> String {
-    let delay = status.get_details_retry_info().and_then(|info| info.retry_delay);
-    match delay {
-        Some(delay) => {
-            format!("Try again in {}s, or wait for a run that is going on with get_run.", delay.as_secs().max(1))
+    match delay(status) {
+        Some(_) => {
+            format!("Try again in {}s, or wait for a run that is going on with get_run.", seconds(status))
         }
         None => "Wait for a run that is going on with get_run, or cancel it, and try again.".to_owned(),
     }
@@ -149,7 +198,6 @@ fn retry(status: &Status) -> String {
 mod tests {
     use super::*;
     use std::collections::HashMap;
-    use std::time::Duration;
     use tonic_types::ErrorDetails;
 
     fn failed(reason: &str, message: &str) -> CallError {
@@ -160,12 +208,12 @@ mod tests {
 
     #[test]
     fn only_a_missing_runner_names_the_tool() {
-        let text = failed(reason::RUNNER_MISSING, "go: not found on PATH").text("run_tests");
+        let text = failed(reason::RUNNER_MISSING, "go: not found on PATH").text("run_tests", false);
         assert_eq!(text, "run_tests: go: not found on PATH");
         let message = "no supported project detected in workspace root";
-        assert_eq!(failed(reason::NO_PROJECT, message).text("run_tests"), message);
+        assert_eq!(failed(reason::NO_PROJECT, message).text("run_tests", false), message);
         let filter = CallError::from(Status::invalid_argument("filter cannot contain '..'"));
-        assert_eq!(filter.text("run_tests"), "filter cannot contain '..'");
+        assert_eq!(filter.text("run_tests", false), "filter cannot contain '..'");
     }
 
     #[test]
@@ -179,15 +227,40 @@ mod tests {
     fn a_used_up_quota_says_when_to_try_again() {
         let details = ErrorDetails::with_retry_info(Some(Duration::from_secs(7)));
         let status = Status::with_error_details(Code::ResourceExhausted, "8 runs wait already", details);
-        let text = CallError::from(status).text("run_tests");
+        let text = CallError::from(status).text("run_tests", false);
         assert!(text.starts_with("run_tests: 8 runs wait already. Try again in 7s"), "{text}");
     }
 
     #[test]
+    fn a_host_that_failed_is_said_to_be_the_cause() {
+        let mut details = ErrorDetails::with_retry_info(Some(Duration::from_secs(2)));
+        details.set_error_info(reason::HOST_FAILED, reason::DOMAIN, HashMap::new());
+        let message = "the host has no memory left: nothing was run, and the same request may be sent again";
+        let text =
+            CallError::from(Status::with_error_details(Code::Unavailable, message, details)).text("run_tests", false);
+        let cause =
+            "run_tests: the build host is the cause, not the tests: the host has no memory left: nothing was run";
+        assert!(text.starts_with(cause) && text.ends_with("Try again in 2s."), "{text}");
+    }
+
+    #[test]
     fn draining_and_a_lost_connection_are_told_apart() {
-        let draining = CallError::from(Status::unavailable("draining")).text("run_tests");
+        let draining = CallError::from(Status::unavailable("draining")).text("run_tests", false);
         assert!(draining.contains("takes no new work now"), "{draining}");
         let lost = Status::from_error(Box::new(std::io::Error::other("gone")));
-        assert!(CallError::from(lost).text("run_tests").contains("connection to the supervisor is lost"));
+        let lost = CallError::from(lost);
+        for is_private in [false, true] {
+            let text = lost.text("run_tests", is_private);
+            assert!(
+                text.starts_with("run_tests: the connection to the supervisor is lost. Call run_tests again"),
+                "{text}"
+            );
+            assert_eq!(text.contains("private"), is_private, "{text}");
+        }
+        let mut lost = Status::from_error(Box::new(std::io::Error::other("gone")));
+        lost = Status::with_details(Code::ResourceExhausted, "h2 protocol error", lost.details().to_vec().into());
+        lost.set_source(std::sync::Arc::new(std::io::Error::other("gone")));
+        let text = CallError::from(lost).text("run_tests", false);
+        assert!(text.contains("is lost") && !text.contains("h2"), "{text}");
     }
 }

@@ -8,6 +8,7 @@ use proctor_proto::v1::{Queued, Report, RunEvent, WatchRunRequest};
 use std::error::Error as _;
 use std::time::Duration;
 use tonic::{Code, Status, Streaming};
+use tonic_types::StatusExt as _;
 
 /// How often a broken stream is taken up again before the run is given up.
 const RESUME_MAX: u32 = 3;
@@ -71,7 +72,9 @@ impl<'a> Follow<'a> {
             tracing::warn!(run = self.run_id, ?broken, "the events of the run broke off");
             events = loop {
                 if self.run_id.is_empty() || resumed == RESUME_MAX {
-                    return Err(CallError::BrokenOff { run_id: self.run_id });
+                    // The supervisor's own words say more than that the stream broke off.
+                    let told = broken.filter(|status| status.source().is_none());
+                    return Err(told.map_or(CallError::BrokenOff { run_id: self.run_id }, CallError::from));
                 }
                 resumed += 1;
                 tokio::time::sleep(RESUME_PAUSE).await;
@@ -100,6 +103,7 @@ impl<'a> Follow<'a> {
             Event::Started(_) => self.progress.update(|standing| standing.waiting = None),
             Event::TestFinished(test) => self.progress.update(|standing| standing.test_finished(test.outcome())),
             Event::Progress(event) => self.progress.update(|standing| standing.counted(&event)),
+            Event::Missed(missed) => self.progress.update(|standing| standing.missed = missed.events),
             // Output is read by offset afterwards, where it can be bounded.
             Event::TestStarted(_) | Event::Output(_) | Event::Collector(_) => {}
             Event::Finished(report) => return Some(report),
@@ -120,7 +124,8 @@ impl<'a> Follow<'a> {
 }
 
 // Said by the supervisor about this very call, so that asking again gives the same; unlike a broken connection, which is
-// noticed here and so has a source.
+// noticed here and so has a source, and unlike what the supervisor says to ask for again.
 fn is_refusal(status: &Status) -> bool {
-    status.source().is_none() && status.code() != Code::Unavailable
+    let stays = status.code() != Code::Unavailable || status.get_details_error_info().is_some();
+    status.source().is_none() && stays && status.get_details_retry_info().is_none()
 }

@@ -8,14 +8,20 @@
 #![deny(clippy::print_stdout, reason = "stdout is the protocol")]
 
 mod answer;
-mod args;
 mod arguments;
 mod call_error;
+mod certificates;
+mod command_line;
 mod end_of_input;
 mod follow;
+mod greeting;
+mod lines;
+mod message;
 mod output;
 mod private;
 mod progress;
+mod reconnect;
+mod remains;
 mod report;
 mod schema;
 mod session;
@@ -26,9 +32,10 @@ mod supervisor;
 mod token;
 mod tools;
 
-use args::Args;
 use clap::Parser;
+use command_line::Args;
 use end_of_input::EndOfInput;
+use lines::Lines;
 use rmcp::ServiceExt;
 use shim::Shim;
 use std::io::IsTerminal;
@@ -44,7 +51,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_env("PROCTOR_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     let ended = tokio::runtime::Builder::new_multi_thread()
@@ -77,7 +84,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let (input, end_of_input) = EndOfInput::watch(input);
     let session = shim.session();
     let serve = async move {
-        match shim.serve((input, output)).await {
+        match shim.serve(Lines::over(input, output)).await {
             Ok(running) => drop(running.waiting().await),
             // A client that leaves before it has said anything is none of our trouble.
             Err(error) => tracing::debug!(%error, "no client"),

@@ -21,6 +21,8 @@ const LAST_MAX: Duration = Duration::from_millis(500);
 pub(crate) struct Standing {
     /// What is going on while no test can finish: `queued, position 2`.
     pub(crate) waiting: Option<String>,
+    /// Events that nobody will see.
+    pub(crate) missed: u64,
     /// Tests that have finished.
     pub(crate) finished: u64,
     /// Those of them that failed.
@@ -64,7 +66,9 @@ impl Standing {
             return format!("{waiting}, {seconds:.1}s");
         }
         let memory = self.memory_bytes.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
-        format!("{} tests done, {} failing, {seconds:.1}s{memory}", self.finished, self.failing)
+        let missed = Some(self.missed).filter(|missed| *missed > 0);
+        let missed = missed.map(|missed| format!(", {missed} events not shown")).unwrap_or_default();
+        format!("{} tests done, {} failing, {seconds:.1}s{memory}{missed}", self.finished, self.failing)
     }
 }
 
@@ -146,5 +150,7 @@ mod tests {
             ..ProgressEvent::default()
         });
         assert_eq!(standing.line(Duration::from_millis(3_210)), "12 tests done, 1 failing, 3.2s, 45 MiB");
+        standing.missed = 7;
+        assert!(standing.line(Duration::ZERO).ends_with("45 MiB, 7 events not shown"));
     }
 }

@@ -3,7 +3,8 @@
 
 use crate::call_error::CallError;
 use crate::schema;
-use serde_json::{Map, Value};
+use proctor_proto::v1::{Summary, TestId};
+use serde_json::{Map, Value, json};
 
 /// Most tests listed that did not fail. What passed is rarely read one by one.
 const OTHERS_MAX: usize = 200;
@@ -23,7 +24,14 @@ pub(crate) struct Context<'a> {
 
 /// The report `document` with its lists bounded and `context` beside them.
 pub(crate) fn structured(document: &[u8], context: &Context<'_>) -> Result<Value, CallError> {
-    let Ok(Value::Object(mut report)) = serde_json::from_slice(document) else { return Err(CallError::Document) };
+    match serde_json::from_slice(document) {
+        Ok(Value::Object(report)) => Ok(bounded(report, context)),
+        _ => Err(CallError::Document),
+    }
+}
+
+/// The same of a document that was read.
+pub(crate) fn bounded(mut report: Map<String, Value>, context: &Context<'_>) -> Value {
     let bytes_max = context.bytes_max.unwrap_or(BYTES_MAX).min(BYTES_MAX);
     for (list, others_max) in [("tests", OTHERS_MAX), ("collectors", usize::MAX)] {
         let left_out = bound(&mut report, list, others_max, bytes_max);
@@ -33,6 +41,10 @@ pub(crate) fn structured(document: &[u8], context: &Context<'_>) -> Result<Value
     }
     if let Some(Value::Array(artifacts)) = report.get_mut("artifacts") {
         artifacts.truncate(OTHERS_MAX);
+    }
+    // A note has the number of all.
+    if let Some(Value::Array(not_run)) = report.get_mut("evidence").and_then(|evidence| evidence.get_mut("not_run")) {
+        not_run.truncate(OTHERS_MAX);
     }
     if let Some(bytes_max) = context.bytes_max {
         for name in ["stdout_tail", "stderr_tail"] {
@@ -44,7 +56,20 @@ pub(crate) fn structured(document: &[u8], context: &Context<'_>) -> Result<Value
     report.entry("flaky_in_run").or_insert(Value::from(0));
     report.insert("run_id".to_owned(), Value::from(context.run_id));
     report.insert("attached".to_owned(), Value::from(context.attached));
-    Ok(Value::Object(report))
+    Value::Object(report)
+}
+
+/// Tests as data.
+pub(crate) fn tests(tests: &[TestId]) -> Vec<Value> {
+    tests.iter().map(|test| json!({"package": test.package, "name": test.name})).collect()
+}
+
+/// Counts as data.
+pub(crate) fn counts(summary: &Summary) -> Value {
+    json!({
+        "total": summary.total, "passed": summary.passed, "failed": summary.failed, "skipped": summary.skipped,
+        "xfailed": summary.xfailed, "xpassed": summary.xpassed, "error": summary.error,
+    })
 }
 
 // Keeps failures before others, each kind in its order, and returns how many are left out.
@@ -139,7 +164,12 @@ fn detail_fields() -> Vec<(&'static str, Value)> {
     vec![
         ("collectors", objects(&collector, "Packages or files that could not be built or collected.")),
         ("collectors_left_out", number("Those that are not listed.")),
-        ("evidence", object("What the outcome rests on: signals, limits that were hit, tests that were running.")),
+        (
+            "evidence",
+            object(
+                "What the outcome rests on: signals, limits that were hit, tests that were running, tests that were to run again and told nothing.",
+            ),
+        ),
         ("resources", object("What the run used: wall and processor seconds, peak memory, processes, bytes.")),
         ("limits", object("The bounds of the run.")),
         ("isolation", object("The layers and limits that were really in force, and what was missing.")),
@@ -157,7 +187,6 @@ fn detail_fields() -> Vec<(&'static str, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     const CONTEXT: Context<'static> = Context { run_id: "r1", attached: false, bytes_max: None };
 

@@ -1,26 +1,42 @@
-//! The one session of this shim: opened at the first call, opened again when the supervisor has forgotten it. Must not know
-//! what is asked in it.
+//! The one session of this shim: opened at the first call, opened again when the supervisor has forgotten it or another
+//! directory has taken the workspace's place. Must not know what is asked in it.
 
 use crate::call_error::CallError;
+use crate::reconnect;
 use crate::supervisor::{Clients, Supervisor};
+use proctor_proto::reason;
 use proctor_proto::v1::{CloseSessionRequest, CreateSessionRequest, GetSessionRequest};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Mutex;
 use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 
 /// How long closing may hold up our end. The supervisor closes idle sessions by itself.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
-/// Pause before a lost connection is made anew: a private supervisor that has crashed is reaped meanwhile.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+/// Said when the supervisor no longer knew the session.
+const FORGOTTEN: &str =
+    "The supervisor had closed the session: a new one was opened, which knows nothing of earlier runs.";
+
+/// Said when another directory had taken the workspace's place.
+const REPLACED: &str =
+    "Another directory has taken the workspace's place: a new session was opened, which knows nothing of earlier runs.";
 
 #[derive(Default)]
 struct Slot {
-    session_id: Option<String>,
-    // Sessions that vanished: a new one needs a new request id, or the supervisor could return the old one.
-    vanished: u32,
+    opened: Option<Opened>,
+    // Sessions that were given up: a new one needs a new request id, or the supervisor could return the old one.
+    given_up: u32,
+}
+
+#[derive(Clone)]
+struct Opened {
+    session_id: String,
+    // Device and inode of the workspace as we saw it then.
+    directory: Option<(u64, u64)>,
 }
 
 /// A session on one workspace, and the last run this shim has seen in it. Clones are the same one.
@@ -31,6 +47,7 @@ pub(crate) struct Session {
     request_id: Arc<str>,
     slot: Arc<Mutex<Slot>>,
     last_run: Arc<std::sync::Mutex<Option<String>>>,
+    news: Arc<std::sync::Mutex<Option<&'static str>>>,
 }
 
 impl Session {
@@ -42,6 +59,7 @@ impl Session {
             request_id: format!("proctor-mcp-{}-{now}", std::process::id()).into(),
             slot: Arc::default(),
             last_run: Arc::default(),
+            news: Arc::default(),
         }
     }
 
@@ -50,8 +68,9 @@ impl Session {
         &self.workspace
     }
 
-    /// Makes `call` in the session. When the supervisor no longer knows the session, once more in a new one; when the
-    /// connection is lost, once more over a new one. Repeating does no harm: a run that had begun is attached to.
+    /// Makes `call` in the session. When the supervisor no longer knows the session, or the workspace is another directory by
+    /// now, once more in a new one; when the connection is lost, once more over a new one. Repeating does no harm: a run that
+    /// had begun is attached to.
     pub(crate) async fn call<T, F>(
         &self,
         supervisor: &Supervisor,
@@ -61,10 +80,8 @@ impl Session {
         F: Future<Output = Result<T, Status>>,
     {
         match self.attempt(supervisor, &call).await {
-            Err(error) if error.is_lost_connection() => {
-                tracing::warn!(?error, "the connection to the supervisor is lost: trying again");
-                tokio::time::sleep(RECONNECT_PAUSE).await;
-                self.attempt(supervisor, &call).await
+            Err(error) if reconnect::is_worthwhile(supervisor, &error).await => {
+                reconnect::explained(supervisor, self.attempt(supervisor, &call).await).await
             }
             answer => answer,
         }
@@ -75,16 +92,41 @@ impl Session {
         F: Future<Output = Result<T, Status>>,
     {
         let clients = supervisor.clients().await?;
-        let session_id = self.open(&clients).await?;
-        match call(clients.clone(), session_id.clone()).await {
-            Err(status) if status.code() == Code::PermissionDenied && vanished(&clients, &session_id).await => {
-                tracing::warn!("the supervisor has forgotten the session: opening a new one");
-                self.forget(&session_id).await;
-                let session_id = self.open(&clients).await?;
-                Ok(call(clients, session_id).await?)
+        let opened = self.open(&clients).await?;
+        let refusal = match call(clients.clone(), opened.session_id.clone()).await {
+            Ok(answer) => return Ok(answer),
+            Err(status) => status,
+        };
+        let opened = if refusal.code() == Code::PermissionDenied && vanished(&clients, &opened.session_id).await {
+            tracing::warn!("the supervisor has forgotten the session: opening a new one");
+            self.forget(&opened.session_id).await;
+            self.open(&clients).await?
+        } else if self.is_of_another_directory(&refusal, &opened) {
+            tracing::warn!("another directory has taken the workspace's place: opening a session on it");
+            match self.replace(&clients, &opened.session_id).await {
+                // Nothing is there that could be opened: what was refused stays refused.
+                Err(CallError::Open(status)) if status.code() == Code::InvalidArgument => return Err(refusal.into()),
+                opened => opened?,
             }
-            answer => Ok(answer?),
-        }
+        } else {
+            return Err(refusal.into());
+        };
+        Ok(call(clients, opened.session_id).await?)
+    }
+
+    // Files that a request names are looked for in the directory of before, which may have none any more: such a refusal
+    // does not say why.
+    fn is_of_another_directory(&self, refusal: &Status, opened: &Opened) -> bool {
+        is_replaced(refusal) || refusal.code() == Code::InvalidArgument && self.directory() != opened.directory
+    }
+
+    fn directory(&self) -> Option<(u64, u64)> {
+        std::fs::symlink_metadata(&*self.workspace).ok().map(|found| (found.dev(), found.ino()))
+    }
+
+    /// What the reader of the next answer has to know about the session. It is told once.
+    pub(crate) fn news(&self) -> Option<&'static str> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The last run this shim has seen.
@@ -101,46 +143,91 @@ impl Session {
     /// expires. Not while a run is going on: a lost client never loses a run.
     pub(crate) async fn close_if_idle(&self, supervisor: &Supervisor) {
         let closing = async {
-            let session_id = self.slot.lock().await.session_id.clone()?;
-            let mut sessions = supervisor.shared().await?.sessions;
-            let answer = sessions.get_session(GetSessionRequest { session_id: session_id.clone() }).await.ok()?;
-            let session = answer.into_inner().session?;
-            if session.running_run_id.is_empty() && session.queued_runs == 0 {
-                sessions.close_session(CloseSessionRequest { session_id }).await.ok()?;
-            }
-            Some(())
+            let opened = self.slot.lock().await.opened.clone()?;
+            close_idle(supervisor.shared().await?, opened.session_id).await
         };
         if tokio::time::timeout(CLOSE_MAX, closing).await.is_err() {
             tracing::debug!("the session stays open until it expires");
         }
     }
 
-    async fn open(&self, clients: &Clients) -> Result<String, CallError> {
+    async fn open(&self, clients: &Clients) -> Result<Opened, CallError> {
         let mut slot = self.slot.lock().await;
-        if let Some(session_id) = &slot.session_id {
-            return Ok(session_id.clone());
+        if let Some(opened) = &slot.opened {
+            return Ok(opened.clone());
         }
+        let opened = self.create(clients, slot.given_up).await?;
+        slot.opened = Some(opened.clone());
+        if slot.given_up > 0 {
+            self.tell(FORGOTTEN);
+        }
+        Ok(opened)
+    }
+
+    async fn create(&self, clients: &Clients, given_up: u32) -> Result<Opened, CallError> {
+        let directory = self.directory();
         let request = CreateSessionRequest {
             workspace: self.workspace.to_string_lossy().into_owned(),
-            client_request_id: format!("{}-{}", self.request_id, slot.vanished),
+            client_request_id: format!("{}-{given_up}", self.request_id),
             // What its calls brought to light is an agent's own, and it closes its session when it goes.
             separate: true,
         };
         let answer = clients.clone().sessions.create_session(request).await;
         let session = answer.map_err(CallError::Open)?.into_inner().session;
-        let session_id = session.unwrap_or_default().session_id;
-        slot.session_id = Some(session_id.clone());
-        Ok(session_id)
+        Ok(Opened { session_id: session.unwrap_or_default().session_id, directory })
     }
 
     async fn forget(&self, session_id: &str) {
         let mut slot = self.slot.lock().await;
         // Another call may have opened the new one already.
-        if slot.session_id.as_deref() == Some(session_id) {
-            slot.session_id = None;
-            slot.vanished += 1;
+        if slot.opened.as_ref().is_some_and(|opened| opened.session_id == session_id) {
+            slot.opened = None;
+            slot.given_up += 1;
+            self.forget_run();
         }
     }
+
+    // The old session is kept until there is a new one, for the failures and the coverage that it knows.
+    async fn replace(&self, clients: &Clients, session_id: &str) -> Result<Opened, CallError> {
+        let mut slot = self.slot.lock().await;
+        if let Some(other) = slot.opened.as_ref().filter(|opened| opened.session_id != session_id) {
+            return Ok(other.clone());
+        }
+        let opened = self.create(clients, slot.given_up + 1).await?;
+        slot.given_up += 1;
+        slot.opened = Some(opened.clone());
+        self.forget_run();
+        self.tell(REPLACED);
+        drop(slot);
+        let closing = close_idle(clients.clone(), session_id.to_owned());
+        if tokio::time::timeout(CLOSE_MAX, closing).await.is_err() {
+            tracing::debug!("the former session stays open until it expires");
+        }
+        Ok(opened)
+    }
+
+    // Of a run of the session before, the next one knows nothing.
+    fn forget_run(&self) {
+        *self.last_run.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn tell(&self, news: &'static str) {
+        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(news);
+    }
+}
+
+fn is_replaced(status: &Status) -> bool {
+    status.get_details_error_info().is_some_and(|info| info.reason == reason::WORKSPACE_REPLACED)
+}
+
+async fn close_idle(clients: Clients, session_id: String) -> Option<()> {
+    let mut sessions = clients.sessions;
+    let answer = sessions.get_session(GetSessionRequest { session_id: session_id.clone() }).await.ok()?;
+    let session = answer.into_inner().session?;
+    if session.running_run_id.is_empty() && session.queued_runs == 0 {
+        sessions.close_session(CloseSessionRequest { session_id }).await.ok()?;
+    }
+    Some(())
 }
 
 // Something else may have been denied, and the session with its failures and coverage be well.

@@ -1,15 +1,16 @@
 //! The MCP server: lists the tools and hands calls to them. Must not know what any tool does.
 
 use crate::answer;
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, clip};
 use crate::call_error::CallError;
 use crate::progress::{Progress, Standing};
+use crate::reconnect;
 use crate::session::Session;
 use crate::supervisor::{Clients, Supervisor};
 use crate::tools::Tool;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, InitializeResult, ListToolsResult,
-    PaginatedRequestParams, ProgressToken, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode, Implementation,
+    InitializeResult, ListToolsResult, PaginatedRequestParams, ProgressToken, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
@@ -57,11 +58,12 @@ impl Shim {
         let answered = async {
             let mut arguments = Arguments::of(name, &tool.definition().input_schema, request.arguments)?;
             let answer = tool.call(&call, &mut arguments).await?;
-            Ok(answer.with_notes(arguments.into_notes()))
+            let news = self.session.news().map(str::to_owned).into_iter().collect();
+            Ok(answer.with_notes(arguments.into_notes()).with_notes(news))
         };
         match answered.await {
             Ok(answer) => answer.into_result(),
-            Err(error) => answer::refusal(name, &error),
+            Err(error) => answer::refusal(name, &error, self.supervisor.is_private()),
         }
     }
 }
@@ -79,7 +81,27 @@ impl Call<'_> {
         self.session
     }
 
-    /// The supervisor's services, for calls that need no session.
+    /// Asks something that needs no session.
+    pub(crate) async fn ask<T, F>(&self, ask: impl Fn(Clients) -> F) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        match self.attempt(&ask).await {
+            Err(error) if reconnect::is_worthwhile(self.supervisor, &error).await => {
+                reconnect::explained(self.supervisor, self.attempt(&ask).await).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn attempt<T, F>(&self, ask: &impl Fn(Clients) -> F) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        Ok(ask(self.clients().await?).await?)
+    }
+
+    /// The supervisor's services.
     pub(crate) async fn clients(&self) -> Result<Clients, CallError> {
         Ok(self.supervisor.clients().await?)
     }
@@ -116,6 +138,21 @@ impl ServerHandler for Shim {
         Ok(ListToolsResult::with_all_items(Tool::ALL.iter().map(|tool| tool.definition()).collect()))
     }
 
+    // A request of ours comes here too, if its params are not what MCP says.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let wanted = match request.method.as_str() {
+            "tools/call" => "name, a string, and arguments, an object",
+            "initialize" => "protocolVersion, capabilities and clientInfo",
+            "tools/list" => "no params, or cursor, a string",
+            _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, clip(&request.method).into_owned(), None)),
+        };
+        Err(ErrorData::invalid_params(format!("Invalid params: {} takes {wanted}", request.method), None))
+    }
+
     fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
         Tool::named(name).map(Tool::definition)
     }
@@ -126,7 +163,7 @@ impl ServerHandler for Shim {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = Tool::named(&request.name) else {
-            return Err(ErrorData::invalid_params(format!("unknown tool: {}", request.name), None));
+            return Err(ErrorData::invalid_params(format!("unknown tool: {}", clip(&request.name)), None));
         };
         tokio::select! {
             result = self.call(tool, request, &context) => Ok(result.into()),

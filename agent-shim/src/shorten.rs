@@ -3,27 +3,36 @@
 
 use proctor_proto::text;
 use proctor_proto::v1::Report;
+use std::borrow::Cow;
 
 /// Bytes of text that one token stands for, on average.
 const TOKEN_BYTES: usize = 4;
+
+/// Most bytes of a failure's place where nothing else of it is shown.
+const PLACE_BYTES_MAX: usize = 400;
 
 /// The bytes that `max_tokens` stand for.
 pub(crate) fn bytes_of(max_tokens: u32) -> usize {
     usize::try_from(max_tokens).unwrap_or(usize::MAX).saturating_mul(TOKEN_BYTES)
 }
 
-/// The text of a run in about `bytes_max` bytes. The trailer is whole however few they are.
-pub(crate) fn run(report: &Report, failures: Option<&str>, run_id: &str, bytes_max: usize) -> String {
+/// Why a run's text is short, and where the rest is.
+pub(crate) fn left_out(run_id: &str) -> String {
+    format!(
+        "shortened as max_tokens asks; the whole output: get_run {{run_id: \"{run_id}\", stream: \"stdout\", cursor: 0}}"
+    )
+}
+
+/// The text of a run in about `bytes_max` bytes, beginning with why it is short. The trailer is whole however few they are, and
+/// the first failure is named.
+pub(crate) fn run(report: &Report, failures: Option<&str>, left_out: &str, bytes_max: usize) -> String {
     let trailer = text::run_trailer(report);
-    let mut shortened = format!(
-        "[TRUNCATED] shortened as max_tokens asks; the whole output: get_run {{run_id: \"{run_id}\", stream: \"stdout\", \
-         cursor: 0}}\n"
-    );
+    let mut shortened = format!("[TRUNCATED] {left_out}\n");
     let mut room = bytes_max.saturating_sub(shortened.len() + trailer.len());
     if let Some(failures) = failures {
-        let part = whole_blocks(failures, room);
+        let part = as_many(failures, room);
         room = room.saturating_sub(part.len());
-        shortened.push_str(part);
+        shortened.push_str(&part);
     }
     room = room.saturating_sub(2 * heading("stdout").len());
     // stderr is short where it matters (a compiler, a panic), so it is served first.
@@ -47,6 +56,33 @@ pub(crate) fn first_lines(text: &str, bytes_max: usize) -> &str {
     }
     let cut = &text[..text.floor_char_boundary(bytes_max)];
     cut.rfind('\n').map_or(cut, |end| &cut[..=end])
+}
+
+/// As many of `lines` as fit, at least the first.
+pub(crate) fn lines(lines: &[String], bytes_max: usize) -> String {
+    let mut text = String::new();
+    for line in lines {
+        if !text.is_empty() && text.len() + line.len() >= bytes_max {
+            break;
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
+// As many of the failures as fit, or else the name and the place of the first one: a count of failures helps nobody.
+fn as_many(failures: &str, bytes_max: usize) -> Cow<'_, str> {
+    let fitting = whole_blocks(failures, bytes_max);
+    let Some((header, blocks)) = failures.split_once("\n\n") else { return fitting.into() };
+    if fitting.len() > header.len() + 2 {
+        return fitting.into();
+    }
+    let mut lines = blocks.lines();
+    let name = lines.next().unwrap_or_default();
+    // Of a failure without a place, this is what it says.
+    let place = first_lines(lines.next().unwrap_or_default(), PLACE_BYTES_MAX);
+    format!("{header}\n\n{name}\n{place}\n\n").into()
 }
 
 // As many of the blocks, which end with an empty line, as fit.
@@ -94,7 +130,7 @@ mod tests {
     #[test]
     fn failures_then_the_end_of_the_output_then_the_trailer() {
         let failures = "1 test failure(s) from last run_tests call (go, just now):\n\n1. a/TestA\n   wrong\n\n";
-        let text = run(&report(), Some(failures), "r1", 400);
+        let text = run(&report(), Some(failures), &left_out("r1"), 400);
         assert!(text.len() <= 400, "{}", text.len());
         let (failure, tail) = (text.find("1. a/TestA").unwrap(), text.find("--- stdout (end) ---").unwrap());
         assert!(failure < tail, "{text}");
@@ -103,10 +139,22 @@ mod tests {
     }
 
     #[test]
-    fn the_trailer_survives_any_shortening() {
-        let text = run(&report(), Some("1 test failure(s):\n\n1. x\n\n"), "r1", 4);
-        assert!(text.ends_with("\nexit: 1\n"), "{text}");
-        assert!(!text.contains("1. x"), "{text}");
+    fn the_trailer_and_the_first_failure_survive_any_shortening() {
+        let failures = "2 test failure(s):\n\n1. x\n   x.go:3\n   wrong\n\n2. y\n\n";
+        let begin = "[TRUNCATED] why\n2 test failure(s):\n\n1. x\n   x.go:3\n";
+        assert_eq!(run(&report(), Some(failures), "why", 4), format!("{begin}\nexit: 1\n"));
+        assert_eq!(run(&report(), Some(failures), "why", 72), format!("{begin}   wrong\n\nexit: 1\n"));
+        assert_eq!(run(&report(), None, "why", 4), "[TRUNCATED] why\nexit: 1\n");
+        let message = format!("1 test failure(s):\n\n1. x\n   {}\n\n", "y".repeat(5_000));
+        assert!(run(&report(), Some(&message), "why", 4).len() < 500);
+    }
+
+    #[test]
+    fn the_first_line_is_there_however_short_the_text() {
+        let all = ["one", "two", "three"].map(str::to_owned);
+        assert_eq!(lines(&all, 1), "one\n");
+        assert_eq!(lines(&all, 8), "one\ntwo\n");
+        assert_eq!(lines(&all, usize::MAX), "one\ntwo\nthree\n");
     }
 
     #[test]

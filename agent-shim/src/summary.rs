@@ -9,13 +9,19 @@ const RUNNING_MAX: usize = 3;
 
 /// The lines for a run that has ended, for one that was there before with its age when the call joined it.
 pub(crate) fn run(report: &Report, attached_age_ms: Option<u64>) -> Vec<String> {
+    let mut lines = known(report, attached_age_ms);
+    lines.extend(next(report));
+    lines
+}
+
+/// The same without a next call.
+pub(crate) fn known(report: &Report, attached_age_ms: Option<u64>) -> Vec<String> {
     let mut lines = vec![headline(report)];
     if let Some(age_ms) = attached_age_ms {
         lines.push(format!("attached, started {}", text::ago(age_ms)));
     }
     lines.extend(missing(report));
     lines.extend(report.evidence.iter().flat_map(|evidence| evidence.notes.iter().cloned()));
-    lines.extend(next(report));
     lines
 }
 
@@ -24,6 +30,7 @@ pub(crate) fn headline(report: &Report) -> String {
     let counts = report.summary.unwrap_or_default();
     let run = format!("({}, {:.1}s)", report.framework, report.duration_s);
     let failing = counts.failed + counts.error;
+    let not_run = report.evidence.as_ref().map_or(0, |told| told.not_run.len() as u64 + told.not_run_left_out);
     match report.outcome() {
         Outcome::Passed if !report.structured => {
             format!("The command exited 0 {run}; it gives no results test by test.")
@@ -35,32 +42,44 @@ pub(crate) fn headline(report: &Report) -> String {
         Outcome::Failed if failing > 0 => {
             format!("{failing} of {} tests failed{} {run}.", counts.total, beside(&counts))
         }
+        Outcome::Failed if not_run > 0 => {
+            let passed = counts.passed;
+            format!(
+                "{passed} tests passed, and of {not_run} that were to run again nothing came{} {run}.",
+                exited(report)
+            )
+        }
         Outcome::Failed => {
             format!("The runner failed with exit {} although no single test did {run}.", report.exit_code)
         }
-        Outcome::BuildFailed => format!("build_failed: {} {run}; {}.", broken(report, "build"), so_far(report)),
+        Outcome::BuildFailed => format!("build_failed: {} {run}; {}.", broken(report, "did not build"), so_far(report)),
         Outcome::CollectionFailed => {
-            format!("collection_failed: {} {run}; {}.", broken(report, "be loaded"), so_far(report))
+            format!("collection_failed: {} {run}; {}.", broken(report, "could not be loaded"), so_far(report))
         }
         Outcome::NoTests => format!("no_tests: nothing ran {run}."),
         outcome => format!("{} {run}; {}.", text::outcome_name(outcome), so_far(report)),
     }
 }
 
+// Why nothing came, as far as that says it.
+fn exited(report: &Report) -> String {
+    match report.raw_exit_code {
+        Some(code) if code != 0 => format!(": the runner exited with {code}"),
+        _ => String::new(),
+    }
+}
+
 fn beside(counts: &Summary) -> String {
-    let kinds = [
-        (counts.skipped, "skipped"),
-        (counts.xfailed, "failed as expected"),
-        (counts.xpassed, "passed against expectation"),
-    ];
+    let kinds =
+        [(counts.skipped, "skipped"), (counts.xfailed, "failed as expected"), (counts.xpassed, "passed unexpectedly")];
     kinds.into_iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!(", {count} {kind}")).collect()
 }
 
-fn broken(report: &Report, verb: &str) -> String {
+fn broken(report: &Report, what: &str) -> String {
     let count = report.collectors.len() as u64 + report.collectors_left_out;
     match report.collectors.first() {
-        Some(first) if count == 1 => format!("{} did not {verb}", first.nodeid),
-        _ => format!("{count} packages or files did not {verb}"),
+        Some(first) if count == 1 => format!("{} {what}", first.nodeid),
+        _ => format!("{count} packages or files {what}"),
     }
 }
 
@@ -164,9 +183,21 @@ mod tests {
             headline(&cut),
             "timed_out (go, 1.3s); 9 tests passed, 2 failed, running when it was cut off: a/b/TestHang."
         );
+        let mut again = report(Outcome::Failed, Summary { total: 1, passed: 1, ..Summary::default() });
+        again.evidence = Some(Evidence { not_run: vec![TestId::default(); 2], ..Evidence::default() });
+        let sentence = "1 tests passed, and of 2 that were to run again nothing came (go, 1.3s).";
+        assert_eq!(headline(&again), sentence);
+        again.raw_exit_code = Some(2);
+        let sentence =
+            "1 tests passed, and of 2 that were to run again nothing came: the runner exited with 2 (go, 1.3s).";
+        assert_eq!(headline(&again), sentence);
         let mut build = report(Outcome::BuildFailed, Summary::default());
         build.collectors = vec![Collector { nodeid: "a/b".into(), ..Collector::default() }];
         assert_eq!(headline(&build), "build_failed: a/b did not build (go, 1.3s); 0 tests passed, 0 failed.");
+        build.outcome = Outcome::CollectionFailed.into();
+        assert!(headline(&build).starts_with("collection_failed: a/b could not be loaded (go, 1.3s); "));
+        build.collectors_left_out = 1;
+        assert!(headline(&build).starts_with("collection_failed: 2 packages or files could not be loaded (go, "));
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! The connection to the supervisor: made when it is first needed, made anew when it is gone. Must not know sessions.
 
-use crate::args::{Address, Endpoint, TlsFiles};
+use crate::certificates;
+use crate::command_line::{Address, Endpoint, TlsFiles};
+use crate::greeting::{greet, is_encrypted};
 use crate::private::{PrivateError, PrivateSupervisor};
 use crate::token::{Token, TokenError};
+use proctor_proto::v1::GetSessionRequest;
 use proctor_proto::v1::results_client::ResultsClient;
 use proctor_proto::v1::runs_client::RunsClient;
 use proctor_proto::v1::sessions_client::SessionsClient;
 use proctor_proto::{MESSAGE_BYTES_MAX, client};
+use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +18,9 @@ use thiserror::Error;
 use tokio::sync::Mutex;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
+
+/// How long a supervisor may take to answer what needs no look at anything.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// How long a connection may take. Everything is on this host.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -33,6 +40,10 @@ pub(crate) enum ConnectError {
     NoAuthority,
     #[error("cannot reach the supervisor")]
     Connect(#[from] tonic::transport::Error),
+    #[error("the supervisor does not let us in")]
+    Greeting(#[source] std::io::Error),
+    #[error("the supervisor speaks TLS there, and --supervisor says http://")]
+    Encrypted,
     #[error("the supervisor does not answer")]
     Timeout,
 }
@@ -92,6 +103,42 @@ impl Supervisor {
         Ok(clients)
     }
 
+    /// Lets go of a private one that cannot be asked any more, so that the next call starts another. It may well be alive: its
+    /// socket is not closed by the end of what was spoken over it, since we hold that too.
+    pub(crate) async fn mend(&self) {
+        let mut slot = self.connection.lock().await;
+        let Some(connection) = slot.as_ref().filter(|connection| connection.private.is_some()) else { return };
+        let answers = tokio::time::timeout(ANSWER_MAX, answers(&connection.clients)).await;
+        if !answers.unwrap_or(false)
+            && let Some(Connection { private: Some(private), .. }) = slot.take()
+        {
+            tracing::warn!("the private supervisor cannot be asked any more: the next call starts another");
+            private.end().await;
+        }
+    }
+
+    /// Whether it is one that we start.
+    pub(crate) fn is_private(&self) -> bool {
+        matches!(*self.endpoint, Endpoint::Private { .. })
+    }
+
+    /// Why connections to it do not last, if that is a certificate, or that it speaks TLS and we do not.
+    pub(crate) async fn refusal(&self) -> Option<ConnectError> {
+        let Endpoint::Running { address, tls, .. } = &*self.endpoint else { return None };
+        match address {
+            Address::Unix(_) => None,
+            Address::Tcp(uri) => {
+                let encrypted = tokio::time::timeout(CONNECT_MAX, is_encrypted(uri)).await;
+                encrypted.is_ok_and(|encrypted| encrypted).then_some(ConnectError::Encrypted)
+            }
+            Address::Tls(uri) => {
+                let tls = read(tls).ok()?;
+                let greeted = tokio::time::timeout(CONNECT_MAX, greet(uri, &tls)).await.ok()?;
+                greeted.map_err(ConnectError::Greeting).err().filter(|why| certificates::trouble(why).is_some())
+            }
+        }
+    }
+
     /// Its services if it is one that others started and that has been connected to.
     pub(crate) async fn shared(&self) -> Option<Clients> {
         let slot = self.connection.lock().await;
@@ -124,6 +171,12 @@ async fn connect(endpoint: &Endpoint) -> Result<Connection, ConnectError> {
             Ok(Connection { clients: Clients::over(channel, Token::NONE), private: Some(private) })
         }
     }
+}
+
+// Whatever it says: what was made here, for want of an answer, has a source.
+async fn answers(clients: &Clients) -> bool {
+    let asked = clients.clone().sessions.get_session(GetSessionRequest::default()).await;
+    asked.err().is_none_or(|status| status.source().is_none())
 }
 
 // Read for each connection, so that files that are replaced count for the next one.

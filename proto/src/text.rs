@@ -9,11 +9,66 @@ use std::fmt::Write as _;
 /// Most bytes of each stream in the text of a run: 500 KiB. The head is kept.
 pub const STREAM_BYTES_MAX: usize = 512_000;
 
-/// Said by every question about a last run while there is none.
+/// Most tests that one line names: as many as are told of those that were running.
+const NAMED_MAX: usize = 64;
+
+/// Said to agents by every question about a last run while there is none.
 pub const NO_RUN_YET: &str = "no run_tests call yet in this session";
 
-/// Said by `tests_covering` before anything was measured.
+/// Said to agents by `tests_covering` before anything was measured.
 pub const NO_COVERAGE_YET: &str = "no coverage data yet — run `run_tests` first";
+
+/// Said behind a run that passed, when an earlier one was cut off.
+const UNREACHED: &str =
+    "\nan earlier run ended before all of its tests had run: only a run of everything tells of those";
+
+/// Whom a text is for: each calls a run by what he has to begin one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// Has tools, and parses these texts.
+    Agent,
+    /// Has a command line.
+    Person,
+}
+
+impl Reader {
+    fn no_run_yet(self) -> &'static str {
+        match self {
+            Reader::Agent => NO_RUN_YET,
+            Reader::Person => "no run here yet: `proctor run` first",
+        }
+    }
+
+    fn no_coverage_yet(self) -> &'static str {
+        match self {
+            Reader::Agent => NO_COVERAGE_YET,
+            Reader::Person => {
+                "no coverage data yet: `proctor run` first, of a framework whose coverage is measured (go)"
+            }
+        }
+    }
+
+    fn last_run(self) -> &'static str {
+        match self {
+            Reader::Agent => "last run_tests",
+            Reader::Person => "last run",
+        }
+    }
+
+    fn last_call(self) -> &'static str {
+        match self {
+            Reader::Agent => "last run_tests call",
+            Reader::Person => "last run",
+        }
+    }
+
+    fn larger_limit(self) -> &'static str {
+        match self {
+            Reader::Agent => "pass a larger limit",
+            Reader::Person => "pass a larger --limit",
+        }
+    }
+}
 
 /// How long ago: `3s ago`, `1m42s ago`, `2h15m ago`, and `just now` under a second.
 #[must_use]
@@ -96,49 +151,57 @@ fn seconds(ms: u64) -> String {
     }
 }
 
-/// The text of `last_test_failures`.
+/// The text of `last_test_failures`, and of `proctor failures`.
 #[must_use]
-pub fn failures(answer: &LastTestFailuresResponse) -> String {
+pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
     if !answer.has_run {
-        return NO_RUN_YET.to_owned();
+        return reader.no_run_yet().to_owned();
     }
-    let (framework, ago) = (&answer.framework, ago(answer.age_ms));
+    let (framework, ago, last_run) = (&answer.framework, ago(answer.age_ms), reader.last_run());
     let summary = answer.summary.unwrap_or_default();
     if !answer.structured && answer.total == 0 {
-        return format!("no structured failures available for {framework} (last run_tests {ago})");
+        return format!("no structured failures available for {framework} ({last_run} {ago})");
     }
     if answer.total == 0 {
         return match answer.outcome() {
             Outcome::Passed => {
-                format!("last run_tests had no failures ({} tests passed, {framework}, {ago})", summary.passed)
+                let not_run = named("not run", &answer.not_run, answer.not_run_left_out);
+                let passed =
+                    format!("{last_run} had no failures ({} tests passed, {framework}, {ago})", summary.passed);
+                let unreached = if answer.unreached { UNREACHED } else { "" };
+                format!("{passed}{}{unreached}", not_run.replacen(", ", "\n", 1))
             }
             outcome => format!(
-                "last run_tests did not pass: {} ({} passed, {} failed{})",
+                "{last_run} did not pass: {} ({} passed, {} failed{})",
                 outcome_name(outcome),
                 summary.passed,
                 summary.failed + summary.error,
-                running(&answer.running),
+                named("running", &answer.running, 0) + &named("not run", &answer.not_run, answer.not_run_left_out),
             ),
         };
     }
-    let mut text = format!("{} test failure(s) from last run_tests call ({framework}, {ago}):\n\n", answer.total);
+    let mut text = format!("{} test failure(s) from {} ({framework}, {ago}):\n\n", answer.total, reader.last_call());
     for (number, failure) in (1..).zip(&answer.failures) {
         write_failure(&mut text, number, failure);
     }
     let more = answer.total.saturating_sub(answer.failures.len() as u64);
     if more > 0 {
-        let _ = writeln!(text, "({more} more entries truncated; pass a larger limit to see them)");
+        let _ = writeln!(text, "({more} more entries truncated; {} to see them)", reader.larger_limit());
+    }
+    let not_run = named("not run", &answer.not_run, answer.not_run_left_out);
+    if !not_run.is_empty() {
+        let _ = writeln!(text, "{}", not_run.trim_start_matches(", "));
     }
     text
 }
 
-fn running(tests: &[TestId]) -> String {
-    match tests {
-        [] => String::new(),
-        tests => {
-            let names: Vec<String> = tests.iter().map(|test| format!("{}/{}", test.package, test.name)).collect();
-            format!(", running: {}", names.join(", "))
-        }
+fn named(what: &str, tests: &[TestId], left_out: u64) -> String {
+    let names = tests.iter().take(NAMED_MAX).map(|test| format!("{}/{}", test.package, test.name));
+    let more = tests.len().saturating_sub(NAMED_MAX) as u64 + left_out;
+    let more = (more > 0).then(|| format!("{more} more"));
+    match names.chain(more).collect::<Vec<_>>() {
+        names if names.is_empty() => String::new(),
+        names => format!(", {what}: {}", names.join(", ")),
     }
 }
 
@@ -168,15 +231,18 @@ fn indent(text: &mut String, block: &str) {
     }
 }
 
-fn clean(text: &str) -> String {
+/// `text` without what a terminal would make something of: what tests print and how they are called is theirs, what the
+/// terminal does with it is not.
+#[must_use]
+pub fn clean(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-/// The text of `tests_covering` for `file` and, if asked for, `line`.
+/// The text of `tests_covering`, and of `proctor covering`, for `file` and, if asked for, `line`.
 #[must_use]
-pub fn covering(answer: &TestsCoveringResponse, file: &str, line: Option<u32>) -> String {
+pub fn covering(answer: &TestsCoveringResponse, file: &str, line: Option<u32>, reader: Reader) -> String {
     if !answer.has_coverage {
-        return NO_COVERAGE_YET.to_owned();
+        return reader.no_coverage_yet().to_owned();
     }
     let place = line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"));
     let mut text =
@@ -218,7 +284,11 @@ pub fn listed(answer: &ListTestsResponse) -> String {
         let _ = writeln!(text, "... ({} more truncated; pass a larger limit to see them)", answer.left_out);
     }
     if answer.partial {
-        let _ = writeln!(text, "\nthe listing was cut off: {}", outcome_name(answer.outcome()));
+        let why = match answer.outcome() {
+            Outcome::Passed => "there are more tests than are kept",
+            outcome => &outcome_name(outcome),
+        };
+        let _ = writeln!(text, "\nthe listing was cut off: {why}");
     }
     for collector in &answer.collectors {
         let _ = writeln!(text, "\ncould not be listed: {}", clean(&collector.nodeid));
@@ -241,10 +311,11 @@ fn write_by_package(text: &mut String, tests: &[TestId]) {
     }
 }
 
-/// The text of `run_failing_tests` when there is nothing to run again.
+/// The text of `run_failing_tests`, and of `proctor run --failed`, when there is nothing to run again.
 #[must_use]
-pub fn nothing_to_rerun(framework: &str) -> String {
-    format!("last run_tests had no failures — nothing to rerun ({framework})")
+pub fn nothing_to_rerun(framework: &str, reader: Reader) -> String {
+    let last_run = reader.last_run();
+    format!("{last_run} had no failures — nothing to rerun ({framework})")
 }
 
 fn end_line(text: &mut String) {
@@ -324,7 +395,7 @@ mod tests {
             ..LastTestFailuresResponse::default()
         };
         assert_eq!(
-            failures(&answer),
+            failures(&answer, Reader::Agent),
             "3 test failure(s) from last run_tests call (go, 3s ago):\n\n\
              1. example.com/pkg/foo/TestValidate/empty_input\n   internal/foo/foo.go:42\n   \
              expected error for empty input, got nil\n\n\
@@ -335,7 +406,9 @@ mod tests {
 
     #[test]
     fn a_run_without_listed_failures_says_how_it_ended() {
-        assert_eq!(failures(&LastTestFailuresResponse::default()), NO_RUN_YET);
+        let none = LastTestFailuresResponse::default();
+        assert_eq!(failures(&none, Reader::Agent), NO_RUN_YET);
+        assert_eq!(failures(&none, Reader::Person), "no run here yet: `proctor run` first");
         let mut answer = LastTestFailuresResponse {
             has_run: true,
             framework: "go".into(),
@@ -345,15 +418,32 @@ mod tests {
             summary: Some(Summary { passed: 7, ..Summary::default() }),
             ..LastTestFailuresResponse::default()
         };
-        assert_eq!(failures(&answer), "last run_tests had no failures (7 tests passed, go, 1m42s ago)");
+        assert_eq!(failures(&answer, Reader::Agent), "last run_tests had no failures (7 tests passed, go, 1m42s ago)");
         answer.outcome = Outcome::TimedOut.into();
         answer.running = vec![test("example.com/hang", "TestHang")];
         assert_eq!(
-            failures(&answer),
+            failures(&answer, Reader::Agent),
             "last run_tests did not pass: timed_out (7 passed, 0 failed, running: example.com/hang/TestHang)"
         );
+        answer.outcome = Outcome::Failed.into();
+        answer.running.clear();
+        answer.not_run = (0..66).map(|number| test("p", &number.to_string())).collect();
+        let text = failures(&answer, Reader::Agent);
+        assert!(
+            text.starts_with("last run_tests did not pass: failed (7 passed, 0 failed, not run: p/0, p/1, "),
+            "{text}"
+        );
+        assert!(text.ends_with(", p/63, 2 more)"), "{text}");
+        answer.total = 1;
+        answer.not_run_left_out = 3;
+        let text = failures(&answer, Reader::Agent);
+        assert!(text.contains("\nnot run: p/0, p/1, ") && text.ends_with(", p/63, 5 more\n"), "{text}");
+        answer.total = 0;
         answer.structured = false;
-        assert_eq!(failures(&answer), "no structured failures available for go (last run_tests 1m42s ago)");
+        assert_eq!(
+            failures(&answer, Reader::Agent),
+            "no structured failures available for go (last run_tests 1m42s ago)"
+        );
     }
 
     #[test]
@@ -366,13 +456,15 @@ mod tests {
             ..TestsCoveringResponse::default()
         };
         assert_eq!(
-            covering(&answer, "x/read.go", Some(42)),
+            covering(&answer, "x/read.go", Some(42), Reader::Agent),
             "3 test(s) cover x/read.go:42:\n\na/x:\n  TestA\n  TestB\n\nb:\n  TestC\n\
              attribution: per package (some test of each package listed executes it)\n"
         );
         answer.tests.clear();
-        assert_eq!(covering(&answer, "x.go", None), "no coverage found for x.go");
-        assert_eq!(covering(&TestsCoveringResponse::default(), "x.go", None), NO_COVERAGE_YET);
+        assert_eq!(covering(&answer, "x.go", None, Reader::Agent), "no coverage found for x.go");
+        let none = TestsCoveringResponse::default();
+        assert_eq!(covering(&none, "x.go", None, Reader::Agent), NO_COVERAGE_YET);
+        assert!(covering(&none, "x.go", None, Reader::Person).contains("`proctor run` first"));
     }
 
     #[test]

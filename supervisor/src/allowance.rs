@@ -1,48 +1,120 @@
-//! What one tenant may ask of the supervisor itself: requests in a second, streams of events at the same time, and what is
-//! kept of its runs. Numbers that calls on any thread change without waiting for each other. Must not know requests.
+//! What one tenant may ask of the supervisor itself: requests in a second, streams of events and waiting runs at the same
+//! time, what is kept of its runs, and what is on the wire between it and the supervisor. Numbers that calls on any thread
+//! change without waiting for each other, and that go on when an operator changes their bounds. Must not know requests.
 
+use proctor_core::quota::Refused;
 use proctor_core::rate::Rate;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Who reads a run's events; counted until it is dropped.
-pub type Subscription = OwnedSemaphorePermit;
+/// Bytes of one tenant's requests that have come and are not answered yet: eight of the largest.
+pub const ARRIVING_BYTES_MAX: u64 = 64 << 20;
 
-/// What is kept of one tenant's runs that have ended, in bytes.
+/// Bytes of answers that were made for one tenant and that it has not taken: four of the largest, and eight reports of 100,000
+/// tests.
+pub const UNTAKEN_BYTES_MAX: u64 = 256 << 20;
+
+/// Answers of many megabytes that are being made for one tenant at the same time: more than a host has processors for, and
+/// what they hold meanwhile is no more than what one tenant may leave untaken.
+pub const MAKING_MAX: usize = 4;
+
+/// How much of something one tenant has now.
 #[derive(Debug, Default)]
-pub struct Kept(AtomicU64);
+pub struct Count(AtomicU64);
 
-/// Bytes that are kept until this is dropped.
+/// Some of it, until this is dropped.
 #[derive(Debug)]
-pub struct Keeping {
-    kept: Arc<Kept>,
-    bytes: u64,
+pub struct Counted {
+    count: Arc<Count>,
+    amount: AtomicU64,
 }
 
-impl Kept {
-    /// Keeps `bytes` more.
+impl Counted {
+    /// Counts `by` more of it together with this, unless there would be more than `max` in all.
     #[must_use]
-    pub fn keep(self: &Arc<Kept>, bytes: u64) -> Keeping {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-        Keeping { kept: Arc::clone(self), bytes }
+    pub fn grow(&self, by: u64, max: u64) -> bool {
+        let grown = self.count.take(by, max);
+        if grown {
+            self.amount.fetch_add(by, Ordering::Relaxed);
+        }
+        grown
+    }
+}
+
+impl Count {
+    /// Counts `amount` more.
+    #[must_use]
+    pub fn add(self: &Arc<Count>, amount: u64) -> Counted {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+        Counted { count: Arc::clone(self), amount: amount.into() }
     }
 
-    /// All that is kept.
+    /// Counts `amount` more, unless there would be more than `max`.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub fn add_within(self: &Arc<Count>, amount: u64, max: u64) -> Option<Counted> {
+        self.take(amount, max).then(|| Counted { count: Arc::clone(self), amount: amount.into() })
+    }
+
+    fn take(&self, amount: u64, max: u64) -> bool {
+        let more = |now: u64| now.checked_add(amount).filter(|now| *now <= max);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Counts one more, unless there are `max` already. What is beyond a bound that was lowered stays.
+    #[must_use]
+    pub fn one_more(self: &Arc<Count>, max: u32) -> Option<Counted> {
+        self.add_within(1, max.into())
+    }
+
+    /// One more run that waits, where `max` may.
+    ///
+    /// # Errors
+    /// [`Refused::QueuedRuns`].
+    pub fn one_more_run(self: &Arc<Count>, max: u32) -> Result<Counted, Refused> {
+        self.one_more(max).ok_or(Refused::QueuedRuns { max })
+    }
+
+    /// All that is counted.
+    #[must_use]
+    pub fn now(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Keeping {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.kept.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.count.0.fetch_sub(*self.amount.get_mut(), Ordering::Relaxed);
     }
 }
 
-/// One tenant's allowance.
+/// What is on the wire between the supervisor and one tenant, or all those together who are no tenant.
+#[derive(Debug)]
+pub struct OnTheWire {
+    /// Bytes of requests that have come and are not answered yet, up to [`ARRIVING_BYTES_MAX`].
+    pub arriving: Arc<Count>,
+    /// Bytes of answers that were made and are not taken yet, up to [`UNTAKEN_BYTES_MAX`].
+    pub untaken: Arc<Count>,
+    making: Arc<Semaphore>,
+}
+
+impl Default for OnTheWire {
+    fn default() -> OnTheWire {
+        let making = Arc::new(Semaphore::new(MAKING_MAX));
+        OnTheWire { arriving: Arc::default(), untaken: Arc::default(), making }
+    }
+}
+
+impl OnTheWire {
+    /// Waits for a turn to make an answer of many megabytes, which lasts until the returned value is dropped.
+    pub async fn making(&self) -> Option<OwnedSemaphorePermit> {
+        // Nobody closes it.
+        Arc::clone(&self.making).acquire_owned().await.ok()
+    }
+}
+
+/// One tenant's allowance: its bounds as they are configured, and what is used of it.
 #[derive(Debug)]
 pub struct Allowance {
     /// Requests in a second.
@@ -50,39 +122,47 @@ pub struct Allowance {
     /// Streams at the same time.
     pub subscribers_max: u32,
     rate: Rate,
+    used: Arc<Used>,
+}
+
+/// What is used of an allowance, whatever its bounds are.
+#[derive(Debug)]
+struct Used {
     since: Instant,
+    /// See [`Rate::admit`]: how far ahead of the clock it is, is the part of a second's requests that is spent.
     due_ns: AtomicU64,
-    subscribers: Arc<Semaphore>,
+    subscribers: Arc<Count>,
+    wire: Arc<OnTheWire>,
 }
 
 impl Allowance {
     /// Nothing of it is used yet.
     #[must_use]
     pub fn new(requests_per_second: u32, subscribers_max: u32) -> Allowance {
-        let permits = usize::try_from(subscribers_max).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        let (due_ns, subscribers, wire) = (AtomicU64::new(0), Arc::default(), Arc::default());
+        let used = Used { since: Instant::now(), due_ns, subscribers, wire };
         Allowance {
             requests_per_second,
             subscribers_max,
             rate: Rate::per_second(requests_per_second),
-            since: Instant::now(),
-            due_ns: AtomicU64::new(0),
-            subscribers: Arc::new(Semaphore::new(permits)),
+            used: Arc::new(used),
         }
     }
 
-    /// Whether both are the same numbers.
+    /// The same bounds, with what is used of the tenant's allowance `before`, which goes on to be counted in both.
     #[must_use]
-    pub fn is_like(&self, other: &Allowance) -> bool {
-        (self.requests_per_second, self.subscribers_max) == (other.requests_per_second, other.subscribers_max)
+    pub fn in_place_of(self, before: &Allowance) -> Allowance {
+        Allowance { used: Arc::clone(&before.used), ..self }
     }
 
     /// Takes one request, or says when there is one to take.
     pub fn request(&self) -> Result<(), Duration> {
-        let now_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let mut due_ns = self.due_ns.load(Ordering::Relaxed);
+        let Used { since, due_ns: shared, .. } = &*self.used;
+        let now_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut due_ns = shared.load(Ordering::Relaxed);
         loop {
             let next = self.rate.admit(now_ns, due_ns).map_err(Duration::from_nanos)?;
-            match self.due_ns.compare_exchange_weak(due_ns, next, Ordering::Relaxed, Ordering::Relaxed) {
+            match shared.compare_exchange_weak(due_ns, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 // Another thread was faster.
                 Err(now) => due_ns = now,
@@ -90,10 +170,16 @@ impl Allowance {
         }
     }
 
+    /// What is on the wire.
+    #[must_use]
+    pub fn wire(&self) -> &Arc<OnTheWire> {
+        &self.used.wire
+    }
+
     /// Takes one stream, if there is one to take.
     #[must_use]
-    pub fn subscribe(&self) -> Option<Subscription> {
-        Arc::clone(&self.subscribers).try_acquire_owned().ok()
+    pub fn subscribe(&self) -> Option<Counted> {
+        self.used.subscribers.one_more(self.subscribers_max)
     }
 }
 
@@ -114,13 +200,58 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_given_back_when_it_is_dropped() {
-        let kept = Arc::new(Kept::default());
-        let (one, other) = (kept.keep(3), kept.keep(4));
-        assert_eq!(kept.bytes(), 7);
+        let kept = Arc::new(Count::default());
+        let (one, other) = (kept.add(3), kept.add(4));
+        assert_eq!(kept.now(), 7);
         drop(one);
-        assert_eq!(kept.bytes(), 4);
+        assert_eq!(kept.now(), 4);
         drop(other);
-        assert_eq!(kept.bytes(), 0);
+        assert_eq!(kept.now(), 0);
+    }
+
+    #[test]
+    fn what_grows_stays_within_its_bound_and_is_given_back_whole() {
+        let bytes = Arc::new(Count::default());
+        let (one, other) = (bytes.add(0), bytes.add_within(4, 10).unwrap());
+        assert!(one.grow(5, 10) && !one.grow(2, 10) && one.grow(1, 10) && !other.grow(u64::MAX, u64::MAX));
+        assert!(bytes.add_within(1, 10).is_none());
+        drop(one);
+        assert_eq!(bytes.now(), 4);
+        drop(other);
+        assert_eq!(bytes.now(), 0);
+    }
+
+    #[test]
+    fn runs_that_wait_are_counted_up_to_a_bound_that_may_change() {
+        let queued = Arc::new(Count::default());
+        let two = [queued.one_more_run(2).unwrap(), queued.one_more_run(2).unwrap()];
+        for max in [2, 1, 0] {
+            assert_eq!(queued.one_more_run(max).unwrap_err(), Refused::QueuedRuns { max });
+        }
+        assert_eq!(queued.now(), 2);
+        drop(queued.one_more_run(3).unwrap());
+        drop(two);
+        assert_eq!(queued.now(), 0);
+    }
+
+    #[test]
+    fn what_is_used_up_stays_so_when_the_bounds_change() {
+        let before = Allowance::new(10, 2);
+        let streams = [before.subscribe().unwrap(), before.subscribe().unwrap()];
+        let began = Instant::now();
+        let spent = std::iter::from_fn(|| before.request().ok()).count();
+        let more = Allowance::new(1_000, 3).in_place_of(&before);
+        let third = more.subscribe().unwrap();
+        assert!(more.subscribe().is_none() && before.subscribe().is_none());
+        let taken = std::iter::from_fn(|| more.request().ok()).count();
+        let passed_ms = usize::try_from(began.elapsed().as_millis()).unwrap();
+        // A fresh one would have a thousand at once.
+        assert!(spent >= 10 && taken <= passed_ms + 101, "{taken} in {passed_ms} ms");
+        let less = Allowance::new(1, 1).in_place_of(&more);
+        drop(streams);
+        assert!(less.subscribe().is_none(), "the third is open");
+        drop(third);
+        assert!(less.subscribe().is_some());
     }
 
     #[test]
@@ -131,7 +262,7 @@ mod tests {
                 (0..4).map(|_| scope.spawn(|| (0..1_000).filter(|_| allowance.request().is_ok()).count())).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
         });
-        let since_ms = allowance.since.elapsed().as_millis();
+        let since_ms = allowance.used.since.elapsed().as_millis();
         assert!((1_000..=1_001 + usize::try_from(since_ms).unwrap()).contains(&taken), "{taken} in {since_ms} ms");
     }
 }

@@ -1,7 +1,7 @@
 //! What every run of a supervisor shares: the sandbox, the toolchain, the clock, the scheduler. Nothing in it
-//! belongs to a session or a tenant, and nothing in it is behind a lock.
+//! belongs to a session or a tenant.
 
-use crate::allowance::Kept;
+use crate::allowance::Count;
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::scheduler::Scheduler;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Shared by all sessions.
 pub struct Context {
@@ -28,6 +28,27 @@ pub struct Context {
     pub audit: Audit,
     /// Turns on the host.
     pub scheduler: Scheduler,
+    /// Looks at workspaces that are on.
+    pub looks: Looks,
+}
+
+/// Runs that look at their workspaces at once, each on its thread: more than the disks of a host serve at a time.
+const LOOKS_MAX: usize = 256;
+
+/// How many runs look at their workspaces.
+pub struct Looks(Arc<Semaphore>);
+
+impl Default for Looks {
+    fn default() -> Looks {
+        Looks(Arc::new(Semaphore::new(LOOKS_MAX)))
+    }
+}
+
+impl Looks {
+    /// Waits until one more run may look; it does until what is returned is dropped.
+    pub async fn one_more(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).acquire_owned().await.ok()
+    }
 }
 
 /// What one session's runs may have: the tenant's policy, already narrowed by the host's.
@@ -37,8 +58,10 @@ pub struct Policy {
     pub owner: String,
     /// What its runs may have of the host together, and its weight against other tenants.
     pub quota: Quota,
-    /// What is kept of its runs that have ended.
-    pub kept: Arc<Kept>,
+    /// How many of its runs wait, in their sessions or for their turn on the host.
+    pub queued: Arc<Count>,
+    /// What is kept of its runs that have ended, in bytes.
+    pub kept: Arc<Count>,
     /// How many bytes that may be, all sessions together.
     pub kept_bytes_max: u64,
     /// Who the runs are on this host.

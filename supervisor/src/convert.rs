@@ -1,7 +1,8 @@
 //! The one file that knows both the wire and the domain: plain translations, no decisions. What a caller got wrong is
-//! found in [`crate::api`].
+//! found in `api`.
 
 use crate::host::Check;
+use crate::session::Waiting;
 use proctor_core::artifact::{Artifact, ArtifactKind};
 use proctor_core::coverage::{Attribution, Covering};
 use proctor_core::event::{Progress, Stream};
@@ -10,8 +11,9 @@ use proctor_core::isolation::{Isolation, Network};
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::moment::Moment;
 use proctor_core::outcome::{Evidence, LimitHit, Outcome};
+use proctor_core::queue::Priority;
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary};
-use proctor_core::request::{CoverageMode, IfBusy};
+use proctor_core::request::{CoverageMode, IfBusy, RerunTarget};
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 use proctor_proto::v1;
 use proctor_sandbox::Status;
@@ -140,12 +142,19 @@ pub fn coverage_mode(mode: v1::CoverageMode) -> CoverageMode {
     }
 }
 
-/// What to do while another run is going on.
+/// How a run waits.
 #[must_use]
-pub fn if_busy(if_busy: v1::IfBusy) -> IfBusy {
-    match if_busy {
-        v1::IfBusy::Unspecified | v1::IfBusy::Queue => IfBusy::Queue,
-        v1::IfBusy::Refuse => IfBusy::Refuse,
+pub fn waiting(if_busy: v1::IfBusy, priority: v1::Priority) -> Waiting {
+    Waiting {
+        if_busy: match if_busy {
+            v1::IfBusy::Unspecified | v1::IfBusy::Queue => IfBusy::Queue,
+            v1::IfBusy::Refuse => IfBusy::Refuse,
+        },
+        priority: match priority {
+            v1::Priority::Low => Priority::Low,
+            v1::Priority::Unspecified | v1::Priority::Normal => Priority::Normal,
+            v1::Priority::High => Priority::High,
+        },
     }
 }
 
@@ -236,7 +245,7 @@ fn limit_hit(hit: &LimitHit) -> v1::LimitHit {
     v1::LimitHit { limit: hit.limit.name().to_owned(), max: hit.max, peak: hit.peak, count: hit.count }
 }
 
-fn evidence(evidence: &Evidence) -> v1::Evidence {
+fn evidence(evidence: &Evidence, not_run_left_out: u64) -> v1::Evidence {
     v1::Evidence {
         held: evidence.held.iter().map(|held| outcome(*held).into()).collect(),
         exit_code: evidence.exit_code,
@@ -246,6 +255,10 @@ fn evidence(evidence: &Evidence) -> v1::Evidence {
         running: evidence.running.iter().map(test_id).collect(),
         tests_finished: evidence.tests_finished,
         notes: evidence.notes.clone(),
+        not_run: evidence.not_run.iter().map(test_id).collect(),
+        not_run_left_out,
+        unreached: evidence.unreached,
+        not_built: evidence.not_built.clone(),
     }
 }
 
@@ -281,7 +294,7 @@ pub fn report(report: &Report) -> v1::Report {
         structured: report.structured,
         tests: report.tests.iter().map(test_case).collect(),
         collectors: report.collectors.iter().map(collector).collect(),
-        evidence: Some(evidence(&report.evidence)),
+        evidence: Some(evidence(&report.evidence, report.truncated.not_run)),
         resources: Some(resources(&report.resources)),
         limits: Some(limits(&report.limits)),
         isolation: Some(isolation(&report.isolation)),
@@ -337,10 +350,19 @@ fn failure(failure: &Failure) -> v1::Failure {
     }
 }
 
+/// Most tests that are named of those that reruns have left alone.
+const DEFERRED_NAMED_MAX: usize = 64;
+
 /// The failures of the last run, as old as they are at `now`.
 #[must_use]
 pub fn last_run(last: Option<&LastRun>, now: Moment) -> v1::LastTestFailuresResponse {
     let Some(last) = last else { return v1::LastTestFailuresResponse::default() };
+    // Names of the deferred are as many as a text shows: they may be thousands, and were told when they failed.
+    let deferred = last.deferred.targets.iter().filter_map(|target| match target {
+        RerunTarget::Test(test) => Some(test),
+        RerunTarget::Package(_) => None,
+    });
+    let not_run: Vec<&TestId> = last.not_run.iter().chain(deferred.take(DEFERRED_NAMED_MAX)).collect();
     v1::LastTestFailuresResponse {
         has_run: true,
         run_id: last.run.to_string(),
@@ -352,29 +374,50 @@ pub fn last_run(last: Option<&LastRun>, now: Moment) -> v1::LastTestFailuresResp
         failures: last.failures.iter().map(failure).collect(),
         total: last.total,
         running: last.running.iter().map(test_id).collect(),
+        not_run: not_run.iter().copied().map(test_id).collect(),
+        not_run_left_out: last.not_run_left_out + last.deferred.count() - (not_run.len() - last.not_run.len()) as u64,
+        unreached: last.unreached || last.deferred.unreached,
     }
 }
 
-/// The tests that execute a line or file, at most `limit` of them; nothing before anything was measured.
+/// Most bytes of names in one answer: less than a message by what else may be in it, build errors above all.
+const NAMES_BYTES_MAX: usize = 48 * 1024 * 1024;
+
+/// Bytes that a name takes on the wire beside its text: tags and lengths.
+const NAME_BYTES_BESIDE: usize = 16;
+
+// As many of them as `limit` and one message allow.
+fn some_ids<'a>(tests: impl Iterator<Item = &'a TestId>, limit: usize) -> Vec<v1::TestId> {
+    let mut bytes = 0;
+    let within = |test: &&TestId| {
+        bytes += test.package.len() + test.name.len() + NAME_BYTES_BESIDE;
+        bytes <= NAMES_BYTES_MAX
+    };
+    tests.take(limit).take_while(within).map(test_id).collect()
+}
+
+/// The tests that execute a line or file, at most `limit` of them, or as many as one message can have; nothing before anything
+/// was measured.
 #[must_use]
 pub fn covering(found: Option<&Covering>, limit: usize, file_changed: bool) -> v1::TestsCoveringResponse {
     let Some(found) = found else { return v1::TestsCoveringResponse::default() };
     v1::TestsCoveringResponse {
         has_coverage: true,
-        tests: found.tests.iter().take(limit).map(test_id).collect(),
+        tests: some_ids(found.tests.iter(), limit),
         total: found.tests.len() as u64,
         attribution: attribution(found.attribution).into(),
         file_changed,
     }
 }
 
-/// At most `limit` of the tests that a listing found, and what could not be listed.
+/// At most `limit` of the tests that a listing found, or as many as one message can have, and what could not be listed.
 #[must_use]
 pub fn listing(report: &Report, tests: &BTreeSet<TestId>, limit: usize) -> v1::ListTestsResponse {
+    let listed = some_ids(tests.iter(), limit);
     v1::ListTestsResponse {
         framework: report.framework.clone(),
-        tests: tests.iter().take(limit).map(test_id).collect(),
-        left_out: tests.len().saturating_sub(limit) as u64,
+        left_out: (tests.len() - listed.len()) as u64,
+        tests: listed,
         collectors: report.collectors.iter().map(collector).collect(),
         outcome: outcome(report.outcome).into(),
         partial: report.partial,
@@ -395,5 +438,26 @@ pub fn check(check: &Check) -> v1::Check {
         status: status.into(),
         detail: check.detail.clone(),
         remedy: check.remedy.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::without_running;
+    use proctor_core::outcome::KillReason;
+    use prost::Message;
+
+    #[test]
+    fn a_listing_of_long_names_fits_into_one_message_and_says_what_it_leaves_out() {
+        let name =
+            |number: usize| TestId { package: "p".repeat(4_096), name: format!("{number:05}{}", "n".repeat(4_000)) };
+        let report = without_running(Moment(0), Limits::DEFAULT, "go", KillReason::Cancelled, "");
+        let tests: BTreeSet<TestId> = (0..9_000).map(name).collect();
+        let long = listing(&report, &tests, 100_000);
+        assert!(long.encoded_len() + (8 << 20) <= proctor_proto::MESSAGE_BYTES_MAX, "{}", long.encoded_len());
+        assert!(long.tests.len() > 5_000, "{}", long.tests.len());
+        assert_eq!(long.left_out, (tests.len() - long.tests.len()) as u64);
+        assert_eq!(listing(&report, &tests, 10).left_out, 8_990);
     }
 }

@@ -41,6 +41,12 @@ const TOOLCHAINS: [(&str, &str, &str); 5] = [
 /// All lines. Starts each toolchain once, in the sandbox: not for a tokio thread.
 #[must_use]
 pub fn checks(context: &Context) -> Vec<Check> {
+    checks_until(context, None)
+}
+
+/// The same, cut short once somebody has asked `kill` for it.
+#[must_use]
+pub fn checks_until(context: &Context, kill: Option<&KillSwitch>) -> Vec<Check> {
     let report = context.sandbox.probe();
     let mut checks = kernel(&report);
     checks.extend(report.rows.iter().map(|row| Check {
@@ -55,7 +61,8 @@ pub fn checks(context: &Context) -> Vec<Check> {
         needed: row.needed,
         remedy: row.remedy.clone(),
     }));
-    checks.extend(TOOLCHAINS.iter().map(|(program, argument, remedy)| toolchain(context, program, argument, remedy)));
+    let wanted = TOOLCHAINS.iter().take_while(|_| kill.is_none_or(|kill| kill.reason().is_none()));
+    checks.extend(wanted.map(|(program, argument, remedy)| toolchain(context, kill, program, argument, remedy)));
     checks
 }
 
@@ -70,7 +77,7 @@ fn kernel(report: &HostReport) -> Vec<Check> {
     };
     let memory = match report.memory_bytes {
         0 => "unknown".to_owned(),
-        bytes => crate::units::show_bytes(bytes),
+        bytes => proctor_core::quantity::show_bytes(bytes),
     };
     let who =
         if report.privileged { "yes" } else { "no: runs get a user namespace, and limits need a delegated cgroup" };
@@ -83,7 +90,7 @@ fn kernel(report: &HostReport) -> Vec<Check> {
     ]
 }
 
-fn toolchain(context: &Context, program: &str, argument: &str, remedy: &str) -> Check {
+fn toolchain(context: &Context, kill: Option<&KillSwitch>, program: &str, argument: &str, remedy: &str) -> Check {
     let line = |status, detail: String| Check {
         group: "toolchain",
         name: program.to_owned(),
@@ -101,7 +108,7 @@ fn toolchain(context: &Context, program: &str, argument: &str, remedy: &str) -> 
     let Some(path) = context.toolchain.find(program, |path| is_seen(path, &room.0, &read_only)) else {
         return line(Status::Missing, "not found on PATH".to_owned());
     };
-    match version(context, path, argument, Jail { read_only, ..Jail::at(&room.0) }) {
+    match version(context, kill, path, argument, Jail { read_only, ..Jail::at(&room.0) }) {
         Ok(version) => line(Status::Usable, version),
         Err(why) => line(Status::Present, why),
     }
@@ -130,7 +137,13 @@ impl Drop for Room {
 }
 
 // The first line that the program says, whichever stream it says it on.
-fn version(context: &Context, program: PathBuf, argument: &str, jail: Jail) -> Result<String, String> {
+fn version(
+    context: &Context,
+    kill: Option<&KillSwitch>,
+    program: PathBuf,
+    argument: &str,
+    jail: Jail,
+) -> Result<String, String> {
     let spec = RunSpec {
         commands: vec![CommandSpec {
             program,
@@ -146,7 +159,7 @@ fn version(context: &Context, program: PathBuf, argument: &str, jail: Jail) -> R
         limits: Limits { wall_ms_max: 10_000, grace_ms: 100, ..Limits::DEFAULT },
         required_limits: Vec::new(),
     };
-    let kill = KillSwitch::new().map_err(|error| error.to_string())?;
+    let kill = kill.cloned().map_or_else(KillSwitch::new, Ok).map_err(|error| error.to_string())?;
     let mut said = Vec::new();
     let ending = context
         .sandbox

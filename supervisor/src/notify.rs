@@ -1,7 +1,7 @@
 //! What a service manager is told: that the daemon is ready, that it ends, and that it does not hang (systemd's protocol,
 //! sd_notify(3): lines of text in a datagram to the socket that NOTIFY_SOCKET names). Must not know what the daemon does.
 
-use crate::serve::Drain;
+use crate::drain::Drain;
 use std::ffi::OsStr;
 use std::io;
 use std::os::linux::net::SocketAddrExt;

@@ -1,7 +1,9 @@
-//! Directories of the supervisor's that belong to the user of a run: build caches. A run may put links wherever it can
-//! write, so no step of the way here follows one. Must not know whose runs or what is cached.
+//! Directories of the supervisor's: the one that it has to itself, and those in it that belong to the user of a run, build
+//! caches. A run may put links wherever it can write, so no step of the way there follows one. Must not know whose runs or
+//! what is cached.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use crate::caches::throw_away;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -13,29 +15,69 @@ const PASSAGE: u32 = 0o711;
 /// Nobody but its owner may do anything.
 const PRIVATE: u32 = 0o700;
 
+/// What is locked in a directory that one supervisor has to itself. It stays when the supervisor is gone, and says nothing then.
+const LOCK: &str = "lock";
+
+/// Keeps every other supervisor out of the directory `base`, made where it is not there, for as long as the file is open.
+/// The lock is the kernel's, so nobody has to clear up after a supervisor that was killed.
+pub fn hold(base: &Path) -> io::Result<File> {
+    fs::create_dir_all(base).map_err(|error| named(base, &error))?;
+    let path = base.join(LOCK);
+    let open = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(&path);
+    let lock = open.map_err(|error| named(&path, &error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::Error(error)) => Err(named(&path, &error)),
+        Err(TryLockError::WouldBlock) => {
+            let why = "another supervisor has this directory; stop it, or give this one a state_dir of its own";
+            Err(named(base, &io::Error::new(io::ErrorKind::WouldBlock, why)))
+        }
+    }
+}
+
 /// The directory `base/below[0]/below[1]/…`, made where it is not there, for the user and group `owner` alone; for this
 /// process's own user without one. What is above it stays this process's own and can only be passed through.
 ///
-/// A directory that belongs to another user is begun anew: what is cached in it was of no use to `owner`.
+/// A directory that belongs to another user is begun anew: what is cached in it was of no use to `owner`. An error names the
+/// directory that could not be had.
 pub fn own_dir(base: &Path, below: &[&str], owner: Option<(u32, u32)>) -> io::Result<PathBuf> {
-    fs::create_dir_all(base)?;
-    let path = below.iter().fold(base.to_owned(), |path, name| path.join(name));
-    let Some((last, passages)) = below.split_last() else { return Ok(path) };
-    let mut parent = open(base)?;
+    let mut path = base.to_owned();
+    made(&mut path, below, owner).map_err(|error| named(&path, &error))?;
+    Ok(path)
+}
+
+/// `error` with the path that it is about.
+#[must_use]
+pub fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+// `path` grows on the way down.
+fn made(path: &mut PathBuf, below: &[&str], owner: Option<(u32, u32)>) -> io::Result<()> {
+    fs::create_dir_all(&path)?;
+    let Some((last, passages)) = below.split_last() else { return Ok(()) };
+    let mut parent = open(path)?;
     for name in passages {
+        path.push(name);
         parent = child(&parent, name)?;
         parent.set_permissions(Permissions::from_mode(PASSAGE))?;
     }
+    path.push(last);
     let mut dir = child(&parent, last)?;
     let own = fs::metadata("/proc/self")?;
     let (uid, gid) = owner.unwrap_or((own.uid(), own.gid()));
     if dir.metadata()?.uid() != uid {
-        fs::remove_dir_all(at(&parent, last))?;
+        throw_away(&parent, last)?;
         dir = child(&parent, last)?;
     }
     fchown(&dir, Some(uid), Some(gid))?;
-    dir.set_permissions(Permissions::from_mode(PRIVATE))?;
-    Ok(path)
+    dir.set_permissions(Permissions::from_mode(PRIVATE))
 }
 
 // A path that begins at an open directory, wherever that has been moved to.
@@ -90,6 +132,23 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_is_held_by_one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("state");
+        let held = hold(&base).unwrap();
+        let told = hold(&base).unwrap_err().to_string();
+        assert!(told.starts_with(&format!("{}: another supervisor has this directory; ", base.display())), "{told}");
+        drop(held);
+        let again = hold(&base);
+        assert!(again.is_ok(), "{again:?}");
+        drop(again);
+        fs::remove_file(base.join("lock")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("elsewhere"), base.join("lock")).unwrap();
+        assert!(hold(&base).is_err());
+        assert!(!dir.path().join("elsewhere").exists());
+    }
+
+    #[test]
     fn no_link_is_followed() {
         let dir = tempfile::tempdir().unwrap();
         let elsewhere = dir.path().join("elsewhere");
@@ -97,8 +156,14 @@ mod tests {
         fs::set_permissions(&elsewhere, Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(dir.path().join("tenants")).unwrap();
         std::os::unix::fs::symlink(&elsewhere, dir.path().join("tenants/a")).unwrap();
-        assert!(own_dir(dir.path(), &["tenants", "a"], None).is_err(), "as the last");
-        assert!(own_dir(dir.path(), &["tenants", "a", "cache"], None).is_err(), "on the way");
+        for (below, why) in [(&["tenants", "a"][..], "as the last"), (&["tenants", "a", "cache"], "on the way")] {
+            let told = own_dir(dir.path(), below, None).unwrap_err().to_string();
+            assert!(told.starts_with(&format!("{}/tenants/a: ", dir.path().display())), "{why}: {told}");
+        }
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        let told = own_dir(&file, &["tenants"], None).unwrap_err().to_string();
+        assert!(told.starts_with(&format!("{}: ", file.display())), "{told}");
         assert_eq!(mode(&elsewhere), 0o755);
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     }

@@ -2,15 +2,15 @@
 //! starts. Must not know sessions, the wire, or how anything is isolated.
 
 use crate::context::{Context, Policy};
-use crate::project_file::ProjectFile;
-use crate::toolchain::{self, is_seen};
-use crate::workspace::{Look, Workspace};
+use crate::project_file::{ProjectFile, ProjectFileError};
+use crate::toolchain::is_seen;
+use crate::workspace::{Look, Workspace, WorkspaceError};
+use proctor_core::id::SessionId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
-use proctor_core::request::{RunRequest, Selection};
-use proctor_core::session::RunKind;
+use proctor_core::request::{RunKind, RunRequest, Selection};
 use proctor_frameworks::detect::{self, DetectError};
-use proctor_frameworks::{ARTIFACTS, Chosen, InjectedFile, Parser, Plan, PlanError, Purpose, Step, Want, custom};
+use proctor_frameworks::{ARTIFACTS, Chosen, InjectedFile, Parser, Plan, PlanError, Step, Want, custom};
 use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -26,21 +26,22 @@ pub enum PrepareError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The project file is wrong.
-    #[error("{path}: {text}")]
-    ProjectFile {
-        /// Where it is.
-        path: &'static str,
-        /// What is wrong, with its line and key.
-        text: String,
-    },
-    /// The runner's program is not there, or not where runs see it.
-    #[error("{program}: not found {}", if program.contains('/') { "where runs see it: in the workspace or on PATH" } else { "on PATH" })]
+    #[error(transparent)]
+    ProjectFile(#[from] ProjectFileError),
+    /// The runner's program is not there, not where runs see it, or nobody may execute it.
+    #[error("{program}: {}", match (is_there, program.contains('/')) {
+        (true, _) => "not executable: chmod +x lets it run",
+        (false, true) => "not found where runs see it: in the workspace or on PATH",
+        (false, false) => "not found on PATH",
+    })]
     RunnerMissing {
         /// Its name.
         program: String,
+        /// Whether there is a file of that name where runs see it.
+        is_there: bool,
     },
     /// The request wants the host's network and may not.
-    #[error("network: the host's network is not allowed for this tenant")]
+    #[error("network: the host's network is not allowed for this tenant: ask for none, or have the operator allow it")]
     NetworkDenied,
     /// The workspace's directory was moved, replaced or removed since the session was created.
     #[error("the workspace was moved, replaced or removed: open a new session")]
@@ -51,9 +52,28 @@ pub enum PrepareError {
         /// Who the tenant's runs are.
         uid: u32,
     },
+    /// The host was short of something, or failed, whatever was asked for. Nothing was run.
+    #[error("{text}: nothing was run, and the same request may be sent again")]
+    HostFailed {
+        /// Of what, in words that hold no path. The logs have the details.
+        text: String,
+    },
     /// A path that is no UTF-8, which no runner's command line could carry.
-    #[error("the workspace's path is not UTF-8")]
+    #[error("the workspace's path is not UTF-8: rename the directory that is not")]
     PathNotUtf8,
+}
+
+/// A session's workspace that cannot be looked at.
+impl From<WorkspaceError> for PrepareError {
+    fn from(error: WorkspaceError) -> Self {
+        match error {
+            WorkspaceError::Host(cause) => {
+                tracing::error!(error = %cause, "a workspace cannot be looked at");
+                PrepareError::HostFailed { text: WorkspaceError::Host(cause).to_string() }
+            }
+            _ => PrepareError::WorkspaceReplaced,
+        }
+    }
 }
 
 /// Everything that a driver needs to run a request.
@@ -72,10 +92,11 @@ pub struct Prepared {
     pub env: BTreeMap<String, String>,
 }
 
-/// Prepares `request`. Reads nothing but PATH, and where the workspace's Python comes from: not for a tokio thread.
+/// Prepares `request` of `session`. Reads nothing but PATH, and where the workspace's Python comes from: not for a tokio thread.
 pub fn prepare(
     context: &Context,
     policy: &Policy,
+    session: &SessionId,
     workspace: &Workspace,
     look: &Look,
     request: &RunRequest,
@@ -106,7 +127,8 @@ pub fn prepare(
         check_custom(&request, kind)?;
         let wall_ms_max = policy.timeouts.get(custom::NAME).copied().unwrap_or(policy.defaults.wall_ms_max);
         let plan = custom::plan(&request.command, want.scratch, report);
-        Planned { plan, parser: custom::parser(root), framework: custom::NAME.to_owned(), chosen: None, wall_ms_max }
+        let parser = custom::parser_of(&request.command, root, report);
+        Planned { plan, parser, framework: custom::NAME.to_owned(), chosen: None, wall_ms_max }
     };
     if plan.steps.len() > COMMANDS_MAX {
         return Err(PlanError::TooManySteps { steps: plan.steps.len(), max: COMMANDS_MAX }.into());
@@ -126,6 +148,7 @@ pub fn prepare(
     let spec = RunSpec {
         jail: Jail {
             owner: policy.owner.clone(),
+            session: session.to_string(),
             workspace: workspace.root().to_owned(),
             workspace_id: Some(workspace.identity()),
             read_only,
@@ -185,11 +208,7 @@ fn plan_detected(
     want: &Want<'_>,
 ) -> Result<Planned, PrepareError> {
     let chosen = detect::choose(&look.tree, request.framework.as_deref(), &request.selection)?;
-    let purpose = match kind {
-        RunKind::Tests => Purpose::Tests,
-        RunKind::Listing => Purpose::Listing,
-    };
-    let (plan, parser) = chosen.plan(purpose, &look.tree, want, request.browsing)?;
+    let (plan, parser) = chosen.plan(kind, &look.tree, want, request.browsing)?;
     let wall_ms_max = chosen.wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);
     let framework = chosen.name();
     Ok(Planned { plan, parser, framework, chosen: Some(chosen).filter(|_| kind == RunKind::Tests), wall_ms_max })
@@ -224,7 +243,12 @@ fn command(
         let script = straight(&dir.join(program))?;
         find(&script.canonicalize().ok()?.to_string_lossy()).map(|_| script)
     };
-    let missing = || PrepareError::RunnerMissing { program: step.programs.last().cloned().unwrap_or_default() };
+    let missing = || {
+        let program = step.programs.last().cloned().unwrap_or_default();
+        let file = Some(dir.join(&program)).filter(|_| program.contains('/')).and_then(|file| file.canonicalize().ok());
+        let is_there = file.is_some_and(|file| is_seen(&file, workspace.root(), read_only) && file.is_file());
+        PrepareError::RunnerMissing { program, is_there }
+    };
     let program = step.programs.iter().find_map(here).ok_or_else(missing)?;
     let mut env = base.clone();
     env.extend(step.env.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -237,24 +261,4 @@ fn straight(script: &Path) -> Option<PathBuf> {
         return Some(script.to_owned());
     }
     Some(script.parent()?.canonicalize().ok()?.join(script.file_name()?))
-}
-
-/// Checks what a request says about its environment, whoever sends it.
-pub fn check_env(env: &BTreeMap<String, String>) -> Result<(), String> {
-    const VARIABLES_MAX: usize = 64;
-    const BYTES_MAX: usize = 32 * 1024;
-    if env.len() > VARIABLES_MAX {
-        return Err(format!("at most {VARIABLES_MAX} variables, got {}", env.len()));
-    }
-    let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if bytes > BYTES_MAX {
-        return Err(format!("at most {BYTES_MAX} bytes together, got {bytes}"));
-    }
-    for (name, value) in env {
-        toolchain::check_variable(name)?;
-        if value.contains('\0') {
-            return Err(format!("{name} contains a NUL byte"));
-        }
-    }
-    Ok(())
 }

@@ -1,8 +1,9 @@
 //! The registry: which sessions there are and whose they are. A task with a mailbox; it answers at once and never waits
 //! for a session. Must not know what sessions do.
 
+use crate::bounds::Bounds;
 use crate::context::Context;
-use crate::session::{Closed, IDLE_MAX, Memory, Opening, SessionHandle, prepare_actor};
+use crate::session::{Closed, Memory, Opening, SessionHandle, prepare_actor};
 use crate::tenant::Tenant;
 use crate::workspace::Workspace;
 use futures_util::FutureExt;
@@ -19,24 +20,6 @@ use tokio::task::{JoinError, JoinSet};
 
 /// Questions that may wait. Each is answered without waiting, so a thousand is a burst of milliseconds.
 const MAILBOX: usize = 1_024;
-
-/// Sessions of all tenants together unless a host file says otherwise. At rest each takes some kilobytes.
-pub const SESSIONS_MAX: usize = 100_000;
-
-/// What holds for all sessions of a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Sessions at the same time, of all tenants together.
-    pub sessions_max: usize,
-    /// How long one lives that nobody uses.
-    pub idle_max: Duration,
-}
-
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds { sessions_max: SESSIONS_MAX, idle_max: IDLE_MAX }
-    }
-}
 
 /// What a tenant wants a session for.
 pub struct Wanted {
@@ -70,10 +53,14 @@ pub struct Holding {
     pub busy: Vec<SessionHandle>,
 }
 
+/// Where a session is among those of all tenants.
+type Place = (TenantId, SessionId);
+
 enum Message {
     Create { wanted: Box<Wanted>, reply: oneshot::Sender<Result<Opened, CreateError>> },
     Find { tenant: TenantId, session: SessionId, reply: oneshot::Sender<Option<SessionHandle>> },
     List { tenant: TenantId, after: String, limit: usize, reply: oneshot::Sender<Vec<SessionHandle>> },
+    ListAll { after: Place, limit: usize, reply: oneshot::Sender<Vec<(TenantId, SessionHandle)>> },
     Census { reply: oneshot::Sender<Vec<Holding>> },
     Drain { reply: oneshot::Sender<Vec<SessionHandle>> },
     Ping { reply: oneshot::Sender<()> },
@@ -83,7 +70,7 @@ enum Message {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CreateError {
     /// The tenant has as many as it may have.
-    #[error("quota `sessions` is used up: {max} at the same time")]
+    #[error("the tenant has {max} sessions")]
     TooMany {
         /// The quota.
         max: usize,
@@ -124,18 +111,28 @@ impl Registry {
 
     /// A session of this tenant. The same `None` for another's and for none.
     pub async fn find(&self, tenant: TenantId, session: SessionId) -> Option<SessionHandle> {
-        self.ask(|reply| Message::Find { tenant, session, reply }).await.flatten()
+        self.find_there(tenant, session).await.filter(|session| !session.is_broken())
     }
 
-    /// The session whose run this is, if it is this tenant's.
+    /// The session whose run this is, if it is this tenant's. One that broke can still say what became of its runs.
     pub async fn find_by_run(&self, tenant: TenantId, run: &RunId) -> Option<SessionHandle> {
         let (session, _) = run.as_str().rsplit_once('-')?;
-        self.find(tenant, SessionId::new(session)).await
+        self.find_there(tenant, SessionId::new(session)).await
+    }
+
+    // One that broke as well.
+    async fn find_there(&self, tenant: TenantId, session: SessionId) -> Option<SessionHandle> {
+        self.ask(|reply| Message::Find { tenant, session, reply }).await.flatten()
     }
 
     /// At most `limit` sessions of this tenant whose names come after `after`, sorted.
     pub async fn list(&self, tenant: TenantId, after: String, limit: usize) -> Vec<SessionHandle> {
         self.ask(|reply| Message::List { tenant, after, limit, reply }).await.unwrap_or_default()
+    }
+
+    /// At most `limit` sessions of all tenants that come after `after`, sorted by tenant and name.
+    pub async fn list_all(&self, after: (TenantId, SessionId), limit: usize) -> Vec<(TenantId, SessionHandle)> {
+        self.ask(|reply| Message::ListAll { after, limit, reply }).await.unwrap_or_default()
     }
 
     /// Who has how many sessions, and which of them have runs; tenants without sessions are left out.
@@ -148,30 +145,27 @@ impl Registry {
         self.ask(|reply| Message::Ping { reply }).await.is_some()
     }
 
-    /// Takes on no new work, gives the runs that there are until `over`, ends the rest, closes every session and returns
-    /// when nothing of them is left.
+    /// Takes on no new work, gives the runs that there are until `over`, and whoever followed one [`READ_ON`] to read what it
+    /// left, ends the rest, closes every session and returns when nothing of them is left.
     pub async fn drain(&self, over: impl Future<Output = ()>) -> Closed {
         let sessions = self.ask(|reply| Message::Drain { reply }).await.unwrap_or_default();
+        let had_runs = sessions.iter().any(SessionHandle::is_busy);
         let mut draining = JoinSet::new();
         for session in sessions.clone() {
             draining.spawn(async move { session.drain().await });
         }
+        let ended = async {
+            while draining.join_next().await.is_some() {}
+            if had_runs {
+                tokio::time::sleep(READ_ON).await;
+            }
+        };
         tokio::select! {
-            () = async { while draining.join_next().await.is_some() {} } => {}
+            () = ended => {}
             () = over => {}
         }
         drop(draining);
-        let mut closing = JoinSet::new();
-        for session in sessions {
-            closing.spawn(async move { session.close().await });
-        }
-        let mut all = Closed::default();
-        while let Some(closed) = closing.join_next().await {
-            let Closed { finished, cancelled } = closed.unwrap_or_default();
-            all.finished += finished;
-            all.cancelled += cancelled;
-        }
-        all
+        close_all(sessions).await
     }
 
     async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Option<T> {
@@ -179,6 +173,21 @@ impl Registry {
         self.mailbox.send(message(reply)).await.ok()?;
         answer.await.ok()
     }
+}
+
+/// Closes sessions, none of which waits for another, and returns when nothing of them is left.
+pub async fn close_all(sessions: Vec<SessionHandle>) -> Closed {
+    let mut closing = JoinSet::new();
+    for session in sessions {
+        closing.spawn(async move { session.close().await });
+    }
+    let mut all = Closed::default();
+    while let Some(closed) = closing.join_next().await {
+        let Closed { finished, cancelled } = closed.unwrap_or_default();
+        all.finished += finished;
+        all.cancelled += cancelled;
+    }
+    all
 }
 
 struct Sessions {
@@ -197,6 +206,8 @@ struct Sessions {
 #[derive(Default)]
 struct Owned {
     sessions: BTreeMap<SessionId, Listed>,
+    /// How many of them work in each directory, which is held open once for all of them.
+    held: HashMap<Workspace, usize>,
     /// The one that all callers share, by workspace.
     shared: HashMap<Workspace, SessionId>,
     /// Sessions by the request that created them.
@@ -211,14 +222,45 @@ struct Listed {
 
 impl Owned {
     fn find(&self, session: &SessionId) -> Option<&SessionHandle> {
+        self.find_there(session).filter(|handle| !handle.is_broken() && !handle.is_ending())
+    }
+
+    // One that broke as well. One that has ended is not found, although it takes its entry along a moment later.
+    fn find_there(&self, session: &SessionId) -> Option<&SessionHandle> {
         let handle = &self.sessions.get(session)?.handle;
-        // One that has ended is not found, although it takes its entry along a moment later.
-        (!handle.is_gone()).then_some(handle)
+        handle.is_there().then_some(handle)
+    }
+
+    // Lets go of a session that broke, if there is one.
+    fn remove_broken(&mut self) -> bool {
+        let broken = self.sessions.iter().find(|(_, listed)| listed.handle.is_broken()).map(|(name, _)| name.clone());
+        broken.is_some_and(|name| self.remove(&name))
+    }
+
+    /// The directory as the tenant's other sessions in it hold it.
+    fn hold(&mut self, workspace: Workspace) -> Workspace {
+        match self.held.entry(workspace) {
+            Entry::Occupied(mut sessions) => {
+                *sessions.get_mut() += 1;
+                sessions.key().clone()
+            }
+            Entry::Vacant(first) => {
+                let workspace = first.key().clone();
+                first.insert(1);
+                workspace
+            }
+        }
     }
 
     fn remove(&mut self, session: &SessionId) -> bool {
         let Some(Listed { handle, client_request_id }) = self.sessions.remove(session) else { return false };
         let workspace = handle.workspace();
+        if let Entry::Occupied(mut sessions) = self.held.entry(workspace.clone()) {
+            *sessions.get_mut() -= 1;
+            if *sessions.get() == 0 {
+                sessions.remove();
+            }
+        }
         // Another may be in its place already.
         if self.shared.get(workspace) == Some(session) {
             self.shared.remove(workspace);
@@ -262,7 +304,7 @@ impl Sessions {
         match message {
             Message::Create { wanted, reply } => _ = reply.send(self.create(*wanted)),
             Message::Find { tenant, session, reply } => {
-                let found = self.tenants.get(&tenant).and_then(|owned| owned.find(&session));
+                let found = self.tenants.get(&tenant).and_then(|owned| owned.find_there(&session));
                 _ = reply.send(found.cloned());
             }
             Message::List { tenant, after, limit, reply } => {
@@ -272,6 +314,7 @@ impl Sessions {
                 let open = all.map(|(_, listed)| &listed.handle).filter(|handle| !handle.is_gone());
                 _ = reply.send(open.take(limit).cloned().collect());
             }
+            Message::ListAll { after, limit, reply } => _ = reply.send(self.all_after(&after).take(limit).collect()),
             Message::Census { reply } => _ = reply.send(self.tenants.iter().map(holding).collect()),
             Message::Drain { reply } => {
                 self.draining = true;
@@ -280,6 +323,17 @@ impl Sessions {
             }
             Message::Ping { reply } => _ = reply.send(()),
         }
+    }
+
+    // By tenant and name. Of tenants there are few, so sorting them is no work beside a page.
+    fn all_after(&self, after: &Place) -> impl Iterator<Item = (TenantId, SessionHandle)> {
+        let mut tenants: Vec<_> = self.tenants.iter().filter(|(tenant, _)| **tenant >= after.0).collect();
+        tenants.sort_unstable_by(|one, other| one.0.cmp(other.0));
+        tenants.into_iter().flat_map(move |(tenant, owned)| {
+            let from = if *tenant == after.0 { Bound::Excluded(&after.1) } else { Bound::Unbounded };
+            let open = owned.sessions.range((from, Bound::Unbounded)).map(|(_, listed)| &listed.handle);
+            open.filter(|handle| !handle.is_gone()).map(move |handle| (tenant.clone(), handle.clone()))
+        })
     }
 
     fn create(&mut self, wanted: Wanted) -> Result<Opened, CreateError> {
@@ -292,20 +346,26 @@ impl Sessions {
             self.ended(ended);
         }
         let request = (workspace, client_request_id);
-        if let Some(owned) = self.tenants.get(&tenant.id) {
+        if let Some(owned) = self.tenants.get_mut(&tenant.id) {
             let requested = owned.requested.get(&request).filter(|_| !request.1.is_empty());
             let shared = || owned.shared.get(&request.0).filter(|_| !separate);
             if let Some(session) = requested.or_else(shared).and_then(|session| owned.find(session)) {
                 return Ok(Opened { session: session.clone(), existing: true });
             }
             if owned.sessions.len() >= tenant.sessions_max {
-                return Err(CreateError::TooMany { max: tenant.sessions_max });
+                // One that broke is kept for what it says only while there is room.
+                if !owned.remove_broken() {
+                    return Err(CreateError::TooMany { max: tenant.sessions_max });
+                }
+                self.open -= 1;
             }
         }
         if self.open >= self.bounds.sessions_max {
             return Err(CreateError::HostFull);
         }
         let id = random_id().ok_or(CreateError::Unavailable)?;
+        let owned = self.tenants.entry(tenant.id.clone()).or_default();
+        let request = (owned.hold(request.0), request.1);
         let (handle, actor) = prepare_actor(Opening {
             id: id.clone(),
             context: Arc::clone(&self.context),
@@ -323,7 +383,6 @@ impl Sessions {
             }
             name
         });
-        let owned = self.tenants.entry(tenant.id.clone()).or_default();
         if !separate {
             owned.shared.insert(request.0.clone(), id.clone());
         }
@@ -341,6 +400,10 @@ fn holding((tenant, owned): (&TenantId, &Owned)) -> Holding {
     let busy = owned.sessions.values().map(|listed| &listed.handle).filter(|handle| handle.is_busy());
     Holding { tenant: tenant.clone(), sessions: owned.sessions.len(), busy: busy.cloned().collect() }
 }
+
+/// How long sessions stay readable when the last run of a drain has ended: who is told of a run's end asks for its output and
+/// its report then.
+const READ_ON: Duration = Duration::from_secs(2);
 
 /// A fresh session name: 128 random bits.
 #[must_use]

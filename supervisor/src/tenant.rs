@@ -3,16 +3,16 @@
 use crate::allowance::Allowance;
 use crate::audit::Auth;
 use crate::caches;
-use crate::config::{Config, UidRange, canonical_name};
+use crate::config::{Config, QuotaTable, UidRange, canonical_name};
 use crate::context::Policy;
-use crate::quotas::QuotaTable;
+use crate::place::real;
 use crate::workspace::Root;
 use proctor_core::bound::clip;
 use proctor_core::id::TenantId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_sandbox::RunAs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
@@ -36,7 +36,7 @@ pub struct Tenant {
     /// Sessions at the same time.
     pub sessions_max: usize,
     /// What it may ask of the supervisor.
-    pub allowance: Arc<Allowance>,
+    pub allowance: Allowance,
 }
 
 /// Who is calling.
@@ -88,11 +88,11 @@ impl Tenants {
         let operators = &config.operators;
         tenants.admit(&operators.uids, &operators.token_hashes, &Who::Operator);
         tenants.admit_names(&operators.jwt_subjects, &operators.cert_names, &Who::Operator);
-        let host_max = config.max.over(Limits::CEILING);
         let switches = may_switch && !config.sandbox.left_off.contains(&Layer::TenantUid);
         let own =
             [Some(&config.state_dir), config.listen.unix.as_ref(), config.audit.path.as_ref()].into_iter().flatten();
-        let reserved: Vec<PathBuf> = own.map(real).collect();
+        let reserved: Vec<PathBuf> = own.map(|own| real(own)).collect();
+        let roots = config.roots();
         for table in &config.tenant {
             let range = table.uid_range.filter(|_| switches);
             let id = TenantId::new(table.id.clone());
@@ -100,13 +100,14 @@ impl Tenants {
             let policy = Policy {
                 owner: table.id.clone(),
                 quota: table.quota.quota(),
+                queued: known.map_or_else(Arc::default, |known| Arc::clone(&known.policy.queued)),
                 kept: known.map_or_else(Arc::default, |known| Arc::clone(&known.policy.kept)),
                 kept_bytes_max: table.quota.kept_bytes_max(),
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
                 owners: range.map(UidRange::uids),
                 defaults: config.defaults.over(Limits::DEFAULT),
                 timeouts: config.timeouts.iter().map(|(name, timeout)| (name.clone(), timeout.ms)).collect(),
-                ceiling: table.max.over(host_max).min(host_max),
+                ceiling: config.ceiling(table),
                 required_layers: config.sandbox.required(),
                 left_off: config.sandbox.left_off.clone(),
                 require_limits: true,
@@ -119,15 +120,17 @@ impl Tenants {
             let policies = known
                 .map_or_else(|| Arc::new(watch::Sender::new(Arc::clone(&policy))), |known| Arc::clone(&known.policies));
             let allowance = table.quota.allowance();
-            let unchanged = known.map(|known| &known.allowance).filter(|known| known.is_like(&allowance));
             let tenant = Tenant {
                 id,
-                roots: table.roots.iter().map(|root| Root::of(root)).collect(),
+                roots: table.roots.iter().map(|root| Root::at(&roots.place(root))).collect(),
                 reserved: reserved.clone(),
                 policy,
                 policies,
                 sessions_max: table.sessions_max.map_or(SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
-                allowance: unchanged.map_or_else(|| Arc::new(allowance), Arc::clone),
+                allowance: match known {
+                    Some(known) => allowance.in_place_of(&known.allowance),
+                    None => allowance,
+                },
             };
             let tenant = Arc::new(tenant);
             let who = Who::Tenant(Arc::clone(&tenant));
@@ -149,7 +152,7 @@ impl Tenants {
             policies: Arc::new(watch::Sender::new(Arc::clone(&policy))),
             policy,
             sessions_max: SESSIONS_MAX,
-            allowance: Arc::new(QuotaTable::default().allowance()),
+            allowance: QuotaTable::default().allowance(),
         };
         let tenant = Arc::new(tenant);
         let uids = vec![(uid, Who::Operator), (uid, Who::Tenant(Arc::clone(&tenant)))];
@@ -236,17 +239,12 @@ fn auth_of(credential: Credential<'_>) -> Auth {
 /// Bytes of a subject or of names that the audit log repeats: ours to choose for who configures them, anybody's for who signs.
 const SHOWN_BYTES_MAX: usize = 256;
 
-// Without symlinks, as far as it is there.
-fn real(path: impl AsRef<Path>) -> PathBuf {
-    let path = path.as_ref();
-    let in_its_parent = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
-    path.canonicalize().ok().or_else(in_its_parent).unwrap_or_else(|| path.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Reading;
+    use proctor_core::limits::LimitRequest;
+    use proctor_core::quota::Amount;
 
     fn tenants() -> Tenants {
         let text = format!(
@@ -276,6 +274,16 @@ mod tests {
         assert!(!tenants.identify(Credential::Uid(1)).unwrap().operator);
     }
 
+    /// As the example of a host file says.
+    #[test]
+    fn whoever_is_listed_as_both_is_operator_and_tenant() {
+        let text =
+            "state_dir = \"/x\"\n[operators]\nuids = [1]\n[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/srv\"]\n";
+        let tenants = Tenants::from_config(Reading::of(text).config(), true, &Tenants::default());
+        let both = tenants.identify(Credential::Uid(1)).unwrap();
+        assert!(both.operator && name(Some(both)).as_deref() == Some("a"));
+    }
+
     #[test]
     fn runs_are_the_first_of_their_tenants_own_users() {
         let policy = |uid| tenants().identify(Credential::Uid(uid)).unwrap().tenant.unwrap().policy.clone();
@@ -287,20 +295,42 @@ mod tests {
     #[test]
     fn a_tenant_that_stays_goes_on_with_its_sessions_and_with_what_it_has_used_up() {
         let text = |more: &str| {
-            let tenant = "[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\nquota = { requests_per_second = 7 }\n";
-            format!("state_dir = \"/x\"\n{tenant}{more}")
+            let tenant = "[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\n";
+            format!("state_dir = \"/x\"\n{tenant}{more}\n")
         };
         let read = |more: &str, before: &Tenants| Tenants::from_config(Reading::of(&text(more)).config(), true, before);
-        let first = read("max = { memory = \"2GiB\" }", &Tenants::default());
+        let first =
+            read("max = { memory = \"2GiB\" }\nquota = { subscribers = 1, kept = \"1GiB\" }", &Tenants::default());
+        let stream = first.all()[0].allowance.subscribe().unwrap();
+        let waits = first.all()[0].policy.queued.one_more_run(1).unwrap();
+        let kept = first.all()[0].policy.kept.add(7);
         let sessions = first.all()[0].policies.subscribe();
         let second = read("max = { memory = \"1GiB\" }", &first);
         assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 2 << 30, "nothing changes before it takes over");
         second.take_over();
         assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 1 << 30);
-        let third = read("max = { memory = \"3GiB\" }", &second);
+        let third = read("max = { memory = \"3GiB\" }\nquota = { subscribers = 2 }", &second);
         third.take_over();
         assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 3 << 30, "of a session from before the second too");
-        assert!(Arc::ptr_eq(&first.all()[0].allowance, &third.all()[0].allowance));
+        let Tenant { allowance, policy, .. } = &*third.all()[0];
+        assert_eq!((policy.queued.now(), policy.kept.now()), (1, 7));
+        let second_stream = allowance.subscribe().unwrap();
+        assert!(allowance.subscribe().is_none(), "one of two was open before");
+        drop((stream, second_stream, waits, kept));
+        assert_eq!((policy.queued.now(), policy.kept.now()), (0, 0));
+        assert!(allowance.subscribe().is_some());
+    }
+
+    /// Else it would be refused for ever, and the file would be called good.
+    #[test]
+    fn a_run_that_asks_for_nothing_fits_into_its_tenants_quota() {
+        let text = "state_dir = \"/x\"\n[max]\nmemory = \"1GiB\"\n[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\n\
+                    max = { cpus = 1 }\nquota = { memory = \"512MiB\", cpus = 1.5 }\n";
+        let tenants = Tenants::from_config(Reading::of(text).config(), true, &Tenants::default());
+        let policy = &tenants.all()[0].policy;
+        assert_eq!((policy.ceiling.memory_bytes_max, policy.ceiling.cpu_millis_max), (512 << 20, 1_000));
+        let (limits, _) = Limits::resolve(&LimitRequest::default(), policy.defaults, policy.ceiling);
+        assert_eq!(policy.quota.check(Amount::of(&limits)), Ok(()));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where programs are, and the environment that a run gets: an allow-list, never what the supervisor itself has. Must
 //! not know requests or plans.
 
+use crate::place::Place;
 use crate::shown::{Rules, Shown, is_program, is_system};
 use proctor_core::isolation::Network;
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ pub struct Toolchain {
     env: BTreeMap<String, String>,
     /// Paths that runs read, wherever they are.
     read_only: Vec<PathBuf>,
+    /// The same, and where their links lead.
+    places: Vec<Place>,
     /// Where modules that the host's user has downloaded are, in the form of a module proxy.
     go_downloads: Option<PathBuf>,
     /// Cargo's home with the crates that the host's user has downloaded.
@@ -73,8 +76,8 @@ const GO_PROXIES: &str = "https://proxy.golang.org,direct";
 /// Variables that are handed on as they are: language and time zone change how tests print and sort.
 const HANDED_ON: [&str; 6] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME"];
 
-/// Variables that decide what runs or where it writes. A request cannot set them.
-const RESERVED: [&str; 52] = [
+/// Variables that decide what runs, what becomes of it or where it writes. Neither a request nor a project file can set them.
+const RESERVED: [&str; 53] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -99,6 +102,8 @@ const RESERVED: [&str; 52] = [
     "PYTHONEXECUTABLE",
     "PYTHONHOME",
     "PYTHONINSPECT",
+    // Its assertions vanish.
+    "PYTHONOPTIMIZE",
     "PYTHONPATH",
     "PYTHONPYCACHEPREFIX",
     "PYTHONSTARTUP",
@@ -120,18 +125,36 @@ const RESERVED: [&str; 52] = [
     "JAVACMD",
     "MAKEFLAGS",
     "GNUMAKEFLAGS",
-    "NPM_CONFIG_CACHE",
+    "MOCHA_OPTIONS",
+    // A runner that sees it takes itself for a part of another, and runs nothing.
+    "NODE_TEST_CONTEXT",
+    // GoogleTest and Catch2 take a filter and a share of all tests from Bazel.
+    "BAZEL_TEST",
+    "TESTBRIDGE_TEST_ONLY",
     "IFS",
-    "JAVA_OPTS",
     "MAESTRO_OPTS",
-    "CYPRESS_INTERNAL_ENV",
-    "CYPRESS_RUN_BINARY",
     "ELECTRON_RUN_AS_NODE",
 ];
 
-/// The same for families of variables.
-const RESERVED_PREFIXES: [&str; 11] =
-    ["LD_", "CARGO_", "NEXTEST_", "npm_config_", "PROCTOR_", "GIT_", "CMAKE_", "CTEST_", "GTEST_", "GRADLE_", "MAVEN_"];
+/// The same for families of variables. Each is an option of its tool's: filters, retries, which files are tests.
+const RESERVED_PREFIXES: [&str; 13] = [
+    "BOOST_TEST_",
+    "CARGO_",
+    "CMAKE_",
+    "CTEST_",
+    "CYPRESS_",
+    "GIT_",
+    "GRADLE_",
+    "GTEST_",
+    "LD_",
+    "MAVEN_",
+    "NEXTEST_",
+    "PROCTOR_",
+    "RUST_TEST_",
+];
+
+/// The same for a tool that reads its variables in any case.
+const RESERVED_IN_ANY_CASE: &str = "npm_config_";
 
 impl Toolchain {
     /// Reads PATH and the toolchains' places from a process environment, and looks at what is there.
@@ -178,6 +201,7 @@ impl Toolchain {
         Toolchain {
             path,
             env,
+            places: read_only.iter().map(|path| Place::of(path)).collect(),
             read_only,
             go_downloads,
             cargo_home,
@@ -243,9 +267,8 @@ impl Toolchain {
 
     /// A directory that all runs read and that holds `place`, or is in it.
     #[must_use]
-    pub fn shows(&self, place: &Path) -> Option<&Path> {
-        let shown = self.read_only.iter().map(PathBuf::as_path);
-        shown.into_iter().find(|shown| place.starts_with(shown) || shown.starts_with(place))
+    pub fn shows(&self, place: &Place) -> Option<&Path> {
+        self.places.iter().find(|shown| shown.meets(place)).map(Place::named)
     }
 
     /// Paths of this host that a run in `workspace` reads, at most [`crate::shown::SHOWN_MAX`]. What is in the workspace
@@ -277,7 +300,27 @@ pub fn is_seen(path: &Path, workspace: &Path, read_only: &[PathBuf]) -> bool {
     is_system(path) || path.starts_with(workspace) || read_only.iter().any(|shown| path.starts_with(shown))
 }
 
-/// Whether a request may set `name`, and if not, why.
+/// Checks what a request or a project file says about the environment of a run.
+pub fn check_env(env: &BTreeMap<String, String>) -> Result<(), String> {
+    const VARIABLES_MAX: usize = 64;
+    const BYTES_MAX: usize = 32 * 1024;
+    if env.len() > VARIABLES_MAX {
+        return Err(format!("at most {VARIABLES_MAX} variables, got {}", env.len()));
+    }
+    let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > BYTES_MAX {
+        return Err(format!("at most {BYTES_MAX} bytes together, got {bytes}"));
+    }
+    for (name, value) in env {
+        check_variable(name)?;
+        if value.contains('\0') {
+            return Err(format!("{name} contains a NUL byte"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a request or a project file may set `name`, and if not, why.
 pub fn check_variable(name: &str) -> Result<(), String> {
     let mut chars = name.chars();
     let well_formed = chars.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
@@ -286,12 +329,14 @@ pub fn check_variable(name: &str) -> Result<(), String> {
         return Err(format!("{name:?} is not a variable's name ([A-Za-z_][A-Za-z0-9_]*)"));
     }
     let named = |table: &[(&str, &str)]| table.iter().any(|(reserved, _)| *reserved == name);
+    let in_any_case = name.get(..RESERVED_IN_ANY_CASE.len());
     if RESERVED.contains(&name)
         || named(&INSTALLED)
         || named(&CACHES)
         || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || in_any_case.is_some_and(|start| start.eq_ignore_ascii_case(RESERVED_IN_ANY_CASE))
     {
-        return Err(format!("{name} decides what runs and cannot be set by a request"));
+        return Err(format!("{name} decides what runs and cannot be set"));
     }
     Ok(())
 }
@@ -423,12 +468,29 @@ mod tests {
             "GOFLAGS",
             "PATH",
             "CARGO_HOME",
+            "PYTHONOPTIMIZE",
+            "MOCHA_OPTIONS",
+            "NODE_TEST_CONTEXT",
+            "BAZEL_TEST",
+            "TESTBRIDGE_TEST_ONLY",
+            "BOOST_TEST_RESULT_CODE",
+            "CYPRESS_SPEC_PATTERN",
+            "RUST_TEST_THREADS",
+            "npm_config_ignore_scripts",
+            "NPM_CONFIG_SCRIPT_SHELL",
+            "Npm_Config_prefix",
             "A-B",
             "",
             "1A",
         ] {
             assert!(check_variable(refused).is_err(), "{refused}");
         }
-        assert!(check_variable("DATABASE_URL").is_ok());
+        for allowed in ["DATABASE_URL", "NODE_ENV", "RUST_LOG", "PYTHONHASHSEED", "npm_config"] {
+            assert!(check_variable(allowed).is_ok(), "{allowed}");
+        }
+        let mut once = RESERVED.to_vec();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), RESERVED.len(), "a name stands twice");
     }
 }

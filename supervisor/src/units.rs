@@ -42,6 +42,13 @@ const SIZES: [(&str, u64); 11] = [
 
 // A whole or decimal number and one of `units`; the result is rounded down and at least one.
 fn parse(text: &str, units: &[(&str, u64)], example: &str) -> Result<u64, String> {
+    match value(text, units, example)? {
+        0 => Err(format!("must be more than zero, got {text:?}")),
+        value => Ok(value),
+    }
+}
+
+fn value(text: &str, units: &[(&str, u64)], example: &str) -> Result<u64, String> {
     let bad = || format!("expected something like {example}, got {text:?}");
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -54,8 +61,12 @@ fn parse(text: &str, units: &[(&str, u64)], example: &str) -> Result<u64, String
     let whole: u128 = whole.parse::<u64>().map_err(|_| bad())?.into();
     let fraction: u128 = fraction.parse::<u64>().map_err(|_| bad())?.into();
     let value = (whole * scale + fraction) * u128::from(factor) / scale;
-    let value = u64::try_from(value).map_err(|_| format!("{text:?} is too large"))?;
-    if value == 0 { Err(format!("must be more than zero, got {text:?}")) } else { Ok(value) }
+    u64::try_from(value).map_err(|_| format!("{text:?} is too large"))
+}
+
+/// Milliseconds of a duration that may also be none: `0`.
+pub fn milliseconds(text: &str) -> Result<u64, String> {
+    value(text, &DURATIONS, "300s or 5m")
 }
 
 impl FromStr for Duration {
@@ -122,29 +133,6 @@ impl<'de> Deserialize<'de> for Cpus {
     }
 }
 
-/// Bytes for a person: `1.5 GiB`.
-#[must_use]
-pub fn show_bytes(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    if bytes < 1_024 {
-        return format!("{bytes} B");
-    }
-    let mut tenths = u128::from(bytes) * 10;
-    let mut unit = "B";
-    for next in UNITS {
-        if tenths < 10_240 {
-            break;
-        }
-        tenths /= 1_024;
-        unit = next;
-    }
-    if tenths >= 1_000 || tenths % 10 == 0 {
-        format!("{} {unit}", tenths / 10)
-    } else {
-        format!("{}.{} {unit}", tenths / 10, tenths % 10)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,15 +146,11 @@ mod tests {
         let bytes = |text: &str| text.parse::<Bytes>().map(|size| size.bytes);
         assert_eq!(bytes("2GiB"), Ok(2 << 30));
         assert_eq!(bytes("1GB"), Ok(1_000_000_000));
+        assert_eq!(["0", "0s", "1.5"].map(milliseconds), [Ok(0), Ok(0), Ok(1_500)]);
+        assert!(milliseconds("-1").is_err() && milliseconds("").is_err());
         assert_eq!("0.5".parse::<Cpus>(), Ok(Cpus { millis: 500 }));
         for bad in ["", "-1", "0", "0.0001ms", "3 weeks", "NaN", "1..2", "1.", "99999999999999999999h"] {
             assert!(ms(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn sizes_are_shown_short() {
-        let shown = [0, 1_023, 1_536, 157_286_400, 2 << 30].map(show_bytes);
-        assert_eq!(shown, ["0 B", "1023 B", "1.5 KiB", "150 MiB", "2 GiB"]);
     }
 }

@@ -32,6 +32,7 @@ pub struct Observed {
     framework: String,
     structured: bool,
     partial: bool,
+    unreached: bool,
     /// total, passed, failed, skipped, xfailed, xpassed, error.
     summary: [u64; 7],
     tests: BTreeSet<Seen>,
@@ -155,6 +156,7 @@ impl Observed {
             framework: text(&report["framework"]).unwrap(),
             structured: report["structured"].as_bool().unwrap(),
             partial: report["partial"].as_bool().unwrap(),
+            unreached: evidence["unreached"].as_bool().unwrap(),
             summary: summary.map(|name| number(&report["summary"][name])),
             tests: array(&report["tests"]).iter().map(Seen::of_json).collect(),
             listed: array(&report["tests"]).len() + left_out,
@@ -184,6 +186,7 @@ impl Observed {
             framework: report.framework.clone(),
             structured: report.structured,
             partial: report.partial,
+            unreached: evidence.unreached,
             summary: [
                 summary.total,
                 summary.passed,
@@ -227,6 +230,7 @@ impl Observed {
             framework: row.framework.to_owned(),
             structured: row.structured,
             partial: row.partial,
+            unreached: row.unreached || self.unreached,
             summary: [
                 row.total() as u64,
                 row.count("passed"),

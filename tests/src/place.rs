@@ -200,10 +200,53 @@ pub fn own_cache() -> PathBuf {
     cache_home().join("proctor/own")
 }
 
-/// A state directory for supervisors, which keeps the build caches of their tenants.
-#[must_use]
-pub fn state_dir() -> PathBuf {
-    shared().join("state")
+/// A state directory for one supervisor at a time. It keeps the build caches of tenants for those that come later.
+pub struct State {
+    dir: PathBuf,
+    // Free for others when it is closed.
+    _held: fs::File,
+}
+
+impl State {
+    /// The first one that nobody has, with what is compiled for all in its caches.
+    #[must_use]
+    pub fn take() -> State {
+        warm();
+        let states = shared().join("states");
+        fs::create_dir_all(&states).unwrap();
+        let free = |number: u32| {
+            let held = fs::File::create(states.join(format!("{number}.lock"))).unwrap();
+            held.try_lock().is_ok().then(|| State { dir: states.join(number.to_string()), _held: held })
+        };
+        let state = (0..).find_map(free).unwrap();
+        let (warm, go) = (state.dir.join("compiled.version"), version_of_go());
+        if fs::read_to_string(&warm).is_ok_and(|known| known == go) {
+            return state;
+        }
+        for tenant in TENANTS {
+            let cache = state.dir.join("tenants").join(tenant).join("cache");
+            _ = fs::remove_dir_all(&cache);
+            copy(&compiled(), &cache);
+            give(&cache, first_uid(tenant));
+        }
+        fs::write(warm, go).unwrap();
+        state
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// What is in everybody's cache at the start. No run writes here, so it can be copied at any time.
+fn compiled() -> PathBuf {
+    shared().join("compiled")
+}
+
+fn version_of_go() -> String {
+    fs::read_to_string(on_path("go").canonicalize().unwrap().join("../../VERSION")).unwrap_or_default()
 }
 
 /// The directory of the host's Go modules.
@@ -226,15 +269,14 @@ pub fn on_path(name: &str) -> PathBuf {
 }
 
 /// Compiles Go's library into the shared caches, once for all suites and all times.
-pub fn warm() {
+fn warm() {
     static WARM: OnceLock<()> = OnceLock::new();
     WARM.get_or_init(|| {
         let shared = shared();
         fs::create_dir_all(&shared).unwrap();
         let lock = fs::File::create(shared.join("lock")).unwrap();
         lock.lock().unwrap();
-        let warm = shared.join("warm-for-all");
-        let go = fs::read_to_string(on_path("go").canonicalize().unwrap().join("../../VERSION")).unwrap_or_default();
+        let (warm, go) = (shared.join("compiled.version"), version_of_go());
         if fs::read_to_string(&warm).is_ok_and(|known| known == go) {
             return;
         }
@@ -244,12 +286,8 @@ pub fn warm() {
             let said = end_of(place.command("proctor").args(["run", "--output", "json"]).spawn().unwrap());
             assert!([0, 1, 3].contains(&said.status), "{said:?}");
         }
-        for tenant in TENANTS {
-            let cache = state_dir().join("tenants").join(tenant).join("cache");
-            _ = fs::remove_dir_all(&cache);
-            copy(&own_cache(), &cache);
-            give(&cache, first_uid(tenant));
-        }
+        _ = fs::remove_dir_all(compiled());
+        copy(&own_cache(), &compiled());
         fs::write(warm, go).unwrap();
     });
 }
@@ -273,14 +311,13 @@ fn sources_of(workspace: &Path) -> Tree {
 /// What a test asserts about what is left: taken before, compared after.
 pub struct Before {
     workspace: Tree,
-    mounts: std::collections::BTreeSet<String>,
 }
 
 impl Before {
     /// How things are now.
     #[must_use]
     pub fn of(place: &Place) -> Before {
-        Before { workspace: sources_of(&place.workspace), mounts: process::mounts() }
+        Before { workspace: sources_of(&place.workspace) }
     }
 
     /// Waits until nothing of what `pid` did in `place` is alive, and fails when it has left anything.
@@ -291,7 +328,7 @@ impl Before {
         });
         assert_eq!(process::cgroups_of(pid), [""; 0].map(PathBuf::from), "cgroups are left");
         self.assert_files(place);
-        process::eventually("the mounts are as before", || process::mounts() == self.mounts);
+        process::eventually("no mount is left", || process::mounts_of(mark).is_empty());
     }
 
     /// Fails when the workspace or the temporary files have changed.

@@ -23,6 +23,8 @@ pub struct Row {
     pub structured: bool,
     /// Whether the run was cut off.
     pub partial: bool,
+    /// Whether it says that tests were left out. It may say so of any row where nobody asks.
+    pub unreached: bool,
     /// Every outcome that held.
     pub held: &'static [&'static str],
     /// Why proctor killed it.
@@ -128,6 +130,7 @@ impl Row {
         framework: "go",
         structured: true,
         partial: false,
+        unreached: false,
         held: &["passed"],
         killed: None,
         tests: &[],

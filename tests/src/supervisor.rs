@@ -1,17 +1,18 @@
 //! A real `proctor serve` process with two tenants and an operator, on a unix socket and on TCP. Must not know what its
 //! clients ask.
 
-use crate::place::{cache_home, copy_fixture, give, go_modules, state_dir, warm};
+use crate::place::{State, cache_home, copy_fixture, give, go_modules};
 use crate::process::{PATIENCE, Said, command, eventually, maven_opts, program, rustup_home, search_path, signal};
 use crate::waiting::Waiting;
 use crate::wire::Client;
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStderr, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
@@ -36,9 +37,20 @@ const LINES: usize = 10_000;
 pub struct Supervisor {
     child: Option<Child>,
     dir: TempDir,
+    // Given back after the child has ended.
+    state: State,
     /// Where it listens on TCP.
     pub address: SocketAddr,
     said: Arc<Mutex<Vec<String>>>,
+    ear: Arc<Ear>,
+}
+
+/// Who reads its stderr.
+#[derive(Default)]
+struct Ear {
+    is_deaf: AtomicBool,
+    /// The pipe, once nobody reads it any more.
+    unread: Mutex<Option<BufReader<ChildStderr>>>,
 }
 
 /// What a supervisor is told beyond the usual.
@@ -68,9 +80,9 @@ fn hash(name: &str) -> String {
     blake3::hash(token(name).as_bytes()).to_string()
 }
 
-/// The host file of a supervisor whose tenants' roots are below `dir`.
+/// The host file of a supervisor that keeps its own in `state` and whose tenants' roots are below `dir`.
 #[must_use]
-pub fn host_file(dir: &Path, settings: &Settings) -> String {
+pub fn host_file(dir: &Path, state: &Path, settings: &Settings) -> String {
     let uid = nix::unistd::getuid();
     let mut text = format!(
         "state_dir = {state:?}\n\
@@ -78,7 +90,6 @@ pub fn host_file(dir: &Path, settings: &Settings) -> String {
          [host]\n{host}\n\
          [audit]\npath = {audit:?}\n\
          [operators]\ntoken_hashes = [{operator:?}]\n",
-        state = state_dir(),
         socket = dir.join("proctor.sock"),
         audit = dir.join("audit.jsonl"),
         host = settings.host,
@@ -111,12 +122,12 @@ impl Supervisor {
     /// Starts one.
     #[must_use]
     pub fn with(settings: &Settings) -> Supervisor {
-        warm();
+        let state = State::take();
         let dir = tempfile::Builder::new().prefix("proctor-test-").tempdir().unwrap();
         for name in TENANTS.into_iter().chain(["tmp", "home"]) {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
-        fs::write(dir.path().join("proctor.toml"), host_file(dir.path(), settings)).unwrap();
+        fs::write(dir.path().join("proctor.toml"), host_file(dir.path(), state.dir(), settings)).unwrap();
         let path = Some(OsString::from(&settings.path)).filter(|path| !path.is_empty());
         let mut child = command(&program("proctor"))
             .args(["serve", "--config"])
@@ -135,21 +146,27 @@ impl Supervisor {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let ear = Arc::<Ear>::default();
+        let listening = Arc::clone(&ear);
         let said = Arc::new(Mutex::new(Vec::new()));
         let (found, address) = mpsc::sync_channel(LINES);
         let log = Arc::clone(&said);
         std::thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
+            for line in stderr.by_ref().lines().map_while(Result::ok) {
                 let address = line.split("address=").nth(1).and_then(|rest| rest.trim().parse::<SocketAddr>().ok());
                 log.lock().unwrap().push(line);
                 if let Some(address) = address {
                     _ = found.send(address);
                 }
+                if listening.is_deaf.load(Ordering::Relaxed) {
+                    *listening.unread.lock().unwrap() = Some(stderr);
+                    return;
+                }
             }
         });
         let address = address.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no address in {:?}", said.lock()));
-        Supervisor { child: Some(child), dir, address, said }
+        Supervisor { child: Some(child), dir, state, address, said, ear }
     }
 
     /// Its process id.
@@ -174,6 +191,12 @@ impl Supervisor {
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Its state directory.
+    #[must_use]
+    pub fn state(&self) -> &Path {
+        self.state.dir()
     }
 
     /// Directory for its temporary files.
@@ -230,11 +253,32 @@ impl Supervisor {
         self.said.lock().unwrap().join("\n")
     }
 
+    /// Reads its stderr no longer than to the next line.
+    pub fn stop_reading(&self) {
+        self.ear.is_deaf.store(true, Ordering::Relaxed);
+    }
+
+    /// Its stderr, which nobody reads any more and which holds what was said since. When it is dropped, stderr is closed.
+    #[must_use]
+    pub fn unread(&self) -> BufReader<ChildStderr> {
+        let mut unread = None;
+        eventually("nobody reads its stderr", || {
+            unread = self.ear.unread.lock().unwrap().take();
+            unread.is_some()
+        });
+        unread.unwrap()
+    }
+
+    /// Changes its host file.
+    pub fn rewrite(&self, change: impl FnOnce(String) -> String) {
+        let path = self.dir.path().join("proctor.toml");
+        fs::write(&path, change(fs::read_to_string(&path).unwrap())).unwrap();
+    }
+
     /// Changes its host file, has it read anew, and waits until it has been: what was said of it.
     #[must_use]
     pub fn reload(&self, change: impl FnOnce(String) -> String) -> String {
-        let path = self.dir.path().join("proctor.toml");
-        fs::write(&path, change(fs::read_to_string(&path).unwrap())).unwrap();
+        self.rewrite(change);
         let before = self.said().len();
         signal(self.pid(), Signal::SIGHUP);
         let since = || self.said()[before..].to_owned();

@@ -61,6 +61,12 @@ impl Client {
         }
     }
 
+    /// A client over a connection of the caller's, with the token of `name`.
+    #[must_use]
+    pub fn on(channel: &Channel, name: &str) -> Client {
+        Client::over(channel, Some(&crate::supervisor::token(name)))
+    }
+
     /// A client over TCP.
     pub async fn tcp(address: SocketAddr, token: Option<&str>) -> Client {
         let channel = proctor_proto::client::connect_tcp(format!("http://{address}")).await.unwrap();

@@ -80,3 +80,31 @@ async fn a_day_of_two_tenants_is_told_and_no_secret_is() {
     assert_eq!(told(&lines, "session_closed")[0]["session"], json!(session));
     assert!(lines.iter().all(|line| line.get("lost").is_none()), "{lines:?}");
 }
+
+/// Of what costs a caller nothing only so much is written, and what it does is told all the same.
+#[tokio::test]
+async fn a_flood_of_one_tenant_is_counted_and_everybodys_deeds_are_told() {
+    let mut supervisor = Supervisor::start();
+    let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
+    let workspace = supervisor.empty_workspace("alpha", "shop");
+    let session_id = alpha.open(&workspace).await;
+    for _ in 0..300 {
+        assert_eq!(alpha.open(&workspace).await, session_id);
+        let theirs = v1::GetSessionRequest { session_id: session_id.clone() };
+        beta.sessions.clone().get_session(theirs).await.unwrap_err();
+    }
+    beta.open(&supervisor.empty_workspace("beta", "shop")).await;
+    alpha.sessions.clone().close_session(v1::CloseSessionRequest { session_id }).await.unwrap();
+    assert_eq!(supervisor.end(Signal::SIGTERM).status, 0);
+
+    let lines = lines(&fs::read_to_string(supervisor.audit()).unwrap());
+    for (tenant, event) in [("alpha", "session_found"), ("beta", "denied")] {
+        let of = |line: &&Value| line["tenant"] == tenant;
+        let told = told(&lines, event).iter().filter(of).count();
+        let suppressed: u64 = lines.iter().filter(of).filter_map(|line| line["suppressed"].as_u64()).sum();
+        assert_eq!(told as u64 + suppressed, 300, "{tenant}");
+        assert!((10..300).contains(&told), "{told} of {tenant}");
+        assert_eq!(self::told(&lines, "session_created").iter().filter(of).count(), 1);
+    }
+    assert_eq!(told(&lines, "session_closed").len(), 1);
+}

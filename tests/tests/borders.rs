@@ -145,6 +145,7 @@ rows! { Named, names, own:
 rows! { OfOperators, names, own:
     host.get_host "Host/GetHost" { _ = names; v1::GetHostRequest {} };
     host.list_tenants "Host/ListTenants" v1::ListTenantsRequest {};
+    host.list_all_sessions "Host/ListAllSessions" v1::ListAllSessionsRequest::default();
     host.list_runs "Host/ListRuns" v1::ListRunsRequest::default();
     host.drain "Host/Drain" v1::DrainRequest { deadline_ms: Some(1) };
 }
@@ -199,7 +200,7 @@ async fn not_yours_and_not_there_are_the_same_answer_to_every_call() {
     for (name, code, text, _) in answers {
         assert_eq!(
             (code, text.as_str()),
-            (Code::PermissionDenied, "this caller is an operator and no tenant"),
+            (Code::PermissionDenied, "this caller is an operator, not a tenant"),
             "{name}"
         );
     }

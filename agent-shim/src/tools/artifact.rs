@@ -58,7 +58,6 @@ fn described(listed: Option<&Value>) -> String {
 }
 
 async fn read(call: &Call<'_>, run_id: &str, name: &str) -> Result<Vec<u8>, CallError> {
-    let mut clients = call.clients().await?;
     let mut bytes = Vec::new();
     loop {
         let request = ReadArtifactRequest {
@@ -67,7 +66,12 @@ async fn read(call: &Call<'_>, run_id: &str, name: &str) -> Result<Vec<u8>, Call
             cursor: bytes.len() as u64,
             max_bytes: 0,
         };
-        let part = clients.runs.read_artifact(request).await?.into_inner();
+        let part = call
+            .ask(|mut clients| {
+                let request = request.clone();
+                async move { Ok(clients.runs.read_artifact(request).await?.into_inner()) }
+            })
+            .await?;
         bytes.extend(&part.bytes);
         if part.end || part.bytes.is_empty() || bytes.len() >= BYTES_MAX {
             return Ok(bytes);

@@ -81,7 +81,12 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
         });
     };
     if cancel {
-        call.clients().await?.runs.cancel_run(CancelRunRequest { run_id: run_id.clone() }).await?;
+        let request = CancelRunRequest { run_id: run_id.clone() };
+        call.ask(|mut clients| {
+            let request = request.clone();
+            async move { clients.runs.cancel_run(request).await }
+        })
+        .await?;
     }
     let mut status = status(call, &run_id, if cancel { CANCEL_MS_MAX } else { 0 }).await?;
     if status.state() != RunState::Finished && !wait.is_zero() {
@@ -90,8 +95,13 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
     if stream.is_some() || cursor.is_some() {
         let stream = if stream == Some("stderr") { Stream::Stderr } else { Stream::Stdout };
         let bytes_max = max_tokens.map_or(PAGE_BYTES, shorten::bytes_of).min(PAGE_BYTES_MAX);
-        let clients = call.clients().await?;
-        let span = output::page(&clients, &run_id, stream, cursor.unwrap_or_default(), bytes_max).await?;
+        let cursor = cursor.unwrap_or_default();
+        let span = call
+            .ask(|clients| {
+                let run_id = run_id.clone();
+                async move { output::page(&clients, &run_id, stream, cursor, bytes_max).await }
+            })
+            .await?;
         return Ok(page(&status, stream, &span));
     }
     match status.report.take() {
@@ -114,9 +124,13 @@ async fn last_run(call: &Call<'_>) -> Result<Option<String>, CallError> {
     Ok([session.running_run_id, session.last_run_id].into_iter().find(|run_id| !run_id.is_empty()))
 }
 
-async fn status(call: &Call<'_>, run_id: &str, wait_ms: u64) -> Result<GetRunResponse, CallError> {
+pub(super) async fn status(call: &Call<'_>, run_id: &str, wait_ms: u64) -> Result<GetRunResponse, CallError> {
     let request = GetRunRequest { run_id: run_id.to_owned(), wait_ms };
-    Ok(call.clients().await?.runs.get_run(request).await?.into_inner())
+    call.ask(|mut clients| {
+        let request = request.clone();
+        async move { Ok(clients.runs.get_run(request).await?.into_inner()) }
+    })
+    .await
 }
 
 // Watching, unlike asking, keeps a run alive that has lost its caller.
@@ -126,19 +140,23 @@ async fn wait_for_end(call: &Call<'_>, before: GetRunResponse, wait: Duration) -
         _ => Standing::default(),
     };
     standing.counted_at(before.progress.as_ref());
-    call.reporting(standing, async |progress| {
-        let mut clients = call.clients().await?;
-        let request = WatchRunRequest { run_id: before.run_id.clone(), cursor: before.next_sequence };
-        let events = clients.runs.watch_run(request).await?.into_inner();
-        let nobody = |_: &str| {};
-        let follow = Follow::new(clients, progress, &nobody).of_run(before.run_id.clone(), before.next_sequence);
-        if let Ok(ended) = tokio::time::timeout(wait, follow.until_end(events)).await {
-            ended?;
+    let ended = call
+        .reporting(standing, async |progress| {
+            let mut clients = call.clients().await?;
+            let request = WatchRunRequest { run_id: before.run_id.clone(), cursor: before.next_sequence };
+            let events = clients.runs.watch_run(request).await?.into_inner();
+            let nobody = |_: &str| {};
+            let follow = Follow::new(clients, progress, &nobody).of_run(before.run_id.clone(), before.next_sequence);
+            tokio::time::timeout(wait, follow.until_end(events)).await.ok().transpose()
+        })
+        .await?;
+    match (status(call, &before.run_id, 0).await, ended) {
+        // The session was closed when the run had ended, whose report we hold.
+        (Err(_), Some(Ended { report, .. })) => {
+            Ok(GetRunResponse { state: RunState::Finished.into(), report: Some(report), ..before })
         }
-        Ok::<(), CallError>(())
-    })
-    .await?;
-    status(call, &before.run_id, 0).await
+        (status, _) => status,
+    }
 }
 
 async fn finished(
@@ -168,25 +186,37 @@ fn going_on(status: &GetRunResponse) -> Answer {
 
 fn page(status: &GetRunResponse, stream: Stream, span: &Span) -> Answer {
     let name = stream_name(stream);
-    let mut summary = vec![format!("{name} bytes {} to {} of {}.", span.cursor, span.next_cursor(), span.total)];
-    summary.push(match (span.next_cursor() < span.total, span.end) {
-        (true, _) => format!("Next: {}.", output::how_to_read_on(&status.run_id, stream, span.next_cursor())),
-        (false, true) => "That is the end of it.".to_owned(),
-        (false, false) => format!(
-            "The run is going on: {}, later.",
-            output::how_to_read_on(&status.run_id, stream, span.next_cursor())
-        ),
-    });
+    // Who asked for bytes beyond the end goes on with those that come there.
+    let next_cursor = span.next_cursor().min(span.total);
+    let on = output::how_to_read_on(&status.run_id, stream, next_cursor);
+    let summary = vec![
+        shown(name, span),
+        match (next_cursor < span.total, span.end) {
+            (true, _) => format!("Next: {on}."),
+            (false, true) => "That is the end of it.".to_owned(),
+            (false, false) => format!("The run is going on: {on}, later."),
+        },
+    ];
     let output = json!({
         "stream": name,
         "cursor": span.cursor,
-        "next_cursor": span.next_cursor(),
+        "next_cursor": next_cursor,
         "total_bytes": span.total,
         "end": span.end,
     });
     let lossy = String::from_utf8_lossy(&span.bytes);
     let text = anstream::adapter::strip_str(&lossy).to_string();
     Answer { text, summary, structured: with(structured(status), "output", output) }
+}
+
+// What a page is of its stream.
+fn shown(name: &str, span: &Span) -> String {
+    match span.total {
+        0 => format!("{name} is empty."),
+        total if span.cursor > total => format!("{name} has {total} bytes, so nothing is at cursor {}.", span.cursor),
+        total if span.bytes.is_empty() => format!("{name} has {total} bytes, and nothing after them."),
+        total => format!("{name} bytes {} to {} of {total}.", span.cursor, span.next_cursor()),
+    }
 }
 
 fn structured(status: &GetRunResponse) -> Value {
@@ -219,5 +249,25 @@ fn state_name(state: RunState) -> &'static str {
         RunState::Queued => "queued",
         RunState::Running | RunState::Unspecified => "running",
         RunState::Finished => "finished",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_without_bytes_says_why() {
+        let said = |cursor, total, end| {
+            let span = Span { cursor, total, end, ..Span::default() };
+            let page = page(&GetRunResponse { run_id: "r".into(), ..Default::default() }, Stream::Stderr, &span);
+            (page.summary.join(" "), page.structured["output"]["next_cursor"].clone())
+        };
+        assert_eq!(said(5, 0, true), ("stderr is empty. That is the end of it.".into(), json!(0)));
+        let beyond = "stderr has 4 bytes, so nothing is at cursor 9. That is the end of it.";
+        assert_eq!(said(9, 4, true), (beyond.into(), json!(4)));
+        let later = "stderr has 4 bytes, and nothing after them. The run is going on: read on with get_run {run_id: \"r\", \
+                     stream: \"stderr\", cursor: 4}, later.";
+        assert_eq!(said(4, 4, false), (later.into(), json!(4)));
     }
 }

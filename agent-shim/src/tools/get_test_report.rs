@@ -1,6 +1,6 @@
 //! `get_test_report`. Must not know how a report is made.
 
-use super::{Teaching, artifact, run};
+use super::{Teaching, artifact, get_run, run};
 use crate::answer::Answer;
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
@@ -8,7 +8,7 @@ use crate::report::{self, Context};
 use crate::schema::{self, one_of};
 use crate::shim::Call;
 use crate::{shorten, summary};
-use proctor_proto::v1::{GetReportRequest, GetReportResponse, GetRunRequest, ReportFormat};
+use proctor_proto::v1::{GetReportRequest, GetReportResponse, ReportFormat};
 use proctor_proto::{reason, text};
 use serde_json::json;
 
@@ -79,15 +79,15 @@ async fn as_summary(
     bytes_max: Option<usize>,
 ) -> Result<Answer, CallError> {
     let structured = report::structured(&fetched.document, &context(fetched, bytes_max))?;
-    let request = GetRunRequest { run_id: fetched.run_id.clone(), wait_ms: 0 };
-    let run = call.clients().await?.runs.get_run(request).await?.into_inner();
+    let run = get_run::status(call, &fetched.run_id, 0).await?;
     let report = run.report.ok_or(CallError::Document)?;
     let mut lines = vec![summary::headline(&report)];
     lines.extend(report.resources.as_ref().map(summary::resources));
     lines.extend(report.isolation.as_ref().map(summary::isolation));
     let mut hints = summary::run(&report, None);
     hints.remove(0); // the headline is in the text already
-    Ok(Answer { text: lines.join("\n") + "\n", summary: hints, structured })
+    let text = shorten::lines(&lines, bytes_max.unwrap_or(usize::MAX));
+    Ok(Answer { text, summary: hints, structured })
 }
 
 pub(super) fn context(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Context<'_> {

@@ -4,14 +4,18 @@ use super::Teaching;
 use crate::answer::Answer;
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
+use crate::report::{counts, tests};
 use crate::schema::{self, boolean, number, object, objects, string};
 use crate::shim::Call;
-use proctor_proto::text;
-use proctor_proto::v1::{Failure, LastTestFailuresRequest, LastTestFailuresResponse, Outcome, Summary, TestId};
+use proctor_proto::text::{self, Reader};
+use proctor_proto::v1::{Failure, LastTestFailuresRequest, LastTestFailuresResponse, Outcome};
 use serde_json::{Value, json};
 
 /// Most failures that may be asked for.
 const LIMIT_MAX: u32 = 500;
+
+/// Most tests listed that told nothing.
+const LISTED_MAX: usize = 200;
 
 const DESCRIPTION: &str = "\
 The failures of the last run in this session, with file:line, message and the wanted and actual value, without running \
@@ -43,6 +47,8 @@ pub(super) fn teaching() -> Teaching {
         ("failures", objects(&failure, "In the order they finished.")),
         ("total", number("All failures, also those beyond limit.")),
         ("running", schema::tests("Tests that were running when the run was cut off.")),
+        ("not_run", schema::tests("Tests that were to run again and of which nothing came; they are still to be run.")),
+        ("not_run_left_out", number("How many more there are.")),
     ];
     Teaching {
         title: "Failures of the last run",
@@ -62,13 +68,13 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
         })
         .await?;
     let summary = next(&answer).map(str::to_owned).into_iter().collect();
-    Ok(Answer { text: text::failures(&answer), summary, structured: structured(&answer) })
+    Ok(Answer { text: text::failures(&answer, Reader::Agent), summary, structured: structured(&answer) })
 }
 
 fn next(answer: &LastTestFailuresResponse) -> Option<&'static str> {
     match answer {
         answer if !answer.has_run => Some("Next: run_tests."),
-        answer if answer.total > 0 => Some("Next: run_failing_tests after a fix."),
+        answer if answer.total > 0 || !answer.not_run.is_empty() => Some("Next: run_failing_tests after a fix."),
         answer if answer.outcome() == Outcome::Passed => None,
         _ => Some("Next: get_run without arguments shows the output of that run; run_tests starts a new one."),
     }
@@ -89,6 +95,8 @@ fn structured(answer: &LastTestFailuresResponse) -> Value {
         "failures": answer.failures.iter().map(failure).collect::<Vec<_>>(),
         "total": answer.total,
         "running": tests(&answer.running),
+        "not_run": tests(&answer.not_run[..answer.not_run.len().min(LISTED_MAX)]),
+        "not_run_left_out": answer.not_run.len().saturating_sub(LISTED_MAX) as u64 + answer.not_run_left_out,
     })
 }
 
@@ -111,16 +119,4 @@ fn failure(failure: &Failure) -> Value {
         "stack": failure.stack,
         "output": failure.output,
     })
-}
-
-fn counts(summary: &Summary) -> Value {
-    json!({
-        "total": summary.total, "passed": summary.passed, "failed": summary.failed, "skipped": summary.skipped,
-        "xfailed": summary.xfailed, "xpassed": summary.xpassed, "error": summary.error,
-    })
-}
-
-/// Tests as data.
-pub(super) fn tests(tests: &[TestId]) -> Vec<Value> {
-    tests.iter().map(|test| json!({"package": test.package, "name": test.name})).collect()
 }

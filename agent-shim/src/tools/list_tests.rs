@@ -1,11 +1,11 @@
 //! `list_tests`. Must not know how a framework lists.
 
 use super::Teaching;
-use super::last_test_failures::tests;
 use crate::answer::Answer;
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
 use crate::progress::Standing;
+use crate::report::tests;
 use crate::schema::{self, number, objects, string};
 use crate::shim::Call;
 use proctor_proto::text;

@@ -4,14 +4,15 @@ use crate::answer::Answer;
 use crate::arguments::{ArgumentError, Arguments};
 use crate::call_error::CallError;
 use crate::follow::{Ended, Follow};
-use crate::output::{head, how_to_read_on};
-use crate::progress::Standing;
+use crate::output::{Span, head, how_to_read_on};
+use crate::progress::{Progress, Standing};
 use crate::report::{self, Context};
 use crate::shim::Call;
 use crate::supervisor::Clients;
-use crate::{shorten, summary};
-use proctor_proto::text::{self, Head};
-use proctor_proto::v1::{GetReportRequest, LastTestFailuresRequest, Limits, Report, ReportFormat, RunEvent, Stream};
+use crate::{remains, shorten, summary};
+use proctor_proto::reason;
+use proctor_proto::text::{self, Head, Reader};
+use proctor_proto::v1::{GetReportRequest, LastTestFailuresRequest, Limits, ReportFormat, RunEvent, Stream};
 use tonic::{Status, Streaming};
 
 /// Most failures listed in a shortened text.
@@ -40,18 +41,48 @@ where
 {
     let ended = call
         .reporting(Standing::waiting("starting"), async |progress| {
-            let clients = call.clients().await?;
-            let events = call.in_session(&start).await?;
-            let saw_run = |run_id: &str| call.session().saw_run(run_id);
-            Follow::new(clients, progress, &saw_run).until_end(events).await
+            match once(call, progress, &start).await {
+                // Of a run that had to wait this is told in its events. Asked again, it is told at once, for which the
+                // session has an answer.
+                Err(error) if error.reason().is_some_and(|reason| reason.name == reason::WORKSPACE_REPLACED) => {
+                    once(call, progress, &start).await
+                }
+                ended => ended,
+            }
         })
         .await?;
     rendered(call, &ended, max_tokens).await
 }
 
+async fn once<F>(
+    call: &Call<'_>,
+    progress: &Progress,
+    start: &impl Fn(Clients, String) -> F,
+) -> Result<Ended, CallError>
+where
+    F: Future<Output = Result<Streaming<RunEvent>, Status>>,
+{
+    let events = call.in_session(start).await?;
+    // After the call, which may have made the connection anew.
+    let clients = call.clients().await?;
+    let saw_run = |run_id: &str| call.session().saw_run(run_id);
+    Follow::new(clients, progress, &saw_run).until_end(events).await
+}
+
 /// The answer for a run that has ended.
 pub(super) async fn rendered(call: &Call<'_>, ended: &Ended, max_tokens: Option<u32>) -> Result<Answer, CallError> {
     let bytes_max = max_tokens.map(shorten::bytes_of);
+    match whole(call, ended, bytes_max).await {
+        // How the run ended is known already, and must not be lost with what only the supervisor has.
+        Err(error @ (CallError::Call(_) | CallError::Open(_) | CallError::Connect(_))) => {
+            tracing::warn!(run = ended.run_id, ?error, "the output of a run that has ended cannot be read");
+            Ok(remains::answer(ended, bytes_max))
+        }
+        answer => answer,
+    }
+}
+
+async fn whole(call: &Call<'_>, ended: &Ended, bytes_max: Option<usize>) -> Result<Answer, CallError> {
     let document = call
         .in_session(|mut clients, session_id| {
             let format = ReportFormat::Json.into();
@@ -61,30 +92,34 @@ pub(super) async fn rendered(call: &Call<'_>, ended: &Ended, max_tokens: Option<
         .await?;
     let context = Context { run_id: &ended.run_id, attached: ended.attached_age_ms.is_some(), bytes_max };
     let structured = report::structured(&document, &context)?;
-    let clients = call.clients().await?;
-    let full = full_text(&clients, &ended.run_id, &ended.report).await?;
+    let [stdout, stderr] = call
+        .ask(|clients| {
+            let run_id = ended.run_id.clone();
+            async move {
+                Ok([head(&clients, &run_id, Stream::Stdout).await?, head(&clients, &run_id, Stream::Stderr).await?])
+            }
+        })
+        .await?;
+    let full = full_text(&stdout, &stderr, ended);
     let text = match bytes_max {
         Some(bytes_max) if full.len() > bytes_max => {
             let failures = failures(call, &ended.run_id).await?;
-            shorten::run(&ended.report, failures.as_deref(), &ended.run_id, bytes_max)
+            let left_out = shorten::left_out(&ended.run_id);
+            shorten::run(&ended.report, failures.as_deref(), &left_out, bytes_max)
         }
         _ => full,
     };
     Ok(Answer { text, summary: summary::run(&ended.report, ended.attached_age_ms), structured })
 }
 
-async fn full_text(clients: &Clients, run_id: &str, report: &Report) -> Result<String, Status> {
-    let stdout = head(clients, run_id, Stream::Stdout).await?;
-    let stderr = head(clients, run_id, Stream::Stderr).await?;
-    let (stdout_on, stderr_on) = (
-        how_to_read_on(run_id, Stream::Stdout, stdout.next_cursor()),
-        how_to_read_on(run_id, Stream::Stderr, stderr.next_cursor()),
-    );
-    Ok(text::run(
+fn full_text(stdout: &Span, stderr: &Span, ended: &Ended) -> String {
+    let stdout_on = how_to_read_on(&ended.run_id, Stream::Stdout, stdout.next_cursor());
+    let stderr_on = how_to_read_on(&ended.run_id, Stream::Stderr, stderr.next_cursor());
+    text::run(
         Head { bytes: &stdout.bytes, total: stdout.total, how_to_read_on: &stdout_on },
         Head { bytes: &stderr.bytes, total: stderr.total, how_to_read_on: &stderr_on },
-        report,
-    ))
+        &ended.report,
+    )
 }
 
 // The failures of that run, unless another one has taken its place or there are none.
@@ -95,5 +130,5 @@ async fn failures(call: &Call<'_>, run_id: &str) -> Result<Option<String>, CallE
             async move { Ok(clients.results.last_test_failures(request).await?.into_inner()) }
         })
         .await?;
-    Ok((answer.run_id == run_id && answer.total > 0).then(|| text::failures(&answer)))
+    Ok((answer.run_id == run_id && answer.total > 0).then(|| text::failures(&answer, Reader::Agent)))
 }

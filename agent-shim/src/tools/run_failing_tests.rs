@@ -7,8 +7,9 @@ use crate::call_error::CallError;
 use crate::report;
 use crate::schema::{self, number};
 use crate::shim::Call;
+use proctor_proto::reason;
+use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::RunFailingTestsRequest;
-use proctor_proto::{reason, text};
 use serde_json::json;
 
 const DESCRIPTION: &str = "\
@@ -52,7 +53,9 @@ fn nothing_ran(error: CallError) -> Result<Answer, CallError> {
     let Some(reason) = error.reason() else { return Err(error) };
     let (text, next) = match reason.name.as_str() {
         reason::NO_RUN_YET => (text::NO_RUN_YET.to_owned(), "Next: run_tests."),
-        reason::NOTHING_TO_RERUN => (text::nothing_to_rerun(&reason.framework), "Next: run_tests runs everything."),
+        reason::NOTHING_TO_RERUN => {
+            (text::nothing_to_rerun(&reason.framework, Reader::Agent), "Next: run_tests runs everything.")
+        }
         _ => return Err(error),
     };
     let structured = json!({"nothing_ran": reason.name, "framework": reason.framework, "attached": false});

@@ -42,8 +42,8 @@ pub(super) fn teaching() -> Teaching {
             "command",
             strings(
                 "A command as a list of arguments that replaces the framework's own, for example [\"make\", \"check\"]. \
-                 No shell. Its exit status decides; there are no results test by test. Not with framework, filter, \
-                 files or parallel.",
+                 No shell. Its exit status decides; JUnit XML that it writes to $PROCTOR_JUNIT, or TAP on stdout, is \
+                 read test by test. Not with framework, filter, files or parallel.",
             ),
         ),
         (

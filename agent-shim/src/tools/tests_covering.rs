@@ -1,13 +1,13 @@
 //! `tests_covering`. Must not know how coverage is measured.
 
 use super::Teaching;
-use super::last_test_failures::tests;
 use crate::answer::Answer;
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
+use crate::report::tests;
 use crate::schema::{self, boolean, number, string};
 use crate::shim::Call;
-use proctor_proto::text;
+use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::{Attribution, TestsCoveringRequest, TestsCoveringResponse};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::path::Path;
 const DESCRIPTION: &str = "\
 Which tests execute a file, or one line of it, as the runs of this session have measured. Call it before you change code, \
 to know what guards it, or after, to run only what matters: pass the packages' files or a filter to run_tests. Needs a \
-run_tests before it; it runs nothing itself and reads no source.";
+run_tests before it, of Go tests: nothing else is measured in this version. It runs nothing itself and reads no source.";
 
 pub(super) fn teaching() -> Teaching {
     let input = [
@@ -50,7 +50,8 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
         })
         .await?;
     let summary = next(&answer).map(str::to_owned).into_iter().collect();
-    Ok(Answer { text: text::covering(&answer, &file, line), summary, structured: structured(&answer, &file, line) })
+    let text = text::covering(&answer, &file, line, Reader::Agent);
+    Ok(Answer { text, summary, structured: structured(&answer, &file, line) })
 }
 
 // Agents often have the absolute path at hand; the supervisor wants it relative and judges everything else.
@@ -62,7 +63,10 @@ fn relative(file: &str, workspace: &Path) -> String {
 
 fn next(answer: &TestsCoveringResponse) -> Option<&'static str> {
     match answer {
-        answer if !answer.has_coverage => Some("Next: run_tests, with coverage not off."),
+        answer if !answer.has_coverage => Some(
+            "Coverage is measured for Go only in this version: runs of anything else bring none. Next, for Go: run_tests, with \
+             coverage not off.",
+        ),
         answer if answer.tests.is_empty() => {
             Some("No test of the runs so far executes it; a run without a filter may know more.")
         }

@@ -1,22 +1,27 @@
 //! A supervisor's side of the wire that says what a test wants said and remembers what it was asked.
 
+use proctor_proto::reason;
 use proctor_proto::v1::results_server::{Results, ResultsServer};
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::runs_server::{Runs, RunsServer};
 use proctor_proto::v1::sessions_server::{Sessions, SessionsServer};
 use proctor_proto::v1::*;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 
 /// What every artefact holds: enough of a picture to be taken for one.
 pub(crate) const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
 use tonic::transport::Server;
-use tonic::{Request, Response, Status};
+use tonic::transport::server::Router;
+use tonic::{Code, Request, Response, Status};
+use tonic_types::{ErrorDetails, StatusExt};
 
 pub(crate) const RUN_ID: &str = "00000000000000000000000000000001";
 
@@ -31,11 +36,19 @@ pub(crate) struct World {
     /// The run does not end by itself.
     pub(crate) endless: bool,
     pub(crate) refuse: Option<Status>,
+    /// What the next stream ends with before the event of this number.
+    pub(crate) breaks: Option<(u64, Status)>,
     pub(crate) failures: LastTestFailuresResponse,
     pub(crate) covering: TestsCoveringResponse,
     pub(crate) listed: ListTestsResponse,
     /// Sessions that are known; the last one is the newest.
     pub(crate) sessions: Vec<String>,
+    /// Sessions whose workspace is not the directory that it was.
+    pub(crate) replaced: Vec<String>,
+    /// No session can be opened, since there is no workspace.
+    pub(crate) gone: bool,
+    /// It goes down: with the end of the next run that is followed it closes all sessions, and opens no other.
+    pub(crate) drains: bool,
     pub(crate) created: Vec<CreateSessionRequest>,
     pub(crate) closed: Vec<String>,
     pub(crate) cancelled: Vec<String>,
@@ -82,12 +95,29 @@ impl Double {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let _inside = runtime.enter();
         let incoming = UnixListenerStream::new(UnixListener::bind(self.socket()).unwrap());
-        let server = Server::builder()
+        runtime.spawn(self.router().serve_with_incoming(incoming));
+        *self.server.lock().unwrap() = Process(Some(runtime));
+    }
+
+    fn router(&self) -> Router {
+        Server::builder()
             .add_service(SessionsServer::new(self.clone()))
             .add_service(RunsServer::new(self.clone()))
-            .add_service(ResultsServer::new(self.clone()));
-        runtime.spawn(server.serve_with_incoming(incoming));
-        *self.server.lock().unwrap() = Process(Some(runtime));
+            .add_service(ResultsServer::new(self.clone()))
+    }
+
+    /// Speaks over a socket that is connected already, and returns when there is nothing to be heard and nothing left to be said.
+    pub(crate) fn over(socket: std::os::unix::net::UnixStream, world: World) {
+        let double = Double::start(world);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            socket.set_nonblocking(true).unwrap();
+            let mut socket = UnixStream::from_std(socket).unwrap();
+            let (mut near, far) = tokio::io::duplex(64 * 1024);
+            let incoming = tokio_stream::once(Ok::<_, std::io::Error>(far)).chain(tokio_stream::pending());
+            tokio::spawn(double.router().serve_with_incoming(incoming));
+            _ = tokio::io::copy_bidirectional(&mut near, &mut socket).await;
+        });
     }
 
     /// Ends without a word, as a killed process does, and starts again knowing nothing.
@@ -125,14 +155,22 @@ impl Double {
     // As a supervisor does: numbered from 0, `finished` last.
     fn events(&self, cursor: u64) -> Response<ReceiverStream<Result<RunEvent, Status>>> {
         let (sender, receiver) = mpsc::channel(16);
-        let world = self.world();
+        let mut world = self.world();
+        let mut breaks = world.breaks.take();
         let mut events = world.events.clone();
         if !world.endless {
             events.push(Event::Finished(world.report.clone()));
         }
+        if world.drains {
+            world.sessions.clear();
+        }
         let (dropped, endless, sequence_after) = (self.dropped.clone(), world.endless, events.len() as u64);
         tokio::spawn(async move {
             for (sequence, event) in (0..).zip(events).skip(usize::try_from(cursor).unwrap()) {
+                if let Some((_, status)) = breaks.take_if(|(at, _)| *at == sequence) {
+                    _ = sender.send(Err(status)).await;
+                    return;
+                }
                 let event = RunEvent { run_id: RUN_ID.into(), sequence, at_ms: sequence * 10, event: Some(event) };
                 if sender.send(Ok(event)).await.is_err() {
                     return;
@@ -160,6 +198,12 @@ async fn news(sender: &mpsc::Sender<Result<RunEvent, Status>>, from: u64) {
     }
 }
 
+/// What is said of a workspace that is not the directory that it was.
+pub(crate) fn replaced() -> Status {
+    let details = ErrorDetails::with_error_info(reason::WORKSPACE_REPLACED, reason::DOMAIN, HashMap::new());
+    Status::with_error_details(Code::FailedPrecondition, "the workspace was replaced: open a new session", details)
+}
+
 #[tonic::async_trait]
 impl Sessions for Double {
     async fn create_session(
@@ -167,6 +211,12 @@ impl Sessions for Double {
         request: Request<CreateSessionRequest>,
     ) -> Result<Response<CreateSessionResponse>, Status> {
         let mut world = self.world();
+        if world.gone {
+            return Err(Status::invalid_argument("workspace: not found"));
+        }
+        if world.drains && !world.created.is_empty() {
+            return Err(Status::unavailable("the supervisor is going down"));
+        }
         world.authorization =
             request.metadata().get("authorization").and_then(|value| value.to_str().ok()).map(str::to_owned);
         world.created.push(request.into_inner());
@@ -206,7 +256,12 @@ impl Runs for Double {
 
     async fn run_tests(&self, request: Request<RunTestsRequest>) -> Result<Response<Events>, Status> {
         let request = request.into_inner();
-        self.in_session(&request.session_id)?.run_tests.push(request);
+        let mut world = self.in_session(&request.session_id)?;
+        if world.replaced.contains(&request.session_id) {
+            return Err(replaced());
+        }
+        world.run_tests.push(request);
+        drop(world);
         Ok(self.events(0))
     }
 
@@ -226,10 +281,10 @@ impl Runs for Double {
     async fn get_run(&self, request: Request<GetRunRequest>) -> Result<Response<GetRunResponse>, Status> {
         let world = self.world();
         let run_id = request.into_inner().run_id;
-        if run_id != RUN_ID {
+        if run_id != RUN_ID || world.drains && world.sessions.is_empty() {
             return Err(Status::permission_denied("no such run"));
         }
-        let running = world.endless && world.cancelled.is_empty();
+        let running = world.drains || world.endless && world.cancelled.is_empty();
         Ok(Response::new(GetRunResponse {
             run_id,
             state: if running { RunState::Running } else { RunState::Finished }.into(),
@@ -262,6 +317,9 @@ impl Runs for Double {
     async fn read_output(&self, request: Request<ReadOutputRequest>) -> Result<Response<ReadOutputResponse>, Status> {
         let request = request.into_inner();
         let world = self.world();
+        if world.drains && world.sessions.is_empty() {
+            return Err(Status::permission_denied("no such run"));
+        }
         let whole = if request.stream() == Stream::Stderr { &world.stderr } else { &world.stdout };
         // Small pieces, so that callers have to come again.
         let most = usize::try_from(request.max_bytes).unwrap().min(100_000);

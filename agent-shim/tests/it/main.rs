@@ -6,6 +6,9 @@
 mod client;
 mod double;
 mod lifecycle;
+mod private;
 mod queries;
 mod refusals;
 mod runs;
+mod sessions;
+mod wire;

@@ -2,7 +2,7 @@
 
 use crate::client::{Client, block, structured};
 use crate::double::{Double, World};
-use proctor_proto::text;
+use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::*;
 use serde_json::json;
 
@@ -53,7 +53,7 @@ async fn failures_are_the_text_of_the_contract() {
     let double = Double::start(World { failures: failures.clone(), ..World::default() });
     let client = Client::of(&double).await;
     let result = client.call("last_test_failures", json!({"limit": 9999})).await;
-    assert_eq!(block(&result, 0), text::failures(&failures));
+    assert_eq!(block(&result, 0), text::failures(&failures, Reader::Agent));
     assert_eq!(block(&result, 1), "Next: run_failing_tests after a fix.\nlimit was clamped from 9999 to 500.");
     assert_eq!(double.world().failures_asked[0].limit, 500);
     let data = structured(&client, "last_test_failures", &result).await;
@@ -87,10 +87,18 @@ async fn covering_tests_for_a_relative_or_an_absolute_path() {
     let client = Client::of(&double).await;
     let absolute = client.root().canonicalize().unwrap().join("a/b.go");
     let result = client.call("tests_covering", json!({"file": absolute, "line": "42"})).await;
-    assert_eq!(block(&result, 0), text::covering(&covering, "a/b.go", Some(42)));
+    assert_eq!(block(&result, 0), text::covering(&covering, "a/b.go", Some(42), Reader::Agent));
     let data = structured(&client, "tests_covering", &result).await;
     assert_eq!((&data["attribution"], &data["line"]), (&json!("package"), &json!(42)));
     assert_eq!(double.world().covering_asked[0].file, "a/b.go");
+}
+
+#[tokio::test]
+async fn who_has_no_coverage_is_told_what_has_any() {
+    let client = Client::of(&Double::start(World::default())).await;
+    let result = client.call("tests_covering", json!({"file": "a.py"})).await;
+    assert_eq!(block(&result, 0), text::NO_COVERAGE_YET);
+    assert!(block(&result, 1).starts_with("Coverage is measured for Go only in this version"), "{result:?}");
 }
 
 #[tokio::test]

@@ -2,9 +2,11 @@
 
 use crate::client::{Client, block, structured};
 use crate::double::{Double, World};
-use proctor_proto::{reason, text};
+use proctor_proto::reason;
+use proctor_proto::text::{self, Reader};
 use serde_json::json;
 use std::collections::HashMap;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -67,9 +69,10 @@ async fn what_the_supervisor_refuses_keeps_its_words() {
 async fn nothing_to_rerun_is_an_answer() {
     let double = Double::start(World::default());
     let client = Client::of(&double).await;
-    for (reason, text) in
-        [(reason::NO_RUN_YET, text::NO_RUN_YET.to_owned()), (reason::NOTHING_TO_RERUN, text::nothing_to_rerun("go"))]
-    {
+    for (reason, text) in [
+        (reason::NO_RUN_YET, text::NO_RUN_YET.to_owned()),
+        (reason::NOTHING_TO_RERUN, text::nothing_to_rerun("go", Reader::Agent)),
+    ] {
         double.world().refuse = failed_precondition(reason, "x");
         let result = client.call("run_failing_tests", json!({})).await;
         assert_eq!(block(&result, 0), text);
@@ -90,6 +93,39 @@ async fn a_supervisor_that_is_not_there_is_named_with_a_remedy() {
     let text = client.refused("list_tests", json!({})).await;
     assert!(
         text.starts_with("list_tests: cannot start the supervisor program /nowhere/proctor: No such file"),
+        "{text}"
+    );
+}
+
+/// A port at which everybody who connects is told `answer`.
+async fn port_that_says(answer: &'static [u8]) -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            // What it was told is read first: what is unread at the end would take the answer along.
+            _ = stream.read(&mut [0; 4096]).await;
+            _ = stream.write_all(answer).await;
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_port_that_speaks_tls_is_told_from_one_that_speaks_something_else() {
+    // An alert of TLS: handshake_failure.
+    let port = port_that_says(b"\x15\x03\x03\x00\x02\x02\x28").await;
+    let client = Client::with(&["--supervisor", &format!("http://127.0.0.1:{port}")]).await;
+    for (tool, arguments) in [("run_tests", json!({})), ("get_run", json!({"run_id": "x"}))] {
+        let text = client.refused(tool, arguments).await;
+        assert!(text.starts_with(&format!("{tool}: the supervisor speaks TLS there")), "{text}");
+        assert!(text.contains("Write https:// in --supervisor"), "{text}");
+    }
+    let port = port_that_says(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    let client = Client::with(&["--supervisor", &format!("http://127.0.0.1:{port}")]).await;
+    let text = client.refused("run_tests", json!({})).await;
+    assert!(
+        text.starts_with("run_tests: the connection to the supervisor is lost. ") && !text.contains("private"),
         "{text}"
     );
 }

@@ -2,10 +2,15 @@
 
 use crate::client::{Client, block, structured};
 use crate::double::{Double, PICTURE, RUN_ID, World};
+use proctor_proto::reason;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::*;
+use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::time::Duration;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
 
 fn test(name: &str, outcome: TestOutcome) -> Event {
     let case = TestCase { package: "a".into(), name: name.into(), outcome: outcome.into(), ..TestCase::default() };
@@ -13,7 +18,7 @@ fn test(name: &str, outcome: TestOutcome) -> Event {
 }
 
 /// Two of three tests pass.
-fn failed() -> World {
+pub(crate) fn failed() -> World {
     let summary = Summary { total: 3, passed: 2, failed: 1, ..Summary::default() };
     World {
         report: Report {
@@ -25,6 +30,7 @@ fn failed() -> World {
             duration_s: 1.3,
             structured: true,
             stdout_tail: "ok\nFAIL\n".into(),
+            resources: Some(Resources::default()),
             ..Report::default()
         },
         document: json!({
@@ -44,6 +50,18 @@ fn failed() -> World {
         ],
         ..World::default()
     }
+}
+
+#[tokio::test]
+async fn a_stream_that_the_supervisor_says_to_take_up_again_is_taken_up_again() {
+    let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(1)));
+    details.set_error_info(reason::HOST_FAILED, reason::DOMAIN, HashMap::new());
+    let broken = Status::with_error_details(Code::Unavailable, "the output of event 3 could not be read back", details);
+    let double = Double::start(World { breaks: Some((3, broken)), ..failed() });
+    let client = Client::of(&double).await;
+    let result = client.call("run_tests", json!({})).await;
+    assert_eq!(block(&result, 0), "ok\nFAIL\n--- stderr ---\nwarning\nexit: 1\n");
+    assert!(double.world().breaks.is_none());
 }
 
 #[tokio::test]
@@ -143,12 +161,19 @@ async fn progress_flows_and_always_rises() {
 async fn a_cancelled_call_lets_go_of_the_run_and_does_not_kill_it() {
     let double = Double::start(World { endless: true, ..failed() });
     let client = Client::of(&double).await;
-    let gave_up = tokio::time::timeout(Duration::from_millis(700), client.call("run_tests", json!({}))).await;
-    assert!(gave_up.is_err());
+    let line = || client.progress().last().and_then(|told| told.message.clone()).unwrap_or_default();
+    let told = async {
+        while !line().ends_with(", 45 MiB") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        ended = client.call("run_tests", json!({})) => panic!("{ended:?}"),
+        gave_up = tokio::time::timeout(Duration::from_secs(60), told) => gave_up.unwrap(),
+    }
     tokio::time::timeout(Duration::from_secs(10), double.until_dropped()).await.unwrap();
     assert!(double.world().cancelled.is_empty());
-    let line = client.progress().last().unwrap().message.clone().unwrap();
-    assert!(line.starts_with("2 tests done, 1 failing, ") && line.ends_with(", 45 MiB"), "{line}");
+    assert!(line().starts_with("2 tests done, 1 failing, "), "{}", line());
 
     let status = client.call("get_run", json!({})).await;
     assert_eq!(structured(&client, "get_run", &status).await["state"], "running", "the last run is the default");
@@ -159,34 +184,33 @@ async fn a_cancelled_call_lets_go_of_the_run_and_does_not_kill_it() {
 }
 
 #[tokio::test]
-async fn a_vanished_session_is_opened_again_and_a_good_one_is_kept() {
-    let double = Double::start(failed());
+async fn a_run_whose_session_is_closed_with_its_end_keeps_its_result() {
+    let mut world = World { drains: true, ..failed() };
+    world.report.tests = vec![TestCase {
+        nodeid: "a/TestB".into(),
+        outcome: TestOutcome::Failed.into(),
+        line: Some(7),
+        ..TestCase::default()
+    }];
+    let double = Double::start(world);
     let client = Client::of(&double).await;
-    client.call("run_tests", json!({})).await;
-    client.call("run_tests", json!({})).await;
-    assert_eq!(double.world().created.len(), 1);
-    double.world().sessions.clear();
+    let check = |result: &CallToolResult| {
+        assert_eq!(result.is_error, Some(false), "{result:?}");
+        assert_eq!(block(result, 0), "ok\nFAIL\nexit: 1\n");
+        let words = block(result, 1);
+        assert!(words.contains("1 of 3 tests failed (go, 1.3s).\n"), "{words}");
+        assert!(words.contains("This run's output can no longer be read") && !words.contains("Next:"), "{words}");
+    };
     let result = client.call("run_tests", json!({})).await;
-    assert_eq!(result.is_error, Some(false));
-    assert_eq!(double.world().created.len(), 2);
-    let ids: Vec<String> = double.world().created.iter().map(|made| made.client_request_id.clone()).collect();
-    assert_ne!(ids[0], ids[1]);
+    check(&result);
+    let data = structured(&client, "run_tests", &result).await;
+    assert_eq!((&data["outcome"], &data["tests"][0]["line"]), (&json!("failed"), &json!(7)));
 
-    double.world().refuse = Some(tonic::Status::permission_denied("network: host is not allowed"));
-    let text = client.refused("run_tests", json!({})).await;
-    assert!(text.starts_with("run_tests: network: host is not allowed"), "{text}");
-    assert_eq!(double.world().created.len(), 2, "the session was well");
-}
-
-#[tokio::test]
-async fn a_supervisor_that_was_restarted_goes_unnoticed() {
-    let double = Double::start(failed());
-    let client = Client::of(&double).await;
-    client.call("run_tests", json!({})).await;
-    double.crash_and_restart();
-    let result = client.call("run_tests", json!({})).await;
-    assert_eq!(result.is_error, Some(false), "{result:?}");
-    assert_eq!(double.world().created.len(), 2);
+    double.world().sessions = vec!["session-1".into()];
+    let result = client.call("get_run", json!({"run_id": RUN_ID, "wait_s": 60})).await;
+    check(&result);
+    let data = structured(&client, "get_run", &result).await;
+    assert_eq!((&data["state"], &data["report"]["outcome"]), (&json!("finished"), &json!("failed")));
 }
 
 #[tokio::test]
@@ -196,6 +220,8 @@ async fn the_last_report_comes_as_summary_and_as_document() {
     let result = client.call("get_test_report", json!({})).await;
     assert!(block(&result, 0).starts_with("1 of 3 tests failed (go, 1.3s).\n"));
     assert_eq!(structured(&client, "get_test_report", &result).await["run_id"], RUN_ID);
+    let short = client.call("get_test_report", json!({"max_tokens": 1})).await;
+    assert_eq!(block(&short, 0), "1 of 3 tests failed (go, 1.3s).\n");
     let result = client.call("get_test_report", json!({"format": "json"})).await;
     let document: Value = serde_json::from_str(&block(&result, 0)).unwrap();
     assert_eq!(document, double.world().document);

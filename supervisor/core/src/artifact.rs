@@ -3,6 +3,10 @@
 use crate::test_case::TestId;
 use serde::{Deserialize, Serialize};
 
+/// Directory among those in which a run leaves files, whose files are for its caller: they are kept with the run, and nobody else
+/// reads them.
+pub const KEPT: &str = "kept";
+
 /// Most of which a runner is heard to say which test left them; more than are kept.
 pub const ARTIFACTS_MAX: usize = 4_096;
 

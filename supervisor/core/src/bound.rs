@@ -26,6 +26,9 @@ pub const COLLECTORS_MAX: usize = 1_000;
 /// Most names listed as running when a run was cut off.
 pub const RUNNING_NAMES_MAX: usize = 64;
 
+/// Most packages listed as not built because of another.
+pub const NOT_BUILT_MAX: usize = 1_000;
+
 /// Bytes of each stream repeated at the end of a report (`stdout_tail`, `stderr_tail`).
 pub const TAIL_BYTES_MAX: usize = 16 * 1024;
 
@@ -43,6 +46,11 @@ pub const QUEUED_RUNS_MAX: usize = 8;
 
 /// Most runs that wait for room on a host, of all tenants together: 1,000 tenants with 100 runs each, some 11 MiB.
 pub const HOST_QUEUED_RUNS_MAX: usize = 100_000;
+
+/// Most runs that go on at the same time on a host, of all tenants together; more wait for their turn. Each has a thread of the
+/// supervisor, a worker and some twenty descriptors, and a host with the processors for more of them than this has not been
+/// seen; without a bound a tenant whose runs may use next to nothing could have as many threads as there are.
+pub const HOST_RUNNING_RUNS_MAX: usize = 1_024;
 
 /// Most tenants of a host. Each has user ids of its own, and a host that is shared by more would serve none.
 pub const TENANTS_MAX: usize = 10_000;

@@ -59,8 +59,32 @@ pub enum RunEvent {
     },
     /// How far it is, now and then.
     Progress(Progress),
+    /// The log had no room for so many events, which nobody will see. Told once, before the end.
+    Missed {
+        /// How many.
+        events: u64,
+    },
     /// The run ended. Nothing follows.
     Finished(Arc<Report>),
+}
+
+impl RunEvent {
+    /// Bytes that it takes in memory, but for the report, which is not only in the event.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let beside = match self {
+            RunEvent::TestStarted(test) => test.text_bytes(),
+            RunEvent::TestFinished(test) => test.memory_bytes(),
+            RunEvent::Collector(collector) => collector.memory_bytes(),
+            RunEvent::Progress(progress) => progress.running.as_ref().map_or(0, TestId::text_bytes),
+            RunEvent::Queued { .. }
+            | RunEvent::Started { .. }
+            | RunEvent::Output { .. }
+            | RunEvent::Missed { .. }
+            | RunEvent::Finished(_) => 0,
+        };
+        size_of::<RunEvent>() + beside
+    }
 }
 
 /// How far a run is.

@@ -55,6 +55,56 @@ pub struct LastRun {
     pub total: u64,
     /// What was running when it was cut off.
     pub running: Vec<TestId>,
+    /// What was to run again and did not.
+    #[serde(default)]
+    pub not_run: Vec<TestId>,
+    /// How many more did not.
+    #[serde(default)]
+    pub not_run_left_out: u64,
+    /// Whether tests may have been kept from running that nobody can name.
+    #[serde(default)]
+    pub unreached: bool,
+    /// Packages whose tests did not run because what they need was not built.
+    #[serde(default)]
+    pub not_built: Vec<String>,
+    /// What a rerun left alone that was asked for no more than some of what had failed.
+    #[serde(default)]
+    pub deferred: Deferred,
+}
+
+/// What failed before, and was not run again since.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deferred {
+    /// The first of it, at most [`FAILURES_MAX`].
+    pub targets: Vec<RerunTarget>,
+    /// How much more there is.
+    pub more: u64,
+    /// Whether beside all that something was kept from running that nobody can name.
+    #[serde(default)]
+    pub unreached: bool,
+}
+
+impl Deferred {
+    /// How much of it is known.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.targets.len() as u64 + self.more
+    }
+
+    /// Whether everything that failed has been run again since.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.count() == 0 && !self.unreached
+    }
+
+    /// What the report of a run says that leaves this alone.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let beyond = format!("{} more that failed before were beyond the limit and stay to be run", self.count());
+        let unreached = "an earlier run ended before all of its tests had run: only a run of everything tells of those";
+        let beyond = (self.count() > 0).then_some(beyond);
+        beyond.into_iter().chain(self.unreached.then(|| unreached.to_owned())).collect()
+    }
 }
 
 /// The slot of one session. Every run replaces it.
@@ -74,14 +124,19 @@ pub enum Rerun {
         framework: String,
     },
     /// These failed, or were running when the run was cut off.
-    Targets(Vec<RerunTarget>),
-    /// The last run did not pass and names no test: only the whole of it can be run again.
+    Targets {
+        /// Those to run now.
+        now: Vec<RerunTarget>,
+        /// Those that stay to be run.
+        deferred: Deferred,
+    },
+    /// The last run did not pass, and names no test or not all of them: only the whole of it can be run again.
     Everything,
 }
 
 impl FailureSlot {
-    /// Replaces the slot with what `report` says.
-    pub fn fill(&mut self, run: RunId, report: &Report) {
+    /// Replaces the slot with what `report` says, and with what its run left alone of what had failed before.
+    pub fn fill(&mut self, run: RunId, report: &Report, deferred: Deferred) {
         let listed: Vec<Failure> = report
             .collectors
             .iter()
@@ -101,6 +156,11 @@ impl FailureSlot {
             total: listed.len() as u64 + left_out,
             failures: listed.into_iter().take(FAILURES_MAX).collect(),
             running: report.evidence.running.clone(),
+            not_run: report.evidence.not_run.clone(),
+            not_run_left_out: report.truncated.not_run,
+            unreached: report.evidence.unreached,
+            not_built: report.evidence.not_built.clone(),
+            deferred,
         });
     }
 
@@ -114,21 +174,40 @@ impl FailureSlot {
     #[must_use]
     pub fn rerun(&self, limit: Option<u32>) -> Rerun {
         let Some(last) = &self.last else { return Rerun::NoRunYet };
-        if last.outcome == Outcome::Passed {
+        if last.outcome == Outcome::Passed && last.deferred.is_nothing() {
             return Rerun::NothingFailed { framework: last.framework.clone() };
         }
         let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let targets: Vec<RerunTarget> = last
+        let mut targets: Vec<RerunTarget> = last
             .failures
             .iter()
             .map(|failure| match &failure.test {
                 Some(test) => RerunTarget::Test(test.clone()),
                 None => RerunTarget::Package(failure.nodeid.clone()),
             })
-            .chain(last.running.iter().cloned().map(RerunTarget::Test))
-            .take(limit)
+            .chain(last.not_built.iter().cloned().map(RerunTarget::Package))
+            .chain(last.running.iter().chain(&last.not_run).cloned().map(RerunTarget::Test))
             .collect();
-        if targets.is_empty() { Rerun::Everything } else { Rerun::Targets(targets) }
+        if targets.is_empty() && last.outcome != Outcome::Passed {
+            return Rerun::Everything;
+        }
+        targets.extend(last.deferred.targets.iter().cloned());
+        // Whoever runs again only what is known here, and sees it pass, would not hear of the rest again.
+        let unknown =
+            last.total.saturating_sub(last.failures.len() as u64) + last.not_run_left_out + last.deferred.more;
+        // What was to be built or loaded first kept everything else from running.
+        let blocked = last.unreached && last.failures.iter().any(|failure| failure.collector.is_some());
+        match targets.len() {
+            0 => Rerun::Everything,
+            known if limit >= known && (unknown > 0 || blocked) => Rerun::Everything,
+            known => {
+                let mut left = targets.split_off(limit.min(known));
+                let more = unknown + left.len().saturating_sub(FAILURES_MAX) as u64;
+                left.truncate(FAILURES_MAX);
+                let unreached = last.unreached || last.deferred.unreached;
+                Rerun::Targets { now: targets, deferred: Deferred { targets: left, more, unreached } }
+            }
+        }
     }
 }
 
@@ -189,6 +268,10 @@ mod tests {
     use crate::report::tests::report;
     use crate::test_case::TestOutcome;
 
+    fn all_of(now: Vec<RerunTarget>) -> Rerun {
+        Rerun::Targets { now, deferred: Deferred::default() }
+    }
+
     fn failing(name: &str, message: Option<&str>) -> TestCase {
         let id = TestId { package: "p".into(), name: name.into() };
         let mut test = TestCase::new(id, format!("p/{name}"), TestOutcome::Failed);
@@ -206,7 +289,7 @@ mod tests {
             failing("U/x", Some("no")),
             failing("U", Some("and I failed too")),
         ];
-        slot.fill(RunId::new("r"), &report(Outcome::Failed, tests));
+        slot.fill(RunId::new("r"), &report(Outcome::Failed, tests), Deferred::default());
         let names: Vec<_> = slot.last().unwrap().failures.iter().map(|failure| failure.nodeid.as_str()).collect();
         assert_eq!(names, ["p/T/a", "p/T2", "p/U/x", "p/U"]);
     }
@@ -229,7 +312,7 @@ mod tests {
             cut.truncated.tests = 150_000 - cut.tests.len() as u64;
             cut.truncated.collectors = collectors_left_out;
             let mut slot = FailureSlot::default();
-            slot.fill(RunId::new("r"), &cut);
+            slot.fill(RunId::new("r"), &cut, Deferred::default());
             let last = slot.last().unwrap();
             (last.failures.len(), last.total)
         };
@@ -242,14 +325,105 @@ mod tests {
     fn a_rerun_names_exactly_what_failed() {
         let mut slot = FailureSlot::default();
         assert_eq!(slot.rerun(None), Rerun::NoRunYet);
-        slot.fill(RunId::new("r"), &report(Outcome::Passed, Vec::new()));
+        slot.fill(RunId::new("r"), &report(Outcome::Passed, Vec::new()), Deferred::default());
         assert_eq!(slot.rerun(None), Rerun::NothingFailed { framework: "go".into() });
-        slot.fill(RunId::new("r"), &report(Outcome::Crashed, Vec::new()));
+        slot.fill(RunId::new("r"), &report(Outcome::Crashed, Vec::new()), Deferred::default());
         assert_eq!(slot.rerun(None), Rerun::Everything);
-        slot.fill(RunId::new("r"), &report(Outcome::Failed, vec![failing("A", Some("x")), failing("B", Some("y"))]));
+        let failed = report(Outcome::Failed, vec![failing("A", Some("x")), failing("B", Some("y"))]);
+        slot.fill(RunId::new("r"), &failed, Deferred::default());
         let target = |name: &str| RerunTarget::Test(TestId { package: "p".into(), name: name.into() });
-        assert_eq!(slot.rerun(None), Rerun::Targets(vec![target("A"), target("B")]));
-        assert_eq!(slot.rerun(Some(1)), Rerun::Targets(vec![target("A")]));
+        assert_eq!(slot.rerun(None), all_of(vec![target("A"), target("B")]));
+        let deferred = Deferred { targets: vec![target("B")], ..Deferred::default() };
+        assert_eq!(slot.rerun(Some(1)), Rerun::Targets { now: vec![target("A")], deferred });
+    }
+
+    #[test]
+    fn what_a_limit_left_alone_stays_to_be_run() {
+        let mut slot = FailureSlot::default();
+        let target = |name: &str| RerunTarget::Test(TestId { package: "p".into(), name: name.into() });
+        let failed =
+            |names: &[&str]| report(Outcome::Failed, names.iter().map(|name| failing(name, Some("x"))).collect());
+        let rerun = |slot: &mut FailureSlot, limit, report: &Report| {
+            let Rerun::Targets { now, deferred } = slot.rerun(limit) else { panic!("{:?}", slot.rerun(limit)) };
+            slot.fill(RunId::new("r"), report, deferred);
+            now
+        };
+        slot.fill(RunId::new("r"), &failed(&["A", "B", "C"]), Deferred::default());
+        let passed = report(Outcome::Passed, Vec::new());
+        assert_eq!(rerun(&mut slot, Some(1), &passed), [target("A")]);
+        assert_eq!(rerun(&mut slot, Some(1), &failed(&["B"])), [target("B")]);
+        assert_eq!(rerun(&mut slot, Some(1), &passed), [target("B")]);
+        // Of a run that was ended before it told anything, nothing but the whole can be run again.
+        let deferred = slot.last().unwrap().deferred.clone();
+        slot.fill(RunId::new("r"), &report(Outcome::Cancelled, Vec::new()), deferred.clone());
+        assert_eq!(slot.rerun(None), Rerun::Everything);
+        slot.fill(RunId::new("r"), &passed, deferred);
+        assert_eq!(rerun(&mut slot, None, &passed), [target("C")]);
+        assert_eq!(slot.rerun(None), Rerun::NothingFailed { framework: "go".into() });
+        slot.fill(RunId::new("r"), &passed, Deferred { more: 1, ..Deferred::default() });
+        assert_eq!(slot.rerun(Some(1)), Rerun::Everything);
+    }
+
+    #[test]
+    fn what_was_kept_from_running_is_not_forgotten_when_what_failed_has_passed() {
+        let passed = report(Outcome::Passed, Vec::new());
+        let mut cut = report(Outcome::TimedOut, vec![failing("A", Some("x"))]);
+        cut.evidence.unreached = true;
+        let mut slot = FailureSlot::default();
+        slot.fill(RunId::new("r"), &cut, Deferred::default());
+        let Rerun::Targets { now, deferred } = slot.rerun(None) else { panic!("A is known") };
+        assert_eq!((now.len(), deferred.count(), deferred.unreached), (1, 0, true));
+        assert_eq!(deferred.notes().len(), 1);
+        slot.fill(RunId::new("r"), &passed, deferred);
+        assert_eq!(slot.rerun(None), Rerun::Everything);
+        slot.fill(RunId::new("r"), &passed, Deferred::default());
+        assert_eq!(slot.rerun(None), Rerun::NothingFailed { framework: "go".into() });
+        // What did not build kept the rest from running: the same is to be run, and not what failed alone.
+        let broken = Collector {
+            nodeid: "b".into(),
+            kind: CollectorKind::Build,
+            file: None,
+            line: None,
+            message: String::new(),
+            output: String::new(),
+        };
+        for (unreached, rerun) in [(true, Rerun::Everything), (false, all_of(vec![RerunTarget::Package("b".into())]))] {
+            let mut unbuilt = report(Outcome::BuildFailed, Vec::new());
+            unbuilt.collectors = vec![broken.clone()];
+            unbuilt.evidence.unreached = unreached;
+            slot.fill(RunId::new("r"), &unbuilt, Deferred::default());
+            assert_eq!(slot.rerun(None), rerun);
+        }
+    }
+
+    #[test]
+    fn what_was_to_run_again_and_did_not_stays() {
+        let mut slot = FailureSlot::default();
+        let mut again = report(Outcome::Failed, vec![failing("A", Some("x"))]);
+        let test = |name: &str| TestId { package: "p".into(), name: name.into() };
+        (again.evidence.running, again.evidence.not_run) = (vec![test("B")], vec![test("C")]);
+        slot.fill(RunId::new("r"), &again, Deferred::default());
+        let targets = ["A", "B", "C"].map(|name| RerunTarget::Test(test(name)));
+        assert_eq!(slot.rerun(None), all_of(targets.into()));
+    }
+
+    #[test]
+    fn a_rerun_of_more_than_is_known_is_one_of_everything() {
+        let mut slot = FailureSlot::default();
+        let mut crowded = report(Outcome::Failed, vec![failing("A", Some("x"))]);
+        crowded.truncated.not_run = 1;
+        slot.fill(RunId::new("r"), &crowded, Deferred::default());
+        assert_eq!(slot.rerun(None), Rerun::Everything);
+        let many = (0..=FAILURES_MAX).map(|number| failing(&number.to_string(), Some("x"))).collect();
+        slot.fill(RunId::new("r"), &report(Outcome::Failed, many), Deferred::default());
+        assert_eq!(slot.rerun(None), Rerun::Everything);
+        let Rerun::Targets { now, deferred } = slot.rerun(Some(7)) else {
+            panic!("as many as were asked for are known")
+        };
+        assert_eq!((now.len(), deferred.targets.len(), deferred.more), (7, FAILURES_MAX - 7, 1));
+        // The one that nobody knows is not forgotten with those.
+        slot.fill(RunId::new("r"), &report(Outcome::Passed, Vec::new()), deferred);
+        assert_eq!(slot.rerun(None), Rerun::Everything);
     }
 
     #[test]
@@ -258,7 +432,7 @@ mod tests {
         let mut timed_out = report(Outcome::TimedOut, Vec::new());
         let hung = TestId { package: "p".into(), name: "Hang".into() };
         timed_out.evidence.running = vec![hung.clone()];
-        slot.fill(RunId::new("r"), &timed_out);
-        assert_eq!(slot.rerun(None), Rerun::Targets(vec![RerunTarget::Test(hung)]));
+        slot.fill(RunId::new("r"), &timed_out, Deferred::default());
+        assert_eq!(slot.rerun(None), all_of(vec![RerunTarget::Test(hung)]));
     }
 }

@@ -15,6 +15,7 @@ pub mod isolation;
 pub mod limits;
 pub mod moment;
 pub mod outcome;
+pub mod quantity;
 pub mod queue;
 pub mod quota;
 pub mod rate;

@@ -43,7 +43,7 @@ impl Limits {
     /// The ceiling of the wall time that a caller may ask for: 1,800 s.
     pub const WALL_MS_CEILING: u64 = 1_800_000;
 
-    /// The ceilings that hold when neither host nor tenant says otherwise: as much as the kernel takes, and
+    /// The ceilings of somebody who has the host to himself and no host file: as much as the kernel takes, and
     /// [`Limits::WALL_MS_CEILING`].
     pub const CEILING: Limits = Limits {
         memory_bytes_max: u64::MAX,
@@ -91,33 +91,28 @@ impl Limits {
         let mut clamped = Vec::new();
         let mut wanted = defaults.min(ceiling);
         if let Some(bytes) = asked.memory_bytes {
-            wanted.memory_bytes_max = clamp("memory", bytes, ceiling.memory_bytes_max, "bytes", &mut clamped);
+            wanted.memory_bytes_max = clamp(LimitKind::Memory, bytes, ceiling.memory_bytes_max, &mut clamped);
         }
         if let Some(millis) = asked.cpu_millis {
-            wanted.cpu_millis_max = clamp("cpus", millis, ceiling.cpu_millis_max, "thousandths", &mut clamped);
+            wanted.cpu_millis_max = clamp(LimitKind::Cpu, millis, ceiling.cpu_millis_max, &mut clamped);
         }
         if let Some(pids) = asked.pids {
-            wanted.pids_max = clamp("pids", pids, ceiling.pids_max, "processes", &mut clamped);
+            wanted.pids_max = clamp(LimitKind::Pids, pids, ceiling.pids_max, &mut clamped);
         }
         if let Some(ms) = asked.wall_ms {
-            wanted.wall_ms_max = clamp("timeout", ms, ceiling.wall_ms_max, "ms", &mut clamped);
+            wanted.wall_ms_max = clamp(LimitKind::Wall, ms, ceiling.wall_ms_max, &mut clamped);
         }
         if let Some(bytes) = asked.disk_bytes {
-            wanted.disk_bytes_max = clamp("disk", bytes, ceiling.disk_bytes_max, "bytes", &mut clamped);
+            wanted.disk_bytes_max = clamp(LimitKind::Disk, bytes, ceiling.disk_bytes_max, &mut clamped);
         }
         (wanted, clamped)
     }
 }
 
-fn clamp<N: Ord + Copy + std::fmt::Display>(
-    name: &str,
-    asked: N,
-    ceiling: N,
-    unit: &str,
-    clamped: &mut Vec<String>,
-) -> N {
+fn clamp<N: Ord + Copy + Into<u64>>(limit: LimitKind, asked: N, ceiling: N, clamped: &mut Vec<String>) -> N {
     if asked > ceiling {
-        clamped.push(format!("{name} clamped from {asked} to {ceiling} {unit}"));
+        let (from, to) = (limit.show(asked.into()), limit.show(ceiling.into()));
+        clamped.push(format!("{} clamped from {from} to {to}, the ceiling here", limit.name()));
     }
     asked.min(ceiling)
 }
@@ -214,7 +209,7 @@ impl LimitKind {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LimitError {
     /// The value is zero or too small for any runner.
-    #[error("{} must be at least {min}, got {asked}", limit.name())]
+    #[error("{} must be at least {}, got {}", limit.name(), limit.show(*min), limit.show(*asked))]
     TooSmall {
         /// Which limit.
         limit: LimitKind,
@@ -276,8 +271,8 @@ mod tests {
     #[test]
     fn zero_is_refused_by_name() {
         let asked = LimitRequest { pids: Some(0), ..LimitRequest::default() };
-        assert_eq!(asked.check().unwrap_err().to_string(), "pids must be at least 4, got 0");
+        assert_eq!(asked.check().unwrap_err().to_string(), "pids must be at least 4 processes, got 0 processes");
         let asked = LimitRequest { disk_bytes: Some(4_096), ..LimitRequest::default() };
-        assert_eq!(asked.check().unwrap_err().to_string(), "disk must be at least 1048576, got 4096");
+        assert_eq!(asked.check().unwrap_err().to_string(), "disk must be at least 1 MiB, got 4 KiB");
     }
 }

@@ -202,6 +202,17 @@ pub struct Evidence {
     pub limit_hits: Vec<LimitHit>,
     /// Tests that had begun and not ended when the run was cut off, at most [`crate::bound::RUNNING_NAMES_MAX`].
     pub running: Vec<TestId>,
+    /// Tests that were to run again and of which nothing came, as many as their
+    /// report has room for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_run: Vec<TestId>,
+    /// Whether tests may have been kept from running that nobody can name: by what did not build or load, or by an end that
+    /// came before theirs.
+    #[serde(default)]
+    pub unreached: bool,
+    /// Packages whose tests did not run because what they need was not built, at most [`crate::bound::NOT_BUILT_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_built: Vec<String>,
     /// Tests that had finished.
     pub tests_finished: u64,
     /// Sentences for a person: what was clamped, what was forged or cut off, why a green run is green.

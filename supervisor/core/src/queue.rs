@@ -11,7 +11,7 @@
 //! **Idle tenants collect nothing.** A tenant competes while a run of it waits and its quota has room for the first one.
 //! When it begins to, its virtual time is raised to that of the competing tenant with the least.
 //!
-//! **Room.** What does not fit into the free budget may be passed by what does (backfilling), within two bounds, after
+//! **Room.** A run has room when what it demands fits into the free budget and fewer than [`HOST_RUNNING_RUNS_MAX`] go on. What does not fit into it may be passed by what does (backfilling), within two bounds, after
 //! which the host drains for it (a reservation): the waiting run has been the first that does not fit for less than
 //! [`RESERVE_AFTER_MS`], and the passing tenant is ahead of it by less than the waiting run and the whole host for that time
 //! are worth. So a run starts within that time and the rest of the longest run while it is first, whatever its size, and no
@@ -19,8 +19,12 @@
 //! host drains: a tenth where runs are alike and take up to half of the host, up to a third where short runs of the whole
 //! host alternate with small ones that last for a minute.
 //!
-//! **Cost.** An enqueue, finish or withdrawal is O(log n) of tenants and runs, `configure` and `set_budget` look at each
-//! waiting run concerned; `advance` walks the competing tenants once, until one holds the rest back, O(log n) for each, for
+//! **Forgetting.** Where there are [`TENANTS_MAX`] tenants, a new one takes the place of the one with the least virtual time
+//! of those that have nothing here, and begins no sooner than that one would have: nobody gains by being forgotten, and who is
+//! new comes no later than anybody who is still known and idle.
+//!
+//! **Cost.** An enqueue, finish or withdrawal is O(log n) of tenants and runs, `configure` looks at each waiting
+//! run of its tenant, and for a new one beyond the bound at each tenant; `advance` walks the competing tenants once, until one holds the rest back, O(log n) for each, for
 //! each start and for each charge that is due; `moved` is O(tenants + P log tenants) for at most P positions
 //! told.
 
@@ -33,7 +37,7 @@ mod tests;
 pub use backlog::PASSED_OVER_MAX;
 pub use positions::Moved;
 
-use crate::bound::{HOST_QUEUED_RUNS_MAX, TENANTS_MAX};
+use crate::bound::{HOST_QUEUED_RUNS_MAX, HOST_RUNNING_RUNS_MAX, TENANTS_MAX};
 use crate::id::TenantId;
 use crate::moment::Moment;
 use crate::quota::{Amount, Quota, Refused};
@@ -80,15 +84,6 @@ pub struct Entry {
     pub priority: Priority,
 }
 
-/// A run whose turn it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Started {
-    /// The run.
-    pub ticket: Ticket,
-    /// How long it waited, in milliseconds.
-    pub waited_ms: u64,
-}
-
 /// A waiting run that can no longer start. It is no longer in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evicted {
@@ -98,18 +93,12 @@ pub struct Evicted {
     pub refused: Refused,
 }
 
-/// There are [`TENANTS_MAX`] tenants already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{TENANTS_MAX} tenants are configured already")]
-pub struct TooManyTenants;
-
 /// The order of competing tenants: virtual time, then arrival of the first run.
 type Key = (VirtualTime, Ticket);
 
 #[derive(Debug, Clone)]
 struct Waiting {
     demand: Amount,
-    since: Moment,
 }
 
 #[derive(Debug)]
@@ -134,13 +123,15 @@ struct Candidate {
     unfit_since: Option<Moment>,
 }
 
-/// The queue of one host. At most [`TENANTS_MAX`] tenants and [`HOST_QUEUED_RUNS_MAX`] waiting runs; running runs are
-/// bounded by the budget and the tenants' quotas, such as demand nothing by the quotas alone.
+/// The queue of one host. At most [`TENANTS_MAX`] tenants, [`HOST_QUEUED_RUNS_MAX`] waiting runs, and
+/// [`HOST_RUNNING_RUNS_MAX`] running ones, within the budget and the tenants' quotas.
 #[derive(Debug)]
 pub struct FairQueue {
     budget: Amount,
     in_use: Amount,
     tenants: Vec<Tenant>,
+    /// [`TENANTS_MAX`], but in tests.
+    tenants_max: usize,
     names: BTreeMap<TenantId, usize>,
     waiting: BTreeMap<Ticket, (usize, Priority)>,
     running: BTreeMap<Ticket, Running>,
@@ -150,6 +141,8 @@ pub struct FairQueue {
     competing: BTreeMap<Key, Candidate>,
     /// The greatest virtual time at which a run has started.
     latest_start: VirtualTime,
+    /// The greatest virtual time of a tenant that was forgotten: where new ones begin.
+    forgotten: VirtualTime,
     /// Positions as they were last told, as many as [`FairQueue::moved`] tells.
     told: BTreeMap<Ticket, u32>,
     tickets: u64,
@@ -163,63 +156,70 @@ impl FairQueue {
             budget,
             in_use: Amount::default(),
             tenants: Vec::new(),
+            tenants_max: TENANTS_MAX,
             names: BTreeMap::new(),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             overdue: BTreeSet::new(),
             competing: BTreeMap::new(),
             latest_start: 0,
+            forgotten: 0,
             told: BTreeMap::new(),
             tickets: 0,
         }
     }
 
     /// Adds a tenant or changes its quota, and returns the runs that can no longer start. What runs already goes on, and what
-    /// waits already goes on waiting, whatever the new bounds on their numbers. No tenant is ever forgotten: with it would go
-    /// what it has had of the host.
+    /// waits already goes on waiting, whatever the new bounds on their numbers. What is configured already changes nothing.
     ///
     /// # Errors
-    /// [`TooManyTenants`].
-    pub fn configure(&mut self, tenant: &TenantId, quota: Quota) -> Result<Vec<Evicted>, TooManyTenants> {
-        let index = match self.names.get(tenant) {
-            Some(index) => *index,
-            None if self.tenants.len() >= TENANTS_MAX => return Err(TooManyTenants),
-            None => {
-                self.names.insert(tenant.clone(), self.tenants.len());
-                self.tenants.push(Tenant::new(quota));
-                self.tenants.len() - 1
+    /// [`Refused::HostTenants`], for a new tenant.
+    pub fn configure(&mut self, tenant: &TenantId, quota: Quota) -> Result<Vec<Evicted>, Refused> {
+        if let Some(index) = self.names.get(tenant).copied() {
+            if self.tenants[index].quota == quota {
+                return Ok(Vec::new());
             }
-        };
-        self.tenants[index].quota = quota;
-        Ok(self.evict(index))
+            self.tenants[index].quota = quota;
+            return Ok(self.evict(index));
+        }
+        let known = self.tenants.len();
+        let index = if known < self.tenants_max { known } else { self.forget_one()? };
+        let new = Tenant::new(quota, self.forgotten);
+        match self.tenants.get_mut(index) {
+            Some(place) => *place = new,
+            None => self.tenants.push(new),
+        }
+        self.names.insert(tenant.clone(), index);
+        Ok(Vec::new())
     }
 
-    /// Changes what the host shares out, and returns the runs that can no longer start. What runs already goes on; nothing
-    /// starts until the rest fits.
-    pub fn set_budget(&mut self, budget: Amount) -> Vec<Evicted> {
-        self.budget = budget;
-        (0..self.tenants.len()).flat_map(|tenant| self.evict(tenant)).collect()
+    // The place of the tenant whom it costs the least.
+    fn forget_one(&mut self) -> Result<usize, Refused> {
+        let idle = self.names.iter().filter(|(_, index)| self.tenants[**index].is_idle());
+        let (name, index) =
+            idle.min_by_key(|(_, index)| self.tenants[**index].virtual_time).ok_or(Refused::HostTenants)?;
+        let (name, index) = (name.clone(), *index);
+        self.names.remove(&name);
+        self.forgotten = self.forgotten.max(self.tenants[index].virtual_time);
+        Ok(index)
     }
 
-    /// Puts a run into the queue. It starts no sooner than the next [`FairQueue::advance`].
+    /// Puts a run into the queue. It starts no sooner than the next [`FairQueue::advance`]. How many of its tenant's runs wait
+    /// is not looked at: see [`Quota::queued_runs_max`].
     ///
     /// # Errors
     /// [`Refused`], which names the quota.
-    pub fn enqueue(&mut self, now: Moment, entry: Entry) -> Result<Ticket, Refused> {
+    pub fn enqueue(&mut self, entry: Entry) -> Result<Ticket, Refused> {
         let Entry { tenant, demand, priority } = entry;
         let index = *self.names.get(&tenant).ok_or(Refused::UnknownTenant)?;
         let Tenant { quota, backlog, .. } = &mut self.tenants[index];
-        quota.check(demand, self.budget)?;
-        let max = quota.queued_runs_max;
-        if u32::try_from(backlog.len()).is_ok_and(|waiting| waiting >= max) {
-            return Err(Refused::QueuedRuns { max });
-        }
+        quota.check(demand)?;
         if self.waiting.len() >= HOST_QUEUED_RUNS_MAX {
             return Err(Refused::HostQueuedRuns);
         }
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        backlog.push(ticket, priority, Waiting { demand, since: now });
+        backlog.push(ticket, priority, Waiting { demand });
         self.waiting.insert(ticket, (index, priority));
         self.settle(index);
         Ok(ticket)
@@ -250,10 +250,10 @@ impl FairQueue {
         true
     }
 
-    /// Starts what may start now, in order. Wants to be called after everything that happens, and when [`FairQueue::due`]
+    /// Starts what may start now, and says what in order. Wants to be called after everything that happens, and when [`FairQueue::due`]
     /// says so.
     #[must_use]
-    pub fn advance(&mut self, now: Moment) -> Vec<Started> {
+    pub fn advance(&mut self, now: Moment) -> Vec<Ticket> {
         self.charge_overdue(now);
         let mut started = Vec::new();
         let mut from = Bound::Unbounded;
@@ -273,6 +273,11 @@ impl FairQueue {
         self.overdue.first().map(|(due, _)| *due)
     }
 
+    /// The tenants that it knows.
+    pub fn tenants(&self) -> impl Iterator<Item = &TenantId> {
+        self.names.keys()
+    }
+
     /// How many runs wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -288,11 +293,12 @@ impl FairQueue {
     // The first of those after `from` that fits and that nobody holds back. `held_back` is the virtual time from which on
     // nothing starts, the least that those allow who do not fit.
     fn next(&mut self, now: Moment, from: Bound<Key>, held_back: &mut VirtualTime) -> Option<Key> {
+        let is_full = self.running.len() >= HOST_RUNNING_RUNS_MAX;
         for (key, candidate) in self.competing.range_mut((from, Bound::Unbounded)) {
             if key.0 >= *held_back {
                 return None;
             }
-            if self.in_use.plus(candidate.demand).fits(self.budget) {
+            if !is_full && self.in_use.plus(candidate.demand).fits(self.budget) {
                 return Some(*key);
             }
             if *held_back == VirtualTime::MAX {
@@ -306,10 +312,10 @@ impl FairQueue {
         None
     }
 
-    fn start(&mut self, now: Moment, key: Key) -> Option<Started> {
+    fn start(&mut self, now: Moment, key: Key) -> Option<Ticket> {
         let index = self.competing.get(&key)?.tenant;
         let tenant = &mut self.tenants[index];
-        let (ticket, Waiting { demand, since }) = tenant.backlog.start_first()?;
+        let (ticket, Waiting { demand }) = tenant.backlog.start_first()?;
         self.latest_start = self.latest_start.max(tenant.virtual_time);
         let (share, charged_ms) = (demand.dominant_share(self.budget), tenant.expected_ms);
         tenant.virtual_time = tenant.virtual_time.saturating_add(tenant.charge(share, charged_ms));
@@ -320,7 +326,7 @@ impl FairQueue {
         self.overdue.insert((now.plus_ms(charged_ms), ticket));
         self.running.insert(ticket, Running { tenant: index, demand, share, since: now, charged_ms });
         self.settle(index);
-        Some(Started { ticket, waited_ms: now.ms_since(since) })
+        Some(ticket)
     }
 
     // Without it a tenant of many short runs would have its few long ones almost for nothing until they end.
@@ -353,7 +359,7 @@ impl FairQueue {
         let before = self.tenants[index].key.take().and_then(|key| Some((key.1, self.competing.remove(&key)?)));
         let begin = self.system_virtual_time();
         let tenant = &mut self.tenants[index];
-        let Some((ticket, Waiting { demand, .. })) = tenant.backlog.first() else { return };
+        let Some((ticket, Waiting { demand })) = tenant.backlog.first() else { return };
         let demand = *demand;
         if !tenant.has_room(demand) {
             return;
@@ -371,7 +377,7 @@ impl FairQueue {
     fn evict(&mut self, index: usize) -> Vec<Evicted> {
         let Tenant { quota, backlog, .. } = &mut self.tenants[index];
         let refused = |(ticket, waiting): (Ticket, &Waiting)| {
-            quota.check(waiting.demand, self.budget).err().map(|refused| Evicted { ticket, refused })
+            quota.check(waiting.demand).err().map(|refused| Evicted { ticket, refused })
         };
         let evicted: Vec<Evicted> = backlog.order().filter_map(refused).collect();
         for Evicted { ticket, .. } in &evicted {

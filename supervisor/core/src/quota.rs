@@ -1,8 +1,9 @@
 //! What runs demand of the host, what a tenant may have of it at once, and the refusals that name the quota. Must not know
 //! who comes next.
 
-use crate::bound::HOST_QUEUED_RUNS_MAX;
+use crate::bound::{HOST_QUEUED_RUNS_MAX, HOST_RUNNING_RUNS_MAX, TENANTS_MAX};
 use crate::limits::{LimitKind, Limits};
+use crate::quantity::show_bytes;
 use std::num::NonZeroU32;
 use thiserror::Error;
 
@@ -17,6 +18,9 @@ pub struct Amount {
 
 /// One, in the fixed-point numbers of [`Amount::dominant_share`].
 pub const WHOLE_SHARE: u64 = 1 << 32;
+
+/// What a run takes of the host because it is one of those that may go on, however little else it demands.
+pub const PLACE_SHARE: u64 = WHOLE_SHARE / HOST_RUNNING_RUNS_MAX as u64;
 
 impl Amount {
     /// More than any host has.
@@ -61,15 +65,15 @@ impl Amount {
         }
     }
 
-    /// The larger of the two shares that this is of `budget`, in parts of [`WHOLE_SHARE`], rounded up and at least one
-    /// part, so that no run is free.
+    /// The larger of the two shares that this is of `budget`, in parts of [`WHOLE_SHARE`], rounded up and at least
+    /// [`PLACE_SHARE`], so that no run is free and who has many small ones has had its part of the places too.
     #[must_use]
     pub fn dominant_share(self, budget: Amount) -> u64 {
         let share = |part: u64, whole: u64| {
             let parts = (u128::from(part) * u128::from(WHOLE_SHARE)).div_ceil(u128::from(whole.max(1)));
             u64::try_from(parts).unwrap_or(u64::MAX)
         };
-        share(self.memory_bytes, budget.memory_bytes).max(share(self.cpu_millis, budget.cpu_millis)).max(1)
+        share(self.memory_bytes, budget.memory_bytes).max(share(self.cpu_millis, budget.cpu_millis)).max(PLACE_SHARE)
     }
 
     // The first resource that does not fit, with what was asked for and what there is.
@@ -85,7 +89,8 @@ impl Amount {
 pub struct Quota {
     /// Its part of a contended host is this over the sum of the weights of all tenants whose runs wait.
     pub weight: NonZeroU32,
-    /// Runs that wait. A run that starts at once waits for that instant, so zero refuses every run.
+    /// Runs that wait, in their sessions or for their turn on the host. Who lets runs wait counts them: the queue of the
+    /// host sees only those that are first in their sessions.
     pub queued_runs_max: u32,
     /// Runs that are going on. Zero refuses every run.
     pub running_runs_max: u32,
@@ -102,19 +107,16 @@ impl Quota {
         in_use_max: Amount::UNBOUNDED,
     };
 
-    /// Refuses a run that could not start if it were alone on a host of this budget.
+    /// Refuses a run that could not start if it were its tenant's only one.
     ///
     /// # Errors
-    /// [`Refused::RunningRuns`], [`Refused::AboveTenant`] or [`Refused::AboveHost`].
-    pub fn check(&self, demand: Amount, budget: Amount) -> Result<(), Refused> {
+    /// [`Refused::RunningRuns`] or [`Refused::AboveTenant`].
+    pub fn check(&self, demand: Amount) -> Result<(), Refused> {
         if self.running_runs_max == 0 {
             return Err(Refused::RunningRuns);
         }
-        if let Some((limit, asked, max)) = demand.lacking(self.in_use_max) {
-            return Err(Refused::AboveTenant { limit, asked, max });
-        }
-        match demand.lacking(budget) {
-            Some((limit, asked, max)) => Err(Refused::AboveHost { limit, asked, max }),
+        match demand.lacking(self.in_use_max) {
+            Some((limit, asked, max)) => Err(Refused::AboveTenant { limit, asked, max }),
             None => Ok(()),
         }
     }
@@ -135,8 +137,11 @@ pub enum Refused {
     /// The queue of the whole host is full.
     #[error("{HOST_QUEUED_RUNS_MAX} runs wait on this host already")]
     HostQueuedRuns,
+    /// As many tenants as a host may have have runs that wait or go on, and the tenant is none of them.
+    #[error("runs of {TENANTS_MAX} tenants wait or go on already")]
+    HostTenants,
     /// What the tenant keeps of runs that have ended takes all that it may.
-    #[error("its runs that have ended keep {max} bytes or more: close sessions that nobody needs")]
+    #[error("this tenant's ended runs keep {} or more: close sessions that nobody needs", show_bytes(*max))]
     KeptBytes {
         /// How much it may keep.
         max: u64,
@@ -145,7 +150,10 @@ pub enum Refused {
     #[error("this tenant may have no runs")]
     RunningRuns,
     /// The run alone demands more than its tenant may have in use.
-    #[error("the run demands {} {asked}, its tenant may use {max}", limit.name())]
+    #[error(
+        "{}: the run may use {}, all runs of its tenant together {}; ask for less, or for a larger quota `{}`",
+        limit.name(), limit.show(*asked), limit.show(*max), self.quota()
+    )]
     AboveTenant {
         /// Memory (bytes) or cpu (thousandths of a processor).
         limit: LimitKind,
@@ -154,38 +162,50 @@ pub enum Refused {
         /// What the tenant may use.
         max: u64,
     },
-    /// The run alone demands more than the host shares out.
-    #[error("the run demands {} {asked}, the host has {max} for runs", limit.name())]
-    AboveHost {
-        /// Memory (bytes) or cpu (thousandths of a processor).
-        limit: LimitKind,
-        /// What the run demands.
-        asked: u64,
-        /// What the host shares out.
-        max: u64,
-    },
 }
 
 impl Refused {
-    /// The quota's name, as users see it in `RESOURCE_EXHAUSTED`.
+    /// The quota's name, as users see it in `RESOURCE_EXHAUSTED`: what is a tenant's is called as its key in the host file.
     #[must_use]
     pub fn quota(&self) -> &'static str {
         match self {
             Refused::UnknownTenant => "tenant",
-            Refused::QueuedRuns { .. } => "tenant_queued_runs",
+            Refused::QueuedRuns { .. } => "queued_runs",
             Refused::HostQueuedRuns => "host_queued_runs",
-            Refused::KeptBytes { .. } => "tenant_kept_bytes",
-            Refused::RunningRuns => "tenant_running_runs",
-            Refused::AboveTenant { limit: LimitKind::Memory, .. } => "tenant_memory",
-            Refused::AboveTenant { .. } => "tenant_cpus",
-            Refused::AboveHost { limit: LimitKind::Memory, .. } => "host_memory",
-            Refused::AboveHost { .. } => "host_cpus",
+            Refused::HostTenants => "host_tenants",
+            Refused::KeptBytes { .. } => "kept",
+            Refused::RunningRuns => "running_runs",
+            Refused::AboveTenant { limit: LimitKind::Memory, .. } => "memory",
+            Refused::AboveTenant { .. } => "cpus",
         }
     }
 
     /// Whether the same run may be accepted later although nobody configures anything: worth a retry hint.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self, Refused::QueuedRuns { max: 1.. } | Refused::HostQueuedRuns | Refused::KeptBytes { .. })
+        matches!(
+            self,
+            Refused::QueuedRuns { .. } | Refused::HostQueuedRuns | Refused::HostTenants | Refused::KeptBytes { .. }
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_demands_too_much_is_told_in_units_and_what_helps() {
+        let told = |limit, asked, max| Refused::AboveTenant { limit, asked, max }.to_string();
+        let told_of_memory = told(LimitKind::Memory, 2 << 30, 1_536 << 20);
+        assert_eq!(
+            told_of_memory,
+            "memory: the run may use 2 GiB, all runs of its tenant together 1.5 GiB; ask for less, or for a larger quota `memory`"
+        );
+        let told_of_cpus = told(LimitKind::Cpu, 2_000, 1_250);
+        assert!(
+            told_of_cpus.contains("2 processors, all runs of its tenant together 1.25 processors"),
+            "{told_of_cpus}"
+        );
     }
 }

@@ -6,7 +6,7 @@ use crate::isolation::Isolation;
 use crate::limits::Limits;
 use crate::moment::Moment;
 use crate::outcome::{Evidence, Outcome};
-use crate::test_case::{Collector, TestCase, TestOutcome};
+use crate::test_case::{Collector, TestCase, TestId, TestOutcome};
 use serde::{Deserialize, Serialize};
 
 /// Everything that is known about a finished run.
@@ -58,6 +58,25 @@ pub struct Report {
     pub artifacts: Vec<Artifact>,
     /// What the report had to leave out.
     pub truncated: Truncated,
+}
+
+impl Report {
+    /// Bytes that it takes in memory, but for what is small in every report.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let tests: usize = self.tests.iter().map(TestCase::memory_bytes).sum();
+        let collectors: usize = self.collectors.iter().map(Collector::memory_bytes).sum();
+        let artifact = |artifact: &Artifact| {
+            size_of::<Artifact>() + artifact.name.len() + artifact.test.as_ref().map_or(0, TestId::text_bytes)
+        };
+        let artifacts: usize = self.artifacts.iter().map(artifact).sum();
+        let notes: usize = self.evidence.notes.iter().chain(&self.coverage.notes).map(String::len).sum();
+        let tails = self.stdout_tail.len() + self.stderr_tail.len();
+        let named = |test: &TestId| size_of::<TestId>() + test.text_bytes();
+        let named: usize = self.evidence.running.iter().chain(&self.evidence.not_run).map(named).sum();
+        let not_built: usize = self.evidence.not_built.iter().map(|name| size_of::<String>() + name.len()).sum();
+        size_of::<Report>() + tests + collectors + artifacts + notes + tails + named + not_built
+    }
 }
 
 /// Counts of tests by outcome.
@@ -154,6 +173,9 @@ pub struct Truncated {
     pub tests: u64,
     /// Build and collection errors not listed.
     pub collectors: u64,
+    /// Tests that were to run again, told nothing, and are not listed.
+    #[serde(default)]
+    pub not_run: u64,
     /// Bytes of stdout before the tail.
     pub stdout_bytes: u64,
     /// Bytes of stderr before the tail.

@@ -7,6 +7,15 @@ use crate::test_case::TestId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RunKind {
+    /// It runs tests, and replaces what its session knows of failures.
+    Tests,
+    /// It lists tests without running them, and leaves all of that alone.
+    Listing,
+}
+
 /// One request for a test run. Two equal requests on an unchanged workspace are one run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RunRequest {
@@ -111,6 +120,9 @@ impl Selection {
         matches!(self, Selection::All)
     }
 }
+
+/// What a request calls all frameworks that the workspace has projects of.
+pub const ALL_FRAMEWORKS: &str = "all";
 
 /// One thing to run again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -3,27 +3,19 @@
 
 use crate::bound::{FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
 use crate::coverage::{CoverageIndex, Measured};
-use crate::failure::{FailureSlot, Rerun};
+use crate::failure::{Deferred, FailureSlot, Rerun};
 use crate::id::RunId;
 use crate::moment::Moment;
 use crate::outcome::{KillReason, Outcome};
+use crate::quota::Refused;
 use crate::report::Report;
-use crate::request::{Fingerprint, IfBusy, RunRequest, Selection};
+use crate::request::{ALL_FRAMEWORKS, Fingerprint, IfBusy, RunKind, RunRequest, Selection};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// How long a run that nobody watches goes on, in milliseconds. An agent's client gives up after its own timer and asks
 /// again within seconds; a run that nobody comes back for must not hold the host.
 pub const DETACHED_MS_MAX: u64 = 30_000;
-
-/// What a run is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RunKind {
-    /// It runs tests and replaces the failure slot.
-    Tests,
-    /// It lists tests and leaves slot and index alone.
-    Listing,
-}
 
 /// What happened.
 #[derive(Debug, Clone)]
@@ -41,6 +33,8 @@ pub enum Event {
         fingerprint: Option<Fingerprint>,
         /// What to do while another run is going on.
         if_busy: IfBusy,
+        /// Why it cannot wait behind another run, if its tenant has no room for one more that does.
+        no_room: Option<Refused>,
     },
     /// A run begins on this workspace.
     Began {
@@ -122,6 +116,8 @@ pub enum Effect {
         run: RunId,
         /// What it runs, with the selection resolved.
         request: Box<RunRequest>,
+        /// What its report says of what it leaves alone.
+        notes: Vec<String>,
     },
     /// Tell the watchers of a waiting run its new place.
     Moved {
@@ -162,6 +158,9 @@ pub enum Refusal {
     /// [`QUEUED_RUNS_MAX`] runs wait already.
     #[error("{QUEUED_RUNS_MAX} runs wait already in this session")]
     QueueFull,
+    /// A quota of the tenant is used up.
+    #[error(transparent)]
+    Quota(Refused),
     /// A rerun was asked for before any run.
     #[error("no run_tests call yet in this session")]
     NoRunYet,
@@ -188,6 +187,8 @@ struct Run {
     accepted_at: Moment,
     /// When it is abandoned unless somebody watches it; `None` while somebody does.
     abandon_at: Option<Moment>,
+    /// What of all that failed before it leaves alone, once it runs.
+    deferred: Deferred,
 }
 
 /// One session.
@@ -253,11 +254,26 @@ impl Session {
         self.last.as_ref()
     }
 
+    /// Whether it depends on the workspace what becomes of a request. `may_wait` is whether its tenant has room for one more
+    /// run that waits.
+    #[must_use]
+    pub fn needs_look(&self, request: &RunRequest, kind: RunKind, if_busy: IfBusy, may_wait: bool) -> bool {
+        let Some(running) = self.running.as_ref().filter(|_| !self.closing && !self.draining) else { return false };
+        let equal = |run: &Run| run.kind == kind && *run.request == *request;
+        // It joins the running one if nothing was edited since, whether it would wait or not.
+        if equal(running) && running.fingerprint.is_some() {
+            return true;
+        }
+        // A look decides whether it can be carried out at all; but only of what would wait, and for none that it joins.
+        let waits = if_busy == IfBusy::Queue && may_wait && self.waiting.len() < QUEUED_RUNS_MAX;
+        waits && !self.waiting.iter().any(equal)
+    }
+
     /// Takes one event and says what has to be done, in order.
     #[must_use]
     pub fn step(&mut self, now: Moment, event: Event) -> Vec<Effect> {
         match event {
-            Event::Requested { run, request, kind, fingerprint, if_busy } => {
+            Event::Requested { run, request, kind, fingerprint, if_busy, no_room } => {
                 let asked = Run {
                     run,
                     request,
@@ -265,8 +281,9 @@ impl Session {
                     fingerprint,
                     accepted_at: now,
                     abandon_at: Some(now.plus_ms(DETACHED_MS_MAX)),
+                    deferred: Deferred::default(),
                 };
-                self.requested(now, asked, if_busy)
+                self.requested(now, asked, if_busy, no_room)
             }
             Event::Began { run, fingerprint } => {
                 if let Some(running) = self.running.as_mut().filter(|running| running.run == run) {
@@ -292,7 +309,7 @@ impl Session {
         }
     }
 
-    fn requested(&mut self, now: Moment, asked: Run, if_busy: IfBusy) -> Vec<Effect> {
+    fn requested(&mut self, now: Moment, asked: Run, if_busy: IfBusy, no_room: Option<Refused>) -> Vec<Effect> {
         if self.closing || self.draining {
             let refusal = if self.closing { Refusal::Closing } else { Refusal::Draining };
             return vec![Effect::Refuse { run: asked.run, refusal }];
@@ -305,7 +322,7 @@ impl Session {
         let refusal = match (self.running.is_some(), if_busy) {
             (true, IfBusy::Refuse) => Some(Refusal::Busy),
             (true, IfBusy::Queue) if self.waiting.len() >= QUEUED_RUNS_MAX => Some(Refusal::QueueFull),
-            (true, IfBusy::Queue) => None,
+            (true, IfBusy::Queue) => no_room.map(Refusal::Quota),
             (false, _) => self.nothing_to_rerun(&asked.request.selection),
         };
         if let Some(refusal) = refusal {
@@ -313,9 +330,9 @@ impl Session {
         }
         let position = u32::from(self.running.is_some()) + u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
         let mut effects = vec![Effect::Accept { run: asked.run.clone(), position }];
-        // A run that waits looks at the workspace again when it begins.
-        let fingerprint = asked.fingerprint.filter(|_| position == 0);
-        self.waiting.push_back(Run { fingerprint, ..asked });
+        // Every run looks at the workspace when it begins. Until then it may be refused as if it had never been, and nobody can
+        // have joined it.
+        self.waiting.push_back(Run { fingerprint: None, ..asked });
         effects.extend(self.start_next());
         effects
     }
@@ -336,7 +353,7 @@ impl Session {
         match self.slot.rerun(*limit) {
             Rerun::NoRunYet => Some(Refusal::NoRunYet),
             Rerun::NothingFailed { framework } => Some(Refusal::NothingToRerun { framework }),
-            Rerun::Targets(_) | Rerun::Everything => None,
+            Rerun::Targets { .. } | Rerun::Everything => None,
         }
     }
 
@@ -345,32 +362,44 @@ impl Session {
             return Vec::new();
         }
         let mut effects = Vec::new();
-        while let Some(next) = self.waiting.pop_front() {
-            // A rerun that waited may have nothing left to run, because the run before it passed.
-            if let Some(refusal) = self.nothing_to_rerun(&next.request.selection) {
-                effects.push(Effect::Refuse { run: next.run.clone(), refusal });
-                effects.extend(self.retained(next.run));
-                continue;
+        while let Some(mut next) = self.waiting.pop_front() {
+            match self.resolved(&next.request) {
+                Ok((request, deferred)) => {
+                    effects.push(Effect::Start { run: next.run.clone(), request, notes: deferred.notes() });
+                    next.deferred = deferred;
+                    self.running = Some(next);
+                    break;
+                }
+                // A rerun that waited may have nothing left to run, because the run before it passed.
+                Err(refusal) => {
+                    effects.push(Effect::Refuse { run: next.run.clone(), refusal });
+                    effects.extend(self.retained(next.run));
+                }
             }
-            effects.push(Effect::Start { run: next.run.clone(), request: self.resolved(&next.request) });
-            self.running = Some(next);
-            break;
         }
         effects.extend(self.moved());
         effects
     }
 
-    // A rerun repeats the last request, environment and framework included, on what failed in the run before it.
-    fn resolved(&self, request: &RunRequest) -> Box<RunRequest> {
-        let Selection::LastFailed { limit } = &request.selection else { return Box::new(request.clone()) };
-        let last = self.last_request.as_deref().cloned().unwrap_or_default();
-        let selection = match self.slot.rerun(*limit) {
-            Rerun::Targets(targets) => Selection::Exactly(targets),
-            Rerun::Everything => last.selection.clone(),
-            // Refused before it comes to this.
-            Rerun::NoRunYet | Rerun::NothingFailed { .. } => Selection::Exactly(Vec::new()),
+    // A rerun repeats the last request, environment and framework included, on what failed in the run before it. What it
+    // leaves alone of that stands beside it.
+    fn resolved(&self, request: &RunRequest) -> Result<(Box<RunRequest>, Deferred), Refusal> {
+        let Selection::LastFailed { limit } = &request.selection else {
+            return Ok((Box::new(request.clone()), Deferred::default()));
         };
-        Box::new(RunRequest { selection, limits: request.limits, ..last })
+        let last = self.last_request.as_deref().cloned().unwrap_or_default();
+        let (selection, deferred) = match self.slot.rerun(*limit) {
+            Rerun::Targets { now, deferred } => (Selection::Exactly(now), deferred),
+            Rerun::Everything => (last.selection.clone(), Deferred::default()),
+            Rerun::NoRunYet => return Err(Refusal::NoRunYet),
+            Rerun::NothingFailed { framework } => return Err(Refusal::NothingToRerun { framework }),
+        };
+        // Several frameworks share a rerun out among them.
+        let of_last = self.slot.last().map(|last| last.framework.as_str());
+        let of_last = of_last.filter(|name| !name.is_empty() && last.command.is_empty());
+        let of_last = of_last.map(|name| if name.contains(", ") { ALL_FRAMEWORKS } else { name }.to_owned());
+        let framework = last.framework.clone().or(of_last);
+        Ok((Box::new(RunRequest { selection, framework, limits: request.limits, ..last }), deferred))
     }
 
     fn watched(&mut self, now: Moment, run: &RunId, watchers: usize) {
@@ -420,7 +449,7 @@ impl Session {
         if let Some((report, measured)) = learnt.filter(|_| ended.kind == RunKind::Tests) {
             let whole = ended.request.selection.is_whole() && !report.partial && report.collectors.is_empty();
             self.index.ingest(measured, whole, report.started_at);
-            self.slot.fill(run.clone(), report);
+            self.slot.fill(run.clone(), report, ended.deferred);
             self.last = Some((run.clone(), report.outcome));
             if !matches!(ended.request.selection, Selection::LastFailed { .. }) {
                 self.last_request = Some(ended.request);
@@ -450,14 +479,17 @@ impl Session {
 
     fn retained(&mut self, run: RunId) -> Vec<Effect> {
         self.finished.push_back(run);
-        let over = self.finished.len().saturating_sub(FINISHED_RUNS_MAX);
-        self.finished.drain(..over).map(|run| Effect::Forget { run }).collect()
+        if self.finished.len() > FINISHED_RUNS_MAX { self.make_room() } else { Vec::new() }
     }
 
-    // The last run stays: whoever has started it has a right to read it.
+    // The one that ended before all others, but for two: whoever has started the newest has a right to read it, and the
+    // last that ran tests is what the session names. Those that were withdrawn since push neither out.
     fn make_room(&mut self) -> Vec<Effect> {
-        let over = usize::from(self.finished.len() > 1);
-        self.finished.drain(..over).map(|run| Effect::Forget { run }).collect()
+        let last = self.last.as_ref().map(|(run, _)| run);
+        let earlier = self.finished.iter().take(self.finished.len().saturating_sub(1));
+        let oldest = earlier.into_iter().position(|run| Some(run) != last);
+        let forgotten = oldest.and_then(|place| self.finished.remove(place));
+        forgotten.map(|run| Effect::Forget { run }).into_iter().collect()
     }
 
     fn close(&mut self) -> Vec<Effect> {

@@ -17,7 +17,12 @@ fn ask(name: &str, selection: Selection, workspace: u8, if_busy: IfBusy) -> Even
         kind: RunKind::Tests,
         fingerprint: Some(Fingerprint([workspace; 32])),
         if_busy,
+        no_room: None,
     }
+}
+
+fn began(name: &str, workspace: u8) -> Event {
+    Event::Began { run: run(name), fingerprint: Some(Fingerprint([workspace; 32])) }
 }
 
 fn files(name: &str) -> Selection {
@@ -53,9 +58,35 @@ fn one_run_at_a_time_and_the_next_starts_when_it_ends() {
 }
 
 #[test]
+fn a_tenant_without_room_for_one_more_that_waits_is_refused_only_what_would_wait() {
+    let full = Refused::QueuedRuns { max: 3 };
+    let ask_full = |name: &str, selection| match ask(name, selection, 1, IfBusy::Queue) {
+        Event::Requested { run, request, kind, fingerprint, if_busy, .. } => {
+            Event::Requested { run, request, kind, fingerprint, if_busy, no_room: Some(full.clone()) }
+        }
+        other => other,
+    };
+    let mut session = Session::default();
+    assert_eq!(started(&session.step(Moment(0), ask_full("a", Selection::All))), ["a"]);
+    let _ = session.step(Moment(0), began("a", 1));
+    let attached = session.step(Moment(1), ask_full("b", Selection::All));
+    assert_eq!(attached, [Effect::Attach { run: run("b"), to: run("a"), age_ms: 1 }]);
+    let refused = session.step(Moment(2), ask_full("c", files("x")));
+    assert_eq!(refused, [Effect::Refuse { run: run("c"), refusal: Refusal::Quota(full.clone()) }]);
+    assert_eq!(session.waiting(), 0);
+    let _ = session.step(Moment(3), ask("d", files("x"), 1, IfBusy::Queue));
+    let attached = session.step(Moment(4), ask_full("e", files("x")));
+    assert_eq!(attached, [Effect::Attach { run: run("e"), to: run("d"), age_ms: 1 }]);
+}
+
+#[test]
 fn an_identical_request_attaches_only_while_the_workspace_is_unchanged() {
     let mut session = Session::default();
     let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let effects = session.step(Moment(1), ask("z", Selection::All, 1, IfBusy::Refuse));
+    let refused = Effect::Refuse { run: run("z"), refusal: Refusal::Busy };
+    assert_eq!(effects, [refused], "a may still be refused as if it had never been, whatever was seen for it before");
+    let _ = session.step(Moment(1), began("a", 1));
     let effects = session.step(Moment(12), ask("b", Selection::All, 1, IfBusy::Refuse));
     assert_eq!(effects, [Effect::Attach { run: run("b"), to: run("a"), age_ms: 12 }]);
     let effects = session.step(Moment(13), ask("c", Selection::All, 2, IfBusy::Queue));
@@ -72,7 +103,7 @@ fn a_run_that_waited_is_attached_to_by_what_it_saw_when_it_began() {
     let _ = session.step(Moment(0), ended("a", Outcome::Passed, Vec::new()));
     let refused = session.step(Moment(1), ask("c", Selection::All, 1, IfBusy::Refuse));
     assert_eq!(refused, [Effect::Refuse { run: run("c"), refusal: Refusal::Busy }], "nobody knows what b saw");
-    let _ = session.step(Moment(2), Event::Began { run: run("b"), fingerprint: Some(Fingerprint([2; 32])) });
+    let _ = session.step(Moment(2), began("b", 2));
     let attached = session.step(Moment(3), ask("d", Selection::All, 2, IfBusy::Refuse));
     assert_eq!(attached, [Effect::Attach { run: run("d"), to: run("b"), age_ms: 3 }]);
 }
@@ -134,6 +165,7 @@ fn a_rerun_repeats_the_last_request_on_what_failed() {
             kind: RunKind::Tests,
             fingerprint: None,
             if_busy: IfBusy::Queue,
+            no_room: None,
         },
     );
     let id = TestId { package: "p".into(), name: "T".into() };
@@ -161,6 +193,7 @@ fn a_listing_leaves_what_is_remembered_alone() {
         kind: RunKind::Listing,
         fingerprint: None,
         if_busy: IfBusy::Queue,
+        no_room: None,
     };
     let _ = session.step(Moment(2), listing);
     let _ = session.step(Moment(3), ended("l", Outcome::Passed, Vec::new()));
@@ -221,15 +254,61 @@ fn a_crowded_tenants_session_forgets_all_but_the_last_run() {
     assert_eq!(session.step(Moment(2), Event::Crowded), []);
 }
 
+#[test]
+fn runs_that_were_withdrawn_do_not_push_the_last_run_out() {
+    let mut session = Session::default();
+    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Moment(1), ended("a", Outcome::Passed, Vec::new()));
+    let _ = session.step(Moment(2), ask("b", Selection::All, 1, IfBusy::Queue));
+    let mut forgotten = Vec::new();
+    for number in 0..2 * FINISHED_RUNS_MAX {
+        let name = format!("w{number}");
+        let _ = session.step(Moment(3), ask(&name, files(&name), 1, IfBusy::Queue));
+        forgotten.extend(session.step(Moment(4), Event::CancelRequested { run: run(&name) }));
+        forgotten.extend(session.step(Moment(4), Event::Crowded));
+    }
+    assert!(forgotten.len() > FINISHED_RUNS_MAX);
+    assert!(!forgotten.contains(&Effect::Forget { run: run("a") }), "the session names it");
+    assert_eq!(session.last(), Some(&(run("a"), Outcome::Passed)));
+}
+
+#[test]
+fn only_what_the_workspace_decides_needs_a_look_at_it() {
+    let all = RunRequest::default();
+    let other = |name: &str| RunRequest { selection: files(name), ..RunRequest::default() };
+    let (queue, refuse) = (IfBusy::Queue, IfBusy::Refuse);
+    let mut session = Session::default();
+    assert!(!session.needs_look(&all, RunKind::Tests, queue, true), "it starts, and looks when it begins");
+    let _ = session.step(Moment(0), ask("a", Selection::All, 1, queue));
+    assert!(!session.needs_look(&all, RunKind::Tests, refuse, true), "nobody knows yet what a sees");
+    let _ = session.step(Moment(0), began("a", 1));
+    for if_busy in [queue, refuse] {
+        assert!(session.needs_look(&all, RunKind::Tests, if_busy, false), "it may join a");
+        assert!(!session.needs_look(&all, RunKind::Listing, if_busy, false), "a listing joins no run of tests");
+    }
+    assert!(!session.needs_look(&other("x"), RunKind::Tests, refuse, true), "busy, whatever is in the workspace");
+    assert!(!session.needs_look(&other("x"), RunKind::Tests, queue, false), "no room for one more that waits");
+    assert!(session.needs_look(&other("x"), RunKind::Tests, queue, true));
+    for number in 0..QUEUED_RUNS_MAX {
+        let _ = session.step(Moment(1), ask(&number.to_string(), files(&number.to_string()), 1, queue));
+    }
+    assert!(!session.needs_look(&other("x"), RunKind::Tests, queue, true), "the queue is full");
+    assert!(!session.needs_look(&other("1"), RunKind::Tests, queue, true), "it joins one that waits");
+    assert!(session.needs_look(&all, RunKind::Tests, queue, true));
+    let _ = session.step(Moment(2), Event::DrainRequested);
+    assert!(!session.needs_look(&all, RunKind::Tests, queue, true));
+}
+
 proptest! {
     /// Every accepted run reaches exactly one end, at most one runs at a time, the queue keeps its bound, and a closed
-    /// session stops once, when nothing of it is left.
+    /// session stops once, when nothing of it is left. The run that it names as its last is never forgotten, nor the newest.
     #[test]
-    fn every_accepted_run_ends_once(happenings in prop::collection::vec(happening(), 0..60)) {
+    fn every_accepted_run_ends_once(happenings in prop::collection::vec(happening(), 0..90)) {
         let mut session = Session::default();
         let mut now = Moment(0);
         let mut open: BTreeMap<RunId, bool> = BTreeMap::new(); // accepted and not ended -> started
         let mut done = BTreeSet::new();
+        let mut forgotten = BTreeSet::new();
         let mut stops = 0;
         let mut names = 0u8;
         for happening in happenings {
@@ -276,7 +355,10 @@ proptest! {
                     }
                     Effect::Attach { to, .. } => prop_assert!(open.contains_key(&to)),
                     Effect::Kill { run, .. } => prop_assert_eq!(open.get(&run), Some(&true)),
-                    Effect::Forget { run } => prop_assert!(done.contains(&run)),
+                    Effect::Forget { run } => {
+                        prop_assert!(done.contains(&run));
+                        prop_assert!(forgotten.insert(run));
+                    }
                     Effect::Stop => { stops += 1; prop_assert!(open.is_empty()); }
                     Effect::Moved { run, .. } => prop_assert_eq!(open.get(&run), Some(&false)),
                     Effect::Refuse { run, .. } => {
@@ -287,6 +369,11 @@ proptest! {
                     }
                 }
             }
+            if let Some((last, _)) = session.last() {
+                prop_assert!(!forgotten.contains(last));
+            }
+            prop_assert!(session.finished.len() <= FINISHED_RUNS_MAX);
+            prop_assert!(session.finished.iter().all(|run| !forgotten.contains(run)));
             prop_assert!(open.values().filter(|started| **started).count() <= 1);
             prop_assert!(session.waiting() <= QUEUED_RUNS_MAX);
             prop_assert!(stops <= 1);

@@ -14,6 +14,12 @@ pub struct TestId {
 }
 
 impl TestId {
+    /// Bytes of its texts in memory.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        self.package.len() + self.name.len()
+    }
+
     /// The same names within their bound, as a finished test has them. Every test that begins passes through here on its way
     /// out of a parser.
     #[must_use]
@@ -116,6 +122,14 @@ impl TestCase {
         TestId { package: self.package.clone(), name: self.name.clone() }
     }
 
+    /// Bytes that it takes in memory.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let may_be = [&self.file, &self.message, &self.expected, &self.actual, &self.stack, &self.output];
+        let texts: usize = may_be.into_iter().flatten().map(String::len).sum();
+        size_of::<TestCase>() + self.nodeid.len() + self.package.len() + self.name.len() + texts
+    }
+
     /// The same test with every string within its bound, no secret of a known form in a text, and a line only where there is
     /// one. Every test passes through here on its way out of a parser. Names stay as they are: a rerun selects by them.
     #[must_use]
@@ -173,6 +187,13 @@ pub struct Collector {
 }
 
 impl Collector {
+    /// Bytes that it takes in memory.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let file = self.file.as_ref().map_or(0, String::len);
+        size_of::<Collector>() + self.nodeid.len() + file + self.message.len() + self.output.len()
+    }
+
     /// The same record with every string within its bound, no secret of a known form in a text, and a line only where there
     /// is one.
     #[must_use]

@@ -1,11 +1,15 @@
 //! The verdict: from what was recorded while a run went on to its outcome. This is where a false green would be made,
 //! so every way to [`Outcome::Passed`] is in one function. Must not know how facts were recorded.
 
+use crate::bound::{NAME_BYTES_MAX, NOT_BUILT_MAX};
 use crate::limits::LimitKind;
 use crate::outcome::{Evidence, Exit, KillReason, LimitHit, Outcome};
 use crate::report::Summary;
 use crate::test_case::TestId;
 use std::collections::BTreeSet;
+
+/// Most tests that a note names.
+const NOT_RUN_NAMED_MAX: usize = 8;
 
 /// What was recorded about a run.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +40,12 @@ pub struct Facts {
     pub runner_missing: bool,
     /// Tests that had begun and not ended.
     pub running: Vec<TestId>,
+    /// Tests that were to run again and of which nothing came.
+    pub not_run: Vec<TestId>,
+    /// Whether the runner came to less than it was to run, and cannot say to what not.
+    pub unreached: bool,
+    /// Packages whose tests did not run because what they need was not built.
+    pub not_built: Vec<String>,
     /// Sentences that the parser or the plan has for the evidence.
     pub notes: Vec<String>,
 }
@@ -63,15 +73,20 @@ pub fn judge(facts: Facts) -> Verdict {
         Exit::Signal(number) => Some(*number),
         _ => None,
     });
+    // Half a name would be another package's.
+    let is_whole = |name: &&String| name.len() <= NAME_BYTES_MAX;
+    let not_built: Vec<String> = facts.not_built.iter().filter(is_whole).take(NOT_BUILT_MAX).cloned().collect();
     let mut notes = facts.notes.clone();
+    notes.extend(not_run(&facts));
     let held = held(&facts, raw_exit_code, &mut notes);
     let outcome = held.first().copied().unwrap_or(Outcome::WorkerLost);
+    let partial = facts.killed.is_some() || facts.worker_lost || facts.cut_off || !facts.running.is_empty();
     let own_status = raw_exit_code.filter(|code| *code != 0 && facts.killed.is_none());
     Verdict {
         outcome,
         exit_code: own_status.unwrap_or_else(|| i32::from(outcome.exit_code(signal))),
         raw_exit_code,
-        partial: facts.killed.is_some() || facts.worker_lost || facts.cut_off || !facts.running.is_empty(),
+        partial,
         evidence: Evidence {
             held,
             exit_code: raw_exit_code,
@@ -79,6 +94,9 @@ pub fn judge(facts: Facts) -> Verdict {
             killed: facts.killed,
             limit_hits: facts.limit_hits,
             running: facts.running,
+            not_run: facts.not_run,
+            unreached: facts.unreached || partial || not_built.len() < facts.not_built.len(),
+            not_built,
             tests_finished: facts.summary.total,
             notes,
         },
@@ -148,6 +166,19 @@ fn held(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> V
     held.into_iter().collect()
 }
 
+// A rerun that leaves out what it was asked for is green for the wrong reason.
+fn not_run(facts: &Facts) -> Option<String> {
+    let (count, names) = (facts.not_run.len(), facts.not_run.iter().take(NOT_RUN_NAMED_MAX));
+    let mut names: Vec<String> = names.map(|test| format!("{} {}", test.package, test.name)).collect();
+    names.extend((count > names.len()).then(|| "...".to_owned()));
+    let names = names.join(", ");
+    (count > 0).then(|| {
+        format!(
+            "{count} test(s) that were to run again told nothing: {names} (only a run of everything tells whether they are gone)"
+        )
+    })
+}
+
 // Whether every command that exited badly said that it had nothing to run.
 fn nothing_was_selected(facts: &Facts) -> bool {
     let explained =
@@ -177,6 +208,9 @@ fn without_evidence_of_failure(facts: &Facts, raw_exit_code: Option<i32>, notes:
     }
     if facts.summary.total == 0 {
         return Outcome::NoTests;
+    }
+    if !facts.not_run.is_empty() {
+        return Outcome::Failed;
     }
     if facts.summary.skipped == facts.summary.total {
         notes.push("all tests were skipped".to_owned());
@@ -211,7 +245,7 @@ mod tests {
     #[test]
     fn each_ending_has_its_own_outcome() {
         type Change = fn(&mut Facts);
-        let rows: [(&str, Change, Outcome, i32); 26] = [
+        let rows: [(&str, Change, Outcome, i32); 28] = [
             ("green", |_| {}, Outcome::Passed, 0),
             (
                 "failed test",
@@ -227,6 +261,16 @@ mod tests {
             ("exit 2, no failed test", |f| f.exits = vec![Exit::Code(2)], Outcome::Failed, 2),
             ("cut off, exit 0", |f| f.cut_off = true, Outcome::Failed, 1),
             ("unfinished test, exit 0", |f| f.running = hung(), Outcome::Failed, 1),
+            ("a wanted test told nothing", |f| f.not_run = hung(), Outcome::Failed, 1),
+            (
+                "no wanted test told anything",
+                |f| {
+                    f.not_run = hung();
+                    f.summary = Summary::default()
+                },
+                Outcome::NoTests,
+                4,
+            ),
             ("nothing ran", |f| f.summary = Summary::default(), Outcome::NoTests, 4),
             (
                 "nothing selected, exit 5",

@@ -2,14 +2,22 @@
 //! not know what the command does.
 //!
 //! Its exit status decides. Results test by test come from a JUnit file, when it leaves one where `PROCTOR_JUNIT` says or
-//! beside it; else from TAP, when that is what it prints from its first lines on. Without either, lines such as `FAIL: x`
-//! name what failed; anything may print those, so they are said to be unstructured and never change what a run came to.
+//! beside it; else from TAP, when that is what it prints from its first lines on. Its plan may come last: what begins with
+//! a point or a comment is TAP if a plan follows, and none without one, also where points say `not ok`. Without either, lines
+//! such as `FAIL: x` name what failed; anything may print those, so they are said to be unstructured and never change what a
+//! run came to.
+//!
+//! Nobody who brings a command need know of `PROCTOR_JUNIT`, so nothing follows from a command that leaves nothing there. A
+//! project that names a report of its own has said where its results are: a run that did not write it is cut off.
+
+mod line;
 
 use crate::framework::{ARTIFACTS, Parser, Plan, Step, StreamSummary};
 use crate::junit;
 use crate::lines::Lines;
+use crate::notes::Notes;
 use crate::paths::Paths;
-use crate::tap::{self, Tap};
+use crate::tap::{self, Is, Perhaps, Tap};
 use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -24,6 +32,9 @@ const REPORT_VARIABLE: &str = "PROCTOR_JUNIT";
 
 /// Lines that are looked at for the beginning of TAP: a build may say something first.
 const LOOK_LINES_MAX: usize = 16;
+
+/// How TAP begins that says so.
+const VERSION: &str = "TAP version";
 
 /// How lines begin that name a test and what became of it, as Automake and many scripts print them.
 const WORDS: [(&str, TestOutcome); 6] = [
@@ -62,14 +73,25 @@ pub fn plan(command: &[String], scratch: &str, report: Option<&str>) -> Plan {
 /// The parser of a custom command.
 #[must_use]
 pub fn parser(workspace: &str) -> Box<dyn Parser> {
+    parser_of(&[], workspace, None)
+}
+
+/// The parser of this custom command, which is to write `report`, as in [`plan`].
+#[must_use]
+pub fn parser_of(command: &[String], workspace: &str, report: Option<&str>) -> Box<dyn Parser> {
     Box::new(Custom {
+        hides: line::hides(command),
+        report: report.map(str::to_owned),
         paths: Paths::new(workspace),
         lines: Lines::default(),
         form: Form::Unknown(0),
         named: Vec::new(),
         names: HashSet::new(),
         went_well: false,
+        killed: false,
+        flaky: 0,
         summary: StreamSummary::default(),
+        notes: Notes::default(),
     })
 }
 
@@ -78,12 +100,18 @@ pub fn parser(workspace: &str) -> Box<dyn Parser> {
 enum Form {
     /// Nobody knows after so many lines.
     Unknown(usize),
+    /// It began so many lines ago as TAP may whose plan comes last.
+    Perhaps(usize, Box<Perhaps>),
     Tap(Box<Tap>),
     Words,
 }
 
 #[derive(Debug)]
 struct Custom {
+    /// Why a failure may not show in the command's status.
+    hides: Option<String>,
+    /// What the command is to write.
+    report: Option<String>,
     paths: Paths,
     lines: Lines,
     form: Form,
@@ -91,27 +119,74 @@ struct Custom {
     named: Vec<(String, TestOutcome)>,
     names: HashSet<String>,
     went_well: bool,
+    killed: bool,
+    flaky: u64,
     summary: StreamSummary,
+    notes: Notes,
 }
 
 impl Custom {
     fn line(&mut self, line: &[u8], events: &mut Vec<RunnerEvent>) {
         let line = String::from_utf8_lossy(line);
         let line = line.trim_end_matches('\r');
-        if let Form::Unknown(lines) = self.form {
-            let may_begin = lines == 0 || line.starts_with("TAP version");
-            if may_begin && tap::begins(line) {
-                self.form = Form::Tap(Box::new(Tap::new(NAME, &self.paths)));
-                self.summary.structured = true;
-            } else {
-                let more = lines + usize::from(!line.trim().is_empty());
-                self.form = if more > LOOK_LINES_MAX { Form::Words } else { Form::Unknown(more) };
-            }
-        }
         match &mut self.form {
+            Form::Unknown(lines) => {
+                let lines = *lines;
+                self.unknown(lines, line, events);
+            }
+            Form::Perhaps(lines, perhaps) => {
+                *lines += usize::from(!line.trim().is_empty());
+                let (lines, is) = (*lines, perhaps.line(line));
+                self.perhaps(lines, line, is, events);
+            }
             Form::Tap(tap) => tap.line(line, events),
-            Form::Unknown(_) | Form::Words => self.word(line),
+            Form::Words => self.word(line),
         }
+    }
+
+    /// A line of a stream whose form nobody knows after so many.
+    fn unknown(&mut self, lines: usize, line: &str, events: &mut Vec<RunnerEvent>) {
+        let more = lines + usize::from(!line.trim().is_empty());
+        if tap::begins(line) && (lines == 0 || line.starts_with(VERSION)) {
+            return self.is_tap(Tap::new(NAME, &self.paths), line, events);
+        }
+        self.form = if more > LOOK_LINES_MAX {
+            Form::Words
+        } else if lines == 0 && tap::may_begin(line) {
+            let mut perhaps = Perhaps::new(NAME, &self.paths);
+            perhaps.line(line);
+            Form::Perhaps(more, Box::new(perhaps))
+        } else {
+            Form::Unknown(more)
+        };
+        self.word(line);
+    }
+
+    /// A line, the one of so many, of what began as TAP may, and what is known with it.
+    fn perhaps(&mut self, lines: usize, line: &str, is: Is, events: &mut Vec<RunnerEvent>) {
+        self.word(line);
+        let is_new = lines <= LOOK_LINES_MAX && line.starts_with(VERSION) && tap::begins(line);
+        if is_new {
+            return self.is_tap(Tap::new(NAME, &self.paths), line, events);
+        }
+        let went_on = std::mem::replace(&mut self.form, Form::Words);
+        self.form = match (is, went_on) {
+            (Is::Unknown, perhaps) => perhaps,
+            (Is::Tap, Form::Perhaps(_, perhaps)) => {
+                let (tap, held) = perhaps.into_tap();
+                self.summary.structured = true;
+                events.extend(held);
+                Form::Tap(Box::new(tap))
+            }
+            (Is::Tap | Is::Other, _) if lines > LOOK_LINES_MAX => Form::Words,
+            (Is::Tap | Is::Other, _) => Form::Unknown(lines),
+        };
+    }
+
+    fn is_tap(&mut self, mut tap: Tap, line: &str, events: &mut Vec<RunnerEvent>) {
+        tap.line(line, events);
+        self.form = Form::Tap(Box::new(tap));
+        self.summary.structured = true;
     }
 
     fn word(&mut self, line: &str) {
@@ -140,15 +215,11 @@ impl Custom {
             })
             .collect();
         let left_out = count - told.len();
-        self.note("the tests are what lines such as `FAIL: x` name: only the exit status counts".to_owned());
+        self.notes.add("the tests are what lines such as `FAIL: x` name: only the exit status counts".to_owned());
         if left_out > 0 {
-            self.note(format!("{left_out} line(s) say FAIL or ERROR, and the command exited with 0"));
+            self.notes.add(format!("{left_out} line(s) say FAIL or ERROR, and the command exited with 0"));
         }
         events.extend(told);
-    }
-
-    fn note(&mut self, note: String) {
-        self.summary.notes.push(note);
     }
 }
 
@@ -167,20 +238,36 @@ impl Parser for Custom {
         let mut lines = std::mem::take(&mut self.lines);
         lines.finish(|line| self.line(line, events));
         self.went_well = exit == Exit::Code(0) && !killed;
-        if let Form::Tap(tap) = &mut self.form {
-            tap.finish(events);
-            let (cut_off, notes) = tap.verdict();
-            self.summary.cut_off = cut_off || lines.skipped() > 0;
-            self.summary.notes.extend_from_slice(notes);
+        self.killed = killed;
+        match std::mem::replace(&mut self.form, Form::Words) {
+            Form::Tap(mut tap) => {
+                tap.finish(events);
+                let (cut_off, notes) = tap.verdict();
+                self.summary.cut_off = cut_off || lines.skipped() > 0;
+                self.notes.extend(notes.iter().cloned());
+                self.form = Form::Tap(tap);
+            }
+            Form::Perhaps(_, perhaps) => {
+                let failed = perhaps.failed();
+                if failed > 0 {
+                    self.notes
+                        .add(format!("{failed} line(s) say `not ok` and are not read as TAP: no plan (`1..N`) came"));
+                }
+            }
+            Form::Unknown(_) | Form::Words => {}
         }
     }
 
     fn files(&mut self, files: &[(String, Vec<u8>)], events: &mut Vec<RunnerEvent>) {
         let own = |path: &str| path.split('/').any(|part| part == NAME) && path.ends_with(".xml");
         let reports: Vec<&(String, Vec<u8>)> = files.iter().filter(|(path, _)| own(path)).collect();
+        if let Some(report) = self.report.as_ref().filter(|_| reports.is_empty() && !self.killed) {
+            self.summary.cut_off = true;
+            self.notes.add(format!("the report that the project file names was not written: {report}"));
+        }
         if matches!(self.form, Form::Tap(_)) {
             if !reports.is_empty() {
-                self.note("the command printed TAP and left a JUnit file: the file was not read".to_owned());
+                self.notes.add("the command printed TAP and left a JUnit file: the file was not read".to_owned());
             }
             return;
         }
@@ -189,11 +276,16 @@ impl Parser for Custom {
             let told = junit::read(name, bytes, &self.paths, "", events);
             self.summary.structured = true;
             self.summary.cut_off |= told.cut_off;
-            self.summary.notes.extend(told.notes);
+            self.notes.extend(told.notes);
+            self.flaky += told.flaky;
         }
         if reports.is_empty() {
             self.tell_named(events);
         }
+    }
+
+    fn flaky(&self) -> u64 {
+        self.flaky
     }
 
     fn running(&self) -> Vec<TestId> {
@@ -201,7 +293,9 @@ impl Parser for Custom {
     }
 
     fn summary(&self) -> StreamSummary {
-        self.summary.clone()
+        // Whoever counts the tests needs no status, and a failure that is seen is not hidden.
+        let hides = self.hides.iter().filter(|_| self.went_well && !self.summary.structured);
+        StreamSummary { notes: self.notes.iter().chain(hides).cloned().collect(), ..self.summary.clone() }
     }
 }
 
@@ -229,6 +323,18 @@ mod tests {
     }
 
     #[test]
+    fn what_a_line_hides_is_told_where_its_status_alone_says_that_all_is_well() {
+        let notes = |stdout: &[u8], status| {
+            let command = ["sh", "-c", "make check | tee log"].map(str::to_owned);
+            let mut parser = parser_of(&command, "/ws", None);
+            parser.stdout(stdout, &mut Vec::new());
+            parser.step_ended(Exit::Code(status), false, &mut Vec::new());
+            parser.summary().notes.len()
+        };
+        assert_eq!((notes(b"ok\n", 0), notes(b"ok\n", 1), notes(b"1..1\nok 1\n", 0)), (1, 0, 0));
+    }
+
+    #[test]
     fn a_command_is_one_step_and_is_told_where_a_report_may_be_left() {
         let plan = plan(&["make".to_owned(), "check".to_owned()], "/scratch", None);
         assert_eq!(plan.steps.len(), 1);
@@ -247,6 +353,14 @@ mod tests {
     }
 
     #[test]
+    fn attempts_that_failed_before_one_that_passed_are_counted() {
+        let (mut parser, mut events) = (parser("/ws"), Vec::new());
+        let file = b"<testsuite><testcase name='t'><flakyFailure/></testcase><testcase name='u'/></testsuite>".to_vec();
+        parser.files(&[("custom/junit.xml".to_owned(), file)], &mut events);
+        assert_eq!((parser.flaky(), events.len()), (1, 2));
+    }
+
+    #[test]
     fn tap_is_read_from_its_first_lines_on() {
         let (tests, summary) = ran("make: nothing to do\nTAP version 13\nok 1 - a\n1..1\n", &[], 0);
         assert_eq!(tests, one("a", TestOutcome::Passed));
@@ -256,6 +370,50 @@ mod tests {
             let (tests, summary) = ran(&late, &[], 0);
             assert!(tests.is_empty() && !summary.structured, "{late}");
         }
+    }
+
+    #[test]
+    fn a_plan_may_come_last() {
+        use TestOutcome::{Failed, Passed};
+        let both = [one("a", Passed), one("b", Failed)].concat();
+        for stream in [
+            "ok 1 - a\nnot ok 2 - b\n1..2\n",
+            "# hello\n\nok 1 - a\nokay?\nnot ok 2 - b\n# why\n1..2\n# done\n",
+            "# hello\n1..2\nok 1 - a\nnot ok 2 - b\n",
+            "not a point\nTAP version 13\nok 1 - a\nnot ok 2 - b\n1..2\n",
+            "ok 1 - configured\nTAP version 13\nok 1 - a\nnot ok 2 - b\n1..2\n",
+        ] {
+            let (tests, summary) = ran(stream, &[], 0);
+            assert_eq!(tests, both, "{stream}");
+            assert!(summary.structured && !summary.cut_off && summary.notes.is_empty(), "{stream}");
+        }
+        let sub = "# Subtest: x\n    ok 1 - a\n    1..1\nok 1 - x\n1..1\n";
+        assert_eq!(ran(sub, &[], 0).0, [one("x/a", Passed), one("x", Passed)].concat());
+        assert!(ran("ok 1 - a\n1..2\n", &[], 0).1.cut_off);
+        assert!(ran("ok 1 - a\nBail out! no disk\n", &[], 0).1.cut_off);
+        let many: String = (1..=20_000).map(|number| format!("ok {number} - t{number}\n")).collect();
+        let (tests, summary) = ran(&format!("{many}1..20000\n"), &[], 0);
+        assert!(tests.len() == 20_000 && summary.structured && !summary.cut_off);
+    }
+
+    #[test]
+    fn points_without_a_plan_are_no_tap() {
+        for stream in [
+            "ok 1 - a\nok 2 - b\n".to_owned(),
+            "ok, here we go\n1..2\n".to_owned(),
+            "# hello\nworld\n1..1\nok 1\n".to_owned(),
+            "    ok 1 - a\n    1..1\n".to_owned(),
+            "ok 1\n".repeat(20_000),
+        ] {
+            let start: String = stream.chars().take(40).collect();
+            assert_eq!(ran(&stream, &[], 0), (vec![], StreamSummary::default()), "{start}");
+        }
+        let (tests, summary) = ran("ok 1 - a\nFAIL: x\nnot ok 2 - b\n", &[], 1);
+        assert_eq!(tests, one("x", TestOutcome::Failed));
+        assert!(!summary.structured && !summary.cut_off);
+        let note = "1 line(s) say `not ok` and are not read as TAP: no plan (`1..N`) came";
+        assert_eq!(summary.notes[0], note);
+        assert_eq!(ran("not ok 1 - a\n", &[], 0).1.notes, [note]);
     }
 
     #[test]
@@ -275,6 +433,20 @@ mod tests {
         }
         assert!(ran("", &[("custom/junit.xml", "<testsuite><testcase")], 0).1.cut_off);
         assert!(!ran("", &[("other/junit.xml", file), ("custom/x.txt", file)], 0).1.structured);
+    }
+
+    #[test]
+    fn a_report_that_a_project_names_has_to_be_written() {
+        let file = ("custom/junit.xml".to_owned(), b"<testsuite><testcase name='t'/></testsuite>".to_vec());
+        for (files, killed, cut_off) in [(&[][..], false, true), (&[][..], true, false), (&[file][..], false, false)] {
+            let (mut parser, mut events) = (parser_of(&[], "/ws", Some("build/j.xml")), Vec::new());
+            parser.step_ended(Exit::Code(0), killed, &mut events);
+            parser.files(files, &mut events);
+            let summary = parser.summary();
+            assert_eq!(summary.cut_off, cut_off);
+            let note = "the report that the project file names was not written: build/j.xml";
+            assert_eq!(summary.notes == [note], cut_off, "{summary:?}");
+        }
     }
 
     #[test]

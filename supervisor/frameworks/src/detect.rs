@@ -5,7 +5,7 @@ use crate::paths::{is_within, project_of};
 use crate::together::Chosen;
 use crate::tree::FileTree;
 use crate::{FRAMEWORKS, Framework, Project};
-use proctor_core::request::Selection;
+use proctor_core::request::{ALL_FRAMEWORKS, Selection};
 use thiserror::Error;
 
 /// A framework and its projects in one workspace.
@@ -54,7 +54,7 @@ pub enum DetectError {
         known: Vec<&'static str>,
     },
     /// The request names a framework of which the workspace has no project.
-    #[error("no {framework} project detected in the workspace: {markers} not found")]
+    #[error("no {framework} project detected in the workspace: one is recognised by {markers}")]
     NotHere {
         /// The framework.
         framework: &'static str,
@@ -75,16 +75,16 @@ fn choose_among(
     asked: Option<&str>,
     selection: &Selection,
 ) -> Result<Vec<Detected>, DetectError> {
-    let everything = asked == Some("all");
+    let everything = asked == Some(ALL_FRAMEWORKS);
     if let Some(name) = asked.filter(|_| !everything) {
         let framework =
             *frameworks.iter().find(|framework| framework.name() == name).ok_or_else(|| DetectError::Unknown {
                 asked: name.to_owned(),
                 known: frameworks.iter().map(|framework| framework.name()).collect(),
             })?;
-        let projects = framework.detect(tree);
+        let projects = framework.asked(tree);
         if projects.is_empty() {
-            return Err(DetectError::NotHere { framework: framework.name(), markers: framework.markers().join(", ") });
+            return Err(DetectError::NotHere { framework: framework.name(), markers: framework.signs() });
         }
         return Ok(vec![Detected { framework, projects }]);
     }

@@ -25,11 +25,21 @@ pub trait Framework: Send + Sync {
         false
     }
 
+    /// What its projects are recognised by, for whoever asks for it where there is none.
+    fn signs(&self) -> String {
+        self.markers().join(", ")
+    }
+
     /// Extensions of its source files, without the dot.
     fn extensions(&self) -> &'static [&'static str];
 
     /// The projects of this framework in the tree, sorted by directory.
     fn detect(&self, tree: &FileTree) -> Vec<Project>;
+
+    /// The same where it is asked for by name, which is a sign of its own.
+    fn asked(&self, tree: &FileTree) -> Vec<Project> {
+        self.detect(tree)
+    }
 
     /// Milliseconds of wall time for a run that asks for none, unless [`Limits::DEFAULT`] will do.
     ///
@@ -65,11 +75,18 @@ pub trait Framework: Send + Sync {
         holds(self.extensions(), projects, tree, target.package())
     }
 
+    /// Whether what does not build or load keeps other tests from running, of which the runner then tells nothing.
+    fn blocks(&self) -> bool {
+        true
+    }
+
     /// A parser for one run of `plan`.
     fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser>;
 
     /// A parser for one listing: its `TestStarted` events are the tests, its collectors the errors.
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser>;
+    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        self.parser(plan, want)
+    }
 
     /// What the files that the run left in its artefact directory say about coverage.
     ///
@@ -114,6 +131,22 @@ pub struct Want<'a> {
     pub cache: &'a str,
 }
 
+#[cfg(test)]
+impl<'a> Want<'a> {
+    /// A run of `selection` at places with short names, as plain as can be.
+    pub(crate) const fn plain(selection: &'a Selection) -> Want<'a> {
+        Want {
+            selection,
+            coverage: CoverageMode::Off,
+            parallel: None,
+            network: Network::None,
+            workspace: "/w",
+            scratch: "/s",
+            cache: "/c",
+        }
+    }
+}
+
 /// The commands of a run and what they bring along.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
@@ -131,15 +164,12 @@ pub struct Plan {
     pub notes: Vec<String>,
 }
 
-/// Directory below scratch in which runners leave files for us, each framework in a directory of its own.
+/// Directory below scratch in which runners leave files for us, each framework in a directory of its own, and for the caller
+/// ([`KEPT`](proctor_core::artifact::KEPT)), which are not handed to [`Parser::files`] and [`Framework::ingest`].
 pub const ARTIFACTS: &str = "artifacts";
 
 /// The wall time of a run that builds a whole project before the first test, or drives a browser or a device: 15 minutes.
 pub const LONG_MS: u64 = 900_000;
-
-/// Directory below [`ARTIFACTS`] whose files are for the caller: they are kept with the run, and not handed to
-/// [`Parser::files`] and [`Framework::ingest`].
-pub const KEPT: &str = "kept";
 
 /// Where a run with [`Plan::report`] finds its FIFO: below the scratch directory.
 pub const REPORT: &str = "report";
@@ -203,7 +233,7 @@ pub trait Parser: Send {
         false
     }
 
-    /// What the file at `path` below [`KEPT`] is and which test left it, if the runner told.
+    /// What the file at `path` below [`KEPT`](proctor_core::artifact::KEPT) is and which test left it, if the runner told.
     fn left_by(&self, _path: &str) -> Option<(ArtifactKind, TestId)> {
         None
     }
@@ -227,6 +257,10 @@ pub struct StreamSummary {
     pub structured: bool,
     /// Whether the stream ended before the runner said that it was done, or a part of it could not be read.
     pub cut_off: bool,
+    /// Whether the runner came to less than it was to run, for another reason, and did not say to what not.
+    pub unreached: bool,
+    /// Packages whose tests did not run because what they need was not built.
+    pub not_built: Vec<String>,
     /// Whether the runner itself is not installed where its project looks for it (a module, a package).
     pub runner_missing: bool,
     /// Sentences for the report's evidence.

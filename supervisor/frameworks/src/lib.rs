@@ -3,6 +3,8 @@
 //! Nothing here opens a file or starts a process. The edge takes the [`FileTree`], resolves programs, runs the
 //! [`Plan`] and feeds the parser. Adding a framework is one file and one row in [`FRAMEWORKS`].
 
+mod awaited;
+mod begun;
 pub mod ctest;
 pub mod custom;
 pub mod cypress;
@@ -19,12 +21,14 @@ pub mod maestro;
 pub mod maven;
 pub mod mocha;
 pub mod node_test;
+mod notes;
 mod paths;
 pub mod playwright;
 pub mod pytest;
 mod python;
 mod reported;
 pub mod rust;
+mod said;
 mod tap;
 pub mod together;
 pub mod tree;
@@ -32,8 +36,9 @@ pub mod unittest;
 mod values;
 pub mod vitest;
 
+pub use awaited::Awaited;
 pub use framework::*;
-pub use together::{Chosen, Purpose};
+pub use together::Chosen;
 pub use tree::FileTree;
 
 /// Every adapter, in the order in which several detected ones are named.

@@ -7,7 +7,7 @@ use crate::tree::FileTree;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{Browsing, RerunTarget, Selection};
+use proctor_core::request::{Browsing, RerunTarget, RunKind, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,21 +15,18 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone)]
 pub struct Chosen(pub(crate) Vec<Detected>);
 
-/// What the commands of a run are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// Results.
-    Tests,
-    /// Names of tests, without running them.
-    Listing,
-}
-
 impl Chosen {
     /// Their names, as a report tells them: `go`, or `go, pytest`.
     #[must_use]
     pub fn name(&self) -> String {
         let names: Vec<&str> = self.0.iter().map(|detected| detected.framework.name()).collect();
         names.join(", ")
+    }
+
+    /// See [`Framework::blocks`]: of several it is not known whose part did not build.
+    #[must_use]
+    pub fn blocks(&self) -> bool {
+        self.0.iter().any(|detected| detected.framework.blocks())
     }
 
     /// Milliseconds of wall time for a run that asks for none: as many as the slowest of them needs. `set` is what an
@@ -45,19 +42,19 @@ impl Chosen {
     /// Their commands, and what reads the output. A framework that has nothing of the selection has no command.
     pub fn plan(
         &self,
-        purpose: Purpose,
+        kind: RunKind,
         tree: &FileTree,
         want: &Want<'_>,
         browsing: Browsing,
     ) -> Result<(Plan, Box<dyn Parser>), PlanError> {
         if let [only] = self.0.as_slice() {
-            return plan(only, purpose, tree, want, browsing);
+            return plan(only, kind, tree, want, browsing);
         }
         let mut all = Plan::default();
         let mut together = Together { parts: Vec::new(), owners: Vec::new(), current: 0 };
         for (selection, detected) in self.shares(tree, want.selection).iter().zip(&self.0) {
             let Some(selection) = selection else { continue };
-            let (plan, parser) = plan(detected, purpose, tree, &Want { selection, ..want.clone() }, browsing)?;
+            let (plan, parser) = plan(detected, kind, tree, &Want { selection, ..want.clone() }, browsing)?;
             let part = together.parts.len();
             together.owners.extend((0..plan.steps.len()).map(|step| (part, step)));
             together.parts.push(Part { parser, steps: plan.steps.len() });
@@ -106,14 +103,14 @@ impl Chosen {
 
 fn plan(
     detected: &Detected,
-    purpose: Purpose,
+    kind: RunKind,
     tree: &FileTree,
     want: &Want<'_>,
     browsing: Browsing,
 ) -> Result<(Plan, Box<dyn Parser>), PlanError> {
     let Detected { framework, projects } = detected;
-    Ok(match purpose {
-        Purpose::Tests => {
+    Ok(match kind {
+        RunKind::Tests => {
             let mut plan = framework.plan(projects, tree, want)?;
             if let Some(option) = browsing.option() {
                 framework.browse(tree, &mut plan, option, browsing)?;
@@ -121,7 +118,7 @@ fn plan(
             let parser = framework.parser(&plan, want);
             (plan, parser)
         }
-        Purpose::Listing => {
+        RunKind::Listing => {
             let plan = framework.plan_listing(projects, tree, want)?;
             let parser = framework.listing(&plan, want);
             (plan, parser)
@@ -230,7 +227,9 @@ impl Parser for Together {
         StreamSummary {
             structured: all.iter().all(|one| one.structured),
             cut_off: all.iter().any(|one| one.cut_off),
+            unreached: all.iter().any(|one| one.unreached),
             runner_missing: all.iter().any(|one| one.runner_missing),
+            not_built: all.iter().flat_map(|one| one.not_built.iter().cloned()).collect(),
             notes: all.into_iter().flat_map(|one| one.notes).collect(),
         }
     }
@@ -240,8 +239,6 @@ impl Parser for Together {
 pub(crate) mod tests {
     use super::*;
     use crate::framework::{Framework, Project};
-    use proctor_core::isolation::Network;
-    use proctor_core::request::CoverageMode;
 
     /// Plans a step for each thing that it is asked for, tells of it as a test, and wants one more step after each.
     /// Its source files are named after it.
@@ -299,10 +296,6 @@ pub(crate) mod tests {
         fn parser(&self, _: &Plan, _: &Want<'_>) -> Box<dyn Parser> {
             Box::new(Heard { name: self.name(), steps: Vec::new(), more: true })
         }
-
-        fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-            self.parser(plan, want)
-        }
     }
 
     impl Parser for Heard {
@@ -339,16 +332,8 @@ pub(crate) mod tests {
         let mut tree = FileTree::default();
         ["x.a", "y.b", "z.b"].iter().for_each(|file| tree.add(*file));
         let chosen = [&A, &B].map(|framework| Detected { framework, projects: framework.detect(&tree) });
-        let want = Want {
-            selection,
-            coverage: CoverageMode::Off,
-            parallel: None,
-            network: Network::None,
-            workspace: "/ws",
-            scratch: "/s",
-            cache: "/c",
-        };
-        let (plan, parser) = Chosen(chosen.into()).plan(Purpose::Tests, &tree, &want, Browsing::default()).unwrap();
+        let want = Want { workspace: "/ws", ..Want::plain(selection) };
+        let (plan, parser) = Chosen(chosen.into()).plan(RunKind::Tests, &tree, &want, Browsing::default()).unwrap();
         (plan.steps.iter().map(|step| format!("{} {}", step.programs[0], step.args[0])).collect(), parser)
     }
 

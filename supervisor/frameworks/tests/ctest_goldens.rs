@@ -3,15 +3,21 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod support {
+    pub(crate) mod pieces;
+    pub(crate) mod want;
+}
+
 use proctor_core::event::RunnerEvent;
-use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_core::test_case::{TestCase, TestOutcome};
 use proctor_frameworks::ctest::Ctest;
-use proctor_frameworks::{FileTree, Framework, Parser, Plan, Want};
+use proctor_frameworks::{FileTree, Framework, Parser, Plan};
 use proptest::prelude::*;
 use std::fmt::Write as _;
+use support::pieces::pieces;
+use support::want::want;
 
 macro_rules! goldens {
     ($($name:literal),* $(,)?) => {
@@ -20,24 +26,13 @@ macro_rules! goldens {
 }
 
 /// What ctest printed, and ended by itself.
-const TESTS: &[(&str, &[u8])] = goldens!["crash", "error", "fail", "fail-parallel", "pass", "skip", "twins", "unicode"];
+const TESTS: &[(&str, &[u8])] =
+    goldens!["crash", "error", "fail", "fail-parallel", "pass", "skip", "suites", "twins", "unicode", "whole"];
 
 /// What CMake and compilers printed before they gave up.
 const BUILDS: &[(&str, &[u8])] = goldens!["builderror", "configerror", "linkerror"];
 
 const KILLED: &[u8] = include_bytes!("../goldens/ctest/hang-killed.out");
-
-fn want(selection: &Selection) -> Want<'_> {
-    Want {
-        selection,
-        coverage: CoverageMode::Off,
-        parallel: None,
-        network: Network::None,
-        workspace: "/workspace",
-        scratch: "/scratch",
-        cache: "/cache",
-    }
-}
 
 fn plan() -> Plan {
     let mut tree = FileTree::default();
@@ -65,6 +60,32 @@ fn at_tests(mut parser: Box<dyn Parser>) -> Box<dyn Parser> {
 
 fn runs() -> Box<dyn Parser> {
     at_tests(Ctest.parser(&plan(), &want(&Selection::All)))
+}
+
+/// Reads `golden` in a project whose files speak of tests that are to fail, of which ctest's list names one.
+fn with_one_to_fail(golden: &[u8], name: &str) -> Vec<RunnerEvent> {
+    let mut tree = FileTree::default();
+    tree.add_with_content(
+        "CMakeLists.txt",
+        "project(x)\nenable_testing()\nset_tests_properties(y PROPERTIES WILL_FAIL 1)",
+    );
+    let (selection, mut events) = (Selection::All, Vec::new());
+    let plan = Ctest.plan(&Ctest.detect(&tree), &tree, &want(&selection)).unwrap();
+    let mut parser = Ctest.parser(&plan, &want(&selection));
+    parser.step_started(0);
+    parser.step_ended(Exit::Code(0), false, &mut events);
+    parser.follow_up();
+    parser.step_started(1);
+    parser.step_ended(Exit::Code(0), false, &mut events);
+    assert!(plan.report && parser.follow_up()[0].args[1].contains("--show-only=json-v1"));
+    parser.step_started(2);
+    let list = format!(r#"{{"tests":[{{"name":"{name}","properties":[{{"name":"WILL_FAIL","value":true}}]}}]}}"#);
+    list.as_bytes().chunks(9).for_each(|chunk| parser.report(chunk, &mut events));
+    parser.step_ended(Exit::Code(0), false, &mut events);
+    parser.step_started(3);
+    parser.stdout(&planned(golden), &mut events);
+    parser.step_ended(Exit::Code(8), false, &mut events);
+    events
 }
 
 /// Feeds `chunks` as one ctest that ended by itself.
@@ -129,6 +150,24 @@ fn every_golden_reads_as_its_snapshot() {
         assert!(!quietly(&mut parser, 0, bytes, 1, &mut events), "{name} goes on");
         insta::assert_snapshot!(format!("ctest-{name}"), render(&events));
     }
+}
+
+#[test]
+fn a_test_that_was_to_fail_and_did_not_says_so() {
+    let golden = TESTS.iter().find(|(name, _)| *name == "fail").unwrap().1;
+    let told = render(&with_one_to_fail(golden, "must_fail"));
+    let before = render(&parse([planned(golden).as_slice()]).0);
+    let silent = "failed must_fail\n    message: \"it printed nothing\"\n";
+    assert!(before.contains(silent));
+    assert_eq!(
+        told,
+        before.replace(silent, "failed must_fail\n    message: \"it was to fail (WILL_FAIL) and did not\"\n")
+    );
+    // What one prints that did well is not why it failed.
+    let told = render(&with_one_to_fail(golden, "says.why"));
+    assert!(
+        told.contains("failed says.why\n    message: \"it was to fail (WILL_FAIL) and did not\"\n    output: 2 lines")
+    );
 }
 
 #[test]
@@ -263,15 +302,7 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
         let bytes = golden.get(TESTS).1;
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
-        cuts.sort_unstable();
-        let mut chunks = Vec::new();
-        let mut from = 0;
-        for cut in cuts.into_iter().chain([bytes.len()]) {
-            chunks.push(&bytes[from..cut]);
-            from = cut;
-        }
-        prop_assert_eq!(parse(chunks).0, parse([bytes]).0);
+        prop_assert_eq!(parse(pieces(bytes, &cuts)).0, parse([bytes]).0);
     }
 
     #[test]

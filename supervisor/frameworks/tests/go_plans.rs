@@ -2,12 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod support {
+    pub(crate) mod want;
+}
+
 use proctor_core::filter::Filter;
-use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use proctor_frameworks::go::Go;
 use proctor_frameworks::{FileTree, Framework, Plan, PlanError, Want};
+use support::want::want;
 
 fn tree() -> FileTree {
     let mut tree = FileTree::default();
@@ -29,18 +33,6 @@ fn tree() -> FileTree {
         tree.add(file);
     }
     tree
-}
-
-fn want(selection: &Selection) -> Want<'_> {
-    Want {
-        selection,
-        coverage: CoverageMode::Off,
-        parallel: None,
-        network: Network::None,
-        workspace: "/workspace",
-        scratch: "/scratch",
-        cache: "/cache",
-    }
 }
 
 fn try_plan(selection: &Selection) -> Result<Plan, PlanError> {
@@ -76,6 +68,19 @@ fn every_module_is_one_command() {
         steps(&matching("TestA|TestB/x y", &[])),
         [": -run=TestA|TestB/x y ./...", "other: -run=TestA|TestB/x y ./...", "used: -run=TestA|TestB/x y ./..."]
     );
+}
+
+#[test]
+fn what_coverage_does_not_reach_is_said() {
+    let notes = |files: &[&str], coverage| {
+        let selection = matching("", files);
+        let want = Want { coverage, ..want(&selection) };
+        Go.plan(&Go.detect(&tree()), &tree(), &want).unwrap().notes
+    };
+    let borders = notes(&[], CoverageMode::Auto);
+    assert!(borders.len() == 1 && borders[0].starts_with("coverage is measured within each Go module"), "{borders:?}");
+    assert_eq!(notes(&["b/c/c.go", "a/a.go"], CoverageMode::Auto), [""; 0], "one module");
+    assert_eq!(notes(&[], CoverageMode::Off), [""; 0]);
 }
 
 #[test]

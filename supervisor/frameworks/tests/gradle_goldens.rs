@@ -3,16 +3,23 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-mod support;
+mod support {
+    pub(crate) mod brief;
+    pub(crate) mod jvm;
+    pub(crate) mod render;
+    pub(crate) mod want;
+}
 
 use proctor_core::event::RunnerEvent;
-use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_frameworks::gradle::Gradle;
-use proctor_frameworks::{FileTree, Framework, Parser, Want};
+use proctor_frameworks::{Framework, Parser, Want};
 use proptest::prelude::*;
-use support::render;
+use support::brief::brief;
+use support::jvm::{self, Said};
+use support::render::render;
+use support::want::want;
 
 macro_rules! goldens {
     ($($name:literal $exit:literal),* $(,)?) => {
@@ -41,40 +48,21 @@ const GOLDENS: &[(&str, i32, &[u8])] = goldens![
 const KILLED: &[u8] = include_bytes!("../goldens/gradle/hang-killed.jsonl");
 
 fn parser() -> Box<dyn Parser> {
-    let mut tree = FileTree::default();
-    tree.add_with_content("build.gradle", "");
     let tests = ["Alive", "Calc", "Exit", "Greet", "Hang", "Length", "Ng", "Other", "SetUp", "Zero"];
-    tests.iter().for_each(|name| tree.add(format!("src/test/java/com/example/{name}Test.java")));
-    ["core/src/main/java/com/example/Price.java", "core/src/test/java/com/example/PriceTest.java"]
-        .iter()
-        .for_each(|file| tree.add(*file));
-    tree.add("tools/src/test/java/com/example/PriceTest.java");
-    let want = Want {
-        selection: &Selection::All,
-        coverage: CoverageMode::Off,
-        parallel: None,
-        network: Network::None,
-        workspace: "/workspace",
-        scratch: "/tmp/proctor",
-        cache: "/cache",
-    };
+    let tree = jvm::tree("build.gradle", &tests);
+    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &want).unwrap();
     Gradle.parser(&plan, &want)
 }
 
 /// Feeds pieces of a report as one step.
 fn parse(report: &[&[u8]], stderr: &[u8], exit: Exit, killed: bool) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
-    let (mut parser, mut events) = (parser(), Vec::new());
-    parser.step_started(0);
-    report.iter().for_each(|piece| parser.report(piece, &mut events));
-    parser.stderr(stderr, &mut events);
-    parser.step_ended(exit, killed, &mut events);
-    (events, parser)
+    jvm::read(parser(), Said { report, err: stderr, ..Said::default() }, exit, killed)
 }
 
 fn read(report: &[&[u8]], exit: i32) -> String {
     let (events, parser) = parse(report, b"", Exit::Code(exit), false);
-    format!("{}nothing selected: {}\n{:#?}\n", render(&events), parser.nothing_selected(), parser.summary())
+    format!("{}nothing selected: {}\n{:#?}\n", render(&events, brief), parser.nothing_selected(), parser.summary())
 }
 
 #[test]
@@ -87,7 +75,7 @@ fn every_golden_reads_as_its_snapshot() {
 #[test]
 fn a_killed_run_has_what_ended_and_names_what_was_running() {
     let (events, parser) = parse(&[KILLED], b"", Exit::Signal(15), true);
-    assert_eq!(render(&events), "passed com.example.AliveTest#holds\n");
+    assert_eq!(render(&events, brief), "passed com.example.AliveTest#holds\n");
     let running: Vec<String> = parser.running().into_iter().map(|id| format!("{}/{}", id.package, id.name)).collect();
     assert_eq!(running, ["src/test/java/com/example/HangTest.java/com.example.HangTest#hangs"]);
     assert!(parser.summary().cut_off);

@@ -3,19 +3,25 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod support {
+    pub(crate) mod pieces;
+    pub(crate) mod want;
+}
+
 use proctor_core::event::RunnerEvent;
-use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_frameworks::cypress::Cypress;
 use proctor_frameworks::jest::Jest;
 use proctor_frameworks::mocha::Mocha;
 use proctor_frameworks::node_test::NodeTest;
 use proctor_frameworks::playwright::Playwright;
 use proctor_frameworks::vitest::Vitest;
-use proctor_frameworks::{FileTree, Framework, Parser, Want};
+use proctor_frameworks::{FileTree, Framework, Parser};
 use proptest::prelude::*;
 use std::fmt::Write as _;
+use support::pieces::pieces;
+use support::want::want;
 
 /// A stream: its name, its runner, and how that ended.
 type Golden = (&'static str, &'static dyn Framework, Exit, &'static [u8]);
@@ -94,15 +100,7 @@ const KILLED: &[Golden] = &[
 fn parser(framework: &dyn Framework) -> Box<dyn Parser> {
     let mut tree = FileTree::default();
     tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":\"{} test\"}}}}", framework.name()));
-    let want = Want {
-        selection: &Selection::All,
-        coverage: CoverageMode::Off,
-        parallel: None,
-        network: Network::None,
-        workspace: "/workspace",
-        scratch: "/scratch",
-        cache: "/cache",
-    };
+    let want = want(&Selection::All);
     framework.parser(&framework.plan(&framework.detect(&tree), &tree, &want).unwrap(), &want)
 }
 
@@ -189,11 +187,7 @@ proptest! {
     #[test]
     fn cutting_a_stream_into_chunks_changes_nothing(which in 0..GOLDENS.len(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
         let golden = &GOLDENS[which];
-        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(golden.3.len())).collect();
-        at.extend([0, golden.3.len()]);
-        at.sort_unstable();
-        let chunks: Vec<&[u8]> = at.windows(2).map(|pair| &golden.3[pair[0]..pair[1]]).collect();
-        let (whole, pieces) = (parse(golden, &[golden.3], false), parse(golden, &chunks, false));
+        let (whole, pieces) = (parse(golden, &[golden.3], false), parse(golden, &pieces(golden.3, &cuts), false));
         prop_assert_eq!(whole.0, pieces.0);
         prop_assert_eq!(whole.1.summary(), pieces.1.summary());
     }

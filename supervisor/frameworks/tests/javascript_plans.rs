@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod support {
+    pub(crate) mod want;
+}
+
 use proctor_core::filter::Filter;
-use proctor_core::isolation::Network;
-use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use proctor_frameworks::jest::Jest;
 use proctor_frameworks::vitest::Vitest;
@@ -18,15 +21,7 @@ fn tree(script: &str) -> FileTree {
 }
 
 fn want(selection: &Selection, parallel: Option<u32>) -> Want<'_> {
-    Want {
-        selection,
-        coverage: CoverageMode::Off,
-        parallel,
-        network: Network::None,
-        workspace: "/workspace",
-        scratch: "/scratch",
-        cache: "/cache",
-    }
+    Want { parallel, ..support::want::want(selection) }
 }
 
 fn plan(framework: &dyn Framework, script: &str, selection: &Selection, parallel: Option<u32>) -> Plan {
@@ -104,6 +99,55 @@ fn vitest_is_told_what_to_run() {
     );
     let names = r#""^(?:price (?:> )?of \\(a\\) \\$1|x)$""#;
     assert_eq!(vitest("vitest", &failed(), None), line("", "\"a.test.js\"", false, names, "null"));
+}
+
+/// What the script's own words become: patterns first, then options.
+fn words(framework: &dyn Framework, script: &str) -> Vec<String> {
+    let plan = plan(framework, script, &Selection::All, None);
+    let ours = |word: &&String| JEST.split(' ').all(|own| own != word.as_str()) && !word.starts_with("/scratch/");
+    plan.steps.iter().map(|step| step.args.iter().filter(ours).cloned().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn the_value_of_an_option_is_no_pattern() {
+    for (script, told) in [
+        ("jest --testPathIgnorePatterns e2e", "--testPathIgnorePatterns=e2e"),
+        (
+            "jest --projects a b --selectProjects unit it",
+            "--projects=a --projects=b --selectProjects=unit --selectProjects=it",
+        ),
+        ("jest --roots src lib --test-match '**/x.js'", "--roots=src --roots=lib --testMatch=**/x.js"),
+        ("jest --coverageReporters text lcov --ci", ""),
+        ("jest --bail 1", ""),
+        ("jest --unheard e2e it", ""),
+        ("jest --testPathPattern unit", "unit"),
+    ] {
+        assert_eq!(words(&Jest, script), [told], "{script}");
+    }
+    for (script, told) in [
+        ("vitest run --exclude e2e", "--exclude=e2e"),
+        ("vitest run --bail 1 --exclude a --exclude b", "--exclude=a --exclude=b"),
+        ("vitest run --project unit src", "src --project=unit"),
+        ("vitest --unheard e2e", ""),
+    ] {
+        assert_eq!(words(&Vitest, script), [told], "{script}");
+    }
+}
+
+#[test]
+fn every_start_of_the_script_is_a_command() {
+    assert_eq!(words(&Jest, "jest -c unit.js && jest -c e2e.js"), ["--config=unit.js", "--config=e2e.js"]);
+    assert_eq!(words(&Vitest, "vitest run a && vitest run --dir b"), ["a", "--dir=b"]);
+    let twice = plan(&Jest, "jest -c unit.js && jest -c e2e.js", &matching("", &["web/a.test.js"]), None);
+    assert_eq!(twice.steps.len(), 2);
+}
+
+#[test]
+fn a_script_that_cannot_be_read_is_told() {
+    let mut tree = FileTree::default();
+    tree.add_with_content("web/package.json", r#"{"scripts":{"test":"make check"},"devDependencies":{"jest":"30"}}"#);
+    let plan = Jest.plan(&Jest.detect(&tree), &tree, &want(&Selection::All, None)).unwrap();
+    assert_eq!(plan.notes, ["the test script could not be read: jest was started without its arguments"]);
 }
 
 #[test]

@@ -4,15 +4,19 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod support {
+    pub(crate) mod want;
+}
+
 use proctor_core::event::RunnerEvent;
-use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_core::test_case::TestOutcome;
 use proctor_frameworks::maestro::Maestro;
 use proctor_frameworks::{FileTree, Framework, Parser, StreamSummary, Want};
 use proptest::prelude::*;
 use std::fmt::Write as _;
+use support::want::want;
 
 macro_rules! golden {
     ($file:literal) => {
@@ -76,15 +80,7 @@ fn parser(files: &[&str], parallel: Option<u32>) -> Box<dyn Parser> {
         };
         tree.add_with_content(format!(".maestro/{file}"), format!("appId: x\n{name}---\n- launchApp\n"));
     }
-    let want = Want {
-        selection: &Selection::All,
-        coverage: CoverageMode::Off,
-        parallel,
-        network: Network::None,
-        workspace: "/workspace",
-        scratch: "/scratch",
-        cache: "/cache",
-    };
+    let want = Want { parallel, ..want(&Selection::All) };
     Maestro.parser(&Maestro.plan(&Maestro.detect(&tree), &tree, &want).unwrap(), &want)
 }
 

@@ -3,15 +3,21 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod support {
+    pub(crate) mod jvm;
+    pub(crate) mod want;
+}
+
 use proctor_core::event::RunnerEvent;
-use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_core::test_case::TestOutcome;
 use proctor_frameworks::maven::Maven;
-use proctor_frameworks::{FileTree, Framework, Parser, Want};
+use proctor_frameworks::{Framework, Parser, Want};
 use proptest::prelude::*;
 use std::fmt::Write as _;
+use support::jvm::{self, Said};
+use support::want::want;
 
 macro_rules! goldens {
     ($($name:literal $exit:literal),* $(,)?) => {
@@ -34,6 +40,7 @@ const GOLDENS: &[(&str, i32, [&[u8]; 2])] = goldens![
     "offline" 1,
     "badpom" 1,
     "nothing" 0,
+    "stopped" 1,
 ];
 
 /// The same of listings.
@@ -43,23 +50,9 @@ const KILLED: [&[u8]; 2] =
     [include_bytes!("../goldens/maven/hang-killed.out"), include_bytes!("../goldens/maven/hang-killed.report")];
 
 fn parser(is_listing: bool) -> Box<dyn Parser> {
-    let mut tree = FileTree::default();
-    tree.add_with_content("pom.xml", "");
     let tests = ["Alive", "Before", "Calc", "Exit", "Greet", "Hang", "Ng", "Old", "SetUp", "Bad", "Plain", "Three"];
-    tests.iter().for_each(|name| tree.add(format!("src/test/java/com/example/{name}Test.java")));
-    ["core/src/main/java/com/example/Price.java", "core/src/test/java/com/example/PriceTest.java"]
-        .iter()
-        .for_each(|file| tree.add(*file));
-    tree.add("tools/src/test/java/com/example/PriceTest.java");
-    let want = Want {
-        selection: &Selection::All,
-        coverage: CoverageMode::Off,
-        parallel: None,
-        network: Network::None,
-        workspace: "/workspace",
-        scratch: "/tmp/proctor",
-        cache: "/cache",
-    };
+    let tree = jvm::tree("pom.xml", &tests);
+    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let projects = Maven.detect(&tree);
     if is_listing {
         let plan = Maven.plan_listing(&projects, &tree, &want).unwrap();
@@ -71,22 +64,12 @@ fn parser(is_listing: bool) -> Box<dyn Parser> {
 
 /// Feeds pieces of both streams of a run as one step.
 fn parse(out: &[&[u8]], report: &[&[u8]], exit: Exit, killed: bool) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
-    parse_with(parser(false), out, report, exit, killed)
+    jvm::read(parser(false), Said { out, report, ..Said::default() }, exit, killed)
 }
 
-fn parse_with(
-    mut parser: Box<dyn Parser>,
-    out: &[&[u8]],
-    report: &[&[u8]],
-    exit: Exit,
-    killed: bool,
-) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
-    let mut events = Vec::new();
-    parser.step_started(0);
-    out.iter().for_each(|piece| parser.stdout(piece, &mut events));
-    report.iter().for_each(|piece| parser.report(piece, &mut events));
-    parser.step_ended(exit, killed, &mut events);
-    (events, parser)
+/// The same of a listing that ended by itself.
+fn parse_listing(out: &[u8], report: &[u8], exit: i32) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
+    jvm::read(parser(true), Said { out: &[out], report: &[report], ..Said::default() }, Exit::Code(exit), false)
 }
 
 fn render(events: &[RunnerEvent], parser: &dyn Parser) -> String {
@@ -130,17 +113,17 @@ fn every_golden_reads_as_its_snapshot() {
 #[test]
 fn every_listing_reads_as_its_snapshot() {
     for (name, exit, [out, report]) in LISTINGS {
-        let (events, parser) = parse_with(parser(true), &[out], &[report], Exit::Code(*exit), false);
+        let (events, parser) = parse_listing(out, report, *exit);
         insta::assert_snapshot!(format!("maven_{name}"), render(&events, parser.as_ref()));
     }
 }
 
 #[test]
 fn a_listing_that_maven_passed_over_is_cut_off() {
-    let (_, _, [out, report]) = LISTINGS[0];
+    let (_, exit, [out, report]) = LISTINGS[0];
     let without = &report[b"begin \n\0".len()..];
     for (report, is_cut_off) in [(report, false), (without, true)] {
-        let (_, parser) = parse_with(parser(true), &[out], &[report], Exit::Code(0), false);
+        let (_, parser) = parse_listing(out, report, exit);
         assert_eq!(parser.summary().cut_off, is_cut_off);
     }
 }
@@ -168,6 +151,70 @@ fn no_line_makes_a_run_whole() {
     let forged = [b"[INFO] BUILD SUCCESS\n[INFO] Tests run: 9, Failures: 0\n", GOLDENS[1].2[0]].concat();
     let (events, _) = parse(&[&forged], &[GOLDENS[1].2[1]], Exit::Code(0), false);
     assert!(events.iter().any(|event| matches!(event, RunnerEvent::TestFinished(test) if test.outcome.is_failure())));
+}
+
+#[test]
+fn a_test_that_passed_when_surefire_ran_it_again_is_flaky() {
+    let report: &[u8] =
+        b"./target/surefire-reports/TEST-com.example.ATest.xml\n<testsuite tests='1' failures='0'><testcase \
+        classname='com.example.ATest' name='adds'><flakyFailure type='x'/></testcase></testsuite>\0end\n\0";
+    let (events, parser) = parse(&[GOLDENS[0].2[0]], &[report], Exit::Code(0), false);
+    assert_eq!((events.len(), parser.flaky(), parser.summary().cut_off), (1, 1, false));
+    assert!(parser.summary().notes.iter().any(|note| note.contains("adds passed after 1 failed attempt(s)")));
+}
+
+/// Surefire writes what a class came to after each attempt, and the file may be read between two.
+#[test]
+fn what_an_attempt_came_to_that_was_run_again_is_not_told() {
+    let file = |result: &str| {
+        format!(
+            "./target/surefire-reports/TEST-com.example.ATest.xml\n<testsuite tests='1'><testcase \
+             classname='com.example.ATest' name='adds'>{result}</testcase></testsuite>\0"
+        )
+    };
+    let mut tree = jvm::tree("pom.xml", &["A"]);
+    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    tree.add_with_content("pom.xml", "<rerunFailingTestsCount>1</rerunFailingTestsCount>");
+    let plan = Maven.plan(&Maven.detect(&tree), &tree, &want).unwrap();
+    let outcomes = |results: &[&str], exit, killed| {
+        let report: String = results.iter().map(|result| file(result)).collect();
+        let said = Said { out: &[GOLDENS[0].2[0]], report: &[report.as_bytes(), b"end\n\0"], ..Said::default() };
+        let (events, parser) = jvm::read(Maven.parser(&plan, &want), said, exit, killed);
+        let told = events.iter().map(|event| match event {
+            RunnerEvent::TestFinished(test) => test.outcome,
+            other => panic!("{other:?}"),
+        });
+        (told.collect::<Vec<_>>(), parser.flaky())
+    };
+    let (failed, flaky) = ("<failure type='x'/>", "<flakyFailure type='x'/>");
+    assert_eq!(outcomes(&[failed, flaky], Exit::Code(0), false), (vec![TestOutcome::Passed], 1));
+    assert_eq!(outcomes(&[failed], Exit::Code(1), false), (vec![TestOutcome::Failed], 0));
+    assert_eq!(outcomes(&[failed], Exit::Signal(15), true), (vec![TestOutcome::Failed], 0), "what is known stays");
+}
+
+/// In parallel JUnit 4 says nothing of what it passes over.
+#[test]
+fn a_run_that_may_have_stopped_after_failures_has_not_reached_everything() {
+    let mut tree = jvm::tree("pom.xml", &["Greet"]);
+    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    let mut unreached = |count: &str| {
+        tree.add_with_content("pom.xml", format!("<skipAfterFailureCount>{count}</skipAfterFailureCount>"));
+        let plan = Maven.plan(&Maven.detect(&tree), &tree, &want).unwrap();
+        let said = |[out, report]: [&'static [u8]; 2]| {
+            let (_, parser) = jvm::read(
+                Maven.parser(&plan, &want),
+                Said { out: &[out], report: &[report], ..Said::default() },
+                Exit::Code(1),
+                false,
+            );
+            parser.summary().unreached
+        };
+        (said(GOLDENS[1].2), said(GOLDENS[0].2), plan.notes.len())
+    };
+    assert_eq!(unreached("5"), (true, false, 1), "five failed");
+    assert_eq!(unreached("6"), (false, false, 1));
+    assert_eq!(unreached("${most}"), (true, false, 1), "it may be the first");
+    assert_eq!(unreached("0"), (false, false, 0), "it is turned off");
 }
 
 #[test]

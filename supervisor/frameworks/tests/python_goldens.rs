@@ -3,16 +3,24 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod support {
+    pub(crate) mod pieces;
+    pub(crate) mod render;
+    pub(crate) mod want;
+}
+
 use proctor_core::event::RunnerEvent;
-use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_core::test_case::TestCase;
 use proctor_frameworks::pytest::Pytest;
 use proctor_frameworks::unittest::Unittest;
-use proctor_frameworks::{FileTree, Framework, Parser, Want};
+use proctor_frameworks::{FileTree, Framework, Parser};
 use proptest::prelude::*;
 use std::fmt::Write as _;
+use support::pieces::pieces;
+use support::render::render;
+use support::want::want;
 
 macro_rules! goldens {
     ($framework:literal: $($name:literal $exit:literal),* $(,)?) => {
@@ -26,31 +34,19 @@ type Golden = (&'static str, i32, &'static [u8]);
 const PYTEST: &[Golden] = goldens!["pytest":
     "pass" 0, "fail" 1, "error" 1, "skip" 1, "collection" 2, "conftest" 4, "crash" 0, "stops" 0, "breaks" 3, "workers" 1,
     "unicode" 1, "fail-pytest7" 1, "error-pytest7" 1, "skip-pytest7" 1, "collection-pytest7" 2, "conftest-pytest7" 4,
-    "workers-pytest7" 1, "fail-parallel" 1,
+    "workers-pytest7" 1, "fail-parallel" 1, "doctest" 1,
 ];
 
-const UNITTEST: &[Golden] =
-    goldens!["unittest": "pass" 0, "fail" 1, "error" 1, "skip" 0, "collection" 1, "crash" 0, "unicode" 1];
-
-fn want() -> Want<'static> {
-    Want {
-        selection: &Selection::All,
-        coverage: CoverageMode::Off,
-        parallel: None,
-        network: Network::None,
-        workspace: "/workspace",
-        scratch: "/scratch",
-        cache: "/cache",
-    }
-}
+const UNITTEST: &[Golden] = goldens!["unittest": "pass" 0, "fail" 1, "error" 1, "skip" 0, "collection" 1, "crash" 0, "unicode" 1,
+    "brought" 1, "others" 1, "functions" 5];
 
 fn parser(framework: &dyn Framework) -> Box<dyn Parser> {
     let mut tree = FileTree::default();
     tree.add("test_x.py");
     tree.add(if framework.name() == "pytest" { "pytest.ini" } else { "setup.py" });
-    let plan = framework.plan(&framework.detect(&tree), &tree, &want()).unwrap();
+    let plan = framework.plan(&framework.detect(&tree), &tree, &want(&Selection::All)).unwrap();
     assert_eq!((plan.steps.len(), plan.report), (1, true));
-    framework.parser(&plan, &want())
+    framework.parser(&plan, &want(&Selection::All))
 }
 
 /// Feeds `chunks` as the report of one step that ended so.
@@ -70,23 +66,7 @@ fn parse<'a>(
 }
 
 /// What a person would check, without durations.
-fn render(events: &[RunnerEvent]) -> String {
-    let mut text = String::new();
-    for event in events {
-        match event {
-            RunnerEvent::TestStarted(_) => {}
-            RunnerEvent::TestFinished(test) => render_test(&mut text, test),
-            RunnerEvent::Collector(told) => {
-                writeln!(text, "{:?} {} {:?}:{:?}", told.kind, told.nodeid, told.file, told.line).unwrap();
-                writeln!(text, "    message: {:?}\n    output: {} lines", told.message, told.output.lines().count())
-                    .unwrap();
-            }
-        }
-    }
-    text
-}
-
-fn render_test(text: &mut String, test: &TestCase) {
+fn whole(text: &mut String, test: &TestCase) {
     writeln!(text, "{} {} ({} in {})", test.outcome.name(), test.nodeid, test.name, test.package).unwrap();
     if let (Some(file), Some(line)) = (&test.file, test.line) {
         writeln!(text, "    at {file}:{line}").unwrap();
@@ -109,7 +89,7 @@ fn every_golden_reads_as_its_snapshot_says() {
     for (framework, goldens) in [(&Pytest as &dyn Framework, PYTEST), (&Unittest, UNITTEST)] {
         for (name, exit, bytes) in goldens {
             let (events, parser) = parse(framework, [*bytes], Exit::Code(*exit), false);
-            let mut text = render(&events);
+            let mut text = render(&events, whole);
             writeln!(text, "{:?}", parser.summary()).unwrap();
             assert!(!text.contains("/workspace"), "{name}: {text}");
             insta::assert_snapshot!(format!("{}-{name}", framework.name()), text);
@@ -170,15 +150,7 @@ proptest! {
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
         let bytes = golden.get(PYTEST).2;
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
-        cuts.sort_unstable();
-        let mut chunks = Vec::new();
-        let mut from = 0;
-        for cut in cuts.into_iter().chain([bytes.len()]) {
-            chunks.push(&bytes[from..cut]);
-            from = cut;
-        }
         let read = |chunks: Vec<&[u8]>| parse(&Pytest, chunks, Exit::Code(1), false).0;
-        prop_assert_eq!(read(chunks), read(vec![bytes]));
+        prop_assert_eq!(read(pieces(bytes, &cuts)), read(vec![bytes]));
     }
 }

@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod support {
+    pub(crate) mod want;
+}
+
 use proctor_core::filter::Filter;
-use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
+use proctor_frameworks::detect::choose;
 use proctor_frameworks::pytest::Pytest;
 use proctor_frameworks::unittest::Unittest;
 use proctor_frameworks::{FileTree, Framework, Plan, Step, Want};
@@ -24,15 +28,7 @@ fn tree(sign: &str) -> FileTree {
 }
 
 fn want(selection: &Selection) -> Want<'_> {
-    Want {
-        selection,
-        coverage: CoverageMode::Auto,
-        parallel: None,
-        network: Network::None,
-        workspace: "/workspace",
-        scratch: "/scratch",
-        cache: "/cache",
-    }
+    Want { coverage: CoverageMode::Auto, ..support::want::want(selection) }
 }
 
 fn tree_of(framework: &dyn Framework) -> FileTree {
@@ -42,6 +38,28 @@ fn tree_of(framework: &dyn Framework) -> FileTree {
 fn plan(framework: &dyn Framework, selection: &Selection) -> Plan {
     let tree = tree_of(framework);
     framework.plan(&framework.detect(&tree), &tree, &want(selection)).unwrap()
+}
+
+#[test]
+fn pytest_runs_a_project_without_a_sign_of_it_when_asked_to() {
+    let of = |tree: &FileTree, asked| choose(tree, asked, &Selection::All).map(|chosen| chosen.name());
+    assert_eq!(of(&tree("[project]"), None).unwrap(), "unittest");
+    assert_eq!(of(&tree("[project]"), Some("pytest")).unwrap(), "pytest");
+    assert_eq!(of(&tree("[tool.pytest]"), Some("all")).unwrap(), "pytest");
+    let mut mixed = tree("[project]");
+    mixed.add("sub/pytest.ini");
+    assert_eq!(Pytest.asked(&mixed).iter().map(|project| project.dir.as_str()).collect::<Vec<_>>(), ["sub"]);
+    let mut odd = FileTree::default();
+    odd.add("a_test.py");
+    assert_eq!(of(&odd, Some("pytest")).unwrap(), "pytest");
+    assert!(of(&odd, None).is_err());
+    let nowhere = of(&FileTree::default(), Some("pytest")).unwrap_err().to_string();
+    let wanted = "no pytest project detected in the workspace: one is recognised by pytest.ini, .pytest.ini, pytest.toml, \
+                  .pytest.toml, conftest.py, pytest's settings in pyproject.toml, tox.ini, setup.cfg, or files named test*.py \
+                  or *_test.py";
+    assert_eq!(nowhere, wanted);
+    let for_pytest = of(&tree("[tool.pytest]"), Some("unittest")).unwrap_err().to_string();
+    assert!(for_pytest.contains("recognised by files named test*.py, without pytest.ini, "), "{for_pytest}");
 }
 
 /// Each step as `dir: arguments`, without the ones that all have.
@@ -96,6 +114,32 @@ fn everything() {
 }
 
 #[test]
+fn unittest_starts_above_a_package_that_loads_its_tests_itself() {
+    let mut tree = tree("[project]");
+    tree.add("lib/pkg/__init__.py");
+    tree.add_with_content("lib/pkg/tests/__init__.py", "def load_tests(loader, tests, pattern): ...");
+    tree.add("lib/pkg/tests/check_a.py");
+    let starts = |selection: &Selection| -> Vec<String> {
+        let plan = Unittest.plan(&Unittest.detect(&tree), &tree, &want(selection)).unwrap();
+        plan.steps.iter().map(|step| step.args[2].clone()).collect()
+    };
+    assert_eq!(starts(&Selection::All), ["./", "./lib", "./slow", "./"]);
+    assert_eq!(starts(&matching("", &["lib/pkg/tests/check_a.py"])), ["./lib"]);
+    assert!(Unittest.reads("lib/pkg/tests/__init__.py") && !Unittest.reads("lib/pkg/__init__.py"));
+}
+
+#[test]
+fn unittest_starts_in_no_environment_and_nothing_built() {
+    let mut tree = tree("[project]");
+    for file in ["env/pyvenv.cfg", "env/lib/x/test_a.py", "venv/x/test_a.py", "build/lib/test_a.py", ".tox/test_a.py"] {
+        tree.add(file);
+    }
+    let plan = Unittest.plan(&Unittest.detect(&tree), &tree, &want(&Selection::All)).unwrap();
+    let starts: Vec<&str> = plan.steps.iter().map(|step| step.args[2].as_str()).collect();
+    assert_eq!(starts, ["./", "./slow", "./"]);
+}
+
+#[test]
 fn a_filter_is_one_word_and_files_cannot_be_options() {
     let filter = matching("a and not @b", &[]);
     assert_eq!(steps(&Pytest, &filter), [": -k=a and not @b --ignore=./sub", "sub: -k=a and not @b"]);
@@ -125,6 +169,18 @@ fn exactly_what_failed() {
     assert_eq!(steps(&Unittest, &failed), [": ./", ": ./slow", "sub: ./"]);
     assert_eq!(selected(&plan(&Unittest, &failed))[0], format!("unittest/0.json {tests}"));
     assert_eq!(steps(&Pytest, &exactly(&[(".", "")])), [": --ignore=./sub"], "settings that were not understood");
+}
+
+#[test]
+fn what_failed_in_no_test_file_is_looked_for_in_all_of_them() {
+    let brought = exactly(&[("src/calc.py", "calc.add")]);
+    assert_eq!(steps(&Unittest, &brought), [": ./", ": ./slow"], "a doctest that a `load_tests` brought along");
+    assert_eq!(selected(&plan(&Unittest, &brought))[0], r#"unittest/0.json {"src/calc.py":["calc.add"]}"#);
+    for framework in [&Pytest as &dyn Framework, &Unittest] {
+        let gone = exactly(&[("tests/test_x.py", "test_a"), ("usr/lib/python3/doctest.py", "lib.add")]);
+        assert_eq!(steps(framework, &gone), steps(framework, &Selection::All));
+        assert!(selected(&plan(framework, &gone)).is_empty());
+    }
 }
 
 #[test]

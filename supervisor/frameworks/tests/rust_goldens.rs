@@ -3,19 +3,26 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-#[cfg(test)]
-mod support;
+mod support {
+    pub(crate) mod brief;
+    pub(crate) mod pieces;
+    pub(crate) mod render;
+    pub(crate) mod want;
+}
 
 use proctor_core::event::RunnerEvent;
-use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_core::test_case::TestOutcome;
 use proctor_frameworks::rust::{Cargo, Nextest};
 use proctor_frameworks::{FileTree, Framework, Parser, Want};
 use proptest::prelude::*;
+use proptest::sample::Index;
 use std::fmt::Write as _;
-use support::render;
+use support::brief::brief;
+use support::pieces::pieces;
+use support::render::render;
+use support::want::want;
 
 /// A run's streams, and the status that its runner ended with.
 struct Golden {
@@ -57,15 +64,7 @@ const HANG: &[u8] = include_bytes!("../goldens/rust/cargo-hang.out");
 fn parser(framework: &dyn Framework, listing: bool) -> Box<dyn Parser> {
     let mut tree = FileTree::default();
     tree.add_with_content("Cargo.toml", "[package]\nname = 'x'\n");
-    let want = Want {
-        selection: &Selection::All,
-        coverage: CoverageMode::Off,
-        parallel: None,
-        network: Network::None,
-        workspace: "/workspace",
-        scratch: "/tmp/proctor",
-        cache: "/cache",
-    };
+    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let projects = framework.detect(&tree);
     let plan = framework.plan(&projects, &tree, &want).unwrap();
     if listing { framework.listing(&plan, &want) } else { framework.parser(&plan, &want) }
@@ -85,7 +84,7 @@ fn parse<'a>(golden: &Golden, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Ve
 fn every_golden_reads_as_its_snapshot_says() {
     for golden in GOLDENS {
         let (events, parser) = parse(golden, [golden.stdout]);
-        let mut text = render(&events);
+        let mut text = render(&events, brief);
         writeln!(text, "{:?}", parser.summary()).unwrap();
         insta::assert_snapshot!(golden.name, text);
     }
@@ -94,7 +93,7 @@ fn every_golden_reads_as_its_snapshot_says() {
 #[test]
 fn a_backtrace_becomes_the_stack() {
     let golden = Golden { name: "", framework: &Cargo, stdout: BACKTRACE, stderr: b"", status: 101 };
-    insta::assert_snapshot!("cargo-backtrace", render(&parse(&golden, [BACKTRACE]).0));
+    insta::assert_snapshot!("cargo-backtrace", render(&parse(&golden, [BACKTRACE]).0, brief));
 }
 
 #[test]
@@ -105,7 +104,7 @@ fn a_killed_run_keeps_what_was_told_and_names_what_ran() {
     parser.step_ended(Exit::Signal(9), true, &mut events);
     let running: Vec<String> = parser.running().into_iter().map(|id| id.name).collect();
     assert_eq!(running, ["tests::hangs"]);
-    assert_eq!(render(&events), "passed hang$tests::a_quick\n");
+    assert_eq!(render(&events, brief), "passed hang$tests::a_quick\n");
     assert!(parser.summary().cut_off);
 }
 
@@ -171,12 +170,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn cutting_a_stream_into_chunks_changes_nothing(which in 0..GOLDENS.len(), cuts in prop::collection::vec(0usize..8192, 0..6)) {
+    fn cutting_a_stream_into_chunks_changes_nothing(which in 0..GOLDENS.len(), cuts in prop::collection::vec(any::<Index>(), 0..6)) {
         let golden = &GOLDENS[which];
-        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(golden.stdout.len())).collect();
-        cuts.extend([0, golden.stdout.len()]);
-        cuts.sort_unstable();
-        let chunks = cuts.windows(2).map(|pair| &golden.stdout[pair[0]..pair[1]]);
+        let chunks = pieces(golden.stdout, &cuts);
         let (whole, in_pieces) = (parse(golden, [golden.stdout]), parse(golden, chunks));
         prop_assert_eq!(whole.0, in_pieces.0);
         prop_assert_eq!(whole.1.summary(), in_pieces.1.summary());
@@ -218,7 +214,7 @@ fn ignored_tests_that_nextest_only_counts_are_asked_for() {
     assert_eq!(more[0].args[..2], ["nextest", "list"]);
     assert!(more[0].args.iter().any(|arg| arg == "--run-ignored=all"));
     assert!(step(1, LISTED, &mut events).is_empty());
-    assert_eq!(render(&events), "passed x$holds\nskipped x$a\nskipped x$b\n");
+    assert_eq!(render(&events, brief), "passed x$holds\nskipped x$a\nskipped x$b\n");
 }
 
 #[test]

@@ -2,8 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod support {
+    pub(crate) mod want;
+}
+
 use proctor_core::filter::Filter;
-use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use proctor_frameworks::detect::choose;
@@ -28,15 +31,8 @@ fn tree() -> FileTree {
 }
 
 fn want(selection: &Selection, parallel: Option<u32>) -> Want<'_> {
-    Want {
-        selection,
-        coverage: CoverageMode::Auto,
-        parallel,
-        network: Network::None,
-        workspace: "/ws",
-        scratch: "/tmp/proctor",
-        cache: "/cache",
-    }
+    let plain = support::want::want(selection);
+    Want { coverage: CoverageMode::Auto, parallel, workspace: "/ws", scratch: "/tmp/proctor", ..plain }
 }
 
 fn plan(framework: &dyn Framework, selection: &Selection) -> Result<Plan, PlanError> {
@@ -96,6 +92,31 @@ fn every_selection_has_its_commands() {
     for (name, filter) in [("src/lib.rs - T<A,B>::f (line 3)", "T<A,B>::f"), ("src/lib.rs - (line 1)", "src/lib.rs")] {
         let doctest = Selection::Exactly(vec![test("a::doc/lib", name)]);
         assert_eq!(lines(&plan(&Cargo, &doctest).unwrap()), [format!("{CARGO} --package=a --doc -- {filter}")]);
+    }
+}
+
+#[test]
+fn a_source_is_of_the_binary_that_the_manifest_names() {
+    let manifest = "[package]\nname = 'a'\nautobenches = false\n\
+                    [[test]]\nname = 'it-1'\npath = 'tests/x.rs'\n[[test]]\nname = 'big'\npath = 'tests/suite/main.rs'\n\
+                    [[bin]]\nname = 'tool'\npath = 'src/main.rs'\n[[bin]]\nname = 'other'\npath = 'src/other.rs'\n\
+                    [[bench]]\nname = 'quick'\n";
+    let mut tree = FileTree::default();
+    tree.add_with_content("a/Cargo.toml", manifest);
+    tree.add("a/tests/suite/main.rs");
+    for (file, binary) in [
+        ("a/tests/x.rs", " --test=it-1"),
+        ("a/tests/y.rs", " --test=y"),
+        ("a/tests/suite/part.rs", " --test=big"),
+        ("a/src/other.rs", " --bin=other"),
+        ("a/src/main.rs", ""),
+        ("a/benches/quick.rs", " --bench=quick"),
+        // A module of another one: Cargo would not look for it by itself.
+        ("a/benches/part.rs", ""),
+    ] {
+        let selection = matching("", &[file]);
+        let plan = Cargo.plan(&Cargo.detect(&tree), &tree, &want(&selection, None)).unwrap();
+        assert_eq!(lines(&plan), [format!("{CARGO} --package=a{binary} --")], "{file}");
     }
 }
 

@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         let spec = RunSpec {
             commands: vec![command],
-            jail: Jail::at(&workspace),
+            jail: Jail { session: "one".to_owned(), ..Jail::at(&workspace) },
             scratch_files: vec![],
             scratch_dirs: vec![],
             artifacts: String::new(),

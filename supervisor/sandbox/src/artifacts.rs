@@ -2,7 +2,8 @@
 //! in memory. What lies there was made by hostile code: links are not followed, only regular files are read, and everything
 //! is bounded. Must not know what the files are for.
 
-use crate::spec::{ARTIFACT_BYTES_MAX, ARTIFACTS_MAX, Artifact, KEPT, KEPT_BYTES_MAX, KEPT_MAX, SandboxEvent};
+use crate::spec::{ARTIFACT_BYTES_MAX, ARTIFACTS_MAX, Artifact, KEPT_BYTES_MAX, KEPT_MAX, SandboxEvent};
+use proctor_core::artifact::KEPT;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use std::fs::File;
 use std::io::{self, Read};

@@ -59,8 +59,19 @@ impl Channel {
         self.receive()
     }
 
-    /// Receives one message and its descriptors; `None` when the other end is gone. Blocks until there is one.
+    /// Receives one message and its descriptors; `None` when the other end is gone. Blocks until there is one. EMFILE when
+    /// there was no room for the descriptors, which are lost with the message.
     pub(crate) fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+        match self.receive_word()? {
+            Some((message, Some(fds))) => Ok(Some((message, fds))),
+            Some((_, None)) => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+            None => Ok(None),
+        }
+    }
+
+    /// The same for whom the message counts for more than its descriptors, which are `None` when there was no room for all
+    /// of them.
+    pub(crate) fn receive_word<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Option<Vec<OwnedFd>>)>> {
         // As large as the message and no larger: a process that was forked pays for each page that it touches.
         let flags = RecvFlags::PEEK | RecvFlags::TRUNC;
         let (_, len) = undeterred(|| recv(&self.socket, &mut [0_u8; 0], flags))?;
@@ -79,10 +90,11 @@ impl Channel {
                 fds.extend(rights);
             }
         }
-        if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        if received.flags.contains(ReturnFlags::TRUNC) {
             return Err(io::Error::other("a control message was cut off"));
         }
-        Ok(Some((serde_json::from_slice(&bytes)?, fds)))
+        let whole = !received.flags.contains(ReturnFlags::CTRUNC);
+        Ok(Some((serde_json::from_slice(&bytes)?, whole.then_some(fds))))
     }
 }
 

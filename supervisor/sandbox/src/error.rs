@@ -1,6 +1,7 @@
 //! Why a run was refused or could not be begun. Must not know who reads it; [`SandboxError::client_text`] is what may
 //! leave the host.
 
+use crate::lack::lack;
 use proctor_core::isolation::Layer;
 use proctor_core::limits::LimitKind;
 use std::io;
@@ -53,7 +54,7 @@ pub enum SandboxError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The worker said that it cannot go on, or ended, before the first command.
+    /// The worker said that it cannot go on before the first command.
     #[error("worker failed at {step}: {reason}; it said: {stderr:?}")]
     WorkerFailed {
         /// What it was doing.
@@ -62,6 +63,28 @@ pub enum SandboxError {
         reason: String,
         /// The beginning of its own stderr, at most 4 KiB.
         stderr: String,
+    },
+    /// The worker ended without a word before the first command: somebody or something has killed it.
+    #[error("worker ended at {step}; it said: {stderr:?}")]
+    WorkerDied {
+        /// What it was doing.
+        step: String,
+        /// The beginning of its own stderr, at most 4 KiB.
+        stderr: String,
+    },
+    /// Somebody has removed a group of the run's leaf before the first command.
+    #[error("the run's cgroup was removed at {step}")]
+    GroupGone {
+        /// What was tried in it.
+        step: String,
+    },
+    /// The host was short of something, or failed, whatever was asked for.
+    #[error("{operation}: {}", lack(source).unwrap_or("the host failed"))]
+    HostLacks {
+        /// What was tried.
+        operation: String,
+        /// What the kernel said.
+        source: io::Error,
     },
     /// The kernel refused something that the supervisor itself needs.
     #[error("{operation} failed")]
@@ -84,13 +107,30 @@ impl SandboxError {
                 "the sandbox worker cannot be started; the host's operator must repair the installation".to_owned()
             }
             Self::WorkerFailed { step, .. } => format!("the sandbox worker failed at {step}; see the host's log"),
+            Self::WorkerDied { step, .. } => format!("the sandbox worker was killed at {step}"),
+            Self::GroupGone { .. } => "the run's cgroup was removed from outside".to_owned(),
+            Self::HostLacks { source, .. } => lack(source).unwrap_or("the host failed").to_owned(),
             Self::Kernel { operation, .. } => format!("{operation} failed on the host; see its log"),
         }
     }
 
+    /// Whether the host is the cause and the same run may be asked for again: none of its commands was started.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::WorkerDied { .. } | Self::GroupGone { .. } | Self::HostLacks { .. })
+    }
+
     /// Wraps what the kernel said about something that the supervisor itself needs.
     pub(crate) fn kernel(operation: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Kernel { operation, source }
+        move |source| Self::of(source, operation, |source| Self::Kernel { operation, source })
+    }
+
+    /// What `source` means: that the host is short of something, or what `otherwise` makes of it.
+    pub(crate) fn of(source: io::Error, operation: &str, otherwise: impl FnOnce(io::Error) -> Self) -> Self {
+        match lack(&source) {
+            Some(_) => Self::HostLacks { operation: operation.to_owned(), source },
+            None => otherwise(source),
+        }
     }
 }
 
@@ -117,8 +157,16 @@ mod tests {
             },
         ];
         for error in errors {
-            assert!(!error.client_text().contains("/srv"), "{error}");
+            assert!(!error.client_text().contains("/srv") && !error.is_passing(), "{error}");
         }
+        let no_descriptor = || io::Error::from_raw_os_error(libc::EMFILE);
+        let short = SandboxError::of(no_descriptor(), "holding the workspace", |source| SandboxError::WorkspaceGone {
+            workspace: secret.clone(),
+            source,
+        });
+        assert!(short.is_passing());
+        assert_eq!(short.client_text(), "the supervisor has no file descriptor left");
+        assert!(SandboxError::kernel("opening a cgroup leaf")(no_descriptor()).is_passing());
         let missing =
             SandboxError::LayerMissing { layer: Layer::Seccomp, reason: "off".into(), remedy: "turn it on".into() };
         assert_eq!(missing.client_text(), "layer seccomp is not in force: off; turn it on");

@@ -29,6 +29,8 @@ pub(crate) struct Watched {
     pub(crate) tmp_full: bool,
     /// Bytes by which the workspace and the writable paths had grown when they passed their limit or their disk was full.
     pub(crate) disk_touched: Option<u64>,
+    /// What the host could not do for the run, and why commands could not be started, in sentences.
+    pub(crate) host_notes: Vec<String>,
 }
 
 /// The ending of a run whose processes are all dead. `counters` are those of its leaf, if it had one.
@@ -45,6 +47,7 @@ pub(crate) fn ending(
         exits: watched.exits,
         killed: watched.killed,
         worker_lost: watched.worker_lost,
+        notes: watched.host_notes,
         artifacts,
         artifacts_left_out,
         kept_left_out,

@@ -86,6 +86,9 @@ impl InForce {
 
     /// Everything that is in force for `spec`. Fails closed on limits.
     pub(crate) fn isolation(&self, spec: &RunSpec, disk: &Disk) -> Result<Isolation, SandboxError> {
+        if let Some(errno) = disk.lacks() {
+            return Err(SandboxError::HostLacks { operation: "watching the disk".to_owned(), source: errno.into() });
+        }
         let mut limits: Vec<LimitInForce> = self.limits.iter().cloned().chain(own_limits(&spec.limits)).collect();
         let mut missing_limits: Vec<&MissingLimit> = self.missing_limits.iter().collect();
         let of_disk = disk.in_force();

@@ -16,8 +16,9 @@
 //!    goes, and `artifacts` reads the files.
 //!
 //! **Invariant: no globals, no async, and one thread**, the keeper of the pool. `run` uses its caller's thread, which
-//! keeps the short slice (`slice`) that it gets there.
+//! keeps the short slice (`slice`) that it gets there; [`shorten_slice`] gives it to whatever else a run waits for.
 
+mod arenas;
 mod artifacts;
 mod cgroup;
 mod channel;
@@ -28,6 +29,7 @@ mod figures;
 mod hold;
 mod in_force;
 mod kill;
+mod lack;
 mod message;
 mod plan;
 mod pool;
@@ -38,14 +40,18 @@ mod slice;
 mod spec;
 mod spool;
 mod streams;
+mod unstarted;
 mod watch;
 pub mod worker;
 
+pub use arenas::share_arenas;
 pub use error::SandboxError;
 pub use kill::KillSwitch;
+pub use lack::lack;
 pub use plan::LAYERS;
 pub use pool::PoolBounds;
 pub use probe::{HostReport, HostRow, RowGroup, Status};
 pub use sandbox::LinuxSandbox;
+pub use slice::shorten as shorten_slice;
 pub use spec::*;
 pub use spool::{Spool, SpoolReader};

@@ -4,6 +4,7 @@
 use crate::hold::Id;
 use crate::plan::Row;
 use crate::spec::{CommandSpec, RunSpec};
+use crate::unstarted::Unstarted;
 use proctor_core::isolation::Layer;
 use proctor_core::outcome::Exit;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -34,7 +35,7 @@ pub(crate) enum FromLauncher {
     /// A row without which there is no run has failed. Nothing follows.
     Refused(MissingLayer),
     /// The launcher cannot go on. Nothing follows.
-    Failed { step: String, reason: String },
+    Failed(Failure),
 }
 
 /// From the supervisor to an init.
@@ -56,13 +57,28 @@ pub(crate) enum FromInit {
     /// A row without which there is no run has failed. Nothing follows.
     Refused(MissingLayer),
     /// Init cannot go on. Nothing follows.
-    Failed { step: String, reason: String },
+    Failed(Failure),
     /// A command is about to be executed; the descriptors are the reading ends of its stdout and stderr, and of the
     /// run's report if it has one.
     CommandStarted { index: usize },
     /// A command and everything that it left behind is dead. The times are those of all commands so far. After the last
     /// one nothing follows: init is alone and waits for its end.
-    CommandExited { index: usize, exit: Exit, cpu: CpuTimes, is_last: bool },
+    CommandExited { index: usize, exit: Exit, unstarted: Option<Unstarted>, cpu: CpuTimes, is_last: bool },
+}
+
+/// Why a worker cannot go on.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) step: String,
+    pub(crate) reason: String,
+    /// The kernel's number for it, by which the supervisor tells what the host is short of.
+    pub(crate) errno: Option<i32>,
+}
+
+impl Failure {
+    pub(crate) fn of(step: &str, source: &io::Error) -> Failure {
+        Failure { step: step.to_owned(), reason: source.to_string(), errno: source.raw_os_error() }
+    }
 }
 
 /// Processor time of everything that init has reaped, microseconds.

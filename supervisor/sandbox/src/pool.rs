@@ -13,7 +13,7 @@ use crate::slice;
 use crate::spec::Jail;
 use proctor_core::limits::Limits;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -209,14 +209,11 @@ impl Pool {
         let _asked = self.requests.try_send(Request::Follow(Box::new((key, *limits, last))));
     }
 
-    /// Clears away what was prepared for `workspace` of `owner`, and waits until nothing of its runs is left.
-    pub(crate) fn retire(&self, owner: &str, workspace: &Path) {
+    /// Clears away what was prepared for `session`, and waits until nothing of its runs is left.
+    pub(crate) fn retire(&self, session: &str) {
         let mut shelf = self.shelf.shared.shelf();
-        let retired: Vec<Kept> = shelf
-            .rooms
-            .extract_if(|key, _| key.jail.owner == owner && key.jail.workspace == workspace)
-            .map(|(_, kept)| kept)
-            .collect();
+        let retired: Vec<Kept> =
+            shelf.rooms.extract_if(|key, _| key.jail.session == session).map(|(_, kept)| kept).collect();
         drop(shelf);
         drop(retired);
         let (done, settled) = sync_channel(1);

@@ -1,7 +1,7 @@
 //! What this host can enforce, row by row, for `proctor doctor` and `GetHost`. Tries things for real where that leaves no
 //! trace. Must not decide what a run needs.
 
-use crate::cgroup::{self, Places};
+use crate::cgroup::{self, MissingLimit, Opened, Passing, Places};
 use crate::hold::hold;
 use crate::plan::LAYERS;
 use crate::pool::Maker;
@@ -109,7 +109,12 @@ fn memory_bytes(meminfo: &str) -> Option<u64> {
 
 /// Makes a leaf with the default limits for a moment: what reads back is usable.
 fn cgroup_rows(places: &Places) -> Vec<HostRow> {
-    let mut opened = cgroup::open(places, "", &Limits::DEFAULT);
+    let passing = |passing: Passing| {
+        let (reason, remedy) = (passing.to_string(), "look again in a moment".to_owned());
+        let missing = |limit| MissingLimit { limit, reason: reason.clone(), remedy: remedy.clone() };
+        Opened { leaf: None, in_force: Vec::new(), missing: cgroup::LEAF_LIMITS.map(missing).to_vec() }
+    };
+    let mut opened = cgroup::open(places, "", &Limits::DEFAULT).unwrap_or_else(passing);
     // Nothing is wrong with what a supervisor does as soon as it runs.
     opened.missing.retain(|missing| !cgroup::would_hand_down(places, cgroup::controller(missing.limit)));
     let has_kill = opened.leaf.as_ref().is_some_and(|leaf| leaf.birth().is_some());

@@ -1,18 +1,21 @@
 //! A room as the supervisor holds it: the launcher, which has made what all runs of a jail share, and the workers that it
 //! forks. Must not know what a run is, or how many rooms there are.
 
-use crate::cgroup::{self, Counters, Leaf, Ledger, Mode, Opened, Places, Tab};
+use crate::cgroup::{self, Counters, Leaf, Ledger, Mode, Opened, Passing, Places, Tab};
 use crate::channel::{Channel, wait_readable};
 use crate::error::SandboxError;
 use crate::hold::Id;
 use crate::in_force::{InForce, allotment};
-use crate::message::{FromInit, FromLauncher, Identity, MissingLayer, RoomPlan, ToInit, ToLauncher, pack};
+use crate::lack::lack;
+use crate::message::{Failure, FromInit, FromLauncher, Identity, MissingLayer, RoomPlan, ToInit, ToLauncher, pack};
 use crate::plan;
 use crate::spec::{Jail, RunAs};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::process::{Pid, PidfdFlags, Signal, getegid, geteuid, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getegid, geteuid, pidfd_open, pidfd_send_signal, waitid,
+};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -60,7 +63,12 @@ impl Launcher {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
     fn spawn(binary: &Path) -> Result<Launcher, SandboxError> {
         let (channel, theirs) = Channel::pair().map_err(SandboxError::kernel("making a control socket"))?;
-        let missing = |source| SandboxError::WorkerMissing { binary: binary.to_owned(), source };
+        let missing = |source| {
+            SandboxError::of(source, "starting a worker", |source| SandboxError::WorkerMissing {
+                binary: binary.to_owned(),
+                source,
+            })
+        };
         let mut child = Command::new(binary)
             .arg(crate::worker::RUN)
             .env_clear()
@@ -81,7 +89,7 @@ impl Launcher {
             Err(source) => {
                 // Without a pidfd nobody could wait for it with a bound.
                 let _gone = child.kill().and_then(|()| child.wait());
-                Err(SandboxError::Kernel { operation: "opening a pidfd", source })
+                Err(SandboxError::kernel("opening a pidfd")(source))
             }
         }
     }
@@ -91,7 +99,7 @@ impl Launcher {
             Some(channel) => channel.send(message, fds),
             None => Err(io::Error::from(io::ErrorKind::NotConnected)),
         };
-        told.map_err(|error| self.failed("taking its plan", error.to_string()))
+        told.map_err(|error| self.deaf("taking its plan", error, Launcher::died))
     }
 
     fn hear(&self) -> Result<(FromLauncher, Option<OwnedFd>), SandboxError> {
@@ -101,19 +109,60 @@ impl Launcher {
         };
         match heard {
             Ok(Some((FromLauncher::Refused(missing), _))) => Err(refused(missing)),
-            Ok(Some((FromLauncher::Failed { step, reason }, _))) => Err(self.failed(&step, reason)),
+            Ok(Some((FromLauncher::Failed(failure), _))) => Err(self.gave_up(failure)),
             Ok(Some((said, fds))) => Ok((said, fds.into_iter().next())),
-            Ok(None) => Err(self.failed("set-up", "the worker ended without a word".to_owned())),
-            Err(error) => Err(self.failed("set-up", error.to_string())),
+            Ok(None) => Err(self.died("set-up")),
+            Err(error) => Err(self.deaf("set-up", error, Launcher::died)),
         }
+    }
+
+    /// What the worker says of its end.
+    fn gave_up(&self, Failure { step, reason, errno }: Failure) -> SandboxError {
+        match errno.map(io::Error::from_raw_os_error).filter(|source| lack(source).is_some()) {
+            Some(source) => SandboxError::HostLacks { operation: step, source },
+            None => self.failed(&step, reason),
+        }
+    }
+
+    /// What it means that the worker cannot be spoken with; `gone`, when it is not there any more.
+    fn deaf(&self, step: &str, error: io::Error, gone: fn(&Launcher, &str) -> SandboxError) -> SandboxError {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => gone(self, step),
+            _ => SandboxError::of(error, step, |error| self.failed(step, error.to_string())),
+        }
+    }
+
+    /// What it means that the launcher is gone: whoever was killed had no chance to say why, and one that exits without a word
+    /// is not ours.
+    fn died(&self, step: &str) -> SandboxError {
+        match self.exit_code() {
+            Some(code) => self.failed(step, format!("the worker exited with {code} without a word")),
+            None => self.lost(step),
+        }
+    }
+
+    /// What it means that an init of its own is gone.
+    fn lost(&self, step: &str) -> SandboxError {
+        SandboxError::WorkerDied { step: step.to_owned(), stderr: self.last_words() }
+    }
+
+    /// With what it exited; `None` when it was killed.
+    fn exit_code(&self) -> Option<i32> {
+        // Its socket closes a little before its end can be seen.
+        wait_readable(&self.pidfd, LAUNCHER_WAIT).ok()?;
+        let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::PidFd(self.pidfd.as_fd()), how).ok()??.exit_status()
     }
 
     /// Why the worker cannot go on, with its own last words as far as they have come.
     fn failed(&self, step: &str, reason: String) -> SandboxError {
+        SandboxError::WorkerFailed { step: step.to_owned(), reason, stderr: self.last_words() }
+    }
+
+    fn last_words(&self) -> String {
         let mut said = [0; STDERR_BYTES_MAX];
         let len = rustix::io::read(&self.stderr, &mut said).unwrap_or(0);
-        let stderr = String::from_utf8_lossy(&said[..len]).into_owned();
-        SandboxError::WorkerFailed { step: step.to_owned(), reason, stderr }
+        String::from_utf8_lossy(&said[..len]).into_owned()
     }
 
     fn is_dead(&self) -> bool {
@@ -161,48 +210,77 @@ impl Room {
         jail: &Jail,
         limits: &Limits,
     ) -> Result<Worker, SandboxError> {
-        let launcher = &self.launcher;
-        let Opened { leaf, in_force, missing } = cgroup::open(places, &jail.owner, limits);
+        let Opened { leaf, in_force, missing } = cgroup::open(places, &jail.owner, limits).map_err(passing)?;
         let in_force = InForce::of_leaf(leaf.is_some(), in_force, missing);
         in_force.refuse_without_leaf(jail)?;
+        let (ours, theirs) = Channel::pair().map_err(SandboxError::kernel("making a control socket"))?;
         let tab = leaf.as_deref().map(|leaf| Tab::open(ledger, &jail.owner, leaf));
-        let (channel, theirs) = Channel::pair().map_err(SandboxError::kernel("making a control socket"))?;
         let birth = leaf.as_deref().and_then(Leaf::birth);
         let fds: Vec<BorrowedFd<'_>> = std::iter::once(theirs.as_fd()).chain(birth).collect();
-        launcher.tell(&ToLauncher::Fork, &fds)?;
+        let forked = self.launcher.tell(&ToLauncher::Fork, &fds).and_then(|()| self.launcher.hear());
+        drop(fds);
         drop(theirs);
-        let (pid, init) = match launcher.hear()? {
-            (FromLauncher::Forked { pid }, Some(init)) => (pid, init),
-            (said, _) => return Err(launcher.failed("forking init", format!("it said {said:?}"))),
+        // Whatever is said of a group that somebody has removed meanwhile is about the removal.
+        let (pid, init) = match forked {
+            Ok((FromLauncher::Forked { pid }, Some(init))) => (pid, init),
+            Ok((said, _)) => return Err(self.launcher.failed("forking init", format!("it said {said:?}"))),
+            Err(error) => return Err(or_gone(error, leaf.as_deref(), "forking init")),
         };
-        let launcher_too = Arc::clone(launcher);
+        let launcher = Arc::clone(&self.launcher);
         let mut worker =
-            Worker { pid, init, channel, leaf, tab, in_force, scratch: None, mounts: None, _launcher: launcher_too };
+            Worker { pid, init, channel: ours, leaf, tab, in_force, scratch: None, mounts: None, _launcher: launcher };
+        match self.set_up(places, jail, limits, &mut worker) {
+            Ok(()) => Ok(worker),
+            Err(error) => Err(or_gone(error, worker.leaf.as_deref(), "set-up")),
+        }
+    }
+
+    /// Has `worker` go into its leaf and put on every layer.
+    fn set_up(&self, places: &Places, jail: &Jail, limits: &Limits, worker: &mut Worker) -> Result<(), SandboxError> {
+        let launcher = &self.launcher;
         let doors = worker.leaf.as_ref().map_or_else(|| Ok(Vec::new()), |leaf| leaf.doors());
         let doors = doors.map_err(SandboxError::kernel("opening a cgroup leaf"))?;
         let doors: Vec<BorrowedFd<'_>> = doors.iter().map(AsFd::as_fd).collect();
         let is_in_v2 = worker.leaf.is_some() && places.mode == Mode::V2;
         let told = worker.channel.send(&ToInit::Begin(allotment(limits, is_in_v2)), &doors);
-        told.map_err(|error| launcher.failed("beginning", error.to_string()))?;
+        told.map_err(|error| launcher.deaf("beginning", error, Launcher::lost))?;
         let heard = worker.channel.receive_within::<FromInit>(SETUP_WAIT);
-        match heard.map_err(|error| launcher.failed("set-up", error.to_string()))? {
+        match heard.map_err(|error| launcher.deaf("set-up", error, Launcher::lost))? {
             Some((FromInit::Ready { applied, missing }, fds)) => {
                 // Before this word init asks for its death signal for the last time. From here on it dies with its launcher,
                 // unless that was dead before.
                 if launcher.is_dead() {
-                    return Err(launcher.failed("set-up", "the launcher died before init could die with it".to_owned()));
+                    return Err(launcher.lost("set-up"));
                 }
                 let mut fds = fds.into_iter();
                 (worker.scratch, worker.mounts) = (fds.next(), fds.next());
                 let scratch = worker.scratch.as_ref();
-                worker.in_force.complete(jail, limits, &applied, missing, scratch)?;
-                Ok(worker)
+                worker.in_force.complete(jail, limits, &applied, missing, scratch)
             }
             Some((FromInit::Refused(missing), _)) => Err(refused(missing)),
-            Some((FromInit::Failed { step, reason }, _)) => Err(launcher.failed(&step, reason)),
+            Some((FromInit::Failed(failure), _)) => Err(launcher.gave_up(failure)),
             Some((said, _)) => Err(launcher.failed("set-up", format!("it said {said:?}"))),
-            None => Err(launcher.failed("set-up", "the worker ended without a word".to_owned())),
+            None => Err(launcher.lost("set-up")),
         }
+    }
+}
+
+fn passing(passing: Passing) -> SandboxError {
+    let step = "making a cgroup leaf".to_owned();
+    match passing {
+        Passing::Lacking(source) => SandboxError::HostLacks { operation: step, source },
+        Passing::Gone => SandboxError::GroupGone { step },
+    }
+}
+
+/// The error, or that a group of `leaf` is gone, of which it came then.
+fn or_gone(error: SandboxError, leaf: Option<&dyn Leaf>, step: &str) -> SandboxError {
+    match leaf {
+        Some(leaf) if !error.is_passing() && leaf.is_gone() => {
+            tracing::warn!(%error, "a run's cgroup was removed while it was made");
+            SandboxError::GroupGone { step: step.to_owned() }
+        }
+        _ => error,
     }
 }
 

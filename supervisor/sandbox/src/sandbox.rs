@@ -12,13 +12,21 @@ use crate::pool::{Maker, Pool, PoolBounds};
 use crate::probe::{HostReport, is_privileged, probe};
 use crate::room::Worker;
 use crate::slice;
-use crate::spec::{Ending, RunSpec, Sandbox, SandboxEvent};
+use crate::spec::{Ending, Jail, RunSpec, Sandbox, SandboxEvent};
 use crate::watch::Watch;
+use std::error::Error as _;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Workers that a run may get before its first command has started, the one that was prepared included.
+const TRIES: u32 = 3;
+
+/// Said of a run whose worker was lost.
+const LOST: &str = "the process that ran the tests for proctor was killed or ended before they did, and they ended with it: \
+                    what they had not told by then is not known, and the run can be asked for again";
 
 /// Runs commands in namespaces and cgroups of this host, each run in a worker process of its own.
 ///
@@ -56,6 +64,21 @@ impl LinuxSandbox {
         cgroup::settle(&self.maker.places);
     }
 
+    /// What is prepared for the next run of this kind, unless there will be none: a run of no session is alone.
+    fn pool_for(&self, jail: &Jail) -> Option<&Pool> {
+        self.pool.as_ref().filter(|_| !jail.session.is_empty())
+    }
+
+    /// A room, which the next run of the session finds, and a worker in it.
+    fn make(&self, spec: &RunSpec, id: Id) -> Result<Worker, SandboxError> {
+        let room = self.maker.open(&spec.jail, id)?;
+        let worker = self.maker.prepare(&room, &spec.jail, &spec.limits)?;
+        if let Some(pool) = self.pool_for(&spec.jail) {
+            pool.keep(&spec.jail, id, room);
+        }
+        Ok(worker)
+    }
+
     fn serve(
         &self,
         mut worker: Worker,
@@ -68,7 +91,7 @@ impl LinuxSandbox {
         worker.look_up_favour();
         let watched = Watch::new(spec, workspace, kill, &worker, sink, begun).watch()?;
         let ending = end(&mut worker, spec, watched, sink);
-        if let Some(pool) = &self.pool {
+        if let Some(pool) = self.pool_for(&spec.jail) {
             pool.follow(&spec.jail, id, &spec.limits, worker);
         }
         Ok(ending)
@@ -87,31 +110,33 @@ impl Sandbox for LinuxSandbox {
         slice::shorten();
         check(spec)?;
         let held = hold(&spec.jail.workspace, spec.jail.workspace_id);
-        let (workspace, id) =
-            held.map_err(|source| SandboxError::WorkspaceGone { workspace: spec.jail.workspace.clone(), source })?;
-        if let Some(worker) = self.pool.as_ref().and_then(|pool| pool.take(&spec.jail, id, &spec.limits)) {
-            match self.serve(worker, spec, (&workspace, id), kill, sink, begun) {
-                // Whatever it died of while it waited, no command was started.
-                Err(SandboxError::WorkerFailed { reason, .. }) => tracing::warn!(%reason, "a prepared worker was dead"),
+        let (workspace, id) = held.map_err(|source| {
+            let gone = |source| SandboxError::WorkspaceGone { workspace: spec.jail.workspace.clone(), source };
+            SandboxError::of(source, "holding the workspace", gone)
+        })?;
+        let mut prepared = self.pool_for(&spec.jail).and_then(|pool| pool.take(&spec.jail, id, &spec.limits));
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let was_prepared = prepared.is_some();
+            let worker = prepared.take().map_or_else(|| self.make(spec, id), Ok);
+            let outcome = worker.and_then(|worker| self.serve(worker, spec, (&workspace, id), kill, sink, begun));
+            match outcome {
+                Err(error) if tries < TRIES && is_worth_another(&error, was_prepared) => {
+                    tracing::warn!(%error, source = ?error.source(), "a run gets another worker before it has begun");
+                }
                 outcome => return outcome,
             }
         }
-        let room = self.maker.open(&spec.jail, id)?;
-        let worker = self.maker.prepare(&room, &spec.jail, &spec.limits)?;
-        // The next run of the session finds the room.
-        if let Some(pool) = &self.pool {
-            pool.keep(&spec.jail, id, room);
-        }
-        self.serve(worker, spec, (&workspace, id), kill, sink, begun)
     }
 
     fn probe(&self) -> HostReport {
         probe(&self.maker)
     }
 
-    fn retire(&self, owner: &str, workspace: &Path) {
+    fn retire(&self, session: &str) {
         if let Some(pool) = &self.pool {
-            pool.retire(owner, workspace);
+            pool.retire(session);
         }
     }
 
@@ -131,6 +156,21 @@ impl Drop for LinuxSandbox {
     }
 }
 
+/// Whether another worker may do what this one did not: an error means that none of the run's commands was started, and
+/// nothing of its own either.
+///
+/// One that was killed may have been in somebody's way by mistake, and its successor is another process. A group that was
+/// removed is made anew under another name, and its limits are read back anew; who goes on removing them is told of in the
+/// end. Of a worker that waited for its run, any failure may come of the wait. What the host is short of is for the caller to
+/// ask for later, since there is no more of it at once.
+fn is_worth_another(error: &SandboxError, was_prepared: bool) -> bool {
+    match error {
+        SandboxError::WorkerDied { .. } | SandboxError::GroupGone { .. } => true,
+        SandboxError::WorkerFailed { .. } => was_prepared,
+        _ => false,
+    }
+}
+
 /// Ends what is left, reads the counters, reads the artefacts. An init that is alone, and the leaf, end with the worker.
 fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched, sink: &mut dyn FnMut(SandboxEvent<'_>)) -> Ending {
     if !watched.is_empty
@@ -143,7 +183,7 @@ fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched, sink: &mut dyn
         }
     }
     if watched.worker_lost {
-        tracing::error!("a worker was lost");
+        watched.host_notes.push(LOST.to_owned());
     }
     watched.tmp_full |= worker.scratch.as_ref().is_some_and(figures::is_full);
     let counters = worker.count();

@@ -15,7 +15,7 @@ const SHORT_NS: u64 = 100_000;
 const SETSCHEDULER: PosixSpawnFlags = PosixSpawnFlags::from_bits_retain(0x20);
 
 /// Gives the calling thread, and all that it starts, a short slice, if it is scheduled like everybody.
-pub(crate) fn shorten() {
+pub fn shorten() {
     // SAFETY: all its fields are plain numbers, for which 0 is a value.
     let mut attr: sched_attr = unsafe { std::mem::zeroed() };
     let Ok(size) = c_uint::try_from(size_of::<sched_attr>()) else { return };

@@ -7,7 +7,7 @@ use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::{Exit, KillReason, LimitHit};
 use proctor_core::report::Resources;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where a run finds its scratch directory: inside its private `/tmp`, gone with it.
 pub const SCRATCH: &str = "/tmp/proctor";
@@ -41,6 +41,9 @@ pub struct RunSpec {
 pub struct Jail {
     /// Whose runs these are: the tenant's name. What is prepared for one owner never serves another.
     pub owner: String,
+    /// Which of the owner's sessions runs them, so that two of them never meet in one network namespace. Empty for none: then
+    /// no run follows this one, and nothing is prepared for it.
+    pub session: String,
     /// The workspace, an absolute path without symlinks. It has the same path inside, and is writable.
     pub workspace: PathBuf,
     /// Device and inode of the workspace, for a caller who has looked at it before: another directory that took its place
@@ -69,6 +72,7 @@ impl Jail {
     pub fn at(workspace: impl Into<PathBuf>) -> Jail {
         Jail {
             owner: String::new(),
+            session: String::new(),
             workspace: workspace.into(),
             workspace_id: None,
             read_only: Vec::new(),
@@ -167,10 +171,10 @@ pub enum SandboxEvent<'a> {
         /// Bytes; `None` without a memory controller.
         memory_bytes: Option<u64>,
     },
-    /// A part of a file that the run left below [`KEPT`], told when everything is dead; each file from its first byte to its
+    /// A part of a file that the run left below [`KEPT`](proctor_core::artifact::KEPT), told when everything is dead; each file from its first byte to its
     /// last, an empty one with one empty part.
     Kept {
-        /// Path relative to [`KEPT`], `/`-separated, without control characters.
+        /// Path relative to [`KEPT`](proctor_core::artifact::KEPT), `/`-separated, without control characters.
         path: &'a str,
         /// Whether these are its first bytes.
         begins: bool,
@@ -193,6 +197,8 @@ pub struct Ending {
     pub killed: Option<KillReason>,
     /// Whether the worker ended without saying how its command ended, and proctor had not killed it.
     pub worker_lost: bool,
+    /// Sentences about what the host could not do for the run, and why commands could not be started, without host paths.
+    pub notes: Vec<String>,
     /// Limits that were touched, read from the leaf's counters.
     pub limit_hits: Vec<LimitHit>,
     /// What the run used. `queue_wait_s` is the caller's to fill in.
@@ -201,13 +207,10 @@ pub struct Ending {
     pub artifacts: Vec<Artifact>,
     /// Artefacts left out because of these bounds.
     pub artifacts_left_out: u64,
-    /// Files below [`KEPT`] that were not told: more than [`KEPT_MAX`] or [`KEPT_BYTES_MAX`], too deep, or with control
+    /// Files below [`KEPT`](proctor_core::artifact::KEPT) that were not told: more than [`KEPT_MAX`] or [`KEPT_BYTES_MAX`], too deep, or with control
     /// characters in their names.
     pub kept_left_out: u64,
 }
-
-/// Directory within [`RunSpec::artifacts`] whose files are told as [`SandboxEvent::Kept`] and not handed back in memory.
-pub const KEPT: &str = "kept";
 
 /// Most files told: four for each of 256 failing tests.
 pub const KEPT_MAX: u64 = 1_024;
@@ -250,8 +253,8 @@ pub trait Sandbox: Send + Sync + 'static {
         crate::HostReport::default()
     }
 
-    /// Lets go of what is prepared for the next run in `workspace` of `owner`: its session is closed.
-    fn retire(&self, _owner: &str, _workspace: &Path) {}
+    /// Lets go of what is prepared for the next run of `session`: it is closed.
+    fn retire(&self, _session: &str) {}
 
     /// Lets go of everything that is prepared, and of where the supervisor has settled: the clean end. A run after this
     /// prepares for itself alone.

@@ -24,6 +24,13 @@ pub struct SpoolReader {
 }
 
 impl Spool {
+    /// One in a file of the caller's, which is empty and nobody else writes to.
+    #[must_use]
+    pub fn of(file: File) -> Spool {
+        let reader = SpoolReader { file: Arc::new(OnceLock::from(file)), ..SpoolReader::default() };
+        Spool { reader }
+    }
+
     /// Appends `bytes` and returns the offset at which they begin. After an error nothing was appended.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
         let begin = self.reader.len();

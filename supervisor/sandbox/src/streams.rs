@@ -111,6 +111,8 @@ impl Streams {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream;
 
     fn read(streams: &mut Streams, stream: Stream) -> Vec<u8> {
         let taken = streams.read(Outlet::Stream(stream));
@@ -119,8 +121,8 @@ mod tests {
 
     #[test]
     fn bytes_over_the_bound_are_counted_and_not_passed_on() {
-        let (stdout, mut out) = io::pipe().unwrap();
-        let (stderr, err) = io::pipe().unwrap();
+        let (stdout, mut out) = UnixStream::pair().unwrap();
+        let (stderr, err) = UnixStream::pair().unwrap();
         let mut streams = Streams::new(5);
         streams.open(stdout.into(), stderr.into(), None).unwrap();
         assert_eq!(read(&mut streams, Stream::Stdout), b"");
@@ -131,7 +133,8 @@ mod tests {
         out.write_all(b"!").unwrap();
         assert_eq!(read(&mut streams, Stream::Stdout), b"");
         assert!(streams.is_flooded());
-        drop((out, err));
+        // Whoever else has the writing ends: processes that other tests have forked.
+        [&out, &err].into_iter().for_each(|end| end.shutdown(Shutdown::Write).unwrap());
         assert_eq!(read(&mut streams, Stream::Stdout), b"");
         assert_eq!(streams.bytes, 6);
         assert_eq!(read(&mut streams, Stream::Stderr), b"");

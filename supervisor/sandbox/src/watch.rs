@@ -7,10 +7,12 @@ use crate::disk::{Disk, Seen, processes_below};
 use crate::error::SandboxError;
 use crate::figures::{Watched, is_full};
 use crate::kill::KillSwitch;
-use crate::message::{CpuTimes, FromInit, RunPlan, ToInit, pack};
+use crate::message::{CpuTimes, Failure, FromInit, RunPlan, ToInit, pack};
 use crate::room::{DEATH_WAIT, Worker};
 use crate::spec::{RunSpec, SandboxEvent};
 use crate::streams::{Outlet, Streams};
+use crate::unstarted::Unstarted;
+use proctor_core::event::Stream;
 use proctor_core::isolation::Isolation;
 use proctor_core::outcome::{Exit, KillReason};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,6 +26,9 @@ const SETUP_WAIT: Duration = Duration::from_secs(30);
 
 /// How long the streams of a dead command may stay open. Only a process outside of the run can hold one.
 const DRAIN_WAIT: Duration = Duration::from_secs(2);
+
+/// Reads of a stream before it is given up: as much as the largest pipe holds that an ordinary user may make, 1 MiB.
+const LAST_READS: usize = 16;
 
 /// Pause between two looks at the leaf's counters.
 const TICK: Duration = Duration::from_millis(250);
@@ -43,6 +48,9 @@ const BUSY_BYTES: usize = 16 * 1024;
 
 /// For how long nothing gathers after such a read: resting costs it a thirtieth of its speed at most.
 const BUSY_FOR: Duration = Duration::from_millis(100);
+
+/// Said of a run whose pipes could not be taken, for want of descriptors as a rule.
+const UNREAD: &str = "the host could not take the run's output: the run was ended";
 
 /// Pause between two `Usage` events.
 const USAGE_PAUSE: Duration = Duration::from_secs(1);
@@ -88,6 +96,8 @@ pub(crate) struct Watch<'a> {
     first_start: Option<Instant>,
     /// What is in force, until it is told.
     untold: Option<Isolation>,
+    /// Whether the worker was heard to say something that made no sense, so that nobody knows what it has begun.
+    is_garbled: bool,
     /// Set once init is gone: when streams that are still open are given up.
     control_gone: Option<Instant>,
     /// Whether the last command has exited with 0. What the leaf counts is evidence from then on, not a verdict.
@@ -123,6 +133,7 @@ impl<'a> Watch<'a> {
             pending: None,
             first_start: None,
             untold: None,
+            is_garbled: false,
             control_gone: None,
             ended_well: false,
             next_tick: begun + TICK.min(disk.first_pause()),
@@ -175,17 +186,23 @@ impl<'a> Watch<'a> {
             return Ok(());
         }
         let files = self.spec.scratch_files.iter().map(|file| file.bytes.as_slice());
-        let told = pack(&RunPlan::of(self.spec), files)
-            .and_then(|packed| self.worker.channel.send(&ToInit::Run, &[packed.as_fd()]));
-        told.map_err(|error| worker_failed("taking its plan", error.to_string()))
+        let packed = pack(&RunPlan::of(self.spec), files).map_err(SandboxError::kernel("packing a plan"))?;
+        self.worker.channel.send(&ToInit::Run, &[packed.as_fd()]).map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => worker_died("taking its plan"),
+            _ => {
+                SandboxError::of(error, "taking its plan", |error| worker_failed("taking its plan", error.to_string()))
+            }
+        })
     }
 
     fn finish(mut self) -> Result<Watched, SandboxError> {
         self.look_at_leaf();
+        self.drain_streams();
         self.drain_report();
         self.seen.disk_touched = self.disk.last_look();
         if self.first_start.is_none() && self.seen.killed.is_none() {
-            return Err(worker_failed("set-up", "the worker ended without a word".to_owned()));
+            // What it said has all been heard: it says that a command starts before it starts it.
+            return Err(if self.is_garbled { garbled() } else { worker_died("set-up") });
         }
         self.seen.worker_lost = !self.seen.is_empty && self.seen.killed.is_none();
         self.seen.output_bytes = self.streams.bytes;
@@ -195,8 +212,10 @@ impl<'a> Watch<'a> {
     /// Everything that happens because time has passed.
     fn clocks(&mut self, now: Instant) -> Result<(), SandboxError> {
         match self.phase {
-            Phase::SettingUp(until) if now >= until => {
-                return Err(worker_failed("set-up", format!("no answer within {} s", SETUP_WAIT.as_secs())));
+            // Whoever stood still that long himself may find the answer waiting for him.
+            Phase::SettingUp(until) if now >= until && !self.worker_speaks() => {
+                let silent = io::Error::from(io::ErrorKind::TimedOut);
+                return Err(SandboxError::kernel("waiting for a worker's first command")(silent));
             }
             Phase::Running(deadline) if now >= deadline => self.terminate(now),
             Phase::Terminating(until) if now >= until => self.kill(KillReason::Deadline),
@@ -285,9 +304,14 @@ impl<'a> Watch<'a> {
 
     /// Tells of a dead command once its output has been passed on.
     fn flush_pending(&mut self, now: Instant) {
-        let ready = |pending: &mut Pending| self.streams.is_closed() || now >= pending.until;
-        if let Some(Pending { index, exit, .. }) = self.pending.take_if(ready) {
-            self.drain_report();
+        let is_ready = |pending: &Pending| self.streams.is_closed() || now >= pending.until;
+        if !self.pending.as_ref().is_some_and(is_ready) {
+            return;
+        }
+        // While it is pending: nothing that comes after it may be heard before it is told.
+        self.drain_streams();
+        self.drain_report();
+        if let Some(Pending { index, exit, .. }) = self.pending.take() {
             self.streams.close();
             self.seen.exits.push(exit);
             (self.sink)(SandboxEvent::CommandExited { index, exit });
@@ -318,11 +342,24 @@ impl<'a> Watch<'a> {
         while self.read(Outlet::Report) {}
     }
 
+    /// What is left in the pipes of a command that is dead, for a supervisor that stood still while it should have read. Bounded,
+    /// since somebody outside of the run may hold a writing end and go on.
+    fn drain_streams(&mut self) {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            for _ in 0..LAST_READS {
+                if !self.read(Outlet::Stream(stream)) {
+                    break;
+                }
+            }
+        }
+    }
+
     fn hear_worker(&mut self) -> Result<(), SandboxError> {
-        let heard = match self.worker.channel.receive::<FromInit>() {
+        let heard = match self.worker.channel.receive_word::<FromInit>() {
             Ok(heard) => heard,
             Err(error) => {
                 tracing::error!(%error, "the worker's words make no sense");
+                self.is_garbled = true;
                 None
             }
         };
@@ -333,7 +370,8 @@ impl<'a> Watch<'a> {
             self.phase = Phase::Dying(Instant::now() + DEATH_WAIT);
             return Ok(());
         };
-        let mut fds = fds.into_iter();
+        let mut fds = fds.map(Vec::into_iter);
+        let mut fd = || fds.as_mut().and_then(Iterator::next);
         match message {
             // Whatever a run might have made of its init: its commands start and end one after the other.
             FromInit::CommandStarted { index } | FromInit::CommandExited { index, .. }
@@ -341,10 +379,12 @@ impl<'a> Watch<'a> {
                     || index >= self.spec.commands.len() =>
             {
                 tracing::error!(index, "a worker speaks of a command that is not its turn");
+                self.is_garbled = true;
                 self.worker.kill();
             }
-            FromInit::CommandStarted { index } => self.command_started(index, [fds.next(), fds.next(), fds.next()]),
-            FromInit::CommandExited { index, exit, cpu, is_last } => {
+            FromInit::CommandStarted { index } => self.command_started(index, [fd(), fd(), fd()]),
+            FromInit::CommandExited { index, exit, unstarted, cpu, is_last } => {
+                self.note_unstarted(index, unstarted);
                 self.command_exited(index, exit, cpu);
                 if is_last {
                     self.seen.is_empty = true;
@@ -352,14 +392,16 @@ impl<'a> Watch<'a> {
                     self.phase = Phase::Dying(Instant::now() + DRAIN_WAIT);
                 }
             }
-            FromInit::Failed { step, reason } => {
+            FromInit::Failed(Failure { step, reason, errno }) => {
                 if self.first_start.is_none() && self.seen.killed.is_none() {
-                    return Err(worker_failed(&step, reason));
+                    let source = errno.map_or_else(|| io::Error::other(reason.clone()), io::Error::from_raw_os_error);
+                    return Err(SandboxError::of(source, &step, |_| worker_failed(&step, reason)));
                 }
                 tracing::error!(%step, %reason, "a worker failed in the middle of a run");
             }
             said @ (FromInit::Ready { .. } | FromInit::Refused(_)) => {
                 tracing::error!(?said, "a worker speaks out of turn");
+                self.is_garbled = true;
                 self.worker.kill();
             }
         }
@@ -380,11 +422,21 @@ impl<'a> Watch<'a> {
         (self.sink)(SandboxEvent::CommandStarted { index });
         let opened = match ends {
             [Some(stdout), Some(stderr), report] => self.streams.open(stdout, stderr, report),
-            _ => Err(io::Error::other("the worker sent no pipes")),
+            _ => Err(io::Error::other("no pipes came along")),
         };
         if let Err(error) = opened {
             tracing::error!(%error, "a run cannot be read");
-            self.worker.kill();
+            self.seen.host_notes.push(UNREAD.to_owned());
+            self.kill(KillReason::HostFailed);
+        }
+    }
+
+    /// Many commands may have one and the same reason.
+    fn note_unstarted(&mut self, index: usize, unstarted: Option<Unstarted>) {
+        let Some((unstarted, command)) = unstarted.zip(self.spec.commands.get(index)) else { return };
+        let note = unstarted.note(command, &self.spec.jail.workspace);
+        if !self.seen.host_notes.contains(&note) {
+            self.seen.host_notes.push(note);
         }
     }
 
@@ -515,6 +567,16 @@ impl<'a> Watch<'a> {
     fn leaf(&self) -> Option<&'a dyn Leaf> {
         self.worker.leaf.as_deref()
     }
+}
+
+fn worker_died(step: &str) -> SandboxError {
+    SandboxError::WorkerDied { step: step.to_owned(), stderr: String::new() }
+}
+
+/// Not to be tried again: a command may have been started.
+fn garbled() -> SandboxError {
+    let source = io::Error::other("the worker's words make no sense");
+    SandboxError::Kernel { operation: "hearing a worker", source }
 }
 
 /// Its own words, if it had any, are in the log of its launcher.

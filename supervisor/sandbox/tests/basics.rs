@@ -6,7 +6,7 @@ mod support;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::LimitKind;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::{KillSwitch, LAYERS, LinuxSandbox, PoolBounds, Sandbox, SandboxError, ScratchFile};
+use proctor_sandbox::{Jail, KillSwitch, LAYERS, LinuxSandbox, PoolBounds, RunAs, Sandbox, SandboxError, ScratchFile};
 use std::time::Duration;
 use support::*;
 
@@ -28,11 +28,17 @@ fn what_commands_report_arrives_whole_and_before_their_end_whoever_comes_and_goe
     two.commands
         .push(sh("exec 3> /tmp/proctor/report; rm /tmp/proctor/report; echo d >&3; head -c 1000000 /dev/zero >&3"));
     two.commands.push(sh("echo e > /tmp/proctor/report; exec sleep 600"));
-    (two.report, two.limits.wall_ms_max) = (true, 2_000);
-    let (ending, heard) = run(&two);
-    assert_eq!(ending.killed, Some(KillReason::Deadline));
-    assert_eq!(heard.report.replace('\0', ""), "a\nb\nc\n<0>d\n<1>e\n<2>");
-    assert_eq!(heard.report.len(), "a\nb\nc\n<0>d\n<1>e\n<2>".len() + 1_000_000);
+    two.report = true;
+    let kill = KillSwitch::new().unwrap();
+    let (ending, heard) = try_run(&two, &kill, |heard| {
+        if heard.report.ends_with("e\n") {
+            kill.kill(KillReason::Cancelled);
+        }
+    })
+    .unwrap();
+    assert_eq!(ending.killed, Some(KillReason::Cancelled));
+    assert_eq!(heard.report.replace('\0', ""), "a\nb\nc\n<0>d\n<1>e\n");
+    assert_eq!(heard.report.len(), "a\nb\nc\n<0>d\n<1>e\n".len() + 1_000_000);
     assert_eq!(ending.resources.output_bytes, 1_000_010);
 }
 
@@ -72,6 +78,24 @@ fn a_megabyte_on_both_streams_at_once_does_not_stall() {
     assert!(heard.chunk_max <= 64 * 1024);
 }
 
+/// As on a host that is short of processors. Each of the first reads is followed by a rest that is longer than a dead command's
+/// streams may stay open.
+#[test]
+fn a_supervisor_that_stood_still_reads_what_is_left_in_the_pipes() {
+    // Four reads' worth at once, and no more: a pipe of the usual size would keep the command waiting for the reader.
+    let script = "python3 -c 'import fcntl, os; fcntl.fcntl(1, 1031, 1 << 18); os.write(1, b\"x\" * (1 << 18))'";
+    let (mut rests, mut read) = (3, 0);
+    let (ending, heard) = try_run(&spec(script), &KillSwitch::new().unwrap(), |heard| {
+        if heard.stdout.len() > read && rests > 0 {
+            (rests, read) = (rests - 1, heard.stdout.len());
+            std::thread::sleep(Duration::from_millis(2_100));
+        }
+    })
+    .unwrap();
+    assert_exits(&ending, &[Exit::Code(0)]);
+    assert_eq!((heard.stdout.len(), rests), (1 << 18, 0));
+}
+
 #[test]
 fn exits_and_signals_are_told_apart() {
     for (script, exit) in [
@@ -87,16 +111,47 @@ fn exits_and_signals_are_told_apart() {
 }
 
 #[test]
-fn a_program_or_directory_that_is_not_there_is_not_started() {
-    let mut missing = spec("");
-    missing.commands[0].program = "/nowhere/runner".into();
-    assert_exits(&run(&missing).0, &[Exit::NotStarted(libc::ENOENT)]);
-    let mut no_dir = spec("");
-    no_dir.commands[0].dir = "/nowhere".into();
-    assert_exits(&run(&no_dir).0, &[Exit::NotStarted(libc::ENOENT)]);
-    let mut not_executable = spec("");
-    not_executable.commands[0].program = "/etc/passwd".into();
-    assert_exits(&run(&not_executable).0, &[Exit::NotStarted(libc::EACCES)]);
+fn a_command_that_cannot_be_started_says_why() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let workspace = tempfile::tempdir_in("/tmp").unwrap();
+    let put = |name: &str, text: &[u8], mode: u32| {
+        let path = workspace.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    put("plain", b"echo x\n", 0o755);
+    put("broken", b"\x7fELFjunk", 0o755);
+    put("orphan", b"#!/nowhere/sh\n", 0o755);
+    put("closed", b"#!/bin/sh\n", 0o644);
+    let of_user = |uid: u32, program: &str, dir: &str| {
+        let mut spec = spec("");
+        spec.jail = Jail { run_as: RunAs::User { uid, gid: uid }, ..Jail::at(workspace.path()) };
+        spec.commands[0].program = workspace.path().join(program);
+        spec.commands[0].dir = workspace.path().join(dir);
+        // The second has the same to say, once.
+        spec.commands.push(spec.commands[0].clone());
+        run(&spec).0
+    };
+    chown(workspace.path(), Some(200_007), Some(200_007)).unwrap();
+    std::fs::set_permissions(workspace.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    let rows = [
+        (200_007, "plain", "", libc::ENOEXEC, "`plain` was not started: it has no `#!` line"),
+        (200_007, "broken", "", libc::ENOEXEC, "is no program of this machine"),
+        (200_007, "orphan", "", libc::ENOENT, "its interpreter is missing"),
+        (200_007, "nowhere", "", libc::ENOENT, "`nowhere` was not started: no such file"),
+        (200_007, "closed", "", libc::EACCES, "may not be executed by the run's user 200007"),
+        (200_007, "/bin/sh", "nowhere", libc::ENOENT, "could not enter `nowhere`"),
+        // The directory is its owner's alone.
+        (200_008, "/bin/sh", "", libc::EACCES, "the run's user 200008 may not enter the workspace: chown or chmod it"),
+    ];
+    for (uid, program, dir, errno, words) in rows {
+        let ending = of_user(uid, program, dir);
+        assert_exits(&ending, &[Exit::NotStarted(errno); 2]);
+        let [note] = ending.notes.as_slice() else { panic!("{ending:?}") };
+        assert!(note.contains(words), "{note}");
+        assert!(!note.contains("/tmp"), "no path of the host: {note}");
+    }
+    assert_eq!(of_user(200_007, "/bin/true", "").notes, [""; 0]);
 }
 
 #[test]

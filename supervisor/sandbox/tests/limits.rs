@@ -246,14 +246,14 @@ ctypes.memset(at, 1, size); time.sleep(600)'",
         let mut greedy = spec_on(&disk, script);
         let in_the_grace = what == "in the grace";
         if in_the_grace {
-            greedy.limits.wall_ms_max = 200;
+            greedy.limits.wall_ms_max = 2_000;
             greedy.limits.grace_ms = 60_000;
         }
         let (ending, heard) = run(&greedy);
         let why = if in_the_grace { KillReason::Deadline } else { KillReason::DiskFull };
         assert_eq!(ending.killed, Some(why), "{what}: {ending:?} {heard:?}");
         assert_eq!(heard.killing.unwrap().0, why, "{what}");
-        assert!(heard.took < Duration::from_secs(15), "{what}: {:?}", heard.took);
+        assert!(heard.took < Duration::from_secs(45), "{what}: {:?}", heard.took);
         let hit = hit(&ending, LimitKind::Disk).unwrap();
         assert!(
             hit.max == DISK_MAX && hit.peak > DISK_MAX && hit.peak <= 65 << 20 && hit.count == 1,

@@ -14,7 +14,10 @@ use support::*;
 const BOUNDS: PoolBounds = PoolBounds { workers_max: 2, idle: Duration::from_secs(600) };
 
 fn in_workspace(owner: &str, workspace: &Path, script: &str) -> RunSpec {
-    RunSpec { jail: Jail { owner: owner.to_owned(), ..Jail::at(workspace) }, ..spec(script) }
+    RunSpec {
+        jail: Jail { owner: owner.to_owned(), session: format!("{owner}-1"), ..Jail::at(workspace) },
+        ..spec(script)
+    }
 }
 
 #[test]
@@ -37,6 +40,23 @@ fn runs_of_one_session_share_a_network_and_nothing_that_a_run_could_leave() {
         assert_eq!(lines[5..], ["/dev/shm:", "", "/tmp/proctor:", "home"], "{lines:?}");
     }
     assert_eq!(launchers(), 1);
+    drop(sandbox);
+    assert_nothing_is_left();
+}
+
+#[test]
+fn a_run_of_no_session_has_nothing_prepared_after_it() {
+    let _alone = one_at_a_time();
+    let workspace = tempfile::tempdir().unwrap();
+    let sandbox = pooled(BOUNDS);
+    let spec = in_workspace("a", workspace.path(), "echo said");
+    let alone = RunSpec { jail: Jail { session: String::new(), ..spec.jail.clone() }, ..spec.clone() };
+    for _ in 0..2 {
+        assert_eq!(said(&sandbox, &alone), "said\n");
+        assert_eq!(launchers(), 0, "it went with its run");
+    }
+    said(&sandbox, &spec);
+    eventually("the next worker of a session waits", || waiting_workers().len() == 1);
     drop(sandbox);
     assert_nothing_is_left();
 }
@@ -120,7 +140,7 @@ fn a_run_outlives_its_room() {
     let ending = sandbox
         .run(&spec, &kill, &mut |event| {
             if let SandboxEvent::CommandStarted { .. } = event {
-                sandbox.retire("a", dir.path());
+                sandbox.retire("a-1");
                 sandbox.close();
             }
         })
@@ -138,26 +158,44 @@ fn nothing_of_its_runs_is_left_when_a_session_has_closed() {
     let spec = in_workspace("a", dir.path(), "true");
     for _ in 0..3 {
         said(&sandbox, &spec);
-        sandbox.retire("a", dir.path());
+        sandbox.retire("a-1");
         assert_nothing_is_left();
     }
+}
+
+/// Both may listen at the same address.
+#[test]
+fn two_sessions_in_one_workspace_do_not_meet_in_a_network() {
+    let _alone = one_at_a_time();
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = pooled(BOUNDS);
+    let one = in_workspace("a", dir.path(), "readlink /proc/self/ns/net");
+    let two = RunSpec { jail: Jail { session: "a-2".to_owned(), ..one.jail.clone() }, ..one.clone() };
+    let (first, other) = (said(&sandbox, &one), said(&sandbox, &two));
+    eventually("the next workers wait", || waiting_workers().len() == 2);
+    assert!(first.starts_with("net:[") && other.starts_with("net:[") && first != other, "{first} {other}");
+    assert_eq!(said(&sandbox, &one), first, "a session's own runs share an empty one");
+    drop(sandbox);
+    assert_nothing_is_left();
 }
 
 #[test]
 fn a_closed_session_lets_go_of_its_room_and_of_no_other() {
     let _alone = one_at_a_time();
-    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let dir = tempfile::tempdir().unwrap();
     let sandbox = pooled(BOUNDS);
-    said(&sandbox, &in_workspace("a", one.path(), "true"));
-    said(&sandbox, &in_workspace("a", two.path(), "true"));
-    sandbox.retire("b", one.path());
+    let one = in_workspace("a", dir.path(), "true");
+    let two = RunSpec { jail: Jail { session: "a-2".to_owned(), ..one.jail.clone() }, ..one.clone() };
+    said(&sandbox, &one);
+    said(&sandbox, &two);
+    sandbox.retire("a-3");
     assert_eq!(launchers(), 2);
-    sandbox.retire("a", one.path());
+    sandbox.retire("a-1");
     eventually("one room is left", || launchers() == 1);
     sandbox.close();
     eventually("no room is left", || launchers() == 0);
     // Closed: a run still works, and keeps nothing.
-    said(&sandbox, &in_workspace("a", two.path(), "true"));
+    said(&sandbox, &two);
     assert_eq!(launchers(), 0);
     drop(sandbox);
     assert_nothing_is_left();

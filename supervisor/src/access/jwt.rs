@@ -189,7 +189,7 @@ fn read(path: &Path) -> Result<Vec<Key>, String> {
 
 fn pem(bytes: &[u8]) -> Result<Vec<Key>, String> {
     let keys: Result<Vec<SubjectPublicKeyInfoDer<'_>>, _> = SubjectPublicKeyInfoDer::pem_slice_iter(bytes).collect();
-    let keys = keys.map_err(|error| format!("no PEM: {error}"))?;
+    let keys = keys.map_err(|error| format!("not PEM: {error}"))?;
     let other = "a key in it is neither Ed25519 nor P-256 nor RSA of 2,048 bits or more";
     keys.iter().map(|der| public_key(der).ok_or_else(|| other.to_owned())).collect()
 }
@@ -211,8 +211,8 @@ fn public_key(der: &[u8]) -> Option<Key> {
 
 // Of a key set those count that we know what to do with (RFC 7517, section 5): others belong to other purposes.
 fn key_set(bytes: &[u8]) -> Result<Vec<Key>, String> {
-    let set: Value = serde_json::from_slice(bytes).map_err(|error| format!("no JSON: {error}"))?;
-    let keys = set.get("keys").and_then(Value::as_array).ok_or("no key set: it has no list `keys`")?;
+    let set: Value = serde_json::from_slice(bytes).map_err(|error| format!("not JSON: {error}"))?;
+    let keys = set.get("keys").and_then(Value::as_array).ok_or("not a key set: it has no list `keys`")?;
     Ok(keys.iter().filter_map(key_of_set).collect())
 }
 

@@ -1,21 +1,30 @@
 //! Access: from what a transport shows of a peer to who calls. One value holds everybody who may and everything that
 //! proves it, so that a new host file takes its place as a whole. Must not know any request.
 
+mod dates;
 mod jwt;
 mod tls;
 
-use crate::config::{Config, Problem, Reading};
+use crate::config::{Config, Problem, Reading, Told};
+use crate::place::Place;
 use crate::tenant::{Caller, Credential, Tenants};
 use crate::workspace::Workspace;
 use jwt::Issuer;
 use proctor_core::id::TenantId;
+use proctor_core::quantity::show_bytes;
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 use tls::Tls;
 use tokio::sync::watch;
+
+/// Bytes of a host file: ten thousand tenants with a few identities each. A file is read as a whole, and each SIGHUP waits for
+/// the one before: one that somebody has filled by mistake must not keep an operator from revoking a credential.
+const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Access as it is now, to everybody who asks more than once.
 pub type Current = watch::Receiver<Arc<Access>>;
@@ -62,9 +71,15 @@ impl Access {
     }
 
     /// What a host file without [`Config::problems`] says, with the keys and certificates that it names.
-    pub fn load(config: &Config, may_switch: bool, before: &Tenants) -> Result<Access, Vec<Problem>> {
+    /// In `notes` is what its author should know.
+    pub fn load(
+        config: &Config,
+        may_switch: bool,
+        before: &Tenants,
+        notes: &mut Vec<Problem>,
+    ) -> Result<Access, Vec<Problem>> {
         let jwt = config.jwt.as_ref().map(Issuer::load).transpose();
-        let tls = config.listen.tls.as_ref().map(Tls::load).transpose();
+        let tls = config.listen.tls.as_ref().map(|table| Tls::load(table, notes)).transpose();
         match (jwt, tls) {
             (Ok(jwt), Ok(tls)) => Ok(Access { tenants: Tenants::from_config(config, may_switch, before), jwt, tls }),
             (jwt, tls) => Err([jwt.err(), tls.err()].into_iter().flatten().flatten().collect()),
@@ -102,6 +117,19 @@ impl Access {
     }
 }
 
+/// What a host file comes to.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What it says.
+    pub config: Config,
+    /// Who may call by it.
+    pub access: Access,
+    /// Places that nothing shown to all runs may hold, under each of their names.
+    pub private: Vec<PathBuf>,
+    /// What its author should know, each with its line.
+    pub notes: Vec<String>,
+}
+
 /// Reads the host file at `path` with everything that it names, and has `more` look at it too; `before` are the
 /// tenants of now. What it says, or everything that is wrong with it.
 pub fn load(
@@ -109,16 +137,39 @@ pub fn load(
     may_switch: bool,
     before: &Tenants,
     more: impl FnOnce(&mut Config) -> Vec<Problem>,
-) -> Result<(Config, Access), Vec<String>> {
-    let text = std::fs::read_to_string(path).map_err(|error| vec![format!("{}: {error}", path.display())])?;
-    let mut reading = Reading::of(&text);
+) -> Result<Loaded, Vec<Told>> {
+    let refused = |text: String| vec![Told::Problem(format!("{}{text}", path.display()))];
+    let bytes = bytes_of(path).map_err(|error| refused(format!(": {error}")))?;
+    let text = text_of(&bytes).map_err(|line| refused(format!(":{line}: is not UTF-8")))?;
+    let mut reading = Reading::of(text);
     let mut config = reading.config().clone();
     reading.add(config.problems());
     reading.add(more(&mut config));
     // Files are looked at whatever else is wrong, so that nothing is left to be found the next time.
-    let access = Access::load(&config, may_switch, before).map_err(|problems| reading.add(problems));
-    reading.finish(path)?;
-    access.map(|access| (config, access)).map_err(|()| vec![format!("{}: cannot be carried out", path.display())])
+    let mut notes = Vec::new();
+    let access = Access::load(&config, may_switch, before, &mut notes).map_err(|problems| reading.add(problems));
+    reading.add(notes);
+    let (_, notes) = reading.finish(path)?;
+    let access = access.map_err(|()| refused(": cannot be carried out".to_owned()))?;
+    let private = config.private_places().iter().flat_map(Place::names).collect();
+    Ok(Loaded { config, access, private, notes })
+}
+
+// What is in the file at `path`: no more of it is read than a host file may have.
+fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
+        let text = format!("is larger than {}, the most that a host file may have", show_bytes(FILE_BYTES_MAX));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
+    Ok(bytes)
+}
+
+// The text that these bytes are, or the line on which they are none.
+fn text_of(bytes: &[u8]) -> Result<&str, usize> {
+    let line = |upto: usize| bytes.iter().take(upto).filter(|byte| **byte == b'\n').count() + 1;
+    std::str::from_utf8(bytes).map_err(|error| line(error.valid_up_to()))
 }
 
 /// Now, as certificates and tokens count time.

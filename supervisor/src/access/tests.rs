@@ -32,6 +32,7 @@ struct World {
 impl World {
     fn new() -> World {
         let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("work")).unwrap();
         let edwards = KeyPair::generate_for(&PKCS_ED25519).unwrap();
         let curve = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
         let (authority, root) = authority();
@@ -52,25 +53,35 @@ impl World {
 
     fn host_file(&self) -> String {
         format!(
-            "state_dir = \"{dir}\"\n\
+            "state_dir = \"{dir}/state\"\n\
              [listen]\nunix = \"{dir}/s\"\ntcp = \"127.0.0.1:0\"\n\
              [listen.tls]\ncert = \"{dir}/server.pem\"\nkey = \"{dir}/server.key\"\nclient_ca = \"{dir}/clients.pem\"\n\
              [jwt]\nkeys = [\"{dir}/edwards.pem\", \"{dir}/curve.pem\"]\nissuer = \"issuer\"\naudience = \"proctor\"\n\
              [sandbox]\nleft_off = [\"tenant_uid\"]\n\
              [operators]\njwt_subjects = [\"root\"]\ncert_names = [\"spiffe://x/operator\"]\n\
-             [[tenant]]\nid = \"a\"\nroots = [\"/\"]\nuids = [1]\ntoken_hashes = [\"{a}\"]\njwt_subjects = [\"alpha\"]\n\
+             [[tenant]]\nid = \"a\"\nroots = [\"{dir}/work\"]\nuids = [1]\ntoken_hashes = [\"{a}\"]\njwt_subjects = [\"alpha\"]\n\
              cert_names = [\"spiffe://x/a\", \"A.example\"]\n\
-             [[tenant]]\nid = \"b\"\nroots = [\"/\"]\njwt_subjects = [\"beta\"]\ncert_names = [\"spiffe://x/b\"]\n",
+             [[tenant]]\nid = \"b\"\nroots = [\"{dir}/work\"]\njwt_subjects = [\"beta\"]\ncert_names = [\"spiffe://x/b\"]\n",
             dir = self.dir.path().display(),
             a = blake3::hash(b"secret"),
         )
     }
 
     fn load(&self, text: &str) -> Result<Access, Vec<String>> {
+        self.read(text).map(|loaded| loaded.access)
+    }
+
+    /// The notes about a file that is good.
+    fn notes(&self, text: &str) -> Vec<String> {
+        let short = |note: String| note.replace(&format!("{}/", self.dir.path().display()), "");
+        self.read(text).unwrap().notes.into_iter().map(short).collect()
+    }
+
+    fn read(&self, text: &str) -> Result<Loaded, Vec<String>> {
         self.write("proctor.toml", text);
         let path = self.dir.path().join("proctor.toml");
-        let read = load(&path, true, &Tenants::default(), |_| Vec::new()).map(|(_, access)| access);
-        let short = |problem: String| problem.replace(&format!("{}/", self.dir.path().display()), "");
+        let read = load(&path, true, &Tenants::default(), |_| Vec::new());
+        let short = |told: Told| told.to_string().replace(&format!("{}/", self.dir.path().display()), "");
         read.map_err(|problems| problems.into_iter().map(short).collect())
     }
 
@@ -81,6 +92,29 @@ impl World {
     fn client(&self, params: &CertificateParams) -> Shown {
         client(&self.authority, params)
     }
+
+    /// With a list of the authority's, good until a year begins.
+    fn with_list(&self, revoked_certs: Vec<RevokedCertParams>, until: i32) -> Access {
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 2),
+            next_update: date_time_ymd(until, 1, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs,
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.authority).unwrap();
+        let end = u64::try_from(date_time_ymd(until, 1, 1).unix_timestamp()).unwrap();
+        assert_eq!(dates::next_update(list.der()), Some(end), "as the library reads it");
+        self.write("clients.crl", &list.pem().unwrap());
+        self.load(&self.listed()).unwrap()
+    }
+
+    /// The host file that names a list.
+    fn listed(&self) -> String {
+        let named = format!("\nclient_crl = \"{}/clients.crl\"\n[jwt]", self.dir.path().display());
+        self.host_file().replace("\n[jwt]", &named)
+    }
 }
 
 fn authority() -> (Authority<'static, KeyPair>, Certificate) {
@@ -90,6 +124,15 @@ fn authority() -> (Authority<'static, KeyPair>, Certificate) {
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let root = params.self_signed(&key).unwrap();
     (Authority::new(params, key), root)
+}
+
+fn revoked(serial: u64) -> RevokedCertParams {
+    RevokedCertParams {
+        serial_number: SerialNumber::from(serial),
+        revocation_time: date_time_ymd(2026, 1, 2),
+        reason_code: None,
+        invalidity_date: None,
+    }
 }
 
 fn named(names: &[&str]) -> CertificateParams {
@@ -320,27 +363,112 @@ fn a_certificate_counts_while_its_authority_stands_by_it() {
     common.distinguished_name.push(rcgen::DnType::CommonName, "a.example");
     assert_eq!(who(&access, &world.client(&common)), "nobody: nobody has it");
 
-    let revoked = RevokedCertParams {
-        serial_number: SerialNumber::from(7_u64),
-        revocation_time: date_time_ymd(2027, 1, 2),
-        reason_code: None,
-        invalidity_date: None,
-    };
-    let list = CertificateRevocationListParams {
-        this_update: date_time_ymd(2027, 1, 2),
-        next_update: date_time_ymd(2028, 1, 2),
-        crl_number: SerialNumber::from(1_u64),
-        issuing_distribution_point: None,
-        revoked_certs: vec![revoked],
-        key_identifier_method: KeyIdMethod::Sha256,
-    };
-    world.write("clients.crl", &list.signed_by(&world.authority).unwrap().pem().unwrap());
-    let text = world
-        .host_file()
-        .replace("\n[jwt]", &format!("\nclient_crl = \"{}/clients.crl\"\n[jwt]", world.dir.path().display()));
-    let access = world.load(&text).unwrap();
+    let revoked = revoked(7);
+    let access = world.with_list(vec![revoked], 2028);
     assert!(matches!(access.caller(&shown, at(NOW)), Err(Nobody::Certificate(_))), "revoked");
     assert_eq!(who(&access, &world.client(&named(&["spiffe://x/a"]))), "a", "others are not");
+}
+
+#[test]
+fn who_is_vouched_for_by_a_revoked_authority_is_nobody() {
+    let world = World::new();
+    let (between, key) = {
+        let (key, mut params) = (KeyPair::generate().unwrap(), CertificateParams::default());
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(rcgen::DnType::CommonName, "between");
+        params.serial_number = Some(SerialNumber::from(9_u64));
+        (params, key)
+    };
+    let vouched = between.signed_by(&key, &world.authority).unwrap();
+    let between = Authority::new(between, key);
+    let own = named(&["spiffe://x/a"]).signed_by(&KeyPair::generate().unwrap(), &between).unwrap();
+    let shown = Shown::Certificates([own.der().clone(), vouched.der().clone()].into());
+    assert_eq!(who(&world.access(), &shown), "a");
+    assert_eq!(who(&world.with_list(vec![revoked(8)], 2028), &shown), "a", "which has no list of its own");
+    let access = world.with_list(vec![revoked(9)], 2028);
+    assert!(matches!(access.caller(&shown, at(NOW)), Err(Nobody::Certificate(_))), "revoked");
+}
+
+/// What was revoked since is not in it.
+#[test]
+fn a_list_that_is_out_of_date_lets_nobody_in() {
+    let world = World::new();
+    let shown = world.client(&named(&["spiffe://x/a"]));
+    for (until, expected) in [(2028, true), (2055, true), (2027, false)] {
+        let access = world.with_list(Vec::new(), until);
+        assert_eq!(access.caller(&shown, at(NOW)).is_ok(), expected, "good until {until}");
+    }
+    for length in 0..40 {
+        assert_eq!(dates::next_update(&[0x30; 64][..length]), None);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_text_names_the_line() {
+    for (bytes, line) in [(&b"\xff"[..], 1), (b"a = 1\n# caf\xe9\n", 2), (b"\n\n\n\xc3", 4)] {
+        let world = World::new();
+        fs::write(world.dir.path().join("file"), bytes).unwrap();
+        let path = world.dir.path().join("file");
+        let told = load(&path, true, &Tenants::default(), |_| Vec::new()).map(drop);
+        assert_eq!(told, Err(vec![Told::Problem(format!("{}:{line}: is not UTF-8", path.display()))]));
+    }
+}
+
+/// Also where its end never comes.
+#[test]
+fn a_file_that_is_too_large_is_refused_before_it_is_looked_at() {
+    let world = World::new();
+    let size = |text: &str| usize::try_from(FILE_BYTES_MAX).unwrap() - text.len();
+    let text = world.host_file();
+    let filled = |more: usize| format!("{text}{}", "#".repeat(size(&text) + more));
+    assert!(world.read(&filled(0)).is_ok());
+    let told = ": is larger than 4 MiB, the most that a host file may have";
+    assert_eq!(world.read(&filled(1)).unwrap_err(), [format!("proctor.toml{told}")]);
+    let endless = load(Path::new("/dev/zero"), true, &Tenants::default(), |_| Vec::new()).map(drop);
+    assert_eq!(endless, Err(vec![Told::Problem(format!("/dev/zero{told}"))]));
+}
+
+/// Neither is a problem: it would keep an operator from revoking a credential.
+#[test]
+fn what_is_out_of_date_or_not_valid_yet_is_told_on_its_line() {
+    let world = World::new();
+    assert_eq!(world.notes(&world.host_file()), [""; 0]);
+    let key = KeyPair::generate().unwrap();
+    world.write("server.key", &key.serialize_pem());
+    for (from, until, wrong) in [
+        (2020, 2021, Some("is out of date")),
+        (2020, 2120, None),
+        (2110, 2120, Some("is not valid yet")),
+        (1970, 2049, None),
+    ] {
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
+        let certificate = params.self_signed(&key).unwrap();
+        let [first, last] =
+            [from, until].map(|year| u64::try_from(date_time_ymd(year, 1, 1).unix_timestamp()).unwrap());
+        assert_eq!(dates::validity(certificate.der()), Some((first, last)));
+        world.write("server.pem", &certificate.pem());
+        let told = |wrong| {
+            format!(
+                "proctor.toml:6: note: listen.tls.cert: server.pem: a certificate in it {wrong}; who connects over TCP refuses it"
+            )
+        };
+        assert_eq!(
+            world.notes(&world.host_file()),
+            wrong.map(told).into_iter().collect::<Vec<_>>(),
+            "{from} to {until}"
+        );
+    }
+    for length in 0..40 {
+        assert_eq!(dates::validity(&[0x30; 64][..length]), None);
+    }
+    _ = world.with_list(Vec::new(), 2021);
+    let notes = world.notes(&world.listed());
+    assert!(
+        notes.len() == 1 && notes[0].contains("listen.tls.client_crl: clients.crl: 1 of 1 lists are out of date"),
+        "{notes:?}"
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! certificate's subjectAltName, a URI (as SPIFFE has it) or a DNS name, and by nothing else in it. Must not know whose a
 //! name is.
 
+use super::dates;
 use crate::config::{Problem, TlsTable};
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
@@ -20,13 +21,14 @@ pub(super) struct Tls {
 
 impl Tls {
     /// Reads everything that the table names.
-    pub(super) fn load(table: &TlsTable) -> Result<Tls, Vec<Problem>> {
+    pub(super) fn load(table: &TlsTable, notes: &mut Vec<Problem>) -> Result<Tls, Vec<Problem>> {
         let mut problems = Vec::new();
         if table.cert.as_os_str().is_empty() || table.key.as_os_str().is_empty() {
             return Err(problems); // which the table says itself
         }
-        let clients = clients(table, &mut problems);
+        let clients = clients(table, &mut problems, notes);
         let chain: Vec<CertificateDer<'static>> = all(&table.cert, "cert", "certificate", &mut problems);
+        notes.extend(untimely(table, &chain));
         let key = PrivateKeyDer::from_pem_file(&table.key);
         let key = key.map_err(|error| problems.push(problem("key", &table.key, pem(&error, "private key")))).ok();
         let (Some(key), []) = (key, problems.as_slice()) else { return Err(problems) };
@@ -58,7 +60,11 @@ impl Tls {
     }
 }
 
-fn clients(table: &TlsTable, problems: &mut Vec<Problem>) -> Option<Arc<dyn ClientCertVerifier>> {
+fn clients(
+    table: &TlsTable,
+    problems: &mut Vec<Problem>,
+    notes: &mut Vec<Problem>,
+) -> Option<Arc<dyn ClientCertVerifier>> {
     let path = table.client_ca.as_ref()?;
     let before = problems.len();
     let mut roots = RootCertStore::empty();
@@ -79,10 +85,36 @@ fn clients(table: &TlsTable, problems: &mut Vec<Problem>) -> Option<Arc<dyn Clie
         // Who shows none may have a bearer token.
         .allow_unauthenticated();
     if !crls.is_empty() {
-        builder = builder.with_crls(crls).only_check_end_entity_revocation().allow_unknown_revocation_status();
+        notes.extend(ended(table, &crls));
+        // Every certificate between the caller's and the authority too, each by the list of its own issuer. Lists may be of some
+        // authorities alone; one that is out of date says nothing any more, and then nobody of its authority is let in.
+        builder = builder.with_crls(crls).allow_unknown_revocation_status().enforce_revocation_expiration();
     }
     let at = if table.client_crl.is_some() { "client_crl" } else { "client_ca" };
     builder.build().map_err(|error| problems.push(problem(at, path, error.to_string()))).ok()
+}
+
+// No problem of the file: one would keep an operator from revoking something else.
+fn ended(table: &TlsTable, crls: &[CertificateRevocationListDer<'static>]) -> Option<Problem> {
+    let now = UnixTime::now().as_secs();
+    let ended = crls.iter().filter(|list| dates::next_update(list).is_some_and(|end| end <= now)).count();
+    let text = format!(
+        "{ended} of {} lists are out of date; client certificates of their authorities are refused until there are newer ones",
+        crls.len()
+    );
+    table.client_crl.as_ref().filter(|_| ended > 0).map(|path| note("client_crl", path, text))
+}
+
+// The same of what we show ourselves: callers refuse it, and the unix socket goes on.
+fn untimely(table: &TlsTable, chain: &[CertificateDer<'_>]) -> Option<Problem> {
+    let now = UnixTime::now().as_secs();
+    let wrong = |(from, until)| match now {
+        now if now < from => Some("is not valid yet"),
+        now if now > until => Some("is out of date"),
+        _ => None,
+    };
+    let wrong = chain.iter().filter_map(|one| dates::validity(one)).find_map(wrong)?;
+    Some(note("cert", &table.cert, format!("a certificate in it {wrong}; who connects over TCP refuses it")))
 }
 
 // Everything of one kind in a file; a problem when there is none.
@@ -101,6 +133,10 @@ fn pem(error: &PemError, kind: &str) -> String {
         PemError::NoItemsFound => format!("there is no {kind} in it, in PEM"),
         other => format!("no {kind} in PEM: {other}"),
     }
+}
+
+fn note(key: &str, path: &Path, what: String) -> Problem {
+    Problem { is_note: true, ..problem(key, path, what) }
 }
 
 fn problem(key: &str, path: &Path, what: String) -> Problem {

@@ -1,21 +1,22 @@
 //! Following a run: from its log to a stream of events on the wire. Must not know who started it.
 
-use super::status;
-use crate::allowance::Subscription;
+use super::{making, status};
+use crate::allowance::{Counted, OnTheWire};
 use crate::convert;
-use crate::run::{Entry, RunEnd, RunHandle, Watch};
+use crate::run::{Entry, OUTPUT_BYTES_MAX, RunEnd, RunHandle, Watch};
 use futures_util::stream::unfold;
-use proctor_core::event::RunEvent;
+use proctor_core::event::{RunEvent, Stream};
 use proctor_core::id::RunId;
 use proctor_proto::v1;
 use proctor_proto::v1::run_event::Event;
+use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::vec;
-use tokio_stream::Stream;
 use tonic::Status;
 
 /// What the streaming calls answer with.
-pub(super) type EventStream = Pin<Box<dyn Stream<Item = Result<v1::RunEvent, Status>> + Send>>;
+pub(super) type EventStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<v1::RunEvent, Status>> + Send>>;
 
 /// A client that follows a run.
 pub(super) struct Follow {
@@ -23,20 +24,23 @@ pub(super) struct Follow {
     pub(super) handle: RunHandle,
     pub(super) cursor: u64,
     pub(super) attached_age_ms: Option<u64>,
-    pub(super) _subscription: Subscription,
+    /// What is on the wire between its tenant and the supervisor.
+    pub(super) wire: Arc<OnTheWire>,
+    pub(super) _subscription: Counted,
 }
 
 /// All events from the cursor to the end of the run. The run is watched until the stream is dropped.
 pub(super) async fn follow(follow: Follow) -> Result<EventStream, Status> {
     let watch = follow.handle.watch();
     if follow.cursor > 0 {
-        let snapshot = follow.handle.snapshot().await.map_err(|_| status::denied("run"))?;
-        if snapshot.end.is_some() && follow.cursor > snapshot.next_sequence {
-            let text = format!("cursor {} is beyond the run's last event {}", follow.cursor, snapshot.next_sequence);
+        let snapshot = follow.handle.snapshot().await.map_err(|error| status::read(&error))?;
+        // Whoever waits for an event that nobody has told it of waits for one that may never come.
+        if follow.cursor > snapshot.next_sequence {
+            let text = format!("cursor {} is beyond the run's next event {}", follow.cursor, snapshot.next_sequence);
             return Err(Status::out_of_range(text));
         }
     }
-    let following = Following { follow, batch: Vec::new().into_iter(), _watch: watch };
+    let following = Following { follow, batch: Vec::new().into_iter(), outputs: VecDeque::new(), _watch: watch };
     Ok(Box::pin(unfold(Some(following), |following| async move { following?.next().await })))
 }
 
@@ -45,6 +49,8 @@ struct Following {
     follow: Follow,
     /// What was read and is not yet passed on.
     batch: vec::IntoIter<Entry>,
+    /// What the next events with output in it hold, as far as it was read.
+    outputs: VecDeque<Vec<u8>>,
     _watch: Watch,
 }
 
@@ -58,15 +64,20 @@ impl Following {
                 Err(status) => return Some((Err(status), None)),
             },
         };
-        self.follow.cursor = entry.sequence + 1;
-        let event = on_the_wire(&self.follow, entry).await;
-        Some((Ok(event), Some(self)))
+        let sequence = entry.sequence;
+        match self.on_the_wire(entry).await {
+            Ok(event) => {
+                self.follow.cursor = sequence + 1;
+                Some((Ok(event), Some(self)))
+            }
+            Err(status) => Some((Err(status), None)),
+        }
     }
 
     /// Waits for more; `None` at the end.
     async fn read(&mut self) -> Result<Option<Entry>, Status> {
         let Follow { handle, cursor, .. } = &self.follow;
-        let batch = handle.read(*cursor).await.map_err(|_| status::denied("run"))?;
+        let batch = handle.read(*cursor).await.map_err(|error| status::read(&error))?;
         if batch.is_empty()
             && let Ok(RunEnd::NotStarted(why)) = handle.end().await
         {
@@ -75,42 +86,192 @@ impl Following {
         self.batch = batch.into_iter();
         Ok(self.batch.next())
     }
+
+    async fn on_the_wire(&mut self, entry: Entry) -> Result<v1::RunEvent, Status> {
+        let event = match entry.event {
+            RunEvent::Queued { position } => Event::Queued(v1::Queued {
+                position,
+                attached: self.follow.attached_age_ms.is_some(),
+                attached_age_ms: self.follow.attached_age_ms.unwrap_or(0),
+            }),
+            RunEvent::Started { limits, isolation } => Event::Started(v1::Started {
+                limits: Some(convert::limits(&limits)),
+                isolation: Some(convert::isolation(&isolation)),
+            }),
+            RunEvent::TestStarted(test) => Event::TestStarted(v1::TestStarted { test: Some(convert::test_id(&test)) }),
+            RunEvent::TestFinished(test) => Event::TestFinished(convert::test_case(&test)),
+            RunEvent::Collector(collector) => Event::Collector(convert::collector(&collector)),
+            RunEvent::Output { stream, offset, .. } => {
+                let bytes = self.output(&entry).await?;
+                Event::Output(v1::Output { stream: convert::stream(stream).into(), bytes, cursor: offset })
+            }
+            RunEvent::Progress(progress) => Event::Progress(convert::progress(&progress)),
+            RunEvent::Missed { events } => Event::Missed(v1::Missed { events }),
+            RunEvent::Finished(report) => Event::Finished(making::report_to_come(&self.follow.wire, report).await?),
+        };
+        Ok(v1::RunEvent {
+            run_id: self.follow.run.to_string(),
+            sequence: entry.sequence,
+            at_ms: entry.at.ms_since(self.follow.handle.accepted_at),
+            event: Some(event),
+        })
+    }
+
+    /// The bytes of an event of the batch.
+    async fn output(&mut self, entry: &Entry) -> Result<Vec<u8>, Status> {
+        if self.outputs.is_empty() {
+            self.read_outputs(entry).await?;
+        }
+        // Something else in its place would be taken for what the run wrote.
+        self.outputs.pop_front().ok_or_else(|| status::unread(entry.sequence))
+    }
+
+    /// Reads what `entry` and those after it hold, all at once, since many a runner writes line by line; but no more than a
+    /// single event may, so that a stream whose client takes nothing keeps no more than that. What comes after one that cannot
+    /// be read waits for its turn.
+    async fn read_outputs(&mut self, entry: &Entry) -> Result<(), Status> {
+        let mut bytes = 0;
+        let output = |entry: &Entry| match entry.event {
+            RunEvent::Output { stream, offset, len } => {
+                Some((stream, offset, usize::try_from(len).unwrap_or(usize::MAX)))
+            }
+            _ => None,
+        };
+        let within = |(place, (_, _, len)): &(usize, (Stream, u64, usize))| {
+            bytes += len;
+            *place == 0 || bytes <= OUTPUT_BYTES_MAX as usize
+        };
+        let outputs = [entry].into_iter().chain(self.batch.as_slice()).filter_map(output);
+        let wanted: Vec<_> = outputs.enumerate().take_while(within).map(|(_, output)| output).collect();
+        let Follow { run, handle, .. } = &self.follow;
+        let files = handle.files().await.map_err(|error| status::read(&error))?;
+        let run = run.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let read = |(stream, offset, len)| {
+                let bytes = files.read_output(stream, offset, len);
+                bytes.inspect_err(|error| tracing::error!(%error, %run, "a run's output could not be read back")).ok()
+            };
+            wanted.into_iter().map_while(read).collect()
+        });
+        self.outputs = read.await.unwrap_or_default();
+        Ok(())
+    }
 }
 
-async fn on_the_wire(follow: &Follow, entry: Entry) -> v1::RunEvent {
-    let event = match entry.event {
-        RunEvent::Queued { position } => Event::Queued(v1::Queued {
-            position,
-            attached: follow.attached_age_ms.is_some(),
-            attached_age_ms: follow.attached_age_ms.unwrap_or(0),
-        }),
-        RunEvent::Started { limits, isolation } => Event::Started(v1::Started {
-            limits: Some(convert::limits(&limits)),
-            isolation: Some(convert::isolation(&isolation)),
-        }),
-        RunEvent::TestStarted(test) => Event::TestStarted(v1::TestStarted { test: Some(convert::test_id(&test)) }),
-        RunEvent::TestFinished(test) => Event::TestFinished(convert::test_case(&test)),
-        RunEvent::Collector(collector) => Event::Collector(convert::collector(&collector)),
-        RunEvent::Output { stream, offset, len } => {
-            let handle = follow.handle.clone();
-            let len = usize::try_from(len).unwrap_or(usize::MAX);
-            let read = tokio::task::spawn_blocking(move || handle.read_output(stream, offset, len)).await;
-            let bytes = match read {
-                Ok(Ok(bytes)) => bytes,
-                failed => {
-                    tracing::error!(?failed, run = %follow.run, "a run's output could not be read back");
-                    Vec::new()
-                }
-            };
-            Event::Output(v1::Output { stream: convert::stream(stream).into(), bytes, cursor: offset })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allowance::Count;
+    use crate::clock::Clock;
+    use crate::run::{Spools, open};
+    use futures_util::FutureExt;
+    use proctor_core::event::Progress;
+    use proctor_proto::reason;
+    use proctor_sandbox::Spool;
+    use tokio_stream::StreamExt;
+    use tonic::Code;
+    use tonic_types::StatusExt;
+
+    async fn from(handle: &RunHandle, cursor: u64) -> Result<EventStream, Status> {
+        let _subscription = Arc::new(Count::default()).add(1);
+        let run = RunId::new("r");
+        let (handle, wire) = (handle.clone(), Arc::default());
+        follow(Follow { run, handle, cursor, attached_age_ms: None, wire, _subscription }).await
+    }
+
+    #[tokio::test]
+    async fn the_next_event_is_waited_for_and_one_beyond_it_is_refused_from_the_first_on() {
+        let (writer, handle) = open(Clock::new(), &Spools::default());
+        writer.append(vec![RunEvent::Missed { events: 1 }]).await;
+        for beyond in [2, u64::MAX] {
+            let refused = from(&handle, beyond).await.err().unwrap();
+            assert_eq!(refused.code(), Code::OutOfRange);
+            assert_eq!(refused.message(), format!("cursor {beyond} is beyond the run's next event 1"));
         }
-        RunEvent::Progress(progress) => Event::Progress(convert::progress(&progress)),
-        RunEvent::Finished(report) => Event::Finished(convert::report(&report)),
-    };
-    v1::RunEvent {
-        run_id: follow.run.to_string(),
-        sequence: entry.sequence,
-        at_ms: entry.at.ms_since(follow.handle.accepted_at),
-        event: Some(event),
+        let mut next = from(&handle, 1).await.unwrap();
+        assert!(next.next().now_or_never().is_none(), "it is not there yet");
+        writer.append(vec![RunEvent::Missed { events: 2 }]).await;
+        assert_eq!(next.next().await.unwrap().unwrap().sequence, 1);
+    }
+
+    #[tokio::test]
+    async fn output_that_cannot_be_read_back_ends_the_stream_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        // A file that only takes, as a disk does that fails.
+        let mut spools =
+            Spools { stdout: Spool::of(std::fs::File::create(dir.path().join("x")).unwrap()), ..Spools::default() };
+        spools.stdout.append(b"said").unwrap();
+        let (writer, handle) = open(Clock::new(), &spools);
+        let output = RunEvent::Output { stream: Stream::Stdout, offset: 0, len: 4 };
+        writer.append(vec![RunEvent::Progress(Progress::default()), output, RunEvent::Missed { events: 1 }]).await;
+        for cursor in [0, 1] {
+            let mut stream = from(&handle, cursor).await.unwrap();
+            if cursor == 0 {
+                assert_eq!(stream.next().await.unwrap().unwrap().sequence, 0);
+            }
+            let status = stream.next().await.unwrap().unwrap_err();
+            let info = status.get_details_error_info().unwrap();
+            assert_eq!((status.code(), info.reason.as_str()), (Code::Unavailable, reason::HOST_FAILED));
+            assert!(status.get_details_retry_info().is_some() && status.message().contains("event 1"), "{status:?}");
+            assert!(stream.next().await.is_none(), "nothing follows in its place");
+        }
+    }
+
+    fn reason(status: &Status) -> String {
+        status.get_details_error_info().unwrap().reason
+    }
+
+    #[tokio::test]
+    async fn outputs_of_a_batch_are_read_together_as_far_as_one_event_may_hold_and_each_as_it_was_written() {
+        let mut spools = Spools::default();
+        let pieces =
+            [(Stream::Stdout, 1), (Stream::Stderr, 2), (Stream::Stdout, 3), (Stream::Stderr, OUTPUT_BYTES_MAX)];
+        let mut events = Vec::new();
+        let mut written = Vec::new();
+        for (byte, (stream, len)) in (0..).zip(pieces) {
+            let spool = if stream == Stream::Stdout { &mut spools.stdout } else { &mut spools.stderr };
+            let bytes = vec![byte; usize::try_from(len).unwrap()];
+            events.push(RunEvent::Output { stream, offset: spool.append(&bytes).unwrap(), len });
+            events.push(RunEvent::Progress(Progress::default()));
+            written.push(bytes);
+        }
+        let (writer, handle) = open(Clock::new(), &spools);
+        writer.append([events.clone(), events].concat()).await;
+        let mut stream = from(&handle, 0).await.unwrap();
+        let mut next = async || match stream.next().await.unwrap().map(|event| event.event.unwrap()) {
+            Ok(Event::Output(output)) => Ok(Some(output.bytes)),
+            Ok(_) => Ok(None),
+            Err(status) => Err(status),
+        };
+        for bytes in &written {
+            assert_eq!(next().await.unwrap().as_ref(), Some(bytes));
+            assert_eq!(next().await.unwrap(), None);
+        }
+        assert_eq!(next().await.unwrap().as_ref(), Some(&written[0]));
+        writer.forget().await;
+        // The fourth of them would be more than one event may hold.
+        for bytes in &written[1..3] {
+            assert_eq!(next().await.unwrap(), None);
+            assert_eq!(next().await.unwrap().as_ref(), Some(bytes));
+        }
+        assert_eq!(next().await.unwrap(), None);
+        assert_eq!(reason(&next().await.unwrap_err()), reason::RUN_FORGOTTEN);
+    }
+
+    #[tokio::test]
+    async fn what_is_before_output_that_cannot_be_read_back_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let only_takes = Spool::of(std::fs::File::create(dir.path().join("x")).unwrap());
+        let mut spools = Spools { stderr: only_takes, ..Spools::default() };
+        spools.stdout.append(b"said").unwrap();
+        spools.stderr.append(b"lost").unwrap();
+        let (writer, handle) = open(Clock::new(), &spools);
+        let output = |stream| RunEvent::Output { stream, offset: 0, len: 4 };
+        writer.append(vec![output(Stream::Stdout), output(Stream::Stderr), output(Stream::Stdout)]).await;
+        let mut stream = from(&handle, 0).await.unwrap();
+        assert_eq!(stream.next().await.unwrap().unwrap().sequence, 0);
+        let status = stream.next().await.unwrap().unwrap_err();
+        assert_eq!(reason(&status), reason::HOST_FAILED);
+        assert!(status.message().contains("event 1"), "{status:?}");
     }
 }

@@ -1,24 +1,38 @@
 //! The Host service, for operators. Must not know tenants' data.
 
+use super::request::{Bounds, clamp};
 use super::{Api, status};
 use crate::convert;
-use crate::host::checks;
+use crate::drain::DRAIN_MAX;
+use crate::host::checks_until;
+use crate::lookout::Lookout;
 use crate::registry::Holding;
 use crate::run::Phase;
-use crate::serve::DRAIN_MAX;
-use proctor_core::id::TenantId;
+use proctor_core::id::{SessionId, TenantId};
 use proctor_proto::v1;
 use proctor_proto::v1::host_server::Host;
+use proctor_sandbox::KillSwitch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
-/// Runs on a page when the request does not say.
-const PAGE: u32 = 1_000;
+/// Runs or sessions on a page.
+const PAGE: Bounds = Bounds { default: 1_000, max: 10_000 };
 
-/// Most runs on a page.
-const PAGE_MAX: u32 = 10_000;
+/// The service: the Api, and the one look at the host for all who ask.
+pub(super) struct Hosting {
+    api: Api,
+    lookout: Lookout,
+}
+
+impl Hosting {
+    pub(super) fn new(api: Api) -> Hosting {
+        let context = Arc::clone(&api.context);
+        let look = move |kill: Option<&KillSwitch>| checks_until(&context, kill);
+        Hosting { lookout: Lookout::start(api.drain.clone(), look), api }
+    }
+}
 
 impl Api {
     fn operator<T>(&self, request: &Request<T>) -> Result<(), Status> {
@@ -62,17 +76,19 @@ fn count<'a>(runs: impl Iterator<Item = &'a v1::HostRun>) -> (u64, u64) {
 }
 
 #[tonic::async_trait]
-impl Host for Api {
+impl Host for Hosting {
     async fn get_host(&self, request: Request<v1::GetHostRequest>) -> Result<Response<v1::GetHostResponse>, Status> {
-        self.operator(&request)?;
-        let context = Arc::clone(&self.context);
-        let found = tokio::task::spawn_blocking(move || checks(&context)).await;
-        let found = found.map_err(|_| Status::internal("the host could not be looked at"))?;
-        let holdings = self.registry.census().await;
-        let (runs_running, runs_queued) = count(self.unfinished(&holdings).await.iter());
+        self.api.operator(&request)?;
+        let found = self.lookout.checks().await;
+        let found = found.ok_or_else(|| match self.api.accepting() {
+            Err(draining) => draining,
+            Ok(()) => Status::internal("the host could not be looked at"),
+        })?;
+        let holdings = self.api.registry.census().await;
+        let (runs_running, runs_queued) = count(self.api.unfinished(&holdings).await.iter());
         Ok(Response::new(v1::GetHostResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            uptime_ms: self.context.clock.elapsed_ms(),
+            uptime_ms: self.api.context.clock.elapsed_ms(),
             checks: found.iter().map(convert::check).collect(),
             sessions: holdings.iter().map(|holding| holding.sessions as u64).sum(),
             runs_running,
@@ -84,10 +100,10 @@ impl Host for Api {
         &self,
         request: Request<v1::ListTenantsRequest>,
     ) -> Result<Response<v1::ListTenantsResponse>, Status> {
-        self.operator(&request)?;
-        let holdings = self.registry.census().await;
-        let runs = self.unfinished(&holdings).await;
-        let known = self.access.borrow().tenants.all().iter().map(|tenant| (tenant.id.clone(), 0)).collect();
+        self.api.operator(&request)?;
+        let holdings = self.api.registry.census().await;
+        let runs = self.api.unfinished(&holdings).await;
+        let known = self.api.access.borrow().tenants.all().iter().map(|tenant| (tenant.id.clone(), 0)).collect();
         let mut sessions: BTreeMap<TenantId, u64> = known;
         sessions.extend(holdings.into_iter().map(|holding| (holding.tenant, holding.sessions as u64)));
         let tenants = sessions.into_iter().map(|(tenant, sessions)| {
@@ -97,12 +113,36 @@ impl Host for Api {
         Ok(Response::new(v1::ListTenantsResponse { tenants: tenants.collect() }))
     }
 
+    async fn list_all_sessions(
+        &self,
+        request: Request<v1::ListAllSessionsRequest>,
+    ) -> Result<Response<v1::ListAllSessionsResponse>, Status> {
+        self.api.operator(&request)?;
+        let v1::ListAllSessionsRequest { page_size, page_token } = request.into_inner();
+        // A tenant's name has no slash in it.
+        let (tenant, session) = page_token.split_once('/').unwrap_or((&page_token, ""));
+        let (size, after) = (clamp(page_size, PAGE), (TenantId::new(tenant), SessionId::new(session)));
+        // One more than the page, to know whether there is another.
+        let mut found = self.api.registry.list_all(after, size + 1).await;
+        let more = found.len() > size;
+        found.truncate(size);
+        let last = found.last().filter(|_| more);
+        let next_page_token = last.map_or_else(String::new, |(tenant, session)| format!("{tenant}/{}", session.id()));
+        let mut sessions = Vec::with_capacity(found.len());
+        for (tenant, session) in found {
+            // One that ended in the meantime is not listed.
+            if let Ok(session) = self.api.describe(&session).await {
+                sessions.push(v1::HostSession { tenant_id: tenant.to_string(), session: Some(session) });
+            }
+        }
+        Ok(Response::new(v1::ListAllSessionsResponse { sessions, next_page_token }))
+    }
+
     async fn list_runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
-        self.operator(&request)?;
+        self.api.operator(&request)?;
         let v1::ListRunsRequest { page_size, page_token } = request.into_inner();
-        let size = if page_size == 0 { PAGE } else { page_size.min(PAGE_MAX) };
-        let size = usize::try_from(size).unwrap_or(usize::MAX);
-        let mut runs = self.unfinished(&self.registry.census().await).await;
+        let size = clamp(page_size, PAGE);
+        let mut runs = self.api.unfinished(&self.api.registry.census().await).await;
         runs.retain(|run| run.run_id > page_token);
         runs.sort_by(|one, other| one.run_id.cmp(&other.run_id));
         let more = runs.len() > size;
@@ -112,14 +152,14 @@ impl Host for Api {
     }
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainResponse>, Status> {
-        self.operator(&request)?;
+        self.api.operator(&request)?;
         let within = request.get_ref().deadline_ms.map(Duration::from_millis);
         if within.is_some_and(|within| within > DRAIN_MAX) {
             let why = format!("deadline_ms: at most {}", DRAIN_MAX.as_millis());
             return Err(status::invalid("deadline_ms", why));
         }
-        self.drain.begin(within);
-        let closed = self.drain.outcome().await;
+        self.api.drain.begin(within);
+        let closed = self.api.drain.outcome().await;
         Ok(Response::new(v1::DrainResponse {
             runs_finished: closed.finished as u64,
             runs_cancelled: closed.cancelled as u64,

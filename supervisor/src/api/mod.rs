@@ -1,9 +1,14 @@
-//! The gRPC edge: who calls (`identity`), what they want (`request`), what went wrong (`status`), and one file per
-//! service; `record` tells the audit log of every call. Must not decide anything about runs.
+//! The gRPC edge: the way in and out (`entry`), who calls (`identity`), what they want (`request`), what went wrong (`status`),
+//! what takes long to answer (`making`), and one file per service; `record` tells the audit log of every call. Must not decide
+//! anything about runs.
 
+mod answer;
+mod arriving;
+mod entry;
 mod follow;
 mod host;
 mod identity;
+mod making;
 mod record;
 mod request;
 mod results;
@@ -12,13 +17,17 @@ mod sessions;
 mod status;
 
 use crate::access::Current;
+use crate::allowance::OnTheWire;
+use crate::audit::Audit;
 use crate::context::Context;
+use crate::drain::Drain;
 use crate::registry::Registry;
 use crate::run::RunHandle;
-use crate::serve::Drain;
 use crate::session::SessionHandle;
 use crate::tenant::{Caller, Tenant};
-use identity::Known;
+use entry::Entry;
+use host::Hosting;
+use identity::{Identified, Known};
 use proctor_core::id::{RunId, SessionId};
 use proctor_proto::v1::host_server::HostServer;
 use proctor_proto::v1::results_server::ResultsServer;
@@ -31,8 +40,11 @@ use tonic::service::Routes;
 use tonic::{Request, Status};
 use tonic_health::ServingStatus;
 
-/// Largest request, in bytes. The largest honest one is 1,000 file names of 4 KiB.
+/// Largest request, in bytes. The largest honest one names 1,000 files by absolute paths of 4 KiB.
 const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Largest request to a service that anybody may ask, in bytes: the name of a service.
+const OPEN_REQUEST_BYTES_MAX: usize = 4 * 1024;
 
 /// What every service needs.
 #[derive(Clone)]
@@ -54,7 +66,7 @@ impl Api {
         health_reporter.set_serving::<SessionsServer<Api>>().await;
         health_reporter.set_serving::<RunsServer<Api>>().await;
         health_reporter.set_serving::<ResultsServer<Api>>().await;
-        health_reporter.set_serving::<HostServer<Api>>().await;
+        health_reporter.set_serving::<HostServer<Hosting>>().await;
         let drain = self.drain.clone();
         tokio::spawn(async move {
             drain.begun().await;
@@ -67,47 +79,35 @@ impl Api {
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?;
-        Ok(Routes::new(health)
-            .add_service(reflection)
-            .add_service(self.recorded(SessionsServer::new(self.clone()).max_decoding_message_size(REQUEST_BYTES_MAX)))
-            .add_service(
-                self.recorded(
-                    RunsServer::new(self.clone())
-                        .max_decoding_message_size(REQUEST_BYTES_MAX)
-                        .max_encoding_message_size(MESSAGE_BYTES_MAX),
-                ),
-            )
-            .add_service(
-                self.recorded(
-                    ResultsServer::new(self.clone())
-                        .max_decoding_message_size(REQUEST_BYTES_MAX)
-                        .max_encoding_message_size(MESSAGE_BYTES_MAX),
-                ),
-            )
-            .add_service(self.recorded(HostServer::new(self.clone()).max_decoding_message_size(REQUEST_BYTES_MAX))))
+        let (access, operators, audit) = (self.access.clone(), Arc::<OnTheWire>::default(), self.context.audit.clone());
+        let sessions = SessionsServer::new(self.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
+        let runs = RunsServer::new(self.clone())
+            .max_decoding_message_size(REQUEST_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let results = ResultsServer::new(self.clone())
+            .max_decoding_message_size(REQUEST_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let host = HostServer::new(Hosting::new(self)).max_decoding_message_size(REQUEST_BYTES_MAX);
+        let way = Way { access, operators, audit };
+        Ok(Routes::new(Entry::anybody(health.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
+            .add_service(Entry::anybody(reflection.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
+            .add_service(way.to(sessions))
+            .add_service(way.to(runs))
+            .add_service(way.to(results))
+            .add_service(way.to(host)))
     }
 
-    fn recorded<S>(&self, service: S) -> Recorded<S> {
-        Recorded { service, audit: self.context.audit.clone() }
-    }
-
-    fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
-        let caller = identity::caller(&self.access.borrow(), request)?;
-        record::caller(&caller);
-        Ok(caller)
+    fn caller<'a, T>(&self, request: &'a Request<T>) -> Result<&'a Caller, Status> {
+        Ok(&Identified::of(request)?.caller)
     }
 
     // For what takes longer than an answer.
     fn known<T>(&self, request: &Request<T>) -> Result<Known, Status> {
-        let known = Known::of(&self.access, request)?;
-        within(&known.tenant)?;
-        Ok(known)
+        Known::of(request)
     }
 
     fn tenant<T>(&self, request: &Request<T>) -> Result<Arc<Tenant>, Status> {
-        let tenant = self.caller(request)?.tenant.ok_or_else(status::not_a_tenant)?;
-        within(&tenant)?;
-        Ok(tenant)
+        self.caller(request)?.tenant.clone().ok_or_else(status::not_a_tenant)
     }
 
     fn accepting(&self) -> Result<(), Status> {
@@ -131,7 +131,16 @@ impl Api {
     }
 }
 
-// Takes a request out of what the tenant may have.
-fn within(tenant: &Tenant) -> Result<(), Status> {
-    tenant.allowance.request().map_err(|wait| status::too_many_requests(&tenant.allowance, wait))
+/// The way to every service of ours.
+struct Way {
+    access: Current,
+    operators: Arc<OnTheWire>,
+    audit: Audit,
+}
+
+impl Way {
+    fn to<S>(&self, service: S) -> Recorded<Entry<S>> {
+        let service = Entry::known(service, self.access.clone(), Arc::clone(&self.operators));
+        Recorded { service, audit: self.audit.clone() }
+    }
 }

@@ -1,5 +1,5 @@
-//! The record of a call for the audit log: noted while it is answered, told when its answer begins. Must not decide anything
-//! about the call.
+//! The record of a call for the audit log: noted while it is answered, told when its answer begins or its caller leaves. Must
+//! not decide anything about the call.
 
 use crate::audit::{Audit, Auth, Event, Line};
 use crate::tenant::Caller;
@@ -26,6 +26,7 @@ struct Record {
     session: Option<String>,
     run: Option<String>,
     asked: Option<LimitRequest>,
+    found: bool,
 }
 
 tokio::task_local! {
@@ -60,6 +61,11 @@ pub(super) fn limits(asked: LimitRequest) {
     note(|record| record.asked = Some(asked).filter(|asked| *asked != LimitRequest::default()));
 }
 
+/// Notes that what the call asks for, a session or a run, was there already.
+pub(super) fn found() {
+    note(|record| record.found = true);
+}
+
 /// A service whose calls are told to the audit log.
 #[derive(Clone)]
 pub(super) struct Recorded<S> {
@@ -88,43 +94,72 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let path = request.uri().path();
         let rpc = path.strip_prefix("/proctor.v1.").unwrap_or(path).to_owned();
-        let (audit, began, answer) = (self.audit.clone(), Instant::now(), self.service.call(request));
+        let (audit, answer) = (self.audit.clone(), self.service.call(request));
         Box::pin(RECORD.scope(RefCell::default(), async move {
+            let mut untold = Untold { audit, rpc: Some(rpc), began: Instant::now() };
             let answer = answer.await?;
             // An error is all in the headers; a stream that has begun has none yet.
             let error = Status::from_header_map(answer.headers()).filter(|status| status.code() != Code::Ok);
-            if let Some(event) = event(&rpc, error.as_ref().map(Status::code)) {
-                let record = RECORD.with(RefCell::take);
-                let reason = error.as_ref().and_then(StatusExt::get_details_error_info).map(|info| info.reason);
-                audit.tell(Line {
-                    tenant: record.tenant,
-                    auth: record.auth,
-                    rpc: Some(rpc),
-                    session: record.session,
-                    run: record.run,
-                    asked: record.asked,
-                    outcome: Some(if error.is_none() { "ok" } else { "error" }.to_owned()),
-                    duration_ms: Some(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)),
-                    code: error.map(|status| format!("{:?}", status.code())),
-                    reason,
-                    ..Line::of(event)
-                });
-            }
+            untold.tell(error.as_ref());
             Ok(answer)
         }))
     }
 }
 
+/// A call that has no line yet. Its caller may leave before the answer, and what was asked for is done all the same.
+struct Untold {
+    audit: Audit,
+    /// `None` once it is told.
+    rpc: Option<String>,
+    began: Instant,
+}
+
+impl Drop for Untold {
+    fn drop(&mut self) {
+        self.tell(Some(&Status::cancelled("the caller left")));
+    }
+}
+
+impl Untold {
+    fn tell(&mut self, error: Option<&Status>) {
+        let Some(rpc) = self.rpc.take() else { return };
+        let record = RECORD.try_with(RefCell::take).unwrap_or_default();
+        // Whoever leaves, or waits no longer, takes nothing back: a run that it was to be told of is there.
+        let is_done = record.run.is_some() || record.found;
+        let left = |code: &Code| matches!(code, Code::Cancelled | Code::DeadlineExceeded);
+        let refused = error.map(Status::code).filter(|code| !left(code) || !is_done);
+        let Some(event) = event(&rpc, refused, record.found) else { return };
+        self.audit.tell(Line {
+            tenant: record.tenant,
+            auth: record.auth,
+            rpc: Some(rpc),
+            session: record.session,
+            run: record.run,
+            asked: record.asked,
+            outcome: Some(if error.is_none() { "ok" } else { "error" }.to_owned()),
+            duration_ms: Some(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)),
+            code: error.map(|status| format!("{:?}", status.code())),
+            reason: error.and_then(StatusExt::get_details_error_info).map(|info| info.reason),
+            ..Line::of(event)
+        });
+    }
+}
+
 // What a call is to the log; `None` for looks at what goes on, which agents take every second.
-fn event(rpc: &str, error: Option<Code>) -> Option<Event> {
+fn event(rpc: &str, error: Option<Code>, found: bool) -> Option<Event> {
     let of_operators = rpc.starts_with("Host/");
     Some(match (rpc, error) {
         (_, Some(Code::Unauthenticated)) => Event::AuthenticationRefused,
         (_, Some(Code::PermissionDenied)) => Event::Denied,
+        ("Sessions/CreateSession", None) if found => Event::SessionFound,
         ("Sessions/CreateSession", _) => Event::SessionCreated,
         ("Sessions/CloseSession", _) => Event::SessionClosed,
         ("Runs/RunTests" | "Runs/RunFailingTests" | "Runs/RunAffectedTests" | "Results/ListTests", None) => {
-            Event::RunAccepted
+            if found {
+                Event::RunJoined
+            } else {
+                Event::RunAccepted
+            }
         }
         ("Runs/RunTests" | "Runs/RunFailingTests" | "Runs/RunAffectedTests" | "Results/ListTests", Some(_)) => {
             Event::RunRefused
@@ -142,16 +177,83 @@ fn event(rpc: &str, error: Option<Code>) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::Place;
+    use crate::clock::Clock;
+    use std::convert::Infallible;
+    use std::path::Path;
+    use std::task::Waker;
+
+    /// Notes a session, and a run if it has one, and never answers.
+    #[derive(Clone)]
+    struct Slow {
+        run: Option<&'static str>,
+    }
+
+    impl Service<Request<Body>> for Slow {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = BoxFuture<Response<Body>, Infallible>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            let noted = self.run;
+            Box::pin(async move {
+                session("s");
+                _ = noted.map(run);
+                std::future::pending().await
+            })
+        }
+    }
+
+    fn lines(path: &Path) -> Vec<Line> {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_call_whose_caller_leaves_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let place = Place { path: path.clone(), bytes_max: Place::BYTES_MAX, keep: 0 };
+        let audit = Audit::open(place, Clock::new()).unwrap();
+        for (rpc, run) in [
+            ("Sessions/CreateSession", None),
+            ("Runs/RunTests", None),
+            ("Runs/RunTests", Some("s-1")),
+            ("Host/Drain", None),
+        ] {
+            let mut service = Recorded { service: Slow { run }, audit: audit.clone() };
+            let request = Request::builder().uri(format!("/proctor.v1.{rpc}")).body(Body::empty()).unwrap();
+            let mut call = service.call(request);
+            assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        audit.finish();
+        let lines = lines(&path);
+        for line in &lines {
+            let ended = (line.session.as_deref(), line.outcome.as_deref(), line.code.as_deref());
+            assert_eq!(ended, (Some("s"), Some("error"), Some("Cancelled")), "{line:?}");
+        }
+        let events: Vec<Event> = lines.iter().map(|line| line.event).collect();
+        assert_eq!(events, [Event::SessionCreated, Event::RunRefused, Event::RunAccepted, Event::OperatorCall]);
+        assert_eq!(lines[2].run.as_deref(), Some("s-1"));
+    }
 
     #[test]
     fn every_refusal_and_every_deed_is_an_event() {
         for rpc in ["Sessions/GetSession", "Sessions/ListSessions", "Runs/RunTests", "Host/GetHost"] {
-            assert_eq!(event(rpc, Some(Code::Unauthenticated)), Some(Event::AuthenticationRefused));
-            assert_eq!(event(rpc, Some(Code::PermissionDenied)), Some(Event::Denied));
+            assert_eq!(event(rpc, Some(Code::Unauthenticated), false), Some(Event::AuthenticationRefused));
+            assert_eq!(event(rpc, Some(Code::PermissionDenied), false), Some(Event::Denied));
         }
-        assert_eq!(event("Runs/RunTests", None), Some(Event::RunAccepted));
-        assert_eq!(event("Runs/RunTests", Some(Code::FailedPrecondition)), Some(Event::RunRefused));
-        assert_eq!(event("Host/Drain", None), Some(Event::OperatorCall));
-        assert_eq!(event("Sessions/GetSession", None), None);
+        assert_eq!(event("Runs/RunTests", None, false), Some(Event::RunAccepted));
+        assert_eq!(event("Runs/RunTests", Some(Code::FailedPrecondition), false), Some(Event::RunRefused));
+        assert_eq!(event("Runs/RunTests", None, true), Some(Event::RunJoined));
+        assert_eq!(event("Sessions/CreateSession", None, false), Some(Event::SessionCreated));
+        assert_eq!(event("Sessions/CreateSession", None, true), Some(Event::SessionFound));
+        assert_eq!(event("Sessions/CreateSession", Some(Code::ResourceExhausted), false), Some(Event::SessionCreated));
+        assert_eq!(event("Host/Drain", None, false), Some(Event::OperatorCall));
+        assert_eq!(event("Sessions/GetSession", None, false), None);
     }
 }

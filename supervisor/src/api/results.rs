@@ -1,27 +1,24 @@
 //! The Results service: what sessions remember, and listings. Must not know how it was learnt.
 
+use super::making::Turn;
+use super::request::{Bounds, clamp};
 use super::{Api, record, request, status};
 use crate::convert;
-use crate::run::RunEnd;
+use crate::run::{RunEnd, TestsStarted};
 use proctor_core::id::RunId;
-use proctor_core::request::IfBusy;
-use proctor_core::session::RunKind;
+use proctor_core::request::RunKind;
 use proctor_proto::v1::results_server::Results;
 use proctor_proto::{reason, v1};
 use tonic::{Request, Response, Status};
 
-/// Failures in an answer when the request does not say, and the most.
-const FAILURES: (u32, u32) = (50, 500);
+/// Failures in an answer.
+const FAILURES: Bounds = Bounds { default: 50, max: 500 };
 
-/// Covering tests in an answer when the request does not say, and the most.
-const COVERING: (u32, u32) = (200, 10_000);
+/// Covering tests in an answer.
+const COVERING: Bounds = Bounds { default: 200, max: 10_000 };
 
-/// Listed tests in an answer when the request does not say, and the most.
-const LISTED: (u32, u32) = (10_000, 100_000);
-
-fn clamp(asked: u32, (default, max): (u32, u32)) -> usize {
-    usize::try_from(if asked == 0 { default } else { asked.min(max) }).unwrap_or(usize::MAX)
-}
+/// Listed tests in an answer.
+const LISTED: Bounds = Bounds { default: 10_000, max: 100_000 };
 
 #[tonic::async_trait]
 impl Results for Api {
@@ -34,21 +31,30 @@ impl Results for Api {
         let asked = request.into_inner();
         let session = self.session(&known.tenant, &asked.session_id).await?;
         let wanted = request::list_tests(&asked, session.workspace())?;
+        let waiting = convert::waiting(v1::IfBusy::Queue, asked.priority());
+        let _subscription = status::subscribe(&known.tenant)?;
         let started =
-            session.start(wanted, RunKind::Listing, IfBusy::Queue).await.map_err(|error| status::session(&error))?;
+            session.start(wanted, RunKind::Listing, waiting).await.map_err(|error| status::session(&error))?;
         record::run(started.run.as_str());
+        if started.attached_age_ms.is_some() {
+            record::found();
+        }
         let _watch = started.handle.watch();
-        let forgotten = |_| status::denied("run");
+        let unread = |error| status::read(&error);
         let end = tokio::select! {
             lost = known.lost() => return Err(lost),
-            end = started.handle.end() => end.map_err(forgotten)?,
+            end = started.handle.end() => end.map_err(unread)?,
         };
         let report = match end {
             RunEnd::Report(report) => report,
             RunEnd::NotStarted(why) => return Err(status::not_started(&why)),
         };
-        let tests = started.handle.tests_started().await.map_err(forgotten)?;
-        Ok(Response::new(convert::listing(&report, &tests, clamp(asked.limit, LISTED))))
+        let turn = Turn::of(known.tenant.allowance.wire()).await;
+        let TestsStarted { tests, missed } = started.handle.tests_started().await.map_err(unread)?;
+        let limit = clamp(asked.limit, LISTED);
+        let mut listing = turn.make(move || convert::listing(&report, &tests, limit)).await?;
+        listing.partial |= missed > 0;
+        Ok(Response::new(listing))
     }
 
     async fn last_test_failures(
@@ -69,18 +75,12 @@ impl Results for Api {
         let tenant = self.tenant(&request)?;
         let asked = request.into_inner();
         let session = self.session(&tenant, &asked.session_id).await?;
-        if asked.file.trim().is_empty() {
-            return Err(status::invalid("file", "file is required"));
-        }
-        if asked.line == Some(0) {
-            return Err(status::invalid("line", "line must be at least 1"));
-        }
-        let file = session.workspace().relative(&asked.file).map_err(|error| status::workspace(&error, "file"))?;
+        let file = request::covered(&asked, session.workspace()).await?;
         let covering = session.covering(file.clone(), asked.line).await.map_err(|error| status::session(&error))?;
         let measured_at = covering.as_ref().and_then(|covering| covering.measured_at);
         let file_changed = match measured_at {
             Some(since) => {
-                let workspace = session.workspace().clone();
+                let (workspace, since) = (session.workspace().clone(), self.context.clock.among_files(since));
                 let changed = tokio::task::spawn_blocking(move || workspace.changed_since(&file, since)).await;
                 changed.unwrap_or(true)
             }
@@ -138,9 +138,8 @@ impl Results for Api {
             Some(RunEnd::NotStarted(why)) => return Err(status::not_started(&why)),
             None => return Err(status::failed(reason::NO_RUN_YET, "the run has not ended")),
         };
-        // Up to a hundred thousand tests are written: work for a thread of its own.
-        let document = tokio::task::spawn_blocking(move || serde_json::to_vec(report.as_ref())).await;
-        let Ok(Ok(document)) = document else { return Err(Status::internal("the report could not be written")) };
+        let written = Turn::of(tenant.allowance.wire()).await.make(move || serde_json::to_vec(report.as_ref())).await?;
+        let document = written.map_err(|_| Status::internal("the report could not be written"))?;
         Ok(Response::new(v1::GetReportResponse {
             run_id: run.to_string(),
             content_type: "application/json".to_owned(),

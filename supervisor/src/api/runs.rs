@@ -2,26 +2,26 @@
 
 use super::follow::{EventStream, Follow, follow};
 use super::identity::Known;
-use super::{Api, record, request, status};
+use super::request::{Bounds, clamp};
+use super::{Api, making, record, request, status};
 use crate::convert;
-use crate::run::{Phase, RunEnd};
-use crate::session::{SessionHandle, Started};
+use crate::run::{Phase, RunEnd, Snapshot};
+use crate::session::{SessionHandle, Started, Waiting};
 use proctor_core::artifact;
-use proctor_core::request::{IfBusy, RunRequest};
-use proctor_core::session::RunKind;
+use proctor_core::event::Stream;
+use proctor_core::request::{RunKind, RunRequest};
 use proctor_proto::v1::runs_server::Runs;
 use proctor_proto::{reason, v1};
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
 /// Longest wait of one GetRun call, in milliseconds.
 const WAIT_MS_MAX: u64 = 600_000;
 
-/// Bytes that ReadOutput answers with when the request does not say.
-const READ_BYTES: u32 = 65_536;
-
-/// Most bytes of one ReadOutput answer.
-const READ_BYTES_MAX: u32 = 1_048_576;
+/// Bytes that ReadOutput and ReadArtifact answer with.
+const READ: Bounds = Bounds { default: 65_536, max: 1_048_576 };
 
 #[tonic::async_trait]
 impl Runs for Api {
@@ -35,8 +35,9 @@ impl Runs for Api {
         self.accepting()?;
         let asked = request.into_inner();
         let session = self.session(&known.tenant, &asked.session_id).await?;
-        let wanted = request::run_tests(&asked, session.workspace())?;
-        start(known, &session, wanted, convert::if_busy(asked.if_busy())).await
+        let waiting = convert::waiting(asked.if_busy(), asked.priority());
+        let wanted = request::run_tests(asked, session.workspace()).await?;
+        start(known, &session, wanted, waiting).await
     }
 
     async fn run_failing_tests(
@@ -48,7 +49,7 @@ impl Runs for Api {
         let asked = request.into_inner();
         let session = self.session(&known.tenant, &asked.session_id).await?;
         let wanted = request::run_failing_tests(&asked)?;
-        start(known, &session, wanted, convert::if_busy(asked.if_busy())).await
+        start(known, &session, wanted, convert::waiting(asked.if_busy(), asked.priority())).await
     }
 
     async fn run_affected_tests(
@@ -65,8 +66,9 @@ impl Runs for Api {
         let asked = request.into_inner();
         let (run, _, handle) = self.run(&known.tenant, &asked.run_id).await?;
         let _subscription = status::subscribe(&known.tenant)?;
-        let stream = follow(Follow { run, handle, cursor: asked.cursor, attached_age_ms: None, _subscription }).await?;
-        Ok(Response::new(known.guard(stream)))
+        let wire = Arc::clone(known.tenant.allowance.wire());
+        let from = Follow { run, handle, cursor: asked.cursor, attached_age_ms: None, wire, _subscription };
+        Ok(Response::new(known.guard(follow(from).await?)))
     }
 
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
@@ -80,16 +82,24 @@ impl Runs for Api {
             let wait = Duration::from_millis(asked.wait_ms.min(WAIT_MS_MAX));
             tokio::select! {
                 lost = known.lost() => return Err(lost),
-                _ = tokio::time::timeout(wait, handle.end()) => {}
+                ended = tokio::time::timeout(wait, handle.end()) => {
+                    // Not yet is an answer, too.
+                    _ = ended.ok().transpose().map_err(|error| status::read(&error))?;
+                }
             }
         }
-        let snapshot = handle.snapshot().await.map_err(|_| status::denied("run"))?;
-        let report = match &snapshot.end {
-            Some(RunEnd::NotStarted(why)) => return Err(status::not_started(why)),
-            Some(RunEnd::Report(report)) => Some(convert::report(report)),
+        let Snapshot { phase, progress, end, next_sequence, files } =
+            handle.snapshot().await.map_err(|error| status::read(&error))?;
+        let written = |stream| files.output_len(stream);
+        let (stdout_bytes, stderr_bytes) = (written(Stream::Stdout), written(Stream::Stderr));
+        // They are not kept from being gone while the report waits for its turn.
+        drop(files);
+        let report = match end {
+            Some(RunEnd::NotStarted(why)) => return Err(status::not_started(&why)),
+            Some(RunEnd::Report(report)) => Some(making::report(known.tenant.allowance.wire(), report).await?),
             None => None,
         };
-        let state = match snapshot.phase {
+        let state = match phase {
             Phase::Queued => v1::RunState::Queued,
             Phase::Running => v1::RunState::Running,
             Phase::Finished => v1::RunState::Finished,
@@ -97,11 +107,11 @@ impl Runs for Api {
         Ok(Response::new(v1::GetRunResponse {
             run_id: run.to_string(),
             state: state.into(),
-            progress: Some(convert::progress(&snapshot.progress)),
+            progress: Some(convert::progress(&progress)),
             report,
-            next_sequence: snapshot.next_sequence,
-            stdout_bytes: handle.output_len(proctor_core::event::Stream::Stdout),
-            stderr_bytes: handle.output_len(proctor_core::event::Stream::Stderr),
+            next_sequence,
+            stdout_bytes,
+            stderr_bytes,
             age_ms: self.context.clock.now().ms_since(handle.accepted_at),
         }))
     }
@@ -127,20 +137,13 @@ impl Runs for Api {
             .ok_or_else(|| status::invalid("stream", "stream: stdout or stderr is required"))?;
         let (_, _, handle) = self.run(&tenant, &asked.run_id).await?;
         // Whether the run has ended is asked before the bytes are read, so that `end` is never said too early.
-        let ended = handle.snapshot().await.map_err(|_| status::denied("run"))?.end.is_some();
-        let len = if asked.max_bytes == 0 { READ_BYTES } else { asked.max_bytes.min(READ_BYTES_MAX) };
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let total_bytes = handle.output_len(stream);
-        let cursor = asked.cursor.min(total_bytes);
-        let read = tokio::task::spawn_blocking(move || handle.read_output(stream, cursor, len)).await;
-        let bytes = match read {
-            Ok(Ok(bytes)) => bytes,
-            failed => {
-                tracing::error!(?failed, run = %asked.run_id, "a run's output could not be read back");
-                return Err(Status::internal("the run's output could not be read back"));
-            }
-        };
-        let next_cursor = cursor + bytes.len() as u64;
+        let snapshot = handle.snapshot().await.map_err(|error| status::read(&error))?;
+        let (ended, files) = (snapshot.end.is_some(), snapshot.files);
+        let total_bytes = files.output_len(stream);
+        let wanted =
+            Part { of: "the run's output", run: &asked.run_id, cursor: asked.cursor, max_bytes: asked.max_bytes };
+        let read = move |cursor, len| files.read_output(stream, cursor, len);
+        let (bytes, next_cursor) = read_part(wanted, total_bytes, read).await?;
         let end = ended && next_cursor >= total_bytes;
         Ok(Response::new(v1::ReadOutputResponse { bytes, next_cursor, total_bytes, end }))
     }
@@ -152,27 +155,48 @@ impl Runs for Api {
         let tenant = self.tenant(&request)?;
         let asked = request.into_inner();
         let (_, _, handle) = self.run(&tenant, &asked.run_id).await?;
-        let report = match handle.snapshot().await.map_err(|_| status::denied("run"))?.end {
-            Some(RunEnd::Report(report)) => report,
+        let snapshot = handle.snapshot().await.map_err(|error| status::read(&error))?;
+        let (report, files) = match snapshot.end {
+            Some(RunEnd::Report(report)) => (report, snapshot.files),
             Some(RunEnd::NotStarted(why)) => return Err(status::not_started(&why)),
             None => return Err(status::failed(reason::NO_RUN_YET, "the run has not ended")),
         };
         let unknown = || status::invalid("name", "name: the run's report lists no such artefact");
         let (begin, total_bytes) = artifact::place(&report.artifacts, &asked.name).ok_or_else(unknown)?;
-        let cursor = asked.cursor.min(total_bytes);
-        let len = if asked.max_bytes == 0 { READ_BYTES } else { asked.max_bytes.min(READ_BYTES_MAX) };
-        let len = usize::try_from(u64::from(len).min(total_bytes - cursor)).unwrap_or(usize::MAX);
-        let read = tokio::task::spawn_blocking(move || handle.read_artifacts(begin + cursor, len)).await;
-        let bytes = match read {
-            Ok(Ok(bytes)) => bytes,
-            failed => {
-                tracing::error!(?failed, run = %asked.run_id, "a run's artefact could not be read back");
-                return Err(Status::internal("the artefact could not be read back"));
-            }
-        };
-        let next_cursor = cursor + bytes.len() as u64;
+        let wanted = Part { of: "the artefact", run: &asked.run_id, cursor: asked.cursor, max_bytes: asked.max_bytes };
+        let read = move |cursor, len| files.read_artifacts(begin + cursor, len);
+        let (bytes, next_cursor) = read_part(wanted, total_bytes, read).await?;
         let end = next_cursor >= total_bytes;
         Ok(Response::new(v1::ReadArtifactResponse { bytes, next_cursor, total_bytes, end }))
+    }
+}
+
+/// A part of what a run wrote or left, as it is asked for.
+struct Part<'a> {
+    of: &'a str,
+    run: &'a str,
+    cursor: u64,
+    max_bytes: u32,
+}
+
+/// Its bytes, and where to go on.
+async fn read_part(
+    Part { of, run, cursor, max_bytes }: Part<'_>,
+    total_bytes: u64,
+    read: impl FnOnce(u64, usize) -> io::Result<Vec<u8>> + Send + 'static,
+) -> Result<(Vec<u8>, u64), Status> {
+    let cursor = cursor.min(total_bytes);
+    let rest = usize::try_from(total_bytes - cursor).unwrap_or(usize::MAX);
+    let len = clamp(max_bytes, READ).min(rest);
+    match tokio::task::spawn_blocking(move || read(cursor, len)).await {
+        Ok(Ok(bytes)) => {
+            let next_cursor = cursor + bytes.len() as u64;
+            Ok((bytes, next_cursor))
+        }
+        failed => {
+            tracing::error!(?failed, run, "{of} could not be read back");
+            Err(Status::internal(format!("{of} could not be read back")))
+        }
     }
 }
 
@@ -180,13 +204,17 @@ async fn start(
     known: Known,
     session: &SessionHandle,
     wanted: RunRequest,
-    if_busy: IfBusy,
+    waiting: Waiting,
 ) -> Result<Response<EventStream>, Status> {
     record::limits(wanted.limits);
     let _subscription = status::subscribe(&known.tenant)?;
     let Started { run, handle, attached_age_ms } =
-        session.start(wanted, RunKind::Tests, if_busy).await.map_err(|error| status::session(&error))?;
+        session.start(wanted, RunKind::Tests, waiting).await.map_err(|error| status::session(&error))?;
     record::run(run.as_str());
-    let stream = follow(Follow { run, handle, cursor: 0, attached_age_ms, _subscription }).await?;
+    if attached_age_ms.is_some() {
+        record::found();
+    }
+    let wire = Arc::clone(known.tenant.allowance.wire());
+    let stream = follow(Follow { run, handle, cursor: 0, attached_age_ms, wire, _subscription }).await?;
     Ok(Response::new(known.guard(stream)))
 }

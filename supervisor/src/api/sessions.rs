@@ -1,5 +1,6 @@
 //! The Sessions service. Must not know runs beyond their names.
 
+use super::request::{Bounds, clamp};
 use super::{Api, record, status};
 use crate::convert;
 use crate::prepare::check_owner;
@@ -13,11 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
-/// Sessions on a page when the request does not say.
-const PAGE: u32 = 100;
-
-/// Most sessions on a page.
-const PAGE_MAX: u32 = 1_000;
+/// Sessions on a page.
+const PAGE: Bounds = Bounds { default: 100, max: 1_000 };
 
 /// Longest client_request_id, in bytes.
 const REQUEST_ID_MAX: usize = 128;
@@ -43,6 +41,9 @@ impl Sessions for Api {
         let wanted = Wanted { tenant, workspace, client_request_id, separate };
         let opened = self.registry.create(wanted).await.map_err(|error| status::create(&error))?;
         record::session(opened.session.id().as_str());
+        if opened.existing {
+            record::found();
+        }
         // The host file may have been read anew since the tenant was looked up, and its other sessions closed.
         if !self.access.borrow().admits(&known.tenant.id, opened.session.workspace()) {
             opened.session.close().await;
@@ -72,8 +73,7 @@ impl Sessions for Api {
     ) -> Result<Response<v1::ListSessionsResponse>, Status> {
         let tenant: Arc<Tenant> = self.tenant(&request)?;
         let asked = request.into_inner();
-        let size = if asked.page_size == 0 { PAGE } else { asked.page_size.min(PAGE_MAX) };
-        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let size = clamp(asked.page_size, PAGE);
         // One more than the page, to know whether there is another.
         let mut found = self.registry.list(tenant.id.clone(), asked.page_token, size + 1).await;
         let more = found.len() > size;
@@ -99,7 +99,8 @@ impl Sessions for Api {
 }
 
 impl Api {
-    async fn describe(&self, session: &SessionHandle) -> Result<v1::Session, Status> {
+    /// A session as it is now.
+    pub(super) async fn describe(&self, session: &SessionHandle) -> Result<v1::Session, Status> {
         let status = session.status().await.map_err(|error| status::session(&error))?;
         Ok(self.described(session, status))
     }

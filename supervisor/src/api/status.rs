@@ -1,35 +1,48 @@
 //! The one conversion from errors to gRPC statuses, with the details that programs read. Must not know what led to an
 //! error. No text of a status carries a path of this host.
 
-use crate::allowance::{Allowance, Subscription};
+use crate::allowance::{ARRIVING_BYTES_MAX, Allowance, Counted, UNTAKEN_BYTES_MAX};
 use crate::prepare::PrepareError;
 use crate::registry::CreateError;
-use crate::run::NotStarted;
+use crate::run::{NotStarted, ReadError};
 use crate::session::SessionError;
 use crate::tenant::Tenant;
 use crate::workspace::WorkspaceError;
+use proctor_core::bound::clip;
 use proctor_core::quota::Refused;
 use proctor_core::session::Refusal;
 use proctor_frameworks::PlanError;
 use proctor_frameworks::detect::DetectError;
 use proctor_proto::reason;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-/// When to try again after a quota was used up: runs end and sessions close within seconds.
+/// When to try again after a quota was used up or the host was short of something: runs end and sessions close within seconds.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// When to try again while a supervisor goes down: another one is in its place within seconds.
 const RETRY_ELSEWHERE: Duration = Duration::from_secs(5);
+
+/// Most bytes of one text in a status. It goes out twice, in headers, escaped there and in the details: what is longer than a
+/// peer's bound on headers (8 KiB by default in gRPC's own libraries) breaks the call, or the whole connection.
+const TEXT_BYTES_MAX: usize = 1_024;
+
+/// Most bytes of a field's name: a part of it may be the caller's.
+const FIELD_BYTES_MAX: usize = 128;
+
+fn status(code: Code, text: impl Into<String>, details: ErrorDetails) -> Status {
+    Status::with_error_details(code, clip(text.into(), TEXT_BYTES_MAX), details)
+}
 
 pub(super) fn unauthenticated(text: &str) -> Status {
     Status::unauthenticated(text)
 }
 
 pub(super) fn not_a_tenant() -> Status {
-    Status::permission_denied("this caller is an operator and no tenant")
+    Status::permission_denied("this caller is an operator, not a tenant")
 }
 
 pub(super) fn denied(what: &str) -> Status {
@@ -42,19 +55,31 @@ pub(super) fn operators_only() -> Status {
 
 pub(super) fn draining() -> Status {
     let details = ErrorDetails::with_retry_info(Some(RETRY_ELSEWHERE));
-    Status::with_error_details(Code::Unavailable, Refusal::Draining.to_string(), details)
+    status(Code::Unavailable, Refusal::Draining.to_string(), details)
 }
 
 pub(super) fn not_in_this_version(what: &str) -> Status {
     Status::unimplemented(format!("{what} is not in this version"))
 }
 
+/// UNAVAILABLE for which the host is the cause.
+fn host_failed(text: impl Into<String>) -> Status {
+    let mut details = ErrorDetails::with_retry_info(Some(RETRY));
+    details.set_error_info(reason::HOST_FAILED, reason::DOMAIN, HashMap::new());
+    status(Code::Unavailable, text, details)
+}
+
+/// The host could not read back what a run wrote: its stream can be taken up again at the event that has it.
+pub(super) fn unread(sequence: u64) -> Status {
+    host_failed(format!("the output of event {sequence} could not be read back: watch the run from there again"))
+}
+
 /// INVALID_ARGUMENT that names the field.
 pub(super) fn invalid(field: &str, why: impl Into<String>) -> Status {
-    let why = why.into();
+    let (field, why) = (clip(field.to_owned(), FIELD_BYTES_MAX), clip(why.into(), TEXT_BYTES_MAX));
     // Most explanations begin with the field already, because agents and people see only the text.
-    let text = if why.starts_with(field) { why.clone() } else { format!("{field}: {why}") };
-    Status::with_error_details(Code::InvalidArgument, text, ErrorDetails::with_bad_request_violation(field, why))
+    let text = if why.starts_with(&field) { why.clone() } else { format!("{field}: {why}") };
+    status(Code::InvalidArgument, text, ErrorDetails::with_bad_request_violation(field, why))
 }
 
 /// FAILED_PRECONDITION with a reason.
@@ -64,7 +89,11 @@ pub(super) fn failed(reason: &str, text: impl Into<String>) -> Status {
 
 fn failed_with(reason: &str, text: impl Into<String>, metadata: HashMap<String, String>) -> Status {
     let details = ErrorDetails::with_error_info(reason, reason::DOMAIN, metadata);
-    Status::with_error_details(Code::FailedPrecondition, text, details)
+    status(Code::FailedPrecondition, text, details)
+}
+
+fn used_up(quota: &str, how: impl Display) -> String {
+    format!("quota `{quota}` is used up: {how}")
 }
 
 fn exhausted(quota: &str, text: impl Into<String>) -> Status {
@@ -73,27 +102,64 @@ fn exhausted(quota: &str, text: impl Into<String>) -> Status {
 
 fn out_of(quota: &str, text: String, retry: Option<Duration>) -> Status {
     let mut details = retry.map(|retry| ErrorDetails::with_retry_info(Some(retry))).unwrap_or_default();
-    details.add_quota_failure_violation(quota, text.clone());
+    details.add_quota_failure_violation(quota, clip(text.clone(), TEXT_BYTES_MAX));
     details.set_error_info(reason::QUOTA, reason::DOMAIN, HashMap::from([("quota".to_owned(), quota.to_owned())]));
-    Status::with_error_details(Code::ResourceExhausted, text, details)
+    status(Code::ResourceExhausted, text, details)
 }
 
 pub(super) fn too_many_requests(allowance: &Allowance, wait: Duration) -> Status {
     let max = allowance.requests_per_second;
-    out_of("requests", format!("quota `requests` is used up: {max} in a second"), Some(wait))
+    out_of("requests_per_second", used_up("requests_per_second", format!("{max} in a second")), Some(wait))
+}
+
+/// More of requests has come than the caller may have on the way.
+pub(super) fn too_much_arrives() -> Status {
+    let text =
+        format!("quota `request_bytes` is used up: {ARRIVING_BYTES_MAX} bytes of requests that are not answered");
+    exhausted("request_bytes", text)
+}
+
+/// A request that does not come to its end.
+pub(super) fn late(within: Duration) -> Status {
+    Status::deadline_exceeded(format!("the request did not arrive within {} s", within.as_secs()))
+}
+
+/// A call whose caller waits no longer.
+pub(super) fn too_late() -> Status {
+    Status::deadline_exceeded("there was no answer within the caller's own deadline (`grpc-timeout`)")
+}
+
+/// More answers were made than the caller takes.
+pub(super) fn too_much_untaken() -> Status {
+    let text = "read what was asked for, or ask for less at a time";
+    let text = format!("quota `answer_bytes` is used up: {UNTAKEN_BYTES_MAX} bytes of answers are not taken: {text}");
+    exhausted("answer_bytes", text)
+}
+
+/// An answer that is not taken to its end.
+pub(super) fn left_lying(within: Duration) -> Status {
+    let text = format!("quota `answer_time` is used up: an answer has {} s to be taken: ask again", within.as_secs());
+    exhausted("answer_time", text)
+}
+
+pub(super) fn too_many_open_calls(max: u32) -> Status {
+    exhausted(
+        "open_calls",
+        format!("quota `open_calls` is used up: {max} calls of health and reflection on a connection"),
+    )
 }
 
 /// Takes a stream out of what the tenant may have.
-pub(super) fn subscribe(tenant: &Tenant) -> Result<Subscription, Status> {
+pub(super) fn subscribe(tenant: &Tenant) -> Result<Counted, Status> {
     let max = tenant.allowance.subscribers_max;
-    let used_up = || exhausted("subscribers", format!("quota `subscribers` is used up: {max} streams of events"));
-    tenant.allowance.subscribe().ok_or_else(used_up)
+    let full = || exhausted("subscribers", used_up("subscribers", format!("{max} streams of events")));
+    tenant.allowance.subscribe().ok_or_else(full)
 }
 
 pub(super) fn create(error: &CreateError) -> Status {
     match error {
-        CreateError::TooMany { .. } => exhausted("sessions", error.to_string()),
-        CreateError::HostFull => exhausted("host_sessions", error.to_string()),
+        CreateError::TooMany { .. } => exhausted("sessions_max", used_up("sessions_max", error)),
+        CreateError::HostFull => exhausted("host.sessions_max", used_up("host.sessions_max", error)),
         CreateError::Draining => draining(),
         CreateError::Unavailable => Status::unavailable(error.to_string()),
     }
@@ -103,6 +169,10 @@ pub(super) fn workspace(error: &WorkspaceError, field: &str) -> Status {
     match error {
         WorkspaceError::Elsewhere => Status::permission_denied(format!("{field}: {error}")),
         WorkspaceError::NotAbsolute => invalid(field, format!("{field} {error}")),
+        WorkspaceError::Host(cause) => {
+            tracing::error!(error = %cause, "a workspace cannot be looked at");
+            host_failed(format!("{error}: the same request may be sent again"))
+        }
         error => invalid(field, error.to_string()),
     }
 }
@@ -111,6 +181,7 @@ pub(super) fn session(error: &SessionError) -> Status {
     match error {
         SessionError::Gone => denied("session"),
         SessionError::Host => Status::internal(error.to_string()),
+        SessionError::TooMany { .. } => exhausted("run_readers", format!("quota `run_readers` is used up: {error}")),
         SessionError::Refused(refusal) => refused(refusal),
         SessionError::Prepare(error) => prepare(error),
         SessionError::Quota(refused) => quota(refused),
@@ -118,16 +189,23 @@ pub(super) fn session(error: &SessionError) -> Status {
 }
 
 fn quota(refused: &Refused) -> Status {
-    let text = format!("quota `{}` is used up: {refused}", refused.quota());
-    // What stays refused until somebody configures otherwise is not worth another try.
-    out_of(refused.quota(), text, refused.is_transient().then_some(RETRY))
+    if *refused == Refused::UnknownTenant {
+        return denied("session");
+    }
+    let name = refused.quota();
+    if refused.is_transient() {
+        return exhausted(name, used_up(name, refused));
+    }
+    // What stays refused until somebody configures otherwise is not used up, nor worth another try.
+    out_of(name, refused.to_string(), None)
 }
 
 fn refused(refusal: &Refusal) -> Status {
     let text = refusal.to_string();
     match refusal {
         Refusal::Busy => failed(reason::BUSY, text),
-        Refusal::QueueFull => exhausted("queued_runs", text),
+        Refusal::QueueFull => exhausted("session_queued_runs", used_up("session_queued_runs", text)),
+        Refusal::Quota(refused) => quota(refused),
         Refusal::NoRunYet => failed(reason::NO_RUN_YET, text),
         Refusal::NothingToRerun { framework } => {
             failed_with(reason::NOTHING_TO_RERUN, text, HashMap::from([("framework".to_owned(), framework.clone())]))
@@ -148,13 +226,22 @@ pub(super) fn prepare(error: &PrepareError) -> Status {
         PrepareError::Plan(PlanError::TooManySteps { .. }) => failed(reason::TOO_MANY_COMMANDS, text),
         PrepareError::Plan(PlanError::NotApplicable { option, .. }) => invalid(option, text),
         PrepareError::RunnerMissing { .. } => failed(reason::RUNNER_MISSING, text),
-        PrepareError::ProjectFile { .. } => failed(reason::PROJECT_FILE, text),
+        PrepareError::ProjectFile(_) => failed(reason::PROJECT_FILE, text),
         PrepareError::NetworkDenied => Status::permission_denied(text),
         PrepareError::PathNotUtf8 => invalid("workspace", text),
+        PrepareError::HostFailed { .. } => host_failed(text),
         PrepareError::WorkspaceReplaced => failed(reason::WORKSPACE_REPLACED, text),
         PrepareError::WorkspaceOwner { uid } => {
             failed_with(reason::WORKSPACE_OWNER, text, HashMap::from([("uid".to_owned(), uid.to_string())]))
         }
+    }
+}
+
+pub(super) fn read(error: &ReadError) -> Status {
+    match error {
+        // Of whoever was let in before it was forgotten; who comes later finds no such run.
+        ReadError::Forgotten => failed(reason::RUN_FORGOTTEN, error.to_string()),
+        ReadError::TooMany { .. } => exhausted("run_readers", used_up("run_readers", error)),
     }
 }
 
@@ -167,5 +254,53 @@ pub(super) fn not_started(error: &NotStarted) -> Status {
         NotStarted::LayerMissing { text } => failed(reason::LAYER_MISSING, text),
         NotStarted::LimitMissing { text } => failed(reason::LIMIT_MISSING, text),
         NotStarted::Host { text } => Status::internal(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::ReadError;
+    use std::io;
+
+    #[test]
+    fn a_host_that_failed_is_unavailable_with_a_reason_and_a_time_and_no_path() {
+        let short = || io::Error::from_raw_os_error(24); // EMFILE
+        let of_workspace = workspace(&WorkspaceError::Host(short()), "workspace");
+        let of_run = prepare(&WorkspaceError::Host(short()).into());
+        for status in [of_workspace, of_run] {
+            let info = status.get_details_error_info().unwrap();
+            assert_eq!((status.code(), info.reason.as_str()), (Code::Unavailable, reason::HOST_FAILED));
+            assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(RETRY));
+            assert!(status.message().starts_with("the supervisor has no file descriptor left: "), "{status}");
+            assert!(status.message().ends_with("the same request may be sent again"), "{status}");
+        }
+        let gone = prepare(&WorkspaceError::Replaced.into());
+        assert_eq!(gone.get_details_error_info().unwrap().reason, reason::WORKSPACE_REPLACED);
+    }
+
+    #[test]
+    fn what_is_used_up_is_told_so_with_a_time_and_what_is_too_small_without() {
+        let full = quota(&Refused::QueuedRuns { max: 3 });
+        assert_eq!(full.message(), "quota `queued_runs` is used up: 3 runs of this tenant wait already");
+        assert!(full.get_details_retry_info().is_some_and(|info| info.retry_delay.is_some()));
+        let none = quota(&Refused::RunningRuns);
+        assert_eq!(none.message(), "this tenant may have no runs");
+        assert!(none.get_details_retry_info().is_none_or(|info| info.retry_delay.is_none()));
+        for (status, name) in [(full, "queued_runs"), (none, "running_runs")] {
+            assert_eq!(status.get_details_error_info().unwrap().metadata["quota"], name);
+        }
+    }
+
+    #[test]
+    fn one_reader_of_a_run_too_many_is_told_of_the_quota() {
+        let status = read(&ReadError::TooMany { max: 7 });
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        assert_eq!(status.get_details_error_info().unwrap().metadata["quota"], "run_readers");
+        assert!(status.get_details_retry_info().unwrap().retry_delay.is_some());
+        assert_eq!(status.message(), "quota `run_readers` is used up: 7 readers wait for this run already");
+        let forgotten = read(&ReadError::Forgotten);
+        let info = forgotten.get_details_error_info().unwrap();
+        assert_eq!((forgotten.code(), info.reason.as_str()), (Code::FailedPrecondition, reason::RUN_FORGOTTEN));
     }
 }

@@ -3,7 +3,7 @@
 use super::Place;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
 /// Most lines of one write.
@@ -41,9 +41,7 @@ pub(super) struct Unwritten {
     pub(super) why: io::Error,
     /// These, and those of which they would have told.
     pub(super) lost: u64,
-    /// Those of which they would have told.
-    pub(super) suppressed: u64,
-    /// Whether they would have told of any: then it is known that lines are lost.
+    /// Whether they would have told of any that are lost: then it is known.
     pub(super) is_known: bool,
 }
 
@@ -86,6 +84,23 @@ impl Rotated {
         Ok(())
     }
 
+    // Lets go of a file that is not at its path any more, as after somebody else has rotated it: what would be written to it
+    // now is nowhere that anybody looks. One that was cut short in place is as long as it is.
+    fn look_again(&mut self) {
+        let Some((file, len)) = &mut self.open else { return };
+        let there = match fs::symlink_metadata(&self.place.path) {
+            Ok(there) => Some(there),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // It cannot be said, so it stays.
+            Err(_) => return,
+        };
+        let Ok(ours) = file.metadata() else { return };
+        match there.filter(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
+            Some(_) => *len = ours.len(),
+            None => self.open = None,
+        }
+    }
+
     /// Appends all lines, in as many files as they take.
     pub(super) fn append(&mut self, batch: &Batch) -> Result<(), Unwritten> {
         let mut written = 0;
@@ -95,8 +110,9 @@ impl Rotated {
                 Err(why) => {
                     let left = &batch.lines[written..];
                     let told: u64 = left.iter().map(|line| line.lost).sum();
-                    let suppressed = left.iter().map(|line| line.suppressed).sum();
-                    return Err(Unwritten { why, lost: left.len() as u64 + told, suppressed, is_known: told > 0 });
+                    let suppressed: u64 = left.iter().map(|line| line.suppressed).sum();
+                    let lost = left.len() as u64 + told + suppressed;
+                    return Err(Unwritten { why, lost, is_known: told > 0 });
                 }
             }
         }
@@ -105,6 +121,7 @@ impl Rotated {
 
     // Writes what fits of the lines from the number `from` on, at least one, and returns the number of the next.
     fn append_some(&mut self, batch: &Batch, from: usize) -> io::Result<usize> {
+        self.look_again();
         if self.open.is_none() {
             self.reopen()?;
         }
@@ -147,18 +164,43 @@ impl Rotated {
             name.push(format!(".{number}"));
             PathBuf::from(name)
         };
-        for number in (1..self.place.keep).rev() {
+        // The first number that is free is enough: where the last step fails each time, nothing earlier goes for nothing.
+        let is_free = |number: &u32| fs::symlink_metadata(numbered(*number)).is_err();
+        let free = (1..=self.place.keep).find(is_free).unwrap_or(self.place.keep);
+        for number in (1..free).rev() {
             match fs::rename(numbered(number), numbered(number + 1)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        if self.place.keep == 0 {
-            fs::remove_file(&self.place.path)?;
-        } else {
-            fs::rename(&self.place.path, numbered(1))?;
+        let moved = match self.place.keep {
+            0 => fs::remove_file(&self.place.path),
+            _ => fs::rename(&self.place.path, numbered(1)),
+        };
+        match moved {
+            // Somebody else was faster.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => self.open = None,
         }
-        self.open = None;
         self.reopen()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_goes_while_it_is_put_aside_costs_no_earlier_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let mut file = Rotated::open(Place { path: path.clone(), bytes_max: 100, keep: 2 }).unwrap();
+        fs::write(dir.path().join("audit.jsonl.1"), "earlier").unwrap();
+        for _ in 0..4 {
+            fs::remove_file(&path).unwrap();
+            file.rotate().unwrap();
+            assert!(path.exists());
+        }
+        assert_eq!(fs::read_to_string(dir.path().join("audit.jsonl.2")).unwrap(), "earlier");
     }
 }

@@ -1,6 +1,7 @@
 //! One line of the audit log: its events and its fields, as `deploy/audit.example.jsonl` shows them. Must not know where it
 //! is written.
 
+use crate::calendar::Date;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::moment::Moment;
 use serde::{Deserialize, Serialize};
@@ -15,19 +16,24 @@ pub enum Event {
     Stopped,
     /// The host file was asked to be read anew.
     Reloaded,
-    /// Who called could not be told. At most ten a second have a line.
+    /// Who called could not be told.
     AuthenticationRefused,
     /// What was asked for is not the caller's, or not there.
     Denied,
-    /// A session was created, or found by its request.
+    /// A session was created.
     SessionCreated,
+    /// A session was asked for that was there already.
+    SessionFound,
     /// A session was closed by its tenant.
     SessionClosed,
     /// A session was closed because nobody used it.
     SessionExpired,
-    /// A request became a run, or joined one.
+    /// A request became a run.
     RunAccepted,
-    /// A request did not become a run.
+    /// A request joined a run that goes on.
+    RunJoined,
+    /// A request did not become a run. With the code `Cancelled` its caller had left; if it became one all the same, that is told
+    /// when it ends.
     RunRefused,
     /// A run ended, or turned out not to start.
     RunFinished,
@@ -41,20 +47,24 @@ pub enum Event {
     ArtifactRead,
     /// An operator asked about the host, or changed it.
     OperatorCall,
+    /// Nothing happened: calls of this tenant, or of nobody who is known, have no line, and this one says how many.
+    Suppressed,
 }
 
 impl Event {
     /// All of them.
-    pub const ALL: [Event; 16] = [
+    pub const ALL: [Event; 19] = [
         Event::Started,
         Event::Stopped,
         Event::Reloaded,
         Event::AuthenticationRefused,
         Event::Denied,
         Event::SessionCreated,
+        Event::SessionFound,
         Event::SessionClosed,
         Event::SessionExpired,
         Event::RunAccepted,
+        Event::RunJoined,
         Event::RunRefused,
         Event::RunFinished,
         Event::RunCancelled,
@@ -62,6 +72,7 @@ impl Event {
         Event::OutputRead,
         Event::ArtifactRead,
         Event::OperatorCall,
+        Event::Suppressed,
     ];
 }
 
@@ -111,7 +122,7 @@ pub struct Line {
     /// Of a call until its answer began, of a run from when it was accepted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duration_ms: Option<u64>,
-    /// gRPC's name of the error.
+    /// gRPC's name of the error; `Cancelled` where the caller left before the answer, which undoes nothing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub code: Option<String>,
     /// The reason that programs read, as in the error's details.
@@ -120,7 +131,8 @@ pub struct Line {
     /// Lines before this one that could not be written.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<u64>,
-    /// Refused authentications before this line that have none.
+    /// Calls before this line that have none, as there were too many: of its tenant; in a line without a tenant, of callers who
+    /// are none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suppressed: Option<u64>,
 }
@@ -153,19 +165,9 @@ impl Line {
     }
 }
 
-// From days to a date by eras of 400 years, as of the proleptic Gregorian calendar.
 fn rfc3339(moment: Moment) -> String {
     let (seconds, ms) = (moment.0 / 1_000, moment.0 % 1_000);
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // The year begins in March here, so that a leap day is its last.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + next;
+    let (Date { year, month, day }, second) = (Date::of(seconds / 86_400), seconds % 86_400);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }

@@ -1,6 +1,7 @@
 //! What the command line accepts, with the help that teaches it. Must not know what is done with it.
 
-use crate::units::{Bytes, Cpus, Duration};
+use crate::drain::DRAIN_MAX;
+use crate::units::{Bytes, Cpus, Duration, milliseconds};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_core::bound::PARALLEL_MAX;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ Examples:
   proctor run --failed                 again exactly what failed
   proctor failures                     file, line and message of what failed
   proctor covering internal/a.go:42    which tests execute that line
-  proctor doctor                       what this host can enforce, and how to mend the rest";
+  proctor doctor                       what this host can enforce, and how to get what is missing";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -125,11 +126,18 @@ pub(super) struct List {
     pub(super) output: Output,
 }
 
+/// Of which workspace the last run is asked about.
+#[derive(Debug, Args)]
+pub(super) struct LastRun {
+    /// The workspace; else this directory, or the next one above that had a run.
+    #[arg(long, value_name = "PATH")]
+    pub(super) workspace: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub(super) struct Failures {
-    /// The workspace.
-    #[arg(long, value_name = "PATH", default_value = ".")]
-    pub(super) workspace: PathBuf,
+    #[command(flatten)]
+    pub(super) last_run: LastRun,
     /// Most failures to show, 1 to 500.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub(super) limit: u32,
@@ -137,19 +145,17 @@ pub(super) struct Failures {
 
 #[derive(Debug, Args)]
 pub(super) struct Covering {
-    /// A file of the workspace, and a line of it if wanted.
+    /// A file, seen from the workspace if one is named and else from here, and a line of it if wanted.
     #[arg(value_name = "FILE[:LINE]")]
     pub(super) place: String,
-    /// The workspace.
-    #[arg(long, value_name = "PATH", default_value = ".")]
-    pub(super) workspace: PathBuf,
+    #[command(flatten)]
+    pub(super) last_run: LastRun,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Report {
-    /// The workspace.
-    #[arg(long, value_name = "PATH", default_value = ".")]
-    pub(super) workspace: PathBuf,
+    #[command(flatten)]
+    pub(super) last_run: LastRun,
     /// The form of the report.
     #[arg(long, value_enum, default_value = "json")]
     pub(super) format: ReportFormat,
@@ -192,10 +198,12 @@ pub(super) struct Admin {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AdminCommand {
-    /// Draw a bearer token and its hash for the host file.
+    /// Generate a bearer token and its hash for the host file.
     Token,
     /// List the tenants of a running supervisor, with their sessions and runs.
     Tenants(Asked),
+    /// List the sessions of a running supervisor, with the runs that wait in each.
+    Sessions(Asked),
     /// List the runs of a running supervisor that go on or wait.
     Runs(Asked),
     /// End a running supervisor: no new work, runs may finish until the deadline, the rest is cancelled.
@@ -213,9 +221,15 @@ pub(super) struct Asked {
 pub(super) struct Drain {
     #[command(flatten)]
     pub(super) asked: Asked,
-    /// How long runs may go on, at most 24h. [default: what the host file says]
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub(super) deadline: Option<Duration>,
+    /// How long runs may go on, at most 24h; 0 cancels them at once. [default: what the host file says]
+    #[arg(long = "deadline", value_name = "DURATION", allow_hyphen_values = true, value_parser = deadline)]
+    pub(super) deadline_ms: Option<u64>,
+}
+
+fn deadline(text: &str) -> Result<u64, String> {
+    let ms = milliseconds(text)?;
+    let too_long = std::time::Duration::from_millis(ms) > DRAIN_MAX;
+    if too_long { Err(format!("at most {}h", DRAIN_MAX.as_secs() / 3_600)) } else { Ok(ms) }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -259,5 +273,22 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn runs_get_a_day_at_most_or_no_time_at_all() {
+        let asked = |deadline: &str| {
+            let cli = Cli::try_parse_from(["proctor", "admin", "drain", "--deadline", deadline])
+                .map_err(|error| error.to_string())?;
+            let Command::Admin(Admin { command: AdminCommand::Drain(drain) }) = cli.command else { panic!("no drain") };
+            Ok(drain.deadline_ms)
+        };
+        for (text, ms) in [("0", 0), ("24h", 86_400_000), ("1.5s", 1_500)] {
+            assert_eq!(asked(text), Ok(Some(ms)));
+        }
+        for (text, told) in [("25h", "at most 24h"), ("86401s", "at most 24h"), ("-1", "got \"-1\"")] {
+            let error: String = asked(text).unwrap_err();
+            assert!(error.contains(told), "{text}: {error}");
+        }
     }
 }

@@ -10,7 +10,12 @@ const NOT_WHOLE: u8 = 1;
 
 /// Prints all checks; exit status 0 when runs get every layer and limit, 1 otherwise.
 pub(super) fn doctor(arguments: &Doctor) -> Result<u8, Failure> {
-    let context = local::context_to_look()?;
+    // The scheduler, which nothing here asks for a turn, is a task.
+    let runtime = local::runtime()?;
+    let context = {
+        let _within = runtime.enter();
+        local::context_to_look()?
+    };
     let checks = checks(&context);
     match arguments.output {
         Output::Human => human(&checks),

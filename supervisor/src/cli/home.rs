@@ -20,7 +20,7 @@ pub(super) fn cache(run_as: RunAs) -> PathBuf {
     let made = base.and_then(|base| match make(&base, run_as) {
         Ok(cache) => Some(cache),
         Err(error) => {
-            anstream::eprintln!("proctor: no build cache at {}: {error}", base.display());
+            anstream::eprintln!("proctor: no build cache: {error}");
             None
         }
     });

@@ -1,10 +1,11 @@
 //! A report for a person at a terminal: what failed and where, then one line that says it all. Colours are taken away
 //! again when nobody would see them. Must not know where a report comes from.
 
-use crate::units::show_bytes;
 use proctor_core::outcome::Outcome;
+use proctor_core::quantity::show_bytes;
 use proctor_core::report::Report;
-use proctor_core::test_case::{Collector, TestCase};
+use proctor_core::test_case::{Collector, CollectorKind, TestCase};
+use proctor_proto::text::clean;
 use std::fmt::Write as _;
 
 /// Failures shown in full; the rest is counted.
@@ -26,6 +27,7 @@ fn render(report: &Report) -> String {
     for collector in report.collectors.iter().take(FAILURES_SHOWN) {
         collector_block(&mut text, collector);
     }
+    and_more(&mut text, report.collectors.len());
     let failing: Vec<&TestCase> = report.tests.iter().filter(|test| test.outcome.is_failure()).collect();
     let telling: Vec<&TestCase> =
         failing.iter().copied().filter(|test| test.message.is_some() || test.file.is_some()).collect();
@@ -33,10 +35,7 @@ fn render(report: &Report) -> String {
     for test in shown.iter().take(FAILURES_SHOWN) {
         failure_block(&mut text, test);
     }
-    let more = shown.len().saturating_sub(FAILURES_SHOWN);
-    if more > 0 {
-        let _ = writeln!(text, "… and {more} more: `proctor failures --limit 500`\n");
-    }
+    and_more(&mut text, shown.len());
     if !matches!(report.outcome, Outcome::Passed | Outcome::NoTests) && shown.is_empty() && report.collectors.is_empty()
     {
         last_words(&mut text, report);
@@ -45,7 +44,9 @@ fn render(report: &Report) -> String {
         let _ = writeln!(text, "running when it was cut off: {}/{}", test.package, clean(&test.name));
     }
     for hit in &report.evidence.limit_hits {
-        let _ = writeln!(text, "limit {} touched: {} of {} ({} times)", hit.limit.name(), hit.peak, hit.max, hit.count);
+        let (peak, max) = (hit.limit.show(hit.peak), hit.limit.show(hit.max));
+        let times = if hit.count == 1 { "once".to_owned() } else { format!("{} times", hit.count) };
+        let _ = writeln!(text, "limit {} reached: {peak} of {max} ({times})", hit.limit.name());
     }
     for artifact in report.artifacts.iter().take(ARTIFACTS_SHOWN) {
         let (kind, bytes) = (artifact.kind.name(), show_bytes(artifact.bytes));
@@ -68,8 +69,19 @@ fn render(report: &Report) -> String {
     text
 }
 
+fn and_more(text: &mut String, all: usize) {
+    let more = all.saturating_sub(FAILURES_SHOWN);
+    if more > 0 {
+        let _ = writeln!(text, "… and {more} more: `proctor failures --limit 500`\n");
+    }
+}
+
 fn collector_block(text: &mut String, collector: &Collector) {
-    let _ = writeln!(text, "{} {}", red("✗ did not build"), bold(&clean(&collector.nodeid)));
+    let what = match collector.kind {
+        CollectorKind::Build => "✗ did not build",
+        CollectorKind::Collection => "✗ could not be collected",
+    };
+    let _ = writeln!(text, "{} {}", red(what), bold(&clean(&collector.nodeid)));
     place(text, collector.file.as_deref(), collector.line);
     lines(text, &collector.message);
     text.push('\n');
@@ -107,12 +119,15 @@ fn lines(text: &mut String, block: &str) {
 
 // Without a test to blame, the end of what the runner said is the best there is.
 fn last_words(text: &mut String, report: &Report) {
-    // A structured runner's stdout is its event stream, which is for parsers.
-    let stdout = Some(("stdout", &report.stdout_tail)).filter(|_| !report.structured);
-    for (name, tail) in stdout.into_iter().chain([("stderr", &report.stderr_tail)]) {
+    let streams = [
+        ("stdout", &report.stdout_tail, report.truncated.stdout_bytes),
+        ("stderr", &report.stderr_tail, report.truncated.stderr_bytes),
+    ];
+    for (name, tail, cut) in streams {
         let tail = clean(tail);
-        let said: Vec<&str> = tail.lines().collect();
-        if said.is_empty() {
+        // A line whose beginning is gone is half of something.
+        let said: Vec<&str> = tail.lines().skip(usize::from(cut > 0)).filter(|line| !is_event(line, report)).collect();
+        if said.iter().all(|line| line.trim().is_empty()) {
             continue;
         }
         let _ = writeln!(text, "{}", dim(&format!("last of {name}:")));
@@ -120,6 +135,11 @@ fn last_words(text: &mut String, report: &Report) {
             let _ = writeln!(text, "  {line}");
         }
     }
+}
+
+// Where a runner's stdout is a stream of events (Go's), each line is an object, which is for parsers.
+fn is_event(line: &str, report: &Report) -> bool {
+    report.structured && line.starts_with('{') && line.ends_with('}')
 }
 
 fn verdict(report: &Report) -> String {
@@ -146,11 +166,6 @@ fn verdict(report: &Report) -> String {
     let memory = resources.memory_peak_bytes.map_or_else(String::new, |bytes| format!(", {} peak", show_bytes(bytes)));
     let cpu = resources.cpu_user_s + resources.cpu_system_s;
     format!("{word}: {} ({}, {:.1}s, {cpu:.1}s cpu{memory})\n", parts.join(", "), report.framework, report.duration_s)
-}
-
-// What tests print and how they are called is theirs; what the terminal does with it is not.
-fn clean(text: &str) -> String {
-    anstream::adapter::strip_str(text).to_string()
 }
 
 fn paint(code: &str, text: &str) -> String {

@@ -7,12 +7,12 @@ use super::remember::Remembered;
 use crate::audit::Audit;
 use crate::caches;
 use crate::clock::Clock;
-use crate::context::{Context, Policy};
+use crate::context::{Context, Looks, Policy};
 use crate::registry::random_id;
 use crate::scheduler::Scheduler;
 use crate::session::{self, Memory, SessionHandle};
 use crate::toolchain::{Offer, Toolchain};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
 use proctor_core::quota::{Amount, Quota};
@@ -31,7 +31,8 @@ pub(super) fn worker() -> Result<PathBuf, Failure> {
     if let Some(path) = std::env::var_os(WORKER) {
         return Ok(PathBuf::from(path));
     }
-    let own = std::env::current_exe().map_err(|error| Failure::host(format!("where am I: {error}")))?;
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::host(format!("the path of this program cannot be read: {error}")))?;
     Ok(own.with_file_name("proctor-worker"))
 }
 
@@ -92,11 +93,17 @@ fn sandbox(pool: PoolBounds) -> Result<LinuxSandbox, Failure> {
 fn context_of(sandbox: LinuxSandbox, Shared { budget, offer, audit, clock, .. }: Shared) -> Arc<Context> {
     Arc::new(Context {
         sandbox: Arc::new(sandbox),
-        toolchain: Toolchain::from_env(|name| std::env::var_os(name), offer),
+        toolchain: toolchain(offer),
         clock,
-        audit: audit.unwrap_or_else(|| Audit::off(clock)),
+        audit: audit.unwrap_or_else(Audit::off),
         scheduler: Scheduler::start(clock, budget),
+        looks: Looks::default(),
     })
+}
+
+/// The toolchains that this process's own environment leads to.
+pub(super) fn toolchain(offer: Offer) -> Toolchain {
+    Toolchain::from_env(|name| std::env::var_os(name), offer)
 }
 
 /// The user id of this process.
@@ -112,6 +119,7 @@ pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
     Ok(Policy {
         owner: "private".to_owned(),
         quota: Quota { running_runs_max: 1, ..Quota::UNBOUNDED },
+        queued: Arc::default(),
         kept: Arc::default(),
         kept_bytes_max: u64::MAX,
         run_as,
@@ -142,17 +150,31 @@ fn run_as(workspace: &Workspace) -> Result<RunAs, Failure> {
     })
 }
 
+/// How a path that somebody named and that cannot be had ends a command.
+pub(super) fn unseen(what: &str, error: &WorkspaceError) -> Failure {
+    match error {
+        WorkspaceError::Host(_) => Failure::host(format!("{what}: {error}")),
+        _ => Failure::usage(format!("{what}: {error}")),
+    }
+}
+
 /// The workspace at `path`.
 pub(super) fn workspace(path: &Path) -> Result<Workspace, Failure> {
     let absolute = std::path::absolute(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-    Workspace::open(&absolute).map_err(|error| Failure::usage(format!("workspace {}: {error}", path.display())))
+    Workspace::open(&absolute).map_err(|error| unseen(&format!("workspace {}", path.display()), &error))
+}
+
+/// Where in `workspace` this process is; nowhere, if it is elsewhere.
+pub(super) fn below(workspace: &Workspace) -> Result<PathBuf, Failure> {
+    let here = std::env::current_dir().map_err(|error| Failure::host(format!("the working directory: {error}")))?;
+    Ok(here.strip_prefix(workspace.root()).map(Path::to_path_buf).unwrap_or_default())
 }
 
 /// A session on `workspace` that remembers what the last command here knew.
 pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, Remembered), Failure> {
     let remembered = Remembered::of(&workspace);
     let context = context(Shared::alone(PoolBounds::NONE))?;
-    let id = random_id().ok_or_else(|| Failure::host("no random numbers"))?;
+    let id = random_id().ok_or_else(|| Failure::host("the kernel gives no random numbers"))?;
     let memory: Memory = remembered.memory()?.unwrap_or_default();
     let policy = Arc::new(policy(&workspace)?);
     let (handle, _actor) = session::open(id, context, policy, workspace, memory);

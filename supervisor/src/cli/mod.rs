@@ -6,7 +6,9 @@ mod arguments;
 mod doctor;
 mod home;
 mod human;
+mod list;
 mod local;
+mod log_queue;
 mod logs;
 mod progress;
 mod reload;
@@ -19,6 +21,7 @@ mod token;
 
 use arguments::{Cli, Command};
 use clap::Parser;
+use logs::Logs;
 use std::process::ExitCode;
 
 /// Exit status for a mistake on the command line.
@@ -50,6 +53,8 @@ impl Failure {
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
+    // Each run has a thread, and there may be hundreds.
+    proctor_sandbox::share_arenas();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -59,10 +64,16 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    logs::begin(&cli.command);
+    let logs = match Logs::begin(&cli.command) {
+        Ok(logs) => logs,
+        Err(error) => {
+            Logs::Direct.say(&format!("proctor: no log can be begun: {error}"));
+            return ExitCode::from(HOST);
+        }
+    };
     let answered = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
-        Command::List(arguments) => show::list(&arguments),
+        Command::List(arguments) => list::list(&arguments),
         Command::Failures(arguments) => show::failures(&arguments),
         Command::Covering(arguments) => show::covering(&arguments),
         Command::Report(arguments) => show::report(&arguments),
@@ -70,11 +81,10 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Admin(arguments) => admin::admin(&arguments),
     };
-    match answered {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            anstream::eprintln!("proctor: {}", failure.text);
-            ExitCode::from(failure.code)
-        }
-    }
+    let code = answered.unwrap_or_else(|failure| {
+        logs.say(&format!("proctor: {}", failure.text));
+        failure.code
+    });
+    logs.finish();
+    ExitCode::from(code)
 }

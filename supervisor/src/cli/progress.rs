@@ -1,10 +1,11 @@
 //! The live line of a terminal: tests done, failing so far, elapsed, memory. Silent when stderr is no terminal. Must not
 //! know how a run ends.
 
-use crate::units::show_bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use proctor_core::event::{self, RunEvent};
+use proctor_core::quantity::show_bytes;
 use proctor_core::test_case::CollectorKind;
+use proctor_proto::text::clean;
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -53,6 +54,9 @@ impl Progress {
                 };
                 self.above(what, &collector.nodeid);
             }
+            RunEvent::Missed { events } => {
+                self.above("not shown:", &format!("{events} events, for which the run's log had no room"));
+            }
             RunEvent::Progress(progress) => {
                 latest.memory_bytes = progress.memory_bytes;
                 latest.running.clone_from(&progress.running);
@@ -64,7 +68,7 @@ impl Progress {
 
     fn above(&self, what: &str, name: &str) {
         if !self.bar.is_hidden() {
-            let name = anstream::adapter::strip_str(name).to_string();
+            let name = clean(name);
             self.bar.suspend(|| anstream::eprintln!("{} {name}", red(what)));
         }
     }
@@ -84,7 +88,7 @@ fn line(progress: &event::Progress) -> String {
         line.push_str(&format!(" · {}", show_bytes(bytes)));
     }
     if let Some(test) = &progress.running {
-        line.push_str(&format!(" · {}", anstream::adapter::strip_str(&test.name)));
+        line.push_str(&format!(" · {}", clean(&test.name)));
     }
     line
 }

@@ -3,7 +3,7 @@
 
 use super::Failure;
 use super::home::user_dir;
-use crate::run::RunHandle;
+use crate::run::Files;
 use crate::session::Memory;
 use crate::workspace::Workspace;
 use proctor_core::artifact::Artifact;
@@ -15,6 +15,9 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+/// The file with the last report.
+const REPORT: &str = "report.json";
 
 /// The file with the contents of the last report's artefacts, one behind the other.
 const ARTIFACTS: &str = "artifacts";
@@ -42,7 +45,12 @@ impl Remembered {
 
     /// The last report here.
     pub(super) fn report(&self) -> Result<Option<Report>, Failure> {
-        self.read("report.json")
+        self.read(REPORT)
+    }
+
+    /// Whether a run here has left a report.
+    pub(super) fn has_report(&self) -> bool {
+        self.dir.as_ref().is_some_and(|dir| dir.join(REPORT).is_file())
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
@@ -64,19 +72,19 @@ impl Remembered {
     }
 
     /// Keeps everything for the next command: also the contents of the report's artefacts, which `run` reads.
-    pub(super) fn keep(&self, memory: &Memory, report: &Report, run: &RunHandle) -> Result<(), Failure> {
+    pub(super) fn keep(&self, memory: &Memory, report: &Report, run: &Files) -> Result<(), Failure> {
         let Some(dir) = &self.dir else {
             return Err(Failure::host("neither XDG_STATE_HOME nor HOME is set to an absolute path"));
         };
         fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
         keep_artifacts(&dir.join(ARTIFACTS), report, run)?;
         write(&dir.join("memory.json"), memory)?;
-        write(&dir.join("report.json"), report)
+        write(&dir.join(REPORT), report)
     }
 }
 
 // One file for all: what the run calls them shall not become a path.
-fn keep_artifacts(path: &Path, report: &Report, run: &RunHandle) -> Result<(), Failure> {
+fn keep_artifacts(path: &Path, report: &Report, run: &Files) -> Result<(), Failure> {
     let beside = path.with_extension(format!("{}.new", std::process::id()));
     let len: u64 = report.artifacts.iter().map(|artifact| artifact.bytes).sum();
     let write = || {

@@ -4,16 +4,22 @@ use super::arguments::{Browser, Coverage, Network, Output, Run};
 use super::progress::Progress;
 use super::signals::Signals;
 use super::{Failure, HOST, USAGE, human, local};
-use crate::prepare::{PrepareError, check_env};
+use crate::prepare::PrepareError;
 use crate::run::{NotStarted, RunEnd};
 use crate::session::{SessionError, Started};
+use crate::toolchain::check_env;
 use crate::workspace::Workspace;
 use proctor_core::filter::Filter;
 use proctor_core::isolation;
 use proctor_core::limits::LimitRequest;
-use proctor_core::report::Report;
-use proctor_core::request::{self, Browsing, CoverageMode, IfBusy, RunRequest, Selection};
-use proctor_core::session::{Refusal, RunKind};
+use proctor_core::outcome::Evidence;
+use proctor_core::report::{Report, Summary};
+use proctor_core::request::{self, Browsing, CoverageMode, IfBusy, RunKind, RunRequest, Selection};
+use proctor_core::session::Refusal;
+use proctor_frameworks::detect::DetectError;
+use proctor_proto::reason;
+use proctor_proto::text::{self, Reader};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
@@ -30,17 +36,18 @@ async fn watch(arguments: &Run, workspace: Workspace, request: RunRequest) -> Re
     let (session, remembered) = local::session(workspace)?;
     let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
         Ok(started) => started,
-        Err(error) => return not_accepted(&error),
+        Err(error) => return not_accepted(&error, arguments.output),
     };
     let progress = Progress::new(arguments.output == Output::Human);
     let report = follow(&started, &session, &progress, &mut signals).await;
     progress.clear();
     let report = report?;
     let memory = session.memory().await.map_err(|error| Failure::host(error.to_string()))?;
+    let files = started.handle.files().await.map_err(|error| Failure::host(error.to_string()))?;
     session.close().await;
     print(arguments.output, &report)?;
     // What the run came to is told already; that the next command will not know of it is only a pity.
-    if let Err(failure) = remembered.keep(&memory, &report, &started.handle) {
+    if let Err(failure) = remembered.keep(&memory, &report, &files) {
         anstream::eprintln!("proctor: this run is not remembered: {}", failure.text);
     }
     Ok(report.outcome.exit_code(report.evidence.signal))
@@ -70,9 +77,14 @@ async fn follow(
             progress.show(&entry.event);
         }
     }
-    match started.handle.end().await.map_err(|_| lost())? {
+    ended(started.handle.end().await.map_err(|_| lost())?)
+}
+
+/// The report of a run that has ended, or how one that never started ends a command.
+pub(super) fn ended(end: RunEnd) -> Result<Arc<Report>, Failure> {
+    match end {
         RunEnd::Report(report) => Ok(report),
-        RunEnd::NotStarted(NotStarted::Prepare(error)) => Err(Failure { code: code(&error), text: error.to_string() }),
+        RunEnd::NotStarted(NotStarted::Prepare(error)) => Err(refused(&error)),
         RunEnd::NotStarted(why @ NotStarted::Invalid { .. }) => Err(Failure::usage(why.to_string())),
         RunEnd::NotStarted(why) => Err(Failure::host(why.to_string())),
     }
@@ -81,16 +93,37 @@ async fn follow(
 /// How a request that did not become a run ends a command.
 pub(super) fn failure(error: &SessionError) -> Failure {
     match error {
-        SessionError::Prepare(error) => Failure { code: code(error), text: error.to_string() },
+        SessionError::Prepare(error) => refused(error),
         other => Failure::host(other.to_string()),
     }
 }
 
-fn not_accepted(error: &SessionError) -> Result<u8, Failure> {
+fn not_accepted(error: &SessionError, output: Output) -> Result<u8, Failure> {
     match error {
         // Nothing to do is no failure: everything that failed has been mended.
-        SessionError::Refused(refusal @ Refusal::NothingToRerun { .. }) => {
-            anstream::println!("{refusal}");
+        SessionError::Refused(Refusal::NothingToRerun { framework }) => {
+            let note = text::nothing_to_rerun(framework, Reader::Person);
+            match output {
+                Output::Human => anstream::println!("{note}"),
+                // Nothing ran, so it has come to no outcome. The same words as in what agents get, beside what programs read
+                // of every report.
+                Output::Json => anstream::println!(
+                    "{}",
+                    json!({
+                        "nothing_ran": reason::NOTHING_TO_RERUN,
+                        "outcome": null,
+                        "exit_code": 0,
+                        "raw_exit_code": null,
+                        "framework": framework,
+                        "summary": Summary::default(),
+                        "partial": false,
+                        "tests": [],
+                        "collectors": [],
+                        "artifacts": [],
+                        "evidence": Evidence { notes: vec![note], ..Evidence::default() },
+                    })
+                ),
+            }
             Ok(0)
         }
         SessionError::Refused(Refusal::NoRunYet) => {
@@ -100,16 +133,28 @@ fn not_accepted(error: &SessionError) -> Result<u8, Failure> {
     }
 }
 
-fn code(error: &PrepareError) -> u8 {
-    match error {
+fn refused(error: &PrepareError) -> Failure {
+    let text = match error {
+        PrepareError::Detect(DetectError::NoProject) => {
+            format!("{error}: name one with --framework NAME, or give a command after --")
+        }
+        PrepareError::Detect(DetectError::Polyglot { names }) => format!(
+            "{} project types here ({}): pick one with --framework NAME, or run all with --framework all",
+            names.len(),
+            names.join(", ")
+        ),
+        _ => error.to_string(),
+    };
+    let code = match error {
         PrepareError::RunnerMissing { .. } => HOST,
         PrepareError::Detect(_)
         | PrepareError::Plan(_)
-        | PrepareError::ProjectFile { .. }
+        | PrepareError::ProjectFile(_)
         | PrepareError::NetworkDenied
         | PrepareError::PathNotUtf8 => USAGE,
-        PrepareError::WorkspaceReplaced | PrepareError::WorkspaceOwner { .. } => HOST,
-    }
+        PrepareError::WorkspaceReplaced | PrepareError::WorkspaceOwner { .. } | PrepareError::HostFailed { .. } => HOST,
+    };
+    Failure { code, text }
 }
 
 fn print(output: Output, report: &Report) -> Result<(), Failure> {
@@ -170,7 +215,7 @@ fn selection(arguments: &Run, workspace: &Workspace) -> Result<Selection, Failur
     let files = arguments
         .file
         .iter()
-        .map(|file| workspace.existing(file).map_err(|error| Failure::usage(format!("--file: {error}"))))
+        .map(|file| workspace.existing(file).map_err(|error| local::unseen("--file", &error)))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(if filter.is_none() && files.is_empty() { Selection::All } else { Selection::Matching { filter, files } })
 }

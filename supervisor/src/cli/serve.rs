@@ -3,18 +3,21 @@
 
 use super::arguments::Serve;
 use super::local::{self, Shared};
-use super::reload::{Reloading, own_cache};
+use super::reload::{Reloading, Users, own_cache, shown_roots};
 use super::{Failure, USAGE};
-use crate::access::{self, Access, Current};
+use crate::access::{self, Access, Current, Loaded};
 use crate::api::Api;
 use crate::audit::{Audit, Event, Line};
+use crate::bounds::Bounds;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Machine, Problem, Told};
 use crate::context::Context;
+use crate::drain::Drain;
 use crate::notify::Manager;
-use crate::quotas::Machine;
-use crate::registry::{Bounds, Registry};
-use crate::serve::{self, Drain, Listener};
+use crate::owned::hold;
+use crate::place::Place;
+use crate::registry::Registry;
+use crate::serve::{self, Listener, Served};
 use crate::tenant::Tenants;
 use crate::toolchain::Offer;
 use proctor_core::isolation::Layer;
@@ -32,33 +35,53 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
     match (&arguments.config, &arguments.root) {
         (Some(path), _) => {
             let may_switch = local::own_uid()? == 0;
-            let (config, access) = access::load(path, may_switch, &Tenants::default(), |_| Vec::new())
-                .map_err(|problems| Failure { code: USAGE, text: problems.join("\nproctor: ") })?;
+            let loaded = access::load(path, may_switch, &Tenants::default(), |config| on_path(config, arguments.check))
+                .map_err(|told| told.iter().map(Told::to_string).collect::<Vec<_>>().join("\nproctor: "))
+                .map_err(|text| Failure { code: USAGE, text })?;
             if arguments.check {
+                loaded.notes.iter().for_each(|note| anstream::eprintln!("proctor: {note}"));
                 anstream::println!("{}: ok", path.display());
                 return Ok(0);
             }
-            local::runtime()?.block_on(daemon(path, config, access, may_switch))
+            local::runtime()?.block_on(daemon(path, loaded, may_switch))
         }
         (None, Some(root)) => local::runtime()?.block_on(private(root)),
         (None, None) => Err(Failure::usage("serve needs --config or --private --root")),
     }
 }
 
-async fn daemon(path: &Path, config: Config, access: Access, may_switch: bool) -> Result<u8, Failure> {
+// Roots that the toolchains of this process's environment would show to all runs, as each SIGHUP refuses them. Whoever only
+// checks the file may have another PATH than the supervisor.
+fn on_path(config: &Config, checks: bool) -> Vec<Problem> {
+    let names = config.private_places().iter().flat_map(Place::names).collect();
+    // Those of the file are the file's own problems, whatever PATH is.
+    let offer = Offer { toolchains: Vec::new(), private: watch::channel(names).1 };
+    let problems = shown_roots(&local::toolchain(offer), config).into_iter();
+    let by_this_path = |problem: Problem| {
+        Problem::note(problem.at, format!("{}; this is by the PATH of `--check` itself", problem.text))
+    };
+    if checks { problems.map(by_this_path).collect() } else { problems.collect() }
+}
+
+async fn daemon(path: &Path, loaded: Loaded, may_switch: bool) -> Result<u8, Failure> {
+    let Loaded { config, access, private, notes } = loaded;
+    notes.iter().for_each(|note| tracing::warn!("{note}"));
     if !may_switch && config.sandbox.required().contains(&Layer::TenantUid) {
         return Err(Failure::host(cannot_switch().to_string()));
     }
     // Before anybody can know that this process is there: who has no handler for it dies of SIGHUP.
     let mut hangup = hangups()?;
+    // Held to the end. Two who share the caches and the users of tenants would each take the other's for its own.
+    let _held = hold(&config.state_dir).map_err(|error| Failure::host(error.to_string()))?;
     for tenant in access.tenants.all() {
         own_cache(&config, tenant).map_err(Failure::host)?;
     }
-    let (private, seen) = watch::channel(config.private_places().map(Path::to_owned).collect());
+    let (private, seen) = watch::channel(private);
     let offer = Offer { toolchains: config.host.toolchains.clone(), private: seen };
     let clock = Clock::new();
-    let audit = Audit::open(config.audit.place(&config.state_dir), clock);
-    let audit = audit.map_err(|error| Failure::host(format!("the audit log: {error}")))?;
+    let place = config.audit.place(&config.state_dir);
+    let told = format!("the audit log {}", place.path.display());
+    let audit = Audit::open(place, clock).map_err(|error| Failure::host(format!("{told}: {error}")))?;
     let budget = config.host.budget(Machine::here());
     let shared = Shared { budget, pool: config.host.pool.pool(), offer, clock, audit: Some(audit.clone()) };
     let context = local::context(shared)?;
@@ -90,7 +113,8 @@ async fn daemon(path: &Path, config: Config, access: Access, may_switch: bool) -
         tokio::spawn(manager.keep_told(api.drain.clone(), answers));
     }
     let (path, context, registry) = (path.to_owned(), Arc::clone(&api.context), api.registry.clone());
-    let mut reloading = Reloading { path, config, may_switch, access, private, context, registry };
+    let users = Users::of(&config);
+    let mut reloading = Reloading { path, config, users, may_switch, access, private, context, registry };
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             reloading.reload().await;
@@ -164,6 +188,10 @@ async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failu
             within = Some(Duration::ZERO);
         }
     });
-    serve::serve(api, listeners).await.map_err(|error| Failure::host(error.to_string()))?;
+    let (registry, drain, sandbox) = (api.registry.clone(), api.drain.clone(), Arc::clone(&api.context.sandbox));
+    let undescribed = |error| Failure::host(format!("the description of the services cannot be read: {error}"));
+    let routes = api.routes().await.map_err(undescribed)?;
+    let served = Served { routes, registry, drain, sandbox };
+    serve::serve(served, listeners).await.map_err(|error| Failure::host(error.to_string()))?;
     Ok(0)
 }

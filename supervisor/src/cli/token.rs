@@ -1,14 +1,14 @@
 //! `proctor admin token`: draws a bearer token. The host file keeps only its hash. Must not store anything.
 
 use super::Failure;
+use crate::config::TOKEN_PREFIX;
 
 /// Prints a token of 256 random bits and the hash that the host file wants.
 pub(super) fn token() -> Result<u8, Failure> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| Failure::host(format!("no random numbers: {error}")))?;
-    // By its first letters it is known for what it is, wherever it turns up.
     let token: String =
-        ["proctor_".to_owned()].into_iter().chain(bytes.iter().map(|byte| format!("{byte:02x}"))).collect();
+        [TOKEN_PREFIX.to_owned()].into_iter().chain(bytes.iter().map(|byte| format!("{byte:02x}"))).collect();
     anstream::println!("token for the tenant:      {token}");
     anstream::println!("token_hashes in the file:  {}", blake3::hash(token.as_bytes()));
     Ok(0)

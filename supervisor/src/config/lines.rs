@@ -2,8 +2,10 @@
 //! any key means.
 
 use super::Config;
+use proctor_core::redact::redact;
 use serde::Deserialize;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
@@ -12,6 +14,15 @@ use toml::de::{DeArray, DeTable, DeValue};
 /// Values of a wrong kind that are told of one file.
 const WRONG_MAX: usize = 100;
 
+/// What is told of a table that is there twice, by how it begins: TOML has one bracket for a table and two for each of several.
+const TENANT_HEADERS: [(&str, &str); 3] = [
+    ("[tenant]", TWO_BRACKETS),
+    ("[tenant.", "duplicate key; the next tenant begins with [[tenant]], in two brackets"),
+    ("[[tenant]]", "duplicate key; the tenant above it has to begin with [[tenant]] too, in two brackets"),
+];
+
+const TWO_BRACKETS: &str = "a tenant begins with [[tenant]], in two brackets";
+
 /// Something that is wrong with a host file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -19,13 +30,44 @@ pub struct Problem {
     pub at: String,
     /// The key as people know it, what is wrong, and what helps.
     pub text: String,
+    /// Whether the file can be used all the same.
+    pub is_note: bool,
 }
 
 impl Problem {
     /// A problem with the value of `at`.
     pub fn new(at: impl Into<String>, text: impl Into<String>) -> Problem {
-        Problem { at: at.into(), text: text.into() }
+        Problem { at: at.into(), text: text.into(), is_note: false }
     }
+
+    /// Something about the value of `at` that its author should know, and that is in nobody's way.
+    pub fn note(at: impl Into<String>, text: impl Into<String>) -> Problem {
+        Problem { is_note: true, ..Problem::new(at, text) }
+    }
+}
+
+/// What is said of a host file, with its path and line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// For this the file cannot be used.
+    Problem(String),
+    /// What its author should know.
+    Note(String),
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Told::Problem(text) | Told::Note(text)) = self;
+        f.write_str(text)
+    }
+}
+
+/// A problem on its line: the order in which problems are told.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Found {
+    line: usize,
+    is_note: bool,
+    text: String,
 }
 
 /// A host file that has been read as far as it can be: what is of a wrong kind is left out of it.
@@ -33,7 +75,7 @@ pub struct Reading<'t> {
     text: &'t str,
     root: DeTable<'t>,
     config: Config,
-    found: BTreeSet<(usize, String)>,
+    found: BTreeSet<Found>,
     /// Keys that were left out. What is missing for that reason alone is no problem of its own.
     left_out: Vec<String>,
     /// Whether so much was understood that it can be asked what is missing.
@@ -56,7 +98,10 @@ impl<'t> Reading<'t> {
         for error in &errors {
             // At the end of a text without a last newline there is nothing to point at.
             let offset = error.span().map_or(text.len(), |span| span.start);
-            reading.tell(offset, error.message().to_owned());
+            match reading.of_a_tenant(offset).filter(|_| error.message() == "duplicate key") {
+                Some((line, text)) => _ = reading.found.insert(Found { line, is_note: false, text: text.to_owned() }),
+                None => reading.tell(offset, error.message().to_owned()),
+            }
         }
         reading.take_kinds();
         reading
@@ -82,30 +127,47 @@ impl<'t> Reading<'t> {
         for problem in problems {
             let beside = |left_out: &&String| is_below(left_out, &problem.at) || is_below(&problem.at, left_out);
             if self.left_out.iter().find(beside).is_none() {
-                let offset = self.offset(&problem.at);
-                self.tell(offset, problem.text);
+                let line = self.line(self.offset(&problem.at));
+                self.found.insert(Found { line, is_note: problem.is_note, text: problem.text });
             }
         }
     }
 
-    /// The config, or everything that is wrong with the file at `path`, in the order of its lines.
-    pub fn finish(self, path: &Path) -> Result<Config, Vec<String>> {
-        if self.found.is_empty() {
-            return Ok(self.config);
+    /// The config and the notes about it, or everything that is wrong with the file at `path`, in the order of its lines.
+    pub fn finish(self, path: &Path) -> Result<(Config, Vec<String>), Vec<Told>> {
+        let told = |Found { line, is_note, text }: &Found| {
+            // Whatever was pasted where it does not belong.
+            format!("{}:{line}: {}{}", path.display(), if *is_note { "note: " } else { "" }, redact(text))
+        };
+        if self.found.iter().all(|found| found.is_note) {
+            return Ok((self.config, self.found.iter().map(told).collect()));
         }
-        let told = |(line, text): &(usize, String)| format!("{}:{line}: {text}", path.display());
-        Err(self.found.iter().map(told).collect())
+        let kind = |found: &Found| if found.is_note { Told::Note } else { Told::Problem };
+        Err(self.found.iter().map(|found| kind(found)(told(found))).collect())
     }
 
     fn tell(&mut self, offset: usize, text: String) {
+        let line = self.line(offset);
+        self.found.insert(Found { line, is_note: false, text });
+    }
+
+    // The line on which the table of `offset` begins if it is a tenant's, and what its author has to know of such.
+    fn of_a_tenant(&self, offset: usize) -> Option<(usize, &'static str)> {
+        let lines = self.text.lines().map(str::trim_start).enumerate().take(self.line(offset));
+        let (number, header) = lines.filter(|(_, line)| line.starts_with('[')).last()?;
+        let (_, text) = TENANT_HEADERS.iter().find(|(begin, _)| header.starts_with(begin))?;
+        Some((number + 1, text))
+    }
+
+    // The number of the line at `offset`.
+    fn line(&self, offset: usize) -> usize {
         let before = self.text.get(..offset).unwrap_or(self.text);
-        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        self.found.insert((line, text));
+        before.bytes().filter(|byte| *byte == b'\n').count() + 1
     }
 
     // Reads the values as what they should be, and again without the one that is none, so that one does not hide the next.
     fn take_kinds(&mut self) {
-        let damaged: BTreeSet<usize> = self.found.iter().map(|(line, _)| *line).collect();
+        let damaged: BTreeSet<usize> = self.found.iter().map(|found| found.line).collect();
         for _ in 0..WRONG_MAX {
             let spanned = Spanned::new(0..self.text.len(), self.root.clone());
             let error = match Config::deserialize(toml::Deserializer::from(spanned)) {
@@ -120,20 +182,40 @@ impl<'t> Reading<'t> {
             if !dropped {
                 break;
             }
+            let named = self.called(&key);
             let key = key.join(".");
             let offset = error.span().map_or(0, |span| span.start);
-            let before = self.text.get(..offset).unwrap_or(self.text);
-            let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
             // What a syntax error has left of its line is of any kind.
-            if !damaged.contains(&line) {
-                let named = key.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('.');
-                self.tell(offset, format!("{named}: {}", error.message()));
+            if !damaged.contains(&self.line(offset)) {
+                let of_tenant = named == "tenant" && error.message().starts_with("invalid type: map");
+                let text = format!("{named}: {}", shown(&named, error.message()));
+                self.tell(offset, if of_tenant { TWO_BRACKETS.to_owned() } else { text });
             }
             self.left_out.push(key);
         }
         self.is_whole = false;
         if self.found.is_empty() {
             self.tell(0, "the file cannot be read".to_owned());
+        }
+    }
+
+    // The key as people know it: places of arrays say nothing beside a line, but a tenant has a name where it has an id.
+    fn called(&self, key: &[String]) -> String {
+        let is_place = |part: &&String| part.bytes().all(|byte| byte.is_ascii_digit());
+        let tenants = self.root.get("tenant").and_then(|tenants| tenants.get_ref().as_array());
+        let id = |place: &String| {
+            Some(tenants?.get(place.parse::<usize>().ok()?)?.get_ref().get("id")?.get_ref().as_str()?.to_owned())
+        };
+        let below = |parts: &[String]| {
+            let end = parts.len() - parts.iter().rev().take_while(is_place).count();
+            parts[..end].join(".")
+        };
+        match key {
+            [tenant, place, rest @ ..] if tenant == "tenant" && !rest.is_empty() => match id(place) {
+                Some(id) => format!("tenant {id:?}: {}", below(rest)),
+                None => below(key),
+            },
+            _ => below(key),
         }
     }
 
@@ -155,6 +237,14 @@ impl<'t> Reading<'t> {
             (offset, value) = next;
         }
         offset
+    }
+}
+
+// What is wrong with the kind of a value, with the value itself where it is no secret.
+fn shown(key: &str, message: &str) -> String {
+    match message.rsplit_once(", expected ") {
+        Some((_, expected)) if key.ends_with("token_hashes") => format!("expected {expected}"),
+        _ => message.to_owned(),
     }
 }
 
@@ -216,7 +306,11 @@ mod tests {
         let mut reading = Reading::of(text);
         let problems = reading.config().problems();
         reading.add(problems);
-        reading.finish(Path::new("f")).map(drop).unwrap_err()
+        texts(reading)
+    }
+
+    fn texts(reading: Reading<'_>) -> Vec<String> {
+        reading.finish(Path::new("f")).map(drop).unwrap_err().iter().map(Told::to_string).collect()
     }
 
     #[test]
@@ -256,8 +350,8 @@ mod tests {
             (8, "defaults.memory: expected something like 2GiB"),
             (9, "defaults: pids must be at least"),
             (11, "tenant \"a b\": id must be 1 to 64"),
-            (13, "tenant.0.uids: invalid value: integer `-1`"),
-            (14, "tenant.0.uids: invalid type: string \"x\""),
+            (13, "tenant \"a b\": uids: invalid value: integer `-1`"),
+            (14, "tenant \"a b\": uids: invalid type: string \"x\""),
             (16, "tenant \"a b\": root relative is not absolute"),
             (17, "tenant \"\": id must be"),
             (18, "tenant.1.roots: invalid type: string"),
@@ -281,6 +375,56 @@ mod tests {
             assert!(said.contains(wanted), "{wanted} in\n{said}");
         }
         assert!(!said.contains("[[tenant]]"), "what is missing is not known:\n{said}");
+    }
+
+    #[test]
+    fn what_was_pasted_where_it_does_not_belong_is_not_repeated() {
+        let token = format!("proctor_{}", "a1".repeat(32));
+        let said =
+            told(&format!("[[tenant]]\nuids = [{token:?}]\ntoken_hashes = \"hunter2\"\n{token} = 1\n")).join("\n");
+        assert!(said.contains("f:2: ") && said.contains("f:3: ") && said.contains("f:4: "), "{said}");
+        assert!(!said.contains(&token) && !said.contains("hunter2"), "{said}");
+        assert!(said.contains("token_hashes: expected a sequence"), "{said}");
+    }
+
+    #[test]
+    fn a_tenant_in_one_bracket_is_told_what_it_needs() {
+        let (one, many) = ("[tenant]\nid = \"a\"\n", "[[tenant]]\nid = \"b\"\n");
+        let quota = "[tenant.quota]\nweight = 1\n";
+        for (text, wanted) in [
+            (one.to_owned(), &[(1, TWO_BRACKETS)][..]),
+            ([one, one].concat(), &[(3, TWO_BRACKETS)]),
+            ([many, one].concat(), &[(3, TWO_BRACKETS)]),
+            ([many, quota, quota].concat(), &[(5, TENANT_HEADERS[1].1)]),
+            (
+                [one, quota, many, quota].concat(),
+                &[(1, TWO_BRACKETS), (5, TENANT_HEADERS[2].1), (7, TENANT_HEADERS[1].1)],
+            ),
+            ("tenant = 7\n".to_owned(), &[(1, "tenant: invalid type: integer `7`, expected a sequence")]),
+            (
+                "state_dir = \"/x\"\nstate_dir = \"/y\"\n[tenant]\n".to_owned(),
+                &[(2, "duplicate key"), (3, TWO_BRACKETS)],
+            ),
+        ] {
+            let said = texts(Reading::of(&text));
+            let wanted: Vec<String> = wanted.iter().map(|(line, text)| format!("f:{line}: {text}")).collect();
+            assert_eq!(said, wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_note_is_told_on_its_line_and_in_nobodys_way() {
+        let finish = |problems: &[Problem]| {
+            let mut reading = Reading::of("state_dir = \"/x\"\n[listen]\nunix = \"/s\"\n");
+            reading.add(problems.to_vec());
+            reading.finish(Path::new("f")).map(|(_, notes)| notes)
+        };
+        let (note, problem) = (Problem::note("listen.unix", "look"), Problem::new("listen.unix", "wrong"));
+        assert_eq!(finish(std::slice::from_ref(&note)), Ok(vec!["f:3: note: look".to_owned()]));
+        assert_eq!(
+            finish(&[note, problem]),
+            Err(vec![Told::Problem("f:3: wrong".to_owned()), Told::Note("f:3: note: look".to_owned())])
+        );
     }
 
     #[test]

@@ -1,9 +1,31 @@
-//! What is wrong with the identities of a host file: an identity is one tenant's, and there is a way to have it. Must not
-//! know how a caller shows one.
+//! The identities of a host file: an identity is one tenant's, and there is a way to have it. Must not know how a caller
+//! shows one.
 
 use super::{Config, Problem};
+use serde::Deserialize;
 use std::collections::HashMap;
 use std::fmt::Display;
+
+/// How the bearer tokens begin that proctor draws: by its first letters one is known for what it is, wherever it turns up.
+pub const TOKEN_PREFIX: &str = "proctor_";
+
+/// Ways to be known.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identities {
+    /// User ids of peers on the unix socket.
+    #[serde(default)]
+    pub uids: Vec<u32>,
+    /// BLAKE3 hashes of bearer tokens, 64 hexadecimal digits each.
+    #[serde(default)]
+    pub token_hashes: Vec<String>,
+    /// What JSON web tokens call it.
+    #[serde(default)]
+    pub jwt_subjects: Vec<String>,
+    /// Names in client certificates, of subjectAltName: URIs, or DNS names.
+    #[serde(default)]
+    pub cert_names: Vec<String>,
+}
 
 /// Ways to be known, of the operators or of one tenant.
 struct Who<'c> {
@@ -48,8 +70,13 @@ impl<'c> Who<'c> {
         for (place, hash) in self.hashes.iter().enumerate() {
             let key = format!("token_hashes.{place}");
             match blake3::Hash::from_hex(hash) {
+                // It may be the token itself, and what is told here is read by others, and kept.
                 Err(_) => {
-                    let text = format!("{hash:?} is not 64 hexadecimal digits; `proctor admin token` prints a hash");
+                    let helps = match hash.starts_with(TOKEN_PREFIX) {
+                        true => "but a token, which nobody may read: draw another, and give its hash alone",
+                        false => "as `proctor admin token` prints them beside each token",
+                    };
+                    let text = format!("entry {} of token_hashes is not 64 hexadecimal digits, {helps}", place + 1);
                     problems.push(self.problem(&key, text));
                 }
                 Ok(hash) if hash == blake3::hash(b"") => {
@@ -122,6 +149,10 @@ fn shared(tenants: &[Who<'_>], problems: &mut Vec<Problem>) {
         ];
         for (key, values) in lists {
             for (place, value) in values.into_iter().enumerate() {
+                // What is no hash is told as that, and never shown.
+                if key == "token_hashes" && blake3::Hash::from_hex(&value).is_err() {
+                    continue;
+                }
                 let text = |other: &Who<'_>| format!("{value} of {key} is also that of {}", other.name);
                 match known.get(&(key, value.clone())) {
                     Some(&other) if other != index => {
@@ -169,6 +200,20 @@ mod tests {
         }
         assert_eq!(tenants("cert_names = [\"a.example\"]", "cert_names = [\"A.example\"]").len(), 1);
         assert_eq!(tenants("uids = [7]", "jwt_subjects = [\"7\"]"), [""; 0], "ways are apart");
+    }
+
+    #[test]
+    fn a_token_in_the_place_of_its_hash_is_never_shown() {
+        let token = format!("{TOKEN_PREFIX}{}", "a1".repeat(32));
+        let good = blake3::hash(b"x").to_string();
+        let tenant = |id| format!("[[tenant]]\nid = {id:?}\ntoken_hashes = [{good:?}, \"hunter2\", {token:?}]\n");
+        let told = said(&(tenant("a") + &tenant("b").replace(&good, &"0".repeat(64))));
+        assert_eq!(told.len(), 4, "{told:?}");
+        let plain = "token_hashes is not 64 hexadecimal digits, as `proctor admin token` prints them beside each token";
+        let drawn = "token_hashes is not 64 hexadecimal digits, but a token, which nobody may read: draw another, and give \
+                     its hash alone";
+        assert_eq!(told[0], format!("tenant.0.token_hashes.1 tenant \"a\": entry 2 of {plain}"));
+        assert_eq!(told[1], format!("tenant.0.token_hashes.2 tenant \"a\": entry 3 of {drawn}"));
     }
 
     #[test]

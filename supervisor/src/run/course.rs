@@ -9,7 +9,7 @@ use proctor_core::limits::Limits;
 use proctor_core::moment::Moment;
 use proctor_core::outcome::Exit;
 use proctor_core::test_case::{TestId, TestOutcome};
-use proctor_frameworks::{Parser, Step};
+use proctor_frameworks::{Awaited, Parser, Step};
 use proctor_sandbox::{Ending, SandboxEvent};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ const SIGKILL: i32 = 9;
 pub(super) struct Course {
     pub(super) parser: Box<dyn Parser>,
     pub(super) tally: Tally,
+    /// What was to run and has told nothing yet.
+    pub(super) awaited: Awaited,
     pub(super) isolation: Arc<Isolation>,
     pub(super) launched_at: Moment,
     /// Tests that were running when proctor decided to kill, or when the run was cut off.
@@ -49,11 +51,12 @@ pub(super) struct Course {
 }
 
 impl Course {
-    pub(super) fn new(launched_at: Moment, limits: Limits, parser: Box<dyn Parser>) -> Course {
+    pub(super) fn new(launched_at: Moment, limits: Limits, parser: Box<dyn Parser>, awaited: Awaited) -> Course {
         let now = Instant::now();
         Course {
             parser,
             tally: Tally::default(),
+            awaited,
             isolation: Arc::default(),
             launched_at,
             running: Vec::new(),
@@ -142,6 +145,9 @@ impl Course {
                     TestOutcome::Failed => {}
                     _ => self.running.retain(|test| *test != case.id()),
                 }
+            }
+            if let RunnerEvent::TestFinished(case) = &event {
+                self.awaited.told(&case.package, &case.name);
             }
             out.push(self.tally.count(event));
         }
@@ -240,7 +246,7 @@ mod tests {
             cache: "/cache",
         };
         let plan = Go.plan(&Go.detect(&tree), &tree, &want).unwrap();
-        Course::new(Moment::default(), Limits::DEFAULT, Go.parser(&plan, &want))
+        Course::new(Moment::default(), Limits::DEFAULT, Go.parser(&plan, &want), Awaited::default())
     }
 
     fn finished(events: &[RunEvent]) -> Vec<&str> {

@@ -1,25 +1,28 @@
-//! The driver of a run: waits for a turn, then lives on a thread of its own, where it runs the sandbox, feeds the parser,
-//! writes the log and ends with a report. Must not know sessions or subscribers.
+//! The driver of a run. On a thread of its own it looks at the workspace, runs the sandbox, feeds the parser, writes the log and
+//! ends with a report; who has to wait for a turn in between waits without one. Must not know sessions or subscribers.
 
 use super::conclude::{Concluding, conclude, without_running};
 use super::course::Course;
 use super::{Killer, LogWriter, NotStarted, RunEnd, Spools, rounds};
+use crate::allowance::Counted;
 use crate::caches;
 use crate::context::{Context, Policy};
 use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
-use crate::scheduler::{EnterError, Place, Standing};
+use crate::scheduler::{EnterError, Place, Standing, Wanted};
 use crate::workspace::Workspace;
 use proctor_core::coverage::Measured;
 use proctor_core::event::{RunEvent, Stream};
-use proctor_core::id::{RunId, TenantId};
+use proctor_core::id::{RunId, SessionId, TenantId};
 use proctor_core::limits::Limits;
 use proctor_core::moment::Moment;
 use proctor_core::outcome::KillReason;
+use proctor_core::queue::{Entry, Priority};
 use proctor_core::quota::{Amount, Refused};
 use proctor_core::report::Report;
-use proctor_core::request::{Fingerprint, RunRequest};
-use proctor_core::session::RunKind;
-use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent};
+use proctor_core::request::{Fingerprint, RunKind, RunRequest};
+use proctor_frameworks::Awaited;
+use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, lack, shorten_slice};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
@@ -30,16 +33,24 @@ pub struct Drive {
     pub context: Arc<Context>,
     /// What this run may have.
     pub policy: Arc<Policy>,
+    /// Whose.
+    pub session: SessionId,
     /// Where.
     pub workspace: Workspace,
     /// The run.
     pub run: RunId,
     /// What, with the selection resolved.
     pub request: RunRequest,
+    /// What its report says before all else.
+    pub notes: Vec<String>,
     /// What for.
     pub kind: RunKind,
+    /// Which of its tenant's runs it comes before.
+    pub priority: Priority,
     /// When it was accepted.
     pub accepted_at: Moment,
+    /// That it waits, if it has waited in its session.
+    pub waits: Option<Counted>,
     /// Where events go.
     pub log: LogWriter,
     /// Where the run's bytes go.
@@ -79,43 +90,88 @@ pub async fn drive(drive: Drive, began: Began) -> Finished {
 
 type Ran = Result<(Report, Vec<Measured>), NotStarted>;
 
-/// What a run's first thread comes to.
+/// What the look at a run's workspace comes to.
 enum Came {
-    /// It has no turn yet, and holds no thread while it waits.
+    /// It has no turn yet.
     Waits(Box<Looked>),
-    Ended(Box<Ran>),
+    /// It had its turn at once, and is over.
+    Ran(Box<Over>),
+}
+
+/// A run that had its turn.
+struct Over {
+    ran: Ran,
+    /// Whether it is time to tidy the caches that it used.
+    untidy: bool,
 }
 
 async fn run_to_end(drive: Drive, began: Began) -> Ran {
-    let broke = || Err(host_failed("the thread of a run panicked"));
-    let (tell, came) = oneshot::channel();
-    // One thread from the first look to the report: each change of threads costs as much as a look.
-    drop(spawn_blocking(move || match look(drive, began) {
-        Ok(looked) if looked.place.has_turn() => run_in_turn(looked, |ran| _ = tell.send(Came::Ended(Box::new(ran)))),
-        Ok(looked) => _ = tell.send(Came::Waits(Box::new(looked))),
-        Err(why) => _ = tell.send(Came::Ended(Box::new(Err(why)))),
-    }));
-    let mut looked = match came.await {
-        Ok(Came::Waits(looked)) => looked,
-        Ok(Came::Ended(ran)) => return *ran,
-        Err(_) => return broke(),
+    let policy = Arc::clone(&drive.policy);
+    let one_more = tokio::select! {
+        one_more = drive.context.looks.one_more() => one_more,
+        () = drive.killer.killed() => return Ok((killed(&drive, "", "ended before it looked at its workspace"), Vec::new())),
     };
+    // Who has the turn at once goes on where it has looked: each change of threads costs as much as a look.
+    let came = on_a_thread(move || {
+        let looked = look(drive, began);
+        drop(one_more);
+        let looked = looked?;
+        Ok(if looked.place.has_turn() {
+            Came::Ran(Box::new(run_in_turn(looked)))
+        } else {
+            Came::Waits(Box::new(looked))
+        })
+    });
+    let Over { ran, untidy } = match came.await? {
+        Came::Ran(over) => *over,
+        Came::Waits(mut looked) => match wait(&mut looked).await? {
+            Some(report) => return Ok((report, Vec::new())),
+            None => on_a_thread(move || Ok(run_in_turn(*looked))).await?,
+        },
+    };
+    if untidy {
+        // Nobody waits for it but the end of this process.
+        drop(spawn_blocking(move || caches::tidy(&policy.cache, policy.cache_bytes_max)));
+    }
+    ran
+}
+
+/// Work on a thread that is its own. Runs do not share the threads of the runtime, which are bounded and which nobody may take
+/// for as long as a run lasts; how many have one is bounded by the looks that go on and by those that have their turn.
+async fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, NotStarted> + Send + 'static,
+) -> Result<T, NotStarted> {
+    let (tell, done) = oneshot::channel();
+    // What a thread that is not made has taken is gone with it: the run's turn, and its place in the workspace.
+    let thread = move || {
+        // The run waits for it.
+        shorten_slice();
+        _ = tell.send(work());
+    };
+    if let Err(error) = std::thread::Builder::new().name("run".to_owned()).spawn(thread) {
+        tracing::error!(%error, "no thread for a run");
+        let text = lack(&error).unwrap_or("the host has no thread left").to_owned();
+        return Err(PrepareError::HostFailed { text }.into());
+    }
+    done.await.unwrap_or_else(|_| Err(host_failed("the thread of a run panicked")))
+}
+
+/// Waits for the run's turn, or until it is killed: then with the report of that.
+async fn wait(looked: &mut Looked) -> Result<Option<Report>, NotStarted> {
     looked.began();
     let killer = looked.drive.killer.clone();
-    let killed = tokio::select! {
-        turn = turn(&mut looked) => turn.map(|()| false)?,
-        () = killer.killed() => true,
-    };
-    if killed {
-        let reason = killer.switch().reason().unwrap_or(KillReason::Cancelled);
-        let note = "ended while it waited for a turn on the host";
-        let Looked { drive: Drive { context, policy, .. }, prepared, .. } = *looked;
-        let report = without_running(context.clock.now(), policy.defaults, &prepared.framework, reason, note);
-        return Ok((report, Vec::new()));
+    tokio::select! {
+        turn = turn(looked) => return turn.map(|()| None),
+        () = killer.killed() => {}
     }
-    let (tell, ran) = oneshot::channel();
-    drop(spawn_blocking(move || run_in_turn(*looked, |ran| _ = tell.send(ran))));
-    ran.await.unwrap_or_else(|_| broke())
+    Ok(Some(killed(&looked.drive, &looked.prepared.framework, "ended while it waited for a turn on the host")))
+}
+
+/// The report of a run that was killed before anything of it was started.
+fn killed(drive: &Drive, framework: &str, note: &str) -> Report {
+    let Drive { context, policy, killer, .. } = drive;
+    let reason = killer.switch().reason().unwrap_or(KillReason::Cancelled);
+    without_running(context.clock.now(), policy.defaults, framework, reason, note)
 }
 
 /// Waits for the run's turn and tells how many come before it.
@@ -152,33 +208,36 @@ impl Looked {
     }
 }
 
-fn look(drive: Drive, began: Began) -> Result<Looked, NotStarted> {
-    let Drive { context, policy, workspace, request, kind, .. } = &drive;
-    let look = workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?;
-    let prepared = prepare(context, policy, workspace, &look, request, *kind)?;
-    if policy.kept.bytes() >= policy.kept_bytes_max {
+fn look(mut drive: Drive, began: Began) -> Result<Looked, NotStarted> {
+    let waits = drive.waits.take();
+    let Drive { context, policy, session, workspace, request, kind, .. } = &drive;
+    let look = workspace.look().map_err(PrepareError::from)?;
+    let prepared = prepare(context, policy, session, workspace, &look, request, *kind)?;
+    if policy.kept.now() >= policy.kept_bytes_max {
         return Err(Refused::KeptBytes { max: policy.kept_bytes_max }.into());
     }
     let tenant = TenantId::new(policy.owner.clone());
-    let place = context.scheduler.enter(tenant, policy.quota, Amount::of(&prepared.spec.limits))?;
+    let entry = Entry { tenant, demand: Amount::of(&prepared.spec.limits), priority: drive.priority };
+    let wanted = Wanted { entry, quota: policy.quota, queued: Arc::clone(&policy.queued), waits };
+    let place = context.scheduler.enter(wanted)?;
     Ok(Looked { drive, prepared, fingerprint: look.fingerprint, place, began: Some(began) })
 }
 
-/// The rest of the run, on the thread of the caller, who is told the end before everything is put away.
-fn run_in_turn(looked: Looked, tell: impl FnOnce(Ran)) {
+/// The rest of the run, on the thread of the caller.
+fn run_in_turn(looked: Looked) -> Over {
     let policy = Arc::clone(&looked.drive.policy);
     let in_use = caches::in_use(&policy.cache);
-    let end = execute(looked);
+    let ran = execute(looked);
+    // Now that nothing of the run goes on any more.
     drop(in_use);
-    tell(end);
-    // Nobody waits for it, and in the usual case it reads one line.
-    caches::tidy(&policy.cache, policy.cache_bytes_max);
+    Over { ran, untidy: caches::is_untidy(&policy.cache, policy.cache_bytes_max) }
 }
 
 fn execute(looked: Looked) -> Ran {
     let Looked { mut drive, prepared, fingerprint, place: _place, mut began } = looked;
-    let Prepared { spec, parser, framework, chosen, notes, env } = prepared;
-    let mut course = Course::new(drive.context.clock.now(), spec.limits, parser);
+    let Prepared { spec, parser, framework, chosen, mut notes, env } = prepared;
+    let mut course = Course::new(drive.context.clock.now(), spec.limits, parser, Awaited::of(&drive.request.selection));
+    notes.splice(0..0, std::mem::take(&mut drive.notes));
     let mut tell = || {
         if let Some(began) = began.take() {
             _ = began.send(fingerprint);
@@ -208,6 +267,7 @@ fn execute(looked: Looked) -> Ran {
             Err(why) => {
                 tracing::error!(run = %drive.run, reason = %why, "a further round of a run did not start");
                 ending.worker_lost = true;
+                ending.notes.push(NOT_GONE_ON.to_owned());
                 break;
             }
         }
@@ -215,6 +275,7 @@ fn execute(looked: Looked) -> Ran {
     let left = std::mem::take(&mut ending.artifacts);
     let files: Vec<(String, Vec<u8>)> = left.into_iter().map(|file| (file.path, file.bytes)).collect();
     drive.log.append_blocking(course.files(&files));
+    drive.log.settle_blocking(drive.spools.settled());
     Ok(conclude(Concluding {
         course,
         ending,
@@ -234,30 +295,59 @@ fn execute(looked: Looked) -> Ran {
 
 // One sandbox from its start to its end.
 fn round(drive: &mut Drive, course: &mut Course, spec: &RunSpec, tell: &mut dyn FnMut()) -> Result<Ending, NotStarted> {
-    let Drive { context, killer, log, spools, .. } = drive;
+    let Drive { context, killer, log, spools, run, .. } = drive;
+    // What could not be kept of what the run wrote, and of the files that it left.
+    let (mut unkept, mut unkept_files) = (None, None);
     let ending = context.sandbox.run(spec, killer.switch(), &mut |event| {
         let kept = match &event {
+            // What comes after a hole is no file of the run's.
+            SandboxEvent::Kept { .. } if unkept_files.is_some() => return,
+            SandboxEvent::Kept { bytes, .. } => spools.artifacts.append(bytes),
+            SandboxEvent::Output { .. } if unkept.is_some() => return,
             SandboxEvent::Output { stream: Stream::Stdout, bytes } => spools.stdout.append(bytes),
             SandboxEvent::Output { stream: Stream::Stderr, bytes } => spools.stderr.append(bytes),
-            SandboxEvent::Kept { bytes, .. } => spools.artifacts.append(bytes),
             _ => Ok(0),
         };
-        match kept {
-            Ok(offset) => {
+        match (kept, &event) {
+            (Ok(offset), _) => {
                 log.append_blocking(course.take_in(event, offset));
                 tell();
             }
-            Err(error) => {
-                if killer.switch().reason().is_none() {
-                    tracing::error!(%error, "a run's output could not be kept");
-                }
+            (Err(error), SandboxEvent::Kept { .. }) => {
+                tracing::error!(run = %run, %error, "files that a run left could not be kept");
+                unkept_files = Some(unkept_note("files that tests left are not kept, or not whole", &error));
+            }
+            (Err(error), _) => {
+                tracing::error!(run = %run, %error, "a run's output could not be kept");
+                unkept = Some(unkept_note("the run was ended, as its output could not be kept", &error));
                 killer.kill(KillReason::HostFailed);
             }
         }
     });
-    let ending = ending.map_err(refused)?;
+    let mut ending = ending.map_err(refused)?;
+    if ending.worker_lost {
+        tracing::error!(run = %run, "a worker was lost");
+    }
+    if unkept.is_some() && ending.killed.is_none() {
+        // It had ended already; but what it said of its tests was not heard to the end.
+        ending.worker_lost = true;
+    }
+    ending.notes.extend(unkept.into_iter().chain(unkept_files));
     log.append_blocking(course.end(&ending));
     Ok(ending)
+}
+
+/// Said of a run whose further round the host refused.
+const NOT_GONE_ON: &str = "the host could not start the rest of the run: what was told before is kept, and the run can be \
+                           asked for again";
+
+/// What became of it and why, in words that hold no path.
+fn unkept_note(what: &str, error: &std::io::Error) -> String {
+    let why = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "the host's temporary directory is full",
+        _ => lack(error).unwrap_or("the host's temporary directory failed"),
+    };
+    format!("{what}: {why}")
 }
 
 fn refused(error: SandboxError) -> NotStarted {
@@ -269,7 +359,7 @@ fn refused(error: SandboxError) -> NotStarted {
         SandboxError::WorkspaceGone { .. } => PrepareError::WorkspaceReplaced.into(),
         other => {
             tracing::error!(error = %other, source = ?std::error::Error::source(&other), "the sandbox failed");
-            NotStarted::Host { text }
+            if other.is_passing() { PrepareError::HostFailed { text }.into() } else { NotStarted::Host { text } }
         }
     }
 }

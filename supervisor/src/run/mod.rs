@@ -4,15 +4,20 @@
 mod conclude;
 mod course;
 mod driver;
+mod files;
 mod killer;
 mod log;
 mod rounds;
 mod tally;
+mod told;
 
 pub use conclude::without_running;
 pub use driver::{Drive, Finished, drive};
+pub use files::{FILE_BYTES_MIN, Files, Spools};
 pub use killer::{KillOnDrop, Killer};
-pub use log::{Entry, LogWriter, Phase, RunEnd, RunHandle, Snapshot, Spools, Watch, open};
+pub use log::{
+    Entry, LogWriter, OUTPUT_BYTES_MAX, Phase, ReadError, RunEnd, RunHandle, Snapshot, TestsStarted, Watch, open,
+};
 
 use thiserror::Error;
 

@@ -15,6 +15,7 @@ pub(super) fn join(first: Ending, then: Ending, round: usize) -> Ending {
         exits: [first.exits, then.exits].concat(),
         killed: first.killed.or(then.killed),
         worker_lost: first.worker_lost || then.worker_lost,
+        notes: [first.notes, then.notes].concat(),
         limit_hits: [first.limit_hits, then.limit_hits].concat(),
         resources: add(first.resources, then.resources),
         artifacts: first.artifacts.into_iter().chain(artifacts).collect(),

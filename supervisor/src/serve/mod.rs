@@ -1,16 +1,19 @@
 //! Serving: listeners in, an orderly end out. Must not know what is served.
 
-mod drain;
-mod only;
+mod connection;
+mod door;
+mod peer;
+mod socket;
 mod tls;
 
-pub use drain::{DRAIN, DRAIN_MAX, Drain};
-
 use crate::access::Current;
-use crate::api::Api;
-use only::Only;
+use crate::drain::Drain;
+use crate::registry::Registry;
+use connection::Connection;
+use door::guarded;
+use peer::Says;
+use proctor_sandbox::Sandbox;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -22,7 +25,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
-pub use tls::Peer;
+pub use peer::{Peer, Visit, Visitor};
+pub use socket::{BindError, SocketFile, bind_unix};
 
 /// Streams of one connection at the same time: a shim has one or two, a platform service a few hundred.
 const STREAMS_MAX: u32 = 1_024;
@@ -40,8 +44,8 @@ pub enum Listener {
     Unix {
         /// The socket.
         listener: UnixListener,
-        /// Its file, when it is ours to remove.
-        path: Option<PathBuf>,
+        /// Its file.
+        file: SocketFile,
     },
     /// TCP.
     Tcp(TcpListener),
@@ -59,40 +63,28 @@ pub enum Listener {
 /// Why serving ended badly.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// The reflection service could not read our own descriptors.
-    #[error("reflection")]
-    Reflection(#[from] tonic_reflection::server::Error),
     /// A transport failed.
-    #[error("transport")]
+    #[error("the listener failed: {0}")]
     Transport(#[from] tonic::transport::Error),
 }
 
-/// Why a unix socket could not be bound.
-#[derive(Debug, Error)]
-pub enum BindError {
-    /// Somebody answers there.
-    #[error("{}: another supervisor is listening there", path.display())]
-    InUse {
-        /// The socket.
-        path: PathBuf,
-    },
-    /// The file system refused.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The socket.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
+/// What is served, and what comes to an end with it.
+pub struct Served {
+    /// All services.
+    pub routes: Routes,
+    /// The sessions.
+    pub registry: Registry,
+    /// The end.
+    pub drain: Drain,
+    /// The environment of their runs.
+    pub sandbox: Arc<dyn Sandbox>,
 }
 
-/// Serves `api` on all `listeners` until its drain begins or a connection that was there already ends. Then takes on nothing
+/// Serves on all `listeners` until the drain begins or a connection that was there already ends. Then takes on nothing
 /// new, lets runs finish until the drain's deadline and closes every session, so that nothing of any run is left when this
 /// returns.
-pub async fn serve(api: Api, listeners: Vec<Listener>) -> Result<(), ServeError> {
-    let (registry, drain) = (api.registry.clone(), api.drain.clone());
-    let sandbox = Arc::clone(&api.context.sandbox);
-    let routes = api.routes().await?;
+pub async fn serve(served: Served, listeners: Vec<Listener>) -> Result<(), ServeError> {
+    let Served { routes, registry, drain, sandbox } = served;
     let mut transports = JoinSet::new();
     let stopping = CancellationToken::new();
     for listener in listeners {
@@ -112,6 +104,7 @@ pub async fn serve(api: Api, listeners: Vec<Listener>) -> Result<(), ServeError>
     tracing::info!(seconds_left = drain.left().as_secs(), "draining: no new work is taken on");
     let closed = registry.drain(drain.overdue()).await;
     tracing::info!(finished = closed.finished, cancelled = closed.cancelled, "drained");
+    drain.beside_ended().await;
     // Ending processes blocks.
     _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
     drain.finish(closed);
@@ -134,18 +127,20 @@ async fn transport(
         .add_routes(routes);
     let stop = stopping.clone().cancelled_owned();
     match listener {
-        Listener::Unix { listener, path } => {
-            let _socket = path.map(Socket);
-            router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop).await
+        Listener::Unix { listener, file: _file } => {
+            router.serve_with_incoming_shutdown(guarded(UnixListenerStream::new(listener)), stop).await
         }
-        Listener::Tcp(listener) => router.serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop).await,
+        Listener::Tcp(listener) => {
+            router.serve_with_incoming_shutdown(guarded(TcpListenerStream::new(listener)), stop).await
+        }
         Listener::Tls { listener, access } => {
             router.serve_with_incoming_shutdown(tls::incoming(listener, access, stopping), stop).await
         }
         Listener::Connected(stream) => {
             // The transport would close the connection when no other can come, so the next one is awaited for ever.
             let gone = CancellationToken::new();
-            let one = Only { stream, _gone: gone.clone().drop_guard() };
+            let visitor = Visitor::alone(stream.peer());
+            let one = Connection::new(stream, visitor, gone.clone().drop_guard());
             let incoming = tokio_stream::once(Ok::<_, io::Error>(one)).chain(tokio_stream::pending());
             let end = async move {
                 tokio::select! {
@@ -156,31 +151,4 @@ async fn transport(
             router.serve_with_incoming_shutdown(incoming, end).await
         }
     }
-}
-
-struct Socket(PathBuf);
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Binds a unix socket at `path` with these permission bits. A socket that nobody answers on is replaced.
-pub async fn bind_unix(path: &Path, mode: u32) -> Result<Listener, BindError> {
-    let failed = |source| BindError::Io { path: path.to_owned(), source };
-    if UnixStream::connect(path).await.is_ok() {
-        return Err(BindError::InUse { path: path.to_owned() });
-    }
-    match std::fs::symlink_metadata(path) {
-        Ok(metadata) if std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type()) => {
-            std::fs::remove_file(path).map_err(failed)?;
-        }
-        Ok(_) => return Err(failed(io::Error::other("there is something else than a socket"))),
-        Err(_) => {}
-    }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
-    std::fs::set_permissions(path, permissions).map_err(failed)?;
-    Ok(Listener::Unix { listener, path: Some(path.to_owned()) })
 }

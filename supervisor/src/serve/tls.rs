@@ -1,41 +1,27 @@
-//! TLS on a TCP listener: handshakes beside each other, each with the certificates of its moment. Must not know who a
-//! peer is; what it has shown travels with its connection.
+//! TLS on a TCP listener: handshakes beside each other, each with the certificates of its moment, behind the same door as
+//! everybody's connection. Must not know who a peer is; what it has shown travels with its connection.
 
+use super::door::{Door, Guest, LetIn, accepted};
+use super::peer::{Peer, Says};
 use crate::access::Current;
+use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use std::io;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tokio_stream::Stream;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::Connected;
-
-/// Peers that may be greeting at the same time. Those that never end it make room after [`HANDSHAKE`].
-const HANDSHAKES: usize = 256;
-
-/// How long a handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Connections that may wait to be served. They are taken as they come, so these are few milliseconds' worth.
 const WAITING: usize = 16;
 
-/// How long nobody is let in after the host could not let anybody in, as when descriptors have run out.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// What a TLS connection knows of its peer.
-#[derive(Debug, Clone)]
-pub struct Peer {
-    /// Its certificates, its own first; none from a peer who has shown none.
-    pub certificates: Option<Arc<[CertificateDer<'static>]>>,
-}
+/// A connection that is encrypted.
+type Secured = LetIn<TlsStream<TcpStream>>;
 
 /// The connections of a listener, greeted, until `stopping`.
 pub(super) fn incoming(
@@ -47,68 +33,37 @@ pub(super) fn incoming(
     tokio::spawn(async move {
         tokio::select! {
             () = stopping.cancelled() => {}
-            () = greet_all(&listener, &access, &greeted) => {}
+            () = greet_all(listener, &access, &greeted) => {}
         }
     });
     ReceiverStream::new(incoming)
 }
 
-async fn greet_all(listener: &TcpListener, access: &Current, greeted: &mpsc::Sender<io::Result<Secured>>) {
-    let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
-    while let Ok(turn) = Arc::clone(&handshakes).acquire_owned().await {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-        };
+// Whoever calls is let in at once: one whose handshake does not end is a guest who has not greeted.
+async fn greet_all(listener: TcpListener, access: &Current, greeted: &mpsc::Sender<io::Result<Secured>>) {
+    let (mut door, mut accepted) = (Door::new(), pin!(accepted(TcpListenerStream::new(listener))));
+    while let Some(stream) = accepted.next().await {
         // The certificates are those of now: a connection that is there keeps its own.
         let Some(server) = access.borrow().server() else { continue };
+        let guest = door.let_in(&stream.peer());
         let greeted = greeted.clone();
         tokio::spawn(async move {
-            _ = stream.set_nodelay(true);
-            match tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(server).accept(stream)).await {
-                Ok(Ok(stream)) => _ = greeted.send(Ok(Secured { stream })).await,
-                Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-                Err(_) => tracing::debug!("a TLS handshake took too long"),
+            match greet(stream, server, guest).await {
+                Ok(secured) => _ = greeted.send(Ok(secured)).await,
+                Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
             }
-            drop(turn);
         });
     }
 }
 
-/// A connection that is encrypted.
-pub(super) struct Secured {
-    stream: TlsStream<TcpStream>,
-}
-
-impl Connected for Secured {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
-        let shown = self.stream.get_ref().1.peer_certificates();
-        Peer { certificates: shown.map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect()) }
-    }
-}
-
-impl AsyncRead for Secured {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Secured {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
+async fn greet(stream: TcpStream, server: Arc<ServerConfig>, mut guest: Guest) -> io::Result<Secured> {
+    _ = stream.set_nodelay(true);
+    let Peer::Remote(address) = stream.peer() else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
+    let stream = tokio::select! {
+        why = guest.dismissed() => return Err(why),
+        stream = TlsAcceptor::from(server).accept(stream) => stream?,
+    };
+    let shown = stream.get_ref().1.peer_certificates();
+    let certificates = shown.map(|chain| chain.iter().map(|one| CertificateDer::clone(one).into_owned()).collect());
+    Ok(guest.over(stream, Peer::Secured { address, certificates }))
 }

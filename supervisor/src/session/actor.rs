@@ -1,20 +1,26 @@
 //! The actor of a session: carries messages into `step` and its effects out. It never waits for a run. Must not decide
 //! anything; what a session does is in [`proctor_core::session`].
 
-use super::{About, Answer, Asked, Closed, Memory, Message, SessionError, Started, Status};
-use crate::allowance::Keeping;
+use super::looking::{Looking, Reply, Seen};
+use super::{About, Asked, Closed, Memory, Message, SessionError, Started, Status};
+use crate::allowance::Counted;
 use crate::audit::{self, Line};
+use crate::prepare::PrepareError;
 use crate::run::{
     self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, Spools, without_running,
 };
-use proctor_core::bound::clip;
+use futures_util::FutureExt;
 use proctor_core::event::RunEvent;
 use proctor_core::id::RunId;
 use proctor_core::moment::Moment;
 use proctor_core::outcome::KillReason;
-use proctor_core::request::{Fingerprint, RunRequest};
-use proctor_core::session::{Effect, Event, Refusal, RunKind, Session};
+use proctor_core::queue::Priority;
+use proctor_core::quota::Refused;
+use proctor_core::request::{Fingerprint, IfBusy, RunKind, RunRequest};
+use proctor_core::session::{Effect, Event, Refusal, Session};
+use proctor_sandbox::lack;
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,48 +31,46 @@ use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 /// How often a session with runs looks whether somebody still watches them.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What a test counts for in memory, in bytes: its two events and its place in the report.
-const TEST_BYTES: u64 = 1_024;
-
-/// Longest reason in the audit log, in bytes: a sentence.
-const REASON_BYTES_MAX: usize = 256;
-
 /// A run that the session still knows: waiting, going on, or ended and readable.
-struct Known {
-    handle: RunHandle,
-    log: LogWriter,
+pub(super) struct Known {
+    pub(super) handle: RunHandle,
+    pub(super) log: LogWriter,
     kind: RunKind,
-    accepted_at: Moment,
+    priority: Priority,
+    pub(super) accepted_at: Moment,
+    /// That it waits, as its tenant counts it; with its driver once it starts.
+    pub(super) waits: Option<Counted>,
     /// Where its output goes; with its driver once it starts.
-    spools: Option<Spools>,
+    pub(super) spools: Option<Spools>,
     /// The way to end it while it goes on.
-    killer: Option<KillOnDrop>,
-    /// What it keeps since it has ended.
-    _keeping: Option<Keeping>,
+    pub(super) killer: Option<KillOnDrop>,
+    /// Whether the audit log has how it ended.
+    pub(super) told: bool,
+    /// Whether its log has its end.
+    pub(super) ended: bool,
 }
 
-/// What tells the caller of a start what became of it.
-type Reply = oneshot::Sender<Result<Answer, SessionError>>;
-
 pub(super) struct Actor {
-    about: Arc<About>,
-    session: Session,
-    runs: HashMap<RunId, Known>,
-    drivers: JoinSet<Finished>,
+    pub(super) about: Arc<About>,
+    pub(super) session: Session,
+    pub(super) runs: HashMap<RunId, Known>,
+    pub(super) drivers: JoinSet<Finished>,
     /// What the running run saw of the workspace, until it has said so.
     began: Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
     /// Who asked for the running run, while what it sees can still refuse it.
-    caller: Option<(Started, Reply)>,
+    pub(super) caller: Option<(Started, Reply)>,
+    /// Who waits for a look at the workspace.
+    pub(super) looking: Box<Looking>,
     /// While there are runs.
     tick: Option<Interval>,
     runs_named: u64,
     created_at: Moment,
     used_at: Moment,
     /// Who waits until no run is left, and how many there were when the first of them asked.
-    drainers: Vec<oneshot::Sender<()>>,
+    pub(super) drainers: Vec<oneshot::Sender<()>>,
     drained_from: Option<usize>,
     /// Who waits for the end, and what became of the runs.
-    closers: Vec<oneshot::Sender<Closed>>,
+    pub(super) closers: Vec<oneshot::Sender<Closed>>,
     closed: Closed,
     stopped: bool,
 }
@@ -79,6 +83,7 @@ enum Heard {
     Idle,
     Ended(Result<Finished, JoinError>),
     Began(Option<Option<Fingerprint>>),
+    Seen(Vec<(Seen, Reply)>),
     Tick,
 }
 
@@ -92,6 +97,7 @@ impl Actor {
             drivers: JoinSet::new(),
             began: None,
             caller: None,
+            looking: Box::default(),
             tick: None,
             runs_named: 0,
             created_at: now,
@@ -107,10 +113,18 @@ impl Actor {
     /// Most sessions are at rest, and what a task holds while it waits is there all the time: so what an actor does, and
     /// what it waits for while it has runs, is on the heap for as long as it takes.
     pub(super) async fn serve(mut self, mut messages: mpsc::Receiver<Box<Message>>) {
+        // Of what a panic leaves unfinished, only what became of the runs is told.
+        match AssertUnwindSafe(self.live(&mut messages)).catch_unwind().await {
+            Ok(()) => Box::pin(self.end()).await,
+            Err(_) => Box::pin(self.wreck(messages)).await,
+        }
+    }
+
+    async fn live(&mut self, messages: &mut mpsc::Receiver<Box<Message>>) {
         let mut asked = true;
         while !self.stopped {
-            let heard = if self.is_busy() {
-                Box::pin(self.hear(&mut messages, asked)).await
+            let heard = if self.is_busy() || self.looking.is_on() {
+                Box::pin(self.hear(messages, asked)).await
             } else {
                 let idle = self.about.context.clock.now().ms_since(self.used_at);
                 let left = self.about.idle_max.saturating_sub(Duration::from_millis(idle));
@@ -122,7 +136,6 @@ impl Actor {
             asked = asked && !matches!(heard, Heard::Message(None));
             Box::pin(self.take_in(heard)).await;
         }
-        Box::pin(self.end()).await;
     }
 
     async fn hear(&mut self, messages: &mut mpsc::Receiver<Box<Message>>, asked: bool) -> Heard {
@@ -130,6 +143,7 @@ impl Actor {
             message = messages.recv(), if asked => Heard::Message(message),
             Some(ended) = self.drivers.join_next() => Heard::Ended(ended),
             fingerprint = began(&mut self.began) => Heard::Began(fingerprint),
+            seen = self.looking.seen(&self.about) => Heard::Seen(seen),
             () = ticked(&mut self.tick) => Heard::Tick,
         }
     }
@@ -138,14 +152,15 @@ impl Actor {
         match heard {
             Heard::Message(Some(message)) => self.message(*message).await,
             // Every handle is gone: nobody can ask for anything any more.
-            Heard::Message(None) => self.step(Event::CloseRequested).await,
+            Heard::Message(None) => self.close().await,
             Heard::Idle => {
                 let line = Line { outcome: Some("ok".to_owned()), ..self.line(audit::Event::SessionExpired) };
                 self.about.context.audit.tell(line);
-                self.step(Event::CloseRequested).await;
+                self.close().await;
             }
             Heard::Ended(ended) => self.ended(ended).await,
             Heard::Began(fingerprint) => self.run_began(fingerprint).await,
+            Heard::Seen(seen) => self.seen(seen).await,
             Heard::Tick => self.tick().await,
         }
         let busy = self.is_busy();
@@ -168,7 +183,7 @@ impl Actor {
         self.session.unfinished().next().is_some()
     }
 
-    async fn end(&mut self) {
+    pub(super) async fn end(&mut self) {
         self.retire().await;
         for closer in self.closers.drain(..) {
             _ = closer.send(self.closed);
@@ -178,10 +193,9 @@ impl Actor {
     /// Lets go of the worker that waits for this session's next run.
     async fn retire(&mut self) {
         if self.runs_named > 0 {
-            let (sandbox, policy) = (Arc::clone(&self.about.context.sandbox), self.about.policy.now());
-            let root = self.about.workspace.root().to_owned();
+            let (sandbox, session) = (Arc::clone(&self.about.context.sandbox), self.about.id.to_string());
             // Ending processes blocks. It can only fail by a panic, and then nothing is left to do.
-            _ = tokio::task::spawn_blocking(move || sandbox.retire(&policy.owner, &root)).await;
+            _ = tokio::task::spawn_blocking(move || sandbox.retire(&session)).await;
         }
     }
 
@@ -233,7 +247,7 @@ impl Actor {
                     self.closed = Closed { finished, cancelled };
                 }
                 self.closers.push(reply);
-                self.step(Event::CloseRequested).await;
+                self.close().await;
             }
             #[cfg(test)]
             Message::Panic => panic!("a test asked for it"),
@@ -250,9 +264,25 @@ impl Actor {
         }
     }
 
+    async fn seen(&mut self, seen: Vec<(Seen, Reply)>) {
+        for ((mut asked, came), reply) in seen {
+            match came {
+                // Nobody waits for it any more, and it is no run yet.
+                _ if reply.is_closed() => {}
+                Ok(fingerprint) => {
+                    asked.looked = Some(fingerprint);
+                    self.start(Box::new(asked), reply).await;
+                }
+                Err(why) => _ = reply.send(Err(why)),
+            }
+        }
+    }
+
     async fn start(&mut self, asked: Box<Asked>, reply: Reply) {
-        if asked.looked.is_none() && self.session.running().is_some() {
-            _ = reply.send(Ok(Answer::Look(asked)));
+        let if_busy = asked.waiting.if_busy;
+        let waits = self.room_to_wait(if_busy);
+        if asked.looked.is_none() && self.session.needs_look(&asked.request, asked.kind, if_busy, waits.is_ok()) {
+            self.looking.wait(&self.about, asked, reply);
             return;
         }
         self.runs_named += 1;
@@ -263,10 +293,13 @@ impl Actor {
             handle,
             log,
             kind: asked.kind,
+            priority: asked.waiting.priority,
             accepted_at: self.about.context.clock.now(),
+            waits: None,
             spools: Some(spools),
             killer: None,
-            _keeping: None,
+            told: false,
+            ended: false,
         };
         self.runs.insert(run.clone(), known);
         let event = Event::Requested {
@@ -274,12 +307,18 @@ impl Actor {
             request: Box::new(asked.request),
             kind: asked.kind,
             fingerprint: asked.looked.flatten(),
-            if_busy: asked.if_busy,
+            if_busy: asked.waiting.if_busy,
+            no_room: waits.as_ref().err().cloned(),
         };
         let mut effects = self.session.step(self.about.context.clock.now(), event).into_iter();
         // The first effect answers the request; what follows is done as after any event.
         let (answer, starts) = match effects.next() {
-            Some(Effect::Accept { run, position }) => (self.accept(run, position).await, position == 0),
+            Some(Effect::Accept { run, position }) => {
+                if let (Some(known), Ok(waits)) = (self.runs.get_mut(&run), waits) {
+                    known.waits = waits;
+                }
+                (self.accept(run, position).await, position == 0)
+            }
             Some(Effect::Attach { run, to, age_ms }) => (self.attach(&run, to, age_ms), false),
             Some(Effect::Refuse { run, refusal }) => {
                 self.runs.remove(&run);
@@ -291,8 +330,18 @@ impl Actor {
         match answer {
             // It looks at the workspace first, which may refuse it.
             Ok(started) if starts && self.began.is_some() => self.caller = Some((started, reply)),
-            answer => _ = reply.send(answer.map(Answer::Started).map_err(SessionError::from)),
+            answer => _ = reply.send(answer.map_err(SessionError::from)),
         }
+    }
+
+    // What counts the run that is asked for among those of its tenant that wait, if it may have to. Where none waits, a run
+    // that starts is counted by the host, if it waits there.
+    fn room_to_wait(&self, if_busy: IfBusy) -> Result<Option<Counted>, Refused> {
+        if self.session.running().is_none() || if_busy == IfBusy::Refuse {
+            return Ok(None);
+        }
+        let policy = self.about.policy.now();
+        policy.queued.one_more_run(policy.quota.queued_runs_max).map(Some)
     }
 
     async fn accept(&self, run: RunId, position: u32) -> Result<Started, Refusal> {
@@ -307,15 +356,20 @@ impl Actor {
         Ok(Started { run: to, handle: known.handle.clone(), attached_age_ms: Some(age_ms) })
     }
 
+    async fn close(&mut self) {
+        self.about.ending.store(true, Ordering::Relaxed);
+        self.step(Event::CloseRequested).await;
+    }
+
     async fn step(&mut self, event: Event) {
         let effects = self.session.step(self.about.context.clock.now(), event);
         self.carry_out(effects).await;
     }
 
-    async fn carry_out(&mut self, effects: Vec<Effect>) {
+    pub(super) async fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Start { run, request } => self.drive(run, *request),
+                Effect::Start { run, request, notes } => self.drive(run, *request, notes),
                 Effect::Moved { run, position } => {
                     if let Some(known) = self.runs.get(&run) {
                         known.log.append(vec![RunEvent::Queued { position }]).await;
@@ -324,25 +378,30 @@ impl Actor {
                 Effect::Kill { run, reason } => self.kill(&run, reason),
                 Effect::Withdraw { run, reason } => {
                     if let Some(known) = self.runs.get_mut(&run) {
-                        known.spools = None;
+                        (known.spools, known.waits) = (None, None);
                         let (now, note) = (self.about.context.clock.now(), "ended while it waited behind another run");
                         let report = without_running(now, self.about.policy.now().defaults, "", reason, note);
-                        let (log, end) = (known.log.clone(), RunEnd::Report(Arc::new(report)));
+                        let end = RunEnd::Report(Arc::new(report));
                         self.tell_end(&run, &end);
-                        log.end(end).await;
+                        self.end_log(&run, end).await;
                     }
                 }
-                Effect::Forget { run } => _ = self.runs.remove(&run),
+                Effect::Forget { run } => {
+                    // One that has not ended yet, a listing, is still read by whoever asked for it.
+                    if let Some(known) = self.runs.remove(&run).filter(|known| known.ended) {
+                        known.log.forget().await;
+                    }
+                }
                 Effect::Stop => self.stopped = true,
                 Effect::Refuse { run, refusal } => {
                     if let Some(known) = self.runs.get_mut(&run) {
-                        known.spools = None;
-                        let (log, end) = (known.log.clone(), RunEnd::NotStarted(NotStarted::Refused(refusal)));
+                        (known.spools, known.waits) = (None, None);
+                        let end = RunEnd::NotStarted(NotStarted::Refused(refusal));
                         self.tell_end(&run, &end);
-                        log.end(end).await;
+                        self.end_log(&run, end).await;
                     }
                 }
-                // These answer a request and were taken out by `answer`.
+                // These answer a request and were taken out by `start`.
                 Effect::Accept { .. } | Effect::Attach { .. } => {}
             }
         }
@@ -354,15 +413,16 @@ impl Actor {
         }
     }
 
-    fn drive(&mut self, run: RunId, request: RunRequest) {
+    fn drive(&mut self, run: RunId, request: RunRequest, notes: Vec<String>) {
         let Some(known) = self.runs.get_mut(&run) else { return };
         let Some(spools) = known.spools.take() else { return };
         let killer = match Killer::new() {
             Ok(killer) => killer,
             Err(error) => {
+                known.waits = None;
                 tracing::error!(%error, run = %run, "no descriptor for a run");
-                let text = "the host has no file descriptors left".to_owned();
-                let end = RunEnd::NotStarted(NotStarted::Host { text });
+                let text = lack(&error).unwrap_or("the host failed").to_owned();
+                let end = RunEnd::NotStarted(PrepareError::HostFailed { text }.into());
                 self.drivers.spawn(std::future::ready(Finished { run, end, measured: Vec::new() }));
                 return;
             }
@@ -373,11 +433,15 @@ impl Actor {
         let drive = Drive {
             context: Arc::clone(&self.about.context),
             policy: self.about.policy.now(),
+            session: self.about.id.clone(),
             workspace: self.about.workspace.clone(),
             run,
             request,
+            notes,
             kind: known.kind,
+            priority: known.priority,
             accepted_at: known.accepted_at,
+            waits: known.waits.take(),
             log: known.log.clone(),
             spools,
             killer,
@@ -396,7 +460,7 @@ impl Actor {
     // Tells the caller that its request became a run.
     fn admit(&mut self) {
         if let Some((started, reply)) = self.caller.take() {
-            _ = reply.send(Ok(Answer::Started(started)));
+            _ = reply.send(Ok(started));
         }
     }
 
@@ -414,6 +478,8 @@ impl Actor {
         };
         let run = finished.run;
         self.began = None;
+        // A session is in use for as long as it has runs: whoever waited for this one finds it.
+        self.used_at = self.about.context.clock.now();
         let refused: Option<SessionError> = match &finished.end {
             RunEnd::NotStarted(NotStarted::Prepare(why)) => Some(why.clone().into()),
             RunEnd::NotStarted(NotStarted::Quota(why)) => Some(why.clone().into()),
@@ -423,6 +489,8 @@ impl Actor {
             && let Some((_, reply)) = self.caller.take()
         {
             self.step(Event::Refused { run }).await;
+            // What this session could forget is not to be in the way of whoever asks again.
+            self.make_room().await;
             _ = reply.send(Err(why));
             return;
         }
@@ -432,59 +500,20 @@ impl Actor {
             known.killer = None;
             known.log.clone()
         });
-        let kept = run.clone();
+        let ended = run.clone();
         self.step(match &finished.end {
             RunEnd::Report(report) => Event::Ended { run, report: Arc::clone(report), measured: finished.measured },
             RunEnd::NotStarted(_) => Event::NotStarted { run },
         })
         .await;
-        self.keep(&kept, &finished.end).await;
+        let Some(log) = log else { return };
+        let kept = self.keep(&log, &finished.end).await;
+        self.make_room().await;
+        if let Some(known) = self.runs.get_mut(&ended) {
+            known.ended = true;
+        }
         // Whoever sees the end now finds in the session what it left there.
-        if let Some(log) = log {
-            log.end(finished.end).await;
-        }
-    }
-
-    // Counts what the run keeps, and forgets earlier ones of the session while its tenant keeps too much.
-    async fn keep(&mut self, run: &RunId, end: &RunEnd) {
-        let RunEnd::Report(report) = end else { return };
-        let policy = self.about.policy.now();
-        if let Some(known) = self.runs.get_mut(run) {
-            let bytes = known.handle.kept_bytes().saturating_add(report.summary.total.saturating_mul(TEST_BYTES));
-            known._keeping = Some(policy.kept.keep(bytes));
-        }
-        while policy.kept.bytes() > policy.kept_bytes_max {
-            let forgotten = self.session.step(self.about.context.clock.now(), Event::Crowded);
-            if forgotten.is_empty() {
-                break;
-            }
-            self.carry_out(forgotten).await;
-        }
-    }
-
-    fn line(&self, event: audit::Event) -> Line {
-        let (tenant, session) = (Some(self.about.policy.now().owner.clone()), Some(self.about.id.to_string()));
-        Line { tenant, session, ..Line::of(event) }
-    }
-
-    // Tells the audit log how an accepted run ended.
-    fn tell_end(&self, run: &RunId, end: &RunEnd) {
-        let since = self.runs.get(run).map(|known| self.about.context.clock.now().ms_since(known.accepted_at));
-        let (outcome, limits, reason) = match end {
-            RunEnd::Report(report) => {
-                let killed = report.evidence.killed.map(|killed| killed.name().to_owned());
-                (report.outcome.name(), Some(report.limits), killed)
-            }
-            RunEnd::NotStarted(why) => ("not_started", None, Some(clip(why.to_string(), REASON_BYTES_MAX))),
-        };
-        self.about.context.audit.tell(Line {
-            run: Some(run.to_string()),
-            outcome: Some(outcome.to_owned()),
-            limits,
-            reason,
-            duration_ms: since,
-            ..self.line(audit::Event::RunFinished)
-        });
+        log.end(finished.end, Some(kept)).await;
     }
 
     async fn tick(&mut self) {

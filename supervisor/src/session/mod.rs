@@ -2,9 +2,13 @@
 //! [`proctor_core::session`].
 
 mod actor;
+mod keeping;
+mod looking;
+mod wreck;
 
+use crate::bounds::IDLE_MAX;
 use crate::context::{Context, CurrentPolicy};
-use crate::prepare::{PrepareError, prepare};
+use crate::prepare::PrepareError;
 use crate::run::RunHandle;
 use crate::workspace::Workspace;
 use proctor_core::coverage::{CoverageIndex, Covering};
@@ -12,9 +16,10 @@ use proctor_core::failure::{FailureSlot, LastRun};
 use proctor_core::id::{RunId, SessionId};
 use proctor_core::moment::Moment;
 use proctor_core::outcome::Outcome;
+use proctor_core::queue::Priority;
 use proctor_core::quota::Refused;
-use proctor_core::request::{Fingerprint, IfBusy, RunRequest, Selection};
-use proctor_core::session::{Refusal, RunKind, Session};
+use proctor_core::request::{Fingerprint, IfBusy, RunKind, RunRequest};
+use proctor_core::session::{Refusal, Session};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,15 +31,11 @@ use tokio::task::JoinHandle;
 /// a client floods; then its calls wait in gRPC, which has a bound of its own.
 const MAILBOX: usize = 64;
 
-/// How long a session lives that nobody uses, unless a host file says otherwise: longer than a person's night, so that its
-/// memory is there in the morning.
-pub const IDLE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
-
 /// What the actor is asked.
 enum Message {
     Start {
         asked: Box<Asked>,
-        reply: oneshot::Sender<Result<Answer, SessionError>>,
+        reply: oneshot::Sender<Result<Started, SessionError>>,
     },
     Run {
         run: RunId,
@@ -75,15 +76,24 @@ enum Message {
 struct Asked {
     request: RunRequest,
     kind: RunKind,
-    if_busy: IfBusy,
+    waiting: Waiting,
     /// What the workspace looks like, from who has looked; the fingerprint of one that is too large to look at is `None`.
     looked: Option<Option<Fingerprint>>,
 }
 
-enum Answer {
-    Started(Started),
-    /// Another run is going on, so it depends on the workspace what becomes of the request: look and ask again.
-    Look(Box<Asked>),
+/// How a run waits, if it has to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Waiting {
+    /// Whether it does, while another run of the session is going on. There the order is that of arrival.
+    pub if_busy: IfBusy,
+    /// Which of its tenant's runs it comes before, once it is first in its session and waits for its turn on the host.
+    pub priority: Priority,
+}
+
+impl From<IfBusy> for Waiting {
+    fn from(if_busy: IfBusy) -> Waiting {
+        Waiting { if_busy, ..Waiting::default() }
+    }
 }
 
 /// A run that a request became, or joined.
@@ -108,7 +118,7 @@ pub struct Status {
     pub last: Option<(RunId, Outcome)>,
     /// When the session was made.
     pub created_at: Moment,
-    /// When it was last asked for anything but what it is doing.
+    /// When it was last asked for anything but what it is doing, or when its last run ended.
     pub used_at: Moment,
 }
 
@@ -146,9 +156,15 @@ pub enum SessionError {
     /// The session is closed, or its actor broke.
     #[error("the session has ended")]
     Gone,
-    /// The look at the workspace broke. The logs have the details.
+    /// The look at the workspace broke, or the session while it took the request in. The logs have the details.
     #[error("the host failed; its operator finds the reason in the log")]
     Host,
+    /// As many requests wait for a look at the workspace as may.
+    #[error("{max} requests wait for a look at this workspace already")]
+    TooMany {
+        /// How many may.
+        max: usize,
+    },
     /// The request does not become a run.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -178,6 +194,13 @@ struct About {
     idle_max: Duration,
     /// Whether a run goes on or waits, as its actor last said, so that whoever looks for runs need not ask every session.
     busy: AtomicBool,
+    /// Whether its actor broke, and has nothing to say any more but what became of its runs.
+    broken: AtomicBool,
+    /// Whether it is being closed: it takes on no more runs.
+    ending: AtomicBool,
+    /// How many looks at the workspace were taken for requests that found the session busy.
+    #[cfg(test)]
+    looks: std::sync::atomic::AtomicUsize,
 }
 
 /// What a session begins with.
@@ -201,7 +224,18 @@ pub fn prepare_actor(opening: Opening) -> (SessionHandle, impl Future<Output = (
     let Opening { id, context, policy, workspace, idle_max, memory } = opening;
     let (mailbox, messages) = mpsc::channel(MAILBOX);
     let session = Session::remembering(memory.slot, memory.index, memory.last_request);
-    let about = Arc::new(About { id, workspace, context, policy, idle_max, busy: AtomicBool::new(false) });
+    let about = Arc::new(About {
+        id,
+        workspace,
+        context,
+        policy,
+        idle_max,
+        busy: AtomicBool::new(false),
+        broken: AtomicBool::new(false),
+        ending: AtomicBool::new(false),
+        #[cfg(test)]
+        looks: std::sync::atomic::AtomicUsize::new(0),
+    });
     let actor = actor::Actor::new(Arc::clone(&about), session);
     (SessionHandle { about, mailbox }, actor.serve(messages))
 }
@@ -245,31 +279,18 @@ impl SessionHandle {
         self.about.busy.load(Ordering::Relaxed)
     }
 
-    /// Asks for a run. Everything that can be refused by looking at the workspace is refused here, before any process starts.
-    pub async fn start(&self, request: RunRequest, kind: RunKind, if_busy: IfBusy) -> Result<Started, SessionError> {
-        let mut asked = Box::new(Asked { request, kind, if_busy, looked: None });
-        loop {
-            asked = match self.ask(|reply| Message::Start { asked, reply }).await?? {
-                Answer::Started(started) => return Ok(started),
-                Answer::Look(asked) => self.look(asked).await?,
-            };
-        }
-    }
-
-    /// Looks at the workspace for a request that may have to wait, to see whether it could be carried out in it now.
-    async fn look(&self, mut asked: Box<Asked>) -> Result<Box<Asked>, SessionError> {
-        let (about, policy) = (Arc::clone(&self.about), self.about.policy.now());
-        let looked = tokio::task::spawn_blocking(move || {
-            let About { context, workspace, .. } = &*about;
-            let look = workspace.look().map_err(|_| PrepareError::WorkspaceReplaced)?;
-            // What a rerun selects is known when it begins.
-            if !matches!(asked.request.selection, Selection::LastFailed { .. }) {
-                prepare(context, &policy, workspace, &look, &asked.request, asked.kind)?;
-            }
-            asked.looked = Some(look.fingerprint);
-            Ok(asked)
-        });
-        looked.await.unwrap_or_else(|error| Err(no_look(error)))
+    /// Asks for a run. Everything that can be refused by looking at the workspace is refused here, before any process starts;
+    /// what need not wait for a look is refused without one.
+    ///
+    /// How it waits is no part of what it is: it may join a run that waits in another way, which goes on as it was.
+    pub async fn start(
+        &self,
+        request: RunRequest,
+        kind: RunKind,
+        waiting: impl Into<Waiting>,
+    ) -> Result<Started, SessionError> {
+        let asked = Box::new(Asked { request, kind, waiting: waiting.into(), looked: None });
+        self.ask(|reply| Message::Start { asked, reply }).await?
     }
 
     /// One of the session's runs, if it still knows it.
@@ -319,10 +340,28 @@ impl SessionHandle {
         self.ask(|reply| Message::Close { reply }).await.unwrap_or_default()
     }
 
-    /// Whether the actor is gone.
+    /// Whether the actor is gone, or broken.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.mailbox.is_closed()
+        !self.is_there() || self.is_broken()
+    }
+
+    /// Whether it is being closed, or its time is over: its runs are, and no other begins.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.about.ending.load(Ordering::Relaxed)
+    }
+
+    /// Whether it broke.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.about.broken.load(Ordering::Relaxed)
+    }
+
+    /// Whether it still says what became of its runs, even if it broke.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        !self.mailbox.is_closed()
     }
 
     async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, SessionError> {
@@ -334,13 +373,8 @@ impl SessionHandle {
     #[cfg(test)]
     async fn panic(&self) {
         _ = self.mailbox.send(Box::new(Message::Panic)).await;
-        self.mailbox.closed().await;
+        assert_eq!(self.status().await, Err(SessionError::Gone), "nobody is there to answer");
     }
-}
-
-fn no_look(error: impl std::fmt::Display) -> SessionError {
-    tracing::error!(%error, "the look at a workspace broke");
-    SessionError::Host
 }
 
 #[cfg(test)]

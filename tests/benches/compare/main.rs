@@ -1,5 +1,5 @@
 //! What proctor costs, beside what the same work costs without it and through its rivals: figures from one run on one machine,
-//! each with its target. Exits with 1 when a figure is worse than twice its target. Must not know how anything is measured.
+//! each with its target. Exits with 1 when a time is worse than twice its target, or a promise is broken. Must not know how anything is measured.
 //!
 //! Everything but what is long, or the parts that are named: `cargo bench -p proctor-tests -- soak`.
 

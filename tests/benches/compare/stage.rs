@@ -84,6 +84,7 @@ impl Stage {
             }],
             jail: Jail {
                 owner: owner.to_owned(),
+                session: format!("{owner}-1"),
                 read_only: vec![self.dir.path().join("tools")],
                 run_as: RunAs::User { uid: user.uid(), gid: user.gid() },
                 required_layers: LAYERS.to_vec(),

@@ -2,6 +2,9 @@
 //! of all targets with their directories. Must not know what the streams say.
 
 use proctor_core::outcome::Exit;
+use proctor_core::outcome::Outcome;
+use proctor_fuzz::input::Run;
+use proctor_fuzz::reading::read;
 use proctor_fuzz::subject;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,6 +14,13 @@ use std::path::{Path, PathBuf};
 /// How files are read by their extension, as sections of an input.
 const SECTIONS: [(&str, &str); 6] =
     [("out", "o"), ("err", "e"), ("report", "r"), ("jsonl", "r"), ("tap", "o"), ("xml", "fcustom/junit.xml\n")];
+
+/// The same where a framework looks for a file elsewhere, or its lines come elsewhere: Go writes to stdout what others'
+/// reporters write to the report.
+const SECTIONS_OF: [(&str, &str, &str); 2] = [("go", "jsonl", "o"), ("maestro", "xml", "fmaestro/report-0.xml\n")];
+
+/// With what a runner exits when tests failed, as an input says it: a digit, or the character of that number. 1 otherwise.
+const FAILED: [(&str, u8); 3] = [("cargo", b'e'), ("nextest", b'd'), ("ctest", b'8')];
 
 /// Goldens that are not in a directory called like their framework.
 const OTHERWISE: [(&str, &str, &str); 4] =
@@ -93,9 +103,9 @@ fn write(to: &Path, dir: &str, name: &str, files: &[PathBuf]) -> Result<(), Box<
     let mut input = Vec::new();
     for file in files {
         let extension = file.extension().unwrap_or_default().to_string_lossy();
-        let Some((_, section)) = SECTIONS.iter().find(|(known, _)| *known == extension) else { continue };
-        // Go writes its lines to stdout, where others' reporters write to the report.
-        let section = if (framework, extension.as_ref()) == ("go", "jsonl") { "o" } else { section };
+        let own = SECTIONS_OF.iter().find(|(of, known, _)| (*of, *known) == (framework, extension.as_ref()));
+        let common = || SECTIONS.iter().find(|(known, _)| *known == extension).map(|(_, section)| *section);
+        let Some(section) = own.map(|(.., section)| *section).or_else(common) else { continue };
         input.push(b'\x1e');
         input.extend_from_slice(section.as_bytes());
         input.extend_from_slice(&fs::read(file)?);
@@ -105,8 +115,9 @@ fn write(to: &Path, dir: &str, name: &str, files: &[PathBuf]) -> Result<(), Box<
     }
     let listing = name.starts_with("list-") || name == "list";
     let before = b"\x1eo\x1ex0".repeat(steps_before(framework, listing));
-    let ended = if name.contains("killed") { &b"\x1ek"[..] } else { b"\x1ex0" };
+    let killed = name.contains("killed");
     if listing {
+        let ended = if killed { &b"\x1ek"[..] } else { b"\x1ex0" };
         let first = format!("{framework}\n").into_bytes();
         return put(
             &to.join("listing"),
@@ -114,7 +125,15 @@ fn write(to: &Path, dir: &str, name: &str, files: &[PathBuf]) -> Result<(), Box<
             &[&first[..], &before, &input, ended].concat(),
         );
     }
-    put(&to.join(framework), name, &[&before[..], &input, ended].concat())
+    if killed {
+        return put(&to.join(framework), name, &[&before[..], &input, b"\x1ek"].concat());
+    }
+    let well = [&before[..], &input, b"\x1ex0"].concat();
+    // Runners exit with 0 when all went well, or nothing was there to go wrong.
+    let outcome = read(framework, &Run::of(&well), |piece| piece.len()).verdict.outcome;
+    let status = FAILED.iter().find(|(known, _)| *known == framework).map_or(b'1', |(_, status)| *status);
+    let ended = if matches!(outcome, Outcome::Passed | Outcome::NoTests) { b'0' } else { status };
+    put(&to.join(framework), name, &[&before[..], &input, b"\x1ex", &[ended]].concat())
 }
 
 /// How many steps that print nothing come before the one that a golden stream is of.

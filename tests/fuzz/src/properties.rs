@@ -32,6 +32,7 @@ const ENDS: &[(&str, &[&[u8]])] = &[
     ("playwright", &[b"end"]),
     ("cypress", &[b"end"]),
     ("gradle", &[b"end"]),
+    ("maestro", &[b"testsuite"]),
 ];
 
 /// Frameworks of which a test may begin and never end: nextest tells the beginning of ignored tests that a filter left out.

@@ -45,7 +45,10 @@ const FILES: &[(&str, &str)] = &[
     ("settings.gradle", "rootProject.name = 'x'\n"),
     ("tests/__init__.py", ""),
     ("tests/test_a.py", "import unittest\n\nclass A(unittest.TestCase):\n    pass\n"),
-    (".maestro/a.yaml", "appId: x\n---\n- launchApp\n"),
+    // The flows that the golden consoles and reports name.
+    (".maestro/greeting.yaml", "appId: x\nname: Greeting (in English)\n---\n- launchApp\n"),
+    (".maestro/login.yaml", "appId: x\nname: Log in\n---\n- launchApp\n"),
+    (".maestro/search.yaml", "appId: x\n---\n- launchApp\n"),
     ("playwright.config.ts", "export default {}\n"),
     ("cypress.config.js", "module.exports = {}\n"),
     ("cypress/e2e/a.cy.js", ""),

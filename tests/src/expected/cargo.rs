@@ -75,6 +75,15 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
+        name: "buildscript",
+        fixture: "cargo/buildscript",
+        outcome: "build_failed",
+        exit_status: 3,
+        held: &["build_failed"],
+        collectors: &[Collector::build("buildscript", "no compiler for tides").at("build.rs", 2)],
+        ..FAILED
+    },
+    Row {
         name: "hang",
         fixture: "cargo/hang",
         ask: Ask { timeout_s: Some(25), ..Ask::ALL },

@@ -33,7 +33,7 @@ pub(super) const TABLE: &[Row] = &[
             Case::passed("Sum.Holds"),
             Case::failed("Sum.IsWrong")
                 .at("fail_test.cpp", 8)
-                .says("Expected equality of these values:\n  2 + 2\n    Which is: 4\n  5\nthe sum is off")
+                .says("Expected equality of these values:\n  2 + 2\n    Which is: 4\n  5\nthe sum is off\n(1 more did not hold: fail_test.cpp:9)")
                 .wants("5", "4"),
             Case::failed("Text.Differs")
                 .at("fail_test.cpp", 14)
@@ -57,7 +57,7 @@ pub(super) const TABLE: &[Row] = &[
             Case::failed("asserts").at("asserts.cpp", 5).says("Assertion `argc == 2' failed."),
             Case::failed("says.why").says("disk is on fire"),
             Case::failed("is_silent").says("it printed nothing"),
-            Case::failed("must_fail").says("it printed nothing"),
+            Case::failed("must_fail").says("it was to fail (WILL_FAIL) and did not"),
             Case::failed("prints").says("Required regular expression not found. Regex=[bye ]"),
             Case::failed("slow").says("timed out: the project sets a TIMEOUT for this test"),
         ],
@@ -86,6 +86,19 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..PASSED
     },
+    // GoogleTest skips the tests of a suite whose set-up failed, and ctest takes its word for it.
+    Row {
+        name: "suites",
+        fixture: "ctest/suites",
+        exit_code: 1,
+        raw_exit_code: Some(0),
+        tests: &[
+            Case::failed("Shop.Opens").at("suites_test.cpp", 5).says("Failed\nno stock"),
+            Case::skipped("Street.IsLit").at("suites_test.cpp", 10).says("by day"),
+            Case::passed("Street.IsWide"),
+        ],
+        ..FAILED
+    },
     Row {
         name: "builderror",
         fixture: "ctest/builderror",
@@ -97,7 +110,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "linkerror",
         fixture: "ctest/linkerror",
-        collectors: &[Collector::build(".", "undefined reference to `nowhere'")],
+        collectors: &[Collector::build("open.c", "undefined reference to `nowhere'").at("open.c", 0)],
         ..BUILD_FAILED
     },
     Row {
@@ -111,7 +124,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "ctest/hang",
-        ask: Ask { timeout_s: Some(6), ..Ask::ALL },
+        ask: Ask { timeout_s: Some(15), ..Ask::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -130,7 +143,21 @@ pub(super) const TABLE: &[Row] = &[
             Case::passed("Crash.Before"),
             Case::error("Crash.Segfault").says("the test crashed: SegFault"),
             Case::error("Crash.Abort").says("the test crashed: Subprocess aborted"),
-            Case::error("Crash.Leaves").says("ended the test process before the test ended"),
+            Case::error("Crash.Leaves").says("the test process ended before the test did"),
+            Case::error("Crash.LeavesWell").says("the test process ended before the test did"),
+        ],
+        ..FAILED
+    },
+    // A whole program is one test: its assertions are told together, and one that ends it well before its end has not passed.
+    Row {
+        name: "whole",
+        fixture: "ctest/whole",
+        tests: &[
+            Case::failed("whole")
+                .at("whole_test.cpp", 8)
+                .says("Expected equality of these values:\n  1\n  2\n(2 more did not hold: whole_test.cpp:9, whole_test.cpp:14)")
+                .wants("2", "1"),
+            Case::error("leaves").says("the test process ended before the test did"),
         ],
         ..FAILED
     },

@@ -40,6 +40,14 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
+    // A program that exits with 0 whatever its tests came to, and says how many there were at the end.
+    Row {
+        name: "tap_whose_plan_comes_last",
+        ask: Ask { command: &["sh", "last.sh"], ..Ask::ALL },
+        raw_exit_code: Some(0),
+        tests: &[Case::passed("adds"), Case::failed("divides").says("not by zero")],
+        ..FAILED
+    },
     Row {
         name: "words",
         ask: Ask { command: &["sh", "words.sh"], ..Ask::ALL },
@@ -69,11 +77,17 @@ pub(super) const TABLE: &[Row] = &[
     },
     Row {
         name: "tap_of_nothing",
-        ask: Ask { command: &["sh", "none.sh"], ..Ask::ALL },
+        ask: Ask { command: &["sh", "empty.sh"], ..Ask::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,
         held: &["no_tests"],
+        ..PASSED
+    },
+    Row {
+        name: "tap_of_skips",
+        ask: Ask { command: &["sh", "none.sh"], ..Ask::ALL },
+        tests: &[Case::skipped("all tests").says("nothing is called so")],
         ..PASSED
     },
     // TAP tells a test when it has ended, so nobody knows which one runs.
@@ -112,6 +126,15 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row { name: "many", ask: Ask { command: &["sh", "many.sh"], ..Ask::ALL }, many: ("case {}", 10_000), ..PASSED },
+    // The report that lies there is from before.
+    Row {
+        name: "no_report",
+        fixture: "custom/noreport",
+        raw_exit_code: Some(0),
+        structured: false,
+        partial: true,
+        ..FAILED
+    },
     Row {
         name: "projectfile",
         fixture: "custom/projectfile",

@@ -109,6 +109,8 @@ pub(super) const TABLE: &[Row] = &[
                 .says("the test process ended before the test did; its last output: cannot go on"),
             Case::error("example.com/crash/osexit/TestExits")
                 .says("the test process ended before the test did; its last output: leaving without a newline"),
+            Case::skipped("example.com/crash/mainexitszero/TestMain")
+                .says("no test of the package ran: its TestMain, or what ran before it, exited with 0"),
             Case::passed("example.com/crash/teardown/TestHolds"),
         ],
         collectors: &[
@@ -150,7 +152,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "go/hang",
-        ask: Ask { timeout_s: Some(6), ..Ask::ALL },
+        ask: Ask { timeout_s: Some(15), ..Ask::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,

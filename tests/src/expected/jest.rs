@@ -94,6 +94,33 @@ pub(super) const TABLE: &[Row] = &[
         .at("types.test.ts", 2)],
         ..COLLECTION_FAILED
     },
+    // A test that failed and then passed.
+    Row {
+        name: "flaky",
+        fixture: "jest/flaky",
+        flaky: 1,
+        tests: &[Case::passed("weather.test.js > settles"), Case::passed("weather.test.js > holds")],
+        ..PASSED
+    },
+    // What tests put in the place of a stream's function is what they find there.
+    Row {
+        name: "spies",
+        fixture: "jest/spies",
+        tests: &[
+            Case::failed("stream.test.js > says why it fails").at("stream.test.js", 21).says("no reason"),
+            Case::passed("stream.test.js > a stream that is watched > is heard"),
+            Case::passed("stream.test.js > a stream that is watched > is heard again"),
+        ],
+        ..FAILED
+    },
+    // With `bail` Jest runs no file after the first that fails.
+    Row {
+        name: "bail",
+        fixture: "jest/bail",
+        unreached: true,
+        tests: &[Case::failed("one.test.js > opens").at("one.test.js", 3).says("closed")],
+        ..FAILED
+    },
     Row {
         name: "hang",
         fixture: "jest/hang",
@@ -108,6 +135,18 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("hang.test.js > ends")],
         running: &["hang.test.js/hangs"],
         ..PASSED
+    },
+    // What a test left behind throws after its end was told.
+    Row {
+        name: "late",
+        fixture: "jest/late",
+        tests: &[Case::passed("late.test.js > leaves something behind"), Case::passed("late.test.js > goes on")],
+        collectors: &[Collector::collection(
+            "late.test.js",
+            "leaves something behind failed after its end: too late",
+        )
+        .at("late.test.js", 3)],
+        ..COLLECTION_FAILED
     },
     Row {
         name: "crash",
@@ -137,6 +176,7 @@ pub(super) const TABLE: &[Row] = &[
                 .at("unicode.test.js", 7)
                 .says("red is not a name"),
             Case::passed("unicode.test.js > Ünïcödé > emoji 🦀"),
+            Case::passed("unicode.test.js > Ünïcödé > half a crab \u{fffd}"),
             Case::passed("unicode.test.js > Ünïcödé > a > b"),
         ],
         ..FAILED

@@ -8,7 +8,7 @@ pub const KINDS: [&str; 11] =
 /// In the place of a row: there is none, for the reason in [`WITHOUT`].
 const NONE: &str = "-";
 
-/// The row of each framework for each kind, [`NONE`] where there can be none.
+/// The row of each framework for each kind, `NONE` where there can be none.
 #[rustfmt::skip]
 pub const SHOWN: &[(&str, [&str; KINDS.len()])] = &[
     //              pass    fail    error    skip    collection    hang    crash    nothing         unicode    colours    many

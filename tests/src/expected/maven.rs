@@ -52,6 +52,18 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
+    // Surefire counts each attempt of a test among its tests and failures.
+    Row {
+        name: "flaky",
+        fixture: "maven/flaky",
+        tests: &[
+            Case::passed("com.example.TideTest#comes"),
+            Case::passed("com.example.TideTest#turns"),
+            Case::passed("com.example.TideTest#goes"),
+        ],
+        flaky: 2,
+        ..PASSED
+    },
     Row {
         name: "modules",
         fixture: "maven/modules",

@@ -91,10 +91,62 @@ pub(super) const TABLE: &[Row] = &[
         collectors: &[Collector::collection(".", "Cannot find module './missing'").at("test/b.spec.js", 2)],
         ..FAILED
     },
+    // What is to clear up after all tests: Mocha 11 exits with 0 where it fails.
+    Row {
+        name: "teardown",
+        fixture: "mocha/teardown",
+        outcome: "collection_failed",
+        exit_status: 3,
+        exit_code: 3,
+        raw_exit_code: Some(0),
+        held: &["collection_failed"],
+        tests: &[Case::passed("test/shop.spec.js > opens")],
+        collectors: &[
+            Collector::collection(".", "the global teardown failed: the server does not stop").at("server.js", 3)
+        ],
+        ..FAILED
+    },
+    // The test script starts Mocha twice, once through another script, whose environment it sets.
+    Row {
+        name: "twice",
+        fixture: "mocha/twice",
+        tests: &[
+            Case::failed("test/it/shop.spec.js > sells").at("test/it/shop.spec.js", 6).says("sold out"),
+            Case::passed("test/it/shop.spec.js > is open"),
+            Case::passed("test/unit/price.spec.js > has tax"),
+        ],
+        ..FAILED
+    },
+    // A test that failed and then passed.
+    Row {
+        name: "flaky",
+        fixture: "mocha/flaky",
+        flaky: 1,
+        tests: &[Case::passed("test/weather.spec.js > settles"), Case::passed("test/weather.spec.js > holds")],
+        ..PASSED
+    },
+    // What tests put in the place of a stream's function is what they find there.
+    Row {
+        name: "spies",
+        fixture: "mocha/spies",
+        tests: &[
+            Case::passed("test/stream.spec.js > a stream that is watched > is heard once"),
+            Case::passed("test/stream.spec.js > a stream that is watched > is heard again"),
+        ],
+        ..PASSED
+    },
+    // With `bail` Mocha runs no test after the first that fails.
+    Row {
+        name: "bail",
+        fixture: "mocha/bail",
+        unreached: true,
+        tests: &[Case::failed("test/a.spec.js > shop > opens").at("test/a.spec.js", 4).says("closed")],
+        ..FAILED
+    },
     Row {
         name: "hang",
         fixture: "mocha/hang",
-        ask: Ask { timeout_s: Some(6), ..Ask::ALL },
+        ask: Ask { timeout_s: Some(12), ..Ask::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -118,6 +170,24 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
+        name: "leaves",
+        fixture: "mocha/leaves",
+        outcome: "crashed",
+        exit_status: 134,
+        exit_code: 134,
+        raw_exit_code: None,
+        partial: true,
+        held: &["crashed", "failed"],
+        tests: &[
+            Case::passed("test/leaves.spec.js > holds"),
+            Case::failed("test/leaves.spec.js > fails and leaves an end behind")
+                .at("test/leaves.spec.js", 8)
+                .says("Expected values to be strictly equal")
+                .wants("2", "1"),
+        ],
+        ..FAILED
+    },
+    Row {
         name: "unicode",
         fixture: "mocha/unicode",
         exit_code: 2,
@@ -130,6 +200,7 @@ pub(super) const TABLE: &[Row] = &[
             Case::failed("test/unicode.spec.js > größe \"ä\" (1+1) > is coloured")
                 .at("test/unicode.spec.js", 6)
                 .says("rot"),
+            Case::passed("test/unicode.spec.js > größe \"ä\" (1+1) > half a crab \u{fffd}"),
             Case::passed("test/unicode.spec.js > größe \"ä\" (1+1) > 🦀 a > b"),
         ],
         ..FAILED

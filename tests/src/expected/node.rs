@@ -7,6 +7,8 @@ const FAILED: Row = Row { framework: "node", ..Row::FAILED };
 const COLLECTION_FAILED: Row =
     Row { outcome: "collection_failed", exit_status: 3, held: &["collection_failed"], ..FAILED };
 
+const LEFT: &str = "its process left by itself (process.exit) before all of its tests were told";
+
 /// The rows.
 pub(super) const TABLE: &[Row] = &[
     Row {
@@ -93,10 +95,22 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..COLLECTION_FAILED
     },
+    // An error that nobody waits for comes when its test has passed: Node names the test, and blames the file.
+    Row {
+        name: "late",
+        fixture: "node/late",
+        tests: &[Case::passed("test/late.test.js > forgets a timer"), Case::passed("test/late.test.js > holds")],
+        collectors: &[Collector::collection(
+            "test/late.test.js",
+            "\"forgets a timer\" went on after its end: Error: nobody waits",
+        )
+        .at("test/late.test.js", 3)],
+        ..COLLECTION_FAILED
+    },
     Row {
         name: "hang",
         fixture: "node/hang",
-        ask: Ask { timeout_s: Some(6), ..Ask::ALL },
+        ask: Ask { timeout_s: Some(12), ..Ask::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -117,6 +131,29 @@ pub(super) const TABLE: &[Row] = &[
         collectors: &[Collector::collection("test/crash.test.js", "its process exited with 3 outside of its tests")],
         ..COLLECTION_FAILED
     },
+    // The same, with a status that says that all is well.
+    Row {
+        name: "leaves",
+        fixture: "node/leaves",
+        exit_code: 3,
+        raw_exit_code: Some(0),
+        collectors: &[Collector::collection("test/leaves.test.js", LEFT)],
+        ..COLLECTION_FAILED
+    },
+    // The same while it loads: with or without tests by then, by itself, and by what it imports.
+    Row {
+        name: "loading",
+        fixture: "node/loading",
+        exit_code: 3,
+        raw_exit_code: Some(0),
+        tests: &[Case::passed("test/plain.test.js > plain.test.js"), Case::passed("test/stays.test.js > holds")],
+        collectors: &[
+            Collector::collection("test/after.test.js", LEFT),
+            Collector::collection("test/helped.test.mjs", LEFT),
+            Collector::collection("test/imported.test.mjs", LEFT),
+        ],
+        ..COLLECTION_FAILED
+    },
     Row {
         name: "unicode",
         fixture: "node/unicode",
@@ -128,6 +165,7 @@ pub(super) const TABLE: &[Row] = &[
             Case::failed("test/unicode.test.js > größe \"ä\" (1+1) > is coloured")
                 .at("test/unicode.test.js", 7)
                 .says("rot"),
+            Case::passed("test/unicode.test.js > größe \"ä\" (1+1) > half a crab \u{fffd}"),
             Case::passed("test/unicode.test.js > größe \"ä\" (1+1) > 🦀 a > b"),
         ],
         ..FAILED
@@ -144,6 +182,27 @@ pub(super) const TABLE: &[Row] = &[
             Case::passed("test/fail.test.js > cart > holds"),
         ],
         ..FAILED
+    },
+    Row {
+        name: "helper",
+        fixture: "node/helper",
+        tests: &[
+            Case::passed("test/sum.test.js > adds"),
+            // Without a filter Node takes each file below `test` for a test.
+            Case::passed("test/support/sum.js > sum.js"),
+        ],
+        ..PASSED
+    },
+    // Where a filter says which tests are meant, a file without any is none of them.
+    Row {
+        name: "helper_filtered_out",
+        fixture: "node/helper",
+        ask: Ask { filter: "nobody wrote this", ..Ask::ALL },
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 4,
+        held: &["no_tests"],
+        ..PASSED
     },
     Row {
         name: "filtered_out",

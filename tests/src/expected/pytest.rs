@@ -181,6 +181,15 @@ pub(super) const TABLE: &[Row] = &[
         ..NOT_COLLECTED
     },
     Row {
+        name: "setuponly",
+        fixture: "pytest/setuponly",
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 4,
+        held: &["no_tests"],
+        ..PASSED
+    },
+    Row {
         name: "workers",
         fixture: "pytest/workers",
         tests: &[
@@ -191,6 +200,18 @@ pub(super) const TABLE: &[Row] = &[
             Case::error("test_workers.py::test_leaves")
                 .says("worker 'gw0' crashed while running 'test_workers.py::test_leaves'"),
         ],
+        ..FAILED
+    },
+    Row {
+        name: "unlike",
+        fixture: "pytest/unlike",
+        outcome: "collection_failed",
+        exit_status: 3,
+        held: &["collection_failed"],
+        collectors: &[Collector::collection(
+            "gw1",
+            "Different tests were collected between gw0 and gw1. The difference is:",
+        )],
         ..FAILED
     },
     Row {
@@ -220,6 +241,45 @@ pub(super) const TABLE: &[Row] = &[
                 .says("assert 'one' == 'two'")
                 .wants("'two'", "'one'"),
             Case::passed("two/tests/test_same.py::test_same"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "flaky",
+        fixture: "pytest/flaky",
+        flaky: 2,
+        tests: &[
+            Case::passed("test_flaky.py::test_holds_at_last"),
+            Case::passed("test_flaky.py::test_parts_hold_at_last/[part]"),
+            Case::passed("test_flaky.py::test_parts_hold_at_last"),
+            Case::failed("test_flaky.py::test_never_holds")
+                .at("test_flaky.py", 19)
+                .says("assert [1, 1, 1] == []")
+                .wants("[]", "[1, 1, 1]"),
+            Case::failed("test_flaky.py::test_never_holds_in_older")
+                .at("test_flaky.py", 23)
+                .says("assert [1, 1, 1] == [1]")
+                .wants("[1]", "[1, 1, 1]"),
+            Case::passed("test_flaky.py::test_holds"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "doctest",
+        fixture: "pytest/doctest",
+        tests: &[
+            Case::failed("guide.md::guide.md").at("guide.md", 4).says("Failed example: doubled(3)").wants("7", "6"),
+            Case::failed("prices.py::prices.doubled")
+                .at("prices.py", 5)
+                .says("Failed example: for price in [3]:\n    doubled(price)")
+                .wants("7", "6"),
+            Case::failed("prices.py::prices.share")
+                .at("prices.py", 19)
+                .says("ZeroDivisionError: integer division or modulo by zero"),
+            Case::failed("prices.py::prices.halved")
+                .at("prices.py", 26)
+                .says("NameError: name 'unknown' is not defined"),
+            Case::passed("prices.py::prices.same"),
         ],
         ..FAILED
     },

@@ -62,6 +62,7 @@ pub(super) const TABLE: &[Row] = &[
             Case::error("test_error.TestTearDown.test_teardown")
                 .at("test_error.py", 14)
                 .says("OSError: cannot be removed"),
+            Case::error("test_error.TestLater.test_later").at("test_error.py", 36).says("OSError: no connection"),
             Case::error("setUpClass (test_error.TestWhole)").at("test_error.py", 23).says("OSError: no class"),
             Case::error("setUpModule (test_module)").at("test_module.py", 5).says("OSError: no module"),
             Case::passed("test_error.TestHolds.test_holds"),
@@ -75,7 +76,12 @@ pub(super) const TABLE: &[Row] = &[
             Case::xfailed("test_skip.TestSkips.test_expected").at("test_skip.py", 14).says("bug 7"),
             Case::skipped("test_skip.TestSkips.test_inside").at("test_skip.py", 9).says("no moon today"),
             Case::skipped("test_skip.TestSkips.test_marked").at("test_skip.py", 5).says("needs a moon phase"),
-            Case::skipped("test_skip.TestWhole.test_never").at("test_skip.py", 19).says("all of it"),
+            Case::passed("test_skip.TestSkips.test_parts/(part=0)"),
+            Case::skipped("test_skip.TestSkips.test_parts/(part=1)")
+                .at("test_skip.py", 16)
+                .says("no moon in this part"),
+            Case::passed("test_skip.TestSkips.test_parts"),
+            Case::skipped("test_skip.TestWhole.test_never").at("test_skip.py", 25).says("all of it"),
         ],
         ..PASSED
     },
@@ -121,6 +127,23 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
+        name: "interrupt",
+        fixture: "unittest/interrupt",
+        outcome: "crashed",
+        exit_status: 130,
+        exit_code: 130,
+        raw_exit_code: None,
+        partial: true,
+        held: &["crashed", "failed"],
+        tests: &[
+            Case::passed("test_interrupt.TestInterrupt.test_a_before"),
+            Case::failed("test_interrupt.TestInterrupt.test_b_interrupts")
+                .at("test_interrupt.py", 9)
+                .says("KeyboardInterrupt: enough"),
+        ],
+        ..FAILED
+    },
+    Row {
         name: "unicode",
         fixture: "unittest/unicode",
         tests: &[
@@ -131,6 +154,63 @@ pub(super) const TABLE: &[Row] = &[
             Case::failed("test_unicode.TestUnicode.test_half").at("test_unicode.py", 9).says("ValueError: größer ?"),
         ],
         ..FAILED
+    },
+    Row {
+        name: "moves",
+        fixture: "unittest/moves",
+        tests: &[
+            Case::failed("test_moves.TestElsewhere.test_fails").at("test_moves.py", 17).says("1 != 2").wants("2", "1"),
+            Case::passed("test_moves.TestNowhere.test_a_removes_where_it_is"),
+            Case::failed("test_moves.TestNowhere.test_b_fails").at("test_moves.py", 27).says("in no directory"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "brought",
+        fixture: "unittest/brought",
+        tests: &[
+            Case::failed("prices.doubled")
+                .at("prices.py", 5)
+                .says("Failed example:\n    doubled(3)\nExpected:\n    7\nGot:\n    6"),
+            Case::passed("prices.halved"),
+            Case::passed("holds"),
+            Case::failed("fails").at("test_brought.py", 12).says("ValueError: in a function"),
+            Case::skipped("test_skipped").says("not on this host"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "loads",
+        fixture: "unittest/loads",
+        tests: &[
+            Case::failed("pkg.tests.check_parts.TestParts.test_fails").at("pkg/tests/check_parts.py", 6).says("a part"),
+            Case::passed("test_apart.TestApart.test_alone"),
+        ],
+        ..FAILED
+    },
+    Row {
+        name: "others",
+        fixture: "unittest/others",
+        outcome: "collection_failed",
+        exit_status: 3,
+        held: &["collection_failed"],
+        tests: &[Case::passed("test_mine.TestMine.test_shared")],
+        collectors: &[Collector::collection(
+            "test_others.py",
+            "test_others.py has tests for pytest, which unittest does not run: pass framework pytest",
+        )
+        .at("test_others.py", 4)],
+        ..FAILED
+    },
+    Row {
+        name: "functions",
+        fixture: "unittest/functions",
+        outcome: "no_tests",
+        exit_status: 4,
+        exit_code: 5,
+        raw_exit_code: Some(5),
+        held: &["no_tests"],
+        ..PASSED
     },
     Row { name: "many", fixture: "unittest/many", many: ("test_many.TestMany.test_{}", 10_000), ..PASSED },
     Row {

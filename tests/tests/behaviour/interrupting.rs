@@ -95,8 +95,7 @@ fn ctrl_c_prints_the_partial_report() {
         assert_eq!(report["tests"][0]["nodeid"], TESTS[0]);
         before.assert_nothing_is_left(&place, pid);
         let failures = place.proctor(&["failures"]);
-        let wanted =
-            "last run_tests did not pass: cancelled (1 passed, 0 failed, running: example.com/waiting/TestWaits)\n";
+        let wanted = "last run did not pass: cancelled (1 passed, 0 failed, running: example.com/waiting/TestWaits)\n";
         assert_eq!(failures.stdout, wanted);
     }
 }

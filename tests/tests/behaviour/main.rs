@@ -6,6 +6,7 @@
 mod fairness;
 mod following;
 mod interrupting;
+mod operating;
 mod queueing;
 mod rerunning;
 mod services;

@@ -79,9 +79,9 @@ async fn the_ninth_that_waits_is_told_which_quota_and_when_to_come_again() {
     let one_more = RunTestsRequest { filter: "TestLast".to_owned(), ..scene.request() };
     let Err(refused) = scene.client.start(one_more).await else { panic!("it began") };
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
-    assert_eq!(refused.get_details_error_info().unwrap().metadata["quota"], "queued_runs");
+    assert_eq!(refused.get_details_error_info().unwrap().metadata["quota"], "session_queued_runs");
     assert!(refused.get_details_retry_info().unwrap().retry_delay.is_some());
-    assert_eq!(refused.get_details_quota_failure().unwrap().violations[0].subject, "queued_runs");
+    assert_eq!(refused.get_details_quota_failure().unwrap().violations[0].subject, "session_queued_runs");
     scene.waiting.open_the_gate();
     for run in waiting {
         assert_passed(&run.to_end().await, 1);
@@ -92,7 +92,6 @@ async fn the_ninth_that_waits_is_told_which_quota_and_when_to_come_again() {
 #[tokio::test]
 async fn every_question_is_answered_while_a_run_is_going_on() {
     use proctor_proto::v1::{self, GetReportRequest, ListSessionsRequest, ReadOutputRequest, TestsCoveringRequest};
-    use std::time::{Duration, Instant};
     let scene = Scene::new().await;
     let only = RunTestsRequest { filter: "TestEnds".to_owned(), ..scene.request() };
     let before = scene.client.start(only).await.unwrap().to_end().await;
@@ -100,7 +99,7 @@ async fn every_question_is_answered_while_a_run_is_going_on() {
     let run_id = run.until_running("TestWaits").await;
     let session_id = scene.session.clone();
 
-    let asked = Instant::now();
+    // It waits for the gate, so that no answer can have waited for it.
     let client = scene.client.clone();
     let session = client.until_session(&session_id, "it runs", |session| !session.running_run_id.is_empty()).await;
     assert_eq!((session.running_run_id, session.last_run_id), (run_id.clone(), before.run_id.clone()));
@@ -118,7 +117,6 @@ async fn every_question_is_answered_while_a_run_is_going_on() {
     let output = ReadOutputRequest { run_id: run_id.clone(), stream: stdout, cursor: 0, max_bytes: 0 };
     let output = client.runs.clone().read_output(output).await.unwrap().into_inner();
     assert!(!output.bytes.is_empty() && !output.end);
-    assert!(asked.elapsed() < Duration::from_secs(5), "seven answers took {:?}", asked.elapsed());
 
     scene.waiting.open_the_gate();
     assert_passed(&run.to_end().await, 3);

@@ -69,7 +69,7 @@ async fn a_tenants_sessions_are_limited_and_its_neighbours_are_not_touched() {
     let second = alpha.open_separate(&workspace).await;
     let refused = alpha.try_open(&workspace, true).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
-    assert_eq!(refused.get_details_error_info().unwrap().metadata["quota"], "sessions");
+    assert_eq!(refused.get_details_error_info().unwrap().metadata["quota"], "sessions_max");
     assert!(refused.get_details_retry_info().is_some());
     beta.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
     let close = proctor_proto::v1::CloseSessionRequest { session_id: second };

@@ -88,6 +88,13 @@ fn a_runner_that_is_not_there_is_named() {
 }
 
 #[test]
+fn what_unittest_passes_over_is_noted() {
+    let said = Place::with("unittest/functions").proctor(&["run", "--output", "json"]);
+    let notes = said.json()["evidence"]["notes"].to_string();
+    assert!(notes.contains("such as test_fails in test_functions.py"), "{notes}");
+}
+
+#[test]
 fn a_person_reads_what_failed() {
     let place = Place::with("go/fail");
     let said = place.proctor(&["run"]);
@@ -96,9 +103,53 @@ fn a_person_reads_what_failed() {
         assert!(said.stdout.contains(wanted), "{wanted} in {said:?}");
     }
     let failures = place.proctor(&["failures"]);
-    assert!(failures.stdout.starts_with("4 test failure(s) from last run_tests call (go, "), "{failures:?}");
+    assert!(failures.stdout.starts_with("4 test failure(s) from last run (go, "), "{failures:?}");
     let missing = Place::with("go/pass").proctor(&["failures"]);
-    assert_eq!((missing.status, missing.stdout.as_str()), (0, "no run_tests call yet in this session\n"));
+    assert_eq!((missing.status, missing.stdout.as_str()), (0, "no run here yet: `proctor run` first\n"));
+}
+
+/// A plugin such as pytest-cov fails a run whose tests hold, and says why on stdout.
+#[test]
+fn a_person_reads_why_a_run_failed_whose_tests_hold() {
+    let place = Place::with("pytest/pass");
+    let hook = "def pytest_sessionfinish(session):\n    session.exitstatus = 1\n\n\n\
+                def pytest_terminal_summary(terminalreporter):\n    \
+                terminalreporter.write_line('FAIL Required test coverage of 90% not reached.')\n";
+    place.write("conftest.py", hook);
+    let said = place.proctor(&["run"]);
+    assert_eq!(said.status, 1);
+    for wanted in ["last of stdout:\n", "  FAIL Required test", "note: Required test coverage of 90% not reached.\n"] {
+        assert!(said.stdout.contains(wanted), "{wanted} in {said:?}");
+    }
+    // Go's stdout is its events.
+    let place = Place::with("go/hang");
+    let said = place.proctor(&["run", "--coverage", "off", "--timeout", "8s"]);
+    assert_eq!(said.status, 124);
+    assert!(place.proctor(&["report"]).json()["stdout_tail"].as_str().unwrap().contains("{\"Time\""));
+    assert!(!said.stdout.contains("{\"Time\""), "{said:?}");
+}
+
+#[test]
+fn what_is_known_is_asked_for_from_below_the_workspace_too() {
+    let place = Place::with("go/pass");
+    assert_eq!(place.proctor(&["run"]).status, 0);
+    let below = |arguments: &[&str]| {
+        let mut command = place.command("proctor");
+        end_of(command.current_dir(place.workspace.join("calc")).args(arguments).spawn().unwrap())
+    };
+    let whole = place.proctor(&["covering", "calc/calc.go"]);
+    assert!(whole.stdout.contains(" test(s) cover calc/calc.go:\n"), "{whole:?}");
+    assert_eq!(below(&["covering", "calc.go"]).stdout, whole.stdout);
+    assert_eq!(below(&["covering", "../calc/calc.go"]).stdout, whole.stdout);
+    assert_eq!(below(&["covering", "--workspace", "..", "calc/calc.go"]).stdout, whole.stdout);
+    assert!(below(&["failures"]).stdout.starts_with("last run had no failures ("));
+    let unknown = below(&["covering", "clac.go:3"]);
+    assert_eq!(
+        (unknown.status, unknown.stdout.as_str(), unknown.stderr.as_str()),
+        (2, "", "proctor: \"calc/clac.go\" not found in the workspace\n")
+    );
+    let outside = below(&["covering", "../../calc.go"]);
+    assert_eq!((outside.status, outside.stdout.as_str()), (2, ""), "{outside:?}");
 }
 
 #[test]
@@ -107,7 +158,7 @@ fn tests_are_listed_without_running_them() {
     let said = place.proctor(&["list"]);
     assert_eq!(said.status, 0, "{said:?}");
     assert_eq!(said.stdout, "3 test(s) (go):\n\nexample.com/hang:\n  TestEnds\n  TestHangs\n  TestNeverReached\n");
-    assert_eq!(place.proctor(&["failures"]).stdout, "no run_tests call yet in this session\n", "a listing is no run");
+    assert_eq!(place.proctor(&["failures"]).stdout, "no run here yet: `proctor run` first\n", "a listing is no run");
 }
 
 /// What Surefire runs of this fixture is in the table: of a test with parameters the listing has the method.

@@ -37,21 +37,22 @@ macro_rules! rows {
 rows! {
     go: pass fail table panic crash builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes many
         filtered filtered_out command_passes command_fails command_crashes;
-    pytest: pass fail error skip collection conftest settings hang crash stops breaks workers unicode many twoprojects
-        filtered filtered_out filter_is_wrong;
-    unittest: pass fail error skip collection hang crash unicode many filtered filtered_out;
-    jest: pass fail error skip collection typescript hang crash unicode many filtered filtered_out;
-    mocha: pass fail error skip collection hang crash unicode many filtered filtered_out;
-    node: pass fail error skip collection hang crash unicode many filtered filtered_out;
-    vitest: pass fail error skip collection unhandled hang crash unicode many filtered filtered_out;
-    playwright: pass fail error skip flaky collection setup hang crash unicode many filtered filtered_out;
-    cargo: pass fail skip builderror hang crash unicode harness many filtered filtered_out;
-    nextest: pass fail error skip builderror hang crash unicode many filtered filtered_out;
-    ctest: pass fail error skip builderror linkerror configerror hang crash notests flood unicode many twins twoprojects
+    pytest: pass fail error skip collection conftest settings hang crash stops breaks setuponly workers unlike unicode many twoprojects
+        flaky doctest filtered filtered_out filter_is_wrong;
+    unittest: pass fail error skip collection hang crash interrupt unicode moves brought loads others functions many
         filtered filtered_out;
-    custom: junit junit_cut_off tap words words_of_a_command_that_exits_with_0
-        junit_broken tap_of_nothing hang crash unicode many projectfile;
-    maven: pass fail modules builderror crash hang many filtered filtered_out;
+    jest: pass fail error skip collection typescript flaky spies bail hang late crash unicode many filtered filtered_out;
+    mocha: pass fail error skip collection teardown twice flaky spies bail hang crash leaves unicode many filtered filtered_out;
+    node: pass fail error skip collection late hang crash leaves loading unicode many filtered helper helper_filtered_out filtered_out;
+    vitest: pass fail error skip collection unhandled excluded flaky teardown hang crash unicode many filtered filtered_out;
+    playwright: pass fail error skip flaky collection setup hang crash unicode many filtered filtered_out;
+    cargo: pass fail skip builderror buildscript hang crash unicode harness many filtered filtered_out;
+    nextest: pass fail error skip builderror hang crash unicode many filtered filtered_out;
+    ctest: pass fail error skip suites builderror linkerror configerror hang crash whole notests flood unicode many twins twoprojects
+        filtered filtered_out;
+    custom: junit junit_cut_off tap tap_whose_plan_comes_last words words_of_a_command_that_exits_with_0
+        junit_broken tap_of_nothing tap_of_skips hang crash unicode many no_report projectfile;
+    maven: pass fail flaky modules builderror crash hang many filtered filtered_out;
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
     maestro: pass fail collection flaky hang crash unicode many filtered filtered_out;
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;

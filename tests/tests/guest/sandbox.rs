@@ -10,13 +10,15 @@ use std::time::Duration;
 
 /// Tests that are not run, by a part of their names: they take long where every instruction is emulated, and no kernel
 /// answers them in another way.
-const NOT_HERE: [&str; 6] = [
+const NOT_HERE: [&str; 7] = [
     // There is no compiler and no Git in the guest.
     "programs::go_",
     "programs::rust_",
     "programs::programs_that_reserve_space_",
     // The same as what there is, where no v1 is.
     "with_v1_only_if_there_is_v1::",
+    // On v2 what a run needs of descriptors before it begins is more than what it needs then.
+    "a_run_whose_pipes_find_no_descriptor_was_begun_once",
     // A hundred thousand files, and as many runs as it takes to find two threads at one lock.
     "too_many_files_are_too_much_on_disk",
     "many_threads_share_one_pool",
@@ -57,8 +59,8 @@ fn its_suites_hold_on_cgroup_v2() {
     let suites = names(&suites);
     assert!(suites.len() >= 6, "{suites:?}");
     let guest = suites.iter().fold(Guest::new(), Guest::file);
-    // Twice as long as on a machine that has too much to do.
-    let guest = examples.iter().fold(guest, Guest::file).within(Duration::from_secs(500));
+    // Ten times as long as on a machine with nothing else to do.
+    let guest = examples.iter().fold(guest, Guest::file).within(Duration::from_secs(1_500));
     let skipped = || NOT_HERE.into_iter().flat_map(|name| ["--skip", name]);
     let lines: Vec<Vec<&str>> =
         suites.iter().map(|suite| std::iter::once(suite.as_str()).chain(skipped()).collect()).collect();

@@ -33,17 +33,26 @@ fn mistakes() -> Vec<Mistake> {
         (RunTestsRequest { network: 99, ..good() }, "network", "network has no value 99"),
         (RunTestsRequest { coverage: -1, ..good() }, "coverage", "coverage has no value -1"),
         (RunTestsRequest { if_busy: 3, ..good() }, "if_busy", "if_busy has no value 3"),
+        (RunTestsRequest { priority: 4, ..good() }, "priority", "priority has no value 4"),
         (files("../greet.go"), "files", "files: \"../greet.go\" is outside the workspace"),
         (files("/etc/passwd"), "files", "files: \"/etc/passwd\" is outside the workspace"),
         (files("out/passwd"), "files", "files: \"out/passwd\" is outside the workspace"),
         (files("passwd.txt"), "files", "files: \"passwd.txt\" is outside the workspace"),
         (files("gone.go"), "files", "files: \"gone.go\" not found in the workspace"),
         (RunTestsRequest { files: vec!["greet.go".into(); 1_001], ..good() }, "files", "files: at most 1000, got 1001"),
-        (limits(Limits { memory_bytes: 1, ..Limits::default() }), "limits", "memory must be at least 4194304, got 1"),
-        (limits(Limits { cpu_millis: 9, ..Limits::default() }), "limits", "cpus must be at least 10, got 9"),
-        (limits(Limits { pids: 3, ..Limits::default() }), "limits", "pids must be at least 4, got 3"),
-        (env("LD_PRELOAD", "/x.so"), "env", "env: LD_PRELOAD decides what runs and cannot be set by a request"),
-        (env("PROCTOR_WORKER", "/x"), "env", "env: PROCTOR_WORKER decides what runs and cannot be set by a request"),
+        (limits(Limits { memory_bytes: 1, ..Limits::default() }), "limits", "memory must be at least 4 MiB, got 1 B"),
+        (
+            limits(Limits { cpu_millis: 9, ..Limits::default() }),
+            "limits",
+            "cpus must be at least 0.01 processors, got 0.009 processors",
+        ),
+        (
+            limits(Limits { pids: 3, ..Limits::default() }),
+            "limits",
+            "pids must be at least 4 processes, got 3 processes",
+        ),
+        (env("LD_PRELOAD", "/x.so"), "env", "env: LD_PRELOAD decides what runs and cannot be set"),
+        (env("PROCTOR_WORKER", "/x"), "env", "env: PROCTOR_WORKER decides what runs and cannot be set"),
         (env("A-B", ""), "env", "env: \"A-B\" is not a variable's name ([A-Za-z_][A-Za-z0-9_]*)"),
         (env("A", "\0"), "env", "env: A contains a NUL byte"),
         (env("A", &"x".repeat(32 * 1024)), "env", "env: at most 32768 bytes together, got 32769"),
@@ -56,6 +65,11 @@ fn mistakes() -> Vec<Mistake> {
             "command excludes filter and files",
         ),
         (RunTestsRequest { command: command(&["x"; 257]), ..good() }, "command", "command: at most 256 words"),
+        (
+            RunTestsRequest { command: command(&["x", &"y".repeat(128 << 10)]), ..good() },
+            "command",
+            "command: at most 131072 bytes together",
+        ),
         (RunTestsRequest { repeat: 2, ..good() }, "repeat", "repeat must be 0 or 1 in this version"),
         (RunTestsRequest { parallel: 257, ..good() }, "parallel", "parallel must be at most 256"),
         (RunTestsRequest { headed: true, ..good() }, "headed", "headed has no meaning for go"),
@@ -109,7 +123,10 @@ async fn mistakes_are_named_by_field_and_nothing_is_lost() {
     let network = v1::Network::Host.into();
     let denied = refused(&client, RunTestsRequest { session_id: session.clone(), network, ..Default::default() }).await;
     assert_eq!(denied.code(), Code::PermissionDenied);
-    assert_eq!(denied.message(), "network: the host's network is not allowed for this tenant");
+    assert_eq!(
+        denied.message(),
+        "network: the host's network is not allowed for this tenant: ask for none, or have the operator allow it"
+    );
 
     assert_eq!(Some(descendants(supervisor.pid())), waiting, "no process was started");
     let after = client.failures(&session).await;

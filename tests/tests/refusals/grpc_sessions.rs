@@ -2,7 +2,7 @@
 
 use proctor_proto::reason;
 use proctor_proto::v1::{CreateSessionRequest, RunTestsRequest};
-use proctor_tests::place::{give, state_dir};
+use proctor_tests::place::give;
 use proctor_tests::process::descendants;
 use proctor_tests::supervisor::{Settings, Supervisor, UIDS, first_uid};
 use std::fs;
@@ -122,17 +122,24 @@ async fn a_workspace_of_another_user_is_refused_before_anything_starts() {
 
 #[tokio::test]
 async fn what_is_the_supervisors_own_is_no_workspace() {
-    let scene = Scene { supervisor: Supervisor::with(&Settings { root: "/".to_owned(), ..Settings::default() }) };
+    let root = std::env::temp_dir().to_str().unwrap().to_owned();
+    let scene = Scene { supervisor: Supervisor::with(&Settings { root, ..Settings::default() }) };
+    // With its socket in it.
     let dir = scene.supervisor.dir().canonicalize().unwrap();
-    let state = state_dir().canonicalize().unwrap();
+    let state = scene.supervisor.state().canonicalize().unwrap();
     let cache = state.join("tenants/beta/cache");
-    for workspace in
-        [dir.as_path(), &state, &cache, Path::new("/"), Path::new("/etc"), Path::new("/usr/bin"), Path::new("/proc")]
-    {
+    let reserved = (Code::InvalidArgument, "workspace: is a directory of the system or of the supervisor");
+    let elsewhere = (Code::PermissionDenied, "workspace: not below a root of this tenant");
+    for (workspace, told) in [
+        (dir.as_path(), reserved),
+        (&state, elsewhere),
+        (&cache, elsewhere),
+        (Path::new("/"), elsewhere),
+        (Path::new("/etc"), elsewhere),
+        (Path::new("/proc"), elsewhere),
+    ] {
         let status = scene.open(workspace.to_str().unwrap()).await.unwrap_err();
-        let told = (status.code(), status.message());
-        let text = "workspace: is a directory of the system or of the supervisor";
-        assert_eq!(told, (Code::InvalidArgument, text), "{}", workspace.display());
+        assert_eq!((status.code(), status.message()), told, "{}", workspace.display());
     }
 }
 

@@ -5,12 +5,20 @@
 
 mod command_line;
 mod config;
+mod floods;
 mod grpc;
 mod grpc_sessions;
+mod held;
+#[path = "../identity/keys.rs"]
+#[expect(dead_code, reason = "who only knocks needs a part of it")]
+mod keys;
 mod mcp;
 #[path = "../entrances/mcp_client.rs"]
 mod mcp_client;
+mod unread;
 
+use proctor_proto::v1::{Outcome, RunTestsRequest};
+use proctor_tests::wire::{Client, Stream};
 use std::path::Path;
 
 /// A filter that is refused at every entrance, and what is said about it.
@@ -51,4 +59,15 @@ fn add_links_out(workspace: &Path) {
 #[test]
 fn the_long_filter_is_one_too_long() {
     assert_eq!(LONG.chars().count(), 201);
+}
+
+async fn start(client: &Client, session_id: &str, command: &[&str]) -> Stream {
+    let command = command.iter().map(|word| (*word).to_owned()).collect();
+    let request = RunTestsRequest { session_id: session_id.to_owned(), command, ..RunTestsRequest::default() };
+    client.start(request).await.unwrap()
+}
+
+async fn assert_passes(client: &Client, session_id: &str) {
+    let followed = start(client, session_id, &["/bin/true"]).await.to_end().await;
+    assert_eq!(followed.report().outcome(), Outcome::Passed);
 }

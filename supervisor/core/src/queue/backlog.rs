@@ -38,10 +38,6 @@ impl Turns {
 }
 
 impl Backlog {
-    pub(super) fn len(&self) -> usize {
-        self.classes.iter().map(BTreeMap::len).sum()
-    }
-
     pub(super) fn push(&mut self, ticket: Ticket, priority: Priority, waiting: Waiting) {
         self.classes[priority as usize].insert(ticket, waiting);
     }

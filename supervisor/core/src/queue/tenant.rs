@@ -25,17 +25,23 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
-    pub(super) fn new(quota: Quota) -> Tenant {
+    /// One that has nothing here, and begins no sooner than `begin`.
+    pub(super) fn new(quota: Quota, begin: VirtualTime) -> Tenant {
         Tenant {
             quota,
             backlog: Backlog::default(),
             running: 0,
             in_use: Amount::default(),
-            virtual_time: 0,
+            virtual_time: begin,
             floor: 0,
             expected_ms: EXPECTED_MS_FIRST,
             key: None,
         }
+    }
+
+    /// Whether nothing of it waits or goes on.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running == 0 && self.backlog.first().is_none()
     }
 
     pub(super) fn has_room(&self, demand: Amount) -> bool {

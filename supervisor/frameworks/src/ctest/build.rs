@@ -1,8 +1,9 @@
 //! What CMake, compilers and linkers refuse: one record for each file that is blamed. Must not know about tests.
 
 use super::command::package;
+use super::linker::{self, REFERENCE};
 use crate::paths::Paths;
-use crate::reported::plain;
+use crate::said::plain;
 use proctor_core::bound::COLLECTORS_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -20,6 +21,7 @@ static BLAMES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         // A linker that knows the line, and one that does not.
         r"^(?:\S*ld(?:\.\w+)?: )?(?P<file>[^\s:]+):(?P<line>\d+): (?P<text>undefined reference to .+)$",
         r"^(?:\S*ld(?:\.\w+)?: )?\S+:\(\S+\): (?P<text>(?:undefined reference|multiple definition) .+)$",
+        r"^\S+?:\S+?:.*: error: (?P<text>undefined reference to .+)$",
         r"^\S*ld(?:\.\w+)?: (?:error: )?(?P<text>(?:cannot find|undefined symbol:) .+)$",
         r"^CMake Error: (?P<text>.+)$",
     ]
@@ -35,7 +37,7 @@ pub(super) fn collectors(said: &str, exit: Exit, dir: &str, paths: &Paths, event
     let mut told: Vec<Collector> = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let Some(blame) = BLAMES.iter().find_map(|shape| shape.captures(line)) else { continue };
-        let mut blamed = blamed(&blame, &lines[at + 1..], dir, paths);
+        let mut blamed = blamed(&blame, &lines, at, dir, paths);
         let more = output(&lines, at);
         if let Some(known) = told.iter_mut().find(|known| known.nodeid == blamed.nodeid) {
             known.output.push('\n');
@@ -54,8 +56,12 @@ pub(super) fn collectors(said: &str, exit: Exit, dir: &str, paths: &Paths, event
     events.extend(told.into_iter().map(|collector| RunnerEvent::Collector(Box::new(collector.bounded()))));
 }
 
-fn blamed(blame: &Captures<'_>, below: &[&str], dir: &str, paths: &Paths) -> Collector {
-    let file = blame.name("file").and_then(|file| paths.relative_to(dir, file.as_str()));
+fn blamed(blame: &Captures<'_>, lines: &[&str], at: usize, dir: &str, paths: &Paths) -> Collector {
+    let below = &lines[at + 1..];
+    let file = match blame.name("file") {
+        Some(file) => paths.relative_to(dir, file.as_str()),
+        None => linker::source(lines, at).and_then(|source| paths.relative_to(dir, &source)),
+    };
     let line = blame.name("line").and_then(|line| line.as_str().parse().ok()).filter(|_| file.is_some());
     let text = match blame.name("text") {
         Some(text) => text.as_str().to_owned(),
@@ -71,24 +77,29 @@ fn blamed(blame: &Captures<'_>, below: &[&str], dir: &str, paths: &Paths) -> Col
     }
 }
 
-/// CMake's first paragraph, in one line as it was before it was broken.
+/// CMake's first paragraph, in one line as it was before it was broken, and what is set in below it, which it prints as it
+/// was written: of a test program that cannot say which tests it has, how it ended and what it printed.
 fn reason(command: Option<&str>, below: &[&str]) -> String {
-    let words: Vec<&str> = below
-        .iter()
-        .skip_while(|line| line.trim().is_empty())
-        .take_while(|line| !line.trim().is_empty())
-        .map(|line| line.trim())
-        .collect();
+    let mut lines = below.iter().skip_while(|line| line.trim().is_empty()).peekable();
+    let mut words: Vec<&str> = Vec::new();
+    while let Some(line) = lines.next_if(|line| !line.trim().is_empty()) {
+        words.push(line.trim());
+    }
+    let details = lines.filter(|line| !line.trim().is_empty()).take_while(|line| line.starts_with("    "));
+    let text: Vec<String> = [words.join(" ")].into_iter().chain(details.map(|line| line.trim().to_owned())).collect();
     match command {
-        Some(command) if command != "message" => format!("{command}: {}", words.join(" ")),
-        _ => words.join(" "),
+        Some(command) if command != "message" => format!("{command}: {}", text.join("\n")),
+        _ => text.join("\n"),
     }
 }
 
 /// The line that blames and what belongs to it: up to the next line that begins something else.
 fn output(lines: &[&str], at: usize) -> String {
     let rest = &lines[at + 1..];
-    let more = rest.iter().take_while(|line| line.starts_with(' ') || line.is_empty()).count();
+    let more = rest
+        .iter()
+        .take_while(|line| line.starts_with([' ', '\t']) || line.is_empty() || line.starts_with(REFERENCE))
+        .count();
     lines[at..=at + more].join("\n").trim_end().to_owned()
 }
 
@@ -127,6 +138,28 @@ mod tests {
                 "pkg",
                 None,
                 "undefined reference to `foo()'",
+            ),
+            (
+                "/usr/bin/ld: CMakeFiles/l.dir/l.cpp.o: in function `main':\nl.cpp:(.text+0x5): undefined reference to `foo()'\n\
+                 gmake[2]: *** [sub/CMakeFiles/l.dir/build.make:97: sub/l] Error 1",
+                "pkg/sub/l.cpp",
+                None,
+                "undefined reference to `foo()'",
+            ),
+            (
+                "CMakeFiles/l.dir/l.cpp.o:l.cpp:function main: error: undefined reference to 'foo()'",
+                "pkg/l.cpp",
+                None,
+                "undefined reference to 'foo()'",
+            ),
+            (
+                "CMake Error at /usr/share/cmake-3.25/Modules/GoogleTestAddTests.cmake:112 (message):\n  Error running test executable.\n\n    \
+                 Path: '/c/cmake/1/s'\n    Result: Subprocess aborted\n    Output:\n      no\n      disk\n      \n\nCall Stack (most recent call first):\n  \
+                 /usr/share/cmake-3.25/Modules/GoogleTestAddTests.cmake:225 (gtest_discover_tests_impl)\n\n\n\
+                 gmake[2]: *** [CMakeFiles/s.dir/build.make:100: s] Error 1",
+                "pkg",
+                None,
+                "Error running test executable.\nPath: '/c/cmake/1/s'\nResult: Subprocess aborted\nOutput:\nno\ndisk",
             ),
             (
                 "/usr/bin/ld: /ws/pkg/l.cpp:3: undefined reference to `f'",

@@ -1,7 +1,7 @@
 //! Writes the command lines: configure, build, test or list. Must not know how output is read.
 
 use super::NAME;
-use crate::framework::{Plan, PlanError, Project, Step, Want};
+use crate::framework::{Plan, PlanError, Project, REPORT, Step, Want};
 use crate::paths::{is_within, join, project_of};
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +89,14 @@ pub(super) fn test(dir: &str, want: &Want<'_>) -> Vec<Step> {
 /// The third round of a listing.
 pub(super) fn list(dir: &str, want: &Want<'_>) -> Vec<Step> {
     steps(dir, want, &["--test-dir".to_owned(), directory(dir, want), "--show-only=json-v1".to_owned()])
+}
+
+/// What tells the report of all tests of the project in `dir` what ctest has to know of them. Whatever becomes of it, the
+/// tests run: what is wrong is theirs to say.
+pub(super) fn properties(dir: &str, want: &Want<'_>) -> Step {
+    const LIST: &str = r#"ctest --test-dir "$1" --show-only=json-v1 > "$2" 2> /dev/null || :"#;
+    let report = format!("{}/{REPORT}", want.scratch);
+    step("sh", &["-c".to_owned(), LIST.to_owned(), "sh".to_owned(), directory(dir, want), report], dir)
 }
 
 fn steps(dir: &str, want: &Want<'_>, common: &[String]) -> Vec<Step> {

@@ -23,6 +23,9 @@ const OTHERS: [&str; 10] = [
     "node_modules",
 ];
 
+/// The property of a test that is to fail.
+pub(super) const TO_FAIL: &str = "WILL_FAIL";
+
 static PROJECT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"(?im)^\s*project\s*\(\s*"?(?P<name>[\w.+-]*)"#).ok());
 
@@ -44,6 +47,11 @@ pub(super) fn projects(tree: &FileTree) -> Vec<Project> {
         }
     }
     projects
+}
+
+/// Whether a test may be one that is to fail.
+pub(super) fn has_tests_to_fail(tree: &FileTree) -> bool {
+    tree.directories_with(MARKER).any(|(_, content)| content.contains(TO_FAIL))
 }
 
 fn is_of_others(dir: &str) -> bool {

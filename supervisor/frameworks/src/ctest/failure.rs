@@ -2,7 +2,7 @@
 //! says where, and lines below it that say what. Must not know how ctest told that it failed.
 
 use crate::paths::Paths;
-use crate::reported::plain;
+use crate::said::plain;
 use crate::values::values;
 use proctor_core::bound::{MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX};
 use regex::Regex;
@@ -17,6 +17,20 @@ struct Shape {
     first: &'static str,
     /// How a line begins that does not belong to it any more; an empty one stands for an empty line.
     ends: &'static [&'static str],
+    says: Says,
+}
+
+/// What an assertion's text means beside ctest's own words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Says {
+    /// The test was left out.
+    Skipped,
+    /// It failed.
+    Failed,
+    /// It failed, even where ctest calls it skipped: the library's CMake module tells ctest to do so by a sign that a failed
+    /// test may give too. GoogleTest skips the tests of a suite whose set-up failed, and Catch2, before it had a status for
+    /// failures, exited with their number.
+    FailedAnyway,
 }
 
 const SHAPES: &[Shape] = &[
@@ -24,27 +38,37 @@ const SHAPES: &[Shape] = &[
         word: ": Failure",
         first: r"^(?:(?P<file>.+):(?P<line>\d+)|unknown file): Failure$",
         ends: &["[  FAILED  ]", "[       OK ]", "[ RUN      ]", "[  SKIPPED ]", "[-------"],
+        says: Says::FailedAnyway,
     },
     Shape {
         word: ": Skipped",
         first: r"^(?P<file>.+):(?P<line>\d+): Skipped$",
         ends: &["[  SKIPPED ]", "[  FAILED  ]", "[-------"],
+        says: Says::Skipped,
     },
-    Shape { word: ": FAILED:", first: r"^(?P<file>.+):(?P<line>\d+): FAILED:$", ends: &["", "====", "----"] },
+    Shape {
+        word: ": FAILED:",
+        first: r"^(?P<file>.+):(?P<line>\d+): FAILED:$",
+        ends: &["", "====", "----"],
+        says: Says::FailedAnyway,
+    },
     Shape {
         word: " ERROR: ",
         first: r"^(?P<file>[^:]+):(?P<line>\d+): (?:FATAL )?ERROR: (?P<text>.+)$",
         ends: &["", "====", "[doctest]"],
+        says: Says::Failed,
     },
     Shape {
         word: "error: in ",
         first: r#"^(?P<file>[^()]+)\((?P<line>\d+)\): (?:fatal )?error: in "[^"]*": (?P<text>.+)$"#,
         ends: &["", "***"],
+        says: Says::Failed,
     },
     Shape {
         word: "Assertion ",
         first: r"^(?:.*: )?(?P<file>[^:\s]+):(?P<line>\d+): (?:.*: )?(?P<text>Assertion .+ failed\.)$",
         ends: &[""],
+        says: Says::Failed,
     },
 ];
 
@@ -55,12 +79,20 @@ static FIRST: LazyLock<Vec<Option<Regex>>> =
 const TRACE: &str = "Google Test trace:";
 const DIFF: &str = "With diff:";
 
-/// What GoogleTest prints when a test begins, and when it ends.
+/// What GoogleTest prints when a test begins, and when it ends: behind what the test printed last, if that had no newline.
 const BEGINS: &str = "[ RUN      ]";
 const ENDS: [&str; 3] = ["[       OK ]", "[  FAILED  ]", "[  SKIPPED ]"];
 
+/// The same for all tests of a program: `[==========] Running 2 tests from 1 test suite.`, `[==========] 2 tests from 1 test
+/// suite ran. (0 ms total)`.
+const ALL_BEGIN: &str = "[==========] Running ";
+const ALL_END: (&str, &str) = ("[==========] ", " ran.");
+
 /// Bytes of a test's output that are kept from its beginning, and as many from its end.
 const KEPT_BYTES_MAX: usize = TEST_OUTPUT_BYTES_MAX / 2 - 64;
+
+/// Most further assertions whose places are told: a program whose tests all fail needs another look anyway.
+const FURTHER_MAX: usize = 16;
 
 /// What a test printed so far, within bounds, and the first assertion in it that did not hold.
 #[derive(Debug, Default)]
@@ -70,7 +102,12 @@ pub(crate) struct Printed {
     tail_bytes: usize,
     left_out: u64,
     block: Option<Block>,
-    unfinished: bool,
+    /// First lines of the assertions after it, and how many there were.
+    further: Vec<String>,
+    further_count: u64,
+    /// Whether GoogleTest is in a test, and whether it is between its first and its last words.
+    in_test: bool,
+    in_all: bool,
 }
 
 #[derive(Debug)]
@@ -97,7 +134,7 @@ impl Printed {
     pub(crate) fn line(&mut self, line: &str) {
         let line = line.trim_end_matches('\r');
         self.look(line);
-        self.unfinished = line.starts_with(BEGINS) || self.unfinished && !ENDS.iter().any(|end| line.starts_with(end));
+        self.follow(line);
         if self.tail.is_empty() && self.head.len() + line.len() < KEPT_BYTES_MAX {
             self.head.push_str(line);
             self.head.push('\n');
@@ -113,22 +150,38 @@ impl Printed {
         }
     }
 
+    /// Follows GoogleTest from its first words to its last.
+    fn follow(&mut self, line: &str) {
+        let ended = |(first, last): (&str, &str)| line.split_once(first).is_some_and(|(_, rest)| rest.contains(last));
+        self.in_test = line.contains(BEGINS) || self.in_test && !ENDS.iter().any(|end| line.contains(end));
+        self.in_all = line.contains(ALL_BEGIN) || self.in_all && !ended(ALL_END);
+    }
+
     fn look(&mut self, line: &str) {
+        let shape = shape_of(line);
+        let failed = shape.is_some_and(|shape| says(shape) != Says::Skipped);
+        if failed && self.is_skip() {
+            // A test that failed says more than one that was left out before it.
+            self.block = None;
+        }
+        if failed && self.block.is_some() {
+            self.further_count += 1;
+            if self.further.len() < FURTHER_MAX {
+                self.further.push(plain(line));
+            }
+        }
         match self.block.as_mut() {
             Some(block) if block.open => {
                 let ends = SHAPES.get(block.shape).map_or(&[][..], |shape| shape.ends);
                 let ended = ends.iter().any(|end| if end.is_empty() { line.is_empty() } else { line.starts_with(end) });
                 block.bytes += line.len() + 1;
-                block.open = !ended && block.bytes <= MESSAGE_BYTES_MAX && shape_of(line).is_none();
+                block.open = !ended && block.bytes <= MESSAGE_BYTES_MAX && shape.is_none();
                 if block.open {
                     block.lines.push(line.to_owned());
                 }
             }
             Some(_) => {}
-            None => {
-                self.block =
-                    shape_of(line).map(|shape| Block { shape, lines: vec![plain(line)], bytes: 0, open: true });
-            }
+            None => self.block = shape.map(|shape| Block { shape, lines: vec![plain(line)], bytes: 0, open: true }),
         }
     }
 
@@ -145,15 +198,41 @@ impl Printed {
         plain(&text)
     }
 
-    /// Whether GoogleTest began a test and did not end it.
+    /// Whether GoogleTest began and did not come to its end, or began a test and did not end it.
     pub(crate) fn is_unfinished(&self) -> bool {
-        self.unfinished
+        self.in_test || self.in_all
+    }
+
+    fn is_skip(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| says(block.shape) == Says::Skipped)
+    }
+
+    /// Whether it failed, even if ctest calls it skipped.
+    pub(crate) fn failed_anyway(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| says(block.shape) == Says::FailedAnyway)
     }
 
     /// The last line that is not empty.
     pub(crate) fn last_line(&self) -> Option<String> {
         let kept = self.tail.iter().rev().map(String::as_str).chain(self.head.lines().rev());
         kept.map(|line| plain(line).trim().to_owned()).find(|line| !line.is_empty())
+    }
+
+    /// Where the assertions after the first are: a program with many tests may be one test of ctest's.
+    fn further(&self, dir: &str, paths: &Paths) -> String {
+        let place = |line: &String| {
+            let found = FIRST.iter().flatten().find_map(|first| first.captures(line))?;
+            Some(format!("{}:{}", paths.relative_to(dir, found.name("file")?.as_str())?, &found.name("line")?.as_str()))
+        };
+        let places: Vec<String> = self.further.iter().filter_map(place).collect();
+        match (self.further_count, places.as_slice()) {
+            (0, _) => String::new(),
+            (count, []) => format!("\n({count} more did not hold)"),
+            (count, places) => {
+                let more = if count > places.len() as u64 { ", ..." } else { "" };
+                format!("\n({count} more did not hold: {}{more})", places.join(", "))
+            }
+        }
     }
 
     /// The first assertion that did not hold, or that skipped the test.
@@ -173,12 +252,16 @@ impl Printed {
         let (expected, actual) = values.unzip();
         Some(Failure {
             at,
-            message: paths.scrub(if message.is_empty() { "failed" } else { message }),
+            message: paths.scrub(if message.is_empty() { "failed" } else { message }) + &self.further(dir, paths),
             expected,
             actual,
             stack: stack.map(|stack| paths.scrub(stack.trim())),
         })
     }
+}
+
+fn says(shape: usize) -> Says {
+    SHAPES.get(shape).map_or(Says::Failed, |shape| shape.says)
 }
 
 fn shape_of(line: &str) -> Option<usize> {
@@ -210,7 +293,7 @@ mod tests {
                 "[ RUN      ] C.W\n/ws/t.cpp:5: Failure\nExpected equality of these values:\n  2 + 2\n    Which is: 4\n  5\noff\n\
                  /ws/t.cpp:6: Failure\nFailed\n[  FAILED  ] C.W (0 ms)",
                 5,
-                "Expected equality of these values:\n  2 + 2\n    Which is: 4\n  5\noff",
+                "Expected equality of these values:\n  2 + 2\n    Which is: 4\n  5\noff\n(1 more did not hold: t.cpp:6)",
                 Some(("5", "4")),
             ),
             ("/ws/t.cpp:9: Failure\nFailed\nno good\nsecond\n[  FAILED  ] x", 9, "Failed\nno good\nsecond", None),
@@ -239,6 +322,44 @@ mod tests {
             assert_eq!(failure.at, Some(("t.cpp".to_owned(), line)), "{text}");
             assert_eq!(failure.message, message);
             assert_eq!(failure.expected.as_deref().zip(failure.actual.as_deref()), values);
+        }
+    }
+
+    #[test]
+    fn a_failure_counts_for_more_than_a_skip() {
+        const SKIP: &str = "/ws/t.cpp:3: Skipped\nneeds moon\n[  SKIPPED ] C.S\n";
+        const FAIL: &str = "/ws/t.cpp:9: Failure\nFailed\n[  FAILED  ] x\n";
+        for (text, line, message, anyway) in [
+            (SKIP.to_owned(), 3, "needs moon", false),
+            ([SKIP, SKIP].concat(), 3, "needs moon", false),
+            ([SKIP, FAIL].concat(), 9, "Failed", true),
+            ([FAIL, SKIP].concat(), 9, "Failed", true),
+            ("/ws/t.cpp:4: FAILED:\n  CHECK( a )\n\n".to_owned(), 4, "CHECK( a )", true),
+            // What a program may say before it asks to be skipped.
+            ("/ws/t.cpp:5: ERROR: no device\n".to_owned(), 5, "no device", false),
+        ] {
+            let failure = failure(&text);
+            assert_eq!(failure.at, Some(("t.cpp".to_owned(), line)), "{text}");
+            assert_eq!((failure.message.as_str(), printed(&text).failed_anyway()), (message, anyway), "{text}");
+        }
+    }
+
+    #[test]
+    fn googletest_is_done_when_it_says_so() {
+        const ALL: &str = "[==========] Running 2 tests from 1 test suite.\n";
+        const ONE: &str = "[ RUN      ] A.b\nno newline[       OK ] A.b (0 ms)\n";
+        const DONE: &str = "[==========] 2 tests from 1 test suite ran. (0 ms total)\n[  PASSED  ] 2 tests.\n";
+        for (text, unfinished) in [
+            ("prints what it likes\n".to_owned(), false),
+            ([ALL, ONE, DONE].concat(), false),
+            ([ALL, ONE, "Bye.", DONE].concat(), false),
+            ([ALL, ONE, "[ RUN      ] A.c\n"].concat(), true),
+            ([ALL, ONE].concat(), true),
+            ([ALL].concat(), true),
+            // Its printer of failures alone says neither.
+            (DONE.to_owned(), false),
+        ] {
+            assert_eq!(printed(&text).is_unfinished(), unfinished, "{text}");
         }
     }
 

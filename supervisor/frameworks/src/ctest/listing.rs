@@ -1,5 +1,6 @@
 //! Reads what `ctest --show-only=json-v1` prints. Must not know what was asked for.
 
+use super::detect::TO_FAIL;
 use serde::Deserialize;
 
 /// Longest document that is read, in bytes: about 50,000 tests.
@@ -20,6 +21,14 @@ struct Document {
 #[derive(Debug, Deserialize)]
 struct Test {
     name: String,
+    #[serde(default)]
+    properties: Vec<Property>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Property {
+    name: String,
+    value: serde_json::Value,
 }
 
 impl Listing {
@@ -32,12 +41,22 @@ impl Listing {
 
     /// The names of the tests, or what is wrong with the document.
     pub(super) fn names(&self) -> Result<Vec<String>, String> {
+        Ok(self.tests()?.into_iter().map(|test| test.name).collect())
+    }
+
+    /// The names of the tests that are to fail.
+    pub(super) fn to_fail(&self) -> Result<Vec<String>, String> {
+        let is_to = |test: &Test| test.properties.iter().any(|one| one.name == TO_FAIL && one.value == true);
+        Ok(self.tests()?.into_iter().filter(is_to).map(|test| test.name).collect())
+    }
+
+    fn tests(&self) -> Result<Vec<Test>, String> {
         if self.too_long {
             return Err(format!("the list of tests has more than {BYTES_MAX} bytes"));
         }
         let document: Document = serde_json::from_slice(&self.bytes)
             .map_err(|error| format!("the list of tests cannot be read: {error}"))?;
-        Ok(document.tests.into_iter().map(|test| test.name).collect())
+        Ok(document.tests)
     }
 }
 
@@ -49,6 +68,16 @@ mod tests {
         let mut listing = Listing::default();
         document.as_bytes().chunks(7).for_each(|chunk| listing.add(chunk));
         listing.names()
+    }
+
+    #[test]
+    fn tests_that_are_to_fail_are_known() {
+        let mut listing = Listing::default();
+        listing.add(
+            br#"{"tests":[{"name":"a","properties":[{"name":"WILL_FAIL","value":true}]},{"name":"b","properties":
+            [{"name":"WORKING_DIRECTORY","value":"/x"},{"name":"WILL_FAIL","value":false}]},{"name":"c"}]}"#,
+        );
+        assert_eq!(listing.to_fail(), Ok(vec!["a".to_owned()]));
     }
 
     #[test]

@@ -3,11 +3,13 @@
 //!
 //! A run is three rounds, and a project comes to the next one only when it got through the one before: configure, build
 //! (both into the cache, never into the workspace), test. `detect` finds projects, `command` writes the command lines,
-//! `parser` follows the rounds, `build` reads what CMake and compilers refuse, `verbose` reads ctest's own lines, and
-//! `failure` a test's output. None of them must know how a process is started.
+//! `parser` follows the rounds, `build` reads what CMake and compilers refuse (`linker` whom a linker blames), `verbose` reads
+//! ctest's own lines, and `failure` a test's output. None of them must know how a process is started.
 //!
 //! ctest runs verbosely (`-V`), because then every line of a test's output carries the test's number: it is known at once
 //! whose it is, also with tests beside one another, and no test can print what reads like a line of ctest's own.
+//! It does not say that a test was to fail (`WILL_FAIL`): where the project's files have that word, ctest's list of tests is
+//! asked for it first, through the report, since no person wants to read that list.
 //! Coverage is not measured. Presets are not read: a project is built as `cmake -S . -B DIR` builds it. Needs CMake 3.20
 //! (`--test-dir`). Two runs at the same time in one workspace share its build directory, as two shells would.
 
@@ -15,6 +17,7 @@ mod build;
 mod command;
 mod detect;
 pub(crate) mod failure;
+mod linker;
 mod listing;
 mod parser;
 mod verbose;
@@ -51,8 +54,9 @@ impl Framework for Ctest {
         detect::projects(tree)
     }
 
-    fn plan(&self, projects: &[Project], _tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        // The parser knows by this what to ask for.
+        Ok(Plan { report: detect::has_tests_to_fail(tree), ..command::plan(projects, want)? })
     }
 
     fn plan_listing(&self, projects: &[Project], _tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {

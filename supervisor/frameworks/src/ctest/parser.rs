@@ -5,12 +5,14 @@ use super::verbose::Verbose;
 use super::{build, command, listing::Listing};
 use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::lines::{LINE_BYTES_MAX, Lines};
+use crate::notes::Notes;
 use crate::paths::Paths;
-use crate::reported::{Said, ending};
+use crate::said::{Said, ending};
 use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::test_case::TestId;
+use std::collections::HashSet;
 
 /// What ctest says when it has nothing to run.
 const NO_TESTS: &str = "No tests were found";
@@ -26,6 +28,8 @@ pub(super) enum Mode {
 enum Round {
     Configure,
     Build,
+    /// What ctest has to know of the tests.
+    Properties,
     Tests,
 }
 
@@ -34,7 +38,10 @@ enum Round {
 struct Job {
     dir: String,
     build: Step,
+    properties: Option<Step>,
     tests: Vec<Step>,
+    /// Names of the tests that are to fail.
+    to_fail: HashSet<String>,
 }
 
 /// The parser of a run or a listing.
@@ -52,6 +59,7 @@ pub(super) struct Rounds {
     verbose: Verbose,
     listing: Listing,
     summary: StreamSummary,
+    notes: Notes,
     /// Whether ctest said that there was nothing to run.
     nothing_selected: bool,
 }
@@ -62,7 +70,9 @@ impl Rounds {
         let job = |dir: &str| Job {
             dir: dir.to_owned(),
             build: command::build(dir, want),
+            properties: (plan.report && mode == Mode::Running).then(|| command::properties(dir, want)),
             tests: if mode == Mode::Running { command::test(dir, want) } else { command::list(dir, want) },
+            to_fail: HashSet::new(),
         };
         let jobs: Vec<Job> = plan.steps.iter().map(|step| job(&step.dir)).collect();
         Rounds {
@@ -73,9 +83,10 @@ impl Rounds {
             next: Vec::new(),
             lines: Lines::default(),
             said: Said::default(),
-            verbose: Verbose::new("", "", &paths),
+            verbose: Verbose::new("", "", &paths, HashSet::new()),
             listing: Listing::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
+            notes: Notes::default(),
             nothing_selected: false,
             paths,
         }
@@ -90,13 +101,24 @@ impl Rounds {
     fn go_on(&mut self) {
         let Some((round, job)) = self.steps.get(self.now).copied() else { return };
         let Some(steps) = self.jobs.get(job) else { return };
-        let (round, steps) = match round {
-            Round::Configure => (Round::Build, vec![steps.build.clone()]),
-            Round::Build => (Round::Tests, steps.tests.clone()),
-            Round::Tests => return,
+        let next: Vec<(Round, &Step)> = match round {
+            Round::Configure => vec![(Round::Build, &steps.build)],
+            Round::Build => {
+                let properties = steps.properties.iter().map(|step| (Round::Properties, step));
+                properties.chain(steps.tests.iter().map(|step| (Round::Tests, step))).collect()
+            }
+            Round::Properties | Round::Tests => return,
         };
-        self.steps.extend(steps.iter().map(|_| (round, job)));
-        self.next.extend(steps);
+        self.steps.extend(next.iter().map(|(round, _)| (*round, job)));
+        self.next.extend(next.into_iter().map(|(_, step)| step.clone()));
+    }
+
+    /// Without the list a test that was to fail is told as any that failed.
+    fn properties_ended(&mut self) {
+        let job = self.steps.get(self.now).and_then(|(_, job)| self.jobs.get_mut(*job));
+        if let (Some(job), Ok(names)) = (job, std::mem::take(&mut self.listing).to_fail()) {
+            job.to_fail = names.into_iter().take(TEST_CASES_MAX).collect();
+        }
     }
 
     fn tests_ended(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
@@ -107,20 +129,18 @@ impl Rounds {
             return;
         }
         if self.verbose.doubled {
-            self.note("several tests have the same name: all but the first are told with their number".to_owned());
-        }
-        if let Some(test) = self.verbose.early.take() {
-            self.note(format!("{test} passed, and its process ended before GoogleTest was done with it"));
+            self.notes.add("several tests have the same name: all but the first are told with their number".to_owned());
         }
         let place = command_directory(self.jobs.iter().flat_map(|job| &job.tests), self.verbose.project.as_deref());
         if !place {
             self.summary.runner_missing = true;
             return self
-                .note("ctest looked elsewhere than where it was told to: CMake 3.20 or later is needed".to_owned());
+                .notes
+                .add("ctest looked elsewhere than where it was told to: CMake 3.20 or later is needed".to_owned());
         }
         if !self.verbose.is_whole() {
             self.summary.cut_off = true;
-            self.note(format!("{why} before it was done"));
+            self.notes.add(format!("{why} before it was done"));
         }
     }
 
@@ -135,14 +155,8 @@ impl Rounds {
             }
             Err(why) => {
                 self.summary.cut_off = true;
-                self.note(why);
+                self.notes.add(why);
             }
-        }
-    }
-
-    fn note(&mut self, note: String) {
-        if !self.summary.notes.contains(&note) {
-            self.summary.notes.push(note);
         }
     }
 }
@@ -159,8 +173,9 @@ impl Parser for Rounds {
         self.nothing_selected = false;
         self.said = Said::default();
         self.listing = Listing::default();
-        let dir = self.step().1.to_owned();
-        self.verbose = Verbose::new(command::package(&dir), &dir, &self.paths);
+        let (_, job) = self.steps.get(step).copied().unwrap_or((Round::Tests, 0));
+        let (dir, to_fail) = self.jobs.get(job).map(|job| (job.dir.clone(), job.to_fail.clone())).unwrap_or_default();
+        self.verbose = Verbose::new(command::package(&dir), &dir, &self.paths, to_fail);
     }
 
     fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
@@ -172,6 +187,12 @@ impl Parser for Rounds {
             (Round::Tests, Mode::Listing) => self.listing.add(bytes),
             // Compilers of generators write to stdout what others write to stderr.
             _ => self.said.add(bytes),
+        }
+    }
+
+    fn report(&mut self, bytes: &[u8], _events: &mut Vec<RunnerEvent>) {
+        if self.step().0 == Round::Properties {
+            self.listing.add(bytes);
         }
     }
 
@@ -189,6 +210,7 @@ impl Parser for Rounds {
             return;
         }
         match (round, self.mode) {
+            (Round::Properties, _) => self.properties_ended(),
             (Round::Tests, Mode::Running) => self.tests_ended(exit, events),
             (Round::Tests, Mode::Listing) => self.listing_ended(events),
             (Round::Configure | Round::Build, _) if exit == Exit::Code(0) => self.go_on(),
@@ -211,7 +233,7 @@ impl Parser for Rounds {
     }
 
     fn summary(&self) -> StreamSummary {
-        let mut summary = self.summary.clone();
+        let mut summary = StreamSummary { notes: self.notes.to_vec(), ..self.summary.clone() };
         if self.lines.skipped() > 0 {
             summary.cut_off = true;
             summary

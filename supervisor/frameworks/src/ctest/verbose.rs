@@ -9,11 +9,17 @@ use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use regex::Regex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 /// Most tests that are held as running. Each may hold as much output as a test keeps.
 const RUNNING_MAX: usize = 1024;
+
+/// What ctest says of a test that it killed.
+const TIMEOUT: &str = "***Timeout";
+
+/// What ctest says of a test whose exit status was not the one that it was to have.
+const FAILED: &str = "***Failed";
 
 /// What ctest says became of a test, in parts of its words, the surest first.
 const WORDS: [(&str, TestOutcome); 7] = [
@@ -21,7 +27,7 @@ const WORDS: [(&str, TestOutcome); 7] = [
     ("***Not Run", TestOutcome::Error),
     ("***Skipped", TestOutcome::Skipped),
     ("Exception", TestOutcome::Error),
-    ("***Timeout", TestOutcome::Failed),
+    (TIMEOUT, TestOutcome::Failed),
     ("***", TestOutcome::Failed),
     ("Passed", TestOutcome::Passed),
 ];
@@ -58,6 +64,8 @@ pub(super) struct Verbose {
     dir: String,
     paths: Paths,
     running: Vec<Running>,
+    /// Names of the tests that are to fail.
+    to_fail: HashSet<String>,
     /// The number of the first test of each name.
     names: HashMap<String, u64>,
     /// A result whose words go on in the next line.
@@ -68,26 +76,24 @@ pub(super) struct Verbose {
     ended: bool,
     /// Whether a name came twice.
     pub(super) doubled: bool,
-    /// A test that passed although its process ended in the middle of it, as one that calls `exit(0)` does.
-    pub(super) early: Option<String>,
     /// Where ctest says that the tests are.
     pub(super) project: Option<String>,
 }
 
 impl Verbose {
-    pub(super) fn new(package: &str, dir: &str, paths: &Paths) -> Verbose {
+    pub(super) fn new(package: &str, dir: &str, paths: &Paths, to_fail: HashSet<String>) -> Verbose {
         Verbose {
             package: package.to_owned(),
             dir: dir.to_owned(),
             paths: paths.clone(),
             running: Vec::new(),
+            to_fail,
             names: HashMap::new(),
             unfinished: None,
             wanted: 0,
             told: 0,
             ended: false,
             doubled: false,
-            early: None,
             project: None,
         }
     }
@@ -201,27 +207,30 @@ impl Verbose {
         });
         let own = test.id.name.strip_suffix(&format!("#{number}")).unwrap_or(&test.id.name);
         let words = told.strip_prefix(own).unwrap_or(told).trim_start_matches([' ', '.']).trim();
-        let unfinished = test.printed.is_unfinished();
-        let case = TestCase { duration_s, ..self.case(test, words) };
-        if unfinished && case.outcome == TestOutcome::Passed {
-            self.early.get_or_insert_with(|| case.nodeid.clone());
-        }
+        let to_fail = self.to_fail.contains(own);
+        let case = TestCase { duration_s, ..self.case(test, words, to_fail) };
         events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
     }
 
-    fn case(&self, test: Running, words: &str) -> TestCase {
+    fn case(&self, test: Running, words: &str, to_fail: bool) -> TestCase {
         // Words that nobody knows are no pass.
         let outcome =
             WORDS.iter().find(|(part, _)| words.contains(part)).map_or(TestOutcome::Error, |(_, outcome)| *outcome);
+        let skipped_wrongly = outcome == TestOutcome::Skipped && test.printed.failed_anyway();
+        let outcome = if skipped_wrongly { TestOutcome::Failed } else { outcome };
         let nodeid = self.nodeid(&test.id);
-        if outcome == TestOutcome::Passed {
+        // GoogleTest was in the middle of the test when the process ended with a status that it chose itself. Where that was
+        // 0 ctest calls it a pass, and whatever was still to be tested was not.
+        let chosen = matches!(outcome, TestOutcome::Passed | TestOutcome::Failed) && !words.contains(TIMEOUT);
+        // One that is to fail may fail so.
+        let left = chosen && !to_fail && test.printed.is_unfinished();
+        if outcome == TestOutcome::Passed && !left {
             return TestCase::new(test.id, nodeid, outcome);
         }
-        // GoogleTest was in the middle of the test when the process ended: with an exit status it chose itself, if ctest
-        // calls that a failure.
-        let left = outcome == TestOutcome::Failed && test.printed.is_unfinished();
         let outcome = if left { TestOutcome::Error } else { outcome };
-        let failure = test.printed.failure(&self.dir, &self.paths);
+        // What a test says that was to fail and did not is not what is wrong with it.
+        let failed_not = to_fail && words == FAILED;
+        let failure = if failed_not { None } else { test.printed.failure(&self.dir, &self.paths) };
         // An assertion that aborts is no crash.
         let aborted =
             outcome == TestOutcome::Error && !left && failure.as_ref().is_some_and(|failure| failure.at.is_some());
@@ -229,7 +238,8 @@ impl Verbose {
         let output = Some(self.paths.scrub(&test.printed.text())).filter(|output| !output.is_empty());
         let message = match &failure {
             Some(failure) => Some(failure.message.clone()),
-            None if left => Some("ended the test process before the test ended".to_owned()),
+            None if failed_not => Some("it was to fail (WILL_FAIL) and did not".to_owned()),
+            None if left => Some("the test process ended before the test did".to_owned()),
             None => self.meaning(outcome, words, &test),
         };
         let Failure { at, expected, actual, stack, .. } = failure.unwrap_or_default();

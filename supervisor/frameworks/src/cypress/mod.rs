@@ -12,8 +12,7 @@
 //! What a test prints is in the browser. Coverage is not measured.
 
 use crate::framework::{ARTIFACTS, Framework, LONG_MS, Parser, Plan, PlanError, Project, REPORT, Step, Want};
-use crate::js::{self, Group, Handed, Launch, Names, Runner, Script};
-use crate::mocha::words;
+use crate::js::{self, Group, Handed, Launch, Names, Options, Runner, Script, Start};
 use crate::paths::join;
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
@@ -88,6 +87,8 @@ const LEFT_OUT: &[&str] = &[
     "-t",
 ];
 
+const HANDED: Handed = Handed::AllBut { left_out: LEFT_OUT, valued: VALUED, bare: None };
+
 /// Endings of specs as Cypress names them, and directories that have nothing else in them.
 const SPECS: [&str; 4] = [".cy.", "cypress/e2e/", "cypress/integration/", "cypress/component/"];
 
@@ -101,8 +102,8 @@ const DIALECT: Dialect = Dialect {
         js::missing(said, NAME).or_else(|| said.contains("Cypress binary is missing").then(|| remedy.to_owned()))
     },
     nothing_selected: |said| said.contains("no spec files were found"),
-    blamed: words::blamed,
-    reason: words::reason,
+    blamed: js::blamed,
+    reason: js::reason,
     ..Dialect::plain(NAME)
 };
 
@@ -167,11 +168,11 @@ impl Framework for Cypress {
         plan_listing(projects, tree, want)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn blocks(&self) -> bool {
+        false
     }
 
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
         Box::new(Reported::new(DIALECT, plan, want))
     }
 }
@@ -192,17 +193,15 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, 
     }
     let whole = |target: &RerunTarget| vec![RerunTarget::Package(target.package().to_owned())];
     let selection = js::retold(want.selection, whole);
-    for group in js::groups(projects, tree, &selection, NAME)? {
-        let script = Script::among(tree, &group.project.dir, Runner::Cypress, SCRIPTS);
-        let handed = Handed::of(&script, VALUED, LEFT_OUT);
-        plan.notes.extend(handed.note(NAME));
+    let groups = js::groups(projects, tree, &selection, NAME)?;
+    for start in js::starts(tree, groups, (Runner::Cypress, NAME), HANDED, SCRIPTS, &mut plan.notes) {
+        let Start { group, script, options } = start;
         let mut launch = Launch::of(tree, group.project, want, NAME, &script);
         for (name, value) in environment(tree, &group, &script, want) {
             launch = launch.with(name, value);
         }
-        plan.steps.push(launch.step(arguments(&group, handed, want)));
+        plan.steps.push(launch.step(arguments(&group, options, want)));
     }
-    plan.notes.dedup();
     Ok(plan)
 }
 
@@ -237,13 +236,13 @@ fn reporter(tree: &FileTree, dir: &str, script: &Script) -> Option<String> {
     of_script.or(of_config).map(str::to_owned)
 }
 
-fn arguments(group: &Group<'_>, mut handed: Handed, want: &Want<'_>) -> Vec<String> {
+fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
     let mut args = vec!["run".to_owned(), format!("--reporter={}/cypress/reporter.cjs", want.scratch)];
     if let Some(specs) = specs(group) {
-        handed = handed.without(&["--spec", "-s"]);
+        options = options.without(&["--spec", "-s"]);
         args.push(format!("--spec={specs}"));
     }
-    args.extend(handed.into_options());
+    args.extend(options.into_words());
     args
 }
 
@@ -256,12 +255,17 @@ fn specs(group: &Group<'_>) -> Option<String> {
     } else {
         some.iter().map(|file| file.as_str()).collect()
     };
-    let Names::Filter(filter) = &group.names else { return (!files.is_empty()).then(|| files.join(",")) };
+    let Names::Filter(filter) = &group.names else { return (!files.is_empty()).then(|| listed(&files)) };
     files.retain(|file| file.contains(filter.trim_matches('*')));
     if !files.is_empty() {
-        return Some(files.join(","));
+        return Some(listed(&files));
     }
     Some(if filter.contains(['*', '?', '[', '{', '/']) { filter.clone() } else { format!("**/*{filter}*") })
+}
+
+/// Files as Cypress takes them: patterns with commas between.
+fn listed(files: &[&str]) -> String {
+    files.iter().map(|file| js::literal(file)).collect::<Vec<_>>().join(",")
 }
 
 /// Specs by their names: to know their tests, Cypress would have to run them.

@@ -75,7 +75,7 @@ module.exports = class Proctor {
   tell(name, told) {
     this.running = undefined;
     this.told.add(name);
-    this.twins.add({ package: this.package, name });
+    this.twins.add(`${this.package} > ${name}`);
     say('finished', { package: this.package, name, ...told });
   }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use proctor_core::filter::Filter;
-use proctor_core::isolation::Network;
 use proctor_core::request::{Browser, CoverageMode};
 use proctor_core::test_case::TestId;
 
@@ -17,15 +16,7 @@ fn tree(script: &str, config: &str) -> FileTree {
 }
 
 fn planned(tree: &FileTree, selection: &Selection, lists: bool) -> Plan {
-    let want = Want {
-        selection,
-        coverage: CoverageMode::Auto,
-        parallel: None,
-        network: Network::None,
-        workspace: "/w",
-        scratch: "/s",
-        cache: "/c",
-    };
+    let want = Want { coverage: CoverageMode::Auto, ..Want::plain(selection) };
     let projects = Cypress.detect(tree);
     let plan = if lists { Cypress.plan_listing(&projects, tree, &want) } else { Cypress.plan(&projects, tree, &want) };
     plan.unwrap()
@@ -100,6 +91,14 @@ fn specs_are_run_by_pattern_and_by_file() {
     assert_eq!(lines(&failed), ["run ... --spec=cypress/e2e/cart.cy.js --browser=chrome"]);
     let plan = planned(&tree("cypress run", ""), &failed, false);
     assert_eq!(plan.notes, ["cypress cannot be told single tests: their whole specs were run"]);
+}
+
+#[test]
+fn a_file_is_no_pattern() {
+    let mut tree = tree("cypress run", "");
+    tree.add("cypress/e2e/[id],a{b}.cy.js");
+    let selection = matching("", &["cypress/e2e/[id],a{b}.cy.js"]);
+    assert_eq!(planned(&tree, &selection, false).steps[0].args[2], "--spec=cypress/e2e/?id??a?b?.cy.js");
 }
 
 #[test]

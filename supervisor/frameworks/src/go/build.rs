@@ -11,9 +11,10 @@ use regex::Regex;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-/// `file.go:3:5: message`, `vet: ./file.go:3:5: message`, `go.mod:1: message`.
+/// `file.go:3:5: message`, `vet: ./file.go:3:5: message`, `go.mod:1: message`, and of what instruments a file that it cannot
+/// parse `2026/11/23 06:29:21 cover: file.go: file.go:3:5: message`.
 static POSITION: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"^(?:vet: )?(?P<file>(?:[A-Za-z]:)?[^:\s][^:]*\.[A-Za-z]\w*):(?P<line>\d+)(?::\d+)?: (?P<text>.+)$")
+    Regex::new(r"^(?:vet: |(?:[\d/]+ [\d:]+ )?cover: [^:\s][^:]*: )?(?P<file>(?:[A-Za-z]:)?[^:\s][^:]*\.[A-Za-z]\w*):(?P<line>\d+)(?::\d+)?: (?P<text>.+)$")
         .ok()
 });
 
@@ -180,6 +181,18 @@ mod tests {
         ] {
             assert_eq!(base_package(import_path), package);
         }
+    }
+
+    #[test]
+    fn a_syntax_error_has_its_place_with_coverage_too() {
+        let said =
+            "2026/11/23 06:29:21 cover: /w/m/a/a.go: /w/m/a/a.go:5:6: expected '(', found ')' (and 3 more errors)";
+        let text = ["# x/a", "# [/go/cover -mode atomic /w/m/a/a.go]", said].map(str::to_owned);
+        let RunnerEvent::Collector(told) = collector("x/a", CollectorKind::Build, &text, "m", &Paths::new("/w")) else {
+            panic!("not a collector")
+        };
+        assert_eq!((told.file.as_deref(), told.line), (Some("m/a/a.go"), Some(5)));
+        assert_eq!(told.message, "expected '(', found ')' (and 3 more errors)");
     }
 
     #[test]

@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 /// every command keeps counters and may start a process of its own.
 const TELEMETRY_MODE_FILE: &str = "home/.config/go/telemetry/mode";
 
+/// What a measured run of several modules says.
+const BORDERS: &str = "coverage is measured within each Go module: what its tests execute of the others is not known";
+
 /// The plan of a run.
 ///
 /// `-timeout=0` because proctor's clock alone decides on time, `-count=1` because a result from Go's cache is no run.
@@ -30,6 +33,10 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Re
     }
     for group in groups(projects, tree, want.selection)? {
         plan.steps.push(step(group, tree, want, &common));
+    }
+    // The profile of a test binary has its own module's packages alone.
+    if measured && plan.steps.iter().any(|step| step.dir != plan.steps[0].dir) {
+        plan.notes.push(BORDERS.to_owned());
     }
     Ok(plan)
 }

@@ -121,9 +121,16 @@ pub(super) fn ingest(
             files: files.clone(),
         }));
     }
+    // Other frameworks' packages may have ended in the same run.
+    let is_ours = |package: &str| {
+        projects
+            .iter()
+            .filter_map(|module| package.strip_prefix(&module.name))
+            .any(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
     let missing: Vec<&str> = finished
         .iter()
-        .filter(|(package, tests)| !tests.is_empty() && !measured.contains(*package))
+        .filter(|(package, tests)| !tests.is_empty() && !measured.contains(*package) && is_ours(package))
         .map(|(package, _)| package.as_str())
         .collect();
     if !missing.is_empty() {

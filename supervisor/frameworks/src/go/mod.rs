@@ -59,6 +59,10 @@ impl Framework for Go {
         detect::module_of_package(projects, &detect::go_directories(tree), target.package()).is_some()
     }
 
+    fn blocks(&self) -> bool {
+        false
+    }
+
     fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
         Box::new(parser::GoParser::new(plan, want, parser::Mode::Running))
     }

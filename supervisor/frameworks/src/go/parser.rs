@@ -9,11 +9,12 @@ use super::tracker::{Ending, PackageEnd, Tracker};
 use super::{cover, failure};
 use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::lines::{LINE_BYTES_MAX, Lines};
+use crate::notes::Notes;
 use crate::paths::Paths;
 use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
-use proctor_core::test_case::{CollectorKind, TestId};
+use proctor_core::test_case::{CollectorKind, TestCase, TestId, TestOutcome};
 use std::collections::BTreeSet;
 
 /// Most bytes kept of a command's stderr. The go tool says little there: downloads, warnings, why it gave up.
@@ -21,9 +22,6 @@ const STDERR_BYTES_MAX: usize = 64 * 1024;
 
 /// Most packages named in one command of ours; past this all of the module run.
 const PACKAGES_NAMED_MAX: usize = 4_096;
-
-/// Most sentences in the summary.
-const NOTES_MAX: usize = 32;
 
 /// What the stream is read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +55,14 @@ pub(super) struct GoParser {
     unbuilt: BTreeSet<String>,
     listed: usize,
     cut_off: bool,
-    notes: Vec<String>,
+    /// Whether tests did not run that nobody can name: behind the end of their process.
+    unreached: bool,
+    /// Packages that others took along which do not compile.
+    not_built: Vec<String>,
+    notes: Notes,
+    /// Packages that ended well without having run a test, until a test of another has run.
+    passed_over: Vec<String>,
+    any_began: bool,
 }
 
 impl GoParser {
@@ -80,7 +85,11 @@ impl GoParser {
             unbuilt: BTreeSet::new(),
             listed: 0,
             cut_off: false,
-            notes: Vec::new(),
+            unreached: false,
+            not_built: Vec::new(),
+            notes: Notes::default(),
+            passed_over: Vec::new(),
+            any_began: false,
         }
     }
 
@@ -143,6 +152,11 @@ impl GoParser {
     fn package_ended(&mut self, event: &Event<'_>, ending: Ending, events: &mut Vec<RunnerEvent>) {
         let package = &*event.package;
         let end = self.tracker.package_ended(package, events);
+        if end.broke {
+            self.unreached = true;
+            self.notes
+                .add(format!("{package}: its test process ended early, and tests that had not begun did not run"));
+        }
         let dir = self.steps[self.current].dir.clone();
         if !event.failed_build.is_empty() {
             let culprit = self.builds.blamed(package, &event.failed_build, &dir, events);
@@ -156,9 +170,14 @@ impl GoParser {
         } else if ending == Ending::Pass && self.mode == Mode::Running {
             self.note_if_nothing_ran(package, &end);
         }
+        self.any_began |= end.began > 0;
+        if self.any_began {
+            events.extend(self.passed_over.drain(..).map(|package| passed_over(&package)));
+        }
     }
 
-    /// A `TestMain` can exit 0 without running anything; only the absence of the usual words shows it.
+    /// A `TestMain` can exit 0 without running anything; only the absence of the usual words shows it. Its tests were passed
+    /// over, and that is told as what stands for them, unless nothing else ran: no run is green for want of tests.
     fn note_if_nothing_ran(&mut self, package: &str, end: &PackageEnd) {
         let is_explained = |line: &OutputLine| {
             line.text.contains("[no tests to run]")
@@ -166,13 +185,10 @@ impl GoParser {
                 || line.text.starts_with('\t')
         };
         if end.began == 0 && !end.output.iter().any(is_explained) {
-            self.note(format!("{package} passed without running a test: its TestMain exited by itself"));
-        }
-    }
-
-    fn note(&mut self, note: String) {
-        if self.notes.len() < NOTES_MAX && !self.notes.contains(&note) {
-            self.notes.push(note);
+            self.notes.add(format!("{package} passed without running a test: its TestMain exited by itself"));
+            if self.passed_over.len() < PACKAGES_NAMED_MAX {
+                self.passed_over.push(package.to_owned());
+            }
         }
     }
 
@@ -180,7 +196,7 @@ impl GoParser {
     fn close_packages(&mut self, events: &mut Vec<RunnerEvent>) {
         for package in self.tracker.open_packages() {
             self.cut_off = true;
-            self.note(format!("the runner ended before it said what became of {package}"));
+            self.notes.add(format!("the runner ended before it said what became of {package}"));
             self.tracker.package_ended(&package, events);
         }
     }
@@ -195,6 +211,7 @@ impl GoParser {
             .map(|line| line.strip_prefix("go: ").unwrap_or(line).to_owned())
             .collect();
         let name = if dir.is_empty() { "." } else { &dir };
+        self.unreached = true;
         events.push(build::collector(name, CollectorKind::Collection, &text, &dir, &self.paths));
     }
 
@@ -206,6 +223,9 @@ impl GoParser {
         let packages = std::mem::take(&mut self.dragged_down);
         let step = &self.steps[self.current];
         if packages.is_empty() || !cover::is_measured(step) {
+            let room = PACKAGES_NAMED_MAX.saturating_sub(self.not_built.len());
+            self.unreached |= packages.len() > room;
+            self.not_built.extend(packages.into_iter().take(room));
             return;
         }
         let mut plain = cover::without_coverage(step);
@@ -216,8 +236,17 @@ impl GoParser {
             plain.args.push("./...".to_owned());
         }
         self.plain_again.push(plain);
-        self.note("some packages were run without coverage, because a package beside them does not compile".to_owned());
+        self.notes
+            .add("some packages were run without coverage, because a package beside them does not compile".to_owned());
     }
+}
+
+/// What stands for the tests of a package that ran none of them.
+fn passed_over(package: &str) -> RunnerEvent {
+    let id = TestId { package: package.to_owned(), name: "TestMain".to_owned() };
+    let case = TestCase::new(id, format!("{package}/TestMain"), TestOutcome::Skipped);
+    let message = Some("no test of the package ran: its TestMain, or what ran before it, exited with 0".to_owned());
+    RunnerEvent::TestFinished(Box::new(TestCase { message, ..case }.bounded()))
 }
 
 /// Keeps a package's name, unless it could be read as an option.
@@ -301,7 +330,7 @@ impl Parser for GoParser {
     }
 
     fn summary(&self) -> StreamSummary {
-        let mut notes = self.notes.clone();
+        let mut notes = self.notes.to_vec();
         let skipped = self.lines.skipped();
         if skipped > 0 {
             notes.push(format!("{skipped} line(s) of more than {LINE_BYTES_MAX} bytes were passed over"));
@@ -309,7 +338,14 @@ impl Parser for GoParser {
         if self.tracker.overflowed() {
             notes.push("too many tests ran at a time to keep the output of all of them".to_owned());
         }
-        StreamSummary { structured: true, cut_off: self.cut_off || skipped > 0, notes, ..StreamSummary::default() }
+        StreamSummary {
+            structured: true,
+            cut_off: self.cut_off || skipped > 0,
+            unreached: self.unreached,
+            not_built: self.not_built.clone(),
+            notes,
+            ..StreamSummary::default()
+        }
     }
 }
 

@@ -58,6 +58,8 @@ pub(super) struct PackageEnd {
     pub(super) began: u64,
     /// Tests that failed or did not end.
     pub(super) failed: u64,
+    /// Whether its process ended in the middle of a test.
+    pub(super) broke: bool,
     /// What the package printed outside of tests.
     pub(super) output: Vec<OutputLine>,
 }
@@ -219,12 +221,13 @@ impl Tracker {
                 state.crashed = Some((name.clone(), failure.headline().to_owned()));
             }
         }
+        let broke = state.crashed.is_some() || !left.is_empty();
         for ((name, running), failure) in left.into_iter().zip(failures) {
             self.give_back(name.len() + RECORD_BYTES + running.output.bytes());
             state.failed += 1;
             events.push(finished(unfinished_case(package, &name, failure, state.crashed.as_ref())));
         }
-        PackageEnd { began: state.began, failed: state.failed, output: state.output.lines() }
+        PackageEnd { began: state.began, failed: state.failed, broke, output: state.output.lines() }
     }
 
     /// Tells what was held back, because nothing follows, package by package in the order of their names.

@@ -79,8 +79,4 @@ impl Framework for Gradle {
     fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
         Box::new(parser::GradleParser::new(plan, want))
     }
-
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        self.parser(plan, want)
-    }
 }

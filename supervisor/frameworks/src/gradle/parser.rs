@@ -30,6 +30,7 @@ const DIALECT: Dialect = Dialect {
             "the project's Gradle was not downloaded yet and the host has none: run once with a network".to_owned()
         })
     },
+    nothing_selected: |said| said.contains("ask 'test' not found in "),
     blamed: |said| {
         let found = WHERE.as_ref()?.captures(said)?;
         Some((found[1].to_owned(), found[2].parse().ok()?))

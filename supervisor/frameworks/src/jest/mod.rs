@@ -9,7 +9,7 @@
 //! runner of files than Jest's own (`runner.cjs`). Coverage is not measured.
 
 use crate::framework::{Framework, InjectedFile, Parser, Plan, PlanError, Project, Step, Want};
-use crate::js::{self, Flag, Group, Launch, Runner, Script};
+use crate::js::{self, Flag, Group, Handed, Launch, Options, Runner, Start, Takes};
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
 
@@ -21,36 +21,127 @@ const NAME: &str = "jest";
 
 /// Options of the test script that say what the project's tests are and how they run.
 const FLAGS: &[Flag] = &[
-    Flag { names: &["--config", "-c"], has_value: true },
-    Flag { names: &["--rootDir"], has_value: true },
-    Flag { names: &["--env", "--testEnvironment"], has_value: true },
-    Flag { names: &["--preset"], has_value: true },
-    Flag { names: &["--testTimeout"], has_value: true },
-    Flag { names: &["--testRegex"], has_value: true },
-    Flag { names: &["--maxWorkers", "-w"], has_value: true },
-    Flag { names: &["--runInBand", "-i"], has_value: false },
-    Flag { names: &["--workerThreads"], has_value: false },
-    Flag { names: &["--forceExit"], has_value: false },
-    Flag { names: &["--injectGlobals"], has_value: false },
-    Flag { names: &["--resetMocks"], has_value: false },
-    Flag { names: &["--resetModules"], has_value: false },
-    Flag { names: &["--restoreMocks"], has_value: false },
-    Flag { names: &["--clearMocks"], has_value: false },
+    Flag { names: &["--config", "-c"], takes: Takes::Value },
+    Flag { names: &["--rootDir"], takes: Takes::Value },
+    Flag { names: &["--env", "--testEnvironment"], takes: Takes::Value },
+    Flag { names: &["--preset"], takes: Takes::Value },
+    Flag { names: &["--testTimeout"], takes: Takes::Value },
+    Flag { names: &["--maxWorkers", "-w"], takes: Takes::Value },
+    Flag { names: &["--filter"], takes: Takes::Value },
+    Flag { names: &["--globals"], takes: Takes::Value },
+    Flag { names: &["--globalSetup"], takes: Takes::Value },
+    Flag { names: &["--globalTeardown"], takes: Takes::Value },
+    Flag { names: &["--haste"], takes: Takes::Value },
+    Flag { names: &["--maxConcurrency"], takes: Takes::Value },
+    Flag { names: &["--moduleNameMapper"], takes: Takes::Value },
+    Flag { names: &["--openHandlesTimeout"], takes: Takes::Value },
+    Flag { names: &["--resolver"], takes: Takes::Value },
+    Flag { names: &["--runner"], takes: Takes::Value },
+    Flag { names: &["--seed"], takes: Takes::Value },
+    Flag { names: &["--testEnvironmentOptions"], takes: Takes::Value },
+    Flag { names: &["--testRunner"], takes: Takes::Value },
+    Flag { names: &["--testSequencer"], takes: Takes::Value },
+    Flag { names: &["--transform"], takes: Takes::Value },
+    Flag { names: &["--workerGracefulExitTimeout"], takes: Takes::Value },
+    Flag { names: &["--ignoreProjects"], takes: Takes::AllWords },
+    Flag { names: &["--moduleDirectories"], takes: Takes::AllWords },
+    Flag { names: &["--moduleFileExtensions"], takes: Takes::AllWords },
+    Flag { names: &["--modulePathIgnorePatterns"], takes: Takes::AllWords },
+    Flag { names: &["--modulePaths"], takes: Takes::AllWords },
+    Flag { names: &["--projects"], takes: Takes::AllWords },
+    Flag { names: &["--roots"], takes: Takes::AllWords },
+    Flag { names: &["--selectProjects"], takes: Takes::AllWords },
+    Flag { names: &["--setupFiles"], takes: Takes::AllWords },
+    Flag { names: &["--setupFilesAfterEnv"], takes: Takes::AllWords },
+    Flag { names: &["--snapshotSerializers"], takes: Takes::AllWords },
+    Flag { names: &["--testMatch"], takes: Takes::AllWords },
+    Flag { names: &["--testPathIgnorePatterns"], takes: Takes::AllWords },
+    Flag { names: &["--testRegex"], takes: Takes::AllWords },
+    Flag { names: &["--transformIgnorePatterns"], takes: Takes::AllWords },
+    Flag { names: &["--unmockedModulePathPatterns"], takes: Takes::AllWords },
+    Flag { names: &["--testPathPatterns", "--testPathPattern"], takes: Takes::Patterns },
+    Flag { names: &["--automock"], takes: Takes::Nothing },
+    Flag { names: &["--errorOnDeprecated"], takes: Takes::Nothing },
+    Flag { names: &["--runInBand", "-i"], takes: Takes::Nothing },
+    Flag { names: &["--workerThreads"], takes: Takes::Nothing },
+    Flag { names: &["--forceExit"], takes: Takes::Nothing },
+    Flag { names: &["--injectGlobals"], takes: Takes::Nothing },
+    Flag { names: &["--randomize"], takes: Takes::Nothing },
+    Flag { names: &["--resetMocks"], takes: Takes::Nothing },
+    Flag { names: &["--resetModules"], takes: Takes::Nothing },
+    Flag { names: &["--restoreMocks"], takes: Takes::Nothing },
+    Flag { names: &["--clearMocks"], takes: Takes::Nothing },
+    Flag { names: &["--waitForUnhandledRejections"], takes: Takes::Nothing },
 ];
 
-/// Options that take a value and are left out.
-const VALUED: &[&str] = &[
-    "--coverageDirectory",
-    "--coverageReporters",
-    "--json",
-    "--outputFile",
-    "--reporters",
-    "--selectProjects",
-    "--projects",
-    "--shard",
-    "--testNamePattern",
-    "-t",
-];
+/// What of the test script is handed on. Jest 30 has all of these options, and no others that take one word or none.
+const HANDED: Handed = Handed::These {
+    flags: FLAGS,
+    valued: &[
+        "--cacheDirectory",
+        "--changedSince",
+        "--coverageDirectory",
+        "--coverageProvider",
+        "--coverageThreshold",
+        "--notifyMode",
+        "--outputFile",
+        "--prettierPath",
+        "--shard",
+        "--testFailureExitCode",
+        "--testNamePattern",
+        "--testResultsProcessor",
+        "-t",
+    ],
+    bare: &[
+        "--all",
+        "--bail",
+        "--cache",
+        "--changedFilesWithAncestor",
+        "--ci",
+        "--clearCache",
+        "--collectCoverage",
+        "--collectTests",
+        "--color",
+        "--colors",
+        "--coverage",
+        "--debug",
+        "--detectLeaks",
+        "--detectOpenHandles",
+        "--expand",
+        "--findRelatedTests",
+        "--help",
+        "--json",
+        "--lastCommit",
+        "--listTests",
+        "--logHeapUsage",
+        "--noStackTrace",
+        "--notify",
+        "--onlyChanged",
+        "--onlyFailures",
+        "--passWithNoTests",
+        "--runTestsByPath",
+        "--showConfig",
+        "--showSeed",
+        "--silent",
+        "--skipFilter",
+        "--testLocationInResults",
+        "--updateSnapshot",
+        "--useStderr",
+        "--verbose",
+        "--version",
+        "--watch",
+        "--watchAll",
+        "--watchman",
+        "-b",
+        "-e",
+        "-f",
+        "-h",
+        "-o",
+        "-u",
+        "-v",
+    ],
+    subcommands: &[],
+};
 
 /// An expression that no name matches, for a listing.
 const NOTHING: &str = "(?!)";
@@ -59,6 +150,8 @@ const DIALECT: Dialect = Dialect {
     missing: |said| js::missing(said, NAME),
     nothing_selected: |said| said.contains("No tests found"),
     between: js::TITLES,
+    blamed: js::blamed,
+    reason: js::reason,
     ..Dialect::plain(NAME)
 };
 
@@ -94,11 +187,11 @@ impl Framework for Jest {
         })
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn blocks(&self) -> bool {
+        false
     }
 
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
         Box::new(Reported::new(DIALECT, plan, want))
     }
 }
@@ -110,23 +203,21 @@ fn plan(
     step: impl Fn(Launch, &Group<'_>, Vec<String>) -> Step,
 ) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: files(), report: true, ..Plan::default() };
-    for group in js::groups(projects, tree, want.selection, NAME)? {
-        let script = Script::of(tree, &group.project.dir, Runner::Jest);
-        let options = script.options(FLAGS, VALUED);
-        plan.notes.extend(options.note(NAME));
+    let groups = js::groups(projects, tree, want.selection, NAME)?;
+    for start in js::starts(tree, groups, (Runner::Jest, NAME), HANDED, &[], &mut plan.notes) {
+        let Start { group, script, options } = start;
         let launch = js::launch(tree, &group, want, "jest/run.cjs", &script);
         let args = arguments(&group, options, want);
         plan.steps.push(step(launch, &group, args));
     }
-    plan.notes.dedup();
     Ok(plan)
 }
 
 /// Files come first: several of Jest's options take all words that follow them.
-fn arguments(group: &Group<'_>, options: js::Options, want: &Want<'_>) -> Vec<String> {
+fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
     let mut args: Vec<String> = group.files.iter().map(|file| format!("./{file}")).collect();
     if args.is_empty() {
-        args = options.positional;
+        args = std::mem::take(&mut options.positional);
     } else {
         args.push(if group.exactly { "--runTestsByPath" } else { "--findRelatedTests" }.to_owned());
     }
@@ -134,7 +225,7 @@ fn arguments(group: &Group<'_>, options: js::Options, want: &Want<'_>) -> Vec<St
     let ours = ["--ci", "--watchman=false", "--testLocationInResults", "--passWithNoTests=false", &cache];
     args.extend(ours.map(str::to_owned));
     let in_parallel = |option: &String| option == "--runInBand" || option.starts_with("--maxWorkers=");
-    args.extend(options.kept.into_iter().filter(|option| want.parallel.is_none() || !in_parallel(option)));
+    args.extend(options.into_words().filter(|option| want.parallel.is_none() || !in_parallel(option)));
     args.extend(want.parallel.map(|parallel| format!("--maxWorkers={}", parallel.max(1))));
     args
 }

@@ -15,6 +15,7 @@ class Reporter {
     const pattern = LISTING ?? globalConfig.testNamePattern;
     this.filter = pattern ? new RegExp(pattern, 'i') : null;
     this.files = new Map();
+    this.ended = 0;
   }
 
   onRunStart() {
@@ -22,7 +23,7 @@ class Reporter {
   }
 
   onTestFileStart(test) {
-    this.files.set(test.path, { started: new Map(), told: new Map(), output: new Map(), retries: mayRetry(test) });
+    this.files.set(test.path, { started: new Map(), told: new Map(), became: new Map(), output: new Map(), retries: mayRetry(test) });
   }
 
   onTestCaseStart(test, info) {
@@ -44,6 +45,7 @@ class Reporter {
   onTestFileResult(test, result) {
     const file = this.file(test);
     this.files.delete(test.path);
+    this.ended += 1;
     const name = fileOf(test.path);
     const counts = new Map();
     for (const one of result.testResults) {
@@ -53,6 +55,8 @@ class Reporter {
         if (this.isSelected(one)) say('listed', { package: name, name: title });
       } else if ((file.told.get(title) ?? 0) < counts.get(title)) {
         this.tell(test, one, file);
+      } else if (one.status === 'failed' && file.told.get(title) === 1 && file.became.get(title) !== outcomeOf(one)) {
+        this.tellLate(test, one, name, title);
       }
     }
     const twice = [...counts].find(([, count]) => count > 1);
@@ -70,6 +74,9 @@ class Reporter {
   onRunComplete(contexts, results) {
     const error = results?.runExecError;
     if (error) say('collector', { nodeid: '.', ...blame(error) });
+    // With `bail` Jest ends the run here, and says of no file that it was left out.
+    const left = (results?.numTotalTestSuites ?? 0) - this.ended;
+    if (left > 0) say('note', { text: `${left} file(s) did not run: Jest ended before them (bail)`, unreached: true });
     if (!results?.wasInterrupted) say('end');
   }
 
@@ -86,14 +93,18 @@ class Reporter {
     return !this.filter || this.filter.test([...info.ancestorTitles, info.title].join(' '));
   }
 
+  // What a test left behind failed after its end, which had been told by then.
+  tellLate(test, result, nodeid, title) {
+    const { file, line, message, stack } = failure(test, result);
+    say('collector', { nodeid, file, line, message: `${title} failed after its end: ${message}`, output: stack });
+  }
+
   tell(test, result, file = this.file(test)) {
     if (result.status === 'pending' && !this.isSelected(result)) return;
     const name = this.nameOf(result);
     file.told.set(name, (file.told.get(name) ?? 0) + 1);
+    file.became.set(name, outcomeOf(result));
     const where = fileOf(test.path);
-    if (result.status === 'passed' && result.invocations > 1) {
-      say('note', { text: `${where} > ${name} passed when it was run again` });
-    }
     say('finished', {
       package: where,
       name,
@@ -101,6 +112,7 @@ class Reporter {
       outcome: outcomeOf(result),
       duration_s: typeof result.duration === 'number' ? result.duration / 1000 : undefined,
       output: file.output.get(name),
+      failed_attempts: result.status === 'passed' && result.invocations > 1 ? result.invocations - 1 : undefined,
       ...(result.status === 'failed' ? failure(test, result) : skip(test, result)),
     });
   }

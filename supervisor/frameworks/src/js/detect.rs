@@ -5,16 +5,22 @@
 //! of them covers every directory below it. Mocha and `node --test` do not, and each package is a project.
 
 use super::manifest::Manifest;
-use super::script::{Script, delegates, is_unset, runners_of};
+use super::script::{Script, aside_of, delegates, is_unset, runners_of};
 use crate::framework::Project;
-use crate::paths::is_within;
+use crate::paths::{is_within, join, project_of};
 use crate::tree::FileTree;
+
+/// Where a package says what it is.
+const MANIFEST: &str = "package.json";
 
 /// Files whose content detection reads.
 pub(crate) const MARKERS: &[&str] = &["package.json"];
 
 /// The script that `npm test` runs.
 const TEST: &str = "test";
+
+/// Most commands of a script that one note names.
+const ASIDE_MAX: usize = 8;
 
 /// Endings of configuration files in JavaScript and TypeScript.
 const MODULES: [&str; 6] = ["js", "cjs", "mjs", "ts", "cts", "mts"];
@@ -66,6 +72,8 @@ struct Marks {
     covers_below: bool,
     /// The word that makes its program run tests, where it does other things as well.
     subcommand: Option<&'static str>,
+    /// First words and options with which its program runs none.
+    idle: &'static [&'static str],
 }
 
 impl Runner {
@@ -85,6 +93,7 @@ impl Runner {
                 key: Some("jest"),
                 covers_below: true,
                 subcommand: None,
+                idle: &["--clearCache", "--help", "--init", "--listTests", "--showConfig", "--version"],
             },
             Runner::Vitest => Marks {
                 programs: &["vitest", "vitest.mjs"],
@@ -94,6 +103,7 @@ impl Runner {
                 key: None,
                 covers_below: true,
                 subcommand: None,
+                idle: &["bench", "init", "list", "--clearCache", "--help", "--version"],
             },
             Runner::Mocha => Marks {
                 programs: &["mocha", "_mocha", "mocha.js"],
@@ -103,6 +113,7 @@ impl Runner {
                 key: Some("mocha"),
                 covers_below: false,
                 subcommand: None,
+                idle: &["--help", "--list-interfaces", "--list-reporters", "--version"],
             },
             Runner::Node => Marks {
                 programs: &[],
@@ -112,6 +123,7 @@ impl Runner {
                 key: None,
                 covers_below: false,
                 subcommand: None,
+                idle: &[],
             },
             Runner::Playwright => Marks {
                 programs: &["playwright"],
@@ -121,6 +133,7 @@ impl Runner {
                 key: None,
                 covers_below: false,
                 subcommand: Some("test"),
+                idle: &["--help", "--list"],
             },
             Runner::Cypress => Marks {
                 programs: &["cypress"],
@@ -129,15 +142,25 @@ impl Runner {
                 endings: &["json"],
                 key: None,
                 covers_below: false,
-                subcommand: None,
+                subcommand: Some("run"),
+                idle: &[],
             },
         }
+    }
+
+    /// What it is called in a script.
+    pub(super) fn program(self) -> &'static str {
+        self.marks().programs.first().copied().unwrap_or("node")
     }
 
     /// The runner whose program has this name, if these arguments make it run tests.
     pub(super) fn of_program(name: &str, args: &[String]) -> Option<Runner> {
         let runs = |word: &str| args.first().is_some_and(|first| first == word);
-        let is_it = |marks: Marks| marks.programs.contains(&name) && marks.subcommand.is_none_or(runs);
+        let is_idle = |word: &&str| if word.starts_with('-') { args.iter().any(|arg| arg == word) } else { runs(word) };
+        let is_it = |marks: Marks| {
+            let does = marks.subcommand.is_none_or(runs) && !marks.idle.iter().any(is_idle);
+            marks.programs.contains(&name) && does
+        };
         Runner::UNITS.into_iter().chain(Runner::BESIDE).find(|runner| is_it(runner.marks()))
     }
 }
@@ -153,9 +176,13 @@ enum Claim {
 
 /// The projects of `runner`, sorted by directory.
 pub(crate) fn projects(tree: &FileTree, runner: Runner) -> Vec<Project> {
-    let claims: Vec<(&str, Manifest, Claim)> = manifests(tree)
-        .filter_map(|(dir, manifest)| claim(tree, dir, &manifest, runner).map(|claim| (dir, manifest, claim)))
-        .collect();
+    projects_among(&claims(tree, runner), runner)
+}
+
+/// A directory that a runner could have for a project.
+type Claimed<'a> = (&'a str, Manifest, Claim);
+
+fn projects_among(claims: &[Claimed<'_>], runner: Runner) -> Vec<Project> {
     let marks = runner.marks();
     let is_covered = |dir: &str| {
         claims.iter().any(|(above, _, claim)| *above != dir && is_within(dir, above) && *claim == Claim::Own)
@@ -176,31 +203,102 @@ pub(crate) fn projects(tree: &FileTree, runner: Runner) -> Vec<Project> {
     projects
 }
 
-impl Script {
-    /// How the test script of the project in `dir` starts `runner`; nothing if it does not.
-    pub(crate) fn of(tree: &FileTree, dir: &str, runner: Runner) -> Script {
-        Script::among(tree, dir, runner, &[])
-    }
+fn claims(tree: &FileTree, runner: Runner) -> Vec<Claimed<'_>> {
+    let of = |(dir, manifest)| claim(tree, dir, &manifest, runner).map(|claim| (dir, manifest, claim));
+    manifests(tree).filter_map(of).collect()
+}
 
-    /// How the first script that starts `runner` does so: the test script, or one of these names.
-    pub(crate) fn among(tree: &FileTree, dir: &str, runner: Runner, names: &[&str]) -> Script {
-        let Some((_, manifest)) = manifests(tree).find(|(other, _)| *other == dir) else { return Script::default() };
-        let mut all = [TEST].iter().chain(names);
-        all.find_map(|name| runners_of(&manifest.scripts, name).remove(&runner)).unwrap_or_default()
+/// Each way in which the first script that starts `runner` does so: the test script of the project in `dir`, or one of these
+/// names. Nothing if there is none.
+pub(super) fn scripts(tree: &FileTree, dir: &str, runner: Runner, names: &[&str]) -> Vec<Script> {
+    let Some(manifest) = manifest(tree, dir) else { return Vec::new() };
+    let mut all = [TEST].iter().chain(names);
+    all.find_map(|name| runners_of(&manifest.scripts, name).remove(&runner)).unwrap_or_default()
+}
+
+/// A sentence about what the test script does beside starting `runner`, if it starts it.
+pub(super) fn aside(tree: &FileTree, dir: &str, runner: Runner) -> Option<String> {
+    let Manifest { scripts, .. } = manifest(tree, dir)?;
+    if !runners_of(&scripts, TEST).contains_key(&runner) {
+        return None;
     }
+    let aside = aside_of(&scripts, TEST, runner);
+    let more = aside.len().saturating_sub(ASIDE_MAX);
+    let told: Vec<String> = aside.iter().take(ASIDE_MAX).map(|command| format!("`{command}`")).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let (name, told) = (runner.program(), told.join(", "));
+    (!told.is_empty()).then(|| format!("only {name} of the test script was run, and not {told}{more}"))
+}
+
+/// Whether the project in `dir` has a test script of which nobody can say how it runs tests: it starts no runner, and leaves
+/// it to no other package.
+pub(super) fn is_unread(tree: &FileTree, dir: &str) -> bool {
+    let Some(Manifest { scripts, .. }) = manifest(tree, dir) else { return false };
+    !is_unset(&scripts, TEST) && runners_of(&scripts, TEST).is_empty() && !delegates(&scripts, TEST)
+}
+
+/// Sentences about directories that are no projects of `runner` and could be taken for some: one whose own settings are not
+/// read, because the runner finds its tests from above, and one whose tests do not run, because only those below it do.
+pub(super) fn passed_over(tree: &FileTree, runner: Runner) -> Vec<String> {
+    let claims = claims(tree, runner);
+    let projects = projects_among(&claims, runner);
+    if projects.len() == claims.len() {
+        return Vec::new();
+    }
+    let is_project = |dir: &str| projects.iter().any(|project| project.dir == dir);
+    let others = || claims.iter().filter(|(dir, ..)| !is_project(dir));
+    let covered = others().filter(|(dir, _, claim)| {
+        let above = projects.iter().filter(|project| is_within(dir, &project.dir));
+        let above = above.max_by_key(|project| project.dir.len());
+        *claim == Claim::Own && above.is_some_and(|above| !is_linked(tree, &above.dir))
+    });
+    let left: Vec<&str> = tree.files().filter(|file| is_named(file) && project_of(&projects, file).is_none()).collect();
+    let beaten = others().filter(|(dir, ..)| left.iter().any(|file| is_within(file, dir)));
+    let covered: Vec<&str> = covered.map(|(dir, ..)| *dir).collect();
+    let beaten: Vec<&str> = beaten.map(|(dir, ..)| if dir.is_empty() { "." } else { dir }).collect();
+    let name = runner.program();
+    let told = |dirs: Vec<&str>, what: &str| (!dirs.is_empty()).then(|| format!("{name} {what}: {}", dirs.join(", ")));
+    let covered = told(covered, "ran from above directories that have a script or settings of their own for it");
+    let beaten = told(beaten, "did not run the tests of directories that only depend on it, above others that do more");
+    covered.into_iter().chain(beaten).collect()
+}
+
+/// Whether packages below `dir` are parts of a workspace, or of a whole of Jest's: how they are tested is its affair.
+fn is_linked(tree: &FileTree, dir: &str) -> bool {
+    let has = |name: &str| tree.contains(&join(dir, name));
+    let is_workspace =
+        |manifest: Manifest| manifest.names_projects || manifest.keys.iter().any(|key| key == "workspaces");
+    has("pnpm-workspace.yaml") || has("lerna.json") || manifest(tree, dir).is_some_and(is_workspace)
+}
+
+/// Whether a file is called as tests are by most runners.
+fn is_named(file: &str) -> bool {
+    let (dirs, name) = file.rsplit_once('/').unwrap_or(("", file));
+    let is_source = name.rsplit_once('.').is_some_and(|(_, ending)| super::EXTENSIONS.contains(&ending));
+    is_source
+        && is_own(dirs)
+        && ([".test.", ".spec."].iter().any(|mark| name.contains(mark))
+            || dirs.split('/').any(|dir| dir == "__tests__"))
 }
 
 /// Whether `npm test` in `dir` is for this runner, or for none.
 pub(crate) fn is_tested_by(tree: &FileTree, dir: &str, runner: Runner) -> bool {
-    let Some((_, manifest)) = manifests(tree).find(|(other, _)| *other == dir) else { return false };
+    let Some(manifest) = manifest(tree, dir) else { return false };
     let is_named = runners_of(&manifest.scripts, TEST).contains_key(&runner);
     is_named || Runner::UNITS.into_iter().all(|other| claim(tree, dir, &manifest, other).is_none())
 }
 
 fn manifests(tree: &FileTree) -> impl Iterator<Item = (&str, Manifest)> {
-    tree.directories_with("package.json")
-        .filter(|(dir, _)| !dir.split('/').any(|part| part == "node_modules"))
-        .map(|(dir, content)| (dir, Manifest::parse(content)))
+    tree.directories_with(MANIFEST).filter(|(dir, _)| is_own(dir)).map(|(dir, content)| (dir, Manifest::parse(content)))
+}
+
+fn manifest(tree: &FileTree, dir: &str) -> Option<Manifest> {
+    tree.content(&join(dir, MANIFEST)).filter(|_| is_own(dir)).map(Manifest::parse)
+}
+
+/// Whether a directory is the project's own, and nothing that was installed there.
+fn is_own(dir: &str) -> bool {
+    !dir.split('/').any(|part| part == "node_modules")
 }
 
 /// Whether and why the project in `dir` is one of `runner`.
@@ -360,6 +458,29 @@ mod tests {
             tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":{script:?}}}}}"));
             assert_eq!(is_tested_by(&tree, "", Runner::Playwright), its, "{script}");
         }
+    }
+
+    #[test]
+    fn directories_that_are_passed_over_are_told() {
+        let told = |files: &[(&str, &str)]| {
+            let mut tree = FileTree::default();
+            files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
+            passed_over(&tree, Runner::Jest).join("; ")
+        };
+        let own = r#"{"scripts":{"test":"jest"}}"#;
+        let covered = "jest ran from above directories that have a script or settings of their own for it: a";
+        assert_eq!(told(&[("package.json", own), ("a/package.json", own)]), covered);
+        let linked = r#"{"scripts":{"test":"jest"},"workspaces":["*"]}"#;
+        assert_eq!(told(&[("package.json", linked), ("a/package.json", own)]), "");
+        assert_eq!(told(&[("package.json", own), ("pnpm-workspace.yaml", ""), ("a/package.json", own)]), "");
+        let named = r#"{"scripts":{"test":"jest"},"jest":{"projects":["<rootDir>/a"]}}"#;
+        assert_eq!(told(&[("package.json", named), ("a/package.json", own)]), "");
+        let beaten = "jest did not run the tests of directories that only depend on it, above others that do more: .";
+        let below = [("package.json", BOTH), ("a/package.json", own), ("a/x.test.js", "")];
+        assert_eq!(told(&below), "");
+        assert_eq!(told(&[&below[..], &[("src/y.test.ts", "")]].concat()), beaten);
+        assert_eq!(told(&[&below[..], &[("src/__tests__/y.js", ""), ("b.spec.css", "")]].concat()), beaten);
+        assert_eq!(told(&[("package.json", BOTH), ("src/y.test.ts", "")]), "");
     }
 
     #[test]

@@ -26,8 +26,9 @@ impl Launch {
     /// Of the runner whose program is `name` (`jest`): the nearest one in a `node_modules`, up to the workspace's root, as
     /// Node resolves packages; through [`PROGRAM`] where packages are not unpacked.
     pub(crate) fn of(tree: &FileTree, project: &Project, want: &Want<'_>, name: &str, script: &Script) -> Launch {
-        let mut launch = Launch::of_node(tree, project, want, script);
-        if packages(tree, &project.dir).is_some() {
+        let packages = packages(tree, &project.dir);
+        let mut launch = Launch::through(packages.as_ref(), project, want, script);
+        if packages.is_some() {
             launch.first = vec![format!("{}/{PROGRAM}", want.scratch), name.to_owned()];
         } else {
             launch.programs = copies(&project.dir, name);
@@ -37,8 +38,11 @@ impl Launch {
 
     /// Of Node itself: one among the project's packages, as npm would find it, or the one on PATH.
     pub(crate) fn of_node(tree: &FileTree, project: &Project, want: &Want<'_>, script: &Script) -> Launch {
+        Launch::through(packages(tree, &project.dir).as_ref(), project, want, script)
+    }
+
+    fn through(packages: Option<&Packages>, project: &Project, want: &Want<'_>, script: &Script) -> Launch {
         const NODE: &str = "node";
-        let packages = packages(tree, &project.dir);
         let mut programs = if packages.is_some() { Vec::new() } else { copies(&project.dir, NODE) };
         programs.pop();
         programs.push(NODE.to_owned());
@@ -150,18 +154,9 @@ fn environment(script: &Script) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proctor_core::isolation::Network;
-    use proctor_core::request::{CoverageMode, Selection};
+    use proctor_core::request::Selection;
 
-    const WANT: Want<'static> = Want {
-        selection: &Selection::All,
-        coverage: CoverageMode::Off,
-        parallel: None,
-        network: Network::None,
-        workspace: "/a b",
-        scratch: "/s",
-        cache: "/c",
-    };
+    const WANT: Want<'static> = Want { workspace: "/a b", ..Want::plain(&Selection::All) };
 
     fn tree(files: &[&str]) -> FileTree {
         let mut tree = FileTree::default();
@@ -221,7 +216,7 @@ mod tests {
     fn what_the_script_sets_is_kept() {
         let env = [("TZ", "UTC"), ("PATH", "/x"), ("NODE_OPTIONS", "--a")];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let script = Script { env, node: vec!["--b".to_owned()], args: Vec::new() };
+        let script = Script { env, node: vec!["--b".to_owned()], ..Script::default() };
         let launch = Launch::of(&tree(&[]), &project(""), &WANT, "jest", &script);
         let env = launch.with("X", "1").step([]).env;
         let env: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();

@@ -15,6 +15,8 @@ pub(super) struct Manifest {
     pub(super) dependencies: Vec<String>,
     /// Top-level keys, some of which are a runner's configuration.
     pub(super) keys: Vec<String>,
+    /// Whether Jest is told here which directories below have settings of their own.
+    pub(super) names_projects: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -35,6 +37,7 @@ impl Manifest {
             return Manifest::default();
         };
         let keys = whole.keys().cloned().collect();
+        let names_projects = whole.get("jest").is_some_and(|jest| jest.get("projects").is_some());
         let known: Known = serde_json::from_value(Value::Object(whole)).unwrap_or_default();
         let scripts = known.scripts.as_object().into_iter().flatten();
         let scripts = scripts.filter_map(|(name, script)| Some((name.clone(), script.as_str()?.to_owned())));
@@ -45,6 +48,7 @@ impl Manifest {
             scripts: scripts.collect(),
             dependencies: dependencies.collect(),
             keys,
+            names_projects,
         }
     }
 

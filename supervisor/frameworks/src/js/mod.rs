@@ -1,24 +1,30 @@
 //! What the JavaScript and TypeScript runners share: which projects there are and whose they are (`detect`, from the
-//! manifests that `manifest` reads), what a project's test script says (`script`), how a runner is started (`launch`), and
-//! how a selection becomes files and names (`selection`). Must not know how any runner spells its options.
+//! manifests that `manifest` reads), what a project's test script says (`script`, from the words that `shell` reads), what of it
+//! is handed on (`options`), how often and with what that starts a runner (`start`), how it is started (`launch`), and how a
+//! selection becomes files and names (`selection`). Must not know how any runner spells its options.
 //!
 //! A test's `package` is its file, its `name` the titles around it and its own, joined with [`TITLES`].
 
 mod detect;
-mod handed;
 mod launch;
 mod manifest;
+mod options;
 mod script;
 mod selection;
+mod shell;
+mod start;
+mod words;
 
 use crate::framework::{InjectedFile, REPORT, Want};
 use crate::tree::FileTree;
 
 pub(crate) use detect::{MARKERS, Runner, is_tested_by, projects};
-pub(crate) use handed::{Handed, injected, retold, tests_among};
 pub(crate) use launch::{Launch, PROGRAM};
-pub(crate) use script::{Flag, Options, Script};
-pub(crate) use selection::{Group, Names, groups, groups_spelt, quote};
+pub(crate) use options::{Flag, Handed, Options, Takes};
+pub(crate) use script::{NODE_VALUED, Script};
+pub(crate) use selection::{Group, Names, groups, groups_spelt, quote, retold, tests_among};
+pub(crate) use start::{Start, starts};
+pub(crate) use words::{blamed, reason};
 
 /// Extensions of what a runner could take for a source.
 pub(crate) const EXTENSIONS: &[&str] = &["cjs", "cts", "js", "jsx", "mjs", "mts", "svelte", "ts", "tsx", "vue"];
@@ -29,6 +35,22 @@ pub(crate) const LISTING: &str = "PROCTOR_LISTING";
 /// A file of ours below the scratch directory.
 pub(crate) fn file(path: &str, bytes: &[u8]) -> InjectedFile {
     InjectedFile { path: path.to_owned(), bytes: bytes.to_vec(), executable: false }
+}
+
+/// Files of ours for reporters that are handed errors, beside those of one runner.
+pub(crate) fn injected(files: &[(&str, &[u8])]) -> Vec<InjectedFile> {
+    let shared: [(&str, &[u8]); 3] = [
+        (PROGRAM, include_bytes!("program.cjs")),
+        ("js/report.cjs", include_bytes!("report.cjs")),
+        ("js/thrown.cjs", include_bytes!("thrown.cjs")),
+    ];
+    shared.iter().chain(files).map(|(path, bytes)| file(path, bytes)).collect()
+}
+
+/// A file as a pattern that it fits, where such runners have no way to quote the characters of patterns: any other would do in
+/// their place.
+pub(crate) fn literal(file: &str) -> String {
+    file.chars().map(|char| if "[]{}()*!+@\\,".contains(char) { '?' } else { char }).collect()
 }
 
 /// How a file of ours, which speaks through the report, is started for a group.

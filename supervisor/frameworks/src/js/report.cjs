@@ -18,16 +18,61 @@ let descriptor;
 const root = process.env.PROCTOR_ROOT ?? process.cwd();
 const rootOf = () => root;
 
-// Writes one event at once: what was told before a crash has been told.
+// Events that are told with the next one.
+let held = '';
+
+// Tells one event at once, after those that are held: what was told before a crash has been told.
 function say(event, fields) {
   if (!place) return;
+  const told = line(event, fields);
+  write(taken() + told);
+}
+
+// Holds an event until the next is told, `tellHeld` or the process's end: for a runner that goes on at once, since each telling
+// wakes whoever listens.
+function hold(event, fields) {
+  if (!place) return;
+  held += line(event, fields);
+  if (held.length > TEXT_MAX) tellHeld();
+}
+
+// Tells with others what happened in the same turn of the event loop: for a runner whose tests crash in other processes, and
+// which hears of many at a time.
+function sayTogether(event, fields) {
+  if (held === '') setImmediate(tellHeld);
+  hold(event, fields);
+}
+
+function tellHeld() {
+  if (held !== '') write(taken());
+}
+
+function taken() {
+  const text = held;
+  held = '';
+  return text;
+}
+
+if (place) process.on('exit', tellHeld);
+
+// The fields behind the event, without an object that has both: a runner waits for each line.
+function line(event, fields = {}) {
+  const text = JSON.stringify(fields);
+  // Half of a character, of which JSON writes the number, is no text to whoever reads this.
+  const whole = text.includes('\\ud') ? JSON.stringify(fields, inWhole) : text;
+  return `{"event":"${event}"${whole === '{}' ? '' : ','}${whole.slice(1)}\n`;
+}
+
+const inWhole = (key, value) => (typeof value === 'string' ? value.replace(/\p{Surrogate}/gu, '\ufffd') : value);
+
+function write(text) {
   descriptor ??= fs.openSync(place, 'w');
-  const bytes = Buffer.from(JSON.stringify({ event, ...fields }) + '\n');
+  const bytes = Buffer.from(text);
   for (let written = 0; written < bytes.length; ) written += fs.writeSync(descriptor, bytes, written);
 }
 
 const plain = (text) => clip(util.stripVTControlCharacters(String(text ?? '')));
-const clip = (text) => (text.length > TEXT_MAX ? text.slice(0, TEXT_MAX) : text);
+const clip = (text) => (text.length > TEXT_MAX ? text.slice(0, TEXT_MAX).replace(/[\ud800-\udbff]$/, '') : text);
 const nameOf = (titles) => titles.join(SEPARATOR);
 
 // The tests of a file follow each other.
@@ -90,40 +135,47 @@ function beforeStack(text) {
   return (frames < 0 ? lines : lines.slice(0, frames)).join('\n').replace(/^Error: /, '').trim();
 }
 
-// Keeps what is written to this process's streams between `start` and `stop`, on its way to where it goes anyhow.
-class Written {
-  #streams = [process.stdout, process.stderr].map((stream) => ({ stream, tee: undefined }));
+// One function for each stream, which is there for good before any test is: what a test puts in its place calls it or does
+// not, and puts it back. Around that of a test it would hide from the test whether its own was called.
+const tees = [];
+let listener;
 
+function teeOf(stream) {
+  const { write } = stream;
+  const tee = (chunk, encoding, callback) => {
+    if (listener) listener.keep(chunk);
+    return write.call(stream, chunk, encoding, callback);
+  };
+  stream.write = tee;
+  return { stream, write, tee };
+}
+
+// Keeps what is written to this process's streams between `start` and `stop`, on its way to where it goes anyhow. What is
+// written through a function of a test's own is not kept.
+class Written {
   #text;
+
+  constructor() {
+    if (tees.length === 0) tees.push(teeOf(process.stdout), teeOf(process.stderr));
+  }
 
   start() {
     this.#text = '';
-    this.#streams.forEach((place) => this.#listen(place));
+    listener = this;
+    for (const { stream, write, tee } of tees) if (stream.write === write) stream.write = tee;
   }
 
-  // Once for all tests, and again over what a test has put in the place of ours. Then only the newest keeps anything.
-  #listen(place) {
-    const { stream } = place;
-    const before = stream.write;
-    if (before === place.tee) return;
-    const tee = (chunk, ...rest) => {
-      if (tee === place.tee) this.#keep(chunk);
-      return before.call(stream, chunk, ...rest);
-    };
-    stream.write = place.tee = tee;
-  }
-
-  #keep(chunk) {
-    if (this.#text === undefined || this.#text.length >= TEXT_MAX) return;
+  keep(chunk) {
+    if (this.#text.length >= TEXT_MAX) return;
     if (typeof chunk === 'string') this.#text += chunk;
     else if (chunk instanceof Uint8Array) this.#text += Buffer.from(chunk).toString();
   }
 
   // What was written, if anything was.
   stop() {
-    const text = this.#text;
-    this.#text = undefined;
-    return text ? plain(text) : undefined;
+    if (listener !== this) return undefined;
+    listener = undefined;
+    return this.#text ? plain(this.#text) : undefined;
   }
 }
 
@@ -147,5 +199,5 @@ function blame(error, output = '') {
 const at = (place) => (place ? { file: place.file, line: place.line } : {});
 
 module.exports = {
-  SEPARATOR, at, beforeStack, blame, fileOf, firstParagraph, nameOf, placeOf, plain, rootOf, say, stackOf, valueOf, Written,
+  SEPARATOR, at, beforeStack, blame, fileOf, firstParagraph, hold, nameOf, placeOf, plain, rootOf, say, sayTogether, stackOf, tellHeld, valueOf, Written,
 };

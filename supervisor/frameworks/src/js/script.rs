@@ -1,36 +1,142 @@
-//! Reads a project's test script: which runner it starts, with which environment and arguments. The script itself is never
-//! run. Must not know what any runner's options mean.
+//! Reads a project's test script: which runners it starts, and how each time. The script itself is never run. Must not know
+//! what any runner's options mean.
+//!
+//! What is read goes through the programs that start others (`npx`, `c8`, `dotenv`) and through other scripts (`npm run
+//! unit`, `run-s test:*`), with the environment and the arguments that these are given. What cannot be read is told.
 
 use super::detect::Runner;
+use super::shell::{Command, commands};
 use std::collections::BTreeMap;
 
 /// Most scripts that one script may lead through (`npm run test:unit`).
 const DEPTH_MAX: usize = 8;
 
-/// Programs that start the program which follows them, and are not needed to run tests.
-const STARTERS: [&str; 17] = [
-    "npx",
-    "pnpm",
-    "yarn",
-    "bunx",
-    "npm",
-    "exec",
-    "run",
-    "dlx",
-    "cross-env",
-    "cross-env-shell",
-    "dotenv",
+/// Most commands that are read, so that scripts which name each other many times come to an end.
+const COMMANDS_MAX: usize = 1_024;
+
+/// Package managers, and the words with which they are asked for a script: either the next word is one, or a program.
+const MANAGERS: [&str; 6] = ["bun", "npm", "pnpm", "run", "run-script", "yarn"];
+
+/// What starts the program that follows it, after options of its own.
+const STARTERS: [&str; 8] = ["bunx", "cross-env", "cross-env-shell", "dlx", "exec", "npx", "pnpx", "--"];
+
+/// The same where options may have values in words of their own. None is needed to run tests.
+const WRAPPERS: [&str; 13] = [
     "c8",
+    "chronic",
+    "doppler",
+    "dotenv",
+    "dotenvx",
+    "env",
+    "env-cmd",
+    "infisical",
+    "nice",
     "nyc",
     "time",
-    "env",
-    "--",
-    "-T",
+    "timeout",
+    "xvfb-run",
 ];
 
-/// Words that hand the script on to the packages of a workspace.
-const DELEGATES: [&str; 10] =
-    ["--workspaces", "-ws", "-r", "--recursive", "lerna", "turbo", "nx", "workspaces", "rush", "wireit"];
+/// What has `c8` and `nyc` fail a script whose tests hold.
+const GATES: [&str; 3] = ["--100", "--check-coverage", "--check-coverage=true"];
+
+/// The same as a command of its own, after the tests.
+const GATE: &str = "check-coverage";
+
+/// What runs the scripts that are named, several or by pattern.
+const SEVERAL: [&str; 4] = ["npm-run-all", "npm-run-all2", "run-p", "run-s"];
+
+/// What is no check: it cannot make a test script fail.
+const HARMLESS: [&str; 10] = ["[", "clear", "echo", "export", "mkdir", "printf", "rimraf", "rm", "sleep", "true"];
+
+/// Options of `npx` with a value.
+const NPX_VALUED: [&str; 2] = ["--package", "-p"];
+
+/// What runs a task in all packages of a workspace.
+const MONOREPOS: [&str; 7] = ["lage", "lerna", "nx", "rush", "turbo", "wireit", "workspaces"];
+
+/// Words with which a package manager is sent to other packages.
+const ELSEWHERE: [&str; 12] = [
+    "--cwd",
+    "--filter",
+    "--prefix",
+    "--recursive",
+    "--workspace",
+    "--workspaces",
+    "-C",
+    "-F",
+    "-r",
+    "-w",
+    "-ws",
+    "workspace",
+];
+
+/// Options of Node that take the next word as their value; others with one are written in one word.
+pub(crate) const NODE_VALUED: &[&str] = &[
+    "--build-snapshot-config",
+    "--conditions",
+    "--cpu-prof-dir",
+    "--cpu-prof-interval",
+    "--cpu-prof-name",
+    "--diagnostic-dir",
+    "--disable-proto",
+    "--disable-warning",
+    "--dns-result-order",
+    "--env-file",
+    "--env-file-if-exists",
+    "--eval",
+    "--experimental-config-file",
+    "--experimental-loader",
+    "--experimental-test-tag-filter",
+    "--heap-prof-dir",
+    "--heap-prof-interval",
+    "--heap-prof-name",
+    "--heapsnapshot-signal",
+    "--icu-data-dir",
+    "--import",
+    "--input-type",
+    "--inspect-port",
+    "--loader",
+    "--localstorage-file",
+    "--max-http-header-size",
+    "--openssl-config",
+    "--redirect-warnings",
+    "--report-dir",
+    "--report-directory",
+    "--report-filename",
+    "--report-signal",
+    "--require",
+    "--snapshot-blob",
+    "--test-concurrency",
+    "--test-coverage-branches",
+    "--test-coverage-exclude",
+    "--test-coverage-functions",
+    "--test-coverage-include",
+    "--test-coverage-lines",
+    "--test-global-setup",
+    "--test-isolation",
+    "--test-name-pattern",
+    "--test-random-seed",
+    "--test-reporter",
+    "--test-reporter-destination",
+    "--test-rerun-failures",
+    "--test-shard",
+    "--test-skip-pattern",
+    "--test-timeout",
+    "--title",
+    "--tls-cipher-list",
+    "--tls-keylog",
+    "--trace-event-categories",
+    "--trace-event-file-pattern",
+    "--unhandled-rejections",
+    "--watch-path",
+    "-C",
+    "-e",
+    "-r",
+];
+
+/// What `tsx --test` runs where it is given no files.
+const TSX_TESTS: &str = "**/{test,test/**/*,test-*,*[.-_]test}.?(c|m)@(t|j)s";
 
 /// How a script starts a runner.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -41,79 +147,65 @@ pub(crate) struct Script {
     pub(crate) node: Vec<String>,
     /// The runner's arguments.
     pub(crate) args: Vec<String>,
+    /// What stands in its way and was not read: `$FLAGS`.
+    pub(crate) lost: Vec<String>,
 }
 
-/// An option of a runner that a test script may hand on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Flag {
-    /// Its spellings, the one to use first: `--config`, `-c`.
-    pub(crate) names: &'static [&'static str],
-    /// Whether a value follows.
-    pub(crate) has_value: bool,
-}
-
-/// A script's arguments, sorted out.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Options {
-    /// Options that are handed on, each in one word.
-    pub(crate) kept: Vec<String>,
-    /// What is no option: files, directories, patterns.
-    pub(crate) positional: Vec<String>,
-    /// Options that are not handed on, as they stand in the script.
-    pub(crate) left_out: Vec<String>,
-}
-
-impl Options {
-    /// A sentence about what is not handed on, if there is anything.
+impl Script {
+    /// A sentence about what was not read, if there is anything.
     pub(crate) fn note(&self, runner: &str) -> Option<String> {
-        let left_out = self.left_out.join(" ");
-        (!left_out.is_empty())
-            .then(|| format!("the test script gives {runner} options that were not passed on: {left_out}"))
+        let lost = self.lost.join(", ");
+        (!lost.is_empty()).then(|| format!("{runner} was started without what of the test script was not read: {lost}"))
     }
 }
 
 impl Script {
-    /// Sorts the arguments: those in `flags` are kept, other options are left out.
-    ///
-    /// An option that is not in `flags` and is followed by something else than an option leaves a positional argument
-    /// behind unless it is in `valued`.
-    pub(crate) fn options(&self, flags: &[Flag], valued: &[&str]) -> Options {
-        let mut options = Options::default();
-        let mut words = self.args.iter().peekable();
+    /// Leaves out what Node takes on its command line alone, for a runner whose program is not started through it.
+    fn lose_files_of_variables(&mut self) {
+        let mut words = std::mem::take(&mut self.node).into_iter();
         while let Some(word) = words.next() {
-            let (name, value) = word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value)));
-            if !word.starts_with('-') {
-                options.positional.push(word.clone());
-                continue;
-            }
-            let flag = flags.iter().find(|flag| flag.names.contains(&name));
-            let takes_value = flag.map_or_else(|| valued.contains(&name), |flag| flag.has_value);
-            let value = match value {
-                Some(value) => Some(value.to_owned()),
-                None if takes_value => words.next_if(|next| !next.starts_with('-')).cloned(),
-                None => None,
-            };
-            match (flag, value) {
-                (Some(flag), Some(value)) => options.kept.push(format!("{}={value}", flag.names[0])),
-                (Some(flag), None) if !flag.has_value => options.kept.push(flag.names[0].to_owned()),
-                (_, value) => options.left_out.extend([word.clone()].into_iter().chain(value)),
+            match word.strip_prefix("--env-file") {
+                None => self.node.push(word),
+                Some(rest) if rest.contains('=') => self.lost.push(word),
+                Some(_) => {
+                    self.lost.push([Some(word), words.next()].into_iter().flatten().collect::<Vec<_>>().join(" "))
+                }
             }
         }
-        options
     }
 }
 
-/// The runners that the script `name` starts, each with how it first does so.
-pub(super) fn runners_of(scripts: &BTreeMap<String, String>, name: &str) -> BTreeMap<Runner, Script> {
-    let mut found = BTreeMap::new();
-    follow(scripts, name, 0, &mut found);
-    found
+/// The runners that the script `name` starts, each with how it does so, in its order; the same twice is told once.
+pub(super) fn runners_of(scripts: &BTreeMap<String, String>, name: &str) -> BTreeMap<Runner, Vec<Script>> {
+    let mut reading = Reading::of(scripts);
+    reading.follow(name, &Script::default(), &[], 0);
+    if reading.left == 0 {
+        let lost = format!("what comes after {COMMANDS_MAX} commands");
+        reading.found.values_mut().flatten().for_each(|script| script.lost.push(lost.clone()));
+    }
+    reading.found
+}
+
+/// What the script `name` does beside starting `runner`, with the scripts that npm runs before and after it.
+pub(super) fn aside_of(scripts: &BTreeMap<String, String>, name: &str, runner: Runner) -> Vec<String> {
+    let mut reading = Reading::of(scripts);
+    for name in [&format!("pre{name}"), name, &format!("post{name}")] {
+        reading.follow(name, &Script::default(), &[], 0);
+    }
+    let others = reading.found.keys().filter(|other| **other != runner).map(|other| other.program().to_owned());
+    let mut aside: Vec<String> = others.chain(reading.aside).collect();
+    aside.dedup();
+    aside
 }
 
 /// Whether the script `name` leaves testing to the packages of a workspace.
 pub(super) fn delegates(scripts: &BTreeMap<String, String>, name: &str) -> bool {
     let commands = scripts.get(name).map(|script| commands(script)).unwrap_or_default();
-    commands.iter().flatten().any(|word| DELEGATES.contains(&word.as_str()) || word.starts_with("--workspace="))
+    commands.iter().any(|Command { words, .. }| {
+        let has = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
+        let elsewhere = || has(&ELSEWHERE) || words.iter().any(|word| word.starts_with("--workspace="));
+        has(&MONOREPOS) || has(&["bun", "npm", "pnpm", "yarn"]) && elsewhere()
+    })
 }
 
 /// Whether the script `name` is absent or the one that `npm init` writes.
@@ -121,37 +213,177 @@ pub(super) fn is_unset(scripts: &BTreeMap<String, String>, name: &str) -> bool {
     scripts.get(name).is_none_or(|script| script.trim().is_empty() || script.contains("no test specified"))
 }
 
-fn follow(scripts: &BTreeMap<String, String>, name: &str, depth: usize, found: &mut BTreeMap<Runner, Script>) {
-    let Some(script) = scripts.get(name).filter(|_| depth < DEPTH_MAX) else { return };
-    for words in commands(script) {
-        let mut words = words.as_slice();
-        let mut so_far = Script::default();
+/// What the next word of a command is read by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// The shell, or what starts the program that follows.
+    Shell,
+    /// npm, where a script's arguments come after `--`.
+    Npm,
+    /// Another package manager.
+    Manager,
+    /// One of [`WRAPPERS`].
+    Wrapper,
+}
+
+struct Reading<'a> {
+    scripts: &'a BTreeMap<String, String>,
+    found: BTreeMap<Runner, Vec<Script>>,
+    /// Commands that start no runner, as far as they were understood.
+    aside: Vec<String>,
+    /// Commands that may still be read.
+    left: usize,
+}
+
+impl<'a> Reading<'a> {
+    fn of(scripts: &'a BTreeMap<String, String>) -> Reading<'a> {
+        Reading { scripts, found: BTreeMap::new(), aside: Vec::new(), left: COMMANDS_MAX }
+    }
+
+    /// Reads the script `name`, whose last command gets these arguments, as npm puts them there.
+    fn follow(&mut self, name: &str, above: &Script, args: &[String], depth: usize) {
+        let Some(script) = self.scripts.get(name).filter(|_| depth < DEPTH_MAX) else { return };
+        let mut commands = commands(script);
+        if let Some(last) = commands.last_mut() {
+            last.words.extend_from_slice(args);
+        }
+        let mut above = above.clone();
+        for Command { words, lost } in commands {
+            if self.left == 0 {
+                return;
+            }
+            self.left -= 1;
+            if matches!(words[0].as_str(), "cd" | "pushd") {
+                above.lost.push(words.join(" "));
+                continue;
+            }
+            let mut so_far = above.clone();
+            so_far.lost.extend(lost);
+            self.command(name, &words, so_far, depth);
+        }
+    }
+
+    fn command(&mut self, within: &str, words: &[String], mut so_far: Script, depth: usize) {
+        let (mut by, mut words, whole) = (By::Shell, words, words);
         while let Some((word, rest)) = words.split_first() {
-            let base = word.rsplit('/').next().unwrap_or(word);
+            words = rest;
+            let base = program(word, by);
             if let Some((name, value)) = assignment(word) {
                 so_far.env.insert(name.to_owned(), value.to_owned());
-            } else if base == "node" {
-                let options = rest.iter().take_while(|word| word.starts_with('-')).count();
-                if rest.iter().any(|word| word == "--test") {
-                    so_far.args = rest.iter().filter(|word| *word != "--test").cloned().collect();
-                    found.entry(Runner::Node).or_insert(so_far);
-                    break;
+            } else if matches!(by, By::Npm | By::Manager) && self.scripts.contains_key(word) && word != within {
+                return self.follow(word, &so_far, &handed_on(rest, by), depth + 1);
+            } else if matches!(base, "node" | "tsx") {
+                let (options, after) = rest.split_at(options_of_node(rest));
+                so_far.node.extend((base == "tsx").then(|| "--import=tsx".to_owned()));
+                if let Some(at) = options.iter().position(|word| word == "--test") {
+                    so_far.args = std::mem::take(&mut so_far.node);
+                    so_far.args.extend([&options[..at], &options[at + 1..], after].concat());
+                    so_far.args.extend((base == "tsx" && after.is_empty()).then(|| TSX_TESTS.to_owned()));
+                    return self.add(Runner::Node, so_far);
                 }
-                so_far.node.extend_from_slice(&rest[..options]);
-                words = &rest[options..];
-                continue;
+                so_far.node.extend_from_slice(options);
+                (by, words) = (By::Shell, after);
             } else if let Some(runner) = Runner::of_program(base, rest) {
                 so_far.args = rest.to_vec();
-                found.entry(runner).or_insert(so_far);
-                break;
-            } else if scripts.contains_key(word) && word != name && depth < DEPTH_MAX {
-                follow(scripts, word, depth + 1, found);
-                break;
-            } else if !STARTERS.contains(&base) && !word.starts_with('-') {
-                break;
+                return self.add(runner, so_far);
+            } else if SEVERAL.contains(&base) {
+                return self.several(within, rest, &so_far, depth);
+            } else if MANAGERS.contains(&base) {
+                by = match by {
+                    // `dotenvx run -f x -- jest`
+                    By::Wrapper if base.starts_with("run") => By::Wrapper,
+                    By::Npm => By::Npm,
+                    _ if base == "npm" => By::Npm,
+                    _ => By::Manager,
+                };
+            } else if STARTERS.contains(&base) {
+                by = By::Shell;
+            } else if WRAPPERS.contains(&base) {
+                by = By::Wrapper;
+                if rest.first().is_some_and(|word| word == GATE) {
+                    return self.aside.push(whole.join(" "));
+                }
+            } else if by == By::Wrapper && GATES.contains(&word.as_str()) {
+                so_far.lost.push(word.clone());
+            } else if NPX_VALUED.contains(&base) && by == By::Shell {
+                words = rest.get(1..).unwrap_or_default();
+            } else if !word.starts_with('-') && by != By::Wrapper {
+                if !HARMLESS.contains(&base) {
+                    self.aside.push(whole.join(" "));
+                }
+                return;
             }
-            words = rest;
         }
+    }
+
+    /// The scripts that `run-s` and its like are given.
+    fn several(&mut self, within: &str, words: &[String], so_far: &Script, depth: usize) {
+        let scripts = self.scripts;
+        for word in words.iter().filter(|word| !word.starts_with('-')) {
+            let mut parts = word.split_whitespace();
+            let pattern = parts.next().unwrap_or_default();
+            let args: Vec<String> = parts.skip_while(|part| *part == "--").map(str::to_owned).collect();
+            let segments: Vec<&str> = pattern.split(':').collect();
+            for name in scripts.keys().filter(|name| *name != within) {
+                if matches(&segments, &name.split(':').collect::<Vec<_>>()) {
+                    self.follow(name, so_far, &args, depth + 1);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, runner: Runner, mut script: Script) {
+        if !matches!(runner, Runner::Jest | Runner::Node | Runner::Vitest) {
+            script.lose_files_of_variables();
+        }
+        let scripts = self.found.entry(runner).or_default();
+        if !scripts.contains(&script) {
+            scripts.push(script);
+        }
+    }
+}
+
+/// The name of the program that a word asks for: `jest` of `./node_modules/.bin/jest` and `jest@30`. A wrapper's value may
+/// be a path that ends like one.
+fn program(word: &str, by: By) -> &str {
+    if by == By::Wrapper && word.contains('/') && !word.contains("node_modules/") {
+        return word;
+    }
+    let base = word.rsplit('/').next().unwrap_or(word);
+    base.split_once('@').map_or(base, |(name, _)| name)
+}
+
+/// Which of the words after a script's name are its arguments: all, but npm takes options before `--` for its own.
+fn handed_on(words: &[String], by: By) -> Vec<String> {
+    let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let before = words[..at].iter().filter(|word| by != By::Npm || !word.starts_with('-'));
+    before.chain(words.iter().skip(at + 1)).cloned().collect()
+}
+
+/// How many words after `node` are its options, before its file.
+fn options_of_node(words: &[String]) -> usize {
+    let mut at = 0;
+    while let Some(word) = words.get(at).filter(|word| word.starts_with('-') && *word != "--") {
+        at += if NODE_VALUED.contains(&word.as_str()) { 2 } else { 1 };
+    }
+    at.min(words.len())
+}
+
+/// Whether a name fits a pattern, each in its parts between colons: `*` within one, `**` for any number of them.
+fn matches(pattern: &[&str], name: &[&str]) -> bool {
+    match (pattern.split_first(), name.split_first()) {
+        (None, None) => true,
+        (Some((&"**", rest)), _) => (0..=name.len()).any(|from| matches(rest, &name[from..])),
+        (Some((part, rest)), Some((own, others))) => {
+            let fits = match part.split_once('*') {
+                Some((begin, end)) => {
+                    own.len() >= begin.len() + end.len() && own.starts_with(begin) && own.ends_with(end)
+                }
+                None => part == own,
+            };
+            fits && matches(rest, others)
+        }
+        _ => false,
     }
 }
 
@@ -160,48 +392,6 @@ fn assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     let well_formed = !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
     (well_formed && !name.starts_with(|first: char| first.is_ascii_digit())).then_some((name, value))
-}
-
-/// The commands of a shell script, each as its words. What only a shell can say ends the command: a word with a variable or
-/// a substitution in it is left out with all that follows.
-fn commands(script: &str) -> Vec<Vec<String>> {
-    let mut commands = vec![Vec::new()];
-    let (mut word, mut begun, mut quote) = (String::new(), false, None);
-    let mut chars = script.chars().peekable();
-    let end_word = |word: &mut String, begun: &mut bool, commands: &mut Vec<Vec<String>>| {
-        if std::mem::take(begun)
-            && let Some(last) = commands.last_mut()
-        {
-            last.push(std::mem::take(word));
-        }
-    };
-    while let Some(char) = chars.next() {
-        match (quote, char) {
-            (Some(open), _) if char == open => quote = None,
-            (None, '\'' | '"') => (quote, begun) = (Some(char), true),
-            (None | Some('"'), '\\') => {
-                word.extend(chars.next());
-                begun = true;
-            }
-            (None | Some('"'), '$' | '`') => {
-                (word, begun) = (String::new(), false);
-                while chars.next_if(|next| !matches!(next, '&' | '|' | ';')).is_some() {}
-                quote = None;
-            }
-            (None, '&' | '|' | ';' | '(' | ')' | '\n') => {
-                end_word(&mut word, &mut begun, &mut commands);
-                commands.push(Vec::new());
-            }
-            (None, _) if char.is_whitespace() => end_word(&mut word, &mut begun, &mut commands),
-            _ => {
-                word.push(char);
-                begun = true;
-            }
-        }
-    }
-    end_word(&mut word, &mut begun, &mut commands);
-    commands.retain(|words| !words.is_empty());
-    commands
 }
 
 #[cfg(test)]
@@ -213,12 +403,22 @@ mod tests {
     }
 
     fn found(script: &str) -> Vec<(Runner, String)> {
-        let all = scripts(&[("test", script), ("test:unit", "vitest run -c \"a b.ts\""), ("loop", "npm run loop")]);
+        let all = scripts(&[
+            ("test", script),
+            ("test:unit", "vitest run -c \"a b.ts\""),
+            ("test:it", "A=c B=d mocha it"),
+            ("test:it:slow", "tsc && mocha slow"),
+            ("jest", "jest -c own.js"),
+            ("loop", "npm run loop"),
+        ]);
         let of = |script: Script| {
             let env: Vec<String> = script.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            format!("{}|{}|{}", env.join(" "), script.node.join(" "), script.args.join(" "))
+            let lost = if script.lost.is_empty() { String::new() } else { format!("|lost {}", script.lost.join(", ")) };
+            format!("{}|{}|{}{lost}", env.join(" "), script.node.join(" "), script.args.join(" "))
         };
-        runners_of(&all, "test").into_iter().map(|(runner, script)| (runner, of(script))).collect()
+        let each =
+            |(runner, scripts): (Runner, Vec<Script>)| scripts.into_iter().map(move |script| (runner, of(script)));
+        runners_of(&all, "test").into_iter().flat_map(each).collect()
     }
 
     #[test]
@@ -232,15 +432,72 @@ mod tests {
                 Runner::Jest,
                 "|--experimental-vm-modules|src",
             ),
+            ("node -r dotenv/config ./node_modules/.bin/jest", Runner::Jest, "|-r dotenv/config|"),
             ("npm run lint; npm run test:unit", Runner::Vitest, "||run -c a b.ts"),
             ("node --import tsx --test test/*.ts", Runner::Node, "||--import tsx test/*.ts"),
-            ("pnpm exec vitest run $FLAGS --x | cat", Runner::Vitest, "||run"),
+            ("tsx --test 'src/*.test.ts'", Runner::Node, "||--import=tsx src/*.test.ts"),
+            ("tsx --test --test-timeout 5", Runner::Node, &format!("||--import=tsx --test-timeout 5 {TSX_TESTS}")),
+            ("c8 --lines 100 mocha 'src/**/*.spec.js'", Runner::Mocha, "||src/**/*.spec.js"),
+            (
+                "nyc --check-coverage --lines 90 mocha --check-coverage x",
+                Runner::Mocha,
+                "||--check-coverage x|lost --check-coverage",
+            ),
+            ("c8 --100 jest", Runner::Jest, "|||lost --100"),
+            ("nyc -r lcov mocha --recursive", Runner::Mocha, "||--recursive"),
+            ("c8 -o coverage/jest mocha", Runner::Mocha, "||"),
+            ("dotenv -e .env.test -- jest -c x", Runner::Jest, "||-c x"),
+            ("env-cmd -f .env mocha", Runner::Mocha, "||"),
+            ("dotenvx run -f .env -- mocha", Runner::Mocha, "||"),
+            ("npx -p mocha-cli --no-install mocha@11 x", Runner::Mocha, "||x"),
+            ("pnpm exec vitest run $FLAGS --x | cat", Runner::Vitest, "||run --x|lost $FLAGS"),
+            ("NODE_OPTIONS=\"$NODE_OPTIONS --x\" jest", Runner::Jest, "NODE_OPTIONS= --x|||lost $NODE_OPTIONS"),
+            ("yarn node --x $(yarn bin jest)", Runner::Jest, "|--x|"),
+            ("node --env-file .env -r x node_modules/.bin/mocha", Runner::Mocha, "|-r x||lost --env-file .env"),
+            ("jest --clearCache && jest -c x", Runner::Jest, "||-c x"),
+            ("vitest list && vitest run list", Runner::Vitest, "||run list"),
+            ("cypress verify && cypress run -q", Runner::Cypress, "||run -q"),
+            ("cd web && jest", Runner::Jest, "|||lost cd web"),
         ] {
             assert_eq!(found(script), [(runner, rest.to_owned())], "{script}");
         }
         assert_eq!(found("jest && mocha").len(), 2);
-        for none in ["echo jest", "tape test", "npm run loop", "", "node index.js jest"] {
+        for none in ["echo jest", "tape test", "npm run loop", "", "node index.js jest", "node build.js --test"] {
             assert!(found(none).is_empty(), "{none}: {:?}", found(none));
+        }
+    }
+
+    #[test]
+    fn a_check_of_coverage_after_the_tests_is_beside_them() {
+        let all = scripts(&[("test", "nyc mocha && nyc check-coverage --lines 90 && nyc report")]);
+        assert_eq!(aside_of(&all, "test", Runner::Mocha), ["nyc check-coverage --lines 90"]);
+    }
+
+    #[test]
+    fn every_start_is_found_and_the_same_one_once() {
+        let mocha = |script: &str| {
+            let all = found(script).into_iter().map(|(runner, script)| (runner == Runner::Mocha).then_some(script));
+            all.map(Option::unwrap).collect::<Vec<_>>()
+        };
+        assert_eq!(mocha("mocha test/unit && mocha test/it; mocha test/unit"), ["||test/unit", "||test/it"]);
+        assert_eq!(mocha("npm run test:it && npm run test:it:slow"), ["A=c B=d||it", "||slow"]);
+        assert_eq!(mocha("run-s test:it*"), ["A=c B=d||it"]);
+        assert_eq!(mocha("npm-run-all --silent 'test:i*:** -- --bail'"), ["A=c B=d||it --bail", "||slow --bail"]);
+        let many = scripts(&[("test", &"npm run a;".repeat(200)), ("a", &"npm run b;".repeat(200)), ("b", "mocha")]);
+        let scripts = runners_of(&many, "test").remove(&Runner::Mocha).unwrap();
+        assert_eq!(scripts[0].lost, ["what comes after 1024 commands"]);
+    }
+
+    #[test]
+    fn a_script_has_the_environment_and_the_arguments_of_the_one_that_runs_it() {
+        for (script, runner, rest) in [
+            ("A=a TZ=UTC npm run test:it", Runner::Mocha, "A=c B=d TZ=UTC||it"),
+            ("npm run test:it --silent x -- --bail", Runner::Mocha, "A=c B=d||it x --bail"),
+            ("yarn test:it:slow --bail", Runner::Mocha, "||slow --bail"),
+            ("yarn jest --ci", Runner::Jest, "||-c own.js --ci"),
+            ("npx jest --ci", Runner::Jest, "||--ci"),
+        ] {
+            assert_eq!(found(script), [(runner, rest.to_owned())], "{script}");
         }
     }
 
@@ -253,22 +510,8 @@ mod tests {
         {
             assert!(delegates(&of(handed_on), "test"), "{handed_on}");
         }
-        assert!(!delegates(&of("jest"), "test"));
-    }
-
-    #[test]
-    fn options_are_sorted_out() {
-        let flags = [
-            Flag { names: &["--config", "-c"], has_value: true },
-            Flag { names: &["--runInBand", "-i"], has_value: false },
-        ];
-        let args = ["-c", "x.js", "--coverage", "src", "-i", "--config=y.js", "--reporter", "dot", "--config"];
-        let script = Script { args: args.map(str::to_owned).into(), ..Script::default() };
-        let options = script.options(&flags, &["--reporter"]);
-        assert_eq!(options.kept, ["--config=x.js", "--runInBand", "--config=y.js"]);
-        assert_eq!(options.positional, ["src"]);
-        assert_eq!(options.left_out, ["--coverage", "--reporter", "dot", "--config"]);
-        let note = "the test script gives jest options that were not passed on: --coverage --reporter dot --config";
-        assert_eq!(options.note("jest").unwrap(), note);
+        for own in ["jest", "nyc -r lcov ./check.sh --recursive"] {
+            assert!(!delegates(&of(own), "test"), "{own}");
+        }
     }
 }

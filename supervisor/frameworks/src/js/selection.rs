@@ -248,10 +248,34 @@ pub(crate) fn quote(text: &str) -> String {
         }
         match char {
             '\n' => quoted.push_str("\\n"),
+            // Stands for half of a character, which a report cannot have.
+            char::REPLACEMENT_CHARACTER => quoted.push('.'),
             char => quoted.push(char),
         }
     }
     quoted
+}
+
+/// The selection with other tests in the place of each: a runner can be told some of what it reports only roughly.
+pub(crate) fn retold(selection: &Selection, of: impl Fn(&RerunTarget) -> Vec<RerunTarget>) -> Selection {
+    match selection {
+        Selection::Exactly(targets) => Selection::Exactly(targets.iter().flat_map(of).collect()),
+        other => other.clone(),
+    }
+}
+
+/// Of files that a caller names, those that are called or placed as tests are; all of them if none is. A directory stands
+/// for all of its sources, and such runners would execute whatever they are given.
+pub(crate) fn tests_among(files: &[String]) -> Vec<String> {
+    let is_test = |file: &&String| {
+        let lower = file.to_lowercase();
+        let (dirs, name) = lower.rsplit_once('/').unwrap_or(("", &lower));
+        let is_word = |word: &str| ["test", "tests", "spec", "specs"].contains(&word);
+        dirs.split('/').any(|dir| is_word(dir.trim_matches('_')))
+            || name.split(|char: char| !char.is_ascii_alphanumeric()).any(is_word)
+    };
+    let tests: Vec<String> = files.iter().filter(is_test).cloned().collect();
+    if tests.is_empty() { files.to_vec() } else { tests }
 }
 
 #[cfg(test)]
@@ -302,13 +326,13 @@ mod tests {
         let targets = vec![
             test("a.test.js", "s > x (1)"),
             test("a.test.js", "y"),
-            test("b.test.js", "y"),
+            test("b.test.js", "y\u{fffd}"),
             RerunTarget::Package("pkg/c.test.ts".to_owned()),
             test("pkg/c.test.ts", "whole anyway"),
         ];
         let expected = [
             r#"|a.test.js|Exactly("^(?:s (?:> )?x \\(1\\)|y)$")"#,
-            r#"|b.test.js|Exactly("^(?:y)$")"#,
+            r#"|b.test.js|Exactly("^(?:y.)$")"#,
             "pkg|c.test.ts|All",
         ];
         assert_eq!(told(&Selection::Exactly(targets)), expected);
@@ -329,5 +353,13 @@ mod tests {
         let targets = Selection::Exactly(targets.collect());
         let groups = groups(&projects, &tree, &targets, "jest").unwrap();
         assert_eq!((groups.len(), groups[0].files.len()), (1, 20));
+    }
+
+    #[test]
+    fn a_directory_stands_for_its_tests() {
+        let files = ["src/a.js", "src/a.test.js", "test/b.mjs", "src/latest.js", "src/__tests__/c.js", "d_spec.ts"];
+        let tests = tests_among(&files.map(str::to_owned));
+        assert_eq!(tests, ["src/a.test.js", "test/b.mjs", "src/__tests__/c.js", "d_spec.ts"]);
+        assert_eq!(tests_among(&["src/a.js".to_owned()]), ["src/a.js"]);
     }
 }

@@ -70,13 +70,12 @@ class Twins {
   #twins = 0;
   #first = '';
 
-  add({ package: file, name }) {
-    const key = `${file}: ${name}`;
-    if (this.#names.has(key)) {
-      this.#first ||= key;
+  add(nodeid) {
+    if (this.#names.has(nodeid)) {
+      this.#first ||= nodeid;
       this.#twins += 1;
     } else if (this.#names.size < TWINS_MAX) {
-      this.#names.add(key);
+      this.#names.add(nodeid);
     }
   }
 

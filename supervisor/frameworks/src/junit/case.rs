@@ -3,7 +3,7 @@
 use super::xml::Attributes;
 use crate::ctest::failure::{Failure, Printed};
 use crate::paths::Paths;
-use crate::reported::plain;
+use crate::said::plain;
 use crate::values::values;
 use proctor_core::bound::TEST_OUTPUT_BYTES_MAX;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
@@ -71,6 +71,8 @@ pub(super) struct Open {
     verdict: Verdict,
     /// How many attempts failed before one passed.
     flaky: usize,
+    /// How many failed after one that had.
+    rerun: usize,
     /// Whether it was expected to fail.
     expected_to_fail: bool,
     /// Whether an element tells of a failure, expected or not.
@@ -109,6 +111,7 @@ impl Open {
             duration_s: attributes.get("time").and_then(|time| time.replace(',', "").trim().parse().ok()),
             verdict: told.unwrap_or(Verdict::Passed),
             flaky: 0,
+            rerun: 0,
             expected_to_fail: false,
             failed: told.is_some_and(|told| told >= Verdict::Failed),
             message: None,
@@ -120,9 +123,14 @@ impl Open {
         }
     }
 
-    /// Whether a suite around it counts it among its failures and errors.
-    pub(super) fn is_counted(&self) -> bool {
-        self.failed
+    /// How often a suite around it may count it among its failures and errors: Surefire does so for every attempt.
+    pub(super) fn counted(&self) -> usize {
+        usize::from(self.failed) + self.rerun + self.flaky
+    }
+
+    /// Whether it did not run.
+    pub(super) fn is_skipped(&self) -> bool {
+        self.verdict == Verdict::Skipped
     }
 
     /// What a person should know beside its outcome.
@@ -136,6 +144,7 @@ impl Open {
         let told = VERDICTS.iter().find(|(known, _)| *known == name).map(|(_, verdict)| *verdict);
         if let Some(verdict) = told {
             self.flaky += usize::from(verdict == Verdict::Passed);
+            self.rerun += usize::from(name.starts_with("rerun"));
             self.failed |= verdict >= Verdict::Failed;
             self.expected_to_fail |= verdict == Verdict::Skipped
                 && attributes.get("type").is_some_and(|kind| EXPECTED_TO_FAIL.contains(&kind));

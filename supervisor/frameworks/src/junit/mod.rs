@@ -5,11 +5,12 @@
 //! `xml` walks the document and `case` makes one test of what a `testcase` holds.
 //!
 //! **Trust.** The tests run beside what writes this and may write it themselves, so nothing here makes a run green: what
-//! ends too early, or counts more failures than it names, is cut off.
+//! ends too early, or counts more tests or failures than it names, is cut off.
 
 mod case;
 mod xml;
 
+use crate::notes::Notes;
 use crate::paths::Paths;
 use case::Open;
 pub(crate) use case::UNNAMED;
@@ -19,18 +20,23 @@ use proctor_core::test_case::{Collector, CollectorKind, TestId};
 use std::collections::HashSet;
 use xml::{Attributes, Part};
 
-/// Most sentences about one file.
-const NOTES_MAX: usize = 8;
+/// The host of a suite as Catch2 and doctest write it, which count assertions and call them tests.
+const ASSERTIONS_COUNTED: &str = "tbd";
+
+/// The name of all suites and of the one as pytest writes them, which counts subtests that it does not name.
+const SUBTESTS_COUNTED: [&str; 2] = ["pytest tests", "pytest"];
 
 /// What a file says as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Told {
     /// How many tests it names.
     pub(crate) tests: usize,
+    /// How many passed after they had failed, each named in a note if there is room.
+    pub(crate) flaky: u64,
     /// Whether it ends too early, cannot be read, or hides a failure that it counts.
     pub(crate) cut_off: bool,
     /// What a person should know beside the tests.
-    pub(crate) notes: Vec<String>,
+    pub(crate) notes: Notes,
 }
 
 /// Reads the file `name` of a runner that worked in `dir`.
@@ -63,6 +69,40 @@ struct Suite {
     /// Failures and errors that it counts, and those that it names.
     counted: usize,
     named: usize,
+    /// The same for tests; those that were skipped need not be named.
+    tests_counted: usize,
+    tests_named: usize,
+    skipped_counted: usize,
+    skipped_named: usize,
+}
+
+impl Suite {
+    fn new(attributes: &Attributes) -> Suite {
+        let count = |name: &str| attributes.number::<usize>(name).unwrap_or(0);
+        let name = attributes.get("name").unwrap_or_default().to_owned();
+        let counts_other =
+            attributes.get("hostname") == Some(ASSERTIONS_COUNTED) || SUBTESTS_COUNTED.contains(&name.as_str());
+        Suite {
+            name,
+            counted: count("failures").saturating_add(count("errors")),
+            tests_counted: if counts_other { 0 } else { count("tests") },
+            skipped_counted: count("skipped").saturating_add(count("disabled")),
+            ..Suite::default()
+        }
+    }
+
+    /// Why what it holds is not all that it counts.
+    fn hides(&self) -> Option<String> {
+        let Suite { name, counted, named, tests_counted, tests_named, .. } = self;
+        if counted > named {
+            return Some(format!("suite {name:?} counts {counted} failure(s) and names {named}"));
+        }
+        // Some count a test that failed once more for its clean-up, and Surefire each of its attempts; what failed is known.
+        let skipped = self.skipped_counted.saturating_sub(self.skipped_named);
+        let accounted = tests_named.saturating_add(*named).saturating_add(skipped);
+        (*tests_counted > accounted)
+            .then(|| format!("suite {name:?} counts {tests_counted} test(s) and names {tests_named}"))
+    }
 }
 
 struct Report<'a> {
@@ -103,9 +143,7 @@ impl Report<'_> {
         let suite = match name {
             "testsuites" | "testsuite" => {
                 self.roots += 1;
-                let count = |name: &str| attributes.number::<usize>(name).unwrap_or(0);
-                let name = attributes.get("name").unwrap_or_default().to_owned();
-                Suite { name, counted: count("failures").saturating_add(count("errors")), named: 0 }
+                Suite::new(attributes)
             }
             // A suite of its own, so that the walk comes back to where it was.
             _ => Suite {
@@ -127,7 +165,7 @@ impl Report<'_> {
 
     /// Something failed that is no test: a class's set-up, a file that does not load.
     fn outside_of_tests(&mut self, suite: &str, attributes: &Attributes) {
-        self.named();
+        self.named(1);
         if self.blamed < COLLECTORS_MAX {
             self.blamed += 1;
             let message = attributes.get("message").or(attributes.get("type")).unwrap_or("failed outside of its tests");
@@ -145,42 +183,39 @@ impl Report<'_> {
 
     fn close(&mut self) {
         let Some(test) = self.open.take() else { return };
-        if test.is_counted() {
-            self.named();
+        self.named(test.counted());
+        let skipped = usize::from(test.is_skipped());
+        for suite in &mut self.suites {
+            suite.tests_named += 1;
+            suite.skipped_named += skipped;
         }
         if let Some(note) = test.note() {
-            self.note(note);
+            self.told.flaky += 1;
+            self.told.notes.add(note);
         }
         self.told.tests += 1;
         let test = test.into_case(self.paths, self.dir);
         if self.seen.len() < TEST_CASES_MAX && !self.seen.insert(test.id()) {
-            self.note(format!("{} is told more than once", test.nodeid));
+            self.told.notes.add(format!("{} is told more than once", test.nodeid));
         }
         self.events.push(RunnerEvent::TestFinished(Box::new(test)));
     }
 
-    /// A failure is named; every suite around it may have counted it.
-    fn named(&mut self) {
-        self.suites.iter_mut().for_each(|suite| suite.named += 1);
+    /// So many failures are named; every suite around them may have counted them.
+    fn named(&mut self, failures: usize) {
+        self.suites.iter_mut().for_each(|suite| suite.named += failures);
     }
 
     fn leave(&mut self) {
         let Some(suite) = self.suites.pop() else { return };
-        if suite.counted > suite.named {
-            let Suite { name, counted, named } = suite;
-            self.cut_off(format!("suite {name:?} counts {counted} failure(s) and names {named}"));
+        if let Some(why) = suite.hides() {
+            self.cut_off(why);
         }
     }
 
     fn cut_off(&mut self, why: String) {
         self.told.cut_off = true;
-        self.note(why);
-    }
-
-    fn note(&mut self, note: String) {
-        if self.told.notes.len() < NOTES_MAX {
-            self.told.notes.push(note);
-        }
+        self.told.notes.add(why);
     }
 }
 

@@ -139,6 +139,9 @@ fn a_file_that_hides_something_is_cut_off() {
         "<html><body/></html>",
         "<testsuite name='s' failures='1'><testcase name='t'/></testsuite>",
         "<testsuites errors='1'><testsuite><testcase name='t'/></testsuite></testsuites>",
+        "<testsuite tests='120'><testcase name='t'/><testcase name='u'/><testcase name='v'/></testsuite>",
+        "<testsuites tests='2'><testsuite tests='1'><testcase name='t'/></testsuite></testsuites>",
+        "<testsuite tests='4' skipped='2'><testcase name='t'/><testcase name='u'><skipped/></testcase></testsuite>",
         "<testsuite><testcase name='t'/>",
         "<testsuite><testcase name='t'/></testsuites>",
         "<testsuite><testcase name='t'><failure>",
@@ -149,11 +152,38 @@ fn a_file_that_hides_something_is_cut_off() {
 }
 
 #[test]
+fn what_is_counted_and_is_no_hidden_test_hides_nothing() {
+    for document in [
+        "<testsuite tests='1'><testcase name='t'/><testcase name='u'/></testsuite>",
+        // What was skipped is not always named, and what failed may count for its clean-up too.
+        "<testsuite tests='3' skipped='1' disabled='1'><testcase name='t'/></testsuite>",
+        "<testsuite tests='2' errors='1'><testcase name='t'><error/></testcase></testsuite>",
+        "<testsuite tests='3' failures='2'><testcase name='t'/><testcase name='u'><failure/><rerunFailure/></testcase></testsuite>",
+        // Catch2 and doctest count assertions, pytest its subtests.
+        "<testsuites><testsuite name='s' tests='14' hostname='tbd' time='0'><testcase name='t'/></testsuite></testsuites>",
+        "<testsuites name='pytest tests'><testsuite name='pytest' tests='11'><testcase name='t'/></testsuite></testsuites>",
+    ] {
+        let (_, told) = told(document.as_bytes());
+        assert!(!told.cut_off && told.notes.is_empty(), "{document}: {told:?}");
+    }
+}
+
+#[test]
 fn attempts_before_a_pass_and_names_that_come_twice_are_noted() {
     let (_, told) =
         told(b"<testsuite><testcase name='t'><flakyFailure/><flakyError/></testcase><testcase name='t'/></testsuite>");
-    assert_eq!(told.notes, ["t passed after 2 failed attempt(s)", "t is told more than once"]);
-    assert_eq!(told.tests, 2);
+    assert_eq!(told.notes[..], ["t passed after 2 failed attempt(s)", "t is told more than once"]);
+    assert_eq!((told.tests, told.flaky), (2, 1));
+}
+
+#[test]
+fn attempts_that_a_suite_counts_are_not_hidden() {
+    let flaky = "<testcase name='a'><flakyFailure/></testcase><testcase name='b'><flakyError/></testcase>";
+    for (tests, failures, hides) in [(4, 1, false), (5, 2, true)] {
+        let document = format!("<testsuite tests='{tests}' failures='{failures}' errors='1'>{flaky}</testsuite>");
+        let (_, told) = told(document.as_bytes());
+        assert_eq!((told.cut_off, told.flaky), (hides, 2), "{told:?}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::names::split;
 use super::sources::Sources;
 use crate::junit::UNNAMED;
-use crate::reported::plain;
+use crate::said::plain;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ impl Seen {
         let method = if case.name == UNNAMED { "" } else { case.name.as_str() };
         let TestId { package, name } = id(sources, module, otherwise, &case.package, method);
         let name = self.apart(TestId { package: package.clone(), name });
-        let stack = case.stack.map(|text| clean(&text));
+        let stack = case.stack.map(|text| without_escapes(&text));
         let place = stack.as_deref().and_then(|stack| sources.of_stack(module, stack));
         let (mut expected, mut actual) = (case.expected, case.actual);
         if let (Some(marked), Some(other)) = (&expected, &actual)
@@ -33,7 +33,7 @@ impl Seen {
         }
         let (file, line) = place.unzip();
         let first = stack.as_deref().and_then(|stack| stack.lines().next()).map(str::trim);
-        let message = case.message.map(|message| clean(&message)).map(|message| match case.outcome {
+        let message = case.message.map(|message| without_escapes(&message)).map(|message| match case.outcome {
             // What was thrown says more than what it says.
             TestOutcome::Error => {
                 first.filter(|first| first.ends_with(message.as_str())).unwrap_or(&message).to_owned()
@@ -51,7 +51,7 @@ impl Seen {
             expected,
             actual,
             stack,
-            output: case.output.map(|text| clean(&text)),
+            output: case.output.map(|text| without_escapes(&text)),
             ..case
         };
         case.bounded()
@@ -114,7 +114,7 @@ fn without_type(message: &str) -> &str {
 /// How Surefire writes the escape character, which XML cannot have: in an attribute, and in a text.
 const ESCAPES: [&str; 2] = ["&#27;", "&amp#27;"];
 
-fn clean(text: &str) -> String {
+fn without_escapes(text: &str) -> String {
     if !ESCAPES.iter().any(|escape| text.contains(escape)) {
         return text.to_owned();
     }
@@ -158,6 +158,6 @@ mod tests {
         assert_eq!(told(TestOutcome::Error, "no", "java.io.IOException: no\n\tat x"), "java.io.IOException: no");
         assert_eq!(told(TestOutcome::Failed, "no", "java.io.IOException: no\n\tat x"), "no");
         assert_eq!(told(TestOutcome::Skipped, "org.x.TestAbortedException: no moon", ""), "no moon");
-        assert_eq!(clean("&amp#27;[31mred&#27;[0m"), "red");
+        assert_eq!(without_escapes("&amp#27;[31mred&#27;[0m"), "red");
     }
 }

@@ -199,8 +199,7 @@ fn of_files<'a>(projects: &'a [Project], tree: &FileTree, files: &[String]) -> R
 mod tests {
     use super::*;
     use proctor_core::filter::Filter;
-    use proctor_core::isolation::Network;
-    use proctor_core::request::{CoverageMode, RerunTarget};
+    use proctor_core::request::RerunTarget;
     use proctor_core::test_case::TestId;
 
     const FLOW: &str = "appId: com.example\n---\n- launchApp\n";
@@ -222,14 +221,8 @@ mod tests {
     }
 
     fn planned(config: &str, selection: &Selection, parallel: Option<u32>) -> Result<Plan, PlanError> {
-        let (workspace, scratch, cache) = ("/w", "/s", "/c");
-        let (coverage, network) = (CoverageMode::Off, Network::None);
         let tree = tree(config);
-        plan(
-            &flows::projects(&tree),
-            &tree,
-            &Want { selection, coverage, parallel, network, workspace, scratch, cache },
-        )
+        plan(&flows::projects(&tree), &tree, &Want { parallel, ..Want::plain(selection) })
     }
 
     fn lines(config: &str, selection: &Selection) -> Vec<String> {

@@ -8,8 +8,9 @@ use super::flows::Flow;
 use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::junit;
 use crate::lines::Lines;
+use crate::notes::Notes;
 use crate::paths::Paths;
-use crate::reported::{Said as Words, ending, plain};
+use crate::said::{Said as Words, ending, plain};
 use proctor_core::bound::{MESSAGE_BYTES_MAX, TEST_CASES_MAX};
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -17,9 +18,6 @@ use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOu
 use regex::Regex;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::LazyLock;
-
-/// Most sentences in the summary.
-const NOTES_MAX: usize = 32;
 
 /// What stands between a flow's file and its name.
 const BETWEEN: &str = " > ";
@@ -90,6 +88,7 @@ pub(super) struct MaestroParser {
     strangers: usize,
     flaky: u64,
     summary: StreamSummary,
+    notes: Notes,
 }
 
 impl MaestroParser {
@@ -111,6 +110,7 @@ impl MaestroParser {
             strangers: 0,
             flaky: 0,
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
+            notes: Notes::default(),
         }
     }
 
@@ -209,15 +209,9 @@ impl MaestroParser {
         RunnerEvent::TestFinished(Box::new(case.bounded()))
     }
 
-    fn note(&mut self, note: String) {
-        if self.summary.notes.len() < NOTES_MAX && !self.summary.notes.contains(&note) {
-            self.summary.notes.push(note);
-        }
-    }
-
     fn cut_off(&mut self, why: String) {
         self.summary.cut_off = true;
-        self.note(why);
+        self.notes.add(why);
     }
 
     /// The command ended without a word about any flow.
@@ -229,7 +223,7 @@ impl MaestroParser {
         }
         if let Some(option) = raw.lines().find(|line| line.starts_with("Unknown option")) {
             self.summary.runner_missing = true;
-            return self.note(format!("maestro is too old, 1.39 or newer is needed: {}", option.trim()));
+            return self.notes.add(format!("maestro is too old, 1.39 or newer is needed: {}", option.trim()));
         }
         self.cut_off(format!("{NAME} {} before it came to any flow", ending(exit)));
         if matches!(exit, Exit::Signal(_) | Exit::NotStarted(_)) {
@@ -282,7 +276,7 @@ impl MaestroParser {
         let mut found = Vec::new();
         let read = junit::read(&report(number), bytes, &self.paths, &dir, &mut found);
         self.summary.cut_off |= read.cut_off;
-        read.notes.into_iter().for_each(|note| self.note(note));
+        self.notes.extend(read.notes);
         let mut reported = vec![None; flows];
         for event in found {
             let RunnerEvent::TestFinished(case) = event else { continue };
@@ -321,7 +315,7 @@ impl MaestroParser {
             let passed = told == Some(Verdict::Passed) && reported == Some(Verdict::Passed);
             if again && passed {
                 self.flaky += 1;
-                self.note(format!("{} is flaky: it failed, and passed when it was run again", nodeid(&flow)));
+                self.notes.add(format!("{} is flaky: it failed, and passed when it was run again", nodeid(&flow)));
             }
             let is_lost = told == Some(Verdict::Passed) || in_order && !again && told != Some(Verdict::Stopped);
             if is_lost && reported.is_none() {
@@ -472,7 +466,7 @@ impl Parser for MaestroParser {
     }
 
     fn summary(&self) -> StreamSummary {
-        let mut summary = self.summary.clone();
+        let mut summary = StreamSummary { notes: self.notes.to_vec(), ..self.summary.clone() };
         if self.lines.skipped() > 0 {
             summary.cut_off = true;
             summary.notes.push("lines of maestro's were too long to be read".to_owned());

@@ -1,7 +1,7 @@
 //! Writes the command lines of a run. Must not know how output is read.
 
 use super::NAME;
-use super::detect::{has_failsafe, modules};
+use super::detect::{MARKER, has_failsafe, modules};
 use super::selection::{Share, shares};
 use crate::framework::{InjectedFile, Plan, PlanError, Project, REPORT, Step, Want};
 use crate::jvm::Sources;
@@ -26,8 +26,27 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Re
     if want.parallel.is_some() {
         return Err(PlanError::NotApplicable { option: "parallel", framework: NAME });
     }
-    plan_with(include_bytes!("watch.sh"), projects, tree, want)
+    let mut plan = plan_with(include_bytes!("watch.sh"), projects, tree, want)?;
+    if tree.directories_with(MARKER).any(|(_, pom)| pom.contains("rerunFailingTestsCount")) {
+        plan.notes.push(RERUNS.to_owned());
+    }
+    let stops = tree.directories_with(MARKER).flat_map(|(_, pom)| stops(pom)).min();
+    plan.notes.extend(stops.map(|count| format!("{STOPS}{count}")));
+    Ok(plan)
 }
+
+/// How many failures the settings of a module let Surefire and Failsafe see before they stop. A number that is not written out
+/// is taken for the first failure, and none for what turns it off.
+fn stops(pom: &str) -> impl Iterator<Item = usize> {
+    let values = pom.split("<skipAfterFailureCount>").skip(1).map(|rest| rest.split('<').next().unwrap_or_default());
+    values.map(|value| value.trim().parse().unwrap_or(1)).filter(|count| *count > 0)
+}
+
+/// What the plan of such a project notes, and the number: of what is passed over then, a provider tells a part or nothing.
+pub(super) const STOPS: &str = "this project has tests passed over after failures (skipAfterFailureCount), of which Surefire does not tell all: after ";
+
+/// What the plan of a project notes whose failed tests Surefire runs again: it writes what a class came to after each attempt.
+pub(super) const RERUNS: &str = "this project runs failed tests again (rerunFailingTestsCount): classes with failures are told when Maven has ended";
 
 /// The plan of a listing: the same command, within which an extension of ours takes the place of the tests.
 pub(super) fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
@@ -87,10 +106,25 @@ fn step(share: &Share<'_>, tree: &FileTree, want: &Want<'_>) -> Step {
     Step { programs: programs(reactor, tree, want), args, dir: reactor.dir.clone(), env: environment(want) }
 }
 
+/// Classes that a pattern does not take because they are the other plugin's, by the names that each takes by itself.
+const NOT_INTEGRATION: &str = "!IT*,!*IT,!*ITCase";
+const NOT_UNIT: &str = "!Test*,!*Test,!*Tests,!*TestCase";
+
 /// A selection is no error in a module that has nothing of it. Each plugin knows that option by an old name too.
 fn selected(tests: &[String], integrates: bool) -> Vec<String> {
-    let (late, early): (Vec<&str>, Vec<&str>) =
-        tests.iter().map(String::as_str).partition(|test| integrates && is_integration(test));
+    let tests = tests.iter().flat_map(|test| parts(test));
+    let (mut early, mut late) = (Vec::new(), Vec::new());
+    for test in tests {
+        match () {
+            () if !integrates => early.push(test),
+            () if is_integration(test) => late.push(test),
+            () if is_pattern(test) => {
+                early.extend([test, NOT_INTEGRATION]);
+                late.extend([test, NOT_UNIT]);
+            }
+            () => early.push(test),
+        }
+    }
     let named = |tests: &[&str]| if tests.is_empty() { NOTHING.to_owned() } else { tests.join(",") };
     let mut args = vec![format!("-Dtest={}", named(&early))];
     args.extend(["-Dsurefire.failIfNoSpecifiedTests=false", "-DfailIfNoTests=false"].map(str::to_owned));
@@ -99,6 +133,17 @@ fn selected(tests: &[String], integrates: bool) -> Vec<String> {
         args.push("-Dit.failIfNoSpecifiedTests=false".to_owned());
     }
     args
+}
+
+/// The tests of a list; a regular expression may have commas of its own.
+fn parts(tests: &str) -> Vec<&str> {
+    if tests.contains("%regex[") { vec![tests] } else { tests.split(',').map(str::trim).collect() }
+}
+
+/// Whether classes of several names are meant: with wildcards, by a regular expression, or by methods alone.
+fn is_pattern(test: &str) -> bool {
+    let class = test.split('#').next().unwrap_or(test);
+    class.is_empty() || class.starts_with(['!', '%']) || class.contains(['*', '?'])
 }
 
 /// Whether a class is Failsafe's by its name, which is what Failsafe itself goes by.

@@ -1,7 +1,7 @@
 //! Puts together what the files and the console of a run say. Must not know what a line or a file means.
 
 use super::Mode;
-use super::command::SOURCES;
+use super::command::{RERUNS, SOURCES, STOPS};
 use super::console::{Said, said};
 use super::detect::MARKER;
 use super::records::{Record, Records};
@@ -9,22 +9,25 @@ use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::junit;
 use crate::jvm::{Seen, Sources, id_of, whole_class};
 use crate::lines::Lines;
+use crate::notes::Notes;
 use crate::paths::{Paths, join};
+use crate::said::ending;
+use memchr::memmem;
 use proctor_core::bound::COLLECTORS_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-
-/// Most sentences in the summary.
-const NOTES_MAX: usize = 32;
 
 /// Most classes that are held as running, and most files that are known again.
 const CLASSES_MAX: usize = 65_536;
 
 /// Bytes of compiler output that are kept for each file.
 const OUTPUT_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of the files that are held back until Maven has ended. What is beyond is told at once.
+const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What Maven says when an artefact is neither there nor to be had.
 const OFFLINE: &str = "offline";
@@ -38,8 +41,14 @@ pub(super) struct MavenParser {
     dir: String,
     lines: Lines,
     records: Records,
+    /// Whether a class with failures may have another file when they were run again.
+    reruns: bool,
+    /// After how many failures tests may have been passed over.
+    stops: Option<usize>,
     step: State,
+    flaky: u64,
     summary: StreamSummary,
+    notes: Notes,
 }
 
 /// What is known of the current step.
@@ -48,6 +57,9 @@ struct State {
     seen: Seen,
     /// Files that were told, by a hash of name and content.
     files: HashSet<u64>,
+    /// Files with failures that may yet be other ones, by name.
+    held: BTreeMap<String, Vec<u8>>,
+    held_bytes: usize,
     /// Classes that began and did not end, the oldest first.
     running: Vec<String>,
     blamed: Vec<Blame>,
@@ -105,8 +117,12 @@ impl MavenParser {
             dir: String::new(),
             lines: Lines::default(),
             records: Records::default(),
+            reruns: plan.notes.iter().any(|note| note == RERUNS),
+            stops: plan.notes.iter().find_map(|note| note.strip_prefix(STOPS)?.parse().ok()),
             step: State::default(),
+            flaky: 0,
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
+            notes: Notes::default(),
         }
     }
 
@@ -115,16 +131,40 @@ impl MavenParser {
             Record::End => self.step.ended = true,
             Record::Unreadable => {
                 self.summary.cut_off = true;
-                self.note("a part of what Surefire reported could not be read".to_owned());
+                self.notes.add("a part of what Surefire reported could not be read".to_owned());
             }
             Record::File(name, content) if self.mode == Mode::Listing => self.listed(name, content, events),
             Record::File(name, content) => {
                 let mut hasher = DefaultHasher::new();
                 (name, content).hash(&mut hasher);
-                if self.step.files.len() < CLASSES_MAX && self.step.files.insert(hasher.finish()) {
+                if self.step.files.len() >= CLASSES_MAX || !self.step.files.insert(hasher.finish()) {
+                    return;
+                }
+                if !self.hold(name, content) {
                     self.file(name, content, events);
                 }
             }
+        }
+    }
+
+    // A later file of the same name takes the place of one that is held.
+    fn hold(&mut self, name: &str, content: &[u8]) -> bool {
+        let failed = |content: &[u8]| {
+            [&b"<failure"[..], b"<error"].iter().any(|element| memmem::find(content, element).is_some())
+        };
+        let before = self.step.held.get(name).map(Vec::len);
+        let bytes = self.step.held_bytes - before.unwrap_or(0) + content.len();
+        if !self.reruns || (before.is_none() && !failed(content)) || bytes > HELD_BYTES_MAX {
+            return false;
+        }
+        self.step.held.insert(name.to_owned(), content.to_vec());
+        self.step.held_bytes = bytes;
+        true
+    }
+
+    fn release(&mut self, events: &mut Vec<RunnerEvent>) {
+        for (name, content) in std::mem::take(&mut self.step.held) {
+            self.file(&name, &content, events);
         }
     }
 
@@ -137,10 +177,19 @@ impl MavenParser {
         let mut found = Vec::new();
         let told = junit::read(&path, content, &self.paths, &self.dir, &mut found);
         self.summary.cut_off |= told.cut_off;
-        told.notes.into_iter().for_each(|note| self.note(note));
+        self.flaky += told.flaky;
+        self.notes.extend(told.notes);
         for event in found {
             self.step.told += 1;
             events.push(match event {
+                RunnerEvent::TestFinished(case) if is_passed_over(&case) => {
+                    self.summary.unreached = true;
+                    let class = &case.package;
+                    self.notes.add(format!(
+                        "{class} was not run to its end: Surefire passes over what comes after failures (skipAfterFailureCount)"
+                    ));
+                    continue;
+                }
                 RunnerEvent::TestFinished(case) => {
                     let case = self.step.seen.told(*case, &self.sources, module, &pom);
                     self.step.failures += usize::from(case.outcome.is_failure());
@@ -182,7 +231,7 @@ impl MavenParser {
                 };
                 events.push(RunnerEvent::Collector(Box::new(collector.bounded())));
             }
-            _ => self.note(format!("{pom}: {text}")),
+            _ => self.notes.add(format!("{pom}: {text}")),
         }
     }
 
@@ -217,7 +266,8 @@ impl MavenParser {
             Said::More(text) => self.more(text),
             Said::NothingSelected => self.step.said_nothing_selected = true,
             Said::PassedOver(module) => {
-                self.note(format!("module {module} was not built or tested, since one that it needs failed"));
+                self.summary.unreached = true;
+                self.notes.add(format!("module {module} was not built or tested, since one that it needs failed"));
             }
             Said::Running(_) | Said::Goal { .. } | Said::Other => {}
         }
@@ -266,12 +316,6 @@ impl MavenParser {
         let why = self.paths.scrub(text);
         if let Some(goal) = self.step.goals.last_mut().filter(|goal| goal.why.is_empty()) {
             goal.why = why;
-        }
-    }
-
-    fn note(&mut self, note: String) {
-        if self.summary.notes.len() < NOTES_MAX && !self.summary.notes.contains(&note) {
-            self.summary.notes.push(note);
         }
     }
 
@@ -326,7 +370,7 @@ impl MavenParser {
             collect(pom, (None, None), format!("Maven {} and did not say why", ending(exit)), String::new());
         }
         if offline {
-            self.note(
+            self.notes.add(
                 "without a network Maven has only what was downloaded before: run `mvn dependency:go-offline` as the host's \
                  user, or run with a network"
                     .to_owned(),
@@ -360,23 +404,26 @@ impl Parser for MavenParser {
         let mut lines = std::mem::take(&mut self.lines);
         lines.finish(|line| self.line(line));
         self.lines = lines;
+        self.release(events);
         if killed {
             self.summary.cut_off = true;
             return;
         }
         if !self.step.ended {
             self.summary.cut_off = true;
-            self.note("the report of Maven's tests has no end".to_owned());
+            self.notes.add("the report of Maven's tests has no end".to_owned());
         } else if exit == Exit::Code(0) && !self.step.success {
             self.summary.cut_off = true;
-            self.note("Maven exited with 0 and did not say BUILD SUCCESS (a test that ended Maven itself)".to_owned());
+            self.notes
+                .add("Maven exited with 0 and did not say BUILD SUCCESS (a test that ended Maven itself)".to_owned());
         } else if exit == Exit::Code(0) && self.mode == Mode::Listing && !self.step.begun {
             self.summary.cut_off = true;
-            self.note("Maven passed over what lists its tests".to_owned());
+            self.notes.add("Maven passed over what lists its tests".to_owned());
         }
         let before = events.len();
         self.close(exit, events);
         self.explain(exit, events);
+        self.summary.unreached |= self.stops.is_some_and(|stops| self.step.failures >= stops);
         let is_empty = self.step.told == 0 && events.len() == before;
         let is_content = exit == Exit::Code(0) && self.step.success;
         self.step.nothing_selected = is_empty && (is_content || self.step.said_nothing_selected);
@@ -396,10 +443,26 @@ impl Parser for MavenParser {
             .collect()
     }
 
+    fn flaky(&self) -> u64 {
+        self.flaky
+    }
+
     fn summary(&self) -> StreamSummary {
-        self.summary.clone()
+        StreamSummary { notes: self.notes.to_vec(), ..self.summary.clone() }
     }
 }
+
+/// What Surefire writes for a class of JUnit 4 or a test of TestNG when the project has it stop after so many failures
+/// (`skipAfterFailureCount`). Nobody chose to skip it, and what it would come to is not known.
+fn is_passed_over(case: &TestCase) -> bool {
+    let is_said = |message: &str| PASSED_OVER.iter().any(|said| message.contains(said));
+    case.outcome == TestOutcome::Skipped && case.message.as_deref().is_some_and(is_said)
+}
+
+const PASSED_OVER: [&str; 2] = [
+    "org.junit.runner.notification.StoppedByUserException",
+    "Skipped after failure. See parameter [skipAfterFailureCount]",
+];
 
 /// The module whose report this is: what is above its build directory.
 fn module(report: &str) -> &str {
@@ -409,12 +472,4 @@ fn module(report: &str) -> &str {
 
 fn is_class(text: &str) -> bool {
     text.chars().all(|character| character.is_alphanumeric() || "._$".contains(character))
-}
-
-fn ending(exit: Exit) -> String {
-    match exit {
-        Exit::Code(code) => format!("exited with {code}"),
-        Exit::Signal(signal) => format!("was ended by signal {signal}"),
-        Exit::NotStarted(_) => "was not started".to_owned(),
-    }
 }

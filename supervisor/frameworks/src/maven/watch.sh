@@ -14,14 +14,19 @@ if [ -n "${PROCTOR_REPORT:-}" ]; then
   proctor_tell() {
     # A second back, since a file may have been written in the instant of the last look.
     touch -d '1 second ago' "$proctor_dir/next"
-    # TestNG writes files of its own into junitreports, which say the same once more.
-    find . -type d \( -name .git -o -name node_modules -o -name src -o -name '*classes' -o -name junitreports \) -prune \
+    # What projects have and compile is passed over, by its place: a module may be below a directory of such a name. TestNG
+    # writes files of its own into junitreports, which say the same once more.
+    find . -type d \( -name .git -o -name node_modules -o -name junitreports -o -path '*/src/main' -o -path '*/src/test' \
+      -o -path '*/target/classes' -o -path '*/target/test-classes' \) -prune \
       -o -type f -name 'TEST-*.xml' -newer "$proctor_dir/mark" -print > "$proctor_dir/found" 2> /dev/null
     while IFS= read -r proctor_file; do
-      case $(tail -c 64 "$proctor_file" 2> /dev/null) in
+      # What is looked at is a copy: a class whose failed tests run again has its file written anew, at any moment.
+      proctor_state=$(stat -c '%i %s %y' "$proctor_file" 2> /dev/null) && cp "$proctor_file" "$proctor_dir/copy" 2> /dev/null &&
+        [ "$proctor_state" = "$(stat -c '%i %s %y' "$proctor_file" 2> /dev/null)" ] || continue
+      case $(tail -c 64 "$proctor_dir/copy") in
         *'</testsuite>'*)
           printf '%s\n' "$proctor_file" >&9
-          cat "$proctor_file" >&9
+          cat "$proctor_dir/copy" >&9
           printf '\0' >&9
           ;;
       esac

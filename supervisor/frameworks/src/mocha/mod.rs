@@ -9,12 +9,12 @@
 //! A name filter is `--grep`, a regular expression over titles joined with blanks. A hook that failed for no single test is
 //! reported as a test of that name, and its rerun is that of its file. Mocha knows no lines: what was not thrown in
 //! the project has no place.
+//! A test that passed is told with what comes next, so one whose leftovers end the process at once counts as not finished.
 //! What a test prints is known, but not in a parallel run. Coverage is not measured.
 
-pub(crate) mod words;
-
+use crate::awaited::is_hook;
 use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Want};
-use crate::js::{self, Group, Handed, Launch, Runner, Script};
+use crate::js::{self, Group, Handed, Launch, Options, Runner, Start};
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
 use proctor_core::request::RerunTarget;
@@ -28,7 +28,9 @@ const NAME: &str = "mocha";
 /// Options that take the next word as their value.
 const VALUED: &[&str] = &[
     "--config",
+    "--env-file",
     "--exclude",
+    "--experimental-loader",
     "--extension",
     "--fgrep",
     "--file",
@@ -49,6 +51,7 @@ const VALUED: &[&str] = &[
     "--slow",
     "--spec",
     "--timeout",
+    "--timeouts",
     "--ui",
     "--watch-files",
     "--watch-ignore",
@@ -64,9 +67,56 @@ const VALUED: &[&str] = &[
     "-u",
 ];
 
+/// Options that take nothing.
+const BARE: &[&str] = &[
+    "--allow-uncaught",
+    "--async-only",
+    "--bail",
+    "--check-leaks",
+    "--color",
+    "--colors",
+    "--delay",
+    "--diff",
+    "--dry-run",
+    "--enable-source-maps",
+    "--exit",
+    "--expose-gc",
+    "--fail-hook-affected-tests",
+    "--fail-zero",
+    "--forbid-only",
+    "--forbid-pending",
+    "--full-trace",
+    "--inline-diffs",
+    "--inspect",
+    "--inspect-brk",
+    "--invert",
+    "--list-interfaces",
+    "--list-reporters",
+    "--parallel",
+    "--pass-on-failing-test-suite",
+    "--posix-exit-codes",
+    "--preserve-symlinks",
+    "--recursive",
+    "--sort",
+    "--throw-deprecation",
+    "--trace-deprecation",
+    "--trace-warnings",
+    "--watch",
+    "-A",
+    "-C",
+    "-S",
+    "-b",
+    "-c",
+    "-i",
+    "-p",
+    "-w",
+];
+
 /// Options that change what is reported where, or that wait for changes.
 const LEFT_OUT: &[&str] =
     &["--reporter", "-R", "--watch", "-w", "--watch-files", "--watch-ignore", "--color", "--colors", "-c"];
+
+const HANDED: Handed = Handed::AllBut { left_out: LEFT_OUT, valued: VALUED, bare: Some(BARE) };
 
 /// Options of a script that a request's own filter replaces.
 const FILTERS: &[&str] = &["--grep", "-g", "--fgrep", "-f", "--invert", "-i"];
@@ -75,8 +125,8 @@ const DIALECT: Dialect = Dialect {
     between: js::TITLES,
     missing: |said| js::missing(said, NAME),
     nothing_selected: |said| said.contains("No test files found"),
-    blamed: words::blamed,
-    reason: words::reason,
+    blamed: js::blamed,
+    reason: js::reason,
     ..Dialect::plain(NAME)
 };
 
@@ -109,10 +159,6 @@ impl Framework for Mocha {
     fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
         Box::new(Reported::new(DIALECT, plan, want))
     }
-
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
-    }
 }
 
 fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
@@ -123,56 +169,48 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -
     ];
     let mut plan = Plan { files: js::injected(&files), report: true, ..Plan::default() };
     let selection = js::retold(want.selection, |target| vec![of_hook(target)]);
-    for group in js::groups(projects, tree, &selection, NAME)? {
-        let script = Script::of(tree, &group.project.dir, Runner::Mocha);
-        let handed = Handed::of(&script, VALUED, LEFT_OUT);
-        plan.notes.extend(handed.note(NAME));
-        let config = handed.value_of("--config").map(str::to_owned);
+    let groups = js::groups(projects, tree, &selection, NAME)?;
+    for start in js::starts(tree, groups, (Runner::Mocha, NAME), HANDED, &[], &mut plan.notes) {
+        let Start { group, script, options } = start;
+        let config = options.value_of("--config").map(str::to_owned);
         let mut launch = Launch::of(tree, group.project, want, NAME, &script)
             .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
         if let Some(config) = config.filter(|_| !group.files.is_empty()) {
             launch = launch.with("PROCTOR_MOCHA_CONFIG", config);
         }
-        let mut args = arguments(&group, handed, want);
+        let mut args = arguments(&group, options, want);
         args.splice(0..0, more.iter().map(|&word| word.to_owned()));
         plan.steps.push(launch.step(args));
     }
-    plan.notes.dedup();
     Ok(plan)
 }
 
-fn arguments(group: &Group<'_>, mut handed: Handed, want: &Want<'_>) -> Vec<String> {
+fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
     let mut args = vec![format!("--reporter={}/mocha/reporter.cjs", want.scratch), "--no-color".to_owned()];
-    let mut files = std::mem::take(&mut handed.files);
+    let mut files = std::mem::take(&mut options.positional);
     if !group.files.is_empty() {
         files = js::tests_among(&group.files).into_iter().map(|file| format!("./{file}")).collect();
-        handed = handed.without(&["--config", "--package", "--spec"]);
+        options = options.without(&["--config", "--package", "--spec"]);
         args.extend([format!("--config={}/mocha/config.cjs", want.scratch), "--no-package".to_owned()]);
     }
     if let Some(parallel) = want.parallel {
-        handed = handed.without(&["--parallel", "-p", "--no-parallel", "--jobs", "-j"]);
+        options = options.without(&["--parallel", "-p", "--no-parallel", "--jobs", "-j"]);
         args.extend(["--parallel".to_owned(), format!("--jobs={}", parallel.max(1))]);
     }
     if let Some(names) = group.names.expression() {
-        handed = handed.without(FILTERS);
+        options = options.without(FILTERS);
         args.push(format!("--grep={names}"));
     }
-    args.extend(handed.into_options());
+    args.extend(options.into_words());
     args.extend(files);
     args
 }
 
 /// The whole file for a hook, which Mocha cannot be told to run.
 fn of_hook(target: &RerunTarget) -> RerunTarget {
-    const HOOKS: [&str; 4] =
-        ["\"before all\" hook", "\"after all\" hook", "\"before each\" hook", "\"after each\" hook"];
     match target {
-        RerunTarget::Test(test) => {
-            let title = test.name.rsplit(js::TITLES).find(|title| title.starts_with('"'));
-            let is_hook = title.is_some_and(|title| HOOKS.iter().any(|hook| title.starts_with(hook)));
-            if is_hook { RerunTarget::Package(test.package.clone()) } else { target.clone() }
-        }
-        RerunTarget::Package(_) => target.clone(),
+        RerunTarget::Test(test) if is_hook(&test.name) => RerunTarget::Package(test.package.clone()),
+        RerunTarget::Test(_) | RerunTarget::Package(_) => target.clone(),
     }
 }
 

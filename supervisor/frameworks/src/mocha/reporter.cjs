@@ -2,7 +2,7 @@
 // what people read. Must not know what was selected.
 'use strict';
 
-const { Written, fileOf, nameOf, say } = require('../js/report.cjs');
+const { Written, fileOf, hold, nameOf, say, tellHeld } = require('../js/report.cjs');
 const itself = require('./itself.cjs');
 const { mocha, whole } = itself;
 const { Twins, failure } = require('../js/thrown.cjs');
@@ -15,20 +15,30 @@ module.exports = class Proctor {
     this.twins = new Twins();
     this.written = new Written();
     this.inTexts = runner.isParallelMode?.() === true;
+    // Mocha puts each suite in its place as it comes to it.
+    this.whole = runner.suite;
+    this.ended = 0;
+    this.bails = options.bail === true;
     say('begin');
     if (options.dryRun === true) {
       runner.on('test', (test) => say('listed', named(test)));
       runner.on('pending', (test) => say('listed', named(test)));
     } else {
       runner.on('test', (test) => this.started(test));
-      runner.on('pass', (test) => this.finished(named(test), { ...duration(test), outcome: 'passed' }));
-      runner.on('pending', (test) => this.finished(named(test), { ...duration(test), outcome: 'skipped' }));
+      runner.on('pass', (test) => this.finished(named(test), { duration_s: duration(test), outcome: 'passed', failed_attempts: test.currentRetry?.() }));
+      runner.on('pending', (test) => this.finished(named(test), { duration_s: duration(test), outcome: 'skipped' }));
       runner.on('fail', (test, error) => this.failed(test, error));
+      runner.on('suite', (suite) => (this.bails ||= suite._bail === true));
+      runner.on('test end', () => (this.ended += 1));
+      // What a hook does comes between a test's end and the next one's start.
+      runner.on('hook', tellHeld);
     }
     runner.once('end', () => {
       this.twins.say();
+      if (options.dryRun !== true) this.tellLeft(runner);
       say('end');
     });
+    if (Array.isArray(options.globalTeardown)) options.globalTeardown = options.globalTeardown.map(telling);
     // Last, because Mocha's own put texts in the place of the values of an error that they have shown.
     if (options.dryRun !== true) this.other = projects(runner, options);
   }
@@ -43,12 +53,15 @@ module.exports = class Proctor {
   finished(test, told) {
     const output = this.running && this.written.stop();
     this.running = undefined;
-    this.twins.add(test);
-    say('finished', { ...test, nodeid: `${test.package} > ${test.name}`, output, ...told });
+    const nodeid = `${test.package} > ${test.name}`;
+    this.twins.add(nodeid);
+    // What failed is told at once. In a parallel run whole files are told together, and the next may be long in coming.
+    const tell = told.outcome === 'passed' && !this.inTexts ? hold : say;
+    tell('finished', { ...test, nodeid, output, ...told });
   }
 
   failed(test, error) {
-    const told = { ...duration(test), ...failure(error) };
+    const told = { duration_s: duration(test), ...failure(error) };
     // The processes of parallel runs hand values over as texts.
     if (this.inTexts && told.expected !== undefined) Object.assign(told, { expected: error.expected, actual: error.actual });
     // A message about time ends with the file's path.
@@ -62,9 +75,22 @@ module.exports = class Proctor {
       // The test began and will not be heard of again.
       const hook = test.title.replace(/ (for|in) ".*$/s, '');
       this.finished(this.running, { ...told, message: `${hook}: ${told.message}`, outcome: 'error' });
+      this.ended += 1;
     } else {
       this.finished({ ...named(test), package: fileOf(pathOf(test) ?? told.file ?? '.') }, { ...told, outcome: 'error' });
     }
+  }
+
+  // With `bail`, an option of the run and of each suite, Mocha runs no test after one that failed, and says nothing of those.
+  tellLeft(runner) {
+    if (runner.failures === 0) return;
+    if (this.inTexts) {
+      // What is in the files of a parallel run is known to its processes alone.
+      if (this.bails) say('note', { text: 'Mocha ended at a failure (bail), perhaps before other tests', unreached: true });
+      return;
+    }
+    const left = runner.grepTotal(this.whole) - this.ended;
+    if (left > 0 && bails(this.whole)) say('note', { text: `${left} test(s) did not run: Mocha ended before them (bail)`, unreached: true });
   }
 
   done(failures, callback) {
@@ -72,6 +98,21 @@ module.exports = class Proctor {
     else callback(failures);
   }
 };
+
+const bails = (suite) => suite.bail() || suite.suites.some(bails);
+
+// What is run after all tests, of whose failure Mocha tells no reporter; Mocha 11 then even exits with 0.
+function telling(teardown) {
+  return async function () {
+    try {
+      return await teardown.call(this);
+    } catch (error) {
+      const { message, file, line, stack } = failure(error);
+      say('collector', { nodeid: '.', file, line, message: `the global teardown failed: ${message}`, output: stack });
+      throw error;
+    }
+  };
+}
 
 // The reporter that would run without us. Mocha does not say which, so its own reading of its configuration is asked again.
 function projects(runner, options) {
@@ -104,4 +145,4 @@ function named(test) {
 }
 
 const pathOf = (test) => test.file ?? test.parent?.file;
-const duration = (test) => ({ duration_s: typeof test.duration === 'number' ? test.duration / 1000 : undefined });
+const duration = (test) => (typeof test.duration === 'number' ? test.duration / 1000 : undefined);

@@ -3,7 +3,6 @@
 use super::*;
 use crate::framework::Step;
 use proctor_core::filter::Filter;
-use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, Selection};
 use proctor_core::test_case::TestId;
 
@@ -17,15 +16,7 @@ fn tree(script: &str) -> FileTree {
 }
 
 fn plan_of(script: &str, selection: &Selection, parallel: Option<u32>, lists: bool) -> Plan {
-    let want = Want {
-        selection,
-        coverage: CoverageMode::Auto,
-        parallel,
-        network: Network::None,
-        workspace: "/w",
-        scratch: "/s",
-        cache: "/c",
-    };
+    let want = Want { coverage: CoverageMode::Auto, parallel, ..Want::plain(selection) };
     let tree = tree(script);
     let projects = Mocha.detect(&tree);
     let plan = if lists { Mocha.plan_listing(&projects, &tree, &want) } else { Mocha.plan(&projects, &tree, &want) };

@@ -3,8 +3,10 @@
 //!
 //! The files are those that the project's test script names, else those that Node finds; the script's options stay, and a
 //! reporter of ours speaks beside `spec`. A file that ends badly outside of its tests is a collection error, and one that has
-//! no tests and ends well is a test itself, as Node counts it. Tests whose file calls `process.exit` are lost with it: Node
-//! hears of them too late. A `todo` test that fails is expected to; one that passes may have no body and counts as skipped.
+//! no tests and ends well is a test itself, as Node counts it. Tests whose file calls `process.exit` are lost with it, as Node
+//! hears of them too late: then that is told of the file, also where Node takes it for one that passed. So is an error that comes
+//! out of a test after its end, with that test's name and place. A `todo` test that
+//! fails is expected to; one that passes may have no body and counts as skipped.
 //!
 //! A name filter is `--test-name-pattern`, a regular expression over a test's own title and over all titles joined with
 //! blanks. So a rerun also runs a test elsewhere in the file whose own title is another's whole name. A subtest of a test
@@ -15,7 +17,7 @@
 //! file alone. Coverage is not measured.
 
 use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Want};
-use crate::js::{self, Group, Handed, Launch, Names, Runner, Script};
+use crate::js::{self, Group, Handed, Launch, Names, Options, Runner, Start};
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
 use proctor_core::request::{RerunTarget, Selection};
@@ -30,30 +32,6 @@ const NAME: &str = "node";
 /// Where a file's process leaves what its failing tests print, below the scratch directory.
 const PRINTED: &str = "node/printed";
 
-/// Options that take the next word as their value. Others of Node's are written in one word.
-const VALUED: &[&str] = &[
-    "--conditions",
-    "--env-file",
-    "--env-file-if-exists",
-    "--experimental-loader",
-    "--import",
-    "--loader",
-    "--require",
-    "--test-concurrency",
-    "--test-coverage-exclude",
-    "--test-coverage-include",
-    "--test-global-setup",
-    "--test-isolation",
-    "--test-name-pattern",
-    "--test-reporter",
-    "--test-reporter-destination",
-    "--test-shard",
-    "--test-skip-pattern",
-    "--test-timeout",
-    "-C",
-    "-r",
-];
-
 /// Options that change what is reported where, or that wait for something.
 const LEFT_OUT: &[&str] = &[
     "--inspect",
@@ -66,8 +44,15 @@ const LEFT_OUT: &[&str] = &[
     "--watch-path",
 ];
 
+/// Options by which not all tests of a file run.
+const NAMES: &[&str] = &["--test-name-pattern", "--test-skip-pattern", "--test-only"];
+
+const HANDED: Handed = Handed::AllBut { left_out: LEFT_OUT, valued: js::NODE_VALUED, bare: None };
+
 const DIALECT: Dialect = Dialect {
     between: js::TITLES,
+    blamed: js::blamed,
+    reason: js::reason,
     missing: |said| {
         let is_old = said.contains("bad option: --test");
         is_old.then(|| "this Node has no test runner that takes a reporter: install Node 22 or newer".to_owned())
@@ -101,11 +86,11 @@ impl Framework for NodeTest {
         plan(projects, tree, want, true)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn blocks(&self) -> bool {
+        false
     }
 
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
         Box::new(Reported::new(DIALECT, plan, want))
     }
 }
@@ -119,10 +104,9 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> 
     let dirs = vec![PRINTED.to_owned()];
     let mut plan = Plan { files: js::injected(&files), dirs, report: true, ..Plan::default() };
     let selection = js::retold(want.selection, with_outer_tests);
-    for group in js::groups(projects, tree, &selection, NAME)? {
-        let script = Script::of(tree, &group.project.dir, Runner::Node);
-        let handed = Handed::of(&script, VALUED, LEFT_OUT);
-        plan.notes.extend(handed.note(NAME));
+    let groups = js::groups(projects, tree, &selection, NAME)?;
+    for start in js::starts(tree, groups, (Runner::Node, NAME), HANDED, &[], &mut plan.notes) {
+        let Start { group, script, options } = start;
         let mut launch = Launch::of_node(tree, group.project, want, &script)
             .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
         launch = if lists {
@@ -130,16 +114,16 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> 
         } else {
             launch.with("PROCTOR_OUTPUT", format!("{}/{PRINTED}", want.scratch))
         };
-        if matches!(want.selection, Selection::Matching { files, .. } if !files.is_empty()) {
+        let asked = matches!(want.selection, Selection::Matching { files, .. } if !files.is_empty());
+        if asked || group.names.expression().is_some() || options.have(NAMES) {
             launch = launch.with("PROCTOR_ASKED", "1");
         }
-        plan.steps.push(launch.step(arguments(&group, handed, want, lists)));
+        plan.steps.push(launch.step(arguments(&group, options, want, lists)));
     }
-    plan.notes.dedup();
     Ok(plan)
 }
 
-fn arguments(group: &Group<'_>, mut handed: Handed, want: &Want<'_>, lists: bool) -> Vec<String> {
+fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, lists: bool) -> Vec<String> {
     let reporter = format!("--test-reporter={}/node/reporter.cjs", want.scratch);
     let destination = "--test-reporter-destination=stdout";
     let mut args: Vec<String> = ["--test", &reporter, destination].map(str::to_owned).into();
@@ -149,29 +133,24 @@ fn arguments(group: &Group<'_>, mut handed: Handed, want: &Want<'_>, lists: bool
         args.extend(["--test-reporter=spec", destination].map(str::to_owned));
         args.push(format!("--require={}/node/output.cjs", want.scratch));
     }
-    let mut files = std::mem::take(&mut handed.files);
+    let mut files = std::mem::take(&mut options.positional);
     if !group.files.is_empty() {
         let asked =
             if matches!(group.names, Names::Exactly(_)) { group.files.clone() } else { js::tests_among(&group.files) };
-        files = asked.iter().map(|file| format!("./{}", literal(file))).collect();
-        handed = handed.without(&["--test-shard"]);
+        files = asked.iter().map(|file| format!("./{}", js::literal(file))).collect();
+        options = options.without(&["--test-shard"]);
     }
     if let Some(parallel) = want.parallel {
-        handed = handed.without(&["--test-concurrency"]);
+        options = options.without(&["--test-concurrency"]);
         args.push(format!("--test-concurrency={}", parallel.max(1)));
     }
     if let Some(names) = group.names.expression() {
-        handed = handed.without(&["--test-name-pattern", "--test-skip-pattern", "--test-only"]);
+        options = options.without(NAMES);
         args.push(format!("--test-name-pattern={names}"));
     }
-    args.extend(handed.into_options());
+    args.extend(options.into_words());
     args.extend(files);
     args
-}
-
-/// Node takes files for patterns, and has no way to quote their characters: any other would do in their place.
-fn literal(file: &str) -> String {
-    file.chars().map(|char| if "[]{}()*!+@\\".contains(char) { '?' } else { char }).collect()
 }
 
 /// A test, and those that it is perhaps a subtest of: a title may hold a `/` of its own, and what does not exist is not run.

@@ -22,6 +22,11 @@ class Output {
   // Tests that have begun and not ended, the outermost first.
   #open = [];
 
+  #begun = 0;
+
+  // Whether nothing of the file is to come: its tests are through, or the process has nothing more to do.
+  #isThrough = false;
+
   #left = FILE_MAX;
 
   constructor(place) {
@@ -46,7 +51,17 @@ class Output {
   begin({ fullName: name }) {
     const beside = this.#open.filter((other) => !name.startsWith(`${other.name} > `));
     for (const other of beside) other.isMixed = true;
+    this.#begun += 1;
     this.#open.push({ name, text: '', isMixed: beside.length > 0 });
+  }
+
+  through() {
+    this.#isThrough = true;
+  }
+
+  leave() {
+    const isEarly = this.#open.length > 0 || !this.#isThrough;
+    if (this.#begun > 0 || isEarly) leave(this.place, { begun: this.#begun, isEarly });
   }
 
   end({ fullName: name, passed }) {
@@ -60,6 +75,10 @@ class Output {
   }
 }
 
+// Whoever leaves by `process.exit` takes along what Node has not sent of its tests, and Node takes the file for one that passed.
+const leftOf = (place) => `${place}.left`;
+const leave = (place, told) => fs.writeFileSync(leftOf(place), JSON.stringify(told));
+
 // What is kept of a file's tests, as it comes.
 class Printed {
   #texts = new Map();
@@ -68,6 +87,16 @@ class Printed {
 
   constructor(dir, file) {
     this.place = keptOf(dir, file);
+  }
+
+  // How many tests its process had begun when it left, and whether others were to come or one had not ended.
+  left() {
+    try {
+      return JSON.parse(fs.readFileSync(leftOf(this.place)));
+    } catch {
+      // It had none, or was ended from outside.
+      return { begun: 0, isEarly: false };
+    }
   }
 
   // Of the test with this whole name; of those that have one in common, of the last.
@@ -95,13 +124,29 @@ function isOfTests(file) {
 
 function start(dir) {
   const file = process.argv[1] && path.resolve(process.argv[1]);
-  if (!file || !isOfTests(file)) return;
-  const output = new Output(keptOf(dir, file));
-  const { afterEach, beforeEach } = require('node:test');
+  if (!file) return;
+  const place = keptOf(dir, file);
+  if (!isOfTests(file)) return watchOther(place);
+  const output = new Output(place);
+  const { after, afterEach, beforeEach } = require('node:test');
   beforeEach((test) => output.begin(test));
   afterEach((test) => output.end(test));
+  // Where Node is to force the exit, a file without tests would wait for this hook for ever.
+  if (process.execArgv.includes('--test-force-exit')) output.through();
+  else after(() => output.through());
   output.watch(process.stdout);
   output.watch(process.stderr);
+  process.on('beforeExit', () => output.through());
+  process.on('exit', () => output.leave());
+}
+
+// A file that has its tests from others, if it has any: what it has loaded shows whether it left as if there were some.
+function watchOther(place) {
+  let isThrough = false;
+  process.on('beforeExit', () => (isThrough = true));
+  process.on('exit', () => {
+    if (!isThrough && process.moduleLoadList.includes('NativeModule test')) leave(place, { begun: 1, isEarly: false });
+  });
 }
 
 // Node loads us before each file of tests; the reporter only reads.

@@ -19,7 +19,7 @@ const LISTING = process.env.PROCTOR_LISTING !== undefined;
 // Where `output.cjs` keeps what failing tests print, file by file.
 const PRINTED = process.env.PROCTOR_OUTPUT;
 
-// A caller who names files means tests: a source among them that just runs through is none.
+// A caller who names files or tests means tests: a file that has none and just runs through is none.
 const ASKED = process.env.PROCTOR_ASKED !== undefined;
 
 // What older versions say of a test that the name pattern left out; newer ones say nothing.
@@ -27,6 +27,12 @@ const LEFT_OUT = 'test name does not match pattern';
 
 // Most that is kept of what a file's process wrote to stderr, in characters.
 const SAID_MAX = 64 * 1024;
+
+// What Node says of an error that nobody waited for, once the test that it came out of was over.
+const LATE = /^\w+: Test "([^]*)" at (.+):(\d+):\d+ generated asynchronous activity after the test ended\. This activity created the error "([^]*)" and would/;
+
+// Most of these that are told of one file.
+const LATE_MAX = 8;
 
 // A process that was ended from outside; whoever did that knows what its tests came to.
 const ENDED = ['SIGTERM', 'SIGKILL', 'SIGINT'];
@@ -37,7 +43,7 @@ class Files {
 
   begin(data) {
     this.#files.set(data.file, {
-      file: data.file, told: 0, open: new Map(), said: '', done: false, hasTests: false,
+      file: data.file, told: 0, open: new Map(), said: '', late: [], done: false, hasTests: false,
       printed: PRINTED && new Printed(PRINTED, data.file),
     });
   }
@@ -163,8 +169,12 @@ class Run {
 
   // What a file's process says of errors outside of its tests.
   'test:diagnostic'(data) {
-    const file = data.nesting === 0 && /^(Error|Warning): /.test(data.message) ? this.#of(data) : undefined;
-    if (file) file.said ||= data.message;
+    if (data.nesting !== 0 || !/^(Error|Warning): /.test(data.message)) return;
+    // Older versions do not say whose it is, and tell one file after the other.
+    const file = this.#of(data) ?? (data.file === undefined ? this.#files.current : undefined);
+    if (!file) return;
+    if (file.late.length < LATE_MAX && LATE.test(data.message)) file.late.push(data.message);
+    file.said ||= data.message;
   }
 
   /** Files whose end could not be judged before the events of those before them were through. */
@@ -200,9 +210,10 @@ class Run {
     // A suite is no test: it counts only when something of its own went wrong.
     if (details.type === 'suite' && (passed || failureType === 'subtestsFailed')) return;
     if (LISTING && details.type !== 'suite') return say('listed', test);
-    this.#twins.add(test);
+    const id = nodeid(test);
+    this.#twins.add(id);
     const told = passed ? succeeded(data) : { ...failed(data, failureType), output: file?.printed?.of(node.whole) };
-    say('finished', { ...test, nodeid: nodeid(test), duration_s: seconds(details), ...told });
+    say('finished', { ...test, nodeid: id, duration_s: seconds(details), ...told });
   }
 
   #fileEnded(data) {
@@ -218,6 +229,11 @@ class Run {
     if (!ended) return;
     file.done = true;
     const { passed, error } = ended.details;
+    const left = passed && !LISTING && file.printed?.left();
+    if (left && (left.isEarly || (told === 0 && left.begun > 0))) {
+      const message = 'its process left by itself (process.exit) before all of its tests were told';
+      return say('collector', { nodeid: file.file, message, output: file.said });
+    }
     if (passed) {
       // A file without tests is a test itself, to Node too; one whose tests were all left out is none.
       const isTest = told === 0 && !file.hasTests && !ASKED && !LISTING;
@@ -232,10 +248,21 @@ class Run {
       const message = `did not finish: the file's process ${how}`;
       say('finished', { ...test, nodeid: nodeid(test), outcome: 'error', message });
     }
-    if (open.size > 0 || error?.failureType === 'subtestsFailed' || (LISTING && told > 0)) return;
+    const known = open.size > 0 || error?.failureType === 'subtestsFailed' || (LISTING && told > 0);
+    if (known && file.late.length === 0) return;
     const message = `its process ${how} outside of its tests`;
-    say('collector', { nodeid: file.file, message, ...lastWords(file.said), output: file.said });
+    const output = file.late.length > 1 ? file.late.join('\n') : file.said;
+    say('collector', { nodeid: file.file, message, ...lastWords(file.said), ...afterTests(file.late), output });
   }
+}
+
+// Which tests went wrong after they had passed, and where the first of them is.
+function afterTests(late) {
+  if (late.length === 0) return {};
+  const told = late.map((message) => LATE.exec(message));
+  const [, , file, line] = told[0];
+  const message = told.map(([, name, , , error]) => `"${name}" went on after its end: ${error}`).join('\n');
+  return { file: path.resolve(file), line: Number(line), message };
 }
 
 function succeeded(data) {

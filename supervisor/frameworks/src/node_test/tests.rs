@@ -3,19 +3,10 @@
 use super::*;
 use crate::framework::Step;
 use proctor_core::filter::Filter;
-use proctor_core::isolation::Network;
 use proctor_core::request::CoverageMode;
 
 fn plan_of(script: &str, selection: &Selection, parallel: Option<u32>, lists: bool) -> Plan {
-    let want = Want {
-        selection,
-        coverage: CoverageMode::Auto,
-        parallel,
-        network: Network::None,
-        workspace: "/w",
-        scratch: "/s",
-        cache: "/c",
-    };
+    let want = Want { coverage: CoverageMode::Auto, parallel, ..Want::plain(selection) };
     let mut tree = FileTree::default();
     tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":\"{script}\"}}}}"));
     for file in ["a.test.js", "b.test.js", "src/x.js", "src/[id].test.js"] {
@@ -57,6 +48,21 @@ fn the_script_and_the_request_make_the_command_line() {
     };
     assert_eq!(lines("node --test test", &matching("a b", &[])), ["... --test-name-pattern=a b test"]);
     assert_eq!(lines("node --test test", &matching("", &["src"])), ["... ./src/?id?.test.js"]);
+}
+
+#[test]
+fn a_file_without_tests_is_none_where_tests_are_asked_for() {
+    let is_asked = |script: &str, filter: &str, files: &[&str]| {
+        let files = files.iter().map(|&file| file.to_owned()).collect();
+        let selection = Selection::Matching { filter: Filter::parse(filter).unwrap(), files };
+        plan_of(script, &selection, None, false).steps[0].env.contains_key("PROCTOR_ASKED")
+    };
+    assert!(!is_asked("node --test", "", &[]));
+    for (script, filter, files) in
+        [("node --test", "a b", &[][..]), ("node --test", "", &["src"]), ("node --test --test-name-pattern=a", "", &[])]
+    {
+        assert!(is_asked(script, filter, files), "{script} {filter}");
+    }
 }
 
 #[test]

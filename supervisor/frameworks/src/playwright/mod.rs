@@ -11,13 +11,12 @@
 //! has retries are told at the end of the run. Both values of an assertion are read from its words. Coverage is not
 //! measured.
 
-use crate::framework::{
-    ARTIFACTS, Framework, InjectedFile, KEPT, LONG_MS, Parser, Plan, PlanError, Project, REPORT, Want,
-};
-use crate::js::{self, Flag, Group, Launch, Names, Options, Runner, Script};
+use crate::framework::{ARTIFACTS, Framework, InjectedFile, LONG_MS, Parser, Plan, PlanError, Project, REPORT, Want};
+use crate::js::{self, Flag, Group, Handed, Launch, Names, Options, Runner, Script, Start, Takes};
 use crate::paths::{is_within, join};
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
+use proctor_core::artifact::KEPT;
 use proctor_core::request::Browsing;
 
 /// The adapter for Playwright's test runner.
@@ -39,36 +38,58 @@ const MARKERS: &[&str] = &[
 
 /// Options of the test script that say what the project's tests are and how they run.
 const FLAGS: &[Flag] = &[
-    Flag { names: &["--config", "-c"], has_value: true },
-    Flag { names: &["--project"], has_value: true },
-    Flag { names: &["--browser"], has_value: true },
-    Flag { names: &["--grep", "-g"], has_value: true },
-    Flag { names: &["--grep-invert"], has_value: true },
-    Flag { names: &["--global-timeout"], has_value: true },
-    Flag { names: &["--max-failures"], has_value: true },
-    Flag { names: &["--repeat-each"], has_value: true },
-    Flag { names: &["--reporter"], has_value: true },
-    Flag { names: &["--retries"], has_value: true },
-    Flag { names: &["--timeout"], has_value: true },
-    Flag { names: &["--trace"], has_value: true },
-    Flag { names: &["--tsconfig"], has_value: true },
-    Flag { names: &["--workers", "-j"], has_value: true },
-    Flag { names: &["--fail-on-flaky-tests"], has_value: false },
-    Flag { names: &["--forbid-only"], has_value: false },
-    Flag { names: &["--fully-parallel"], has_value: false },
-    Flag { names: &["--ignore-snapshots"], has_value: false },
-    Flag { names: &["--no-deps"], has_value: false },
-    Flag { names: &["-x"], has_value: false },
+    Flag { names: &["--config", "-c"], takes: Takes::Value },
+    Flag { names: &["--project"], takes: Takes::Words },
+    Flag { names: &["--browser"], takes: Takes::Value },
+    Flag { names: &["--grep", "-g"], takes: Takes::Value },
+    Flag { names: &["--grep-invert", "-G"], takes: Takes::Value },
+    Flag { names: &["--global-timeout"], takes: Takes::Value },
+    Flag { names: &["--max-failures"], takes: Takes::Value },
+    Flag { names: &["--repeat-each"], takes: Takes::Value },
+    Flag { names: &["--reporter"], takes: Takes::Value },
+    Flag { names: &["--retries"], takes: Takes::Value },
+    Flag { names: &["--timeout"], takes: Takes::Value },
+    Flag { names: &["--trace"], takes: Takes::Value },
+    Flag { names: &["--tsconfig"], takes: Takes::Value },
+    Flag { names: &["--workers", "-j"], takes: Takes::Value },
+    Flag { names: &["--fail-on-flaky-tests"], takes: Takes::Nothing },
+    Flag { names: &["--forbid-only"], takes: Takes::Nothing },
+    Flag { names: &["--fully-parallel"], takes: Takes::Nothing },
+    Flag { names: &["--ignore-snapshots"], takes: Takes::Nothing },
+    Flag { names: &["--no-deps"], takes: Takes::Nothing },
+    Flag { names: &["-x"], takes: Takes::Nothing },
 ];
 
-/// Options that take a value and are left out.
-const VALUED: &[&str] =
-    &["--output", "--shard", "--last-failed-file", "--test-list", "--test-list-invert", "--ui-host", "--ui-port"];
+/// What of the test script is handed on. Playwright 1.65 has all of these options, and no others.
+const HANDED: Handed = Handed::These {
+    flags: FLAGS,
+    valued: &[
+        "--add-reporter",
+        "--debug",
+        "--last-failed-file",
+        "--only-changed",
+        "--output",
+        "--run-agents",
+        "--shard",
+        "--shuffle",
+        "--test-list",
+        "--test-list-invert",
+        "--ui-host",
+        "--ui-port",
+        "--update-snapshots",
+        "--update-source-method",
+        "-u",
+    ],
+    bare: &["--headed", "--help", "--last-failed", "--list", "--pass-with-no-tests", "--quiet", "--ui", "-h"],
+    subcommands: &["test"],
+};
 
 const DIALECT: Dialect = Dialect {
     missing: |said| js::missing(said, NAME),
     nothing_selected: |said| said.contains("No tests found"),
     between: js::TITLES,
+    blamed: js::blamed,
+    reason: js::reason,
     ..Dialect::plain(NAME)
 };
 
@@ -130,26 +151,20 @@ impl Framework for Playwright {
     fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
         Box::new(Reported::new(DIALECT, plan, want))
     }
-
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
-    }
 }
 
 fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, listing: bool) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: files(), report: true, artifacts: !listing, ..Plan::default() };
-    for (number, group) in js::groups_spelt(projects, tree, want.selection, NAME, spelt)?.iter().enumerate() {
-        let script = Script::of(tree, &group.project.dir, Runner::Playwright);
-        let options = script.options(FLAGS, VALUED);
-        plan.notes.extend(options.note(NAME));
+    let groups = js::groups_spelt(projects, tree, want.selection, NAME, spelt)?;
+    let starts = js::starts(tree, groups, (Runner::Playwright, NAME), HANDED, &[], &mut plan.notes);
+    for (number, Start { group, script, options }) in starts.into_iter().enumerate() {
         // Playwright empties the directory when it begins, so each command has its own.
         let output = format!("{ARTIFACTS}/{KEPT}/{NAME}-{number}");
-        let mut args = arguments(group, options, want, &output);
+        let mut args = arguments(&group, options, want, &output);
         args.extend(listing.then(|| "--list".to_owned()));
-        plan.steps.push(launch(tree, group, want, &script, listing).step(args));
+        plan.steps.push(launch(tree, &group, want, &script, listing).step(args));
         plan.dirs.push(output);
     }
-    plan.notes.dedup();
     Ok(plan)
 }
 
@@ -165,7 +180,7 @@ fn launch(tree: &FileTree, group: &Group<'_>, want: &Want<'_>, script: &Script, 
     if listing { launch.with(js::LISTING, "") } else { launch }
 }
 
-fn arguments(group: &Group<'_>, options: Options, want: &Want<'_>, output: &str) -> Vec<String> {
+fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, output: &str) -> Vec<String> {
     let mut args =
         vec!["test".to_owned(), format!("--output={}/{output}", want.scratch), "--update-snapshots=none".to_owned()];
     let replaced = |option: &String| {
@@ -177,7 +192,8 @@ fn arguments(group: &Group<'_>, options: Options, want: &Want<'_>, output: &str)
         ];
         replaces.iter().any(|(replaces, name)| *replaces && option.starts_with(name))
     };
-    args.extend(options.kept.into_iter().filter(|option| !replaced(option)));
+    let positional = std::mem::take(&mut options.positional);
+    args.extend(options.into_words().filter(|option| !replaced(option)));
     args.extend(want.parallel.map(|parallel| format!("--workers={}", parallel.max(1))));
     args.extend(match &group.names {
         Names::All => None,
@@ -186,7 +202,7 @@ fn arguments(group: &Group<'_>, options: Options, want: &Want<'_>, output: &str)
         Names::Exactly(expression) => Some(format!("--grep=/{expression}/")),
     });
     if group.files.is_empty() {
-        args.extend(options.positional.into_iter().skip_while(|word| word == "test"));
+        args.extend(positional);
     } else {
         let path = |file: &String| format!("{}/{}", want.workspace, join(&group.project.dir, file));
         args.extend(js::tests_among(&group.files).iter().map(|file| format!("^{}$", js::quote(&path(file)))));

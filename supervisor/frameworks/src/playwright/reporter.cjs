@@ -76,11 +76,10 @@ class Reporter {
     this.open.delete(test);
     const id = idOf(test);
     const nodeid = id.package + SEPARATOR + id.name;
-    const attempts = `${result.retry + 1}`;
-    if (test.outcome() === 'flaky') say('note', { text: `${nodeid} is flaky: it passed at attempt ${attempts}` });
+    const failed_attempts = test.outcome() === 'flaky' ? result.retry : undefined;
     const became = becameOf(test, result);
     const output = became.outcome === 'passed' ? undefined : outputOf(result);
-    say('finished', { ...id, nodeid, duration_s: result.duration / 1000, ...became, output });
+    say('finished', { ...id, nodeid, duration_s: result.duration / 1000, failed_attempts, ...became, output });
   }
 }
 

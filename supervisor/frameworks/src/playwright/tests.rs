@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::framework::Step;
-use proctor_core::isolation::Network;
-use proctor_core::request::{Browser, CoverageMode, RerunTarget, Selection};
+use proctor_core::request::{Browser, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::BTreeMap;
 
@@ -11,15 +10,7 @@ fn planned(script: &str, selection: &Selection, parallel: Option<u32>) -> Plan {
     let mut tree = FileTree::default();
     tree.add_with_content("web/package.json", format!("{{\"scripts\":{{\"test\":{script:?}}}}}"));
     ["web/e2e/a.spec.ts", "web/e2e/b.spec.ts", "web/src/page.ts"].into_iter().for_each(|file| tree.add(file));
-    let want = Want {
-        selection,
-        coverage: CoverageMode::Off,
-        parallel,
-        network: Network::None,
-        workspace: "/w-s",
-        scratch: "/scratch",
-        cache: "/cache",
-    };
+    let want = Want { parallel, workspace: "/w-s", scratch: "/scratch", cache: "/cache", ..Want::plain(selection) };
     Playwright.plan(&Playwright.detect(&tree), &tree, &want).unwrap()
 }
 
@@ -37,8 +28,22 @@ fn the_options_of_the_script_are_handed_on() {
     let kept = "--config=e2e --project=x --reporter=dot --workers=3";
     assert_eq!(args(script, &Selection::All, Some(3)), [format!("{OURS} {kept} e2e")]);
     let plan = planned(script, &Selection::All, None);
-    assert_eq!(plan.notes, ["the test script gives playwright options that were not passed on: --ui"]);
+    let notes = [
+        "only playwright of the test script was run, and not `playwright install`",
+        "the test script gives playwright options that were not passed on: --ui",
+    ];
+    assert_eq!(plan.notes, notes);
     assert_eq!((plan.steps[0].env["A"].as_str(), plan.dirs.join(" ").as_str()), ("b", "artifacts/kept/playwright-0"));
+}
+
+#[test]
+fn the_value_of_an_option_is_no_pattern() {
+    let of = |script: &str| args(script, &Selection::All, None);
+    assert_eq!(of("playwright test --project unit it"), [format!("{OURS} --project=unit --project=it")]);
+    assert_eq!(of("playwright test --project=unit it"), [format!("{OURS} --project=unit it")]);
+    assert_eq!(of("playwright test --only-changed main --unheard a b"), [OURS]);
+    let both = of("playwright test a && playwright test -c b");
+    assert_eq!(both, [format!("{OURS} a"), format!("{} --config=b", OURS.replace("playwright-0", "playwright-1"))]);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Writes pytest's command lines. Must not know how its results are read.
 
-use crate::framework::{ARTIFACTS, KEPT, Plan, PlanError, Project, Want};
+use crate::framework::{ARTIFACTS, Plan, PlanError, Project, Want};
 use crate::paths::is_within;
 use crate::python::{Steps, shares};
 use crate::tree::FileTree;
+use proctor_core::artifact::KEPT;
 
 /// The plan of a run, or with `more` arguments of a listing.
 ///

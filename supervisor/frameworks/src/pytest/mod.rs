@@ -21,7 +21,7 @@ pub struct Pytest;
 const NAME: &str = "pytest";
 
 /// What pytest means by ending before its plugins are asked.
-const DIALECT: Dialect = Dialect { missing, reason, ..Dialect::plain(NAME) };
+const DIALECT: Dialect = Dialect { missing, reason, unmet, empty_status: Some(5), ..Dialect::plain(NAME) };
 
 fn missing(said: &str) -> Option<String> {
     let line = said.lines().find(|line| line.ends_with(": No module named pytest"));
@@ -43,6 +43,12 @@ fn reason(said: &str) -> Option<String> {
     said.lines().rev().find_map(after)
 }
 
+/// What pytest-cov says when `--cov-fail-under` is not reached: it fails the run, and no test has.
+fn unmet(said: &str) -> Option<String> {
+    let told = |line: &&str| line.starts_with("FAIL Required test coverage of ");
+    said.lines().rev().find(told).and_then(|line| line.strip_prefix("FAIL ")).map(str::to_owned)
+}
+
 impl Framework for Pytest {
     fn name(&self) -> &'static str {
         NAME
@@ -52,12 +58,20 @@ impl Framework for Pytest {
         python::MARKERS
     }
 
+    fn signs(&self) -> String {
+        python::signs_of_pytest()
+    }
+
     fn extensions(&self) -> &'static [&'static str] {
         &["py"]
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
         python::projects(tree, Runner::Pytest)
+    }
+
+    fn asked(&self, tree: &FileTree) -> Vec<Project> {
+        python::projects_for_pytest(tree)
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
@@ -85,10 +99,6 @@ impl Framework for Pytest {
     fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
         Box::new(Reported::new(DIALECT, plan, want))
     }
-
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
-    }
 }
 
 #[cfg(test)]
@@ -109,6 +119,14 @@ mod tests {
         assert_eq!(reason(said).unwrap(), "unrecognized arguments: --nope");
         assert_eq!(reason("Traceback"), None);
     }
+
+    #[test]
+    fn a_coverage_that_is_not_reached_is_told() {
+        let not_reached = "Required test coverage of 90% not reached. Total coverage: 50.00%";
+        assert_eq!(unmet(&format!("1 passed\nFAIL {not_reached}\n====\n")).unwrap(), not_reached);
+        assert_eq!(unmet("Required test coverage of 90% reached. Total coverage: 95.00%\n"), None);
+    }
+
     #[test]
     fn a_browser_is_for_projects_that_drive_one() {
         let browsed = |requirements: &str| {

@@ -67,12 +67,27 @@ def pytest_runtest_makereport(item, call):
         setattr(report, LEFT, _left_by(item))
     if call.excinfo is None:
         return
-    told = proctor_python.described(call.excinfo.value, _values_compared)
+    told = _example(call.excinfo.value) or proctor_python.described(call.excinfo.value, _values_compared)
     lacking = getattr(report.longrepr, "errorstring", None)
     if lacking is not None:
         told.update(message=lacking.split("\n")[0].strip(), stack=lacking)
         told.update(file=str(report.longrepr.filename), line=report.longrepr.firstlineno + 1)
     setattr(report, TOLD, told)
+
+
+def _example(error):
+    """What there is to say of a doctest: which example failed, and not where doctest found out."""
+    failure = error.failures[0] if type(error).__name__ == "MultipleDoctestFailures" else error
+    if type(failure).__module__ != "doctest" or not hasattr(failure, "example"):
+        return None
+    example, test = failure.example, failure.test
+    line = None if test.lineno is None else test.lineno + example.lineno + 1
+    place = {"file": test.filename, "line": line}
+    if hasattr(failure, "exc_info"):
+        told = proctor_python.described(failure.exc_info[1])
+        return told if told["file"] else dict(told, **place)
+    message = "Failed example: " + example.source.strip()
+    return dict(place, message=message, expected=example.want.strip(), actual=failure.got.strip())
 
 
 def _left_by(item):
@@ -168,17 +183,22 @@ class Reporter:
 
     def __init__(self, config):
         self._report = proctor_python.Report()
+        self._has_plugin = config.pluginmanager.hasplugin
         self._places = None
         self._names = proctor_python.Names()
         self._phases = {}
         self._failed_subtests = {}
-        self._again = set()
+        self._starts = {}
+        self._again = {}
+        self._superseded = set()
+        self._subtests = {}
         self._unloaded = set()
+        self._runs_none = False
         self._is_whole = True
         self._report.write("begin")
 
-    def note(self, text):
-        self._report.write("note", text=text)
+    def note(self, text, unreached=False):
+        self._report.write("note", text=text, unreached=unreached)
 
     def end(self):
         self._report.write("end")
@@ -190,8 +210,15 @@ class Reporter:
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config):
         self._places = Places(config)
+        # pytest gives a report of each setup and teardown then, and none of a test.
+        self._runs_none = any(getattr(config.option, name, False) for name in ("setuponly", "setupplan"))
+        if self._runs_none:
+            self.note("no test ran: the project's settings ask for fixtures alone (--setup-only or --setup-plan)")
 
     def pytest_runtest_logstart(self, nodeid):
+        if self._runs_none:
+            return
+        self._starts[nodeid] = self._starts.get(nodeid, 0) + 1
         package, name = self._places.of(nodeid)
         self._report.write("started", package=package, name=name)
 
@@ -200,10 +227,15 @@ class Reporter:
         if hasattr(getattr(report, "context", None), "kwargs"):
             return self._subtest(report)
         key = getattr(report, "node", None), report.nodeid
-        if report.outcome == "rerun":  # pytest-rerunfailures begins again
-            self._again.add(report.nodeid)
+        # pytest-rerunfailures gives the reports of one attempt one number, and starts each attempt anew.
+        attempt = key, getattr(report, "rerun", self._starts.get(report.nodeid))
+        if report.outcome == "rerun" and attempt not in self._superseded:
+            self._superseded.add(attempt)
+            self._again[report.nodeid] = self._again.get(report.nodeid, 0) + 1
             self._phases.pop(key, None)
             self._failed_subtests.pop(key, None)
+            self._subtests.pop(key, None)
+        if attempt in self._superseded:  # from 16.7 on its teardown is told as well
             return None
         self._phases.setdefault(key, []).append(report)
         if report.when not in ("setup", "call"):  # the teardown, or what pytest-xdist says of a worker that crashed
@@ -214,6 +246,12 @@ class Reporter:
         key = getattr(report, "node", None), report.nodeid
         if report.failed:
             self._failed_subtests[key] = self._failed_subtests.get(key, 0) + 1
+        if self._has_plugin("rerunfailures"):  # the whole test may run again, and hold
+            self._subtests.setdefault(key, []).append(report)
+        else:
+            self._tell_subtest(report)
+
+    def _tell_subtest(self, report):
         words = ["[%s]" % report.context.msg] if report.context.msg is not None else []
         if report.context.kwargs:
             words.append("(%s)" % ", ".join("%s=%s" % pair for pair in report.context.kwargs.items()))
@@ -221,8 +259,12 @@ class Reporter:
         self._tell(report.nodeid + description, [report], _outcome([report]))
 
     def _finished(self, key):
+        for subtest in self._subtests.pop(key, ()):
+            self._tell_subtest(subtest)
         phases = self._phases.pop(key)
         outcome, decisive = _outcome(phases)
+        if self._runs_none and outcome == "passed":
+            return
         if self._failed_subtests.pop(key, 0) and (outcome == "passed" or not hasattr(decisive, TOLD)):
             # It has no failure of its own, only those that were told already.
             self._tell(key[1], phases, ("failed", None))
@@ -246,6 +288,7 @@ class Reporter:
             outcome=outcome,
             duration_s=sum(phase.duration for phase in phases),
             output=_output(phases) if is_kept else None,
+            failed_attempts=self._again.get(nodeid, 0),
             **told
         )
         for file in (file for phase in phases for file in getattr(phase, LEFT, ())):
@@ -278,7 +321,9 @@ class Reporter:
 
     def pytest_collectreport(self, report):
         if report.failed:
-            told = getattr(report, TOLD, None) or {"message": str(report.longrepr).strip().split("\n")[-1]}
+            # A text begins with what it is about, as that of pytest-xdist does; a traceback ends with it.
+            said, which = str(report.longrepr).strip().split("\n"), 0 if isinstance(report.longrepr, str) else -1
+            told = getattr(report, TOLD, None) or {"message": said[which]}
             self._collector(os.path.join(self._places.root, report.nodeid), told, report.longreprtext)
 
     def _collector(self, path, told, output=None):
@@ -310,14 +355,14 @@ class Reporter:
     def pytest_keyboard_interrupt(self, excinfo):
         # pytest.exit can end a run with status 0 before its last test; what pytest calls interrupted never does.
         self._is_whole &= issubclass(excinfo.type, pytest.Session.Interrupted)
-        self.note("pytest stopped before all tests had run: " + (str(excinfo.value) or excinfo.typename))
+        self.note("pytest stopped before all tests had run: " + (str(excinfo.value) or excinfo.typename), True)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session):
         # A wrong argument that pytest finds only now: its words on stderr say which.
         self._is_whole &= session.exitstatus != pytest.ExitCode.USAGE_ERROR
         if session.shouldfail:
-            self.note("pytest stopped before all tests had run: %s" % session.shouldfail)
+            self.note("pytest stopped before all tests had run: %s" % session.shouldfail, True)
         if self._again:
             self.note("%d test(s) ran more than once, until they passed or the project gave up" % len(self._again))
 

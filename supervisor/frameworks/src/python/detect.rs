@@ -16,6 +16,27 @@ pub(crate) enum Runner {
 /// Files of pytest alone.
 const OF_PYTEST: [&str; 5] = ["pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "conftest.py"];
 
+/// What a project for pytest is recognised by.
+pub(crate) fn signs_of_pytest() -> String {
+    format!(
+        "{}, pytest's settings in {}, or files named test*.py or *_test.py",
+        OF_PYTEST.join(", "),
+        files_with_tables()
+    )
+}
+
+/// What a project for unittest is recognised by.
+pub(crate) fn signs_of_unittest() -> String {
+    let (own, tables) = (OF_PYTEST.join(", "), files_with_tables());
+    format!(
+        "files named test*.py, without {own}, pytest's settings in {tables}, or its name among what the project needs"
+    )
+}
+
+fn files_with_tables() -> String {
+    TABLES.map(|(file, _)| file).join(", ")
+}
+
 /// Files that make a directory a project of its own, also within another one.
 const OF_ITS_OWN: [&str; 6] =
     ["pyproject.toml", "setup.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"];
@@ -68,11 +89,56 @@ const PASSED_OVER: [&str; 6] = ["build", "dist", "node_modules", "site-packages"
 /// Directories whose projects are what the tests of another one are about.
 const OF_SAMPLES: [&str; 5] = ["tests", "test", "testing", "testdata", "fixtures"];
 
+/// Directories of which no tests are taken: those of [`PASSED_OVER`], hidden ones, and environments.
+struct PassedOver<'a>(BTreeSet<&'a str>);
+
+impl<'a> PassedOver<'a> {
+    fn of(tree: &'a FileTree) -> PassedOver<'a> {
+        PassedOver(tree.files().filter_map(|file| file.strip_suffix("/pyvenv.cfg")).collect())
+    }
+
+    fn has(&self, dir: &str) -> bool {
+        let is_name = |part: &str| part.starts_with('.') || PASSED_OVER.contains(&part) || part.ends_with(".egg-info");
+        dir.split('/').any(is_name) || self.0.iter().any(|environment| is_within(dir, environment))
+    }
+}
+
+/// The files that unittest loads for their tests, wherever it starts.
+pub(crate) fn files_of_unittest(tree: &FileTree) -> impl Iterator<Item = &str> {
+    let passed_over = PassedOver::of(tree);
+    tree.files().filter(move |file| is_of_unittest(tree, file) && !passed_over.has(split(file).0))
+}
+
+/// Whether a file goes by unittest's own pattern, or is a package that says itself which tests it has.
+fn is_of_unittest(tree: &FileTree, file: &str) -> bool {
+    let name = split(file).1;
+    let is_named = name.starts_with("test") && name.ends_with(".py");
+    is_named || (may_load_tests(file) && tree.content(file).is_some_and(|content| content.contains("load_tests")))
+}
+
+/// Whether the content of a file says if it is such a package: any may be, and those of tests are few enough to be read.
+pub(crate) fn may_load_tests(file: &str) -> bool {
+    let (dir, name) = split(file);
+    name == "__init__.py" && dir.split('/').any(|part| part.starts_with("test"))
+}
+
 /// The projects for one of the runners, sorted by directory.
 pub(crate) fn projects(tree: &FileTree, runner: Runner) -> Vec<Project> {
     let look = Look::at(tree);
     let found = look.owned.iter().filter(|(dir, files)| look.runner(dir, files) == Some(runner));
     found.map(|(dir, _)| Project { dir: (*dir).to_owned(), name: name(dir) }).collect()
+}
+
+/// The projects that pytest may be asked to run: those for it, or where there is none all with tests, since some have tests for
+/// pytest and no sign of it.
+pub(crate) fn projects_for_pytest(tree: &FileTree) -> Vec<Project> {
+    let found = projects(tree, Runner::Pytest);
+    if !found.is_empty() {
+        return found;
+    }
+    let owned = Look::at(tree).owned;
+    let with_tests = owned.into_iter().filter(|(_, files)| files.iter().any(|file| is_test_file(split(file).1)));
+    with_tests.map(|(dir, _)| Project { dir: dir.to_owned(), name: name(dir) }).collect()
 }
 
 fn name(dir: &str) -> String {
@@ -93,13 +159,8 @@ struct Look<'a> {
 
 impl<'a> Look<'a> {
     fn at(tree: &'a FileTree) -> Look<'a> {
-        let environments: BTreeSet<&str> = tree.files().filter_map(|file| file.strip_suffix("/pyvenv.cfg")).collect();
-        let is_passed_over = |dir: &str| {
-            let is_name =
-                |part: &str| part.starts_with('.') || PASSED_OVER.contains(&part) || part.ends_with(".egg-info");
-            dir.split('/').any(is_name) || environments.iter().any(|environment| is_within(dir, environment))
-        };
-        let places: Vec<(&str, &str)> = tree.files().map(split).filter(|(dir, _)| !is_passed_over(dir)).collect();
+        let passed_over = PassedOver::of(tree);
+        let places: Vec<(&str, &str)> = tree.files().map(split).filter(|(dir, _)| !passed_over.has(dir)).collect();
         let with = |names: &[&str]| -> BTreeSet<&str> {
             places.iter().filter(|(_, name)| names.contains(name)).map(|(dir, _)| *dir).collect()
         };
@@ -122,14 +183,14 @@ impl<'a> Look<'a> {
         let mut owned: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for file in tree.files() {
             let (dir, name) = split(file);
-            let counts = is_test_file(name) || OF_PYTEST.contains(&name);
-            if let Some(of) = Some(dir).filter(|dir| counts && !is_passed_over(dir)).and_then(owner) {
+            let counts = is_test_file(name) || OF_PYTEST.contains(&name) || is_of_unittest(tree, file);
+            if let Some(of) = Some(dir).filter(|dir| counts && !passed_over.has(dir)).and_then(owner) {
                 owned.entry(of).or_default().push(file);
             }
         }
         for (name, table) in TABLES {
             for (dir, _) in tree.directories_with(name).filter(|(_, content)| content.contains(table)) {
-                if let Some(of) = Some(dir).filter(|dir| !is_passed_over(dir)).and_then(owner) {
+                if let Some(of) = Some(dir).filter(|dir| !passed_over.has(dir)).and_then(owner) {
                     owned.entry(of).or_default();
                 }
             }
@@ -145,8 +206,7 @@ impl<'a> Look<'a> {
         if is_set_up || (has_tests && needs(self.tree, dir, "pytest")) {
             return Some(Runner::Pytest);
         }
-        // unittest's own pattern.
-        names().any(|name| name.starts_with("test")).then_some(Runner::Unittest)
+        files.iter().any(|file| is_of_unittest(self.tree, file)).then_some(Runner::Unittest)
     }
 
     fn has_table(&self, dir: &str) -> bool {
@@ -227,6 +287,11 @@ mod tests {
         assert_eq!(found(&["setup.py=", "tests/test_a.py"]), unittest(&[""]));
         assert_eq!(found(&["test_a.py"]), unittest(&[""]));
         assert_eq!(found(&["a_test.py"]), (vec![], vec![]), "not the pattern of unittest");
+        assert_eq!(
+            found(&["setup.py=", "a/tests/__init__.py=def load_tests(loader, tests, pattern):"]),
+            unittest(&[""])
+        );
+        assert_eq!(found(&["setup.py=", "a/tests/__init__.py=", "a/__init__.py=load_tests"]), (vec![], vec![]));
         assert_eq!(found(&["package.json", "scripts/test_x.py"]), (vec![], vec![]), "a stray script");
         assert_eq!(found(&["package.json", "py/requirements.txt=", "py/t/test_x.py"]), unittest(&["py"]));
         assert_eq!(found(&["lib/python3/site-packages/x/test_a.py", ".tox/test_a.py", "src/a.py"]), (vec![], vec![]));

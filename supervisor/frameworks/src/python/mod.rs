@@ -4,7 +4,10 @@
 mod detect;
 mod selection;
 
-pub(crate) use detect::{MARKERS, Runner, needs, projects};
+pub(crate) use detect::{
+    MARKERS, Runner, files_of_unittest, may_load_tests, needs, projects, projects_for_pytest, signs_of_pytest,
+    signs_of_unittest,
+};
 pub(crate) use selection::{Share, shares};
 
 use crate::framework::{InjectedFile, Plan, Project, REPORT, Step, Want};

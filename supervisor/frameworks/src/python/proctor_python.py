@@ -14,6 +14,10 @@ import traceback
 # Longest text of a field, in characters. proctor keeps less; this bounds what one line of the report can become.
 TEXT_MAX = 64 * 1024
 
+# Longest name that proctor keeps, in bytes, with what marks the cut.
+NAME_MAX = 4 * 1024
+CUT = "…"
+
 # Most frames of a stack on either side of the cut: a recursion has a thousand.
 FRAMES_MAX = 32
 
@@ -170,16 +174,24 @@ class Selection:
 
     def has(self, package, *names):
         """Whether a test is among them that goes by any of these names."""
-        if not self.tests or not self.tests.get(package, set()).isdisjoint(names):
+        if not self.tests or not self.tests.get(package, set()).isdisjoint(map(_kept, names)):
             return True
         above = package.split("/")
         places = ["."] + ["/".join(above[: count + 1]) for count in range(len(above))]
         return any("" in self.tests.get(place, ()) for place in places)
 
 
+def _kept(name):
+    """A name as proctor keeps it: of a long one the beginning, which others may share."""
+    name = name.encode("utf-8", "replace")
+    if len(name) > NAME_MAX:
+        return name[: NAME_MAX - len(CUT.encode())].decode("utf-8", "ignore") + CUT
+    return name.decode()
+
+
 def _bounded(value):
     if isinstance(value, str) and len(value) > TEXT_MAX:
-        return value[:TEXT_MAX] + "…"
+        return value[:TEXT_MAX] + CUT
     return value
 
 

@@ -47,7 +47,7 @@ pub(crate) fn shares<'a>(
                 of_files(framework, projects, tree, files, filter.as_ref())
             }
         }
-        Selection::Exactly(targets) => Ok(exactly(projects, targets).unwrap_or_else(|| whole(None))),
+        Selection::Exactly(targets) => Ok(exactly(projects, tree, targets).unwrap_or_else(|| whole(None))),
         // The session resolves LastFailed; a caller that does not gets the superset.
         Selection::All | Selection::LastFailed { .. } => Ok(whole(None)),
     }
@@ -122,13 +122,14 @@ fn relative(project: &Project, path: &str) -> String {
     path.strip_prefix(project.dir.as_str()).unwrap_or(path).trim_matches('/').to_owned()
 }
 
-/// Exactly these tests and files, or nothing when one of them is in no project: then it can be anywhere.
-fn exactly<'a>(projects: &'a [Project], targets: &[RerunTarget]) -> Option<Vec<Share<'a>>> {
+/// Exactly these tests and files, or nothing when one of them is in no file of a project: then it can be anywhere.
+fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Option<Vec<Share<'a>>> {
     let mut paths: BTreeMap<&Project, BTreeSet<String>> = BTreeMap::new();
     let mut tests: BTreeMap<&Project, BTreeMap<String, Vec<String>>> = BTreeMap::new();
     for target in targets {
         let path = join("", target.package());
-        let project = project_of(projects, &path)?;
+        let is_there = tree.contains(&path) || tree.files().any(|file| is_within(file, &path));
+        let project = project_of(projects, &path).filter(|_| is_there)?;
         paths.entry(project).or_default().insert(path.clone());
         let names = tests.entry(project).or_default().entry(relative(project, &path)).or_default();
         // The empty name is the whole file, as the plugins read it.
@@ -195,12 +196,14 @@ mod tests {
         let test =
             |name: &str| RerunTarget::Test(TestId { package: "sub/test_io.py".to_owned(), name: name.to_owned() });
         let targets = [test("test_a[x y]"), test("T::test_b"), RerunTarget::Package("sub/tests".to_owned())];
-        let shares = exactly(&projects, &targets).unwrap();
+        let shares = exactly(&projects, &tree(), &targets).unwrap();
         assert_eq!(shares[0].paths, ["test_io.py", "tests"]);
         assert_eq!(shares[0].tests["test_io.py"], ["test_a[x y]", "T::test_b"]);
         assert_eq!(shares[0].tests["tests"], [""]);
-        assert_eq!(exactly(&projects, &[RerunTarget::Package("lost".to_owned())]), None);
-        let whole = exactly(&projects, &[RerunTarget::Package("sub".to_owned()), test("test_a")]).unwrap();
+        for lost in ["src/calc.py", "sub/gone.py", "sub/../../lib/python3/doctest.py"] {
+            assert_eq!(exactly(&projects, &tree(), &[test("test_a"), RerunTarget::Package(lost.to_owned())]), None);
+        }
+        let whole = exactly(&projects, &tree(), &[RerunTarget::Package("sub".to_owned()), test("test_a")]).unwrap();
         assert!(whole[0].paths.is_empty() && whole[0].tests.is_empty());
     }
 }

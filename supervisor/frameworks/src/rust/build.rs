@@ -2,7 +2,7 @@
 //! before. Must not know tests.
 
 use super::event::{Diagnostic, Message};
-use super::failure::Here;
+use super::failure::{Here, of_script};
 use super::names::{Binary, package_of};
 use proctor_core::bound::{COLLECTORS_MAX, TEST_OUTPUT_BYTES_MAX};
 use proctor_core::event::RunnerEvent;
@@ -65,9 +65,86 @@ pub(super) fn refusal(nodeid: &str, kind: CollectorKind, said: &str, here: Here<
     Some(RunnerEvent::Collector(Box::new(collector.bounded())))
 }
 
+/// How Cargo begins to tell of a build script that failed, before its package: `a v0.1.0 (/workspace/a)`.
+const SCRIPT: &str = "error: failed to run custom build command for `";
+
+/// Build scripts that failed: Cargo tells nothing of them but what it says to people, with what they printed set in below.
+pub(super) fn scripts(said: &str, here: Here<'_>) -> Vec<RunnerEvent> {
+    let said = here.paths.scrub(said);
+    let lines: Vec<&str> = said.lines().collect();
+    let begin = lines.iter().enumerate().filter(|(_, line)| line.starts_with(SCRIPT)).take(COLLECTORS_MAX);
+    begin.map(|(at, _)| script(&lines[at..], here)).collect()
+}
+
+fn script(lines: &[&str], here: Here<'_>) -> RunnerEvent {
+    let is_over = |line: &&&str| ["error", "warning"].iter().any(|word| line.starts_with(word));
+    let end = lines.iter().skip(1).position(|line| is_over(&line)).map_or(lines.len(), |at| at + 1);
+    let lines = &lines[..end];
+    let first = lines.first().copied().unwrap_or_default();
+    let package = first.strip_prefix(SCRIPT).and_then(|rest| rest.split([' ', '`']).next()).unwrap_or_default();
+    let printed = lines.iter().skip_while(|line| line.trim() != "--- stderr").skip(1);
+    let printed: Vec<&str> = printed.map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
+    let failure = of_script(&printed.join("\n"), here);
+    let (file, line) = failure.place.unzip();
+    let collector = Collector {
+        nodeid: package.to_owned(),
+        kind: CollectorKind::Build,
+        file,
+        line,
+        message: failure.message.unwrap_or_else(|| first.trim_start_matches("error: ").to_owned()),
+        output: lines.join("\n"),
+    };
+    RunnerEvent::Collector(Box::new(collector.bounded()))
+}
+
 /// ` --> Cargo.toml:3:1`.
 fn blamed(line: &str, here: Here<'_>) -> Option<(String, u32)> {
     let mut parts = line.trim_start().strip_prefix("--> ")?.splitn(3, ':');
     let (file, line) = (parts.next()?, parts.next()?.parse().ok()?);
     Some((here.paths.relative_to(here.dir, file)?, line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paths::Paths;
+
+    fn told(said: &str) -> Vec<Collector> {
+        let paths = Paths::new("/ws");
+        scripts(said, Here { paths: &paths, dir: "" })
+            .into_iter()
+            .map(|event| match event {
+                RunnerEvent::Collector(told) => *told,
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_build_script_has_its_package_its_place_and_its_words() {
+        let said = "   Compiling a v0.1.0 (/ws/a)\n\
+                    error: failed to run custom build command for `a v0.1.0 (/ws/a)`\n\
+                    note: To improve backtraces for build dependencies, set the X=true environment variable.\n\n\
+                    Caused by:\n  process didn't exit successfully: `/c/build-script-build` (exit status: 101)\n  \
+                    --- stdout\n  cargo:rerun-if-env-changed=X\n\n  --- stderr\n  looking\n\n  \
+                    thread 'main' (17) panicked at a/build.rs:3:2:\n  build script boom\n  and more\n  \
+                    note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n\
+                    warning: build failed, waiting for other jobs to finish...\n\
+                    error: failed to run custom build command for `x-sys v1.0.0`\n\nCaused by:\n  \
+                    process didn't exit successfully: `/c/y` (exit status: 3)\n  --- stderr\n  no such lib: libx\n\
+                    error: failed to run custom build command for `y v1.0.0`\n\nCaused by:\n  \
+                    process didn't exit successfully: `/c/z` (exit status: 3)\n";
+        let told = told(said);
+        let short: Vec<_> =
+            told.iter().map(|one| (one.nodeid.as_str(), one.file.as_deref(), one.line, one.message.as_str())).collect();
+        assert_eq!(
+            short,
+            [
+                ("a", Some("a/build.rs"), Some(3), "build script boom\nand more"),
+                ("x-sys", None, None, "no such lib: libx"),
+                ("y", None, None, "failed to run custom build command for `y v1.0.0`"),
+            ]
+        );
+        assert!(told[0].output.ends_with("display a backtrace") && told[1].output.ends_with("libx"));
+    }
 }

@@ -83,6 +83,17 @@ pub(super) fn of_words(name: &str, output: &str, here: Here<'_>) -> Failure {
     Failure { message: failure.message.clone().or_else(|| first_line(output)), ..failure }
 }
 
+/// Why a build script gave up: its panic's words and their place, else what it said last.
+pub(super) fn of_script(output: &str, here: Here<'_>) -> Failure {
+    let panic = blamed("main", panics(output, here));
+    let last = || output.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned);
+    let (message, place) = match panic {
+        Some(panic) => (Some(panic.message.trim_end().to_owned()).filter(|words| !words.is_empty()), panic.place),
+        None => (last(), None),
+    };
+    Failure { message, place, ..Failure::default() }
+}
+
 fn first_line(output: &str) -> Option<String> {
     output.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }

@@ -1,6 +1,7 @@
 //! Reads `Cargo.toml` and `.cargo/config.toml` as far as planning needs them: where workspaces begin, which packages they
 //! have, which test binaries have no harness, and the project's own runner. Must not know command lines.
 
+use super::names::Binary;
 use crate::framework::Project;
 use crate::paths::{is_within, join, project_of};
 use crate::tree::FileTree;
@@ -32,6 +33,23 @@ struct PackageTable {
     #[serde(default)]
     name: String,
     metadata: Option<toml::Table>,
+    autobins: Option<bool>,
+    autotests: Option<bool>,
+    autobenches: Option<bool>,
+    autoexamples: Option<bool>,
+}
+
+impl PackageTable {
+    /// Kinds of targets of which the package has only those that it names.
+    fn named_only(&self) -> Vec<&'static str> {
+        let kinds = [
+            ("bin", self.autobins),
+            ("test", self.autotests),
+            ("bench", self.autobenches),
+            ("example", self.autoexamples),
+        ];
+        kinds.into_iter().filter(|(_, auto)| *auto == Some(false)).map(|(kind, _)| kind).collect()
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -45,6 +63,7 @@ struct WorkspaceTable {
 #[derive(Debug, Default, Deserialize)]
 struct Target {
     name: Option<String>,
+    path: Option<String>,
     harness: Option<bool>,
 }
 
@@ -115,6 +134,16 @@ pub(super) struct Package {
     pub(super) dir: String,
     /// Files of the test binaries without libtest's harness, up to Cargo's hash.
     pub(super) plain: Vec<String>,
+    /// The binaries that the manifest names, other than the library, and their sources where it says so.
+    pub(super) named: Vec<(Binary, Option<String>)>,
+    /// Kinds of binaries of which it has no others.
+    pub(super) named_only: Vec<&'static str>,
+}
+
+/// The binaries of a kind that a manifest in `dir` names.
+fn named(dir: &str, kind: &str, targets: &[Target]) -> Vec<(Binary, Option<String>)> {
+    let path = |target: &Target| target.path.as_ref().map(|path| join(dir, path));
+    targets.iter().filter_map(|target| Some((Binary::of(kind, target.name.as_ref()?), path(target)))).collect()
 }
 
 /// The packages that lie in a Cargo workspace, by directory.
@@ -126,11 +155,14 @@ pub(super) fn packages(projects: &[Project], tree: &FileTree, project: &Project)
         .filter_map(|(dir, content)| {
             let Manifest { package, lib, bin, test, bench, example, .. } = Manifest::read(content)?;
             let package = package.filter(|package| !package.name.is_empty())?;
+            let kinds = [("bin", &bin), ("test", &test), ("bench", &bench), ("example", &example)];
+            let named = kinds.into_iter().flat_map(|(kind, targets)| named(dir, kind, targets)).collect();
+            let named_only = package.named_only();
             let lib = Target { name: lib.name.or_else(|| Some(package.name.clone())), ..lib };
             let plain = [lib].into_iter().chain(bin).chain(test).chain(bench).chain(example);
             let plain = plain.filter(|target| target.harness == Some(false)).filter_map(|target| target.name);
             let plain = plain.map(|name| name.replace('-', "_")).collect();
-            Some(Package { name: package.name, dir: dir.to_owned(), plain })
+            Some(Package { name: package.name, dir: dir.to_owned(), plain, named, named_only })
         })
         .collect();
     packages.sort_by(|a, b| a.dir.cmp(&b.dir));

@@ -116,8 +116,23 @@ fn of_files<'a>(
         .collect())
 }
 
-/// The one binary that a source file is for, or none when others use it too: a library's tests are its package's.
+/// The one binary that a source file is for, or none when others use it too: a library's tests are its package's, and so are
+/// those of a program that may be its only one.
 fn of_source(package: &Package, path: &str, tree: &FileTree) -> Option<Binary> {
+    if path == join(&package.dir, "src/main.rs") {
+        return None;
+    }
+    named_as(package, path).or_else(|| by_place(package, path, tree))
+}
+
+/// The binary that the manifest builds from this source.
+fn named_as(package: &Package, path: &str) -> Option<Binary> {
+    let found = package.named.iter().find(|(_, source)| source.as_deref() == Some(path));
+    found.map(|(binary, _)| binary.clone())
+}
+
+/// The binary that Cargo takes a source for by its place.
+fn by_place(package: &Package, path: &str, tree: &FileTree) -> Option<Binary> {
     let within = if package.dir.is_empty() { path } else { path.strip_prefix(&package.dir)?.trim_start_matches('/') };
     let (kind, rest) = [("tests/", "test"), ("src/bin/", "bin"), ("examples/", "example"), ("benches/", "bench")]
         .into_iter()
@@ -127,10 +142,15 @@ fn of_source(package: &Package, path: &str, tree: &FileTree) -> Option<Binary> {
         // A directory is a binary if it has a `main.rs`, else a module that several share.
         Some((name, _)) => {
             let main = format!("{}/main.rs", &path[..path.len() - rest.len() + name.len()]);
+            if let Some(binary) = named_as(package, &main) {
+                return Some(binary);
+            }
             tree.contains(&main).then_some(name)?
         }
     };
-    Some(Binary::of(kind, name))
+    let binary = Binary::of(kind, name);
+    let is_one = !package.named_only.contains(&kind) || package.named.contains(&(binary.clone(), None));
+    is_one.then_some(binary)
 }
 
 /// Exactly these binaries and tests. What is no package of the workspace (a dependency that does not compile, a name that

@@ -2,18 +2,23 @@
 //! test points with directives, diagnostics in YAML or comments, subtests by indentation. Must not know what writes it.
 //!
 //! A point is told when the next line shows that nothing more belongs to it. A subtest is called `parent/child`; until its
-//! parent's name is known, it is held back. What does not keep its plan, has none, or bails out is cut off.
+//! parent's name is known, it is held back. What does not keep its plan, has none, counts a point twice, or bails out is cut
+//! off.
 
 mod diagnostics;
+mod perhaps;
 
+use crate::notes::Notes;
 use crate::paths::Paths;
-use crate::reported::plain;
+use crate::said::plain;
 use diagnostics::Diagnostics;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use regex::Regex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
+
+pub(crate) use perhaps::{Is, Perhaps, may_begin};
 
 /// Deepest subtests that are told apart.
 const DEPTH_MAX: usize = 16;
@@ -21,14 +26,15 @@ const DEPTH_MAX: usize = 16;
 /// Most subtests that are held back for their parent's name, and most names that are known to have come.
 const HELD_MAX: usize = 10_000;
 
+/// What stands for the tests of a program that skips all of them: `1..0 # SKIP why`.
+const ALL: &str = "all tests";
+
 /// Blanks by which a subtest is indented.
 const INDENT: usize = 4;
 
-/// Most sentences about one stream.
-const NOTES_MAX: usize = 8;
-
 static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i)^TAP version 1[2-4]\s*$").ok());
-static PLAN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^1\.\.(\d+)\s*(?:#.*)?$").ok());
+static PLAN: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)^1\.\.(\d+)\s*(?:#\s*(?P<skip>skip\S*)?\s*(?P<why>.*))?$").ok());
 static POINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?i)^(?P<not>not )?ok\b(?:\s+(?P<number>\d+)\b)?(?:\s+-)?\s*(?P<text>.*?)(?:\s*#\s*(?P<directive>skip|todo)\S*\s*(?P<why>.*))?$").ok()
 });
@@ -50,19 +56,47 @@ pub(crate) struct Tap {
     open: Option<Open>,
     /// How often each name came.
     names: HashMap<String, u32>,
+    /// Whether it had what nothing but TAP has: a plan, or the words that give up.
+    is_one: bool,
     cut_off: bool,
-    notes: Vec<String>,
+    notes: Notes,
 }
 
 #[derive(Debug, Default)]
 struct Level {
     name: Option<String>,
     plan: Option<u64>,
+    /// Why there is nothing to run, if the plan says so.
+    skipped: Option<String>,
     seen: u64,
+    numbers: Numbers,
     /// Whether a point of it failed: the point that it belongs to fails for that reason.
     failed: bool,
     /// Points whose parent's name is not known, by their own path.
     held: Vec<(String, Open)>,
+}
+
+/// The numbers of the points so far, in whatever order they come.
+#[derive(Debug, Default)]
+struct Numbers {
+    /// All up to this one came.
+    whole: u64,
+    /// These came before their turn, at most [`HELD_MAX`].
+    early: BTreeSet<u64>,
+    last: u64,
+}
+
+impl Numbers {
+    /// Takes in the next point's; one without a number follows the one before it. Whether it is its first.
+    fn take_in(&mut self, number: Option<u64>) -> bool {
+        let number = number.unwrap_or_else(|| self.last.saturating_add(1));
+        self.last = number;
+        let is_new = number > self.whole && self.early.len() < HELD_MAX && self.early.insert(number);
+        while self.early.remove(&(self.whole.saturating_add(1))) {
+            self.whole += 1;
+        }
+        is_new
+    }
 }
 
 /// A point to which something may still belong.
@@ -83,8 +117,9 @@ impl Tap {
             announced: None,
             open: None,
             names: HashMap::new(),
+            is_one: false,
             cut_off: false,
-            notes: Vec::new(),
+            notes: Notes::default(),
         }
     }
 
@@ -107,11 +142,15 @@ impl Tap {
         } else if let Some(plan) = PLAN.as_ref().and_then(|plan| plan.captures(text)) {
             self.tell(events);
             self.enter(level, events);
+            self.is_one |= level == 0;
             if let Some(level) = self.levels.get_mut(level) {
                 level.plan = plan[1].parse().ok();
+                let is_skipped = level.plan == Some(0) && plan.name("skip").is_some();
+                level.skipped = is_skipped.then(|| plan.name("why").map_or("", |why| why.as_str()).to_owned());
             }
         } else if let Some(reason) = text.strip_prefix("Bail out!") {
             self.tell(events);
+            self.is_one = true;
             self.give_up(format!("bailed out: {}", reason.trim()));
         } else if let Some(point) = POINT.as_ref().and_then(|point| point.captures(text)) {
             // What a test prints may be indented and begin with `ok`; the first point of subtests has its number.
@@ -125,10 +164,14 @@ impl Tap {
             let echoes = self.leave(level + 1, Some(text.as_str()).filter(|text| !text.is_empty()), events);
             self.enter(level, events);
             self.announced = None;
-            let number = self.levels.get_mut(level).map_or(0, |level| {
+            let own = part("number").parse().ok();
+            let (number, is_new) = self.levels.get_mut(level).map_or((0, true), |level| {
                 level.seen += 1;
-                level.seen
+                (level.seen, level.numbers.take_in(own))
             });
+            if !is_new {
+                self.give_up(format!("test {} came again, or out of place", part("number")));
+            }
             let outcome = match (part("not").is_empty(), part("directive").to_lowercase().as_str()) {
                 (_, "skip") => TestOutcome::Skipped,
                 (true, "todo") => TestOutcome::Xpassed,
@@ -151,8 +194,18 @@ impl Tap {
         self.leave(1, None, events);
         if let Some(whole) = self.levels.pop() {
             self.check(&whole, "the plan");
+            if let Some(why) = whole.skipped.filter(|_| whole.seen == 0) {
+                let diagnostics = Diagnostics::new(0, false);
+                let open = Open { text: ALL.to_owned(), outcome: TestOutcome::Skipped, why, diagnostics };
+                self.push(ALL.to_owned(), open, events);
+            }
         }
         self.levels.push(Level::default());
+    }
+
+    /// Whether it is TAP beyond doubt.
+    fn is_one(&self) -> bool {
+        self.is_one
     }
 
     /// Whether something is missing, and what a person should know.
@@ -198,6 +251,9 @@ impl Tap {
 
     fn check(&mut self, level: &Level, what: &str) {
         match level.plan {
+            Some(plan) if plan == level.seen && plan != level.numbers.whole => {
+                self.give_up(format!("{what} is 1 to {plan}, and other numbers came"));
+            }
             Some(plan) if plan == level.seen => {}
             Some(plan) => self.give_up(format!("{what} is {plan} test(s), and {} came", level.seen)),
             None => self.give_up(format!("{what} is missing")),
@@ -206,9 +262,7 @@ impl Tap {
 
     fn give_up(&mut self, why: String) {
         self.cut_off = true;
-        if self.notes.len() < NOTES_MAX {
-            self.notes.push(why);
-        }
+        self.notes.add(why);
     }
 
     /// Nothing more belongs to the open point.

@@ -123,11 +123,24 @@ fn what_does_not_keep_its_plan_is_cut_off() {
         ("1..2\nok 1\nBail out! no disk\n", "bailed out: no disk"),
         ("1..1\n    ok 1 - a\n    1..2\nok 1 - x\n", "the plan of x is 2 test(s), and 1 came"),
         ("TAP version 13\n", "the plan is missing"),
+        ("1..2\nok 1\nok 1\n", "test 1 came again, or out of place"),
+        ("1..2\nok 1\nok 3\n", "the plan is 1 to 2, and other numbers came"),
+        ("1..2\nok 2\nok\n", "the plan is 1 to 2, and other numbers came"),
+        ("1..1\nok 0\n", "test 0 came again, or out of place"),
+        ("1..0 # SKIP not here\nok 1\n", "the plan is 0 test(s), and 1 came"),
     ] {
         let (_, cut_off, notes) = read(stream);
         assert!(cut_off && notes[0] == note, "{stream}{notes:?}");
     }
-    assert!(!read("1..0 # SKIP nothing here\n").1);
+    assert!(!read("1..3\nok 3\nok 1\nok 2\n").1, "any order will do");
+}
+
+#[test]
+fn a_program_that_skips_all_of_its_tests_says_so() {
+    let (cases, cut_off, _) = read("1..0 # SKIP nothing here\n");
+    assert_eq!((cases.len(), cases[0].outcome, cut_off), (1, TestOutcome::Skipped, false));
+    assert_eq!((cases[0].name.as_str(), cases[0].message.as_deref()), ("all tests", Some("nothing here")));
+    assert_eq!(read("1..0\n").0.len(), 0);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Writes the command lines of our runner for unittest. Must not know how its results are read.
 
 use crate::framework::{Plan, PlanError, Project, Want};
-use crate::paths::{is_within, project_of};
-use crate::python::{Share, Steps, shares};
+use crate::paths::{is_within, join, project_of};
+use crate::python::{Share, Steps, files_of_unittest, shares};
 use crate::tree::FileTree;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,23 +33,26 @@ fn selected(share: &Share<'_>) -> BTreeMap<String, Vec<String>> {
     share.paths.iter().map(|path| (path.clone(), vec![String::new()])).collect()
 }
 
-/// The directories, relative to the project, in which unittest has to be started to find every test file of the share: it
-/// finds what is in packages below, and so begins above the outermost package of each.
+/// The directories, relative to the project, in which unittest has to be started to find every test file of the share.
+///
+/// Tests that a `load_tests` brings along can be in any file, and what brings those of such a path along in any of the
+/// project's test files.
 fn starts(projects: &[Project], tree: &FileTree, share: &Share<'_>) -> BTreeSet<String> {
-    let is_shared = |path: &str| share.paths.is_empty() || share.paths.iter().any(|part| is_within(path, part));
-    let mut starts = BTreeSet::new();
-    for file in tree.files() {
-        let (mut dir, name) = file.rsplit_once('/').unwrap_or(("", file));
-        let is_own = project_of(projects, file) == Some(share.project);
-        let within = || file[share.project.dir.len()..].trim_start_matches('/');
-        let is_test = name.starts_with("test") && name.ends_with(".py") && !file.contains("/.");
-        if !is_test || !is_own || !is_shared(within()) {
-            continue;
-        }
-        while dir != share.project.dir && tree.contains(&format!("{dir}/__init__.py")) {
-            dir = dir.rsplit_once('/').map_or("", |(parent, _)| parent);
-        }
-        starts.insert(dir[share.project.dir.len()..].trim_start_matches('/').to_owned());
+    let dir = &share.project.dir;
+    let is_own = |file: &&str| project_of(projects, file) == Some(share.project);
+    let files: Vec<&str> = files_of_unittest(tree).filter(is_own).collect();
+    let paths: Vec<String> = share.paths.iter().map(|path| join(dir, path)).collect();
+    let is_known = paths.iter().all(|path| files.iter().any(|file| is_within(file, path)));
+    let is_whole = paths.is_empty() || !is_known;
+    let wanted = files.iter().filter(|file| is_whole || paths.iter().any(|path| is_within(file, path)));
+    wanted.map(|file| start(tree, dir, file)).collect()
+}
+
+/// Where unittest finds a test file: it looks into packages below, and so begins above the outermost one.
+fn start(tree: &FileTree, project: &str, file: &str) -> String {
+    let mut dir = file.rsplit_once('/').map_or("", |(dir, _)| dir);
+    while dir != project && tree.contains(&format!("{dir}/__init__.py")) {
+        dir = dir.rsplit_once('/').map_or("", |(parent, _)| parent);
     }
-    starts
+    dir[project.len()..].trim_start_matches('/').to_owned()
 }

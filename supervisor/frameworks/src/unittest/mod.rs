@@ -2,9 +2,11 @@
 //! and tells what happens through the run's report.
 //!
 //! Needs Python 3.8. One command for each directory that unittest can be started in, since two of them may have modules of one
-//! name. An exception in a test is a failure, one in its fixtures an error. What tests print stays in the run's output and is
-//! not kept with each test: to capture it would change what they see. Coverage is not measured by this version. Must not know
-//! how a process is started.
+//! name. A package that has a `load_tests` and no test files is seen in a directory that is called `test...`, or below one. An
+//! exception in a test is a failure, one in its fixtures an error. What tests print stays in the run's output and is not kept
+//! with each test: to capture it would change what they see. A test that a `load_tests` brings along counts to the file with its
+//! code, be it a doctest's, and one of a library to the module that brings it. Coverage is not measured by this version. Must not
+//! know how a process is started.
 
 mod command;
 
@@ -19,6 +21,9 @@ pub struct Unittest;
 
 const NAME: &str = "unittest";
 
+/// Python 3.12 and newer, and our runner for those before, exit so when no test was there.
+const DIALECT: Dialect = Dialect { empty_status: Some(5), ..Dialect::plain(NAME) };
+
 impl Framework for Unittest {
     fn name(&self) -> &'static str {
         NAME
@@ -26,6 +31,14 @@ impl Framework for Unittest {
 
     fn markers(&self) -> &'static [&'static str] {
         python::MARKERS
+    }
+
+    fn reads(&self, path: &str) -> bool {
+        python::may_load_tests(path)
+    }
+
+    fn signs(&self) -> String {
+        python::signs_of_unittest()
     }
 
     fn extensions(&self) -> &'static [&'static str] {
@@ -44,11 +57,11 @@ impl Framework for Unittest {
         command::plan(projects, tree, want, &["--list"])
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(Dialect::plain(NAME), plan, want))
+    fn blocks(&self) -> bool {
+        false
     }
 
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(Dialect::plain(NAME), plan, want))
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(Reported::new(DIALECT, plan, want))
     }
 }

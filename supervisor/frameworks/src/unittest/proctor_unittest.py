@@ -3,12 +3,14 @@
 Arguments: a start directory, then `-k=PATTERN` or nothing, then `--list` or nothing. Must not know how the report is read.
 """
 
+import fnmatch
 import inspect
 import io
 import os
 import re
 import sys
 import time
+import types
 import unittest
 
 import proctor_python
@@ -16,14 +18,29 @@ import proctor_python
 # Frames of a module with this name in its globals are the runner's, for unittest as for us.
 __unittest = True
 
+# Where everything begins. A test may go elsewhere, and even remove where it went.
+START = os.getcwd()
+
 # What unittest's own command exits with when no test ran, since Python 3.12.
 NO_TESTS = 5
 
 # Fixtures of whole classes and modules. unittest puts a stand-in named after one where tests would be when it fails.
 FIXTURES = ("setUpClass", "setUpModule", "tearDownClass", "tearDownModule")
 
+# Modules that call setUp and the like.
+FIXTURES_RUN_IN = ("unittest.case", "unittest.async_case")
+
 # What unittest puts in the place of a module that cannot be loaded.
 UNLOADABLE = "_FailedTest"
+
+# Files that pytest looks for tests in.
+OF_PYTEST = ("test_*.py", "*_test.py")
+
+# Functions of unittest's own conventions that are called like tests.
+CONVENTIONS = ("test", "test_main", "test_suite")
+
+# The attribute of a test that has the file of the first module that it came with.
+BROUGHT_BY = "proctor_brought_by"
 
 
 def main(arguments):
@@ -32,16 +49,18 @@ def main(arguments):
     patterns = [argument[len("-k=") :] for argument in arguments[1:] if argument.startswith("-k=")]
     report = proctor_python.Report()
     report.write("begin")
-    loader = unittest.TestLoader()
+    loader = Loader()
     if patterns:
         loader.testNamePatterns = [pattern if "*" in pattern else "*%s*" % pattern for pattern in patterns]
-    suite = chosen(loader.discover(start))
+    found, selection = loader.discover(start), proctor_python.Selection(wholes)
+    has_others = tell_others(loader, found, selection, report)
+    suite = chosen(found, selection)
     if "--list" in arguments:
         status = list_tests(suite, report)
     else:
         status = run(suite, report)
     report.write("end")
-    return status
+    return 1 if has_others and status in (0, NO_TESTS) else status
 
 
 def run(suite, report):
@@ -77,9 +96,33 @@ def each(suite):
             yield test
 
 
-def chosen(suite):
+def tell_others(loader, suite, selection, report):
+    """Tells which functions and methods are called like tests and are none of unittest's, and whether they are pytest's.
+
+    A run without them would prove less than it seems to. That of files alone is told which are selected as a whole.
+    """
+    own = {code(test) for test in each(suite)}
+    others = [(module.__file__, list(loader.others(module, own))) for module in loader.modules]
+    others = [(file, names) for file, names in others if names and selection.has(relative(file), "")]
+    if others and "pytest" not in sys.modules:
+        one = others[0][1][0][0], relative(others[0][0])
+        what = "unittest does not run what is called like a test in %d file(s), such as %s in %s" % ((len(others),) + one)
+        report.write("note", text=what + ": if it is pytest's, pass framework pytest")
+        return False
+    for file, names in others:
+        report.write(
+            "collector",
+            nodeid=file,
+            file=file,
+            line=names[0][1].co_firstlineno,
+            message="%s has tests for pytest, which unittest does not run: pass framework pytest" % os.path.basename(file),
+            output="\n".join(name for name, _ in names),
+        )
+    return bool(others)
+
+
+def chosen(suite, selection):
     """The suite without the tests that are not to run. Classes and modules stay together, for their fixtures."""
-    selection = proctor_python.Selection(wholes)
 
     def is_wanted(test):
         package, name = place(test)
@@ -94,10 +137,73 @@ def wholes(names):
     return {dotted and dotted + "." for dotted, _, last in parts if last in FIXTURES}
 
 
+class Loader(unittest.TestLoader):
+    """Loads as unittest does. A module's `load_tests` brings along what is elsewhere, so the module is noted with each test."""
+
+    def __init__(self):
+        super().__init__()
+        self.modules = []
+
+    def loadTestsFromModule(self, module, *arguments, **named):
+        name = os.path.basename(getattr(module, "__file__", None) or "")
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in OF_PYTEST):
+            self.modules.append(module)
+        suite = super().loadTestsFromModule(module, *arguments, **named)
+        for test in each([suite]):
+            getattr(test, "__dict__", {}).setdefault(BROUGHT_BY, getattr(module, "__file__", None))
+        return suite
+
+
+    def others(self, module, own):
+        """Name and code of what is called like a test in a module and not among `own`, unless the patterns leave it out."""
+        patterns = self.testNamePatterns or ["*"]
+        for name, function in called_like_tests(module):
+            is_meant = any(fnmatch.fnmatchcase("%s.%s" % (module.__name__, name), pattern) for pattern in patterns)
+            if is_meant and code_of(function) not in own:
+                yield name, code_of(function)
+
+
+def called_like_tests(module):
+    """The functions of a module, and those of its classes, that pytest would take for tests and unittest's loader does not."""
+    for name, thing in list(vars(module).items()):
+        is_function = name.startswith("test") and type(thing) is types.FunctionType and name not in CONVENTIONS
+        is_class = name.startswith("Test") and issubclass(type(thing), type) and is_plain(thing)
+        if not (is_function or is_class) or thing.__module__ != module.__name__ or not getattr(thing, "__test__", True):
+            continue
+        if is_function:
+            yield name, thing
+        for method in (method for method in dir(thing) if is_class and method.startswith("test")):
+            function = inspect.getattr_static(thing, method)
+            if type(function) is types.FunctionType:
+                yield "%s.%s" % (name, method), function
+
+
+def is_plain(kind):
+    """Whether a class is as pytest wants those with tests: made without arguments. One that a TestCase inherits is unittest's."""
+    kinds = [kind]
+    for other in kinds:
+        kinds.extend(type.__subclasses__(other))
+    is_made = kind.__init__ is object.__init__ and kind.__new__ is object.__new__
+    return is_made and not any(issubclass(other, unittest.TestCase) for other in kinds)
+
+
 def place(test):
-    """The file of a test, relative to here, and the test's name within it."""
-    if type(test).__name__ == UNLOADABLE:
+    """The file of a test, relative to where everything begins, and the test's name within it."""
+    file, name = defined(test)
+    # The code of a library's tests is nowhere that a rerun could begin.
+    files = (os.path.join(START, file) for file in (file, getattr(test, BROUGHT_BY, None)) if file)
+    return next(map(relative, filter(proctor_python.is_own, files)), "."), name
+
+
+def defined(test):
+    """The file that has the code of a test, if it is known, and the test's name there."""
+    if type(test).__module__ == "unittest.loader":  # a module that cannot be loaded, or that is skipped
         return unloaded_file(test), test._testMethodName
+    if hasattr(test, "_dt_test"):
+        file = test._dt_test.filename
+        return (file if os.path.isfile(os.path.join(START, file)) else None), test.id()
+    if hasattr(test, "_testFunc"):
+        return getattr(code(test), "co_filename", None), test.id()
     if isinstance(test, unittest.TestCase):
         module = type(test).__module__
         name = test.id()
@@ -108,8 +214,11 @@ def place(test):
         while module and module not in sys.modules:
             module = module.rpartition(".")[0]
         name = ("%s.%s" % (of.rstrip(")")[len(module) + 1 :], name)).lstrip(".")
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return os.path.relpath(file) if file else ".", name
+    return getattr(sys.modules.get(module), "__file__", None), name
+
+
+def relative(file):
+    return os.path.relpath(os.path.join(START, file), START)
 
 
 def unloaded_file(test):
@@ -117,15 +226,15 @@ def unloaded_file(test):
     path = test._testMethodName.replace(".", os.sep)
     for root in sys.path:
         for file in (path + ".py", os.path.join(path, "__init__.py")):
-            if os.path.isfile(os.path.join(root, file)):
-                return os.path.relpath(os.path.join(root, file))
+            if os.path.isfile(os.path.join(START, root, file)):
+                return relative(os.path.join(root, file))
     return "."
 
 
 def unloadable(test, report, error=None):
     """Tells of a module that could not be loaded, of whose error unittest keeps the words alone."""
     words = str(getattr(test, "_exception", None) or error).strip()
-    file = os.path.abspath(unloaded_file(test))
+    file = os.path.normpath(os.path.join(START, unloaded_file(test)))
     frames = re.findall(r'^ +File "(.+)", line (\d+)', words, re.MULTILINE)
     own = [frame for frame in frames if proctor_python.is_own(frame[0])] or [(file, 1)]
     report.write(
@@ -150,12 +259,14 @@ class Result(unittest.TextTestResult):
         self._names = names
         self._began = {}
         self._told = {}
+        self._parts = {}
 
     def startTest(self, test):
         super().startTest(test)
         self._written = Written()
         self._began[id(test)] = time.perf_counter()
         self._told[id(test)] = None
+        self._parts[id(test)] = set()
         if type(test).__name__ != UNLOADABLE:
             package, name = place(test)
             self._report.write("started", package=package, name=name)
@@ -164,23 +275,27 @@ class Result(unittest.TextTestResult):
         super().stopTest(test)
         output = self._written.stop()
         began = self._began.pop(id(test), None)
-        told = self._told.pop(id(test), None)
-        # unittest says nothing of a test of which only subtests failed.
+        parts, told = self._parts.pop(id(test), ()), self._told.pop(id(test), None)
+        told = told or interrupted(sys.exc_info()[1]) or self._unsaid(parts)
         if type(test).__name__ != UNLOADABLE:
-            told = dict(told or {"outcome": "failed"}, output=output)
-            self._tell(test, told, time.perf_counter() - began)
+            self._tell(test, dict(told, output=output), time.perf_counter() - began)
+
+    @staticmethod
+    def _unsaid(parts):
+        """What becomes of a test of which unittest says nothing: some of its subtests failed, or only were skipped."""
+        return {"outcome": "passed" if "skipped" in parts and "failed" not in parts else "failed"}
 
     def addSuccess(self, test):
         super().addSuccess(test)
         self._ended(test, {"outcome": "passed"})
 
     def addFailure(self, test, err):
-        told = proctor_python.described(err[1])
+        told = described(test, err[1])
         super().addFailure(test, err)
         self._ended(test, dict(told, outcome="failed"))
 
     def addError(self, test, err):
-        told, is_fixture = proctor_python.described(err[1]), self._is_fixture(err[1].__traceback__)
+        told, is_fixture = described(test, err[1]), self._is_fixture(err[1].__traceback__)
         super().addError(test, err)
         if type(test).__name__ == UNLOADABLE:
             unloadable(test, self._report, err[1])
@@ -191,7 +306,11 @@ class Result(unittest.TextTestResult):
 
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
-        self._ended(test, dict(where(test), outcome="skipped", message=reason))
+        whole = getattr(test, "test_case", None)
+        if whole is None:
+            self._ended(test, dict(where(test), outcome="skipped", message=reason))
+        else:
+            self._part(whole, test, dict(where(whole), outcome="skipped", message=reason))
 
     def addExpectedFailure(self, test, err):
         told = proctor_python.described(err[1])
@@ -208,6 +327,10 @@ class Result(unittest.TextTestResult):
         if err is not None:
             told = dict(proctor_python.described(err[1]), outcome="failed")
         super().addSubTest(test, subtest, err)
+        self._part(test, subtest, told)
+
+    def _part(self, test, subtest, told):
+        self._parts.setdefault(id(test), set()).add(told["outcome"])
         self._tell(test, told, None, "/" + subtest._subDescription())
 
     @staticmethod
@@ -215,7 +338,7 @@ class Result(unittest.TextTestResult):
         """Whether an exception came out of setUp, tearDown or a cleanup."""
         names = []
         while tb is not None:
-            if "__unittest" in tb.tb_frame.f_globals:
+            if tb.tb_frame.f_globals.get("__name__") in FIXTURES_RUN_IN:
                 names.append(tb.tb_frame.f_code.co_name)
             tb = tb.tb_next
         return not {"_callSetUp", "_callTearDown", "_callCleanup", "doCleanups"}.isdisjoint(names)
@@ -229,7 +352,8 @@ class Result(unittest.TextTestResult):
     def _tell(self, test, told, duration, part=""):
         package, name = place(test)
         unique = self._names.unique(package, name + part)
-        nodeid = test.id() + part + unique[len(name + part) :]
+        whole = test.id() if type(test).__module__ != "unittest.loader" else name
+        nodeid = whole + part + unique[len(name + part) :]
         self._report.write("finished", package=package, name=unique, nodeid=nodeid, duration_s=duration, **told)
 
 
@@ -281,13 +405,39 @@ class Written:
         return "".join(self._parts) or None
 
 
+def interrupted(error):
+    """What there is to say of a test that ends with an exception which unittest lets through: KeyboardInterrupt."""
+    return error and dict(proctor_python.described(error), outcome="failed")
+
+
+def described(test, error):
+    """What there is to say of an exception. That of a doctest is raised where no example is, and says where one is."""
+    told = proctor_python.described(error)
+    if told["file"]:
+        return told
+    told.update(where(test))
+    example = re.search(r'^File ".*", line (\d+), in .*\n', told["message"], re.MULTILINE)
+    if hasattr(test, "_dt_test") and example:
+        told.update(line=int(example.group(1)), message=told["message"][example.end() :], stack=None)
+    return told
+
+
 def where(test):
-    """File and line of a test's method."""
-    method = inspect.unwrap(getattr(test, getattr(test, "_testMethodName", ""), None))
-    code = getattr(method, "__code__", None)
-    if code is None or not proctor_python.is_own(code.co_filename):
-        return {}
-    return {"file": code.co_filename, "line": code.co_firstlineno}
+    """File and line of a test's method, function or docstring."""
+    if hasattr(test, "_dt_test"):
+        file, line = os.path.join(START, test._dt_test.filename), (test._dt_test.lineno or 0) + 1
+    else:
+        file, line = getattr(code(test), "co_filename", ""), getattr(code(test), "co_firstlineno", None)
+    return {"file": file, "line": line} if proctor_python.is_own(file) else {}
+
+
+def code(test):
+    """The code of a test's method or function, if it has any."""
+    return code_of(getattr(test, "_testFunc", None) or getattr(test, getattr(test, "_testMethodName", ""), None))
+
+
+def code_of(function):
+    return getattr(inspect.unwrap(function), "__code__", None) or getattr(function, "__code__", None)
 
 
 if __name__ == "__main__":

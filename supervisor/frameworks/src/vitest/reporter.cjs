@@ -3,7 +3,9 @@
 // A test that the name filter left out is skipped, as one that says so itself; only its name tells them apart.
 'use strict';
 
-const { SEPARATOR, at, beforeStack, blame, fileOf, nameOf, placeOf, plain, say, stackOf, valueOf } = require('../js/report.cjs');
+const report = require('../js/report.cjs');
+
+const { SEPARATOR, at, beforeStack, blame, fileOf, nameOf, placeOf, plain, sayTogether: say, stackOf, valueOf } = report;
 
 class Reporter {
   constructor(filter) {
@@ -37,15 +39,15 @@ class Reporter {
     this.written.delete(test.id);
     if (result.state === 'skipped' && !this.isSelected(test)) return;
     const id = this.idOf(test);
-    this.count(id);
-    const { duration, flaky } = test.diagnostic() ?? {};
     const nodeid = id.package + SEPARATOR + id.name;
-    if (flaky) say('note', { text: `${nodeid} passed when it was run again` });
+    this.count(id, nodeid);
+    const { duration, flaky, retryCount } = test.diagnostic() ?? {};
     say('finished', {
       ...id,
       nodeid,
       duration_s: typeof duration === 'number' ? duration / 1000 : undefined,
       output,
+      failed_attempts: flaky ? retryCount : undefined,
       ...this.became(test, result),
     });
   }
@@ -87,10 +89,13 @@ class Reporter {
   // Errors of a file or a suite beside those of its tests.
   tellErrors(entity, module) {
     if (this.told.has(entity)) return;
+    const errors = entity.errors();
+    // The usual case: to look for its tests takes as long as there are many.
+    if (errors.length === 0) return;
     this.told.add(entity);
     const file = fileOf(module.moduleId);
     const outside = [...module.children.allTests()].length > 0 ? 'failed outside of its tests: ' : '';
-    for (const error of entity.errors()) {
+    for (const error of errors) {
       const { message, ...place } = blame(error);
       say('collector', { nodeid: file, ...at({ file: module.moduleId }), ...place, message: outside + message, output: textOf(error) });
     }
@@ -115,10 +120,9 @@ class Reporter {
     return !filter || [titles.join(' '), titles.join(SEPARATOR)].some((name) => name.search(filter) >= 0);
   }
 
-  count(id) {
-    const key = id.package + SEPARATOR + id.name;
-    const count = (this.counts.get(key) ?? 0) + 1;
-    this.counts.set(key, count);
+  count(id, nodeid) {
+    const count = (this.counts.get(nodeid) ?? 0) + 1;
+    this.counts.set(nodeid, count);
     if (count === 2) say('note', { text: `${id.package}: several tests are called ${JSON.stringify(id.name)}` });
   }
 }

@@ -7,7 +7,7 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 const require = createRequire(import.meta.url);
-const { blame, say } = require('../js/report.cjs');
+const { blame, sayTogether: say } = require('../js/report.cjs');
 const { Reporter } = require('./reporter.cjs');
 
 const OLDEST = 3;
@@ -45,6 +45,9 @@ process.env.NODE_ENV ??= 'test';
 
 async function prepare() {
   const { filter, options } = parseCLI(['vitest', 'run', ...process.argv.slice(2)]);
+  // As Vitest's own command line does: the word is one more, and not all that the configuration has.
+  if (options.exclude) options.cliExclude = [options.exclude].flat();
+  delete options.exclude;
   const { files, related, expression, cache, workers } = settings;
   const absolute = files.map((file) => path.resolve(file));
   Object.assign(options, { run: true, watch: false, passWithNoTests: false });
@@ -84,12 +87,29 @@ async function main() {
       if (error.code !== 'VITEST_FILES_NOT_FOUND') throw error;
     });
   }
+  tellClosing(vitest);
   await vitest.close();
   await vitest.exit();
 }
 
-main().catch((error) => {
+// Vitest 4 prints what fails as it closes, such as a teardown of the project's, and exits with 0 all the same.
+function tellClosing({ logger }) {
+  const { error: print } = logger;
+  logger.error = (said, error, ...more) => {
+    if (said === 'error during close') {
+      tell(error);
+      process.exitCode ||= 1;
+    }
+    return print.call(logger, said, error, ...more);
+  };
+}
+
+function tell(error) {
   say('collector', { nodeid: '.', ...blame(error), output: String(error?.stack ?? error) });
+}
+
+main().catch((error) => {
+  tell(error);
   console.error(error);
   process.exit(1);
 });

@@ -4,7 +4,9 @@
 //! Plain files, because every answer of the kernel counts: a limit is in force when it reads back, and not when a write
 //! was accepted.
 
+use crate::lack::lack;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -33,18 +35,96 @@ const PIDS_LISTED_MAX: usize = 4_096;
 /// Bytes of a file of counters that are read. The longest, `memory.events` and `cpu.stat`, have a few hundred.
 const COUNTER_BYTES_MAX: usize = 2_048;
 
+/// Why something could not be had of a group.
+#[derive(Debug)]
+pub(super) enum Obstacle {
+    /// The kernel or a permission says so: the reason, which holds no path.
+    Denied(String),
+    /// Nobody says so. The host was short of something, or the group is gone, and the next one may have it.
+    Passing(Passing),
+}
+
+/// What keeps a leaf from being made now, and says nothing about what can be had on this host.
+#[derive(Debug)]
+pub(crate) enum Passing {
+    /// See [`lack`].
+    Lacking(io::Error),
+    /// Somebody has removed the group.
+    Gone,
+}
+
+impl Obstacle {
+    /// What `error` means that came of something in the group `dir`.
+    pub(super) fn met(dir: &Path, error: io::Error) -> Obstacle {
+        match Passing::met(dir, error) {
+            Ok(passing) => Obstacle::Passing(passing),
+            Err(error) => Obstacle::Denied(plain(&error)),
+        }
+    }
+
+    /// The same obstacle, met at `what`.
+    pub(super) fn at(self, what: &str) -> Obstacle {
+        match self {
+            Obstacle::Denied(reason) => Obstacle::Denied(format!("{what}: {reason}")),
+            passing @ Obstacle::Passing(_) => passing,
+        }
+    }
+}
+
+impl Passing {
+    /// What `error` means that came of something in the group `dir`, or the error when it is not of this kind. A file that
+    /// is not there is no news about a group that is. The kernel has a bounded number of groups, and ENOSPC for the next.
+    pub(super) fn met(dir: &Path, error: io::Error) -> Result<Passing, io::Error> {
+        if lack(&error).is_some() || error.raw_os_error() == Some(libc::ENOSPC) {
+            Ok(Passing::Lacking(error))
+        } else if is_gone(&error) && is_missing(dir) {
+            Ok(Passing::Gone)
+        } else {
+            Err(error)
+        }
+    }
+}
+
+impl fmt::Display for Passing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Passing::Lacking(error) => f.write_str(lack(error).unwrap_or("the host has no room for another group")),
+            Passing::Gone => f.write_str("the group was removed from outside"),
+        }
+    }
+}
+
+impl From<String> for Obstacle {
+    fn from(reason: String) -> Obstacle {
+        Obstacle::Denied(reason)
+    }
+}
+
+/// Whether there is no group `dir`, or none any more in a moment: a removal takes away the files before the group, so that a
+/// look could come too early. The kernel asks whether a group is alive before it looks at what it is told of a process, and
+/// no process is called `-`.
+pub(super) fn is_missing(dir: &Path) -> bool {
+    // The look first, as it takes no descriptor.
+    fs::symlink_metadata(dir).is_err_and(|error| is_gone(&error))
+        || write(dir, "cgroup.procs", "-").is_err_and(|error| is_gone(&error))
+}
+
 /// A file of a group that stays open, since a read is four times as fast as an open and a read.
 #[derive(Default)]
 pub(super) struct Gauge(Option<File>);
 
 impl Gauge {
-    /// A file that is not there reads as nothing.
-    pub(super) fn open(dir: Option<&Path>, file: &str) -> Gauge {
-        Gauge(dir.and_then(|dir| File::open(dir.join(file)).ok()))
+    /// A file that is not there reads as nothing, if the group is.
+    pub(super) fn open(dir: Option<&Path>, file: &str) -> Result<Gauge, Passing> {
+        let Some(dir) = dir else { return Ok(Gauge(None)) };
+        match File::open(dir.join(file)) {
+            Ok(file) => Ok(Gauge(Some(file))),
+            Err(error) => Passing::met(dir, error).map_or(Ok(Gauge(None)), Err),
+        }
     }
 
-    pub(super) fn or_else(self, other: impl FnOnce() -> Gauge) -> Gauge {
-        if self.0.is_some() { self } else { other() }
+    pub(super) fn or_else(self, other: impl FnOnce() -> Result<Gauge, Passing>) -> Result<Gauge, Passing> {
+        if self.0.is_some() { Ok(self) } else { other() }
     }
 
     pub(super) fn file(&self) -> Option<&File> {
@@ -71,6 +151,14 @@ impl Gauge {
     }
 }
 
+/// A bell that was hung at `dir`, or none where the kernel has none to hang.
+pub(super) fn bell<B>(dir: &Path, hung: io::Result<B>) -> Result<Option<B>, Passing> {
+    match hung {
+        Ok(bell) => Ok(Some(bell)),
+        Err(error) => Passing::met(dir, error).map_or(Ok(None), Err),
+    }
+}
+
 /// The value of `key` in lines of `key value`.
 fn keyed(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
@@ -85,26 +173,29 @@ pub(super) fn number(dir: &Path, file: &str) -> Option<u64> {
     fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
 }
 
-/// Writes `value` and returns what the file says then. The reasons of its failures hold no path.
-pub(super) fn set(dir: &Path, file: &str, value: &str) -> Result<String, String> {
+/// Writes `value` and returns what the file says then.
+pub(super) fn set(dir: &Path, file: &str, value: &str) -> Result<String, Obstacle> {
     let opened = File::options().read(true).write(true).open(dir.join(file));
     let written = opened.and_then(|opened| opened.write_at(value.as_bytes(), 0).map(|_| opened));
-    let opened = written.map_err(|error| format!("writing {file}: {}", plain(&error)))?;
-    let said = Gauge(Some(opened)).read(|text| Some(text.trim().to_owned()));
-    said.ok_or_else(|| format!("{file} cannot be read back"))
+    let opened = written.map_err(|error| Obstacle::met(dir, error).at(&format!("writing {file}")))?;
+    let mut said = [0; COUNTER_BYTES_MAX];
+    let len =
+        opened.read_at(&mut said, 0).map_err(|error| Obstacle::met(dir, error).at(&format!("reading {file} back")))?;
+    let said = said.get(..len).and_then(|said| std::str::from_utf8(said).ok());
+    said.map(|said| said.trim().to_owned()).ok_or_else(|| format!("{file} cannot be read back").into())
 }
 
 /// Writes a number that has to read back as it is.
-pub(super) fn set_exactly(dir: &Path, file: &str, wanted: u64) -> Result<u64, String> {
+pub(super) fn set_exactly(dir: &Path, file: &str, wanted: u64) -> Result<u64, Obstacle> {
     let said = set(dir, file, &wanted.to_string())?;
-    if said.parse() == Ok(wanted) { Ok(wanted) } else { Err(unlike(file, &said, wanted)) }
+    if said.parse() == Ok(wanted) { Ok(wanted) } else { Err(unlike(file, &said, wanted).into()) }
 }
 
 /// Like [`set_exactly`] for a number that the kernel rounds down to whole pages, of at most 64 KiB.
-pub(super) fn set_pages(dir: &Path, file: &str, wanted: u64) -> Result<u64, String> {
+pub(super) fn set_pages(dir: &Path, file: &str, wanted: u64) -> Result<u64, Obstacle> {
     let said = set(dir, file, &wanted.to_string())?;
     let rounded = said.parse().ok().filter(|value| *value <= wanted && wanted - value < 65_536);
-    rounded.ok_or_else(|| unlike(file, &said, wanted))
+    rounded.ok_or_else(|| unlike(file, &said, wanted).into())
 }
 
 fn unlike(file: &str, said: &str, wanted: u64) -> String {
@@ -112,7 +203,7 @@ fn unlike(file: &str, said: &str, wanted: u64) -> String {
 }
 
 /// The kernel's reason, in words that hold no path.
-pub(super) fn plain(error: &io::Error) -> String {
+fn plain(error: &io::Error) -> String {
     error.kind().to_string()
 }
 
@@ -125,8 +216,9 @@ pub(super) struct Nested {
 
 /// Makes the group `leaf` in the group `tenant` of `own`, and that one when it is not there.
 ///
-/// Another thread may remove the tenant's group with its last leaf between the two steps, which begins them anew.
-pub(super) fn make_nested(own: &Path, tenant: &str, leaf: &str) -> io::Result<Nested> {
+/// Another thread may remove the tenant's group with its last leaf between the two steps, which begins them anew. Whoever
+/// loses that race each time has met somebody who removes groups.
+pub(super) fn make_nested(own: &Path, tenant: &str, leaf: &str) -> Result<Nested, Obstacle> {
     let tenant = own.join(tenant);
     let dir = tenant.join(leaf);
     let mut is_first = false;
@@ -136,16 +228,16 @@ pub(super) fn make_nested(own: &Path, tenant: &str, leaf: &str) -> io::Result<Ne
             Err(error) if is_gone(&error) => {}
             Err(error) => {
                 leave_tenant(&dir);
-                return Err(error);
+                return Err(Obstacle::met(own, error));
             }
         }
         match fs::create_dir(&tenant) {
             Ok(()) => is_first = true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(Obstacle::met(own, error)),
         }
     }
-    Err(io::Error::from(io::ErrorKind::ResourceBusy))
+    Err(Obstacle::Passing(Passing::Gone))
 }
 
 /// Removes the tenant's group around the removed leaf `dir`, unless another leaf is in it.
@@ -212,11 +304,18 @@ pub(super) fn groups_in(dir: &Path) -> Vec<PathBuf> {
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
 }
 
-/// Removes `dir` and the groups below it. Waits until the kernel lets go of them, at most `until`.
+/// Removes `dir` and the groups below it. Waits until the kernel lets go of them, at most `until`, and kills what lives there:
+/// nothing should, but others can put a process into any group.
 pub(super) fn remove(dir: &Path, until: Instant) -> io::Result<()> {
+    let mut is_first = true;
     loop {
         match try_remove(dir) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => {
+                // Of what is dead the kernel has mostly let go by the second attempt.
+                if !is_first {
+                    kill(dir);
+                }
+                is_first = false;
                 std::thread::sleep(REMOVE_PAUSE);
             }
             outcome => return outcome,
@@ -263,13 +362,31 @@ mod tests {
     fn a_limit_counts_only_as_it_reads_back() {
         let dir = tempfile::tempdir().unwrap();
         let file = |text: &str| fs::write(dir.path().join("limit"), text).unwrap();
+        fs::write(dir.path().join("cgroup.procs"), "").unwrap();
         file("");
-        assert_eq!(set_exactly(dir.path(), "limit", 7), Ok(7));
+        let denied = |outcome: Result<u64, Obstacle>| match outcome {
+            Err(Obstacle::Denied(reason)) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(set_exactly(dir.path(), "limit", 7).unwrap(), 7);
         // What is longer than the number stays behind it, as in a file that takes a write and keeps its own mind.
         file("1234");
-        assert_eq!(set_exactly(dir.path(), "limit", 7), Err("limit reads 7234 after 7 was written".into()));
+        assert_eq!(denied(set_exactly(dir.path(), "limit", 7)), "limit reads 7234 after 7 was written");
         file("");
-        assert_eq!(set_pages(dir.path(), "limit", 4_096), Ok(4_096));
-        assert_eq!(set_exactly(dir.path(), "none", 7), Err("writing none: entity not found".into()));
+        assert_eq!(set_pages(dir.path(), "limit", 4_096).unwrap(), 4_096);
+        assert_eq!(denied(set_exactly(dir.path(), "none", 7)), "writing none: entity not found");
+    }
+
+    #[test]
+    fn a_group_that_is_gone_has_no_say_in_what_can_be_had() {
+        let dir = tempfile::tempdir().unwrap();
+        let gone = dir.path().join("group");
+        fs::write(dir.path().join("cgroup.procs"), "").unwrap();
+        assert!(matches!(set_exactly(&gone, "limit", 7), Err(Obstacle::Passing(Passing::Gone))));
+        assert!(matches!(Gauge::open(Some(&gone), "limit"), Err(Passing::Gone)));
+        assert!(Gauge::open(Some(dir.path()), "limit").is_ok_and(|gauge| gauge.file().is_none()));
+        // What is half removed has its directory still.
+        fs::remove_file(dir.path().join("cgroup.procs")).unwrap();
+        assert!(matches!(Gauge::open(Some(dir.path()), "limit"), Err(Passing::Gone)));
     }
 }

@@ -27,6 +27,10 @@ impl Leaf for HybridLeaf {
         self.v1.doors()
     }
 
+    fn is_gone(&self) -> bool {
+        self.v1.is_gone() || self.v2.is_gone()
+    }
+
     #[cfg(test)]
     fn add(&self, pid: u32, born: bool) -> io::Result<()> {
         self.v2.add(pid, born)?;

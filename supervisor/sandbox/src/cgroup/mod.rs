@@ -19,7 +19,10 @@ pub(crate) use place::{Mode, Places};
 pub(crate) use settle::{leave, settle, would_hand_down};
 pub(crate) use sweep::sweep;
 
+pub(crate) use group::Passing;
+
 use favour::Favour;
+use group::Obstacle;
 use hybrid::HybridLeaf;
 
 use proctor_core::isolation::LimitInForce;
@@ -39,6 +42,8 @@ pub(crate) trait Leaf: Send {
     /// [`THIS_THREAD`] to move itself there. To move another process would hold up every fork and exit on the host for some
     /// milliseconds.
     fn doors(&self) -> io::Result<Vec<OwnedFd>>;
+    /// Whether somebody else has removed a group of the leaf.
+    fn is_gone(&self) -> bool;
     /// Moves another process into the leaf, where its children are born. One that was `born` at [`Leaf::birth`] is moved
     /// into what the leaf has beside that.
     #[cfg(test)]
@@ -134,10 +139,13 @@ pub(crate) fn controller(limit: LimitKind) -> &'static str {
 }
 
 /// Writes one limit into a group, and returns what read back.
-type Put = fn(&Path, u64) -> Result<u64, String>;
+type Put = fn(&Path, u64) -> Result<u64, Obstacle>;
+
+/// The part of a leaf that one kind of hierarchy has, and what became of each limit.
+type Part<L> = Result<(Option<L>, Vec<Result<LimitInForce, MissingLimit>>), Passing>;
 
 /// Puts `limit` on the group `dir`. The two kinds of hierarchies have other files for memory and cpu, and the same for pids.
-fn put_on(dir: &Path, limit: LimitKind, limits: &Limits, (memory, cpu): (Put, Put)) -> Result<u64, String> {
+fn put_on(dir: &Path, limit: LimitKind, limits: &Limits, (memory, cpu): (Put, Put)) -> Result<u64, Obstacle> {
     match limit {
         LimitKind::Memory => memory(dir, limits.memory_bytes_max.min(MEMORY_BYTES_CEILING)),
         LimitKind::Cpu => cpu(dir, limits.cpu_millis_max.into()),
@@ -156,19 +164,20 @@ fn quota_us(cpu_millis_max: u64) -> (u64, u64) {
 }
 
 /// Makes a leaf for a run of `owner` below the supervisor's own group, with `limits` written and read back: each in v1
-/// where its controller is mounted there, else in v2. Never fails: what could not be had is told in [`Opened::missing`],
-/// and the caller decides.
+/// where its controller is mounted there, else in v2. What cannot be had on this host is told in [`Opened::missing`], and the
+/// caller decides. It fails for what says nothing about the host, as a run must not be without a limit for that, and leaves
+/// nothing then.
 ///
 /// `owner` may be any text. All leaves of one owner share the processors with those of each other owner alike.
-pub(crate) fn open(places: &Places, owner: &str, limits: &Limits) -> Opened {
+pub(crate) fn open(places: &Places, owner: &str, limits: &Limits) -> Result<Opened, Passing> {
     let in_v1 = |limit: &LimitKind| places.v1.contains_key(controller(*limit));
     let (of_v1, of_v2): (Vec<LimitKind>, Vec<LimitKind>) = LEAF_LIMITS.into_iter().partition(in_v1);
     let (v2, told_by_v2) = match &places.v2 {
-        Some(own) => v2::open(places, own, owner, limits, &of_v2),
+        Some(own) => v2::open(places, own, owner, limits, &of_v2)?,
         None => (None, of_v2.iter().map(|limit| Err(not_mounted(places.mode, *limit))).collect()),
     };
     // A group in v2 has the times of the processor without any controller.
-    let (v1, told_by_v1) = v1::open(places, owner, limits, &of_v1, v2.is_none());
+    let (v1, told_by_v1) = v1::open(places, owner, limits, &of_v1, v2.is_none())?;
     let (mut in_force, mut missing) = (Vec::new(), Vec::new());
     for told in told_by_v1.into_iter().chain(told_by_v2) {
         match told {
@@ -182,7 +191,7 @@ pub(crate) fn open(places: &Places, owner: &str, limits: &Limits) -> Opened {
         (None, Some(v2)) => Some(Box::new(v2)),
         (None, None) => None,
     };
-    Opened { leaf, in_force, missing }
+    Ok(Opened { leaf, in_force, missing })
 }
 
 fn not_mounted(mode: Mode, limit: LimitKind) -> MissingLimit {

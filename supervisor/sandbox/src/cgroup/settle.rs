@@ -100,8 +100,13 @@ pub(super) fn obstacle(own: &Path, controller: &str) -> (String, String) {
 
 /// The words of a file; none when it cannot be read.
 pub(super) fn words(dir: &Path, file: &str) -> Vec<String> {
-    let text = fs::read_to_string(dir.join(file)).unwrap_or_default();
-    text.split_ascii_whitespace().map(str::to_owned).collect()
+    try_words(dir, file).unwrap_or_default()
+}
+
+/// The same for whom it counts that it was read.
+pub(super) fn try_words(dir: &Path, file: &str) -> io::Result<Vec<String>> {
+    let text = fs::read_to_string(dir.join(file))?;
+    Ok(text.split_ascii_whitespace().map(str::to_owned).collect())
 }
 
 pub(super) fn is_in(words: &[String], name: &str) -> bool {
@@ -115,8 +120,13 @@ pub(super) fn enable(dir: &Path, controller: &str) -> io::Result<()> {
 
 /// What `dir` could hand down and does not.
 pub(super) fn lacking(dir: &Path) -> Vec<&'static str> {
-    let (offered, enabled) = (words(dir, "cgroup.controllers"), words(dir, "cgroup.subtree_control"));
-    CONTROLLERS.into_iter().filter(|name| is_in(&offered, name) && !is_in(&enabled, name)).collect()
+    try_lacking(dir).unwrap_or_default()
+}
+
+/// The same for whom it counts that it was read.
+pub(super) fn try_lacking(dir: &Path) -> io::Result<Vec<&'static str>> {
+    let (offered, enabled) = (try_words(dir, "cgroup.controllers")?, try_words(dir, "cgroup.subtree_control")?);
+    Ok(CONTROLLERS.into_iter().filter(|name| is_in(&offered, name) && !is_in(&enabled, name)).collect())
 }
 
 /// The root group of the hierarchy, and no other, has no type.

@@ -6,8 +6,8 @@
 //! nothing of buffered writes, and takes a tenth of a millisecond from each run.
 
 use super::favour::Favour;
-use super::group::{self, Gauge};
-use super::{Counters, Leaf, MissingLimit, Places, controller};
+use super::group::{self, Gauge, Obstacle, Passing};
+use super::{Counters, Leaf, MissingLimit, Part, Places, controller};
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
 use rustix::event::{EventfdFlags, eventfd};
@@ -43,26 +43,26 @@ pub(super) fn open(
     limits: &Limits,
     kinds: &[LimitKind],
     with_times: bool,
-) -> (Option<V1Leaf>, Vec<Result<LimitInForce, MissingLimit>>) {
+) -> Part<V1Leaf> {
     let (tenant, name) = (places.maker.tenant(owner), places.maker.leaf());
     let mut made = Made::default();
-    let told = kinds.iter().map(|&limit| {
+    let mut told = Vec::with_capacity(kinds.len());
+    for &limit in kinds {
         let done = made
             .group(places, controller(limit), &tenant, &name)
             .and_then(|dir| super::put_on(&dir, limit, limits, (limit_memory, limit_cpu)));
-        done.map(|max| LimitInForce { limit, max, by: "cgroup-v1".to_owned() }).map_err(|reason| MissingLimit {
-            limit,
-            reason,
-            remedy: remedy(limit),
-        })
-    });
-    let told = told.collect();
+        told.push(match done {
+            Ok(max) => Ok(LimitInForce { limit, max, by: "cgroup-v1".to_owned() }),
+            Err(Obstacle::Denied(reason)) => Err(MissingLimit { limit, reason, remedy: remedy(limit) }),
+            Err(Obstacle::Passing(passing)) => return Err(passing),
+        });
+    }
     if with_times {
         // The run's init has the times of all that it reaped as well.
         let _times = made.group(places, "cpuacct", &tenant, &name);
     }
-    let leaf = (!made.dirs.is_empty()).then(|| V1Leaf::watching(made));
-    (leaf, told)
+    let leaf = (!made.dirs.is_empty()).then(|| V1Leaf::watching(made)).transpose()?;
+    Ok((leaf, told))
 }
 
 fn remedy(limit: LimitKind) -> String {
@@ -87,7 +87,7 @@ impl Made {
         controller: &'static str,
         tenant: &str,
         name: &str,
-    ) -> Result<PathBuf, String> {
+    ) -> Result<PathBuf, Obstacle> {
         let own = places.v1.get(controller).ok_or_else(|| format!("the {controller} controller is not mounted"))?;
         let shared = self.dirs.iter().find(|(other, _)| places.v1.get(*other) == Some(own)).map(|(_, dir)| dir.clone());
         let made = match shared {
@@ -96,25 +96,42 @@ impl Made {
                 self.is_first |= nested.is_first;
                 nested.dir
             }),
-            None => fs::create_dir(own.join(name)).map(|()| own.join(name)),
+            None => match fs::create_dir(own.join(name)) {
+                Ok(()) => Ok(own.join(name)),
+                Err(error) => Err(Obstacle::met(own, error)),
+            },
         };
-        let dir = made.map_err(|error| format!("a {controller} group cannot be made: {}", group::plain(&error)))?;
+        let dir = made.map_err(|obstacle| obstacle.at(&format!("a {controller} group cannot be made")))?;
         self.dirs.push((controller, dir.clone()));
         Ok(dir)
     }
 }
 
+/// What does not come to be a leaf is removed.
+impl Drop for Made {
+    fn drop(&mut self) {
+        for (controller, dir) in self.dirs.drain(..) {
+            if let Err(error) = group::try_remove(&dir) {
+                tracing::error!(%error, "a cgroup leaf could not be removed");
+            }
+            if controller == "cpu" {
+                group::leave_tenant(&dir);
+            }
+        }
+    }
+}
+
 /// Memory, and memory with swap at the same bound, so that swap is off.
-fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, String> {
+fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, Obstacle> {
     let max = group::set_pages(dir, "memory.limit_in_bytes", bytes_max)?;
     match group::set_pages(dir, "memory.memsw.limit_in_bytes", bytes_max) {
         // Without swap accounting the kernel can at least be told not to swap this group.
-        Err(_) if !dir.join("memory.memsw.limit_in_bytes").exists() => {
+        Err(Obstacle::Denied(_)) if !dir.join("memory.memsw.limit_in_bytes").exists() => {
             group::set_exactly(dir, "memory.swappiness", 0)?;
         }
         outcome => _ = outcome?,
     }
-    let control = Gauge::open(Some(dir), "memory.oom_control");
+    let control = Gauge::open(Some(dir), "memory.oom_control").map_err(Obstacle::Passing)?;
     let waits = || control.keyed("oom_kill_disable");
     // A parent may have handed down that its processes wait at the limit for ever instead of being killed.
     if waits() == Some(1) {
@@ -122,34 +139,41 @@ fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, String> {
     }
     match waits() {
         Some(0) => Ok(max),
-        _ => Err("the group does not kill at its memory limit".to_owned()),
+        None if group::is_missing(dir) => Err(Obstacle::Passing(Passing::Gone)),
+        _ => Err("the group does not kill at its memory limit".to_owned().into()),
     }
 }
 
-fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, String> {
+fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, Obstacle> {
     let (quota_us, period_us) = super::quota_us(millis_max);
     group::set_exactly(dir, "cpu.cfs_period_us", period_us)?;
     Ok(group::set_exactly(dir, "cpu.cfs_quota_us", quota_us)? * 1_000 / period_us)
 }
 
 impl V1Leaf {
-    fn watching(Made { dirs, is_first }: Made) -> V1Leaf {
-        let gauge = |controller, file| Gauge::open(dir_of(&dirs, controller), file);
-        let oom_kills = gauge("memory", "memory.oom_control");
-        V1Leaf {
-            is_first,
-            oom_bell: dir_of(&dirs, "memory").zip(oom_kills.file()).and_then(|(dir, file)| hang_bell(dir, file).ok()),
+    /// Opens what the leaf is watched by. A counter that cannot be opened is evidence that would be missed.
+    fn watching(mut made: Made) -> Result<V1Leaf, Passing> {
+        let dirs = &made.dirs;
+        let gauge = |controller, file| Gauge::open(dir_of(dirs, controller), file);
+        let oom_kills = gauge("memory", "memory.oom_control")?;
+        let oom_bell = match dir_of(dirs, "memory").zip(oom_kills.file()) {
+            Some((dir, file)) => group::bell(dir, hang_bell(dir, file))?,
+            None => None,
+        };
+        Ok(V1Leaf {
+            is_first: made.is_first,
+            oom_bell,
             oom_kills,
-            memory_peak: gauge("memory", "memory.max_usage_in_bytes"),
+            memory_peak: gauge("memory", "memory.max_usage_in_bytes")?,
             // With swap at the same bound, that is the one that is met.
-            memory_touched: gauge("memory", "memory.memsw.failcnt").or_else(|| gauge("memory", "memory.failcnt")),
-            throttled: gauge("cpu", "cpu.stat"),
-            cpu_user: gauge("cpuacct", "cpuacct.usage_user"),
-            cpu_system: gauge("cpuacct", "cpuacct.usage_sys"),
-            pids_peak: gauge("pids", "pids.peak"),
-            pids_refused: gauge("pids", "pids.events"),
-            dirs,
-        }
+            memory_touched: gauge("memory", "memory.memsw.failcnt")?.or_else(|| gauge("memory", "memory.failcnt"))?,
+            throttled: gauge("cpu", "cpu.stat")?,
+            cpu_user: gauge("cpuacct", "cpuacct.usage_user")?,
+            cpu_system: gauge("cpuacct", "cpuacct.usage_sys")?,
+            pids_peak: gauge("pids", "pids.peak")?,
+            pids_refused: gauge("pids", "pids.events")?,
+            dirs: std::mem::take(&mut made.dirs),
+        })
     }
 
     /// The groups of the leaf, each once.
@@ -183,6 +207,10 @@ impl Leaf for V1Leaf {
     fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         let open = |dir: &Path| Ok(fs::OpenOptions::new().write(true).open(dir.join("tasks"))?.into());
         self.groups().map(open).collect()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.groups().any(group::is_missing)
     }
 
     #[cfg(test)]
@@ -248,14 +276,14 @@ impl Leaf for V1Leaf {
 
     fn remove(&mut self) -> io::Result<()> {
         let until = Instant::now() + group::REMOVE_WAIT;
-        for dir in self.groups() {
-            group::remove(dir, until)?;
-        }
+        // Each is tried, whatever becomes of those before it.
+        let removed = self.groups().map(|dir| group::remove(dir, until)).fold(Ok(()), io::Result::and);
         if let Some(cpu) = dir_of(&self.dirs, "cpu") {
             group::leave_tenant(cpu);
         }
+        // Who has waited for them in vain does not wait again when the leaf is dropped.
         self.dirs.clear();
-        Ok(())
+        removed
     }
 }
 

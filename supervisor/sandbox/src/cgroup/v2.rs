@@ -4,9 +4,10 @@
 //! A leaf is nested in a group of its tenant, whose weight is its favour.
 
 use super::favour::Favour;
-use super::group::{self, Gauge, Nested};
-use super::settle::{enable, is_in, lacking, obstacle, words};
-use super::{Counters, Leaf, MissingLimit, Places, controller};
+use super::group::{self, Gauge, Nested, Obstacle, Passing};
+use super::settle::{self, enable, is_in, obstacle};
+use super::{Counters, Leaf, MissingLimit, Part, Places, controller};
+use crate::lack::lack;
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -35,31 +36,33 @@ pub(super) struct V2Leaf {
 }
 
 /// A group below `own`, the supervisor's, with the limits of `kinds` written and read back.
-pub(super) fn open(
-    places: &Places,
-    own: &Path,
-    owner: &str,
-    limits: &Limits,
-    kinds: &[LimitKind],
-) -> (Option<V2Leaf>, Vec<Result<LimitInForce, MissingLimit>>) {
-    let made = make(places, own, owner, kinds);
-    let told = kinds.iter().map(|&limit| {
+pub(super) fn open(places: &Places, own: &Path, owner: &str, limits: &Limits, kinds: &[LimitKind]) -> Part<V2Leaf> {
+    let made = match make(places, own, owner, kinds) {
+        Ok(made) => Ok(made),
+        Err(Obstacle::Passing(passing)) => return Err(passing),
+        Err(Obstacle::Denied(reason)) => Err(reason),
+    };
+    let in_force = |limit, max| LimitInForce { limit, max, by: "cgroup-v2".to_owned() };
+    let mut told = Vec::with_capacity(kinds.len());
+    for &limit in kinds {
         let name = controller(limit);
         let done = match &made {
-            Ok(Made { nested, enabled, .. }) if is_in(enabled, name) => {
-                super::put_on(&nested.dir, limit, limits, (limit_memory, limit_cpu))
-                    .map_err(|reason| (reason, remedy(limit).to_owned()))
+            Ok(Made { group, enabled, .. }) if is_in(enabled, name) => {
+                match super::put_on(&group.dir, limit, limits, (limit_memory, limit_cpu)) {
+                    Ok(max) => Ok(max),
+                    Err(Obstacle::Passing(passing)) => return Err(passing),
+                    Err(Obstacle::Denied(reason)) => Err((reason, remedy(limit).to_owned())),
+                }
             }
             Ok(_) => Err(obstacle(own, name)),
-            Err(error) => {
-                Err((format!("a {name} group cannot be made: {}", group::plain(error)), obstacle(own, name).1))
-            }
+            Err(reason) => Err((format!("a {name} group cannot be made: {reason}"), obstacle(own, name).1)),
         };
-        done.map(|max| LimitInForce { limit, max, by: "cgroup-v2".to_owned() })
-            .map_err(|(reason, remedy)| MissingLimit { limit, reason, remedy })
-    });
-    let told = told.collect();
-    (made.ok().map(V2Leaf::watching), told)
+        told.push(match done {
+            Ok(max) => Ok(in_force(limit, max)),
+            Err((reason, remedy)) => Err(MissingLimit { limit, reason, remedy }),
+        });
+    }
+    Ok((made.ok().map(V2Leaf::watching).transpose()?, told))
 }
 
 /// Against a limit that its controller refuses.
@@ -72,44 +75,77 @@ fn remedy(limit: LimitKind) -> &'static str {
 
 /// The group of a leaf.
 struct Made {
-    nested: Nested,
+    group: Group,
     birth: OwnedFd,
     /// The controllers that it has.
     enabled: Vec<String>,
 }
 
-fn make(places: &Places, own: &Path, owner: &str, kinds: &[LimitKind]) -> io::Result<Made> {
-    let (tenant, name) = (places.maker.tenant(owner), places.maker.leaf());
-    let nested = group::make_nested(own, &tenant, &name)?;
-    let mut enabled = words(&nested.dir, "cgroup.controllers");
-    // Who has made the tenant's group may not have come as far as this.
-    if nested.is_first || kinds.iter().any(|kind| !is_in(&enabled, controller(*kind))) {
-        // Only now, as a leaf keeps others from removing its tenant's group. A controller that cannot be had is missed when
-        // its limit is written.
-        let around = own.join(tenant);
-        lacking(&around).into_iter().for_each(|controller| drop(enable(&around, controller)));
-        enabled = words(&nested.dir, "cgroup.controllers");
-    }
-    match rustix::fs::open(&nested.dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(birth) => Ok(Made { nested, birth, enabled }),
-        Err(error) => {
-            fs::remove_dir(&nested.dir)?;
-            group::leave_tenant(&nested.dir);
-            Err(error.into())
+/// A group that was made, until it is a leaf's: removed when it does not come to that.
+struct Group {
+    dir: PathBuf,
+    is_first: bool,
+    is_kept: bool,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            if let Err(error) = group::try_remove(&self.dir) {
+                tracing::error!(%error, "a cgroup leaf could not be removed");
+            }
+            group::leave_tenant(&self.dir);
         }
     }
 }
 
+fn make(places: &Places, own: &Path, owner: &str, kinds: &[LimitKind]) -> Result<Made, Obstacle> {
+    let (tenant, name) = (places.maker.tenant(owner), places.maker.leaf());
+    let Nested { dir, is_first } = group::make_nested(own, &tenant, &name)?;
+    let group = Group { dir, is_first, is_kept: false };
+    let controllers =
+        || settle::try_words(&group.dir, "cgroup.controllers").map_err(|error| Obstacle::met(&group.dir, error));
+    let mut enabled = controllers()?;
+    // Who has made the tenant's group may not have come as far as this.
+    if is_first || kinds.iter().any(|kind| !is_in(&enabled, controller(*kind))) {
+        // Only now, as a leaf keeps others from removing its tenant's group. A controller that cannot be had is missed when
+        // its limit is written.
+        let around = own.join(tenant);
+        for controller in settle::try_lacking(&around).map_err(|error| Obstacle::met(&around, error))? {
+            if let Err(error) = enable(&around, controller)
+                && let Ok(passing) = Passing::met(&around, error)
+            {
+                return Err(Obstacle::Passing(passing));
+            }
+        }
+        enabled = controllers()?;
+    }
+    let birth = rustix::fs::open(&group.dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let birth = birth.map_err(|error| Obstacle::met(&group.dir, error.into()))?;
+    Ok(Made { group, birth, enabled })
+}
+
 /// Memory with swap off, and a kill that takes the whole leaf: what a run is after the loss of any process is no result.
-fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, String> {
+fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, Obstacle> {
     let max = group::set_pages(dir, "memory.max", bytes_max)?;
     group::set_exactly(dir, "memory.oom.group", 1)?;
     if dir.join("memory.swap.max").exists() {
         group::set_exactly(dir, "memory.swap.max", 0)?;
-    } else if has_swap(&fs::read_to_string("/proc/swaps").unwrap_or_default()) {
-        return Err("swap is on, and this kernel cannot turn it off for a group".to_owned());
+    } else if group::is_missing(dir) {
+        return Err(Obstacle::Passing(Passing::Gone));
+    } else if has_swap(&swaps()?) {
+        return Err("swap is on, and this kernel cannot turn it off for a group".to_owned().into());
     }
     Ok(max)
+}
+
+/// A kernel without swap has no such file.
+fn swaps() -> Result<String, Obstacle> {
+    let read = fs::read_to_string("/proc/swaps");
+    read.or_else(|error| match lack(&error) {
+        Some(_) => Err(Obstacle::Passing(Passing::Lacking(error))),
+        None => Ok(String::new()),
+    })
 }
 
 /// Whether `swaps`, in the format of `/proc/swaps`, lists anything below its heading. A kernel without swap has no such
@@ -118,36 +154,39 @@ fn has_swap(swaps: &str) -> bool {
     swaps.lines().count() > 1
 }
 
-fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, String> {
+fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, Obstacle> {
     let (quota_us, period_us) = super::quota_us(millis_max);
     let wanted = format!("{quota_us} {period_us}");
     match group::set(dir, "cpu.max", &wanted)? {
         said if said == wanted => Ok(quota_us * 1_000 / period_us),
-        said => Err(format!("cpu.max reads {said} after {wanted} was written")),
+        said => Err(format!("cpu.max reads {said} after {wanted} was written").into()),
     }
 }
 
 impl V2Leaf {
-    /// Opens what the leaf is watched by, which depends on the controllers that it has.
-    fn watching(Made { nested: Nested { dir, is_first }, birth, enabled }: Made) -> V2Leaf {
-        let gauge = |file| Gauge::open(Some(&dir), file);
-        let of = |controller, file| Gauge::open(is_in(&enabled, controller).then_some(&dir), file);
-        let memory_events = of("memory", "memory.events");
-        V2Leaf {
-            is_first,
+    /// Opens what the leaf is watched by, which depends on the controllers that it has. A counter that cannot be opened is
+    /// evidence that would be missed.
+    fn watching(Made { mut group, birth, enabled }: Made) -> Result<V2Leaf, Passing> {
+        let gauge = |file| Gauge::open(Some(&group.dir), file);
+        let of = |controller, file| Gauge::open(is_in(&enabled, controller).then_some(&group.dir), file);
+        let memory_events = of("memory", "memory.events")?;
+        let leaf = V2Leaf {
+            is_first: group.is_first,
             birth,
-            oom_bell: hang_bell(&memory_events).ok().flatten(),
+            oom_bell: group::bell(&group.dir, hang_bell(&memory_events))?.flatten(),
             memory_events,
-            memory_peak: of("memory", "memory.peak"),
-            cpu: gauge("cpu.stat"),
-            pids_peak: of("pids", "pids.peak"),
-            pids_events: of("pids", "pids.events"),
-            io: of("io", "io.stat"),
-            cpu_pressure: gauge("cpu.pressure"),
-            memory_pressure: gauge("memory.pressure"),
-            io_pressure: gauge("io.pressure"),
-            dir: Some(dir),
-        }
+            memory_peak: of("memory", "memory.peak")?,
+            cpu: gauge("cpu.stat")?,
+            pids_peak: of("pids", "pids.peak")?,
+            pids_events: of("pids", "pids.events")?,
+            io: of("io", "io.stat")?,
+            cpu_pressure: gauge("cpu.pressure")?,
+            memory_pressure: gauge("memory.pressure")?,
+            io_pressure: gauge("io.pressure")?,
+            dir: Some(group.dir.clone()),
+        };
+        group.is_kept = true;
+        Ok(leaf)
     }
 }
 
@@ -186,6 +225,10 @@ impl Leaf for V2Leaf {
 
     fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         Ok(Vec::new())
+    }
+
+    fn is_gone(&self) -> bool {
+        self.dir.as_deref().is_some_and(group::is_missing)
     }
 
     #[cfg(test)]
@@ -267,12 +310,11 @@ impl Leaf for V2Leaf {
     }
 
     fn remove(&mut self) -> io::Result<()> {
-        if let Some(dir) = &self.dir {
-            group::remove(dir, Instant::now() + group::REMOVE_WAIT)?;
-            group::leave_tenant(dir);
-            self.dir = None;
-        }
-        Ok(())
+        // Taken whatever becomes of it: who has waited for it in vain does not wait again when the leaf is dropped.
+        let Some(dir) = self.dir.take() else { return Ok(()) };
+        let removed = group::remove(&dir, Instant::now() + group::REMOVE_WAIT);
+        group::leave_tenant(&dir);
+        removed
     }
 }
 

@@ -3,11 +3,13 @@
 
 use crate::slice;
 use crate::spec::CommandSpec;
+use crate::unstarted::{Step, Unstarted};
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::SigSet;
 use nix::sys::stat::Mode;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, chdir, geteuid};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::CString;
 use std::io;
@@ -29,8 +31,8 @@ pub(super) struct Pipes {
 pub(super) enum Started {
     /// It was executed.
     Running(Pid),
-    /// It could not be executed, for this `errno`.
-    Not(i32),
+    /// It could not be executed.
+    Not(Unstarted),
 }
 
 /// The reading ends of stdout and stderr, and the writing ends.
@@ -76,12 +78,14 @@ pub(super) fn start(command: &CommandSpec, pipes: Pipes) -> io::Result<Started> 
     files.add_open(0, "/dev/null", OFlag::O_RDONLY, Mode::empty())?;
     files.add_dup2(pipes.stdout.as_raw_fd(), 1)?;
     files.add_dup2(pipes.stderr.as_raw_fd(), 2)?;
+    let not = |step, errno: Errno| Started::Not(Unstarted { step, errno: errno as i32, uid: geteuid().as_raw() });
     // Init is nowhere in particular.
-    let spawned = nix::unistd::chdir(&command.dir)
-        .and_then(|()| posix_spawn(image.program.as_c_str(), &files, &attributes, &image.args, &image.env));
-    match spawned {
-        Ok(child) => Ok(Started::Running(child)),
-        // The program is not there, or the run is at its limit of processes.
-        Err(errno) => Ok(Started::Not(errno as i32)),
+    if let Err(errno) = chdir(&command.dir) {
+        return Ok(not(Step::Enter, errno));
     }
+    let spawned = posix_spawn(image.program.as_c_str(), &files, &attributes, &image.args, &image.env);
+    Ok(match spawned {
+        Ok(child) => Started::Running(child),
+        Err(errno) => not(Step::Execute { is_there: command.program.exists() }, errno),
+    })
 }

@@ -61,12 +61,16 @@ pub(super) fn exit_with(outcome: io::Result<()>) -> ! {
     unsafe { libc::_exit(errno) }
 }
 
-/// Waits for a child that ended by [`exit_with`].
+/// Waits for a child that ended by [`exit_with`]. Who kills it kills the launcher: that says nothing about what the host can
+/// do, and another launcher may do it.
 pub(super) fn outcome_of(child: Pid) -> io::Result<()> {
     match waitpid(child, None)? {
         WaitStatus::Exited(_, 0) => Ok(()),
         WaitStatus::Exited(_, errno) => Err(io::Error::from_raw_os_error(errno)),
-        _ => Err(io::Error::other("a child of the launcher was killed")),
+        _ => {
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)?;
+            Err(io::Error::other("a child of the launcher was killed"))
+        }
     }
 }
 
@@ -120,4 +124,24 @@ pub(super) fn id_map(owner: (u32, u32), identity: Identity) -> io::Result<OwnedF
 /// Shows the files below `tree` that belong to another user as the run's own.
 pub(super) fn show_as_own(tree: &OwnedFd, map: &OwnedFd) -> io::Result<()> {
     Attributes::idmapped(map).set(tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::signal::{Signal, kill};
+
+    #[test]
+    fn whoever_kills_a_child_of_the_launcher_kills_the_launcher() {
+        // SAFETY: the child of a test with threads calls nothing that takes a lock which another thread may hold.
+        let ForkResult::Parent { child: launcher } = unsafe { fork() }.unwrap() else {
+            // SAFETY: as above.
+            let Ok(ForkResult::Parent { child }) = (unsafe { fork() }) else {
+                nix::unistd::pause();
+                exit_with(Ok(()))
+            };
+            exit_with(kill(child, Signal::SIGKILL).map_err(io::Error::from).and_then(|()| outcome_of(child)))
+        };
+        assert_eq!(waitpid(launcher, None).unwrap(), WaitStatus::Signaled(launcher, Signal::SIGKILL, false));
+    }
 }

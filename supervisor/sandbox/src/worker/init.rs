@@ -8,9 +8,10 @@ use super::mounts;
 use super::report::Report;
 use crate::cgroup::THIS_THREAD;
 use crate::channel::Channel;
-use crate::message::{CpuTimes, FromInit, RunPlan, ToInit, unpack};
+use crate::message::{CpuTimes, Failure, FromInit, RunPlan, ToInit, unpack};
 use crate::plan::Stage;
 use crate::spec::CommandSpec;
+use crate::unstarted::Unstarted;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
@@ -69,7 +70,7 @@ fn keep_only(socket: OwnedFd) -> io::Result<Channel> {
 fn tell(control: &Channel, halt: Halt) {
     let message = match halt {
         Halt::Refused(missing) => FromInit::Refused(missing),
-        Halt::Failed { step, source } => FromInit::Failed { step: step.to_owned(), reason: source.to_string() },
+        Halt::Failed { step, source } => FromInit::Failed(Failure::of(step, &source)),
     };
     if let Err(error) = control.send(&message, &[]) {
         eprintln!("{message:?} cannot be told: {error}");
@@ -104,10 +105,11 @@ fn live(control: &Channel, hands: &mut Hands) -> Result<(), Halt> {
     let mut report = plan.report.then(Report::open).transpose().map_err(failed("making the report"))?;
     let mut init = Init { control, deaths, is_terminating: false };
     for (index, command) in plan.commands.iter().enumerate() {
-        let Some(exit) = init.run_command(index, command, report.as_ref())? else { return Ok(()) };
+        let ended = init.run_command(index, command, report.as_ref())?;
+        let Some((exit, unstarted)) = ended else { return Ok(()) };
         let is_last = init.is_terminating || index + 1 == plan.commands.len();
-        let told = control.send(&FromInit::CommandExited { index, exit, cpu: cpu_of_the_dead(), is_last }, &[]);
-        told.map_err(failed("telling how a command ended"))?;
+        let exited = FromInit::CommandExited { index, exit, unstarted, cpu: cpu_of_the_dead(), is_last };
+        control.send(&exited, &[]).map_err(failed("telling how a command ended"))?;
         if is_last {
             break;
         }
@@ -134,28 +136,28 @@ struct Init<'a> {
 }
 
 impl Init<'_> {
-    /// Runs one command until it and everything it has left behind is dead; `None` when the supervisor is gone.
+    /// Runs one command until it and everything it has left behind is dead: how it ended, or why it did not start. `None` when the supervisor is gone.
     fn run_command(
         &mut self,
         index: usize,
         command: &CommandSpec,
         report: Option<&Report>,
-    ) -> Result<Option<Exit>, Halt> {
+    ) -> Result<Option<(Exit, Option<Unstarted>)>, Halt> {
         let (stdout, stderr, pipes) = command::pipes().map_err(failed("making the pipes of a command"))?;
         let ends: Vec<BorrowedFd<'_>> =
             [stdout.as_fd(), stderr.as_fd()].into_iter().chain(report.map(AsFd::as_fd)).collect();
         let told = self.control.send(&FromInit::CommandStarted { index }, &ends);
         told.map_err(failed("telling that a command starts"))?;
         drop((stdout, stderr));
-        let exit = match command::start(command, pipes).map_err(failed("starting a command"))? {
+        let ended = match command::start(command, pipes).map_err(failed("starting a command"))? {
             Started::Running(main) => match self.wait_for(main)? {
-                Some(exit) => exit,
+                Some(exit) => (exit, None),
                 None => return Ok(None),
             },
-            Started::Not(errno) => Exit::NotStarted(errno),
+            Started::Not(why) => (Exit::NotStarted(why.errno), Some(why)),
         };
         end_everybody_else();
-        Ok(Some(exit))
+        Ok(Some(ended))
     }
 
     /// Reaps until `main` is dead. During the grace everybody may use it, so then until nobody is left.

@@ -5,7 +5,7 @@ use super::fork::{self, Forked};
 use super::init;
 use super::layers::Hands;
 use crate::channel::Channel;
-use crate::message::{FromLauncher, MissingLayer, RoomPlan, ToLauncher, unpack};
+use crate::message::{Failure, FromLauncher, MissingLayer, RoomPlan, ToLauncher, unpack};
 use crate::plan::Stage;
 use crate::slice;
 use nix::sys::signal::{SigSet, Signal};
@@ -43,7 +43,7 @@ pub(super) fn run() -> ExitCode {
     let Err(halt) = serve(&control) else { return ExitCode::SUCCESS };
     let message = match halt {
         Halt::Refused(missing) => FromLauncher::Refused(missing),
-        Halt::Failed { step, source } => FromLauncher::Failed { step: step.to_owned(), reason: source.to_string() },
+        Halt::Failed { step, source } => FromLauncher::Failed(Failure::of(step, &source)),
     };
     if let Err(error) = control.send(&message, &[]) {
         eprintln!("{message:?} cannot be told: {error}");

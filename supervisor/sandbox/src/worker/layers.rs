@@ -5,6 +5,7 @@ use super::launcher::Halt;
 use super::root::HostTrees;
 use super::seccomp::{Filter, SetId};
 use super::{capabilities, identity, landlock, mounts, root};
+use crate::lack::lack;
 use crate::message::{Allotment, Identity, MissingLayer, RoomPlan};
 use crate::plan::{Demand, Row, Stage, Step};
 use nix::sched::{CloneFlags, unshare};
@@ -57,7 +58,8 @@ impl Hands {
         }
     }
 
-    /// Carries out all rows of `stage`. Halts at the first failure without which there is no run.
+    /// Carries out all rows of `stage`. Halts at the first failure of one without which there is no run, and at the first for
+    /// which the host is the cause.
     pub(super) fn put_on_all(&mut self, stage: Stage) -> Result<(), Halt> {
         let rows: Vec<Row> = self.plan.rows.iter().filter(|row| row.stage == stage).copied().collect();
         for row in &rows {
@@ -67,6 +69,10 @@ impl Hands {
                 continue;
             }
             if let Err(error) = self.put_on(row.step) {
+                // What the host is short of now says nothing about the layer.
+                if lack(&error).is_some() {
+                    return Err(Halt::Failed { step: row.step.name(), source: error });
+                }
                 let missing = explain(row, &error);
                 if row.demand != Demand::Wanted || self.must_not_go_on_without(row, &error) {
                     return Err(Halt::Refused(missing));
@@ -159,6 +165,9 @@ impl Hands {
         if let Some(owner) = self.identity.files_of
             && let Err(error) = trees.show_files_of(owner, self.identity)
         {
+            if lack(&error).is_some() {
+                return Err(error);
+            }
             // Half of the trees may be translated already.
             self.identity = Identity { uid: owner.0, gid: owner.1, files_of: None, ..self.identity };
             self.fallen_back = Some(error);

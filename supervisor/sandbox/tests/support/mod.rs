@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// No wait in a test is longer. On a busy machine everything here takes well under a second.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// `cargo test` builds the examples of the package beside its tests. `cargo test --test NAME` does not, and would run the
 /// worker of the last build.
@@ -218,10 +218,13 @@ pub(crate) fn worker_pids() -> Option<(i32, i32)> {
 /// The same of workers that are prepared: all that one does under the filter, its last layer, is to wait for its run. One that
 /// has reaped a command waits for its end.
 pub(crate) fn waiting_workers() -> Vec<(i32, i32)> {
-    workers(|init| {
-        let status = std::fs::read_to_string(format!("/proc/{init}/status")).unwrap_or_default();
-        ["State:\tS", "Seccomp:\t2"].iter().all(|sign| status.contains(sign)) && faults_of_the_dead(init) == Some(0)
-    })
+    workers(waits_for_its_run)
+}
+
+/// Whether a process is the init of a prepared worker.
+pub(crate) fn waits_for_its_run(init: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{init}/status")).unwrap_or_default();
+    ["State:\tS", "Seccomp:\t2"].iter().all(|sign| status.contains(sign)) && faults_of_the_dead(init) == Some(0)
 }
 
 /// Page faults of the children that a process has reaped: the ninth of what follows the name in `stat`.

@@ -29,7 +29,7 @@ pub(super) fn compare(files: &[PathBuf], ledger: &Ledger) -> Result<usize> {
             }
             let Some(run) = line.run else { continue };
             match line.event.as_str() {
-                "run_accepted" if line.outcome.as_deref() == Some("ok") => _ = accepted.insert(run),
+                "run_accepted" | "run_joined" if line.outcome.as_deref() == Some("ok") => _ = accepted.insert(run),
                 "run_finished" => ended.entry(run).or_default().push(line.outcome.unwrap_or_default()),
                 _ => {}
             }

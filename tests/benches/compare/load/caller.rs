@@ -52,8 +52,9 @@ impl Caller {
 /// What became of a call that was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// The supervisor said why: a status, and the quota that is used up, the reason in its details, or its text.
-    Typed(Code, String),
+    /// The supervisor said why: a status, its text, and the quota that is used up or the reason in its details, or else the
+    /// text again.
+    Typed { code: Code, reason: String, text: String },
     /// The connection broke, and nobody said anything.
     Lost,
 }
@@ -68,6 +69,6 @@ impl Refused {
             Some(info) => info.metadata.get("quota").cloned().unwrap_or(info.reason),
             None => status.message().to_owned(),
         };
-        Refused::Typed(status.code(), reason)
+        Refused::Typed { code: status.code(), reason, text: status.message().to_owned() }
     }
 }

@@ -64,7 +64,14 @@ impl Follower {
                 }
                 *seen += output.bytes.len() as u64;
             }
-            Some(Event::Finished(report)) => self.finished = Some(report.outcome()),
+            Some(Event::Missed(missed)) => return Err(format!("{} events are said to be missing", missed.events)),
+            Some(Event::Finished(report)) => {
+                let failed = report.evidence.as_ref().filter(|evidence| evidence.killed == "host_failed");
+                if failed.is_some_and(|evidence| evidence.notes.is_empty()) {
+                    return Err("the host failed it without a word".to_owned());
+                }
+                self.finished = Some(report.outcome());
+            }
             Some(_) => {}
             None => return Err(format!("event {} has nothing in it", event.sequence)),
         }

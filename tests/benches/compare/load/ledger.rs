@@ -18,7 +18,7 @@ pub(super) enum Harm {
     Kill,
     /// The host cannot give what a run needs.
     Host,
-    /// It cannot give the supervisor itself a descriptor: then whatever it looks at seems to be missing.
+    /// It cannot give the supervisor itself a descriptor.
     Descriptors,
 }
 

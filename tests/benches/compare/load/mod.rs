@@ -19,6 +19,7 @@ use caller::{Caller, PATIENCE, Refused};
 use house::House;
 use lane::Lane;
 use ledger::{Harm, Ledger};
+use proctor_proto::reason;
 use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,8 +40,7 @@ struct Scale {
     lasts: Duration,
     /// Between two faults.
     pause: Duration,
-    /// Memory at the end. The allocator keeps some 7 MiB for each thread that ever had runs, and there are as many as runs went
-    /// on, or waited to be looked at, at once.
+    /// Memory at the end.
     rss_mib: f64,
     /// By how much memory may grow from the middle to the end, where the first half is long enough for that.
     grown_mib: Option<f64>,
@@ -74,22 +74,30 @@ impl World {
     /// Counts a call that was not carried out, asked at `since`, and says so if nothing explains it.
     fn refused(&self, tenant: usize, refused: &Refused, since: Instant) {
         let is_guest = tenant == self.house.guest();
-        let blind = || self.ledger.harmed(Harm::Descriptors, since);
-        let lacking = || blind() || self.ledger.harmed(Harm::Host, since);
-        // A worker that is killed before it has begun is a host that fails.
-        let failing = || lacking() || self.ledger.harmed(Harm::Kill, since);
+        let harmed = |harm| self.ledger.harmed(harm, since);
         let (name, is_due) = match refused {
-            Refused::Lost => ("connection lost".to_owned(), lacking()),
-            Refused::Typed(Code::ResourceExhausted, quota) => (format!("quota {quota}"), true),
-            Refused::Typed(code @ (Code::Unauthenticated | Code::PermissionDenied), _) => {
+            // No connection can be accepted without a descriptor.
+            Refused::Lost => ("connection lost".to_owned(), harmed(Harm::Descriptors)),
+            Refused::Typed { code: Code::ResourceExhausted, reason: quota, .. } => (format!("quota {quota}"), true),
+            Refused::Typed { code: code @ (Code::Unauthenticated | Code::PermissionDenied), .. } => {
                 (format!("{code:?}"), is_guest)
             }
-            Refused::Typed(code, reason) => {
-                (format!("{code:?}: {reason}"), blind() || *code == Code::Internal && failing())
+            // The one way to say that the host is the cause. A worker that is killed before it has begun is replaced, unless
+            // too many are.
+            Refused::Typed { code: Code::Unavailable, reason, .. } if reason == reason::HOST_FAILED => {
+                let is_due = [Harm::Descriptors, Harm::Host, Harm::Kill].into_iter().any(harmed);
+                (reason.clone(), is_due)
             }
+            // A worker that is not installed any more needs somebody to repair that.
+            Refused::Typed { code: Code::Internal, text, .. } => (format!("Internal: {text}"), harmed(Harm::Host)),
+            Refused::Typed { code, reason, .. } => (format!("{code:?}: {reason}"), false),
         };
         if !is_due {
-            self.ledger.broken(format!("tenant {tenant} was refused: {name}"));
+            let text = match refused {
+                Refused::Typed { text, .. } => text,
+                Refused::Lost => "",
+            };
+            self.ledger.broken(format!("tenant {tenant} was refused: {name}: {text:?}"));
         }
         self.ledger.refused(&name);
     }
@@ -103,7 +111,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
         warm_up: 3 * second,
         lasts: 20 * second,
         pause: second / 5,
-        rss_mib: 1_024.0,
+        rss_mib: 128.0,
         grown_mib: None,
     })
 }
@@ -117,7 +125,7 @@ pub(crate) fn long() -> Result<Vec<Figure>> {
         warm_up: 20 * second,
         lasts: seconds * second,
         pause: second / 2,
-        rss_mib: 1_536.0,
+        rss_mib: 256.0,
         grown_mib: Some(32.0),
     })
 }
@@ -195,8 +203,8 @@ fn load(scale: &Scale) -> Result<Vec<Figure>> {
     let mut figures = vec![
         Figure::at_most("load: promises broken", "", tally.broken_count as f64, 0.0),
         Figure::at_most("load: other things that are held, grown", "", grown.sum::<usize>() as f64, 0.0),
-        Figure::at_most("load: RSS at the end", "MiB", mib(&after), scale.rss_mib),
-        Figure::at_least("load: least share, over its weight", "x", least, 0.8),
+        Figure::at_most("load: RSS at the end", "MiB", mib(&after), scale.rss_mib).promised(),
+        Figure::at_least("load: least share, over its weight", "x", least, 0.8).promised(),
     ];
     if let Some(grown_mib) = scale.grown_mib {
         figures.push(Figure::at_most(

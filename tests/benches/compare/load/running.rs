@@ -220,5 +220,5 @@ impl Running {
 }
 
 pub(super) fn is_replaced(refused: &Refused) -> bool {
-    matches!(refused, Refused::Typed(Code::FailedPrecondition, reason) if reason == reason::WORKSPACE_REPLACED)
+    matches!(refused, Refused::Typed { code: Code::FailedPrecondition, reason, .. } if reason == reason::WORKSPACE_REPLACED)
 }

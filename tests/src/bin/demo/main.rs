@@ -13,7 +13,7 @@ use crate::cases::{Expected, Found, MENDED, MENDING};
 use crate::client::{Client, follow};
 use crate::supervisor::{More, Supervisor};
 use anyhow::{Context as _, Result, ensure};
-use proctor_proto::text;
+use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{Outcome, Report, RunEvent};
 use std::collections::BTreeSet;
@@ -150,7 +150,7 @@ impl Demo {
         }
         let answer = self.client.failures(session).await?;
         if !answer.failures.is_empty() {
-            show::block(&format!("\n{}", text::failures(&answer)));
+            show::block(&format!("\n{}", text::failures(&answer, Reader::Person)));
         }
         let failures = answer.failures.into_iter().map(|failure| failure.nodeid).collect();
         self.compare(expected, &report, failures);
@@ -179,7 +179,7 @@ impl Demo {
         let (file, line) = COVERED_LINE;
         let answer = self.client.covering(session, file, line).await?;
         show::line("covering", &format!("which tests execute {file}:{line}?"));
-        show::block(&text::covering(&answer, file, Some(line)));
+        show::block(&text::covering(&answer, file, Some(line), Reader::Person));
         let packages: BTreeSet<&str> = answer.tests.iter().map(|test| test.package.as_str()).collect();
         let good = packages == BTreeSet::from(COVERING_PACKAGES);
         self.find(good, &format!("tests of {} packages cover it", packages.len()));

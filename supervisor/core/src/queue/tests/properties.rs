@@ -11,7 +11,6 @@ enum Happening {
     Finish(usize),
     Withdraw(usize),
     Configure { tenant: u8, quota: Quota },
-    Budget(Amount),
     Pass(u64),
 }
 
@@ -20,8 +19,7 @@ fn any_amount(max: u64) -> impl Strategy<Value = Amount> {
 }
 
 fn any_quota() -> impl Strategy<Value = Quota> {
-    (1u32..20, 0u32..8, 0u32..6, any_amount(150)).prop_map(|(weighs, queued, running, in_use_max)| Quota {
-        queued_runs_max: queued,
+    (1u32..20, 0u32..6, any_amount(150)).prop_map(|(weighs, running, in_use_max)| Quota {
         running_runs_max: running,
         in_use_max: in_use_max.plus(amount(20, 20)),
         ..weight(weighs)
@@ -36,7 +34,6 @@ fn happening() -> impl Strategy<Value = Happening> {
         8 => any::<usize>().prop_map(Happening::Finish),
         2 => any::<usize>().prop_map(Happening::Withdraw),
         1 => (0u8..5, any_quota()).prop_map(|(tenant, quota)| Happening::Configure { tenant, quota }),
-        1 => (50u64..120, 50u64..120).prop_map(|(memory, cpu)| Happening::Budget(amount(memory, cpu))),
         4 => (0u64..20_000).prop_map(Happening::Pass),
     ]
 }
@@ -58,7 +55,7 @@ impl Model {
         runs.fold(Amount::default(), |sum, entry| sum.plus(entry.demand))
     }
 
-    fn start(&mut self, ticket: Ticket, budget: Amount) -> Result<(), TestCaseError> {
+    fn start(&mut self, ticket: Ticket) -> Result<(), TestCaseError> {
         let Some(entry) = self.waiting.remove(&ticket) else {
             return Err(TestCaseError::fail(format!("{ticket:?} started and did not wait")));
         };
@@ -70,29 +67,29 @@ impl Model {
         let tenant = entry.tenant.clone();
         self.running.insert(ticket, entry);
         let quota = self.quotas[&tenant];
-        prop_assert!(Model::demand(self.running.values()).fits(budget));
+        prop_assert!(Model::demand(self.running.values()).fits(BUDGET));
         prop_assert!(Model::demand(Model::of(&self.running, &tenant)).fits(quota.in_use_max));
         prop_assert!(Model::of(&self.running, &tenant).count() <= quota.running_runs_max as usize);
         Ok(())
     }
 
-    fn evict(&mut self, evicted: Vec<Evicted>, budget: Amount) -> Result<(), TestCaseError> {
+    fn evict(&mut self, evicted: Vec<Evicted>) -> Result<(), TestCaseError> {
         for Evicted { ticket, refused } in evicted {
             let Some(entry) = self.waiting.remove(&ticket) else {
                 return Err(TestCaseError::fail(format!("{ticket:?} evicted and did not wait")));
             };
-            prop_assert_eq!(self.quotas[&entry.tenant].check(entry.demand, budget), Err(refused));
+            prop_assert_eq!(self.quotas[&entry.tenant].check(entry.demand), Err(refused));
         }
         for entry in self.waiting.values() {
-            prop_assert_eq!(self.quotas[&entry.tenant].check(entry.demand, budget), Ok(()));
+            prop_assert_eq!(self.quotas[&entry.tenant].check(entry.demand), Ok(()));
         }
         Ok(())
     }
 
     /// Whatever could start and did not has a run before it that does not fit and may not be passed (any more).
-    fn nothing_waits_in_vain(&self, queue: &FairQueue, now: Moment, budget: Amount) -> Result<(), TestCaseError> {
+    fn nothing_waits_in_vain(&self, queue: &FairQueue, now: Moment) -> Result<(), TestCaseError> {
         let in_use = Model::demand(self.running.values());
-        let fits = |demand: Amount| in_use.plus(demand).fits(budget);
+        let fits = |demand: Amount| in_use.plus(demand).fits(BUDGET);
         // Who competes: the first run of each tenant whose quota has room for it.
         let mut heads = BTreeMap::new();
         for (name, index) in &queue.names {
@@ -108,7 +105,7 @@ impl Model {
         let holds_back = |before: &Key, (owner, demand): &(&Tenant, Amount), after: &Key| {
             let since = queue.competing[before].unfit_since;
             let long = since.is_some_and(|since| now.ms_since(since) >= RESERVE_AFTER_MS);
-            !fits(*demand) && (long || after.0 >= before.0 + owner.lead(demand.dominant_share(budget)))
+            !fits(*demand) && (long || after.0 >= before.0 + owner.lead(demand.dominant_share(BUDGET)))
         };
         for (after, (_, demand)) in &heads {
             let held = heads.range(..*after).any(|(before, head)| holds_back(before, head, after));
@@ -124,7 +121,7 @@ proptest! {
     #[test]
     fn every_run_waits_and_runs_once_within_all_bounds(happenings in prop::collection::vec(happening(), 0..120)) {
         let (mut queue, mut model) = (FairQueue::new(BUDGET), Model::default());
-        let (mut now, mut budget) = (Moment(0), BUDGET);
+        let mut now = Moment(0);
         for number in 0..4 {
             model.quotas.insert(tenant(number), weight(number + 1));
             prop_assert_eq!(queue.configure(&tenant(number), weight(number + 1)), Ok(Vec::new()));
@@ -133,15 +130,11 @@ proptest! {
             match happening {
                 Happening::Enqueue { tenant: number, demand, priority } => {
                     let entry = Entry { tenant: tenant(number), demand, priority };
-                    let waits = Model::of(&model.waiting, &entry.tenant).count();
                     let expected = match model.quotas.get(&entry.tenant) {
                         None => Err(Refused::UnknownTenant),
-                        Some(quota) => quota.check(demand, budget).and({
-                            let max = quota.queued_runs_max;
-                            if waits >= max as usize { Err(Refused::QueuedRuns { max }) } else { Ok(()) }
-                        }),
+                        Some(quota) => quota.check(demand),
                     };
-                    let answer = queue.enqueue(now, entry.clone());
+                    let answer = queue.enqueue(entry.clone());
                     prop_assert_eq!(answer.clone().map(|_| ()), expected);
                     if let Ok(ticket) = answer {
                         prop_assert!(model.waiting.keys().chain(model.running.keys()).all(|known| *known < ticket));
@@ -162,33 +155,65 @@ proptest! {
                 }
                 Happening::Configure { tenant: number, quota } => {
                     model.quotas.insert(tenant(number), quota);
-                    model.evict(queue.configure(&tenant(number), quota).unwrap(), budget)?;
-                }
-                Happening::Budget(changed) => {
-                    budget = changed;
-                    model.evict(queue.set_budget(budget), budget)?;
+                    model.evict(queue.configure(&tenant(number), quota).unwrap())?;
                 }
                 Happening::Pass(ms) => now = now.plus_ms(ms),
             }
-            for Started { ticket, .. } in queue.advance(now) {
-                model.start(ticket, budget)?;
+            for ticket in queue.advance(now) {
+                model.start(ticket)?;
             }
             prop_assert_eq!((queue.waiting(), queue.running()), (model.waiting.len(), model.running.len()));
             prop_assert_eq!(queue.overdue.len(), model.running.len());
             prop_assert_eq!(queue.in_use, Model::demand(model.running.values()));
-            model.nothing_waits_in_vain(&queue, now, budget)?;
+            model.nothing_waits_in_vain(&queue, now)?;
             prop_assert_eq!(queue.advance(now), []);
             prop_assert!(queue.due().is_none_or(|due| due > now), "who waits until then goes on");
         }
         // Whatever is left runs as soon as there is room.
         while let Some(ticket) = model.running.pop_first().map(|(ticket, _)| ticket) {
             prop_assert!(queue.finish(now, ticket));
-            for Started { ticket, .. } in queue.advance(now) {
-                model.start(ticket, budget)?;
+            for ticket in queue.advance(now) {
+                model.start(ticket)?;
             }
         }
         prop_assert_eq!(queue.waiting(), 0);
         prop_assert_eq!((queue.competing.len(), queue.overdue.len(), queue.in_use), (0, 0, Amount::default()));
+    }
+
+    /// Who is forgotten and comes again begins no sooner than it would have, and no later than whoever is known and has nothing
+    /// here: so it gains nothing, and loses no more than one that was known all the time and has had as much as the idle ones.
+    #[test]
+    fn nobody_gains_by_being_forgotten(
+        happenings in prop::collection::vec((0u8..9, any::<bool>(), 1u64..100_000), 1..200),
+    ) {
+        let mut queue = FairQueue::new(BUDGET);
+        queue.tenants_max = 4;
+        let (mut now, mut had) = (0, BTreeMap::new());
+        for (number, runs, ms) in happenings {
+            let name = tenant(number);
+            let before: BTreeMap<TenantId, VirtualTime> =
+                queue.names.iter().map(|(name, index)| (name.clone(), queue.tenants[*index].virtual_time)).collect();
+            let idle = before.iter().filter(|(name, _)| queue.tenants[queue.names[*name]].is_idle());
+            let least_idle = idle.map(|(_, time)| *time).min();
+            if queue.configure(&name, weight(1)).is_err() {
+                prop_assert!(least_idle.is_none() && before.len() == 4, "all that are known have runs");
+            } else if !before.contains_key(&name) {
+                let begins = queue.tenants[queue.names[&name]].virtual_time;
+                prop_assert!(had.get(&name).is_none_or(|had| begins >= *had), "{begins} after {had:?}");
+                prop_assert!(begins <= queue.forgotten && queue.tenants.len() <= 4);
+                let idle = queue.names.values().map(|index| &queue.tenants[*index]).filter(|tenant| tenant.is_idle());
+                prop_assert!(before.len() < 4 || idle.into_iter().all(|idle| idle.virtual_time >= least_idle.unwrap()));
+                had.extend(before.into_iter().filter(|(name, _)| !queue.names.contains_key(name)));
+            }
+            if runs && queue.names.contains_key(&name) {
+                queue.enqueue(Entry { tenant: name, demand: amount(40, 40), priority: Priority::Normal }).unwrap();
+            }
+            let _ = queue.advance(Moment(now));
+            now += ms;
+            if let Some(ticket) = queue.running.keys().next().copied() {
+                prop_assert!(queue.finish(Moment(now), ticket));
+            }
+        }
     }
 
     /// What was told of positions, applied change by change, is the order in which runs start.
@@ -205,7 +230,7 @@ proptest! {
         for (owner, priority, tell) in runs {
             let priority = Priority::ALL[priority];
             let entry = Entry { tenant: tenant(owner.index(weights.len())), demand: BUDGET, priority };
-            queue.enqueue(Moment(0), entry).unwrap();
+            queue.enqueue(entry).unwrap();
             let moved = if tell { queue.moved() } else { Vec::new() };
             for Moved { ticket, position } in moved {
                 prop_assert_ne!(positions.insert(ticket, position), Some(position), "told and not changed");
@@ -264,14 +289,14 @@ impl Load {
 
     fn enqueue(&mut self, owner: usize, demand: Amount, ms: u64) {
         let entry = Entry { tenant: tenant(owner), demand, priority: Priority::Normal };
-        let ticket = self.queue.enqueue(Moment(self.now), entry).unwrap();
+        let ticket = self.queue.enqueue(entry).unwrap();
         let first = self.queued[owner].is_empty().then_some(self.now);
         self.queued[owner].push_back(ticket);
         self.runs.insert(ticket, (owner, demand, ms, first));
     }
 
     fn advance(&mut self) {
-        for Started { ticket, .. } in self.queue.advance(Moment(self.now)) {
+        for ticket in self.queue.advance(Moment(self.now)) {
             let (owner, demand, ms, first) = self.runs[&ticket];
             self.in_use = self.in_use.plus(demand);
             assert!(self.in_use.fits(BUDGET), "{:?} in use", self.in_use);

@@ -2,20 +2,10 @@
 
 use super::*;
 use proctor_core::filter::Filter;
-use proctor_core::isolation::Network;
-use proctor_core::request::CoverageMode;
 use proctor_core::test_case::TestId;
 
 fn want(selection: &Selection) -> Want<'_> {
-    Want {
-        selection,
-        coverage: CoverageMode::Off,
-        parallel: None,
-        network: Network::None,
-        workspace: "/ws",
-        scratch: "/scratch",
-        cache: "/cache",
-    }
+    Want { workspace: "/ws", scratch: "/scratch", cache: "/cache", ..Want::plain(selection) }
 }
 
 fn projects() -> [Project; 2] {
@@ -55,6 +45,7 @@ fn a_project_is_configured_built_and_tested_in_the_cache() {
     assert_eq!(line(&build("a", &want)), "a: cmake --build /cache/cmake/34a9c9d855a4ae4c --parallel 2");
     assert_eq!(line(&test("a", &want)[0]), "a: ctest --test-dir /cache/cmake/34a9c9d855a4ae4c -V");
     assert_eq!(line(&list("a", &want)[0]), "a: ctest --test-dir /cache/cmake/34a9c9d855a4ae4c --show-only=json-v1");
+    assert!(line(&properties("a", &want)).ends_with(" sh /cache/cmake/34a9c9d855a4ae4c /scratch/report"));
     let many = Want { parallel: Some(4), ..want.clone() };
     assert!(line(&test("a", &many)[0]).ends_with(" -V --parallel 4"));
     assert!(line(&build("a", &many)).ends_with(" --parallel 4"));

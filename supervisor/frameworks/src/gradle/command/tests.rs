@@ -4,7 +4,7 @@ use super::*;
 use crate::framework::Framework;
 use crate::gradle::Gradle;
 use proctor_core::filter::Filter;
-use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 
 const WEB: &str = "web/src/test/kotlin/x/BTest.kt";
@@ -21,15 +21,7 @@ fn tree() -> FileTree {
 }
 
 fn want(selection: &Selection) -> Want<'_> {
-    Want {
-        selection,
-        coverage: CoverageMode::Off,
-        parallel: None,
-        network: Network::None,
-        workspace: "/ws",
-        scratch: "/tmp/proctor",
-        cache: "/cache",
-    }
+    Want { workspace: "/ws", scratch: "/tmp/proctor", cache: "/cache", ..Want::plain(selection) }
 }
 
 /// What the one command says after the task, and what the init script is told.

@@ -4,7 +4,7 @@ use super::*;
 use crate::framework::Framework;
 use crate::maven::Maven;
 use proctor_core::filter::Filter;
-use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 
 fn tree() -> FileTree {
@@ -21,15 +21,7 @@ fn tree() -> FileTree {
 }
 
 fn want(selection: &Selection) -> Want<'_> {
-    Want {
-        selection,
-        coverage: CoverageMode::Off,
-        parallel: None,
-        network: Network::None,
-        workspace: "/ws",
-        scratch: "/tmp/proctor",
-        cache: "/cache",
-    }
+    Want { workspace: "/ws", scratch: "/tmp/proctor", cache: "/cache", ..Want::plain(selection) }
 }
 
 /// What each command says beyond what all say.
@@ -104,6 +96,12 @@ fn integration_tests_are_failsafes() {
     let late = "-Dit.failIfNoSpecifiedTests=false verify";
     let of = |filter: &str| lines(&tree, &matching(filter, &[]));
     assert_eq!(of("StoreIT#keeps"), [format!("-Dtest={NOTHING} {LENIENT} -Dit.test=StoreIT#keeps {late}")]);
+    assert_eq!(of("*StoreIT"), [format!("-Dtest={NOTHING} {LENIENT} -Dit.test=*StoreIT {late}")]);
+    for filter in ["*Store*", "#keeps", "Store?T", "%regex[.*Store.*]"] {
+        let both = format!("-Dtest={filter},{NOT_INTEGRATION} {LENIENT} -Dit.test={filter},{NOT_UNIT} {late}");
+        assert_eq!(of(filter), [both]);
+    }
+    assert_eq!(of("ATest,StoreIT"), [format!("-Dtest=ATest {LENIENT} -Dit.test=StoreIT {late}")]);
     assert_eq!(of("ATest"), [format!("-Dtest=ATest {LENIENT} -Dit.test={NOTHING} {late}")]);
 }
 

@@ -1,0 +1,194 @@
+//! Reading one line of the client's: a message, nothing that wants an answer, or what has to be answered in its place, so
+//! that no caller waits for an answer that never comes. Must not know where lines come from.
+
+use rmcp::RoleServer;
+use rmcp::model::{ErrorData, RequestId};
+use rmcp::service::RxJsonRpcMessage;
+use serde_json::Value;
+
+/// A byte order mark, which some clients begin with.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// What a line is.
+pub(crate) enum Line {
+    /// A message.
+    Message(Box<RxJsonRpcMessage<RoleServer>>),
+    /// Empty, or a notification of a kind that is not MCP's.
+    Nothing,
+    /// None of these: the answer, and to what, if that could be read.
+    Refused(ErrorData, Option<RequestId>),
+}
+
+/// Reads a line, with or without its end.
+pub(crate) fn read(line: &[u8]) -> Line {
+    let line = line.strip_prefix(BOM).unwrap_or(line).trim_ascii();
+    if line.is_empty() {
+        return Line::Nothing;
+    }
+    if let Ok(message) = serde_json::from_slice(line) {
+        return Line::Message(Box::new(message));
+    }
+    match serde_json::from_slice(line) {
+        Ok(value) => not_a_message(&value),
+        Err(error) => Line::Refused(ErrorData::parse_error(format!("Parse error: {error}"), None), request_id(line)),
+    }
+}
+
+/// The answer to a line that is longer than `bytes_max`, of which `head` was read.
+pub(crate) fn too_long(head: &[u8], bytes_max: usize) -> Line {
+    let text = format!("Invalid request: longer than {} MiB", bytes_max >> 20);
+    Line::Refused(ErrorData::invalid_request(text, None), request_id(head))
+}
+
+// JSON, but not MCP's. Without a method it is no request, and what has its id may be one of ours.
+fn not_a_message(value: &Value) -> Line {
+    let is_call = value.get("method").is_some_and(Value::is_string);
+    match value.get("id") {
+        None if is_call => Line::Nothing,
+        Some(id)
+            if is_call
+                && value["jsonrpc"] == "2.0"
+                && value.get("params").is_some_and(|params| !params.is_object()) =>
+        {
+            Line::Refused(ErrorData::invalid_params("Invalid params: an object is expected", None), readable(id))
+        }
+        id => {
+            let id = id.filter(|_| value.get("method").is_some()).and_then(readable);
+            Line::Refused(ErrorData::invalid_request("Invalid request: not a message of JSON-RPC 2.0", None), id)
+        }
+    }
+}
+
+fn readable(id: &Value) -> Option<RequestId> {
+    serde_json::from_value(id.clone()).ok()
+}
+
+// The id of a request that is not JSON as a whole, or not all of it.
+fn request_id(line: &[u8]) -> Option<RequestId> {
+    let members = members(line);
+    let has_method = members.iter().any(|member| value_of(member, b"\"method\"").is_some());
+    let id = members.iter().rev().find_map(|member| value_of(member, b"\"id\""))?;
+    serde_json::from_slice(id).ok().filter(|_| has_method)
+}
+
+fn value_of<'a>(member: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let rest = member.trim_ascii().strip_prefix(name)?.trim_ascii();
+    Some(rest.strip_prefix(b":")?.trim_ascii())
+}
+
+// The members of the object that the line is, whatever their values are made of.
+fn members(line: &[u8]) -> Vec<&[u8]> {
+    let (mut members, mut depth, mut start, mut at) = (Vec::new(), 0_u32, 0, 0);
+    while at < line.len() {
+        match line[at] {
+            b'"' => at = end_of_string(line, at),
+            b'{' | b'[' => {
+                depth += 1;
+                start = if depth == 1 { at + 1 } else { start };
+            }
+            b',' if depth == 1 => {
+                members.push(&line[start..at]);
+                start = at + 1;
+            }
+            b'}' | b']' => {
+                if depth == 1 {
+                    members.push(&line[start..at]);
+                }
+                depth = depth.saturating_sub(1);
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    members
+}
+
+// Where the string ends that begins at `start`.
+fn end_of_string(line: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while at < line.len() && line[at] != b'"' {
+        at += if line[at] == b'\\' { 2 } else { 1 };
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rmcp::model::ErrorCode;
+    use serde_json::json;
+
+    fn refused(line: &[u8]) -> (i32, Option<Value>) {
+        match read(line) {
+            Line::Refused(error, id) => (error.code.0, id.map(RequestId::into_json_value)),
+            Line::Message(message) => panic!("{message:?}"),
+            Line::Nothing => panic!("nothing"),
+        }
+    }
+
+    fn call(id: &str, filter: &[u8]) -> Vec<u8> {
+        let head =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"x","arguments":{{"a":"#);
+        [head.as_bytes(), filter, b"}}}\n"].concat()
+    }
+
+    #[test]
+    fn what_is_not_json_is_answered_with_the_id_of_its_request() {
+        let deep = [[b'['; 200], [b']'; 200]].concat();
+        for bad in [&b"NaN"[..], b"1e999", b"\"\\ud800\"", b"\"\xff\"", b"-", &deep] {
+            assert_eq!(refused(&call("7", bad)), (ErrorCode::PARSE_ERROR.0, Some(json!(7))), "{bad:?}");
+            assert_eq!(refused(&call("\"a,}\\\"\"", bad)), (ErrorCode::PARSE_ERROR.0, Some(json!("a,}\""))), "{bad:?}");
+        }
+        let last = br#"{"method":"tools/call","params":{"id":1,"x":NaN,"y":"\"id\":2,"} , "id" : 3 }"#;
+        assert_eq!(refused(last), (ErrorCode::PARSE_ERROR.0, Some(json!(3))));
+    }
+
+    #[test]
+    fn an_id_that_is_not_a_requests_is_not_answered_to() {
+        for line in
+            ["garbage", "{", "\"", "{\"id\":1,\"result\":NaN}", "{\"method\":NaN}", "{\"method\":\"x\",\"id\":NaN}"]
+        {
+            assert_eq!(refused(line.as_bytes()), (ErrorCode::PARSE_ERROR.0, None), "{line}");
+        }
+        for line in ["5", "[]", r#"{"jsonrpc":"2.0","id":1}"#, r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#] {
+            assert_eq!(refused(line.as_bytes()), (ErrorCode::INVALID_REQUEST.0, None), "{line}");
+        }
+    }
+
+    #[test]
+    fn json_that_is_no_message_is_answered_with_its_id() {
+        let cases = [
+            (r#"{"id":1,"method":"ping"}"#, ErrorCode::INVALID_REQUEST),
+            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, ErrorCode::INVALID_REQUEST),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}"#, ErrorCode::INVALID_PARAMS),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x","params":"y"}"#, ErrorCode::INVALID_PARAMS),
+        ];
+        for (line, code) in cases {
+            assert_eq!(refused(line.as_bytes()), (code.0, Some(json!(1))), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_answered_with_the_id_at_its_head() {
+        let Line::Refused(error, id) = too_long(&call("7", b"\"xxx")[..80], 16 << 20) else { panic!() };
+        assert_eq!((error.code, id), (ErrorCode::INVALID_REQUEST, Some(RequestId::Number(7))));
+        assert_eq!(error.message, "Invalid request: longer than 16 MiB");
+    }
+
+    #[test]
+    fn messages_are_read_and_what_is_for_others_is_passed_over() {
+        for line in ["", " \r\n", r#"{"jsonrpc":"2.0","method":"$/x","params":[1]}"#] {
+            assert!(matches!(read(line.as_bytes()), Line::Nothing), "{line}");
+        }
+        for line in [
+            "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\r\n",
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/of/another"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":"😀"}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"of another"}"#,
+            r#"{"jsonrpc":"2.0","id":"1","result":{}}"#,
+        ] {
+            assert!(matches!(read(line.as_bytes()), Line::Message(_)), "{line}");
+        }
+    }
+}

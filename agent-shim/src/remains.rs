@@ -1,0 +1,129 @@
+//! The answer for a run of which nothing more can be asked: made of the report that came with its last event, after the
+//! session was closed or the supervisor went away. Must not know why.
+
+use crate::answer::Answer;
+use crate::follow::Ended;
+use crate::report::{self, Context};
+use crate::{shorten, summary};
+use proctor_proto::text::{self, Head};
+use proctor_proto::v1::{Collector, Evidence, Report, TestCase};
+use serde_json::{Map, Value, json};
+
+/// A tail as long as this one may lack what was before it: reports have 16 KiB of each stream, less what was no whole
+/// character and what was replaced as a secret.
+const CUT_BYTES: usize = 15 * 1024;
+
+const LOST: &str = "This run's output can no longer be read, since the supervisor closed the session or ended when the run \
+                    had. What is shown of it, at most the last 16 KiB of each stream, came with the report.";
+
+/// What is known of `ended`, in about `bytes_max` bytes of text.
+pub(crate) fn answer(ended: &Ended, bytes_max: Option<usize>) -> Answer {
+    let report = &ended.report;
+    let context = Context { run_id: &ended.run_id, attached: ended.attached_age_ms.is_some(), bytes_max };
+    // Without the next call: whom it would ask knows nothing of the run any more.
+    let mut summary = summary::known(report, ended.attached_age_ms);
+    summary.push(LOST.to_owned());
+    let structured = report::bounded(document(report), &context);
+    Answer { text: text(report, bytes_max.unwrap_or(usize::MAX)), summary, structured }
+}
+
+fn text(report: &Report, bytes_max: usize) -> String {
+    let tails = [&report.stdout_tail, &report.stderr_tail];
+    let [stdout, stderr] =
+        tails.map(|tail| Head { bytes: tail.as_bytes(), total: tail.len() as u64, how_to_read_on: "" });
+    let whole = text::run(stdout, stderr, report);
+    if tails.iter().all(|tail| tail.len() < CUT_BYTES) && whole.len() <= bytes_max {
+        return whole;
+    }
+    shorten::run(report, None, "only the end of the output is known", bytes_max)
+}
+
+// As much of the supervisor's own document as tells how the run ended, in its words.
+fn document(report: &Report) -> Map<String, Value> {
+    let document = json!({
+        "outcome": text::outcome_name(report.outcome()),
+        "exit_code": report.exit_code,
+        "raw_exit_code": report.raw_exit_code,
+        "framework": report.framework,
+        "summary": report::counts(&report.summary.unwrap_or_default()),
+        "flaky_in_run": report.flaky_in_run,
+        "duration_s": report.duration_s,
+        "partial": report.partial,
+        "structured": report.structured,
+        "tests": report.tests.iter().map(test).collect::<Vec<_>>(),
+        "collectors": report.collectors.iter().map(collector).collect::<Vec<_>>(),
+        "evidence": report.evidence.as_ref().map(evidence),
+        "stdout_tail": report.stdout_tail,
+        "stderr_tail": report.stderr_tail,
+        "truncated": {"tests": report.tests_left_out, "collectors": report.collectors_left_out},
+    });
+    match document {
+        Value::Object(document) => document,
+        _ => Map::new(),
+    }
+}
+
+fn test(test: &TestCase) -> Value {
+    let outcome = test.outcome().as_str_name().trim_start_matches("TEST_OUTCOME_").to_ascii_lowercase();
+    json!({
+        "nodeid": test.nodeid, "package": test.package, "name": test.name, "outcome": outcome,
+        "duration_s": test.duration_s, "file": test.file, "line": test.line, "message": test.message,
+        "expected": test.expected, "actual": test.actual, "stack": test.stack, "output": test.output,
+    })
+}
+
+fn collector(collector: &Collector) -> Value {
+    json!({
+        "nodeid": collector.nodeid, "file": collector.file, "line": collector.line, "message": collector.message,
+        "output": collector.output,
+    })
+}
+
+fn evidence(evidence: &Evidence) -> Value {
+    json!({
+        "held": evidence.held().map(text::outcome_name).collect::<Vec<_>>(),
+        "exit_code": evidence.exit_code,
+        "signal": evidence.signal,
+        "killed": Some(&evidence.killed).filter(|why| !why.is_empty()),
+        "running": report::tests(&evidence.running),
+        "not_run": report::tests(&evidence.not_run),
+        "unreached": evidence.unreached,
+        "not_built": evidence.not_built,
+        "tests_finished": evidence.tests_finished,
+        "notes": evidence.notes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proctor_proto::v1::{Outcome, TestOutcome};
+
+    fn ended(stdout_tail: String) -> Ended {
+        let failing = TestCase { name: "TestB".into(), outcome: TestOutcome::Failed.into(), ..TestCase::default() };
+        let report = Report {
+            outcome: Outcome::Failed.into(),
+            exit_code: 1,
+            framework: "go".into(),
+            tests: vec![failing],
+            stdout_tail,
+            ..Report::default()
+        };
+        Ended { run_id: "r1".into(), report, attached_age_ms: None }
+    }
+
+    #[test]
+    fn what_is_short_is_whole_and_of_what_is_long_the_end_is_shown() {
+        let said = answer(&ended("ok\n".into()), None);
+        assert_eq!(said.text, "ok\nexit: 1\n");
+        assert_eq!(
+            (&said.structured["outcome"], &said.structured["tests"][0]["outcome"]),
+            (&json!("failed"), &json!("failed"))
+        );
+        let long = answer(&ended("line\n".repeat(3_200)), None);
+        assert!(long.text.starts_with("[TRUNCATED] only the end of the output is known\n"), "{}", long.text);
+        assert!(long.text.ends_with("line\nexit: 1\n") && long.text.len() > 15_000, "{}", long.text.len());
+        let wished = answer(&ended("line\n".repeat(100)), Some(200));
+        assert!(wished.text.len() <= 200 && wished.text.ends_with("exit: 1\n"), "{}", wished.text);
+    }
+}

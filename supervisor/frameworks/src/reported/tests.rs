@@ -1,0 +1,162 @@
+//! What is made of what a reporter tells, whole, cut off and forged.
+
+use super::*;
+use proctor_core::request::Selection;
+use proptest::prelude::*;
+
+const DIALECT: Dialect = Dialect {
+    missing: |said| said.contains("no such runner").then(|| "install it".to_owned()),
+    nothing_selected: |said| said.contains("nothing found"),
+    empty_status: Some(5),
+    reason: |said| said.lines().find_map(|line| line.strip_prefix("why: ")).map(str::to_owned),
+    ..Dialect::plain("runner")
+};
+
+fn parser() -> Reported {
+    let want = Want { workspace: "/ws", ..Want::plain(&Selection::All) };
+    let step = Step { programs: vec!["runner".into()], args: vec![], dir: "pkg".into(), env: BTreeMap::new() };
+    Reported::new(DIALECT, &Plan { steps: vec![step], ..Plan::default() }, &want)
+}
+
+/// What a step that writes these lines, says this and exits so comes to.
+fn step(report: &str, said: &str, exit: Exit, killed: bool) -> (Vec<RunnerEvent>, Reported) {
+    let (mut parser, mut events) = (parser(), Vec::new());
+    parser.step_started(0);
+    parser.stderr(said.as_bytes(), &mut events);
+    parser.report(report.as_bytes(), &mut events);
+    parser.step_ended(exit, killed, &mut events);
+    (events, parser)
+}
+
+const PASSING: &str = r#"{"event":"begin"}
+{"event":"started","package":"a.py","name":"t"}
+{"event":"finished","package":"a.py","name":"t","outcome":"passed","duration_s":0.5}
+{"event":"end"}
+"#;
+
+#[test]
+fn a_test_is_named_and_placed_from_the_workspace() {
+    let report = PASSING.replace(
+        r#""outcome":"passed""#,
+        r#""outcome":"failed","file":"/ws/pkg/b.py","line":7,"message":"\u001b[31mat /ws/pkg/b.py\u001b[0m""#,
+    );
+    let (events, parser) = step(&report, "", Exit::Code(1), false);
+    let RunnerEvent::TestFinished(case) = &events[1] else { panic!("{events:?}") };
+    assert_eq!((case.nodeid.as_str(), case.file.as_deref(), case.line), ("pkg/a.py::t", Some("pkg/b.py"), Some(7)));
+    assert_eq!((case.message.as_deref(), case.duration_s), (Some("at pkg/b.py"), Some(0.5)));
+    assert_eq!(parser.summary(), StreamSummary { structured: true, ..StreamSummary::default() });
+}
+
+#[test]
+fn a_place_outside_of_the_workspace_is_none() {
+    let report = PASSING.replace(r#""outcome":"passed""#, r#""outcome":"failed","file":"/usr/lib/x.py","line":7"#);
+    let (events, _) = step(&report, "", Exit::Code(1), false);
+    let RunnerEvent::TestFinished(case) = &events[1] else { panic!("{events:?}") };
+    assert_eq!((case.file.as_deref(), case.line), (None, None));
+}
+
+#[test]
+fn only_a_report_with_its_end_is_whole() {
+    for line in 0..4 {
+        let cut: String = PASSING.lines().take(line).map(|line| format!("{line}\n")).collect();
+        let (_, parser) = step(&cut, "", Exit::Code(0), false);
+        assert!(parser.summary().cut_off, "{cut}");
+    }
+    let (_, parser) = step(&format!("{PASSING}{{\"event\":\"unheard of\"}}\n"), "", Exit::Code(0), false);
+    assert!(parser.summary().cut_off);
+}
+
+#[test]
+fn a_test_begins_and_ends_under_one_name_however_long_that_is() {
+    let long = PASSING.replace(r#""name":"t""#, &format!(r#""name":"{}""#, "t".repeat(10_000)));
+    let (events, _) = step(&long, "", Exit::Code(0), false);
+    let [RunnerEvent::TestStarted(began), RunnerEvent::TestFinished(ended)] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    assert_eq!((began, began.name.len() < 5_000), (&ended.id(), true));
+}
+
+#[test]
+fn a_test_that_the_runner_left_open_is_an_error_and_one_that_was_cut_off_still_runs() {
+    let open: String = PASSING.lines().take(2).collect::<Vec<_>>().join("\n");
+    let (events, parser) = step(&open, "", Exit::Code(70), false);
+    let RunnerEvent::TestFinished(case) = &events[1] else { panic!("{events:?}") };
+    assert_eq!(case.outcome, TestOutcome::Error);
+    assert_eq!(case.message.as_deref(), Some("did not finish: the runner exited with 70"));
+    assert!(parser.running().is_empty());
+    let (events, parser) = step(&format!("{open}\n"), "", Exit::Signal(9), true);
+    assert_eq!((events.len(), parser.running().len(), parser.summary().cut_off), (1, 1, true));
+    // What was running has been asked for by then, and nobody would tell the end of this one.
+    let (events, parser) = step(&open, "", Exit::Signal(9), true);
+    assert_eq!((events.len(), parser.running().len(), parser.summary().cut_off), (0, 0, true));
+}
+
+#[test]
+fn a_runner_that_gives_up_is_explained_by_its_words() {
+    let (events, parser) = step("", "x\nno such runner\n", Exit::Code(1), false);
+    assert!(events.is_empty() && parser.summary().runner_missing);
+    assert_eq!(parser.summary().notes, ["install it"]);
+    let (events, parser) = step("", "nothing found", Exit::Code(5), false);
+    assert!(events.is_empty() && parser.nothing_selected() && !parser.summary().cut_off);
+    let (events, parser) = step("", "config is bad\n\n", Exit::Code(4), false);
+    let [RunnerEvent::Collector(collector)] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((collector.nodeid.as_str(), collector.message.as_str()), ("pkg", "config is bad"));
+    assert!(parser.summary().cut_off);
+    let (events, _) = step("", "why: no disk\nand so on\n", Exit::Code(4), false);
+    let [RunnerEvent::Collector(collector)] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(collector.message, "no disk");
+    let (_, parser) = step("{\"event\":\"begin\"}\n{\"event\":\"end\"}\n", "", Exit::Code(5), false);
+    assert!(parser.nothing_selected() && !parser.summary().cut_off);
+}
+
+#[test]
+fn a_runner_that_told_nothing_had_nothing_to_tell_only_if_it_says_so() {
+    const EMPTY: &str = "{\"event\":\"begin\"}\n{\"event\":\"end\"}\n";
+    for (said, exit, nothing) in [
+        ("", Exit::Code(0), true),
+        ("", Exit::Code(5), true),
+        ("nothing found", Exit::Code(1), true),
+        ("a hook of the project's threw", Exit::Code(1), false),
+        ("", Exit::Signal(11), false),
+    ] {
+        let (_, parser) = step(EMPTY, said, exit, false);
+        assert_eq!(parser.nothing_selected(), nothing, "{said}: {exit:?}");
+    }
+}
+
+#[test]
+fn a_program_that_a_run_does_not_see_is_named() {
+    let note = |programs: &[&str]| {
+        let mut parser = parser();
+        parser.steps[0].programs = programs.iter().map(|program| (*program).to_owned()).collect();
+        parser.step_started(0);
+        parser.step_ended(Exit::NotStarted(2), false, &mut Vec::new());
+        parser.summary().notes.remove(0)
+    };
+    assert_eq!(note(&["runner"]), "runner was not started: No such file or directory (os error 2)");
+    let told = note(&[".venv/bin/python", "venv/bin/python", "python3"]);
+    assert_eq!(
+        told,
+        "runner was not started: a run cannot execute .venv/bin/python or venv/bin/python: No such file or directory \
+         (os error 2); what a link leads to has to be within the workspace, or where PATH leads"
+    );
+}
+
+proptest! {
+    #[test]
+    fn chunks_do_not_matter_and_nothing_panics(
+        noise in prop::collection::vec(any::<u8>(), 0..80), at in 0usize..300, cut in 0usize..300,
+    ) {
+        let mut report = PASSING.as_bytes().to_vec();
+        report.splice(at.min(report.len())..at.min(report.len()), noise);
+        let read = |pieces: &[&[u8]]| {
+            let (mut parser, mut events) = (parser(), Vec::new());
+            parser.step_started(0);
+            pieces.iter().for_each(|piece| parser.report(piece, &mut events));
+            parser.step_ended(Exit::Code(0), false, &mut events);
+            (events, parser.summary())
+        };
+        let (head, tail) = report.split_at(cut.min(report.len()));
+        prop_assert_eq!(read(&[&report]), read(&[head, tail]));
+    }
+}

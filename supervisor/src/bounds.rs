@@ -1,0 +1,28 @@
+//! What holds for all sessions of a host: how many there are and how long one lives. Must not know what a session is.
+
+use std::time::Duration;
+
+/// Sessions of all tenants together unless a host file says otherwise. At rest each takes some kilobytes.
+pub const SESSIONS_MAX: usize = 100_000;
+
+/// How long a session lives that nobody uses, unless a host file says otherwise: longer than a person's night, so that its
+/// memory is there in the morning.
+pub const IDLE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// The least of it that a host file may say. What it ran can be read until then, so it has to be time for another call.
+pub const IDLE_MIN: Duration = Duration::from_secs(1);
+
+/// What holds for all sessions of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Sessions at the same time, of all tenants together.
+    pub sessions_max: usize,
+    /// How long one lives that nobody uses.
+    pub idle_max: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { sessions_max: SESSIONS_MAX, idle_max: IDLE_MAX }
+    }
+}

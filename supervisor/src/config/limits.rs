@@ -1,0 +1,159 @@
+//! Limits of runs, and how long each framework's may take. Must not know whose table it is.
+
+use super::Problem;
+use crate::units::{Bytes, Cpus, Duration};
+use proctor_core::limits::{LimitError, LimitKind, LimitRequest, Limits};
+use proctor_core::quota::Amount;
+use proctor_frameworks::{FRAMEWORKS, custom};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The least output: below it a runner's own lines are a flood.
+const LOG_BYTES_MIN: u64 = 64 << 10;
+
+/// The least `/tmp`: below it nothing of proctor's own fits.
+const TMP_BYTES_MIN: u64 = 1 << 20;
+
+/// The most processes of a run where `[max]` says nothing: the highest number that a kernel gives out unless it is told to
+/// give more, and far from what a host has for all.
+const PIDS_MAX: u32 = 32_768;
+
+/// The most by which a run's files grow where `[max]` says nothing: ten times what a run gets that asks for nothing. A file
+/// system is no part of a host's budget, so this is a number.
+const DISK_BYTES_MAX: u64 = 100 << 30;
+
+/// The most that a run gets where `[max]` says nothing, on a host that gives `all` to all runs together: no more of it than
+/// there is, or one request would be promised what nobody has. `/tmp` is charged to the run's memory.
+pub(super) fn built_in_max(all: Amount) -> Limits {
+    Limits {
+        memory_bytes_max: all.memory_bytes,
+        cpu_millis_max: u32::try_from(all.cpu_millis).unwrap_or(u32::MAX),
+        pids_max: PIDS_MAX,
+        tmp_bytes_max: all.memory_bytes,
+        disk_bytes_max: DISK_BYTES_MAX,
+        ..Limits::CEILING
+    }
+}
+
+/// Limits by name; what is absent keeps its built-in value.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsTable {
+    timeout: Option<Duration>,
+    kill_grace: Option<Duration>,
+    memory: Option<Bytes>,
+    cpus: Option<Cpus>,
+    pids: Option<u32>,
+    log: Option<Bytes>,
+    tmp: Option<Bytes>,
+    disk: Option<Bytes>,
+}
+
+impl LimitsTable {
+    /// `base` with what the table names.
+    #[must_use]
+    pub fn over(&self, base: Limits) -> Limits {
+        Limits {
+            memory_bytes_max: self.memory.map_or(base.memory_bytes_max, |size| size.bytes),
+            cpu_millis_max: self.cpus.map_or(base.cpu_millis_max, |cpus| cpus.millis),
+            pids_max: self.pids.unwrap_or(base.pids_max),
+            wall_ms_max: self.timeout.map_or(base.wall_ms_max, |timeout| timeout.ms),
+            grace_ms: self.kill_grace.map_or(base.grace_ms, |grace| grace.ms),
+            log_bytes_max: self.log.map_or(base.log_bytes_max, |size| size.bytes),
+            tmp_bytes_max: self.tmp.map_or(base.tmp_bytes_max, |size| size.bytes),
+            disk_bytes_max: self.disk.map_or(base.disk_bytes_max, |size| size.bytes),
+        }
+    }
+
+    /// What no run could start with is no limit but a mistake. Each with its key.
+    pub(super) fn problems(&self) -> Vec<(&'static str, String)> {
+        let most = LimitRequest {
+            memory_bytes: self.memory.map(|size| size.bytes),
+            cpu_millis: self.cpus.map(|cpus| cpus.millis),
+            pids: self.pids,
+            wall_ms: None,
+            disk_bytes: self.disk.map(|size| size.bytes),
+        };
+        let too_long = self.timeout.is_some_and(|timeout| timeout.ms > Limits::WALL_MS_CEILING);
+        let too_long = too_long.then(|| format!("timeout must be at most {}s", Limits::WALL_MS_CEILING / 1_000));
+        let least =
+            [("log", LimitKind::Log, self.log, LOG_BYTES_MIN), ("tmp", LimitKind::Tmp, self.tmp, TMP_BYTES_MIN)];
+        let least = least.into_iter().filter_map(|(key, limit, asked, min)| {
+            let asked = asked.map(|size| size.bytes).filter(|asked| *asked < min)?;
+            Some((key, LimitError::TooSmall { limit, asked, min }.to_string()))
+        });
+        too_small(&most).chain(least).chain(too_long.map(|text| ("timeout", text))).collect()
+    }
+}
+
+impl LimitsTable {
+    /// What it names beyond `most`, which counts instead. Each with its key.
+    pub(super) fn beyond(&self, most: Limits) -> impl Iterator<Item = (&'static str, String)> + use<> {
+        use LimitKind::{Cpu, Disk, Log, Memory, Pids, Tmp, Wall};
+        let named = self.over(most);
+        let rows = [
+            ("timeout", Wall, named.wall_ms_max, most.wall_ms_max),
+            ("kill_grace", Wall, named.grace_ms, most.grace_ms),
+            ("memory", Memory, named.memory_bytes_max, most.memory_bytes_max),
+            ("cpus", Cpu, named.cpu_millis_max.into(), most.cpu_millis_max.into()),
+            ("pids", Pids, named.pids_max.into(), most.pids_max.into()),
+            ("log", Log, named.log_bytes_max, most.log_bytes_max),
+            ("tmp", Tmp, named.tmp_bytes_max, most.tmp_bytes_max),
+            ("disk", Disk, named.disk_bytes_max, most.disk_bytes_max),
+        ];
+        rows.into_iter().filter(|(_, _, named, most)| named > most).map(|(key, kind, named, most)| {
+            (key, format!("{key} {} is beyond [max]: runs get {}", kind.show(named), kind.show(most)))
+        })
+    }
+}
+
+/// Which of these are less than any run starts with. Each with its key.
+pub(super) fn too_small(most: &LimitRequest) -> impl Iterator<Item = (&'static str, String)> + use<> {
+    let none = LimitRequest::default();
+    let each = [
+        ("memory", LimitRequest { memory_bytes: most.memory_bytes, ..none }),
+        ("cpus", LimitRequest { cpu_millis: most.cpu_millis, ..none }),
+        ("pids", LimitRequest { pids: most.pids, ..none }),
+        ("disk", LimitRequest { disk_bytes: most.disk_bytes, ..none }),
+    ];
+    each.into_iter().filter_map(|(key, one)| Some((key, one.check().err()?.to_string())))
+}
+
+/// What is wrong with the wall times by framework, of which runs get `most`.
+pub(super) fn timeout_problems(timeouts: &BTreeMap<String, Duration>, most: Limits) -> Vec<Problem> {
+    let known = || FRAMEWORKS.iter().map(|framework| framework.name()).chain([custom::NAME]);
+    let mut problems = Vec::new();
+    for (name, timeout) in timeouts {
+        let at = format!("timeouts.{name}");
+        if !known().any(|framework| framework == name) {
+            let names = known().collect::<Vec<_>>().join(", ");
+            problems.push(Problem::new(&at, format!("{at}: no such framework; known are {names}")));
+        }
+        if timeout.ms > Limits::WALL_MS_CEILING {
+            problems.push(Problem::new(&at, format!("{at}: must be at most {}s", Limits::WALL_MS_CEILING / 1_000)));
+        } else if timeout.ms > most.wall_ms_max {
+            let [named, most] = [timeout.ms, most.wall_ms_max].map(|ms| LimitKind::Wall.show(ms));
+            problems.push(Problem::note(&at, format!("{at}: {named} is beyond [max]: runs get {most}")));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> LimitsTable {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn with_next_to_nothing_no_run_gets_anywhere() {
+        let told = |text: &str| of(text).problems().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(told("log = \"64KiB\"\ntmp = \"1MiB\"\nmemory = \"4MiB\"\ndisk = \"1MiB\""), [""; 0]);
+        assert_eq!(
+            told("log = 1\ntmp = \"4KiB\""),
+            ["log must be at least 64 KiB, got 1 B", "tmp must be at least 1 MiB, got 4 KiB"]
+        );
+    }
+}

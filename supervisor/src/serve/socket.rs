@@ -1,0 +1,156 @@
+//! The file of a unix socket: bound where nobody listens, and removed at the end if it is still the one that was bound. Must
+//! not know who calls.
+
+use super::Listener;
+use std::fs::{self, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+use tokio::net::{UnixListener, UnixStream};
+
+/// Why a unix socket could not be bound.
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// Somebody listens there.
+    #[error("{}: another supervisor is listening there", path.display())]
+    InUse {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The file system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// The file of a socket of ours. It is removed when this is dropped, unless somebody has put another in its place.
+pub struct SocketFile {
+    path: PathBuf,
+    id: FileId,
+}
+
+/// What a file is known by, whatever it is called. As long as its socket is there, no other file has the same.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    dev: u64,
+    ino: u64,
+}
+
+impl FileId {
+    fn of(found: &Metadata) -> FileId {
+        FileId { dev: found.dev(), ino: found.ino() }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| FileId::of(&found) == self.id) {
+            _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Binds a unix socket at `path` with these permission bits. A socket on which nobody listens any more is replaced.
+pub async fn bind_unix(path: &Path, mode: u32) -> Result<Listener, BindError> {
+    let failed = |source| BindError::Io { path: path.to_owned(), source };
+    match UnixStream::connect(path).await {
+        // Where it cannot be told whether somebody listens, nothing is removed.
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound => {}
+            io::ErrorKind::ConnectionRefused => remove_left(path).map_err(failed)?,
+            // So many wait for whoever listens that there is no room for one more.
+            io::ErrorKind::WouldBlock => return Err(BindError::InUse { path: path.to_owned() }),
+            _ => return Err(failed(error)),
+        },
+        Ok(_) => return Err(BindError::InUse { path: path.to_owned() }),
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    let id = FileId::of(&fs::symlink_metadata(path).map_err(failed)?);
+    let file = SocketFile { path: path.to_owned(), id };
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed)?;
+    Ok(Listener::Unix { listener, file })
+}
+
+// The kernel refuses a connection to any other file as well.
+fn remove_left(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::other("something other than a socket is there: remove it, or name another path"));
+    }
+    fs::remove_file(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net;
+
+    fn inode(path: &Path) -> u64 {
+        fs::symlink_metadata(path).unwrap().ino()
+    }
+
+    fn is_in_use(bound: Result<Listener, BindError>) -> bool {
+        matches!(bound, Err(BindError::InUse { .. }))
+    }
+
+    #[tokio::test]
+    async fn a_socket_on_which_nobody_listens_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        drop(net::UnixListener::bind(&path).unwrap());
+        let listener = bind_unix(&path, 0o620).await.unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o620);
+        UnixStream::connect(&path).await.unwrap();
+        assert!(is_in_use(bind_unix(&path, 0o600).await));
+        drop(listener);
+        assert!(!path.exists(), "its file goes with it");
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_takes_nobody_on_is_still_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let busy = socket(AddressFamily::Unix, SockType::Stream, SockFlag::empty(), None).unwrap();
+        bind(busy.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+        listen(&busy, Backlog::new(1).unwrap()).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(one) = UnixStream::connect(&path).await {
+            waiting.push(one);
+        }
+        let before = inode(&path);
+        assert!(is_in_use(bind_unix(&path, 0o600).await));
+        assert_eq!(inode(&path), before);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_socket_of_ours_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, datagrams) = (dir.path().join("file"), dir.path().join("datagrams"));
+        fs::write(&file, "precious").unwrap();
+        let _other = net::UnixDatagram::bind(&datagrams).unwrap();
+        let before = inode(&datagrams);
+        for path in [&file, &datagrams] {
+            assert!(matches!(bind_unix(path, 0o600).await, Err(BindError::Io { .. })), "{path:?}");
+        }
+        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), inode(&datagrams)), ("precious", before));
+    }
+
+    #[tokio::test]
+    async fn the_file_of_another_supervisor_is_left_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let ours = bind_unix(&path, 0o600).await.unwrap();
+        fs::remove_file(&path).unwrap();
+        let theirs = bind_unix(&path, 0o600).await.unwrap();
+        drop(ours);
+        assert!(is_in_use(bind_unix(&path, 0o600).await));
+        drop(theirs);
+        assert!(!path.exists());
+    }
+}

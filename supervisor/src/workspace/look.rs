@@ -1,0 +1,171 @@
+//! One look at all files of a workspace: their names, what detection reads of them, and a fingerprint of what they look like.
+//! Must not know where the workspace is, nor follow a link.
+
+use crate::project_file;
+use proctor_core::request::Fingerprint;
+use proctor_frameworks::{FRAMEWORKS, FileTree};
+use proctor_sandbox::lack;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Most files and directories that a look at a workspace takes in. A larger one is never taken to be unchanged.
+const ENTRIES_MAX: usize = 200_000;
+
+/// Deepest directory looked into. Deeper trees are generated.
+const DEPTH_MAX: usize = 64;
+
+/// Largest marker file read, in bytes. A `go.mod` of 1 MiB would name 20,000 modules.
+const MARKER_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Most bytes of marker files read together. A monorepo of 1,000 modules has a few MiB of them.
+const MARKERS_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The file by which tools mark a directory as a cache that nobody edits (the Cache Directory Tagging specification;
+/// Cargo's `target` and `.pytest_cache` have it).
+const CACHE_TAG: &str = "CACHEDIR.TAG";
+
+/// Directories that tools fill and nobody edits: looking into them costs much and says nothing about an edit, and a run
+/// that fills them must not look like an edit. A name that a project might choose itself is not here.
+const PASSED_OVER: [&str; 7] = [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".gradle"];
+
+/// All files below `dir`; no fingerprint when there are more than a look takes in. It fails where the host was short of
+/// something: what is known by half would be taken for another project.
+pub(super) fn all_below(dir: &OwnedFd) -> io::Result<(FileTree, Option<Fingerprint>)> {
+    let mut walk = Walk { tree: FileTree::default(), hasher: blake3::Hasher::new(), entries: 0, markers_bytes: 0 };
+    walk.directory(dir.as_fd(), c".", "", 0)?;
+    let fingerprint = (!walk.tree.is_truncated()).then(|| Fingerprint(*walk.hasher.finalize().as_bytes()));
+    Ok((walk.tree, fingerprint))
+}
+
+struct Walk {
+    tree: FileTree,
+    hasher: blake3::Hasher,
+    entries: usize,
+    markers_bytes: u64,
+}
+
+impl Walk {
+    // Symlinks are told by what they are and never followed, so that no link leads the walk out or in a circle.
+    fn directory(&mut self, parent: BorrowedFd<'_>, name: &CStr, relative: &str, depth: usize) -> io::Result<()> {
+        let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Some(dir) = unless_lacking(openat(parent, name, how, Mode::empty()))? else { return Ok(()) };
+        let Some(entries) = unless_lacking(Dir::read_from(&dir))? else { return Ok(()) };
+        let room = ENTRIES_MAX - self.entries;
+        let mut lacking = None;
+        let entries = entries.map_while(|entry| {
+            unless_lacking(entry).unwrap_or_else(|error| {
+                lacking = Some(error);
+                None
+            })
+        });
+        let names = entries.map(|entry| entry.file_name().to_owned());
+        let names = names.filter(|name| !matches!(name.to_bytes(), b"." | b"..")).take(room + 1);
+        let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+        if let Some(error) = lacking {
+            return Err(error);
+        }
+        if names.len() > room || depth >= DEPTH_MAX {
+            self.tree.set_truncated();
+            return Ok(());
+        }
+        if names.iter().any(|name| name == CACHE_TAG) {
+            return Ok(());
+        }
+        self.entries += names.len();
+        names.sort_unstable();
+        for name in names {
+            let Ok(path) = CString::new(name.as_str()) else { continue };
+            let Some(found) = unless_lacking(statat(&dir, &*path, AtFlags::SYMLINK_NOFOLLOW))? else { continue };
+            let relative = if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
+            if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
+                if project_file::PATHS.contains(&relative.as_str()) {
+                    // Nobody means a directory by that name: it is there, and cannot be read.
+                    self.tree.add(relative.clone());
+                }
+                if !PASSED_OVER.contains(&name.as_str()) {
+                    self.directory(dir.as_fd(), &path, &relative, depth + 1)?;
+                }
+            } else {
+                self.file(dir.as_fd(), &relative, &name, &found)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, dir: BorrowedFd<'_>, relative: &str, name: &str, found: &Stat) -> io::Result<()> {
+        self.hasher.update(relative.as_bytes());
+        let size = u64::try_from(found.st_size).unwrap_or(0);
+        for number in [found.st_ino, size, u64::from(found.st_mode)] {
+            self.hasher.update(&number.to_le_bytes());
+        }
+        for (seconds, nanos) in [(found.st_mtime, found.st_mtime_nsec), (found.st_ctime, found.st_ctime_nsec)] {
+            self.hasher.update(&seconds.to_le_bytes());
+            self.hasher.update(&nanos.to_le_bytes());
+        }
+        let is_marker = project_file::PATHS.contains(&relative)
+            || FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name) || framework.reads(relative));
+        let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        if is_marker && is_file && size <= MARKER_BYTES_MAX {
+            self.markers_bytes += size;
+            if self.markers_bytes > MARKERS_BYTES_MAX {
+                self.tree.set_truncated();
+            } else if let Some(content) = unless_lacking(read_marker(dir, name))? {
+                self.tree.add_with_content(relative, content);
+                return Ok(());
+            }
+        }
+        self.tree.add(relative);
+        Ok(())
+    }
+}
+
+/// What was found; `None` where there is nothing to find, and an error where the host was short of something.
+fn unless_lacking<T>(found: Result<T, impl Into<io::Error>>) -> io::Result<Option<T>> {
+    match found.map_err(Into::into) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if lack(&error).is_some() => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+// Between the look and the open a running test may have put a link or a FIFO in the file's place.
+fn read_marker(dir: BorrowedFd<'_>, name: &str) -> io::Result<String> {
+    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(dir, name, how, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut content = String::new();
+    file.take(MARKER_BYTES_MAX).read_to_string(&mut content)?;
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Workspace;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn markers_are_read_within_a_budget_and_never_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
+        for number in 0..20 {
+            let module = dir.path().join(number.to_string());
+            fs::create_dir(&module).unwrap();
+            File::create(module.join("go.mod")).unwrap().set_len(MARKER_BYTES_MAX).unwrap();
+        }
+        let look = workspace.look().unwrap();
+        assert!(look.tree.is_truncated() && look.fingerprint.is_none());
+        fs::create_dir(dir.path().join(project_file::PATHS[0])).unwrap();
+        assert!(workspace.look().unwrap().tree.contains(project_file::PATHS[0]), "a directory in its place is seen");
+        symlink("/etc/passwd", dir.path().join("a/go.mod")).unwrap();
+        let a = File::open(dir.path().join("a")).unwrap();
+        assert!(read_marker(a.as_fd(), "go.mod").is_err());
+    }
+}
