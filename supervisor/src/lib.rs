@@ -39,6 +39,7 @@ pub mod drain;
 pub mod host;
 pub mod lookout;
 pub mod notify;
+mod outbox;
 pub mod owned;
 pub mod place;
 pub mod prepare;

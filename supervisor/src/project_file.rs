@@ -206,19 +206,11 @@ impl ProjectFile {
 
     /// `ceiling`, or less.
     pub fn narrow(&self, ceiling: Limits) -> Limits {
+        let Limits { memory_bytes_max, cpu_millis_max, .. } = ceiling;
+        let SandboxTable { max_memory, max_cpu, .. } = &self.sandbox;
         Limits {
-            memory_bytes_max: self
-                .sandbox
-                .max_memory
-                .as_ref()
-                .map_or(u64::MAX, |size| size.0.bytes)
-                .min(ceiling.memory_bytes_max),
-            cpu_millis_max: self
-                .sandbox
-                .max_cpu
-                .as_ref()
-                .map_or(u32::MAX, |cpus| cpus.0.millis)
-                .min(ceiling.cpu_millis_max),
+            memory_bytes_max: max_memory.as_ref().map_or(memory_bytes_max, |size| size.0.bytes.min(memory_bytes_max)),
+            cpu_millis_max: max_cpu.as_ref().map_or(cpu_millis_max, |cpus| cpus.0.millis.min(cpu_millis_max)),
             ..ceiling
         }
     }

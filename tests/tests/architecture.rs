@@ -68,9 +68,6 @@ fn nothing_in_the_supervisor_is_behind_a_lock() {
         if path.ends_with("session/tests/world.rs") {
             continue; // the fake sandbox is called from threads
         }
-        if path.ends_with("cli/log_queue.rs") {
-            continue; // lines of the process's log are no state of a session's, and are bounded in bytes
-        }
         for lock in ["Mutex", "RwLock", "DashMap", "OnceLock", "static mut", "thread_local!"] {
             assert!(!text.contains(lock), "{path} has {lock}");
         }

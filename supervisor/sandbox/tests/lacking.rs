@@ -142,7 +142,9 @@ fn a_run_whose_pipes_find_no_descriptor_was_begun_once() {
     let (mut unread, mut is_enough) = (0, false);
     for spare in 0..64 {
         sandbox.run(&spec, &KillSwitch::new().unwrap(), &mut |_| {}).unwrap();
-        eventually("the next worker waits", || waiting_workers().len() == 1);
+        // The keeper has the next worker ready, and has given back the descriptors of the last one.
+        sandbox.retire("another");
+        assert_eq!(waiting_workers().len(), 1);
         stage.starts();
         let kill = KillSwitch::new().unwrap();
         let (plugs, highest) = plugged();

@@ -148,24 +148,7 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
     use tonic::Code;
-
-    /// Never answers.
-    #[derive(Clone)]
-    struct Silent;
-
-    impl Service<Request<Body>> for Silent {
-        type Response = Response<Body>;
-        type Error = Infallible;
-        type Future = BoxFuture<Response<Body>, Infallible>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, _: Request<Body>) -> Self::Future {
-            Box::pin(std::future::pending())
-        }
-    }
+    use tower::service_fn;
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_of_the_callers_own_is_told_before_the_transport_ends_the_call() {
@@ -177,7 +160,8 @@ mod tests {
             if ms > 60_000 {
                 continue;
             }
-            let answer = timeout(Duration::from_millis(ms + 1), Entry::anybody(Silent).call(request)).await;
+            let silent = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
+            let answer = timeout(Duration::from_millis(ms + 1), Entry::anybody(silent).call(request)).await;
             let status = Status::from_header_map(answer.unwrap().unwrap().headers()).unwrap();
             assert_eq!(status.code(), Code::DeadlineExceeded, "{text}");
         }

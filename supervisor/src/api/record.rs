@@ -182,31 +182,7 @@ mod tests {
     use std::convert::Infallible;
     use std::path::Path;
     use std::task::Waker;
-
-    /// Notes a session, and a run if it has one, and never answers.
-    #[derive(Clone)]
-    struct Slow {
-        run: Option<&'static str>,
-    }
-
-    impl Service<Request<Body>> for Slow {
-        type Response = Response<Body>;
-        type Error = Infallible;
-        type Future = BoxFuture<Response<Body>, Infallible>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, _: Request<Body>) -> Self::Future {
-            let noted = self.run;
-            Box::pin(async move {
-                session("s");
-                _ = noted.map(run);
-                std::future::pending().await
-            })
-        }
-    }
+    use tower::service_fn;
 
     fn lines(path: &Path) -> Vec<Line> {
         let text = std::fs::read_to_string(path).unwrap();
@@ -225,7 +201,13 @@ mod tests {
             ("Runs/RunTests", Some("s-1")),
             ("Host/Drain", None),
         ] {
-            let mut service = Recorded { service: Slow { run }, audit: audit.clone() };
+            // Notes a session, and a run if it has one, and never answers.
+            let slow = service_fn(move |_: Request<Body>| async move {
+                session("s");
+                _ = run.map(super::run);
+                std::future::pending::<Result<Response<Body>, Infallible>>().await
+            });
+            let mut service = Recorded { service: slow, audit: audit.clone() };
             let request = Request::builder().uri(format!("/proctor.v1.{rpc}")).body(Body::empty()).unwrap();
             let mut call = service.call(request);
             assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

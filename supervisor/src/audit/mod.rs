@@ -1,6 +1,6 @@
-//! The audit log: who did what, with which limits, and what came of it. One line of JSON for each event, on the way to the
-//! file in a bounded queue; what finds no room in it is counted, so that no call and no run ever waits for a disk. Must not
-//! know how a line gets to the file (that is [`file`]) or which are spared (that is `sparing`), nor decide anything about a call.
+//! The audit log: who did what, with which limits, and what came of it. One line of JSON for each event, of which no call and no
+//! run ever waits for a disk (see `outbox`). Must not know how a line gets to the file (that is [`file`]) or which are spared
+//! (that is `sparing`), nor decide anything about a call.
 
 mod file;
 mod line;
@@ -9,17 +9,16 @@ mod sparing;
 pub use line::{Auth, Event, Line};
 
 use crate::clock::Clock;
+use crate::outbox::{Lost, Message, Outbox};
 use proctor_core::redact::redacted;
 use sparing::Sparing;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 /// Lines that may wait: what a host of 10,000 calls a second tells while a disk takes most of a second, some 4 MiB.
-const QUEUE: usize = 8_192;
+const LINES_MAX: usize = 8_192;
 
 /// How long the end of the supervisor waits for the last lines.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -43,64 +42,47 @@ impl Place {
     pub const KEEP: u32 = 8;
 }
 
-enum Message {
-    Line(Box<Line>),
-    End(SyncSender<()>),
-}
-
 /// The audit log, to whoever has something to tell.
 #[derive(Debug, Clone)]
 pub struct Audit {
-    queue: Option<SyncSender<Message>>,
-    /// Lines without room in the queue or on the disk, for the next one that is written.
-    lost: Arc<AtomicU64>,
+    outbox: Option<Outbox<Box<Line>>>,
 }
 
 impl Audit {
     /// The log of a supervisor that keeps none: a private one, or a command.
     #[must_use]
     pub fn off() -> Audit {
-        Audit { queue: None, lost: Arc::default() }
+        Audit { outbox: None }
     }
 
     /// Opens the log and begins to write, on a thread of its own. That it cannot be opened is an error now; what goes wrong
     /// later is counted.
     pub fn open(place: Place, clock: Clock) -> io::Result<Audit> {
-        let (queue, messages) = sync_channel(QUEUE);
-        let lost = Arc::<AtomicU64>::default();
         let mut file = file::Rotated::open(place)?;
-        let counted = Arc::clone(&lost);
-        std::thread::Builder::new()
-            .name("audit".to_owned())
-            .spawn(move || write(&messages, &mut file, clock, &counted))?;
-        Ok(Audit { queue: Some(queue), lost })
+        let write = move |messages: &_, lost: &_| write(messages, &mut file, clock, lost);
+        Ok(Audit { outbox: Some(Outbox::open("audit", LINES_MAX, write)?) })
     }
 
     /// Tells of an event, without waiting.
     pub fn tell(&self, mut line: Line) {
-        let Some(queue) = &self.queue else { return };
+        let Some(outbox) = &self.outbox else { return };
         // A host that was asleep, or whose clock was set, has left the supervisor's own clock behind.
         line.at(Clock::on_the_wall());
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
-            queue.try_send(Message::Line(Box::new(line)))
-            && self.lost.fetch_add(1, Ordering::Relaxed) == 0
-        {
+        if outbox.tell(Box::new(line)) {
             tracing::error!("the audit log is behind: lines are lost, and the next one says how many");
         }
     }
 
     /// Returns when everything that was told is written, or has had its time. Blocks.
     pub fn finish(&self) {
-        let (reply, done) = sync_channel(1);
-        // A full queue has lost lines already.
-        if self.queue.as_ref().is_some_and(|queue| queue.try_send(Message::End(reply)).is_ok()) {
-            _ = done.recv_timeout(LAST_WORDS);
+        if let Some(outbox) = &self.outbox {
+            outbox.finish(LAST_WORDS);
         }
     }
 }
 
 // The thread of the log. It ends when nobody is left to tell of anything.
-fn write(messages: &Receiver<Message>, file: &mut file::Rotated, clock: Clock, lost: &AtomicU64) {
+fn write(messages: &Receiver<Message<Box<Line>>>, file: &mut file::Rotated, clock: Clock, lost: &Lost) {
     let mut sparing = Sparing::default();
     loop {
         let first = match sparing.is_pending() {
@@ -128,16 +110,16 @@ fn write(messages: &Receiver<Message>, file: &mut file::Rotated, clock: Clock, l
     }
 }
 
-fn write_all(file: &mut file::Rotated, lines: Vec<Line>, lost: &AtomicU64) {
+fn write_all(file: &mut file::Rotated, lines: Vec<Line>, lost: &Lost) {
     let mut batch = file::Batch::default();
     for mut line in lines {
-        line.lost = Some(lost.swap(0, Ordering::Relaxed)).filter(|lost| *lost > 0);
+        line.lost = Some(lost.take()).filter(|lost| *lost > 0);
         let text = serde_json::to_string(&line).map(redacted).unwrap_or_default();
         batch.add(&text, line.lost.unwrap_or(0), line.suppressed.unwrap_or(0));
     }
     if let Err(unwritten) = file.append(&batch) {
-        let before = lost.fetch_add(unwritten.lost, Ordering::Relaxed);
-        if before == 0 && !unwritten.is_known {
+        let is_first = lost.add(unwritten.lost);
+        if is_first && !unwritten.is_known {
             let error = unwritten.why;
             tracing::error!(%error, "the audit log cannot be written: lines are lost, and the next one says how many");
         }
@@ -278,24 +260,6 @@ mod tests {
         let next = lines(&dir.path().join("audit.jsonl"));
         assert_eq!(next.len(), 1);
         assert_eq!((next[0].event, next[0].lost), (Event::Stopped, Some(31 - written as u64)));
-    }
-
-    #[test]
-    fn a_full_queue_loses_lines_and_says_so() {
-        let lost = Arc::<AtomicU64>::default();
-        let (queue, messages) = sync_channel(1);
-        let audit = Audit { queue: Some(queue), lost: Arc::clone(&lost) };
-        for _ in 0..4 {
-            audit.tell(Line::of(Event::SessionCreated));
-        }
-        assert_eq!(lost.load(Ordering::Relaxed), 3);
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("audit.jsonl");
-        let mut file = file::Rotated::open(Place { path: path.clone(), bytes_max: 1_000, keep: 0 }).unwrap();
-        let Ok(Message::Line(line)) = messages.recv() else { panic!("no line") };
-        write_all(&mut file, vec![*line], &lost);
-        assert_eq!(lines(&path)[0].lost, Some(3));
-        assert_eq!(lost.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -1,65 +1,36 @@
-//! Lines on their way to where somebody may read them: a thread of their own writes them, and whoever tells one neither waits nor
-//! fails. What finds no room or cannot be written is counted, and the next line that is written says so (`lost`). Must not know
-//! what lines say, nor where they go.
+//! The lines of a daemon's log on their way to where somebody may read them, or a disk be full: the next line that is written tells
+//! how many are lost (`lost=`). Must not know what lines say.
 
-use std::collections::VecDeque;
+use crate::outbox::{Lost, Message, Outbox};
 use std::io::{self, ErrorKind, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// Bytes that may wait: some thousands of lines, in memory that nobody misses.
-const WAITING_BYTES_MAX: usize = 1024 * 1024;
+/// Lines that may wait, of 100 to 300 bytes as a rule.
+const LINES_MAX: usize = 4_096;
 
 /// How long the end waits for the last lines.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The way in of whoever has a line to tell.
-#[derive(Clone, Default)]
-pub(super) struct LogQueue(Arc<Shared>);
-
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    lines: VecDeque<Vec<u8>>,
-    /// Of all lines that wait.
-    bytes: usize,
-    /// Lines that nobody will see, for the next one to tell.
-    lost: u64,
-    is_writing: bool,
-}
+#[derive(Clone)]
+pub(super) struct LogQueue(Outbox<Vec<u8>>);
 
 impl LogQueue {
-    /// A queue to `file`. Its thread lasts as long as the process.
+    /// A queue to `file`.
     pub(super) fn to(file: impl Write + Send + 'static) -> io::Result<LogQueue> {
-        let queue = LogQueue::default();
-        let shared = Arc::clone(&queue.0);
-        std::thread::Builder::new()
-            .name("log".to_owned())
-            .spawn(move || write(&shared, Lines { file, torn: false }))?;
-        Ok(queue)
+        let write = |messages: &_, lost: &_| write(messages, Lines { file, torn: false }, lost);
+        Ok(LogQueue(Outbox::open("log", LINES_MAX, write)?))
     }
 
     /// Tells a line, with its end.
     pub(super) fn tell(&self, line: &[u8]) {
-        let mut state = self.0.lock();
-        if state.bytes + line.len() > WAITING_BYTES_MAX {
-            state.lost += 1;
-            return;
-        }
-        state.bytes += line.len();
-        state.lines.push_back(line.to_vec());
-        self.0.changed.notify_all();
+        self.0.tell(line.to_vec());
     }
 
-    /// Returns when everything that was told is written, or has had its time.
-    pub(super) fn finish(&self) {
-        let unwritten = |state: &mut State| state.is_writing || !state.lines.is_empty();
-        _ = self.0.changed.wait_timeout_while(self.0.lock(), LAST_WORDS, unwritten);
+    /// Returns when everything that was told is written, or has had its time; says which.
+    pub(super) fn finish(&self) -> bool {
+        self.0.finish(LAST_WORDS)
     }
 }
 
@@ -75,28 +46,18 @@ impl Write for LogQueue {
     }
 }
 
-impl Shared {
-    // Nothing that is done under the lock can leave it half done.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-// The thread. The lock is never held while something is written, which may take for ever.
-fn write(shared: &Shared, mut lines: Lines<impl Write>) {
-    loop {
-        let nothing = |state: &mut State| state.lines.is_empty();
-        let mut state = shared.changed.wait_while(shared.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
-        let line = state.lines.pop_front().unwrap_or_default();
-        let lost = std::mem::take(&mut state.lost);
-        state.bytes -= line.len();
-        state.is_writing = true;
-        drop(state);
-        let is_written = lines.write(&line, lost);
-        let mut state = shared.lock();
-        state.lost += if is_written { 0 } else { lost + 1 };
-        state.is_writing = false;
-        shared.changed.notify_all();
+fn write(messages: &Receiver<Message<Vec<u8>>>, mut lines: Lines<impl Write>, lost: &Lost) {
+    for message in messages {
+        match message {
+            Message::Line(line) => {
+                let before = lost.take();
+                if !lines.write(&line, before) {
+                    lost.add(before + 1);
+                }
+            }
+            // Whoever asked may have given up.
+            Message::End(done) => _ = done.send(()),
+        }
     }
 }
 
@@ -130,33 +91,26 @@ impl<W: Write> Lines<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::fs::File;
+    use std::io::{Read, Seek};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Instant;
 
     /// Has room for so many bytes, as a disk does.
-    #[derive(Clone, Default)]
-    struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
-
-    impl Disk {
-        fn with_room(&self, bytes: usize) {
-            self.0.lock().unwrap().1 = bytes;
-        }
-
-        fn text(&self) -> String {
-            String::from_utf8(self.0.lock().unwrap().0.clone()).unwrap()
-        }
+    struct Disk {
+        room: Arc<AtomicUsize>,
+        file: File,
     }
 
     impl Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let mut disk = self.0.lock().unwrap();
-            let fits = bytes.len().min(disk.1);
+            let fits = bytes.len().min(self.room.load(Ordering::Relaxed));
             if fits == 0 {
                 return Err(ErrorKind::StorageFull.into());
             }
-            disk.1 -= fits;
-            disk.0.extend(&bytes[..fits]);
-            Ok(fits)
+            self.room.fetch_sub(fits, Ordering::Relaxed);
+            self.file.write(&bytes[..fits])
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -166,14 +120,17 @@ mod tests {
 
     #[test]
     fn what_a_full_disk_loses_is_told_in_the_next_line() {
-        let disk = Disk::default();
-        let queue = LogQueue::to(disk.clone()).unwrap();
-        for (line, room) in [("one\n", 100), ("two\n", 2), ("three\n", 0), ("four\n", 100), ("five\n", 100)] {
-            disk.with_room(room);
+        let (room, mut written) = (Arc::<AtomicUsize>::default(), tempfile::tempfile().unwrap());
+        let queue = LogQueue::to(Disk { room: Arc::clone(&room), file: written.try_clone().unwrap() }).unwrap();
+        for (line, bytes) in [("one\n", 100), ("two\n", 2), ("three\n", 0), ("four\n", 100), ("five\n", 100)] {
+            room.store(bytes, Ordering::Relaxed);
             queue.tell(line.as_bytes());
-            queue.finish();
+            while !queue.finish() {}
         }
-        assert_eq!(disk.text(), "one\ntw\nfour lost=2\nfive\n");
+        let mut text = String::new();
+        written.rewind().unwrap();
+        written.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "one\ntw\nfour lost=2\nfive\n");
     }
 
     #[test]
@@ -183,25 +140,23 @@ mod tests {
         let told = 20_000;
         let before = Instant::now();
         (0..told).for_each(|_| queue.tell(&[&[b'x'; 999][..], b"\n"].concat()));
-        queue.finish();
-        assert!(before.elapsed() >= LAST_WORDS, "there was more to write than the pipe holds");
+        assert!(!queue.finish(), "there was more to write than the pipe holds");
+        assert!(before.elapsed() >= LAST_WORDS);
         let reading = std::thread::spawn(move || {
-            let (mut text, mut piece) = (String::new(), vec![0; WAITING_BYTES_MAX]);
+            let (mut text, mut piece) = (String::new(), vec![0; 65_536]);
             while !text.contains("the last\n") && !text.contains("the last lost=") {
                 let read = reader.read(&mut piece).unwrap();
                 text.push_str(std::str::from_utf8(&piece[..read]).unwrap());
             }
             text
         });
-        while queue.0.lock().bytes > 0 {
-            queue.finish();
-        }
+        while !queue.finish() {}
         queue.tell(b"the last\n");
         let text = reading.join().unwrap();
         let lost: usize =
             text.split("lost=").skip(1).map(|rest| rest.lines().next().unwrap().parse::<usize>().unwrap()).sum();
         assert_eq!(text.lines().count() + lost, told + 1);
-        assert!(text.lines().count() >= WAITING_BYTES_MAX / 1_000);
+        assert!(text.lines().count() >= LINES_MAX);
     }
 
     #[test]
@@ -212,7 +167,6 @@ mod tests {
         for _ in 0..3 {
             queue.write_all(b"x\n").unwrap();
         }
-        queue.finish();
-        assert_eq!(queue.0.lock().lost, 3);
+        assert!(queue.finish());
     }
 }
