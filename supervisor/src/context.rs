@@ -15,6 +15,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::{JoinError, spawn_blocking};
 
 /// Shared by all sessions.
 pub struct Context {
@@ -28,26 +29,42 @@ pub struct Context {
     pub audit: Audit,
     /// Turns on the host.
     pub scheduler: Scheduler,
-    /// Looks at workspaces that are on.
+    /// Looks of all runs that are on.
     pub looks: Looks,
 }
 
-/// Runs that look at their workspaces at once, each on its thread: more than the disks of a host serve at a time.
-const LOOKS_MAX: usize = 256;
-
-/// How many runs look at their workspaces.
+/// Looks at workspaces that go on at once, each on a thread: those of runs, and for a tenant those of its other calls too. A
+/// disk that does not answer holds them for as long.
+#[derive(Debug, Clone)]
 pub struct Looks(Arc<Semaphore>);
 
-impl Default for Looks {
-    fn default() -> Looks {
-        Looks(Arc::new(Semaphore::new(LOOKS_MAX)))
-    }
-}
-
 impl Looks {
-    /// Waits until one more run may look; it does until what is returned is dropped.
+    /// Of all runs: more than the disks of a host serve at a time.
+    #[must_use]
+    pub fn of_host() -> Looks {
+        Looks(Arc::new(Semaphore::new(256)))
+    }
+
+    /// Of one tenant: what it cannot read leaves most threads to others.
+    #[must_use]
+    pub fn of_tenant() -> Looks {
+        Looks(Arc::new(Semaphore::new(64)))
+    }
+
+    /// Waits until there may be one more; there is until what is returned is dropped.
     pub async fn one_more(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).acquire_owned().await.ok()
+    }
+
+    /// Looks, on a thread of the runtime's that may block.
+    pub async fn look<T: Send + 'static>(&self, look: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+        let one_more = self.one_more().await;
+        let looked = spawn_blocking(move || {
+            // Also when nobody waits for it any more.
+            let _one_more = one_more;
+            look()
+        });
+        looked.await
     }
 }
 
@@ -64,6 +81,8 @@ pub struct Policy {
     pub kept: Arc<Count>,
     /// How many bytes that may be, all sessions together.
     pub kept_bytes_max: u64,
+    /// Looks at its workspaces that are on.
+    pub looks: Looks,
     /// Who the runs are on this host.
     pub run_as: RunAs,
     /// The users of this host to one of whom a workspace must belong; `None` for whoever it belongs to.
@@ -120,5 +139,25 @@ impl Policy {
     #[must_use]
     pub fn admits(&self, owner: u32) -> bool {
         self.owners.as_ref().is_none_or(|owners| owners.contains(&owner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    #[tokio::test]
+    async fn a_look_takes_its_place_until_it_is_over_whoever_waits_for_it() {
+        let looks = Looks::of_tenant();
+        let others: Vec<_> = (1..looks.0.available_permits()).map(|_| looks.one_more().now_or_never()).collect();
+        let (go, gate) = std::sync::mpsc::sync_channel::<()>(0);
+        // It is begun, and nobody waits for its end any more.
+        assert!(looks.look(move || gate.recv()).now_or_never().is_none());
+        assert!(looks.one_more().now_or_never().is_none(), "all of the tenant's are on");
+        assert_eq!(Looks::of_tenant().look(|| 7).await.unwrap(), 7, "another tenant's are not");
+        go.send(()).unwrap();
+        assert!(looks.one_more().await.is_some());
+        drop(others);
     }
 }

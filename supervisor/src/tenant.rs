@@ -4,7 +4,7 @@ use crate::allowance::Allowance;
 use crate::audit::Auth;
 use crate::caches;
 use crate::config::{Config, QuotaTable, UidRange, canonical_name};
-use crate::context::Policy;
+use crate::context::{Looks, Policy};
 use crate::place::real;
 use crate::workspace::Root;
 use proctor_core::bound::clip;
@@ -103,6 +103,7 @@ impl Tenants {
                 queued: known.map_or_else(Arc::default, |known| Arc::clone(&known.policy.queued)),
                 kept: known.map_or_else(Arc::default, |known| Arc::clone(&known.policy.kept)),
                 kept_bytes_max: table.quota.kept_bytes_max(),
+                looks: known.map_or_else(Looks::of_tenant, |known| known.policy.looks.clone()),
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
                 owners: range.map(UidRange::uids),
                 defaults: config.defaults.over(Limits::DEFAULT),

@@ -124,6 +124,9 @@ impl Selection {
 /// What a request calls all frameworks that the workspace has projects of.
 pub const ALL_FRAMEWORKS: &str = "all";
 
+/// What a report calls the framework of a command that is nobody's but the project's or the request's. No request can name it.
+pub const CUSTOM_FRAMEWORK: &str = "custom";
+
 /// One thing to run again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

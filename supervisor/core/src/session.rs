@@ -9,7 +9,7 @@ use crate::moment::Moment;
 use crate::outcome::{KillReason, Outcome};
 use crate::quota::Refused;
 use crate::report::Report;
-use crate::request::{ALL_FRAMEWORKS, Fingerprint, IfBusy, RunKind, RunRequest, Selection};
+use crate::request::{ALL_FRAMEWORKS, CUSTOM_FRAMEWORK, Fingerprint, IfBusy, RunKind, RunRequest, Selection};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -394,9 +394,9 @@ impl Session {
             Rerun::NoRunYet => return Err(Refusal::NoRunYet),
             Rerun::NothingFailed { framework } => return Err(Refusal::NothingToRerun { framework }),
         };
-        // Several frameworks share a rerun out among them.
+        // Several frameworks share a rerun out among them. A command is named by whoever has named it before.
         let of_last = self.slot.last().map(|last| last.framework.as_str());
-        let of_last = of_last.filter(|name| !name.is_empty() && last.command.is_empty());
+        let of_last = of_last.filter(|name| !["", CUSTOM_FRAMEWORK].contains(name));
         let of_last = of_last.map(|name| if name.contains(", ") { ALL_FRAMEWORKS } else { name }.to_owned());
         let framework = last.framework.clone().or(of_last);
         Ok((Box::new(RunRequest { selection, framework, limits: request.limits, ..last }), deferred))

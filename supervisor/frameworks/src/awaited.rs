@@ -1,7 +1,7 @@
 //! Which of the tests that a run was to run have told nothing yet: a rerun of what failed has passed only when each of them
 //! did. Must not know how a runner was told of them.
 
-use crate::js::TITLES;
+use crate::js::{EXTENSIONS, TITLES};
 use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,9 @@ const JVMS: [&str; 2] = ["Gradle Test Executor ", "Gradle Test Run "];
 
 /// How Python's subtests go on behind the name of their test, which tells that all of them held.
 const SUBTESTS: [&str; 2] = ["/(", "/["];
+
+/// What stands between the name of a class, a suite or a parent and what is within it, and between a test and its parameters.
+const WITHIN: [&str; 7] = ["/", "#", "::", ".", "$", "[", "("];
 
 /// What a doctest's name ends with, which an edit above it changes.
 const DOCTEST_LINE: &str = " (line ";
@@ -63,7 +66,8 @@ impl Awaited {
         let Some(awaited) = self.0.get_mut(package) else { return };
         awaited.names.remove(name);
         // A class or a parent that failed as a whole is there again when something within it is.
-        for (at, _) in name.char_indices().filter(|(_, character)| !character.is_alphanumeric() && *character != '_') {
+        let within: &[&str] = if is_js(package) { &[TITLES] } else { &WITHIN };
+        for (at, _) in within.iter().flat_map(|mark| name.match_indices(mark)) {
             awaited.names.remove(&name[..at]);
         }
         let instead = [Some(name), doctest(name)].into_iter().flatten();
@@ -120,6 +124,11 @@ fn is_outside(name: &str) -> bool {
     OUTSIDE.contains(&method.split_once(" (").map_or(method, |(method, _)| method))
 }
 
+/// Whether it is a file of JavaScript's, where a test's name is a sentence and may begin as another does.
+fn is_js(file: &str) -> bool {
+    file.rsplit_once('.').is_some_and(|(_, extension)| EXTENSIONS.contains(&extension))
+}
+
 /// The test of a subtest of Python's. In other languages a test of such a name is one like any other.
 fn of_subtest<'a>(file: &str, name: &'a str) -> Option<&'a str> {
     let begins = SUBTESTS.iter().find_map(|begins| name.split_once(begins));
@@ -155,6 +164,9 @@ mod tests {
             ("T", "T/a", true),
             ("T", "T2", false),
             ("T", "T_a", false),
+            ("T", "T of another kind", false),
+            ("adds", "adds(int)[1]", true),
+            ("com.example.Foo", "com.example.Foo$Inner#adds", true),
             ("com.example.FooTest", "com.example.FooTest#adds", true),
             ("Money.test_all/(n=2)", "Money.test_all", true),
             ("Money.test_all/[deep] (n=2)", "Money.test_all", true),
@@ -184,6 +196,17 @@ mod tests {
         ] {
             let expected = if answered { vec![] } else { vec![wanted.to_owned()] };
             assert_eq!(rest("test_x.py", &[wanted], &[told]), expected, "{wanted}: {told}");
+        }
+        for (wanted, told, answered) in [
+            ("adds", "adds twice", false),
+            ("adds", "adds (twice)", false),
+            ("adds", "adds/subtracts", false),
+            ("adds", "adds.", false),
+            ("Cart", "Cart > adds", true),
+            ("Cart > adds", "Cart > adds > once", true),
+        ] {
+            let expected = if answered { vec![] } else { vec![wanted.to_owned()] };
+            assert_eq!(rest("src/cart.test.ts", &[wanted], &[told]), expected, "{wanted}: {told}");
         }
         assert_eq!(rest("p", &["T/[empty]"], &["T"]), ["T/[empty]"], "a subtest of Go's, which may be gone");
         assert_eq!(rest("p", &["A", "B", "C"], &["B"]), ["A", "C"]);

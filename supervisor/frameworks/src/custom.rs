@@ -21,11 +21,12 @@ use crate::tap::{self, Is, Perhaps, Tap};
 use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::request::CUSTOM_FRAMEWORK;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use std::collections::{BTreeMap, HashSet};
 
 /// The framework's name in reports.
-pub const NAME: &str = "custom";
+pub const NAME: &str = CUSTOM_FRAMEWORK;
 
 /// Where the command may leave JUnit files.
 const REPORT_VARIABLE: &str = "PROCTOR_JUNIT";

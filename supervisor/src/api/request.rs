@@ -2,6 +2,7 @@
 //! anything.
 
 use super::status;
+use crate::context::Looks;
 use crate::convert;
 use crate::toolchain::check_env;
 use crate::workspace::Workspace;
@@ -42,16 +43,24 @@ pub(super) fn clamp(asked: u32, Bounds { default, max }: Bounds) -> usize {
 }
 
 /// What `RunTests` asks for.
-pub(super) async fn run_tests(asked: v1::RunTestsRequest, workspace: &Workspace) -> Result<RunRequest, Status> {
+pub(super) async fn run_tests(
+    asked: v1::RunTestsRequest,
+    workspace: &Workspace,
+    looks: &Looks,
+) -> Result<RunRequest, Status> {
     if asked.files.is_empty() {
         return wanted(&asked, workspace);
     }
     let workspace = workspace.clone();
-    beside(move || wanted(&asked, &workspace)).await
+    beside(looks, move || wanted(&asked, &workspace)).await
 }
 
 /// The file that `TestsCovering` asks about.
-pub(super) async fn covered(asked: &v1::TestsCoveringRequest, workspace: &Workspace) -> Result<String, Status> {
+pub(super) async fn covered(
+    asked: &v1::TestsCoveringRequest,
+    workspace: &Workspace,
+    looks: &Looks,
+) -> Result<String, Status> {
     if asked.file.trim().is_empty() {
         return Err(status::invalid("file", "file is required"));
     }
@@ -59,12 +68,15 @@ pub(super) async fn covered(asked: &v1::TestsCoveringRequest, workspace: &Worksp
         return Err(status::invalid("line", "line must be at least 1"));
     }
     let (file, workspace) = (asked.file.clone(), workspace.clone());
-    beside(move || workspace.relative(&file).map_err(|error| status::workspace(&error, "file"))).await
+    beside(looks, move || workspace.relative(&file).map_err(|error| status::workspace(&error, "file"))).await
 }
 
 // Looks at a workspace, which may be on a disk that takes its time, are no work for a thread of the runtime.
-async fn beside<T: Send + 'static>(look: impl FnOnce() -> Result<T, Status> + Send + 'static) -> Result<T, Status> {
-    let looked = tokio::task::spawn_blocking(look).await;
+async fn beside<T: Send + 'static>(
+    looks: &Looks,
+    look: impl FnOnce() -> Result<T, Status> + Send + 'static,
+) -> Result<T, Status> {
+    let looked = looks.look(look).await;
     looked.unwrap_or_else(|_| Err(Status::internal("the files could not be looked at")))
 }
 
@@ -222,10 +234,11 @@ mod tests {
         std::fs::write(dir.path().join("x.go"), "").unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         let asked = v1::RunTestsRequest { files: vec!["x.go".to_owned(); FILES_MAX], ..Default::default() };
-        let mut looking = pin!(run_tests(asked, &workspace));
+        let looks = Looks::of_tenant();
+        let mut looking = pin!(run_tests(asked, &workspace, &looks));
         assert!(looking.as_mut().now_or_never().is_none(), "the thread that asks does not look");
         let asked = v1::TestsCoveringRequest { file: "./x.go".to_owned(), ..Default::default() };
-        let mut covering = pin!(covered(&asked, &workspace));
+        let mut covering = pin!(covered(&asked, &workspace, &looks));
         assert!(covering.as_mut().now_or_never().is_none(), "nor that of whoever asks what covers it");
         free();
         assert!(looking.await.is_ok());
@@ -247,7 +260,7 @@ mod tests {
             v1::RunTestsRequest { env: [(long.clone(), long.clone())].into(), ..plain.clone() },
             v1::RunTestsRequest { command: vec![long.clone(), long.clone()], ..plain },
         ] {
-            let refused = run_tests(asked, &workspace).await.unwrap_err();
+            let refused = run_tests(asked, &workspace, &Looks::of_tenant()).await.unwrap_err();
             assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
             let escaped = refused.message().len() * 3 + refused.details().len() * 4 / 3;
             assert!(escaped < 8_000, "{escaped}");
@@ -264,7 +277,7 @@ mod tests {
         let workspace = Workspace::open(dir.path()).unwrap();
         let looked = async |files: Vec<String>| {
             let asked = v1::RunTestsRequest { files, ..Default::default() };
-            run_tests(asked, &workspace).await.map(|wanted| wanted.selection)
+            run_tests(asked, &workspace, &Looks::of_tenant()).await.map(|wanted| wanted.selection)
         };
         let refused = looked(names.clone()).await.unwrap_err();
         assert_eq!(refused.message(), "files: at most 131072 bytes together");

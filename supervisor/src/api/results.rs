@@ -75,13 +75,13 @@ impl Results for Api {
         let tenant = self.tenant(&request)?;
         let asked = request.into_inner();
         let session = self.session(&tenant, &asked.session_id).await?;
-        let file = request::covered(&asked, session.workspace()).await?;
+        let file = request::covered(&asked, session.workspace(), &tenant.policy.looks).await?;
         let covering = session.covering(file.clone(), asked.line).await.map_err(|error| status::session(&error))?;
         let measured_at = covering.as_ref().and_then(|covering| covering.measured_at);
         let file_changed = match measured_at {
             Some(since) => {
                 let (workspace, since) = (session.workspace().clone(), self.context.clock.among_files(since));
-                let changed = tokio::task::spawn_blocking(move || workspace.changed_since(&file, since)).await;
+                let changed = tenant.policy.looks.look(move || workspace.changed_since(&file, since)).await;
                 changed.unwrap_or(true)
             }
             None => false,

@@ -35,7 +35,7 @@ impl Sessions for Api {
             return Err(status::invalid("client_request_id", why));
         }
         let (path, whose) = (asked.workspace, Arc::clone(&tenant));
-        let opened = tokio::task::spawn_blocking(move || open_below(&path, &whose)).await;
+        let opened = tenant.policy.looks.look(move || open_below(&path, &whose)).await;
         let workspace = opened.map_err(|_| Status::internal("the workspace could not be looked at"))??;
         let (client_request_id, separate) = (asked.client_request_id, asked.separate);
         let wanted = Wanted { tenant, workspace, client_request_id, separate };

@@ -97,7 +97,7 @@ fn context_of(sandbox: LinuxSandbox, Shared { budget, offer, audit, clock, .. }:
         clock,
         audit: audit.unwrap_or_else(Audit::off),
         scheduler: Scheduler::start(clock, budget),
-        looks: Looks::default(),
+        looks: Looks::of_host(),
     })
 }
 
@@ -122,6 +122,7 @@ pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
         queued: Arc::default(),
         kept: Arc::default(),
         kept_bytes_max: u64::MAX,
+        looks: Looks::of_tenant(),
         run_as,
         owners: None,
         defaults: Limits::DEFAULT,

@@ -107,8 +107,9 @@ struct Over {
 
 async fn run_to_end(drive: Drive, began: Began) -> Ran {
     let policy = Arc::clone(&drive.policy);
+    let one_more = async { (policy.looks.one_more().await, drive.context.looks.one_more().await) };
     let one_more = tokio::select! {
-        one_more = drive.context.looks.one_more() => one_more,
+        one_more = one_more => one_more,
         () = drive.killer.killed() => return Ok((killed(&drive, "", "ended before it looked at its workspace"), Vec::new())),
     };
     // Who has the turn at once goes on where it has looked: each change of threads costs as much as a look.
@@ -236,7 +237,9 @@ fn run_in_turn(looked: Looked) -> Over {
 fn execute(looked: Looked) -> Ran {
     let Looked { mut drive, prepared, fingerprint, place: _place, mut began } = looked;
     let Prepared { spec, parser, framework, chosen, mut notes, env } = prepared;
-    let mut course = Course::new(drive.context.clock.now(), spec.limits, parser, Awaited::of(&drive.request.selection));
+    // A command of one's own runs whole, whatever was selected.
+    let awaited = chosen.as_ref().map(|_| Awaited::of(&drive.request.selection)).unwrap_or_default();
+    let mut course = Course::new(drive.context.clock.now(), spec.limits, parser, awaited);
     notes.splice(0..0, std::mem::take(&mut drive.notes));
     let mut tell = || {
         if let Some(began) = began.take() {

@@ -6,7 +6,7 @@ use crate::prepare::{PrepareError, prepare};
 use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
 use std::sync::Arc;
 use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::{JoinError, JoinHandle, spawn};
 
 /// Requests that may wait for a look: as many as may wait for a run.
 const WAITING_MAX: usize = 1_024;
@@ -20,7 +20,7 @@ pub(super) type Seen = (Asked, Result<Option<Fingerprint>, SessionError>);
 /// The look that is on, and who waits for the next.
 #[derive(Default)]
 pub(super) struct Looking {
-    on: Option<JoinHandle<Vec<Seen>>>,
+    on: Option<JoinHandle<Result<Vec<Seen>, JoinError>>>,
     /// Who waits for the one that is on, in the order of what it will have seen.
     served: Vec<Reply>,
     next: Vec<(Asked, Reply)>,
@@ -57,7 +57,8 @@ impl Looking {
         let (asked, replies): (Vec<_>, Vec<_>) = self.next.drain(..).unzip();
         self.served = replies;
         let about = Arc::clone(about);
-        self.on = Some(spawn_blocking(move || look(&about, asked)));
+        let looks = about.policy.now().looks.clone();
+        self.on = Some(spawn(async move { looks.look(move || look(&about, asked)).await }));
     }
 
     /// Waits for the look that is on; for ever when there is none. What it saw goes with who asked, and the next begins.
@@ -69,7 +70,7 @@ impl Looking {
         self.on = None;
         let served = std::mem::take(&mut self.served);
         self.begin(about);
-        match seen {
+        match seen.flatten() {
             Ok(seen) => seen.into_iter().zip(served).collect(),
             Err(error) => {
                 tracing::error!(%error, "the look at a workspace broke");

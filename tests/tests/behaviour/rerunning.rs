@@ -120,6 +120,24 @@ fn what_kept_others_from_running_is_run_again_with_them() {
     assert_eq!((again.status, again.json()["outcome"].as_str()), (1, Some("failed")), "{again:?}");
 }
 
+/// It runs whole, so what it told before and does not tell any more is not waited for.
+#[test]
+fn a_command_of_the_projects_own_is_run_again() {
+    let place = Place::empty();
+    place.write(".proctor.yaml", "command: sh check.sh\n");
+    place.write("check.sh", "echo 1..1; echo 'not ok 1 - adds'; exit 1\n");
+    assert_eq!(place.proctor(&["run"]).status, 1);
+    let again = place.proctor(&["run", "--failed", "--output", "json"]);
+    assert_eq!((again.status, again.json()["framework"].as_str()), (1, Some("custom")), "{again:?}");
+    place.write("check.sh", "echo 1..1; echo 'ok 1 - sums'\n");
+    let mended = place.proctor(&["run", "--failed", "--output", "json"]);
+    assert_eq!(
+        (mended.status, mended.json()["evidence"]["not_run"].as_array().map(Vec::len)),
+        (0, Some(0)),
+        "{mended:?}"
+    );
+}
+
 #[test]
 fn a_rerun_keeps_to_the_framework_of_what_failed() {
     let place = Place::with("go/fail");

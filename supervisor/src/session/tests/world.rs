@@ -113,7 +113,7 @@ impl World {
             clock,
             audit: Audit::open(place, clock).unwrap(),
             scheduler: Scheduler::start(clock, BUDGET),
-            looks: Looks::default(),
+            looks: Looks::of_host(),
         });
         World { context, fake, order, dir: tempfile::tempdir().unwrap(), log }
     }
@@ -128,7 +128,7 @@ impl World {
             clock,
             audit: Audit::open(audit::Place { path: place, bytes_max: 1 << 20, keep: 0 }, clock).unwrap(),
             scheduler: Scheduler::start(clock, BUDGET),
-            looks: Looks::default(),
+            looks: Looks::of_host(),
         });
         World { context, ..world }
     }
@@ -175,6 +175,7 @@ impl World {
             kept: Arc::default(),
             // One file of an ended run, and no second one.
             kept_bytes_max: FILE_BYTES_MIN * 3 / 2,
+            looks: Looks::of_tenant(),
             run_as: RunAs::Supervisor,
             owners: None,
             defaults: Limits::DEFAULT,
