@@ -4,6 +4,7 @@
 use super::limits::LimitsTable;
 use super::quota::QuotaTable;
 use super::{Config, Problem};
+use crate::bounds::KEPT_BESIDE_LOG;
 use crate::place::Place;
 use crate::units::Bytes;
 use crate::workspace::is_of_the_system;
@@ -187,10 +188,14 @@ impl Config {
         for (key, problem) in tenant.quota.problems() {
             wrong(true, &format!("quota.{key}"), &format!("quota.{problem}"));
         }
-        // The last run of a session is never forgotten: one that has said all that it may would leave no room for another.
+        // The last run of a session is never forgotten: one that has said all that it may has to leave room for another.
         let log = self.defaults.over(Limits::DEFAULT).min(self.ceiling(tenant)).log_bytes_max;
-        let said = format!("quota.kept must be more than {}, which one run may say (log)", show_bytes(log));
-        wrong(tenant.quota.kept_bytes_max() <= log, "quota.kept", &said);
+        let least = log.saturating_add(KEPT_BESIDE_LOG);
+        let said = format!(
+            "quota.kept must be at least {}, which one run may keep (512 MiB beside its log)",
+            show_bytes(least)
+        );
+        wrong(tenant.quota.kept_bytes_max() < least, "quota.kept", &said);
         for problem in self.uid_problems(index, self.sandbox.required().contains(&Layer::TenantUid)) {
             wrong(true, "uid_range", &problem);
         }
@@ -349,25 +354,28 @@ mod tests {
 
     /// Else one run would keep all others out, until its session is gone.
     #[test]
-    fn more_is_kept_than_one_run_says() {
+    fn as_much_is_kept_as_one_run_keeps() {
         let told = |tables: &str, tenant: &str| {
             problems(&format!(
                 "state_dir = \"/x\"\n[listen]\nunix = \"/s\"\n[sandbox]\nleft_off = [\"tenant_uid\"]\n{tables}\n\
                  [[tenant]]\nid = \"a\"\nuids = [1001]\nroots = [\"/tmp\"]\n{tenant}\n"
             ))
         };
-        for (tables, tenant, log) in [
+        for (tables, tenant, least) in [
             ("", "", None),
-            ("", "quota = { kept = \"256MiB\" }", Some("256 MiB")),
-            ("", "quota = { kept = \"257MiB\" }", None),
-            ("[defaults]\nlog = \"1MiB\"", "quota = { kept = \"2MiB\" }", None),
-            ("[max]\nlog = \"1MiB\"", "quota = { kept = \"1MiB\" }", Some("1 MiB")),
-            ("", "quota = { kept = \"2MiB\" }\nmax = { log = \"1MiB\" }", None),
-            ("[defaults]\nlog = \"30GiB\"\n[max]\nlog = \"30GiB\"", "", Some("30 GiB")),
+            ("", "quota = { kept = \"767MiB\" }", Some("768 MiB")),
+            ("", "quota = { kept = \"768MiB\" }", None),
+            ("[defaults]\nlog = \"1MiB\"", "quota = { kept = \"513MiB\" }", None),
+            ("[max]\nlog = \"1MiB\"", "quota = { kept = \"512MiB\" }", Some("513 MiB")),
+            ("", "quota = { kept = \"513MiB\" }\nmax = { log = \"1MiB\" }", None),
+            ("[defaults]\nlog = \"30GiB\"\n[max]\nlog = \"30GiB\"", "", Some("30.5 GiB")),
         ] {
-            let problem =
-                |log| format!("tenant \"a\": quota.kept must be more than {log}, which one run may say (log)");
-            assert_eq!(told(tables, tenant), log.map(problem).unwrap_or_default(), "{tables} {tenant}");
+            let problem = |least| {
+                format!(
+                    "tenant \"a\": quota.kept must be at least {least}, which one run may keep (512 MiB beside its log)"
+                )
+            };
+            assert_eq!(told(tables, tenant), least.map(problem).unwrap_or_default(), "{tables} {tenant}");
         }
     }
 

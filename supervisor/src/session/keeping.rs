@@ -35,7 +35,7 @@ impl Actor {
     /// Forgets earlier runs of the session while its tenant keeps too much.
     pub(super) async fn make_room(&mut self) {
         let policy = self.about.policy.now();
-        while policy.kept.now() > policy.kept_bytes_max {
+        while policy.kept.now() >= policy.kept_bytes_max {
             let forgotten = self.session.step(self.about.context.clock.now(), Event::Crowded);
             if forgotten.is_empty() {
                 break;
