@@ -65,10 +65,12 @@ impl Following {
             },
         };
         let sequence = entry.sequence;
+        // Nothing comes after it, and the run may be forgotten before its client has taken it.
+        let is_last = matches!(entry.event, RunEvent::Finished(_));
         match self.on_the_wire(entry).await {
             Ok(event) => {
                 self.follow.cursor = sequence + 1;
-                Some((Ok(event), Some(self)))
+                Some((Ok(event), (!is_last).then_some(self)))
             }
             Err(status) => Some((Err(status), None)),
         }
@@ -78,8 +80,9 @@ impl Following {
     async fn read(&mut self) -> Result<Option<Entry>, Status> {
         let Follow { handle, cursor, .. } = &self.follow;
         let batch = handle.read(*cursor).await.map_err(|error| status::read(&error))?;
+        // It has ended, and who reads from beyond its end finds nothing.
         if batch.is_empty()
-            && let Ok(RunEnd::NotStarted(why)) = handle.end().await
+            && let RunEnd::NotStarted(why) = handle.end().await.map_err(|error| status::read(&error))?
         {
             return Err(status::not_started(&why));
         }

@@ -181,7 +181,7 @@ pub(super) fn session(error: &SessionError) -> Status {
     match error {
         SessionError::Gone => denied("session"),
         SessionError::Host => Status::internal(error.to_string()),
-        SessionError::TooMany { .. } => exhausted("run_readers", format!("quota `run_readers` is used up: {error}")),
+        SessionError::TooMany { .. } => exhausted("session_looks", used_up("session_looks", error)),
         SessionError::Refused(refusal) => refused(refusal),
         SessionError::Prepare(error) => prepare(error),
         SessionError::Quota(refused) => quota(refused),
