@@ -63,7 +63,8 @@ impl<W: Write> Write for Redacting<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // Before it is looked through for secrets, which takes as long as it is.
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LINE_BYTES_MAX)]);
-        let mut line = one_line(&redact(text.trim_end_matches('\n')));
+        let cut = if bytes.len() > LINE_BYTES_MAX { "…" } else { "" };
+        let mut line = one_line(&redact(&format!("{}{cut}", text.trim_end_matches('\n'))));
         line.push('\n');
         self.0.write_all(line.as_bytes())?;
         Ok(bytes.len())
@@ -114,6 +115,15 @@ mod tests {
         let text = String::from_utf8(written.0).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "\x1b[32m INFO\x1b[0m reason=x\\n2026 INFO forged\\u{1b}[2J\\r");
-        assert_eq!((lines.len(), lines[1].len()), (2, LINE_BYTES_MAX));
+        assert_eq!((lines.len(), lines[1].len()), (2, LINE_BYTES_MAX + "…".len()));
+    }
+
+    #[test]
+    fn a_secret_that_the_end_of_a_line_cuts_is_none_either() {
+        let (before, secret) = ("x".repeat(LINE_BYTES_MAX - 10), "ghp_".to_owned() + &"a1B2".repeat(9));
+        let mut written = Redacting(Vec::new());
+        written.write_all(format!("{before} {secret}\n").as_bytes()).unwrap();
+        let text = String::from_utf8(written.0).unwrap();
+        assert!(!text.contains("ghp_") && text.len() > LINE_BYTES_MAX - 10, "{}", &text[before.len()..]);
     }
 }

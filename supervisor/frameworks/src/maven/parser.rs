@@ -154,7 +154,12 @@ impl MavenParser {
         };
         let before = self.step.held.get(name).map(Vec::len);
         let bytes = self.step.held_bytes - before.unwrap_or(0) + content.len();
-        if !self.reruns || (before.is_none() && !failed(content)) || bytes > HELD_BYTES_MAX {
+        if !self.reruns || (before.is_none() && !failed(content)) {
+            return false;
+        }
+        if bytes > HELD_BYTES_MAX {
+            self.step.held.remove(name);
+            self.step.held_bytes -= before.unwrap_or(0);
             return false;
         }
         self.step.held.insert(name.to_owned(), content.to_vec());
