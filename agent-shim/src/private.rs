@@ -128,6 +128,6 @@ mod tests {
         stream.read_exact(&mut said).await.unwrap();
         assert_eq!(&said, b"serve --private --root /w\n");
         assert!(!supervisor.has_ended());
-        tokio::time::timeout(Duration::from_secs(5), supervisor.end()).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), supervisor.end()).await.unwrap();
     }
 }

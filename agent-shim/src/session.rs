@@ -14,8 +14,8 @@ use tokio::sync::Mutex;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// How long closing may hold up our end. The supervisor closes idle sessions by itself.
-const CLOSE_MAX: Duration = Duration::from_secs(1);
+/// How long closing may hold up our end, if the supervisor is slow to answer. It closes idle sessions by itself.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Said when the supervisor no longer knew the session.
 const FORGOTTEN: &str =

@@ -87,6 +87,7 @@ async fn a_flood_of_one_tenant_is_counted_and_everybodys_deeds_are_told() {
     let mut supervisor = Supervisor::start();
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let workspace = supervisor.empty_workspace("alpha", "shop");
+    let began = std::time::Instant::now();
     let session_id = alpha.open(&workspace).await;
     for _ in 0..300 {
         assert_eq!(alpha.open(&workspace).await, session_id);
@@ -103,7 +104,7 @@ async fn a_flood_of_one_tenant_is_counted_and_everybodys_deeds_are_told() {
         let told = told(&lines, event).iter().filter(of).count();
         let suppressed: u64 = lines.iter().filter(of).filter_map(|line| line["suppressed"].as_u64()).sum();
         assert_eq!(told as u64 + suppressed, 300, "{tenant}");
-        assert!((10..300).contains(&told), "{told} of {tenant}");
+        assert!((10..=10 * (began.elapsed().as_secs() + 2)).contains(&(told as u64)), "{told} of {tenant}");
         assert_eq!(self::told(&lines, "session_created").iter().filter(of).count(), 1);
     }
     assert_eq!(told(&lines, "session_closed").len(), 1);

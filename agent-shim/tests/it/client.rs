@@ -5,9 +5,10 @@ use rmcp::model::{CallToolRequestParams, CallToolResult, ProgressNotificationPar
 use rmcp::service::{NotificationContext, RunningService};
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::process::{Child, Command};
 
 /// Keeps the progress that it is told.
@@ -28,9 +29,20 @@ pub(crate) struct Client {
     listener: Listener,
 }
 
+/// A process that is made while a program is being written holds it open for writing, and nobody can execute it (ETXTBSY).
+static NO_OTHER: Mutex<()> = Mutex::new(());
+
+/// Writes a program that shims execute.
+pub(crate) fn write_program(path: &Path, script: &str) {
+    let _no_other = NO_OTHER.lock().unwrap_or_else(PoisonError::into_inner);
+    std::fs::write(path, script).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 /// Starts `proctor-mcp` with these arguments, its stdin and stdout being pipes.
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 pub(crate) fn shim(arguments: &[&str]) -> Child {
+    let _no_other = NO_OTHER.lock().unwrap_or_else(PoisonError::into_inner);
     Command::new(env!("CARGO_BIN_EXE_proctor-mcp"))
         .args(arguments)
         .stdin(Stdio::piped())

@@ -1,9 +1,8 @@
 //! How the shim ends, and what ends with it.
 
-use crate::client::{Client, shim};
+use crate::client::{Client, shim, write_program};
 use crate::double::{Double, World};
 use serde_json::json;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -51,8 +50,7 @@ async fn a_call_in_flight_does_not_hold_up_the_end() {
 fn stand_in(dir: &Path) -> (PathBuf, PathBuf) {
     let (program, ended) = (dir.join("proctor"), dir.join("ended"));
     let script = format!("#!/bin/sh\ntouch {}/began\ncat >/dev/null\necho ended >{}\n", dir.display(), ended.display());
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, &script);
     (program, ended)
 }
 

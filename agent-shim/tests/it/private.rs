@@ -1,12 +1,11 @@
 //! A private supervisor whose connection breaks while it lives on. It is this test itself, called by a script, so that it can
 //! speak over the socket that it is given.
 
-use crate::client::{Client, block};
+use crate::client::{Client, block, write_program};
 use crate::double::{Double, World};
 use crate::runs::failed;
 use serde_json::json;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tonic::Status;
 
@@ -36,8 +35,7 @@ fn program(dir: &Path) -> PathBuf {
         place.display(),
         own.display()
     );
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, &script);
     program
 }
 

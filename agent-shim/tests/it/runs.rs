@@ -147,12 +147,14 @@ async fn max_tokens_puts_failures_before_the_end_of_the_output() {
 async fn progress_flows_and_always_rises() {
     let double = Double::start(World { endless: true, ..failed() });
     let client = Client::of(&double).await;
-    let call = client.call("get_run", json!({"run_id": RUN_ID, "wait_s": 1.2}));
+    let began = std::time::Instant::now();
+    let call = client.call("get_run", json!({"run_id": RUN_ID, "wait_s": 3}));
     let result = call.await;
     assert_eq!(structured(&client, "get_run", &result).await["state"], "running");
     assert_eq!(block(&result, 0), format!("run {RUN_ID} is running: 12 tests done, 1 failing, 3.2s\n"));
     let progress = client.progress();
-    assert!((2..=6).contains(&progress.len()), "{progress:?}");
+    // One at once, and one for each 250 ms with news.
+    assert!((2..=4 * (began.elapsed().as_secs() + 2)).contains(&(progress.len() as u64)), "{progress:?}");
     assert!(progress.windows(2).all(|pair| pair[0].progress < pair[1].progress), "{progress:?}");
     assert!(progress[0].message.as_ref().unwrap().starts_with("12 tests done, 1 failing, "), "{progress:?}");
 }
@@ -171,7 +173,7 @@ async fn a_cancelled_call_lets_go_of_the_run_and_does_not_kill_it() {
         ended = client.call("run_tests", json!({})) => panic!("{ended:?}"),
         gave_up = tokio::time::timeout(Duration::from_secs(60), told) => gave_up.unwrap(),
     }
-    tokio::time::timeout(Duration::from_secs(10), double.until_dropped()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), double.until_dropped()).await.unwrap();
     assert!(double.world().cancelled.is_empty());
     assert!(line().starts_with("2 tests done, 1 failing, "), "{}", line());
 

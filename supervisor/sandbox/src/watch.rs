@@ -375,8 +375,7 @@ impl<'a> Watch<'a> {
         match message {
             // Whatever a run might have made of its init: its commands start and end one after the other.
             FromInit::CommandStarted { index } | FromInit::CommandExited { index, .. }
-                if index != self.seen.exits.len() + usize::from(self.pending.is_some())
-                    || index >= self.spec.commands.len() =>
+                if index != self.seen.exits.len() || index >= self.spec.commands.len() =>
             {
                 tracing::error!(index, "a worker speaks of a command that is not its turn");
                 self.is_garbled = true;

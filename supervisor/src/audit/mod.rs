@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn guesses_are_told_of_within_a_bound_and_counted_beyond() {
         let dir = tempfile::tempdir().unwrap();
-        let audit = audit(dir.path(), 1 << 20);
+        let (audit, began) = (audit(dir.path(), 1 << 20), std::time::Instant::now());
         for number in 0..1_000 {
             audit.tell(Line::of(Event::AuthenticationRefused));
             // The thread keeps up: what is lost in the queue is another matter.
@@ -279,7 +279,8 @@ mod tests {
         let suppressed: u64 = lines.iter().filter_map(|line| line.suppressed).sum();
         let told = lines.iter().filter(|line| line.event == Event::AuthenticationRefused).count() as u64;
         assert_eq!((told + suppressed, lines.last().unwrap().event), (1_000, Event::Stopped));
-        assert!((10..=100).contains(&told), "{told} within nine seconds at most");
+        let most = 10 * (began.elapsed().as_secs() + 2);
+        assert!((10..=most).contains(&told), "{told} of {most}");
     }
 
     #[test]
@@ -292,7 +293,7 @@ mod tests {
         let told = || lines(&dir.path().join("audit.jsonl")).iter().filter_map(|line| line.suppressed).sum::<u64>();
         let before = std::time::Instant::now();
         while told() == 0 {
-            assert!(before.elapsed() < Duration::from_secs(20), "nobody tells");
+            assert!(before.elapsed() < Duration::from_secs(120), "nobody tells");
             std::thread::yield_now();
         }
         assert!(lines(&dir.path().join("audit.jsonl")).iter().all(|line| !line.time.is_empty()));

@@ -136,7 +136,7 @@ fn whoever_locks_the_caches_delays_a_run_and_no_more() {
     let cache = world.cache();
     let (tell, told) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || tell.send(in_use(&cache).is_none()));
-    assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(true));
+    assert_eq!(told.recv_timeout(Duration::from_secs(120)), Ok(true));
     drop(used);
     assert!(in_use(&world.cache()).is_some());
 }

@@ -152,7 +152,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "go/hang",
-        ask: Ask { timeout_s: Some(15), ..Ask::ALL },
+        ask: Ask { timeout_s: Some(25), ..Ask::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,

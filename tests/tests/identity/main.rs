@@ -14,7 +14,7 @@ use proctor_proto::client::Tls;
 use proctor_proto::v1;
 use proctor_proto::v1::run_event::Event;
 use proctor_tests::place::give;
-use proctor_tests::process::eventually;
+use proctor_tests::process::{PATIENCE, eventually};
 use proctor_tests::supervisor::{Settings, Supervisor, first_uid, token};
 use proctor_tests::wire::Client;
 use std::fs;
@@ -136,7 +136,7 @@ async fn a_token_is_replaced_under_a_session_that_lives_on_and_streams_of_the_ol
 /// Whose sessions are being closed.
 async fn until_none(client: &Client) {
     let closed = async { while !sessions(client).await.unwrap().is_empty() {} };
-    tokio::time::timeout(std::time::Duration::from_secs(30), closed).await.unwrap();
+    tokio::time::timeout(PATIENCE, closed).await.unwrap();
 }
 
 #[tokio::test]

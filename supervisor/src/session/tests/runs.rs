@@ -23,6 +23,7 @@ fn name(event: &RunEvent) -> &'static str {
         RunEvent::Queued { .. } => "queued",
         RunEvent::Started { .. } => "started",
         RunEvent::Output { .. } => "output",
+        RunEvent::Progress(_) => "progress",
         RunEvent::Finished(_) => "finished",
         _ => "other",
     }
@@ -76,9 +77,10 @@ async fn an_identical_request_joins_and_reads_every_event_from_the_first() {
     world.tell(Do::Exit(0));
     assert_eq!(outcome(&second).await, Outcome::Passed);
     let all = events(&second, 0).await;
-    let names: Vec<_> = all.iter().map(|(_, name)| *name).collect();
+    // Progress is told of a run that takes longer than 250 ms, as any may on a busy host.
+    let names: Vec<_> = all.iter().map(|(_, name)| *name).filter(|name| *name != "progress").collect();
     assert_eq!(names, ["queued", "started", "output", "finished"]);
-    assert_eq!(all.iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert!(all.iter().map(|(sequence, _)| *sequence).eq(0..all.len() as u64));
     assert_eq!(events(&first, 2).await, all[2..]);
     let files = second.handle.files().await.unwrap();
     assert_eq!(files.read_output(Stream::Stdout, 1, 3).unwrap(), b"ell");
@@ -169,7 +171,7 @@ async fn what_is_kept_of_ended_runs_is_bounded_for_the_whole_tenant() {
     });
     assert_eq!(within(following).await.unwrap(), Ok(0));
     let second = run(&session, "b").await;
-    assert_eq!(policy.kept.now(), one, "the first made room for the second, although somebody holds its handle");
+    assert_eq!(files(), 1, "the first made room for the second, although somebody holds its handle");
     assert!(matches!(first.handle.files().await, Err(ReadError::Forgotten)), "nobody holds its files");
     assert!(matches!(first.handle.read(0).await, Err(ReadError::Forgotten)));
     assert!(within(session.run(first.run)).await.unwrap().is_none());
