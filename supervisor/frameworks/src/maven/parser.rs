@@ -478,3 +478,31 @@ fn module(report: &str) -> &str {
 fn is_class(text: &str) -> bool {
     text.chars().all(|character| character.is_alphanumeric() || "._$".contains(character))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proctor_core::request::Selection;
+
+    #[test]
+    fn of_a_test_that_ran_again_the_last_file_counts_however_large_it_is() {
+        let plan = Plan { notes: vec![RERUNS.to_owned()], ..Plan::default() };
+        let mut parser = MavenParser::new(&plan, &Want::plain(&Selection::All), Mode::Running);
+        let file = |inside: &str| {
+            format!(r#"<testsuite name="ATest"><testcase name="a" classname="ATest">{inside}</testcase></testsuite>"#)
+        };
+        let mut events = Vec::new();
+        let failed = file(r#"<failure message="x"/>"#);
+        parser.record(&Record::File("TEST-ATest.xml", failed.as_bytes()), &mut events);
+        assert!(events.is_empty(), "it may run again");
+        parser.step.held_bytes = HELD_BYTES_MAX;
+        parser.record(&Record::File("TEST-ATest.xml", file(r#"<system-out>y</system-out>"#).as_bytes()), &mut events);
+        parser.release(&mut events);
+        let outcome = |event: &RunnerEvent| match event {
+            RunnerEvent::TestFinished(case) => Some(case.outcome),
+            _ => None,
+        };
+        assert_eq!(events.iter().filter_map(outcome).collect::<Vec<_>>(), [TestOutcome::Passed]);
+        assert_eq!(parser.step.held_bytes, HELD_BYTES_MAX - failed.len());
+    }
+}
