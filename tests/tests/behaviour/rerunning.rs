@@ -131,11 +131,7 @@ fn a_command_of_the_projects_own_is_run_again() {
     assert_eq!((again.status, again.json()["framework"].as_str()), (1, Some("custom")), "{again:?}");
     place.write("check.sh", "echo 1..1; echo 'ok 1 - sums'\n");
     let mended = place.proctor(&["run", "--failed", "--output", "json"]);
-    assert_eq!(
-        (mended.status, mended.json()["evidence"]["not_run"].as_array().map(Vec::len)),
-        (0, Some(0)),
-        "{mended:?}"
-    );
+    assert!(mended.status == 0 && mended.json()["evidence"]["not_run"].is_null(), "{mended:?}");
 }
 
 #[test]
