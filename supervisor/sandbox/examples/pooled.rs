@@ -6,11 +6,15 @@ use proctor_core::limits::Limits;
 use proctor_sandbox::{CommandSpec, Jail, KillSwitch, LinuxSandbox, PoolBounds, RunSpec, Sandbox, SandboxEvent};
 use std::error::Error;
 use std::io::{Write, stdin, stdout};
+use std::time::Duration;
+
+/// No room goes because somebody took his time.
+const BOUNDS: PoolBounds = PoolBounds { idle: Duration::from_secs(3_600), ..PoolBounds::DEFAULT };
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let (workspace, mark) = args.next().zip(args.next()).ok_or("which workspace, and what mark?")?;
-    let sandbox = LinuxSandbox::new(std::env::current_exe()?.with_file_name("worker"), PoolBounds::DEFAULT)?;
+    let sandbox = LinuxSandbox::new(std::env::current_exe()?.with_file_name("worker"), BOUNDS)?;
     sandbox.sweep();
     say("swept");
     for script in stdin().lines() {

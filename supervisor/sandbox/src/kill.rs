@@ -72,7 +72,7 @@ mod tests {
         let clone = switch.clone();
         assert_eq!(clone.reason(), None);
         assert_eq!(clone.wait(Duration::ZERO), None);
-        let waiter = std::thread::spawn(move || clone.wait(Duration::from_secs(10)));
+        let waiter = std::thread::spawn(move || clone.wait(Duration::from_secs(120)));
         switch.kill(KillReason::Closed);
         switch.kill(KillReason::Cancelled);
         assert_eq!(waiter.join().unwrap(), Some(KillReason::Closed));

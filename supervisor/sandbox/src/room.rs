@@ -174,7 +174,8 @@ impl Launcher {
         self.channel = None;
         if wait_readable(&self.pidfd, LAUNCHER_WAIT).is_err() {
             self.child.kill()?;
-            wait_readable(&self.pidfd, LAUNCHER_WAIT)?;
+            // One that is given up is never reaped.
+            wait_readable(&self.pidfd, DEATH_WAIT)?;
         }
         self.child.wait().map(drop)
     }

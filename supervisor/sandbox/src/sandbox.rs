@@ -54,9 +54,9 @@ impl LinuxSandbox {
         Ok(Self { maker, pool })
     }
 
-    /// Removes the cgroups of supervisors that were killed: their runs died with them, and a restart clears up. Takes at
-    /// most a second, and no time when there is nothing to clear. Then, on a host with cgroup v2, moves this process to
-    /// where it does not stand in the way of its runs' limits. Call it once, before the first run.
+    /// Removes the cgroups of supervisors that were killed: their runs died with them, and a restart clears up. Takes
+    /// some five seconds at most, and no time when there is nothing to clear. Then, on a host with cgroup v2, moves this
+    /// process to where it does not stand in the way of its runs' limits. Call it once, before the first run.
     ///
     /// Apart from [`Self::new`], since who only looks at a host must not change it.
     pub fn sweep(&self) {

@@ -226,7 +226,7 @@ impl<'a> Watch<'a> {
             self.next_tick = now + if quick { TICK_AFTER_BELL } else { TICK };
             // What it has used so far is charged now, not when it ends.
             self.worker.count();
-            self.look_at_leaf();
+            self.hear_and_look_at_leaf();
             self.look_at_tmp();
             self.look_at_disk();
         }
@@ -458,7 +458,12 @@ impl<'a> Watch<'a> {
         if now >= self.quick_until {
             return;
         }
-        // What was just read may be what the runner has to say of the kill; or the run is over already, and well.
+        // What was just read may be what the runner has to say of the kill.
+        self.hear_and_look_at_leaf();
+    }
+
+    /// Whoever stood still meanwhile may find that the run is over already, and well, whatever is counted now.
+    fn hear_and_look_at_leaf(&mut self) {
         if self.first_start.is_some() && self.worker_speaks() {
             // It can refuse a run only before the first command.
             _ = self.hear_worker();

@@ -13,23 +13,23 @@ use support::*;
 #[test]
 fn at_the_deadline_a_run_gets_sigterm_and_may_use_its_grace() {
     let mut polite = spec("trap 'echo cleaning up; exit 9' TERM; echo begun; while :; do sleep 0.02; done");
-    polite.limits.wall_ms_max = 1_000;
-    polite.limits.grace_ms = 20_000;
+    polite.limits.wall_ms_max = 5_000;
+    polite.limits.grace_ms = 60_000;
     let (ending, heard) = run(&polite);
-    assert!(heard.took < Duration::from_secs(10));
+    assert!(heard.took < Duration::from_secs(55), "{:?}", heard.took);
     assert_eq!((ending.killed, ending.exits.as_slice()), (Some(KillReason::Deadline), &[Exit::Code(9)][..]));
     assert_eq!(heard.stdout, "begun\ncleaning up\n");
     assert_eq!(heard.words, ["started", "command 0", "killing", "exited 0"]);
     assert!(!ending.worker_lost);
-    assert!(ending.resources.wall_s >= 1.0, "{:?}", ending.resources);
+    assert!(ending.resources.wall_s >= 5.0, "{:?}", ending.resources);
 }
 
 #[test]
 fn a_child_may_use_the_grace_although_its_parent_is_dead() {
     let child = "trap 'sleep 0.2; echo flushed; exit' TERM; while :; do sleep 0.02; done";
     let mut family = spec(&format!("sh -c \"{child}\" & exec sleep 600"));
-    family.limits.wall_ms_max = 1_000;
-    family.limits.grace_ms = 20_000;
+    family.limits.wall_ms_max = 5_000;
+    family.limits.grace_ms = 60_000;
     let (ending, heard) = run(&family);
     assert_eq!((ending.exits.as_slice(), heard.stdout.as_str()), (&[Exit::Signal(15)][..], "flushed\n"));
 }
@@ -38,7 +38,7 @@ fn a_child_may_use_the_grace_although_its_parent_is_dead() {
 fn who_ignores_sigterm_is_killed_at_the_end_of_the_grace() {
     let mut stubborn =
         spec("trap '' TERM; (setsid sh -c \"trap '' TERM; while :; do :; done\" &); while :; do :; done");
-    stubborn.limits.wall_ms_max = 1_000;
+    stubborn.limits.wall_ms_max = 5_000;
     stubborn.limits.grace_ms = 500;
     let (ending, heard) = run(&stubborn);
     let (reason, told) = heard.killing.unwrap();
@@ -53,6 +53,8 @@ fn after_the_deadline_no_further_command_starts() {
     let mut two = spec("sleep 600");
     two.commands.push(sh("echo second"));
     two.limits.wall_ms_max = 200;
+    // It ends as soon as the command is dead.
+    two.limits.grace_ms = 60_000;
     let (ending, heard) = run(&two);
     assert_eq!((ending.exits.as_slice(), heard.stdout.as_str()), (&[Exit::Signal(15)][..], ""));
 }
@@ -92,7 +94,7 @@ fn another_thread_ends_a_run_at_once_and_the_reason_is_kept() {
             }
         })
         .unwrap();
-        assert!(killer.join().unwrap().elapsed() < Duration::from_secs(5));
+        assert!(killer.join().unwrap().elapsed() < Duration::from_secs(55));
         assert_eq!((ending.killed, heard.killing.unwrap().0, ending.exits.len()), (Some(reason), reason, 0));
         assert!(!ending.worker_lost);
     }
@@ -111,7 +113,7 @@ fn a_second_kill_during_the_grace_ends_the_run_and_the_first_reason_stays() {
         }
     })
     .unwrap();
-    assert!(heard.took < Duration::from_secs(20));
+    assert!(heard.took < Duration::from_secs(55), "{:?}", heard.took);
     assert_eq!(ending.killed, Some(KillReason::Deadline));
     assert_eq!(heard.words.iter().filter(|word| *word == "killing").count(), 1);
 }
@@ -128,7 +130,7 @@ fn a_worker_that_is_killed_from_outside_is_lost_and_its_run_dies() {
             }
         })
         .unwrap();
-        assert!(killed && heard.took < Duration::from_secs(10), "{victim}");
+        assert!(killed && heard.took < Duration::from_secs(55), "{victim}");
         assert!(ending.worker_lost, "{victim}: {ending:?}");
         let [note] = ending.notes.as_slice() else { panic!("{victim}: {ending:?}") };
         assert!(note.contains("was killed") && note.contains("asked for again"), "{note}");
@@ -181,8 +183,9 @@ fn runs_side_by_side_do_not_mix() {
 fn a_command_that_stops_to_be_traced_has_not_ended() {
     let script =
         "import ctypes, os, signal; ctypes.CDLL(None).ptrace(0, 0, 0, 0); os.kill(os.getpid(), signal.SIGSTOP)";
-    let mut stopped = spec(&format!("exec python3 -c '{script}'"));
-    stopped.limits.wall_ms_max = 3_000;
+    // What is ignored stays so: only the kill ends it, however long it takes to stop.
+    let mut stopped = spec(&format!("trap '' TERM; exec python3 -c '{script}'"));
+    stopped.limits.wall_ms_max = 5_000;
     stopped.limits.grace_ms = 100;
     let (ending, _) = run(&stopped);
     assert_eq!((ending.killed, ending.exits.as_slice()), (Some(KillReason::Deadline), &[][..]));
@@ -250,7 +253,7 @@ fn nothing_that_a_run_leaves_behind_outlives_it_whatever_state_it_is_in() {
             .unwrap();
             let took = ready.map(|ready| ready.elapsed());
             // What must not happen is the minute's wait for whoever does not die.
-            assert!(took.is_some_and(|took| took < Duration::from_secs(20)), "{what}, {last}: {took:?} {heard:?}");
+            assert!(took.is_some_and(|took| took < Duration::from_secs(55)), "{what}, {last}: {took:?} {heard:?}");
             let (exits, killed) = match last {
                 "exit 0" => (&[Exit::Code(0)][..], None),
                 _ => (&[][..], Some(KillReason::Cancelled)),

@@ -144,7 +144,7 @@ fn a_run_whose_pipes_find_no_descriptor_was_begun_once() {
         sandbox.run(&spec, &KillSwitch::new().unwrap(), &mut |_| {}).unwrap();
         // The keeper has the next worker ready, and has given back the descriptors of the last one.
         sandbox.retire("another");
-        assert_eq!(waiting_workers().len(), 1);
+        eventually("the next worker waits", || waiting_workers().len() == 1);
         stage.starts();
         let kill = KillSwitch::new().unwrap();
         let (plugs, highest) = plugged();

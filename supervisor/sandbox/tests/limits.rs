@@ -1,12 +1,14 @@
 //! Each limit bites, and says so with evidence from the kernel's counters.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
+
 #[cfg(test)]
 mod support;
 
 use proctor_core::isolation::Layer;
 use proctor_core::limits::LimitKind;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::{Ending, KillSwitch, RunSpec, Sandbox, SandboxError};
+use proctor_sandbox::{Ending, KillSwitch, RunSpec, Sandbox};
 use std::time::{Duration, Instant};
 use support::own_disk::OwnDisk;
 use support::*;
@@ -40,44 +42,42 @@ fn a_hog_that_is_the_command_itself_is_out_of_memory_and_never_a_mere_signal() {
     }
 }
 
-/// Loses a child to the memory limit and ends with `status`, while the supervisor hears nothing until all is over: without
-/// that, it would most often be killed before it can exit. Tells whether it took less than the supervisor's pause between
-/// two looks at the leaf, since after that the supervisor looks first, and hears of the exit after it.
-fn losing_a_child_unheard(status: i32, switch: &KillSwitch) -> Result<(bool, Ending, Heard), SandboxError> {
-    let mut survivor = spec(&format!("echo ready; ({HOG}); exit {status}"));
+/// Loses a child to the memory limit and ends with `status`, all of it while the supervisor waits for its sink: without that,
+/// it would most often be killed before it can exit.
+fn losing_a_child_unheard(status: i32) -> (Ending, Heard) {
+    let workspace = tempfile::tempdir().unwrap();
+    let go = workspace.path().join("go");
+    let script = format!("echo ready; until [ -e {} ]; do sleep 0.01; done; ({HOG}); exit {status}", go.display());
+    let mut survivor = spec(&script);
+    survivor.jail.workspace = workspace.path().to_owned();
     survivor.limits.memory_bytes_max = 16 << 20;
-    let (mut first_word, mut took) = (None, Duration::MAX);
-    let (ending, heard) = try_run(&survivor, switch, |heard| {
-        let first_word = first_word.get_or_insert_with(Instant::now);
-        if heard.stdout == "ready\n" && took == Duration::MAX {
+    let (ending, heard) = try_run(&survivor, &KillSwitch::new().unwrap(), |heard| {
+        if heard.stdout == "ready\n" && !go.exists() {
+            std::fs::write(&go, "").unwrap();
             eventually("the commands are over", commands_are_over);
-            took = first_word.elapsed();
         }
-    })?;
-    let in_time = took.as_secs_f64() + ending.resources.setup_s < 0.2;
-    assert!(hit(&ending, LimitKind::Memory).is_some_and(|hit| hit.count >= 1), "{ending:?}");
-    Ok((in_time, ending, heard))
+    })
+    .unwrap();
+    assert!(go.exists() && hit(&ending, LimitKind::Memory).is_some_and(|hit| hit.count >= 1), "{ending:?}");
+    (ending, heard)
 }
 
 #[test]
 fn an_out_of_memory_kill_that_the_last_command_survives_is_evidence_and_no_verdict() {
-    let switch = KillSwitch::new().unwrap();
-    let mut runs = (0..50).map(|_| losing_a_child_unheard(0, &switch).unwrap());
+    let (ending, heard) = losing_a_child_unheard(0);
     if Cgroups::here().kill_whole_runs() {
         // Nobody survives it: init has died too, and with it the word of how the command ended.
-        let (_, ending, heard) = runs.next().unwrap();
         assert_eq!((ending.killed, ending.exits.len()), (Some(KillReason::OutOfMemory), 0), "{ending:?}");
         assert_eq!(heard.words, ["started", "command 0", "killing"]);
         return assert!(!ending.worker_lost);
     }
-    let (_, ending, heard) = runs.find(|(in_time, ..)| *in_time).expect("a run that ends within 200 ms");
     assert_exits(&ending, &[Exit::Code(0)]);
     assert_eq!(heard.words, ["started", "command 0", "exited 0"]);
 }
 
 #[test]
 fn a_command_that_loses_a_child_to_the_memory_limit_and_fails_is_out_of_memory() {
-    let (_, ending, heard) = losing_a_child_unheard(3, &KillSwitch::new().unwrap()).unwrap();
+    let (ending, heard) = losing_a_child_unheard(3);
     assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
     assert_eq!(heard.killing.unwrap().0, KillReason::OutOfMemory);
     assert!(!ending.worker_lost);
@@ -106,20 +106,21 @@ fn a_fork_bomb_is_refused_at_the_pids_limit_and_counted() {
 #[test]
 fn an_endless_fork_bomb_ends_with_its_deadline() {
     let mut bomb = spec("exec perl -e '$SIG{TERM} = \"IGNORE\"; fork while 1'");
-    bomb.limits = proctor_core::limits::Limits { pids_max: 64, wall_ms_max: 1_000, grace_ms: 200, ..bomb.limits };
+    bomb.limits = proctor_core::limits::Limits { pids_max: 64, wall_ms_max: 5_000, grace_ms: 200, ..bomb.limits };
     let (ending, heard) = run(&bomb);
     assert_eq!(ending.killed, Some(KillReason::Deadline), "{ending:?}");
-    assert!(heard.took < Duration::from_secs(10), "{:?}", heard.took);
+    assert!(heard.took < Duration::from_secs(60), "{:?}", heard.took);
     assert!(hit(&ending, LimitKind::Pids).unwrap().count >= 1);
 }
 
 #[test]
 fn a_spinning_run_is_held_back_by_its_cpu_limit() {
-    let mut spin = spec("timeout 1 sh -c 'while :; do :; done'");
+    // Some 0.15 s of processor, for as long as that may take.
+    let mut spin = spec("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done");
     spin.limits.cpu_millis_max = 100;
     spin.required_limits = vec![LimitKind::Cpu];
     let (ending, heard) = run(&spin);
-    assert_exits(&ending, &[Exit::Code(124)]);
+    assert_exits(&ending, &[Exit::Code(0)]);
     let used = ending.resources;
     assert!(used.throttled_s.unwrap() > 0.05, "{used:?}");
     assert!(used.wall_s > 4.0 * (used.cpu_user_s + used.cpu_system_s), "{used:?}");
@@ -194,10 +195,15 @@ fn no_memory_even_for_the_worker_is_out_of_memory_or_an_error_but_no_hang() {
     let _alone = one_at_a_time();
     let begun = Instant::now();
     let outcome = sandbox().run(&tiny, &KillSwitch::new().unwrap(), &mut |_| {});
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(begun.elapsed() < Duration::from_secs(55));
     assert_nothing_is_left();
-    if let Ok(ending) = outcome {
-        assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
+    match outcome {
+        Ok(ending) => assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}"),
+        // Nobody was waited for in vain.
+        Err(error) => {
+            let said = format!("{error:?}");
+            assert!(!["timed out", "TimedOut"].iter().any(|vain| said.contains(vain)), "{said}");
+        }
     }
 }
 
@@ -246,14 +252,14 @@ ctypes.memset(at, 1, size); time.sleep(600)'",
         let mut greedy = spec_on(&disk, script);
         let in_the_grace = what == "in the grace";
         if in_the_grace {
-            greedy.limits.wall_ms_max = 2_000;
+            greedy.limits.wall_ms_max = 6_000;
             greedy.limits.grace_ms = 60_000;
         }
         let (ending, heard) = run(&greedy);
         let why = if in_the_grace { KillReason::Deadline } else { KillReason::DiskFull };
         assert_eq!(ending.killed, Some(why), "{what}: {ending:?} {heard:?}");
         assert_eq!(heard.killing.unwrap().0, why, "{what}");
-        assert!(heard.took < Duration::from_secs(45), "{what}: {:?}", heard.took);
+        assert!(heard.took < Duration::from_secs(60), "{what}: {:?}", heard.took);
         let hit = hit(&ending, LimitKind::Disk).unwrap();
         assert!(
             hit.max == DISK_MAX && hit.peak > DISK_MAX && hit.peak <= 65 << 20 && hit.count == 1,

@@ -4,7 +4,7 @@
 mod support;
 
 use proctor_core::outcome::Exit;
-use proctor_sandbox::{Jail, KillSwitch, PoolBounds, RunSpec, Sandbox, SandboxEvent};
+use proctor_sandbox::{Jail, KillSwitch, LinuxSandbox, PoolBounds, RunSpec, Sandbox, SandboxEvent};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -20,6 +20,12 @@ fn in_workspace(owner: &str, workspace: &Path, script: &str) -> RunSpec {
     }
 }
 
+/// Waits until the keeper has put back what it had in hand, which can be seen to wait a little earlier, and has taken apart
+/// what runs have left.
+fn all_is_on_the_shelf(sandbox: &LinuxSandbox) {
+    sandbox.retire("another");
+}
+
 #[test]
 fn runs_of_one_session_share_a_network_and_nothing_that_a_run_could_leave() {
     let _alone = one_at_a_time();
@@ -33,6 +39,7 @@ fn runs_of_one_session_share_a_network_and_nothing_that_a_run_could_leave() {
         heard.push(said(&sandbox, &spec).lines().map(str::to_owned).collect());
         // A run that comes too early may make a room of its own.
         eventually("the next worker waits", || waiting_workers().len() == 1);
+        all_is_on_the_shelf(&sandbox);
     }
     let distinct = |line: usize| heard.iter().map(|lines| lines[line].clone()).collect::<BTreeSet<_>>().len();
     assert_eq!(distinct(0), 1, "one network namespace");
@@ -79,6 +86,7 @@ fn what_is_prepared_for_one_owner_or_workspace_serves_no_other() {
             assert!(heard.starts_with(of), "{heard}");
             nets.insert(heard[3..].to_owned());
             eventually("each room has a worker", || waiting_workers().len() == nets.len());
+            all_is_on_the_shelf(&sandbox);
         }
     }
     assert_eq!((nets.len(), launchers()), (3, 3));
@@ -173,6 +181,7 @@ fn two_sessions_in_one_workspace_do_not_meet_in_a_network() {
     let two = RunSpec { jail: Jail { session: "a-2".to_owned(), ..one.jail.clone() }, ..one.clone() };
     let (first, other) = (said(&sandbox, &one), said(&sandbox, &two));
     eventually("the next workers wait", || waiting_workers().len() == 2);
+    all_is_on_the_shelf(&sandbox);
     assert!(first.starts_with("net:[") && other.starts_with("net:[") && first != other, "{first} {other}");
     assert_eq!(said(&sandbox, &one), first, "a session's own runs share an empty one");
     drop(sandbox);
@@ -249,6 +258,8 @@ fn other_limits_get_another_worker_of_the_same_room() {
         spec.limits.tmp_bytes_max = mib << 20;
         assert_eq!(said(&sandbox, &spec).trim(), (mib << 10).to_string());
     }
+    // A run that has waited in vain for the keeper made a room of its own, which goes with its worker.
+    all_is_on_the_shelf(&sandbox);
     assert_eq!(launchers(), 1);
     drop(sandbox);
     assert_nothing_is_left();

@@ -20,7 +20,7 @@ const NOBODY: u32 = 65_534;
 
 /// Until nothing is left of a supervisor that was killed, its successor's start included: some 0.1 s where nothing else goes
 /// on.
-const CRASH_WAIT: Duration = Duration::from_secs(20);
+const CRASH_WAIT: Duration = Duration::from_secs(120);
 
 #[expect(clippy::disallowed_methods, reason = "the test starts a supervisor of its own")]
 fn command(program: &Path) -> Command {

@@ -287,11 +287,11 @@ pub(crate) const ROWS: &[Row] = &[
         .limits(LITTLE_CPU)
         .end(End::Throttled)
         .needs_privilege(NO_CGROUP),
-    row("sleep past the deadline", &["oversleep", "1500"]).limits(LITTLE_TIME).end(End::Killed(KillReason::Deadline)),
-    row("ignore SIGTERM at the deadline", &["oversleep_deaf", "1500"])
+    row("sleep past the deadline", &["oversleep", "4000"]).limits(LITTLE_TIME).end(End::Killed(KillReason::Deadline)),
+    row("ignore SIGTERM at the deadline", &["oversleep_deaf", "4000"])
         .limits(LITTLE_TIME)
         .end(End::Killed(KillReason::Deadline)),
-    row("stand still at the deadline", &["oversleep_stopped", "1500"])
+    row("stand still at the deadline", &["oversleep_stopped", "4000"])
         .limits(LITTLE_TIME)
         .end(End::Killed(KillReason::Deadline)),
     // Who stays after the end.

@@ -35,6 +35,6 @@ fn it_is_a_stock_kernel_with_cgroup_v2_alone_and_tells_how_each_command_ended() 
 #[test]
 fn one_that_hangs_is_killed_when_its_time_is_over() {
     let hung = Guest::new().within(Duration::from_secs(3)).run(&[&["sleep", "600"]]);
-    assert!(hung.late && hung.took < Duration::from_secs(30), "{}", hung.all());
+    assert!(hung.late && hung.took < Duration::from_secs(120), "{}", hung.all());
     assert!(hung.commands.iter().all(|command| command.status.is_none()), "{}", hung.all());
 }

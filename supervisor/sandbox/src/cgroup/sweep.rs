@@ -10,9 +10,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a sweep may take. Most of the time there is nothing to do. A restart right after a crash meets the runs of
-/// the dead supervisor while they die, which takes milliseconds.
-const SWEEP_WAIT: Duration = Duration::from_secs(1);
+/// How long a sweep waits. Most of the time there is nothing to do. A restart right after a crash meets the runs of the dead
+/// supervisor while they die, which takes milliseconds, and longer on a host with much to do.
+const SWEEP_WAIT: Duration = Duration::from_secs(5);
 
 /// Pause between two attempts at the groups that are still in use.
 const SWEEP_PAUSE: Duration = Duration::from_millis(2);
@@ -27,11 +27,13 @@ pub(crate) fn sweep(places: &Places) {
     let mut left = leftovers(places);
     // v2 comes first, where killing is one step and reaches what is in the other groups too.
     left.iter().for_each(|group| kill(group));
-    while !left.is_empty() && Instant::now() < until {
-        left.retain(|group| Instant::now() >= until || is_in_use(group));
-        if !left.is_empty() {
-            std::thread::sleep(SWEEP_PAUSE);
+    loop {
+        // Before the look at the clock: who has stood still meanwhile tries once all the same.
+        left.retain(|group| is_in_use(group));
+        if left.is_empty() || Instant::now() >= until {
+            break;
         }
+        std::thread::sleep(SWEEP_PAUSE);
     }
     for group in left {
         tracing::debug!(group = %group.display(), "a group of a dead supervisor is still in use");

@@ -88,7 +88,7 @@ fn run(leaf: &dyn Leaf, script: &str) -> std::process::ExitStatus {
 }
 
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(120);
     while !is_so() {
         assert!(Instant::now() < until, "{what}");
         // The kernel shares out the pressure since the last reading by whole ticks of up to 10 ms: of a group that is read
@@ -385,6 +385,7 @@ fn a_tenant_that_takes_much_is_out_of_favour_in_whatever_group_it_has_then() {
     let (modest, other_tab) = opened("modest");
     assert_eq!((weight("greedy"), weight("modest")), (Some(1_000), Some(1_000)));
     let used = |cpu_user_s| Counters { cpu_user_s: Some(cpu_user_s), ..Counters::default() };
+    let charged = Instant::now();
     its_tab.charge(&*greedy, &used(600.0));
     other_tab.charge(&*modest, &used(0.1));
     other_tab.charge(&*modest, &used(0.1));
@@ -393,7 +394,9 @@ fn a_tenant_that_takes_much_is_out_of_favour_in_whatever_group_it_has_then() {
     drop(greedy);
     assert_eq!(weight("greedy"), None);
     let (greedy, its_tab) = opened("greedy");
-    assert_eq!(weight("greedy"), Some(100), "a new group of the same tenant");
+    // Whoever has stood still for four seconds meanwhile finds it forgiven.
+    let is_forgiven = charged.elapsed() >= Duration::from_secs(4);
+    assert!(weight("greedy") == Some(100) || is_forgiven, "a new group of the same tenant");
     eventually("it is forgiven", || {
         its_tab.look(&*greedy);
         weight("greedy") == Some(1_000)
@@ -501,8 +504,10 @@ fn a_dead_supervisors_own_group_is_swept() {
     assert!(group.exists());
     supervisor.kill().unwrap();
     eventually("it is dead", || maker.has_ended(host.places.maker));
-    sweep(&host.places);
-    assert!(!group.exists());
+    eventually("its group is swept", || {
+        sweep(&host.places);
+        !group.exists()
+    });
     supervisor.wait().unwrap();
 }
 

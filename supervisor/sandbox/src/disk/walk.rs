@@ -300,7 +300,8 @@ mod tests {
         assert_eq!(found(&disk, &[]).bytes, 0);
         assert!(found(&disk, &[std::process::id()]).bytes >= 2 * MIB);
         drop(file);
-        assert_eq!(found(&disk, &[std::process::id()]).bytes, 0);
+        // Other tests of this process hold deleted files too, which are small.
+        assert!(found(&disk, &[std::process::id()]).bytes < 2 * MIB);
     }
 
     #[test]

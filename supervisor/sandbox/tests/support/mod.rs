@@ -205,9 +205,15 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Whether nothing of a run is alive but its init, which waits for its end, or not even that.
+/// Whether nothing of a run is alive but its init, which has told so and waits for its end, or not even that.
 pub(crate) fn commands_are_over() -> bool {
-    worker_pids().is_none_or(|(_, init)| children(Path::new(&format!("/proc/{init}/task/{init}"))).is_empty())
+    // With nobody to wait for, it sleeps only when it has said all.
+    let is_over = |(_, init): (i32, i32)| {
+        let children = children(Path::new(&format!("/proc/{init}/task/{init}")));
+        let status = || std::fs::read_to_string(format!("/proc/{init}/status")).unwrap_or_default();
+        children.is_empty() && status().contains("State:\tS")
+    };
+    worker_pids().is_none_or(is_over)
 }
 
 /// The pids of a launcher and of an init, as the host sees them. Who is dead does not count: the launcher may be slow to reap.
