@@ -20,6 +20,9 @@ use std::time::Duration;
 /// Lines that may wait: what a host of 10,000 calls a second tells while a disk takes most of a second, some 4 MiB.
 const LINES_MAX: usize = 8_192;
 
+/// How long a line waits for others to be written with.
+const GATHER: Duration = Duration::from_millis(2);
+
 /// How long the end of the supervisor waits for the last lines.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
@@ -89,8 +92,11 @@ fn write(messages: &Receiver<Message<Box<Line>>>, file: &mut file::Rotated, cloc
             true => messages.recv_timeout(Duration::from_nanos(sparing::SETTLE_NS)),
             false => messages.recv().map_err(RecvTimeoutError::from),
         };
-        if matches!(first, Err(RecvTimeoutError::Disconnected)) {
-            return;
+        match first {
+            Err(RecvTimeoutError::Disconnected) => return,
+            // To be woken for each line would cost a busy host as much as the lines themselves.
+            Ok(Message::Line(_)) => std::thread::sleep(GATHER),
+            _ => {}
         }
         let now_ns = clock.elapsed_ms().saturating_mul(1_000_000);
         let (mut lines, mut ended) = (Vec::new(), None);
