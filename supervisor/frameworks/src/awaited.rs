@@ -155,6 +155,11 @@ mod tests {
         awaited.rest().into_iter().map(|id| id.name).collect()
     }
 
+    fn check(file: &str, wanted: &str, told: &str, answered: bool) {
+        let expected = if answered { vec![] } else { vec![wanted.to_owned()] };
+        assert_eq!(rest(file, &[wanted], &[told]), expected, "{wanted}: {told}");
+    }
+
     #[test]
     fn a_test_is_answered_by_itself_and_by_what_runs_in_its_place() {
         for (wanted, told, answered) in [
@@ -194,8 +199,7 @@ mod tests {
             ("src/../README.md - (line 3)", "src/../README.md - (line 5)", true),
             ("reads (line 1)", "reads (line 2)", false),
         ] {
-            let expected = if answered { vec![] } else { vec![wanted.to_owned()] };
-            assert_eq!(rest("test_x.py", &[wanted], &[told]), expected, "{wanted}: {told}");
+            check("test_x.py", wanted, told, answered);
         }
         for (wanted, told, answered) in [
             ("adds", "adds twice", false),
@@ -205,8 +209,7 @@ mod tests {
             ("Cart", "Cart > adds", true),
             ("Cart > adds", "Cart > adds > once", true),
         ] {
-            let expected = if answered { vec![] } else { vec![wanted.to_owned()] };
-            assert_eq!(rest("src/cart.test.ts", &[wanted], &[told]), expected, "{wanted}: {told}");
+            check("src/cart.test.ts", wanted, told, answered);
         }
         assert_eq!(rest("p", &["T/[empty]"], &["T"]), ["T/[empty]"], "a subtest of Go's, which may be gone");
         assert_eq!(rest("p", &["A", "B", "C"], &["B"]), ["A", "C"]);
