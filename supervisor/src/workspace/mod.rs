@@ -6,6 +6,7 @@
 //! can have its device and inode, by which a run's sandbox knows it before it is mounted.
 
 mod look;
+mod reach;
 #[cfg(test)]
 mod tests;
 
@@ -14,12 +15,14 @@ use proctor_core::moment::Moment;
 use proctor_core::request::Fingerprint;
 use proctor_frameworks::FileTree;
 use proctor_sandbox::lack;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+pub use reach::Reach;
+use rustix::fs::{FileType, OFlags, readlink};
 use rustix::io::Errno;
-use std::fs;
+use std::ffi::OsString;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
@@ -37,9 +40,6 @@ pub fn is_of_the_system(root: &Path) -> bool {
     let is_below = |dirs: &[&str]| dirs.iter().any(|dir| root.starts_with(dir));
     is_below(&SYSTEM) && !is_below(&OPEN)
 }
-
-/// How often a look-up is tried anew that something was renamed under. One that loses each time is refused.
-const TRIES: usize = 16;
 
 /// A directory that is held open, by its path without symlinks.
 #[derive(Debug, Clone)]
@@ -182,17 +182,19 @@ impl Workspace {
         }
         let not_found = |error| WorkspaceError::of(error, WorkspaceError::NotFound);
         let root = path.canonicalize().map_err(not_found)?;
-        let dir = straight_to(&root).map_err(|error| match error {
+        let dir = Reach::Disk.straight_to(&root).map_err(|error| match error {
             Errno::NOTDIR => WorkspaceError::NotADirectory,
             error => not_found(error.into()),
         })?;
-        Workspace::holding(dir, root)
+        let identity = Reach::Disk.seen(&dir).map_err(|error| not_found(error.into()))?.identity;
+        Workspace::holding(dir, identity, root)
     }
 
     /// Opens the directory that `path` names below one of `roots`. A path that is not named as one below a root is refused
     /// without a look at it. Below a root the kernel resolves it and refuses every step out of the root: `..`, a link that leads
     /// out or is absolute, a link of /proc to a process's own files. A relative link on the way that stays inside will do.
-    pub fn open_below(roots: &[Root], path: &Path) -> Result<Workspace, WorkspaceError> {
+    /// Tells the user to whom it belongs, too.
+    pub fn open_below(roots: &[Root], path: &Path, reach: Reach) -> Result<(Workspace, u32), WorkspaceError> {
         if !path.is_absolute() {
             return Err(WorkspaceError::NotAbsolute);
         }
@@ -201,7 +203,7 @@ impl Workspace {
         let named = roots.iter().filter_map(|root| Some((&root.real, root.rest(&path)?)));
         let mut found = Err(WorkspaceError::Elsewhere);
         for (root, rest) in named {
-            found = below(root, rest);
+            found = below(root, rest, reach);
             if !matches!(found, Err(WorkspaceError::Elsewhere)) {
                 break;
             }
@@ -209,13 +211,12 @@ impl Workspace {
         found
     }
 
-    fn holding(dir: OwnedFd, root: PathBuf) -> Result<Workspace, WorkspaceError> {
-        let found = fstat(&dir).map_err(|error| WorkspaceError::of(error, WorkspaceError::NotFound))?;
+    fn holding(dir: OwnedFd, identity: (u64, u64), root: PathBuf) -> Result<Workspace, WorkspaceError> {
         let is_open = OPEN.iter().any(|open| root == Path::new(open));
         if root.parent().is_none() || is_open || is_of_the_system(&root) {
             return Err(WorkspaceError::Reserved);
         }
-        Ok(Workspace { root, identity: identity_of(&found), dir: Arc::new(dir) })
+        Ok(Workspace { root, identity, dir: Arc::new(dir) })
     }
 
     /// Device and inode of its directory.
@@ -243,7 +244,7 @@ impl Workspace {
                 Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(outside()),
             }
         }
-        match beneath(&self.dir, path, OFlags::PATH) {
+        match Reach::Disk.beneath(&self.dir, path, OFlags::PATH) {
             Err(Errno::XDEV | Errno::LOOP | Errno::AGAIN) => Err(outside()),
             // What is not there stays below; what could not be looked at may be anywhere.
             Err(error) if lack(&error.into()).is_some() => Err(WorkspaceError::Host(error.into())),
@@ -254,56 +255,51 @@ impl Workspace {
     /// Like [`Workspace::relative`], for a file or directory that must be there.
     pub fn existing(&self, file: &str) -> Result<String, WorkspaceError> {
         let relative = self.relative(file)?;
-        match beneath(&self.dir, Path::new(&relative), OFlags::PATH) {
+        match Reach::Disk.beneath(&self.dir, Path::new(&relative), OFlags::PATH) {
             Ok(_) => Ok(relative),
             Err(error) => Err(WorkspaceError::of(error, |_| WorkspaceError::NoSuchFile { file: file.to_owned() })),
         }
     }
 
     /// Whether `file` is gone or was changed after `since`.
-    ///
-    /// The change time counts beside the modification time, because only the kernel can set it.
     #[must_use]
     pub fn changed_since(&self, file: &str, since: Moment) -> bool {
-        let found = beneath(&self.dir, Path::new(file), OFlags::PATH).and_then(fstat);
-        found.map_or(true, |found| changed_at(&found) > since)
+        let found = Reach::Disk.beneath(&self.dir, Path::new(file), OFlags::PATH);
+        found.and_then(|file| Reach::Disk.seen(&file)).map_or(true, |found| found.changed_at > since)
     }
 
     /// The user to whom it belongs, as long as it is still where it was opened.
-    pub fn owner(&self) -> Result<u32, WorkspaceError> {
+    pub fn owner(&self, reach: Reach) -> Result<u32, WorkspaceError> {
         let replaced = |error| WorkspaceError::of(error, |_| WorkspaceError::Replaced);
-        let there = straight_to(&self.root).and_then(fstat).map_err(replaced)?;
-        if identity_of(&there) != self.identity {
-            return Err(WorkspaceError::Replaced);
-        }
-        fstat(&self.dir).map(|held| held.st_uid).map_err(replaced)
+        let there = reach.straight_to(&self.root).and_then(|there| reach.seen(&there)).map_err(replaced)?;
+        if there.identity == self.identity { Ok(there.owner) } else { Err(WorkspaceError::Replaced) }
     }
 
     /// Looks at all files. Takes milliseconds for thousands of files: not for a tokio thread. A file or directory that this
     /// process may not read is passed over, and no other: a tree that is known by half would be taken for another project.
     pub fn look(&self) -> Result<Look, WorkspaceError> {
-        let owner = self.owner()?;
+        let owner = self.owner(Reach::Disk)?;
         let (tree, fingerprint) = look::all_below(&self.dir).map_err(WorkspaceError::Host)?;
         Ok(Look { tree, fingerprint, owner })
     }
 }
 
 // The directory `rest` below the root that is now at `root`.
-fn below(root: &Path, rest: &Path) -> Result<Workspace, WorkspaceError> {
-    let not_found = |error| WorkspaceError::of(error, WorkspaceError::NotFound);
+fn below(root: &Path, rest: &Path, reach: Reach) -> Result<(Workspace, u32), WorkspaceError> {
+    let not_found = |error: Errno| WorkspaceError::of(error, WorkspaceError::NotFound);
     let refused = |error| match error {
         Errno::XDEV | Errno::LOOP | Errno::AGAIN => WorkspaceError::Elsewhere,
         Errno::NOTDIR => WorkspaceError::NotADirectory,
-        error => not_found(error.into()),
+        error => not_found(error),
     };
-    let base = straight_to(root).map_err(|error| not_found(error.into()))?;
-    let dir = beneath(&base, rest, OFlags::PATH | OFlags::NOFOLLOW).map_err(refused)?;
-    let found = fstat(&dir).map_err(refused)?;
-    match FileType::from_raw_mode(found.st_mode) {
+    let base = reach.straight_to(root).map_err(not_found)?;
+    let dir = reach.beneath(&base, rest, OFlags::PATH | OFlags::NOFOLLOW).map_err(refused)?;
+    let found = reach.seen(&dir).map_err(refused)?;
+    match found.kind {
         FileType::Directory => {}
         FileType::Symlink => {
             // Where it leads to is another's business when that is not below the root.
-            return match beneath(&base, rest, OFlags::PATH).map_err(refused) {
+            return match reach.beneath(&base, rest, OFlags::PATH).map_err(refused) {
                 Err(error @ (WorkspaceError::Elsewhere | WorkspaceError::Host(_))) => Err(error),
                 _ => Err(WorkspaceError::Link),
             };
@@ -311,44 +307,12 @@ fn below(root: &Path, rest: &Path) -> Result<Workspace, WorkspaceError> {
         _ => return Err(WorkspaceError::NotADirectory),
     }
     // Its path as the kernel knows it; what leads there has to be what was opened.
-    let path = fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd())).map_err(not_found)?;
-    let there = straight_to(&path).and_then(fstat);
-    let there = there.map_err(|error| WorkspaceError::of(error, |_| WorkspaceError::Replaced))?;
-    if identity_of(&there) != identity_of(&found) || !path.starts_with(root) {
+    let path = readlink(format!("/proc/self/fd/{}", dir.as_raw_fd()), Vec::new()).map_err(not_found)?;
+    let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
+    if !path.starts_with(root) {
         return Err(WorkspaceError::Replaced);
     }
-    Workspace::holding(dir, path)
-}
-
-// The directory at `path`, through no link.
-fn straight_to(path: &Path) -> Result<OwnedFd, Errno> {
-    let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat2(CWD, path, how, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS)
-}
-
-// `path` below `dir`, by no way that leads out of it.
-fn beneath(dir: &OwnedFd, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let mut found = Err(Errno::AGAIN);
-    for _ in 0..TRIES {
-        found = openat2(dir, path, how | OFlags::CLOEXEC, Mode::empty(), resolve);
-        // Something was renamed while a `..` was resolved.
-        if !matches!(found, Err(Errno::AGAIN)) {
-            break;
-        }
-    }
-    found
-}
-
-fn identity_of(found: &Stat) -> (u64, u64) {
-    (found.st_dev, found.st_ino)
-}
-
-fn changed_at(found: &Stat) -> Moment {
-    let ms = |seconds: i64, nanos: u64| {
-        let nanos = i64::try_from(nanos).unwrap_or(0);
-        u64::try_from(seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000)).unwrap_or(0)
-    };
-    Moment(ms(found.st_mtime, found.st_mtime_nsec).max(ms(found.st_ctime, found.st_ctime_nsec)))
+    let workspace = Workspace::holding(dir, found.identity, path)?;
+    let owner = workspace.owner(reach)?;
+    Ok((workspace, owner))
 }

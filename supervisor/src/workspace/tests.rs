@@ -3,6 +3,7 @@
 use super::*;
 use nix::sched::CloneFlags;
 use rustix::mount::{MountFlags, MountPropagationFlags};
+use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
 fn workspace() -> (tempfile::TempDir, Workspace) {
@@ -105,7 +106,7 @@ fn no_other_directory_gets_the_identity_of_one_that_is_held() {
         fs::remove_dir(&here).unwrap();
         fs::create_dir(&here).unwrap();
         assert_ne!(Workspace::open(&here).unwrap().identity(), opened.identity());
-        assert!(matches!(opened.owner(), Err(WorkspaceError::Replaced)));
+        assert!(matches!(opened.owner(Reach::Disk), Err(WorkspaceError::Replaced)));
     }
 }
 
@@ -131,7 +132,7 @@ fn below_a_root_nothing_leads_out() {
     symlink(top.join("roots/own/shop"), top.join("roots/own/absolute-own")).unwrap();
     symlink(format!("/proc/{}/root/etc", std::process::id()), top.join("roots/own/magic")).unwrap();
     let roots = [Root::of(&top.join("by-name"))];
-    let open = |tail: &str| Workspace::open_below(&roots, &top.join(tail));
+    let open = |tail: &str| Workspace::open_below(&roots, &top.join(tail), Reach::Disk);
     for (inside, at) in [
         ("roots/own/shop", "roots/own/shop"),
         ("by-name/shop", "roots/own/shop"),
@@ -139,7 +140,11 @@ fn below_a_root_nothing_leads_out() {
         ("roots/own/shop/inner/..", "roots/own/shop"),
         ("roots/own", "roots/own"),
     ] {
-        assert_eq!(open(inside).unwrap().root(), top.join(at), "{inside}");
+        assert_eq!(open(inside).unwrap().0.root(), top.join(at), "{inside}");
+        // It has just been looked up, so that the kernel has it in its memory; what is renamed beside it may cost a look.
+        let at_once = || Workspace::open_below(&roots, &top.join(inside), Reach::Memory).ok();
+        let (workspace, owner) = (0..1_000).find_map(|_| at_once()).expect("it is in the kernel's memory");
+        assert_eq!((workspace.root(), owner), (&*top.join(at), workspace.owner(Reach::Disk).unwrap()), "{inside}");
     }
     for outside in [
         "roots/other/shop",
@@ -158,18 +163,19 @@ fn below_a_root_nothing_leads_out() {
     ] {
         let refused = open(outside).unwrap_err();
         assert!(matches!(refused, WorkspaceError::Elsewhere), "{outside}: {refused}");
+        assert!(Workspace::open_below(&roots, &top.join(outside), Reach::Memory).is_err(), "{outside}");
     }
     assert!(matches!(open("roots/own/gone"), Err(WorkspaceError::NotFound(_))));
     assert!(matches!(open("roots/own/file"), Err(WorkspaceError::NotADirectory)));
     for link in ["alias", "alias/", "nowhere", "here"] {
         assert!(matches!(open(&format!("roots/own/{link}")), Err(WorkspaceError::Link)), "{link}");
     }
-    assert!(matches!(Workspace::open_below(&roots, Path::new("shop")), Err(WorkspaceError::NotAbsolute)));
+    assert!(matches!(Workspace::open_below(&roots, Path::new("shop"), Reach::Disk), Err(WorkspaceError::NotAbsolute)));
 
     // Links of /proc to what a process has open, where a root would hold them.
     let all = [Root::of(Path::new("/"))];
     for magic in ["/proc/self/root/etc", "/proc/self/cwd"] {
-        let refused = Workspace::open_below(&all, Path::new(magic)).unwrap_err();
+        let refused = Workspace::open_below(&all, Path::new(magic), Reach::Disk).unwrap_err();
         assert!(matches!(refused, WorkspaceError::Elsewhere), "{magic}: {refused}");
     }
     // A root that was made a link since it was read leads nowhere.
@@ -221,7 +227,7 @@ fn a_look_says_whose_the_workspace_is() {
         assert_eq!(workspace.look().unwrap().owner, 4_000);
     }
     fs::remove_dir_all(dir.path()).unwrap();
-    assert!(matches!(workspace.owner(), Err(WorkspaceError::Replaced)));
+    assert!(matches!(workspace.owner(Reach::Disk), Err(WorkspaceError::Replaced)));
 }
 
 #[test]
