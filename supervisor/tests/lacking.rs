@@ -1,7 +1,7 @@
 //! A look at a workspace when there are no descriptors, in a process of its own, whose limit nothing else feels. Must not know
 //! what is made of what it says.
 
-use proctor::workspace::{Reach, Root, Workspace, WorkspaceError};
+use proctor::workspace::{Root, Workspace, WorkspaceError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 
@@ -25,8 +25,8 @@ fn without_descriptors_a_workspace_is_neither_missing_nor_replaced_nor_another_p
         setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..before }).unwrap();
         let looks = [
             Workspace::open(&path).map(drop),
-            Workspace::open_below(&roots, &path, Reach::Disk).map(drop),
-            held.owner(Reach::Disk).map(drop),
+            Workspace::open_below(&roots, &path).map(drop),
+            held.owner().map(drop),
             held.relative("a/../go.mod").map(drop),
             held.relative("a/package.json").map(drop),
             held.existing("a/b/c/d/go.mod").map(drop),

@@ -7,7 +7,7 @@ use crate::prepare::check_owner;
 use crate::registry::Wanted;
 use crate::session::{self, SessionHandle};
 use crate::tenant::Tenant;
-use crate::workspace::{Reach, Workspace, WorkspaceError};
+use crate::workspace::{Workspace, WorkspaceError};
 use proctor_proto::v1;
 use proctor_proto::v1::sessions_server::Sessions;
 use std::path::{Path, PathBuf};
@@ -121,24 +121,29 @@ impl Api {
     }
 }
 
-// What the kernel has in its memory is taken from there, which takes microseconds: two changes of threads would cost more.
+// What is not below a root is not said to exist or not, nor looked at, whichever way a link leads. What is at hand is taken at
+// once, which takes microseconds: the two changes of threads of a look would cost more.
 async fn open_below(path: String, tenant: &Arc<Tenant>) -> Result<Workspace, Status> {
-    if let Ok(workspace) = admitted(&path, tenant, Reach::Memory) {
-        return Ok(workspace);
+    if let Some(found) = Workspace::at_hand(&tenant.roots, Path::new(&path)) {
+        return admitted(found, tenant);
     }
     let whose = Arc::clone(tenant);
-    let opened = tenant.policy.looks.look(move || admitted(&path, &whose, Reach::Disk)).await;
-    opened.map_err(|_| Status::internal("the workspace could not be looked at"))?
+    let opened = tenant.policy.looks.look(move || {
+        let found = Workspace::open_below(&whose.roots, Path::new(&path)).map_err(refused)?;
+        admitted(found, &whose)
+    });
+    opened.await.map_err(|_| Status::internal("the workspace could not be looked at"))?
 }
 
-// What is not below a root is not said to exist or not, nor looked at, whichever way a link leads.
-fn admitted(path: &str, tenant: &Tenant, reach: Reach) -> Result<Workspace, Status> {
-    let refused = |error| status::workspace(&error, "workspace");
-    let (found, owner) = Workspace::open_below(&tenant.roots, Path::new(path), reach).map_err(refused)?;
+fn admitted((found, owner): (Workspace, u32), tenant: &Tenant) -> Result<Workspace, Status> {
     let own = |place: &PathBuf| place.starts_with(found.root()) || found.root().starts_with(place);
     if tenant.reserved.iter().any(own) {
         return Err(refused(WorkspaceError::Reserved));
     }
     check_owner(&tenant.policy, owner).map_err(|error| status::prepare(&error))?;
     Ok(found)
+}
+
+fn refused(error: WorkspaceError) -> Status {
+    status::workspace(&error, "workspace")
 }

@@ -229,7 +229,7 @@ impl Config {
 mod tests {
     use crate::config::tests::{parse, problems, problems_of};
     use crate::tenant::Tenants;
-    use crate::workspace::{Reach, Workspace};
+    use crate::workspace::Workspace;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -347,7 +347,7 @@ mod tests {
             assert!(problems.iter().all(|problem| problem.at == "tenant.0.roots.1"), "{root}: {problems:?}");
             let tenants = Tenants::from_config(&config, false, &Tenants::default());
             let roots = &tenants.all()[0].roots[1..];
-            let admitted = Workspace::open_below(roots, &at(root), Reach::Disk).is_ok();
+            let admitted = Workspace::open_below(roots, &at(root)).is_ok();
             assert_eq!(admitted, ["a/there", "named"].contains(&root), "{root}");
         }
     }

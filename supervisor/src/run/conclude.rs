@@ -3,7 +3,7 @@
 
 use super::course::Course;
 use super::told::{self, ARTIFACTS_BYTES_MAX, NOT_RUN_BYTES_MAX, NOTE_BYTES_MAX, NOTES_MAX};
-use crate::workspace::{Reach, Workspace, WorkspaceError};
+use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{Artifact, ArtifactKind};
 use proctor_core::bound::{TAIL_BYTES_MAX, clip};
 use proctor_core::coverage::Measured;
@@ -60,7 +60,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
     } = concluding;
     let Course { parser, tally, awaited, isolation, launched_at, running, nothing_selected, kept, .. } = course;
     let stream = parser.summary();
-    let replaced = matches!(workspace.owner(Reach::Disk), Err(WorkspaceError::Replaced)).then(|| GONE.to_owned());
+    let replaced = matches!(workspace.owner(), Err(WorkspaceError::Replaced)).then(|| GONE.to_owned());
     let left_out = (ending.kept_left_out > 0).then(|| {
         let left_out = ending.kept_left_out;
         format!("{left_out} file(s) that tests left are not kept: too many, too large, too deep, or oddly named")

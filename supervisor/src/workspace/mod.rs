@@ -15,7 +15,7 @@ use proctor_core::moment::Moment;
 use proctor_core::request::Fingerprint;
 use proctor_frameworks::FileTree;
 use proctor_sandbox::lack;
-pub use reach::Reach;
+use reach::{Reach, beneath};
 use rustix::fs::{FileType, OFlags, readlink};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -194,7 +194,7 @@ impl Workspace {
     /// without a look at it. Below a root the kernel resolves it and refuses every step out of the root: `..`, a link that leads
     /// out or is absolute, a link of /proc to a process's own files. A relative link on the way that stays inside will do.
     /// Tells the user to whom it belongs, too.
-    pub fn open_below(roots: &[Root], path: &Path, reach: Reach) -> Result<(Workspace, u32), WorkspaceError> {
+    pub fn open_below(roots: &[Root], path: &Path) -> Result<(Workspace, u32), WorkspaceError> {
         if !path.is_absolute() {
             return Err(WorkspaceError::NotAbsolute);
         }
@@ -203,12 +203,30 @@ impl Workspace {
         let named = roots.iter().filter_map(|root| Some((&root.real, root.rest(&path)?)));
         let mut found = Err(WorkspaceError::Elsewhere);
         for (root, rest) in named {
-            found = below(root, rest, reach);
+            found = below(root, rest);
             if !matches!(found, Err(WorkspaceError::Elsewhere)) {
                 break;
             }
         }
         found
+    }
+
+    /// Like [`Workspace::open_below`], as far as the text of the path and what the kernel has in its memory tell: for any thread,
+    /// because it waits for nothing. `None` says nothing about the path but that another look has to tell.
+    #[must_use]
+    pub fn at_hand(roots: &[Root], path: &Path) -> Option<(Workspace, u32)> {
+        if !path.is_absolute() {
+            return None;
+        }
+        let (root, rest) = roots.iter().find_map(|root| Some((&root.real, root.rest(path)?)))?;
+        // Down by names alone and through no link, which leads to nowhere else.
+        if !rest.components().all(|component| matches!(component, Component::Normal(_))) {
+            return None;
+        }
+        let path: PathBuf = root.components().chain(rest.components()).collect();
+        let dir = Reach::Memory.straight_to(&path).ok()?;
+        let found = Reach::Memory.seen(&dir).ok()?;
+        Some((Workspace::holding(dir, found.identity, path).ok()?, found.owner))
     }
 
     fn holding(dir: OwnedFd, identity: (u64, u64), root: PathBuf) -> Result<Workspace, WorkspaceError> {
@@ -244,7 +262,7 @@ impl Workspace {
                 Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(outside()),
             }
         }
-        match Reach::Disk.beneath(&self.dir, path, OFlags::PATH) {
+        match beneath(&self.dir, path, OFlags::PATH) {
             Err(Errno::XDEV | Errno::LOOP | Errno::AGAIN) => Err(outside()),
             // What is not there stays below; what could not be looked at may be anywhere.
             Err(error) if lack(&error.into()).is_some() => Err(WorkspaceError::Host(error.into())),
@@ -255,7 +273,7 @@ impl Workspace {
     /// Like [`Workspace::relative`], for a file or directory that must be there.
     pub fn existing(&self, file: &str) -> Result<String, WorkspaceError> {
         let relative = self.relative(file)?;
-        match Reach::Disk.beneath(&self.dir, Path::new(&relative), OFlags::PATH) {
+        match beneath(&self.dir, Path::new(&relative), OFlags::PATH) {
             Ok(_) => Ok(relative),
             Err(error) => Err(WorkspaceError::of(error, |_| WorkspaceError::NoSuchFile { file: file.to_owned() })),
         }
@@ -264,42 +282,42 @@ impl Workspace {
     /// Whether `file` is gone or was changed after `since`.
     #[must_use]
     pub fn changed_since(&self, file: &str, since: Moment) -> bool {
-        let found = Reach::Disk.beneath(&self.dir, Path::new(file), OFlags::PATH);
+        let found = beneath(&self.dir, Path::new(file), OFlags::PATH);
         found.and_then(|file| Reach::Disk.seen(&file)).map_or(true, |found| found.changed_at > since)
     }
 
     /// The user to whom it belongs, as long as it is still where it was opened.
-    pub fn owner(&self, reach: Reach) -> Result<u32, WorkspaceError> {
+    pub fn owner(&self) -> Result<u32, WorkspaceError> {
         let replaced = |error| WorkspaceError::of(error, |_| WorkspaceError::Replaced);
-        let there = reach.straight_to(&self.root).and_then(|there| reach.seen(&there)).map_err(replaced)?;
+        let there = Reach::Disk.straight_to(&self.root).and_then(|there| Reach::Disk.seen(&there)).map_err(replaced)?;
         if there.identity == self.identity { Ok(there.owner) } else { Err(WorkspaceError::Replaced) }
     }
 
     /// Looks at all files. Takes milliseconds for thousands of files: not for a tokio thread. A file or directory that this
     /// process may not read is passed over, and no other: a tree that is known by half would be taken for another project.
     pub fn look(&self) -> Result<Look, WorkspaceError> {
-        let owner = self.owner(Reach::Disk)?;
+        let owner = self.owner()?;
         let (tree, fingerprint) = look::all_below(&self.dir).map_err(WorkspaceError::Host)?;
         Ok(Look { tree, fingerprint, owner })
     }
 }
 
 // The directory `rest` below the root that is now at `root`.
-fn below(root: &Path, rest: &Path, reach: Reach) -> Result<(Workspace, u32), WorkspaceError> {
+fn below(root: &Path, rest: &Path) -> Result<(Workspace, u32), WorkspaceError> {
     let not_found = |error: Errno| WorkspaceError::of(error, WorkspaceError::NotFound);
     let refused = |error| match error {
         Errno::XDEV | Errno::LOOP | Errno::AGAIN => WorkspaceError::Elsewhere,
         Errno::NOTDIR => WorkspaceError::NotADirectory,
         error => not_found(error),
     };
-    let base = reach.straight_to(root).map_err(not_found)?;
-    let dir = reach.beneath(&base, rest, OFlags::PATH | OFlags::NOFOLLOW).map_err(refused)?;
-    let found = reach.seen(&dir).map_err(refused)?;
+    let base = Reach::Disk.straight_to(root).map_err(not_found)?;
+    let dir = beneath(&base, rest, OFlags::PATH | OFlags::NOFOLLOW).map_err(refused)?;
+    let found = Reach::Disk.seen(&dir).map_err(refused)?;
     match found.kind {
         FileType::Directory => {}
         FileType::Symlink => {
             // Where it leads to is another's business when that is not below the root.
-            return match reach.beneath(&base, rest, OFlags::PATH).map_err(refused) {
+            return match beneath(&base, rest, OFlags::PATH).map_err(refused) {
                 Err(error @ (WorkspaceError::Elsewhere | WorkspaceError::Host(_))) => Err(error),
                 _ => Err(WorkspaceError::Link),
             };
@@ -313,6 +331,6 @@ fn below(root: &Path, rest: &Path, reach: Reach) -> Result<(Workspace, u32), Wor
         return Err(WorkspaceError::Replaced);
     }
     let workspace = Workspace::holding(dir, found.identity, path)?;
-    let owner = workspace.owner(reach)?;
+    let owner = workspace.owner()?;
     Ok((workspace, owner))
 }

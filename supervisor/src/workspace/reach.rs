@@ -1,5 +1,6 @@
-//! Look-ups of directories, as the kernel answers them: by a path that leads through no link, or by one that leads out of
-//! nowhere; from its memory alone, or from wherever the answer is. Must not know what a workspace is, nor what a refusal means.
+//! Look-ups of files and directories, as the kernel answers them: by a path that leads through no link, or by one that does
+//! not lead out of a directory; from its memory alone, or from wherever the answer is. Must not know what a workspace is, nor
+//! what a refusal means.
 
 use proctor_core::moment::Moment;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, makedev, openat2, statx};
@@ -9,7 +10,7 @@ use std::path::Path;
 
 /// How far a look-up goes for its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub(super) enum Reach {
     /// As far as what the kernel has in its memory: the answer is there at once, on any thread. A refusal says nothing about the
     /// path but that another look has to tell.
     Memory,
@@ -39,24 +40,9 @@ impl Reach {
     /// The directory at `path`, through no link.
     pub(super) fn straight_to(self, path: &Path) -> Result<OwnedFd, Errno> {
         let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | self.resolve();
-        openat2(CWD, path, how, Mode::empty(), resolve)
-    }
-
-    /// `path` below `dir`, by no way that leads out of it.
-    pub(super) fn beneath(self, dir: &OwnedFd, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | self.resolve();
-        let mut found = Err(Errno::AGAIN);
-        for _ in 0..TRIES {
-            found = openat2(dir, path, how | OFlags::CLOEXEC, Mode::empty(), resolve);
-            // Something was renamed while a `..` was resolved, or it is not in the kernel's memory, where it does not come by
-            // asking again.
-            if self == Reach::Memory || !matches!(found, Err(Errno::AGAIN)) {
-                break;
-            }
-        }
-        found
+        // A kernel before 5.12 does not know the flag and refuses it, which is a refusal like any other.
+        let cached = if self == Reach::Memory { ResolveFlags::CACHED } else { ResolveFlags::empty() };
+        openat2(CWD, path, how, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | cached)
     }
 
     /// What is open there.
@@ -70,14 +56,21 @@ impl Reach {
         let is_known = StatxFlags::from_bits_retain(found.stx_mask).contains(ASKED);
         if self == Reach::Memory && !is_known { Err(Errno::AGAIN) } else { Ok(Seen::of(&found)) }
     }
+}
 
-    // A kernel before 5.12 does not know the flag and refuses it, which is a refusal like any other.
-    fn resolve(self) -> ResolveFlags {
-        match self {
-            Reach::Memory => ResolveFlags::CACHED,
-            Reach::Disk => ResolveFlags::empty(),
+/// `path` below `dir`, by no way that leads out of it, wherever the answer is.
+pub(super) fn beneath(dir: &OwnedFd, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let mut found = Err(Errno::AGAIN);
+    for _ in 0..TRIES {
+        found = openat2(dir, path, how | OFlags::CLOEXEC, Mode::empty(), resolve);
+        // Something was renamed while a `..` was resolved.
+        if !matches!(found, Err(Errno::AGAIN)) {
+            break;
         }
     }
+    found
 }
 
 impl Seen {

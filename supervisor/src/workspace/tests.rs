@@ -106,7 +106,7 @@ fn no_other_directory_gets_the_identity_of_one_that_is_held() {
         fs::remove_dir(&here).unwrap();
         fs::create_dir(&here).unwrap();
         assert_ne!(Workspace::open(&here).unwrap().identity(), opened.identity());
-        assert!(matches!(opened.owner(Reach::Disk), Err(WorkspaceError::Replaced)));
+        assert!(matches!(opened.owner(), Err(WorkspaceError::Replaced)));
     }
 }
 
@@ -132,19 +132,21 @@ fn below_a_root_nothing_leads_out() {
     symlink(top.join("roots/own/shop"), top.join("roots/own/absolute-own")).unwrap();
     symlink(format!("/proc/{}/root/etc", std::process::id()), top.join("roots/own/magic")).unwrap();
     let roots = [Root::of(&top.join("by-name"))];
-    let open = |tail: &str| Workspace::open_below(&roots, &top.join(tail), Reach::Disk);
-    for (inside, at) in [
-        ("roots/own/shop", "roots/own/shop"),
-        ("by-name/shop", "roots/own/shop"),
-        ("roots/own/here/shop/", "roots/own/shop"),
-        ("roots/own/shop/inner/..", "roots/own/shop"),
-        ("roots/own", "roots/own"),
+    let open = |tail: &str| Workspace::open_below(&roots, &top.join(tail));
+    let at_hand = |tail: &str| Workspace::at_hand(&roots, &top.join(tail));
+    for (inside, at, is_straight) in [
+        ("roots/own/shop", "roots/own/shop", true),
+        ("roots/own//./shop/", "roots/own/shop", true),
+        ("by-name/shop", "roots/own/shop", true),
+        ("roots/own", "roots/own", true),
+        ("roots/own/here/shop/", "roots/own/shop", false),
+        ("roots/own/shop/inner/..", "roots/own/shop", false),
     ] {
-        assert_eq!(open(inside).unwrap().0.root(), top.join(at), "{inside}");
+        let opened = open(inside).unwrap();
+        assert_eq!(opened.0.root(), top.join(at), "{inside}");
         // It has just been looked up, so that the kernel has it in its memory; what is renamed beside it may cost a look.
-        let at_once = || Workspace::open_below(&roots, &top.join(inside), Reach::Memory).ok();
-        let (workspace, owner) = (0..1_000).find_map(|_| at_once()).expect("it is in the kernel's memory");
-        assert_eq!((workspace.root(), owner), (&*top.join(at), workspace.owner(Reach::Disk).unwrap()), "{inside}");
+        let found = (0..1_000).find_map(|_| at_hand(inside));
+        assert_eq!(found, is_straight.then_some(opened), "{inside}");
     }
     for outside in [
         "roots/other/shop",
@@ -163,25 +165,29 @@ fn below_a_root_nothing_leads_out() {
     ] {
         let refused = open(outside).unwrap_err();
         assert!(matches!(refused, WorkspaceError::Elsewhere), "{outside}: {refused}");
-        assert!(Workspace::open_below(&roots, &top.join(outside), Reach::Memory).is_err(), "{outside}");
+        assert_eq!(at_hand(outside), None, "{outside}");
     }
     assert!(matches!(open("roots/own/gone"), Err(WorkspaceError::NotFound(_))));
     assert!(matches!(open("roots/own/file"), Err(WorkspaceError::NotADirectory)));
     for link in ["alias", "alias/", "nowhere", "here"] {
         assert!(matches!(open(&format!("roots/own/{link}")), Err(WorkspaceError::Link)), "{link}");
+        assert_eq!(at_hand(&format!("roots/own/{link}")), None, "{link}");
     }
-    assert!(matches!(Workspace::open_below(&roots, Path::new("shop"), Reach::Disk), Err(WorkspaceError::NotAbsolute)));
+    assert!(matches!(Workspace::open_below(&roots, Path::new("shop")), Err(WorkspaceError::NotAbsolute)));
+    assert_eq!(Workspace::at_hand(&roots, Path::new("shop")), None);
 
     // Links of /proc to what a process has open, where a root would hold them.
     let all = [Root::of(Path::new("/"))];
     for magic in ["/proc/self/root/etc", "/proc/self/cwd"] {
-        let refused = Workspace::open_below(&all, Path::new(magic), Reach::Disk).unwrap_err();
+        let refused = Workspace::open_below(&all, Path::new(magic)).unwrap_err();
         assert!(matches!(refused, WorkspaceError::Elsewhere), "{magic}: {refused}");
+        assert_eq!(Workspace::at_hand(&all, Path::new(magic)), None, "{magic}");
     }
     // A root that was made a link since it was read leads nowhere.
     fs::rename(top.join("roots/own"), top.join("roots/moved")).unwrap();
     symlink("other", top.join("roots/own")).unwrap();
     assert!(matches!(open("roots/own/shop"), Err(WorkspaceError::NotFound(_))));
+    assert_eq!(at_hand("roots/own/shop"), None);
 }
 
 #[test]
@@ -227,7 +233,7 @@ fn a_look_says_whose_the_workspace_is() {
         assert_eq!(workspace.look().unwrap().owner, 4_000);
     }
     fs::remove_dir_all(dir.path()).unwrap();
-    assert!(matches!(workspace.owner(Reach::Disk), Err(WorkspaceError::Replaced)));
+    assert!(matches!(workspace.owner(), Err(WorkspaceError::Replaced)));
 }
 
 #[test]
