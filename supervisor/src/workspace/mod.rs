@@ -41,20 +41,23 @@ pub fn is_of_the_system(root: &Path) -> bool {
     is_below(&SYSTEM) && !is_below(&OPEN)
 }
 
-/// A directory that is held open, by its path without symlinks.
+/// A directory that is held open, by its path without symlinks. A clone holds it together with the first.
 #[derive(Debug, Clone)]
-pub struct Workspace {
+pub struct Workspace(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
     root: PathBuf,
     /// Device and inode of the directory that was opened: another one at the same path is another workspace.
     identity: (u64, u64),
     /// The directory, wherever it is now.
-    dir: Arc<OwnedFd>,
+    dir: OwnedFd,
 }
 
 /// The same directory at the same path, whoever holds it.
 impl PartialEq for Workspace {
     fn eq(&self, other: &Workspace) -> bool {
-        (self.identity, &self.root) == (other.identity, &other.root)
+        (self.identity(), self.root()) == (other.identity(), other.root())
     }
 }
 
@@ -62,7 +65,7 @@ impl Eq for Workspace {}
 
 impl Hash for Workspace {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.identity, &self.root).hash(state);
+        (self.identity(), self.root()).hash(state);
     }
 }
 
@@ -90,7 +93,7 @@ impl Root {
     /// Whether the workspace is below it.
     #[must_use]
     pub fn holds(&self, workspace: &Workspace) -> bool {
-        workspace.root.starts_with(&self.real)
+        workspace.root().starts_with(&self.real)
     }
 
     /// `path` taken from the root, when it is named as one below it. Says nothing about what is there, and looks at nothing.
@@ -234,26 +237,26 @@ impl Workspace {
         if root.parent().is_none() || is_open || is_of_the_system(&root) {
             return Err(WorkspaceError::Reserved);
         }
-        Ok(Workspace { root, identity, dir: Arc::new(dir) })
+        Ok(Workspace(Arc::new(Held { root, identity, dir })))
     }
 
     /// Device and inode of its directory.
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {
-        self.identity
+        self.0.identity
     }
 
     /// Where it is. For the sandbox and the logs, never for a message.
     #[must_use]
     pub fn root(&self) -> &Path {
-        &self.root
+        &self.0.root
     }
 
     /// `file` relative to the workspace, `/`-separated. It need not exist; where it does, no symlink may lead out.
     pub fn relative(&self, file: &str) -> Result<String, WorkspaceError> {
         let outside = || WorkspaceError::Outside { file: file.to_owned() };
         let path = Path::new(file);
-        let path = if path.is_absolute() { path.strip_prefix(&self.root).map_err(|_| outside())? } else { path };
+        let path = if path.is_absolute() { path.strip_prefix(self.root()).map_err(|_| outside())? } else { path };
         let mut parts = Vec::new();
         for component in path.components() {
             match component {
@@ -262,7 +265,7 @@ impl Workspace {
                 Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(outside()),
             }
         }
-        match beneath(&self.dir, path, OFlags::PATH) {
+        match beneath(&self.0.dir, path, OFlags::PATH) {
             Err(Errno::XDEV | Errno::LOOP | Errno::AGAIN) => Err(outside()),
             // What is not there stays below; what could not be looked at may be anywhere.
             Err(error) if lack(&error.into()).is_some() => Err(WorkspaceError::Host(error.into())),
@@ -273,7 +276,7 @@ impl Workspace {
     /// Like [`Workspace::relative`], for a file or directory that must be there.
     pub fn existing(&self, file: &str) -> Result<String, WorkspaceError> {
         let relative = self.relative(file)?;
-        match beneath(&self.dir, Path::new(&relative), OFlags::PATH) {
+        match beneath(&self.0.dir, Path::new(&relative), OFlags::PATH) {
             Ok(_) => Ok(relative),
             Err(error) => Err(WorkspaceError::of(error, |_| WorkspaceError::NoSuchFile { file: file.to_owned() })),
         }
@@ -282,22 +285,23 @@ impl Workspace {
     /// Whether `file` is gone or was changed after `since`.
     #[must_use]
     pub fn changed_since(&self, file: &str, since: Moment) -> bool {
-        let found = beneath(&self.dir, Path::new(file), OFlags::PATH);
+        let found = beneath(&self.0.dir, Path::new(file), OFlags::PATH);
         found.and_then(|file| Reach::Disk.seen(&file)).map_or(true, |found| found.changed_at > since)
     }
 
     /// The user to whom it belongs, as long as it is still where it was opened.
     pub fn owner(&self) -> Result<u32, WorkspaceError> {
         let replaced = |error| WorkspaceError::of(error, |_| WorkspaceError::Replaced);
-        let there = Reach::Disk.straight_to(&self.root).and_then(|there| Reach::Disk.seen(&there)).map_err(replaced)?;
-        if there.identity == self.identity { Ok(there.owner) } else { Err(WorkspaceError::Replaced) }
+        let there =
+            Reach::Disk.straight_to(self.root()).and_then(|there| Reach::Disk.seen(&there)).map_err(replaced)?;
+        if there.identity == self.identity() { Ok(there.owner) } else { Err(WorkspaceError::Replaced) }
     }
 
     /// Looks at all files. Takes milliseconds for thousands of files: not for a tokio thread. A file or directory that this
     /// process may not read is passed over, and no other: a tree that is known by half would be taken for another project.
     pub fn look(&self) -> Result<Look, WorkspaceError> {
         let owner = self.owner()?;
-        let (tree, fingerprint) = look::all_below(&self.dir).map_err(WorkspaceError::Host)?;
+        let (tree, fingerprint) = look::all_below(&self.0.dir).map_err(WorkspaceError::Host)?;
         Ok(Look { tree, fingerprint, owner })
     }
 }
