@@ -109,11 +109,7 @@ impl Sandbox for LinuxSandbox {
         // The run waits for this thread again and again.
         slice::shorten();
         check(spec)?;
-        let held = hold(&spec.jail.workspace, spec.jail.workspace_id);
-        let (workspace, id) = held.map_err(|source| {
-            let gone = |source| SandboxError::WorkspaceGone { workspace: spec.jail.workspace.clone(), source };
-            SandboxError::of(source, "holding the workspace", gone)
-        })?;
+        let (workspace, id) = held(&spec.jail, spec.jail.workspace_id)?;
         let mut prepared = self.pool_for(&spec.jail).and_then(|pool| pool.take(&spec.jail, id, &spec.limits));
         let mut tries = 0;
         loop {
@@ -125,7 +121,7 @@ impl Sandbox for LinuxSandbox {
                 Err(error) if tries < TRIES && is_worth_another(&error, was_prepared) => {
                     tracing::warn!(%error, source = ?error.source(), "a run gets another worker before it has begun");
                 }
-                outcome => return outcome,
+                outcome => return outcome.map_err(|error| or_replaced(error, &spec.jail, id)),
             }
         }
     }
@@ -168,6 +164,25 @@ fn is_worth_another(error: &SandboxError, was_prepared: bool) -> bool {
         SandboxError::WorkerDied { .. } | SandboxError::GroupGone { .. } => true,
         SandboxError::WorkerFailed { .. } => was_prepared,
         _ => false,
+    }
+}
+
+/// The workspace, as long as it is the `wanted` one.
+fn held(jail: &Jail, wanted: Option<Id>) -> Result<(OwnedFd, Id), SandboxError> {
+    hold(&jail.workspace, wanted).map_err(|source| {
+        let gone = |source| SandboxError::WorkspaceGone { workspace: jail.workspace.clone(), source };
+        SandboxError::of(source, "holding the workspace", gone)
+    })
+}
+
+/// The error, or that the workspace was replaced while the worker was made, of which it came then.
+fn or_replaced(error: SandboxError, jail: &Jail, id: Id) -> SandboxError {
+    match held(jail, Some(id)) {
+        Err(replaced @ SandboxError::WorkspaceGone { .. }) if !error.is_passing() => {
+            tracing::warn!(%error, "a workspace was replaced while a run's worker was made");
+            replaced
+        }
+        _ => error,
     }
 }
 

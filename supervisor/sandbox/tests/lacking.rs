@@ -1,5 +1,5 @@
-//! A host that lacks something for a moment, or kills and removes what is not its own: the host is said to be the cause, a
-//! run that has not begun gets another try, and none is started twice.
+//! A host that lacks something for a moment, or kills and removes what is not its own: the host is said to be the cause and
+//! nothing else is, a run that has not begun gets another try, and none is started twice.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
 
@@ -57,14 +57,18 @@ impl Stage {
 
     /// A worker that ends without a word as long as `deaths`, a number in a file, is not used up.
     fn mortal(&self, deaths: usize) -> LinuxSandbox {
-        let (counter, path) = (self.dir.path().join("deaths"), self.dir.path().join("mortal"));
+        let counter = self.dir.path().join("deaths");
         fs::write(&counter, format!("{deaths}\n")).unwrap();
-        let script = format!(
-            "#!/bin/sh\nread left < {0}\n[ \"$left\" = 0 ] && exec {1} \"$@\"\necho $((left - 1)) > {0}\nkill -KILL $$\n",
-            counter.display(),
-            worker().display()
-        );
-        fs::write(&path, script).unwrap();
+        let counter = counter.display();
+        self.worker_after(&format!(
+            "read left < {counter}; [ $left = 0 ] || {{ echo $((left - 1)) > {counter}; kill -KILL $$; }}"
+        ))
+    }
+
+    /// A worker before which something happens on the host.
+    fn worker_after(&self, script: &str) -> LinuxSandbox {
+        let path = self.dir.path().join("worker");
+        fs::write(&path, format!("#!/bin/sh\n{script}\nexec {} \"$@\"\n", worker().display())).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         LinuxSandbox::new(path, PoolBounds::NONE).unwrap()
     }
@@ -184,6 +188,17 @@ fn a_worker_that_is_killed_before_the_first_command_is_replaced_and_not_for_ever
     assert!(matches!(error, SandboxError::WorkerDied { .. }) && error.is_passing(), "{error:?}");
     assert_eq!(stage.starts(), 0);
     assert!(error.client_text().starts_with("the sandbox worker was killed"), "{error}");
+}
+
+#[test]
+fn a_workspace_that_is_replaced_while_its_worker_is_made_is_not_the_hosts_doing() {
+    let _alone = one_at_a_time();
+    let stage = Stage::new();
+    let at = stage.dir.path().display();
+    let sandbox = stage.worker_after(&format!("mv {at}/ws {at}/old; mkdir {at}/ws"));
+    let error = go(&sandbox, &stage.spec()).unwrap_err();
+    assert!(matches!(error, SandboxError::WorkspaceGone { .. }), "{error:?}");
+    assert!(stage.dir.path().join("old").is_dir() && stage.starts() == 0);
 }
 
 #[test]
