@@ -3,7 +3,8 @@
 //! This file starts, waits for an end and ends. It must not know any tool.
 //!
 //! Tasks: rmcp's service loop and one task per call; one task per call that reports progress (`progress`). Channels: a
-//! `watch` per call, which holds one value. Everything else is a future of the call that needs it.
+//! `watch` per call, which holds one value; lines of the log on their way to its thread (`log`). Everything else is a future of
+//! the call that needs it.
 
 #![deny(clippy::print_stdout, reason = "stdout is the protocol")]
 
@@ -16,6 +17,7 @@ mod end_of_input;
 mod follow;
 mod greeting;
 mod lines;
+mod log;
 mod message;
 mod output;
 mod private;
@@ -36,6 +38,7 @@ use clap::Parser;
 use command_line::Args;
 use end_of_input::EndOfInput;
 use lines::Lines;
+use log::Log;
 use rmcp::ServiceExt;
 use shim::Shim;
 use std::io::IsTerminal;
@@ -50,22 +53,7 @@ use tracing_subscriber::EnvFilter;
 const GRACE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let filter = EnvFilter::try_from_env("PROCTOR_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
-    let ended = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2) // one client: one thread reads while the other renders
-        .enable_all()
-        .build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| {
-            let ended = runtime.block_on(run(args));
-            // A blocking read of a terminal's stdin cannot be interrupted and must not hold us.
-            runtime.shutdown_background();
-            ended
-        });
-    match ended {
+    match start(Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Whoever starts it by hand reads this, whatever the log level.
@@ -73,6 +61,23 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn start(args: Args) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_from_env("PROCTOR_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let colours = std::io::stderr().is_terminal();
+    let log = Log::to(std::io::stderr())?;
+    let lines = log.clone();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(move || lines.clone()).init();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2) // one client: one thread reads while the other renders
+        .enable_all()
+        .build()?;
+    let ended = runtime.block_on(run(args));
+    // A blocking read of a terminal's stdin cannot be interrupted and must not hold us.
+    runtime.shutdown_background();
+    log.finish();
+    ended
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {

@@ -40,17 +40,25 @@ pub(crate) fn write_program(path: &Path, script: &str) {
 }
 
 /// Starts `proctor-mcp` with these arguments, its stdin and stdout being pipes.
-#[expect(clippy::disallowed_methods, reason = "the program under test")]
 pub(crate) fn shim(arguments: &[&str]) -> Child {
+    spawn(command(arguments).stderr(Stdio::inherit()))
+}
+
+/// The same with all that it can log, on a stderr that is a pipe too.
+pub(crate) fn talkative_shim(arguments: &[&str]) -> Child {
+    spawn(command(arguments).env("PROCTOR_LOG", "trace").stderr(Stdio::piped()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the program under test")]
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_proctor-mcp"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+fn spawn(command: &mut Command) -> Child {
     let _no_other = NO_OTHER.lock().unwrap_or_else(PoisonError::into_inner);
-    Command::new(env!("CARGO_BIN_EXE_proctor-mcp"))
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap()
+    command.spawn().unwrap()
 }
 
 impl Client {
@@ -61,10 +69,15 @@ impl Client {
 
     /// A client of a shim with `arguments`, besides a workspace of its own.
     pub(crate) async fn with(arguments: &[&str]) -> Client {
+        Client::made_by(shim, arguments).await
+    }
+
+    /// The same of a shim that is started in another way.
+    pub(crate) async fn made_by(start: impl FnOnce(&[&str]) -> Child, arguments: &[&str]) -> Client {
         let workspace = tempfile::tempdir().unwrap();
         let mut all = vec!["--workspace", workspace.path().to_str().unwrap()];
         all.extend(arguments);
-        let mut shim = shim(&all);
+        let mut shim = start(&all);
         let listener = Listener::default();
         let transport = (shim.stdout.take().unwrap(), shim.stdin.take().unwrap());
         let service = listener.clone().serve(transport).await.unwrap();

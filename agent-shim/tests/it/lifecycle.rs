@@ -1,6 +1,6 @@
 //! How the shim ends, and what ends with it.
 
-use crate::client::{Client, shim, write_program};
+use crate::client::{Client, shim, talkative_shim, write_program};
 use crate::double::{Double, World};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,25 @@ async fn a_call_in_flight_does_not_hold_up_the_end() {
     let mut said = String::new();
     shim.stdout.take().unwrap().read_to_string(&mut said).await.unwrap();
     assert!(said.lines().all(|line| line.starts_with('{')), "only the protocol on stdout: {said}");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_the_log_unread_gets_its_answers() {
+    let double = Double::start(World::default());
+    let supervisor = format!("unix:{}", double.socket().display());
+    let client = Client::made_by(talkative_shim, &["--supervisor", &supervisor]).await;
+    let asked = async {
+        for _ in 0..100 {
+            client.call("last_test_failures", json!({})).await;
+        }
+    };
+    tokio::time::timeout(SOON, asked).await.expect("the shim waits for a reader of its log");
+    let mut shim = client.leave().await;
+    assert!(tokio::time::timeout(SOON, shim.wait()).await.unwrap().unwrap().success());
+    let mut logged = Vec::new();
+    shim.stderr.take().unwrap().read_to_end(&mut logged).await.unwrap();
+    // A pipe has sixteen pages, and a line that does not fit begins another.
+    assert!(logged.len() > 8 * 4096, "a pipe has room for more than the {} bytes that were logged", logged.len());
 }
 
 // A private supervisor that lives as long as its socket and then says that it has ended.
