@@ -101,6 +101,20 @@ fn no_test_is_passed_over() {
     }
 }
 
+/// `make test` runs the rows of the table apart from all other tests, and tells them by this part of their names.
+#[test]
+fn no_test_but_the_rows_of_the_table_is_taken_for_one() {
+    for below in ["proto/src", "supervisor", "agent-shim", "tests"] {
+        for (path, text) in sources(below).into_iter().filter(|(path, _)| !path.ends_with("entrances/main.rs")) {
+            let lines: Vec<&str> = text.lines().map(|line| line.trim_start().trim_start_matches("async ")).collect();
+            let is_test =
+                |pair: &[&str]| pair[0].starts_with("#[") && pair[0].contains("test") && pair[1].starts_with("fn by_");
+            let taken = lines.windows(2).any(is_test) || lines.iter().any(|line| line.starts_with("mod by_"));
+            assert!(!taken, "{path} has a test that would be run with the rows only");
+        }
+    }
+}
+
 #[test]
 fn every_file_says_what_it_is_for() {
     for below in ["proto/src", "supervisor", "agent-shim", "tests"] {

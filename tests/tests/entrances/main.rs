@@ -10,11 +10,13 @@ mod mcp;
 mod mcp_client;
 mod mcp_texts;
 mod python;
+mod turn;
 
 use proctor_tests::expected::TABLES;
 use proctor_tests::process::sources;
 
-// One test for each row, so that they run beside each other and a failure names its row.
+// One test for each row, so that they run beside each other and a failure names its row. `make test` gives them more threads than
+// there are processors, for those that wait (see `turn`), and knows them by their modules' names, `by_`.
 macro_rules! rows {
     ($($framework:ident: $($name:ident)*;)*) => {
         const NAMES: &[(&str, &[&str])] = &[$((stringify!($framework), &[$(stringify!($name)),*])),*];
@@ -23,13 +25,28 @@ macro_rules! rows {
             macro_rules! path { ($row:ident) => { concat!(stringify!($framework), "/", stringify!($row)) } }
 
             /// Rows of the table through the command line.
-            mod by_command_line { $(#[test] fn $name() { crate::command_line::check(path!($name)); })* }
+            mod by_command_line {
+                $(#[test] fn $name() {
+                    let _turn = crate::turn::of(path!($name));
+                    crate::command_line::check(path!($name));
+                })*
+            }
 
             /// The same through gRPC.
-            mod by_grpc { $(#[tokio::test] async fn $name() { crate::grpc::check(path!($name)).await; })* }
+            mod by_grpc {
+                $(#[tokio::test] async fn $name() {
+                    let _turn = crate::turn::of(path!($name));
+                    crate::grpc::check(path!($name)).await;
+                })*
+            }
 
             /// The same through MCP.
-            mod by_mcp { $(#[tokio::test] async fn $name() { crate::mcp::check(path!($name)).await; })* }
+            mod by_mcp {
+                $(#[tokio::test] async fn $name() {
+                    let _turn = crate::turn::of(path!($name));
+                    crate::mcp::check(path!($name)).await;
+                })*
+            }
         })*
     };
 }

@@ -1,0 +1,36 @@
+//! Whose turn it is. Rows keep a processor busy from beginning to end, so as many go on at a time as there are processors; but one
+//! that is to meet its deadline waits for it with nothing to do, in nobody's way. Must not know how a row is driven.
+
+use proctor_tests::expected::row;
+use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
+
+/// Turns that nobody has.
+static FREE: LazyLock<Mutex<usize>> =
+    LazyLock::new(|| Mutex::new(std::thread::available_parallelism().map_or(1, usize::from)));
+
+/// Told when one is given back.
+static BACK: Condvar = Condvar::new();
+
+/// Given back when it is dropped.
+pub(crate) struct Turn(());
+
+/// Waits for the turn of the row of this name, if it needs one.
+pub(crate) fn of(name: &str) -> Option<Turn> {
+    row(name).ask.timeout_s.is_none().then(Turn::take)
+}
+
+impl Turn {
+    fn take() -> Turn {
+        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = BACK.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        Turn(())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *FREE.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        BACK.notify_one();
+    }
+}
