@@ -32,7 +32,7 @@ test: tools ## run every test
 	cargo test --locked --workspace --doc
 	failed=0; \
 	cargo test --locked --workspace --lib --bins --tests --no-fail-fast -- --skip $(ROWS) || failed=1; \
-	cargo test --locked -p proctor-tests --test entrances -- --test-threads $(ROWS_AT_A_TIME) $(ROWS) || failed=1; \
+	cargo test --locked --workspace --test entrances -- --test-threads $(ROWS_AT_A_TIME) $(ROWS) || failed=1; \
 	exit $$failed
 
 bench: tools ## compare with rivals side by side; exits non-zero when a time is worse than twice its target or a promise is broken

@@ -2,10 +2,10 @@
 //! that each row is known to be able to fail. The same rows in every place: on this host as root, as an ordinary user,
 //! and in a guest with another kernel and cgroup v2 alone. Must not know how a layer works.
 //!
-//! `escape` runs all places, `escape --place host|user|guest` one. Names, or parts of names, choose rows. With
-//! `--attack PROGRAM` and `--worker PROGRAM` nothing is built, which a guest needs. With `--base DIRECTORY` and
-//! `--gifts DIRECTORY` as well, nothing is laid out and the rows run in this very process, which an ordinary user
-//! needs. `--survey` judges nothing and shows how each attack goes outside and inside.
+//! `escape` runs all places, `escape --place host|user|guest` one. Names, or parts of names, choose rows, and
+//! `--skip NAME` leaves out, as of any test. With `--attack PROGRAM` and `--worker PROGRAM` nothing is built, which a guest
+//! needs. With `--base DIRECTORY` and `--gifts DIRECTORY` as well, nothing is laid out and the rows run in this very process,
+//! which an ordinary user needs. `--survey` judges nothing and shows how each attack goes outside and inside.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a suite that cannot set up what it needs must fail")]
 

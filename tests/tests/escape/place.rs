@@ -66,6 +66,7 @@ pub(crate) struct Asked {
     gifts: Option<PathBuf>,
     is_survey: bool,
     names: Vec<String>,
+    skipped: Vec<String>,
 }
 
 impl Asked {
@@ -87,6 +88,10 @@ impl Asked {
                     asked.is_survey = true;
                     continue;
                 }
+                "--skip" => {
+                    asked.skipped.extend(arguments.next());
+                    continue;
+                }
                 option if option.starts_with('-') => panic!("nobody knows what {option} is"),
                 name => {
                     asked.names.push(name.to_owned());
@@ -104,8 +109,16 @@ impl Asked {
     }
 
     fn rows(&self) -> Vec<&'static Row> {
-        let is_asked = |row: &&Row| self.names.is_empty() || self.names.iter().any(|name| row.name.contains(name));
+        let is_one_of = |row: &Row, names: &[String]| names.iter().any(|name| row.name.contains(name));
+        let is_asked =
+            |row: &&Row| (self.names.is_empty() || is_one_of(row, &self.names)) && !is_one_of(row, &self.skipped);
         ROWS.iter().filter(is_asked).collect()
+    }
+
+    /// The words that choose rows, to pass on.
+    fn choice(&self) -> impl Iterator<Item = &str> {
+        let names = self.names.iter().map(String::as_str);
+        names.chain(self.skipped.iter().flat_map(|name| ["--skip", name.as_str()]))
     }
 }
 
@@ -183,7 +196,7 @@ pub(crate) fn in_guest(asked: &Asked) -> Tally {
     let [escape, attack, worker] = [&escape, attack, worker].map(|path| path.to_str().unwrap());
     let mut line = vec![escape, "--place", "guest", "--attack", attack, "--worker", worker];
     line.extend(asked.is_survey.then_some("--survey"));
-    line.extend(asked.names.iter().map(String::as_str));
+    line.extend(asked.choice());
     let mut guest = Guest::new();
     for program in [escape, attack, worker] {
         guest = guest.file(program);
@@ -208,7 +221,7 @@ pub(crate) fn everywhere(asked: &Asked, places: &[Place]) -> Tally {
         escape.args(["--place", place.name()]).arg("--base").arg(layout.base(owner));
         escape.arg("--attack").arg(&layout.programs.attack).arg("--worker").arg(&layout.programs.worker);
         escape.arg("--gifts").arg(&layout.programs.gifts).args(asked.is_survey.then_some("--survey"));
-        escape.args(&asked.names).envs(std::env::vars_os()).current_dir("/").stdout(Stdio::piped());
+        escape.args(asked.choice()).envs(std::env::vars_os()).current_dir("/").stdout(Stdio::piped());
         if place == Place::User {
             escape.uid(owner).gid(owner);
         }
