@@ -7,7 +7,6 @@ use crate::config::{Config, QuotaTable, UidRange, canonical_name};
 use crate::context::{Looks, Policy};
 use crate::place::real;
 use crate::workspace::Root;
-use proctor_core::bound::clip;
 use proctor_core::id::TenantId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
@@ -231,14 +230,11 @@ fn auth_of(credential: Credential<'_>) -> Auth {
     let (method, fingerprint) = match credential {
         Credential::Uid(uid) => ("unix", uid.to_string()),
         Credential::Token(token) => ("token", blake3::hash(token.as_bytes()).to_hex()[..16].to_owned()),
-        Credential::Subject(subject) => ("jwt", clip(subject.to_owned(), SHOWN_BYTES_MAX)),
-        Credential::Names(names) => ("certificate", clip(names.join(" "), SHOWN_BYTES_MAX)),
+        Credential::Subject(subject) => ("jwt", subject.to_owned()),
+        Credential::Names(names) => ("certificate", names.join(" ")),
     };
-    Auth { method: method.to_owned(), fingerprint }
+    Auth { method: method.to_owned(), fingerprint: fingerprint.into() }
 }
-
-/// Bytes of a subject or of names that the audit log repeats: ours to choose for who configures them, anybody's for who signs.
-const SHOWN_BYTES_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {

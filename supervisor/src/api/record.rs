@@ -1,9 +1,8 @@
 //! The record of a call for the audit log: noted while it is answered, told when its answer begins or its caller leaves. Must
 //! not decide anything about the call.
 
-use crate::audit::{Audit, Auth, Event, Line};
+use crate::audit::{Audit, Auth, Event, Line, Text};
 use crate::tenant::Caller;
-use proctor_core::bound::clip;
 use proctor_core::limits::LimitRequest;
 use std::cell::RefCell;
 use std::task::{Context, Poll};
@@ -15,16 +14,14 @@ use tonic::server::NamedService;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-/// Longest name of a session or a run that is repeated; ours are shorter.
-const NAME_BYTES_MAX: usize = 64;
-
 /// What a call has come to so far.
 #[derive(Debug, Default)]
 struct Record {
     tenant: Option<String>,
     auth: Option<Auth>,
-    session: Option<String>,
-    run: Option<String>,
+    operator: bool,
+    session: Option<Text>,
+    run: Option<Text>,
     asked: Option<LimitRequest>,
     found: bool,
 }
@@ -43,17 +40,18 @@ pub(super) fn caller(caller: &Caller) {
     note(|record| {
         record.tenant = caller.tenant.as_ref().map(|tenant| tenant.id.to_string());
         record.auth = Some(caller.auth.clone());
+        record.operator = caller.operator;
     });
 }
 
 /// Notes the session that the call is about, as it was named.
 pub(super) fn session(id: &str) {
-    note(|record| record.session = Some(clip(id.to_owned(), NAME_BYTES_MAX)));
+    note(|record| record.session = Some(id.into()));
 }
 
 /// Notes the run that the call is about, as it was named.
 pub(super) fn run(id: &str) {
-    note(|record| record.run = Some(clip(id.to_owned(), NAME_BYTES_MAX)));
+    note(|record| record.run = Some(id.into()));
 }
 
 /// Notes the limits that the call asks for.
@@ -128,26 +126,26 @@ impl Untold {
         let is_done = record.run.is_some() || record.found;
         let left = |code: &Code| matches!(code, Code::Cancelled | Code::DeadlineExceeded);
         let refused = error.map(Status::code).filter(|code| !left(code) || !is_done);
-        let Some(event) = event(&rpc, refused, record.found) else { return };
+        let Some(event) = event(&rpc, refused, &record) else { return };
         self.audit.tell(Line {
             tenant: record.tenant,
             auth: record.auth,
-            rpc: Some(rpc),
+            rpc: Some(rpc.into()),
             session: record.session,
             run: record.run,
             asked: record.asked,
             outcome: Some(if error.is_none() { "ok" } else { "error" }.to_owned()),
             duration_ms: Some(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)),
             code: error.map(|status| format!("{:?}", status.code())),
-            reason: error.and_then(StatusExt::get_details_error_info).map(|info| info.reason),
+            reason: error.and_then(StatusExt::get_details_error_info).map(|info| info.reason.into()),
             ..Line::of(event)
         });
     }
 }
 
 // What a call is to the log; `None` for looks at what goes on, which agents take every second.
-fn event(rpc: &str, error: Option<Code>, found: bool) -> Option<Event> {
-    let of_operators = rpc.starts_with("Host/");
+fn event(rpc: &str, error: Option<Code>, record: &Record) -> Option<Event> {
+    let found = record.found;
     Some(match (rpc, error) {
         (_, Some(Code::Unauthenticated)) => Event::AuthenticationRefused,
         (_, Some(Code::PermissionDenied)) => Event::Denied,
@@ -169,7 +167,9 @@ fn event(rpc: &str, error: Option<Code>, found: bool) -> Option<Event> {
         ("Results/GetReport" | "Results/LastTestFailures" | "Results/AnalyzeFailures", _) => Event::ReportRead,
         ("Runs/ReadOutput", _) => Event::OutputRead,
         ("Runs/ReadArtifact", _) => Event::ArtifactRead,
-        _ if of_operators => Event::OperatorCall,
+        // Each of an operator's has a line, which nobody else is to have by calling what there is not.
+        _ if rpc.starts_with("Host/") && record.operator => Event::OperatorCall,
+        _ if rpc.starts_with("Host/") => Event::Denied,
         _ => return None,
     })
 }
@@ -205,6 +205,7 @@ mod tests {
             let slow = service_fn(move |_: Request<Body>| async move {
                 session("s");
                 _ = run.map(super::run);
+                note(|record| record.operator = true);
                 std::future::pending::<Result<Response<Body>, Infallible>>().await
             });
             let mut service = Recorded { service: slow, audit: audit.clone() };
@@ -225,17 +226,25 @@ mod tests {
 
     #[test]
     fn every_refusal_and_every_deed_is_an_event() {
+        let told = |rpc, error, found| event(rpc, error, &Record { found, operator: true, ..Record::default() });
         for rpc in ["Sessions/GetSession", "Sessions/ListSessions", "Runs/RunTests", "Host/GetHost"] {
-            assert_eq!(event(rpc, Some(Code::Unauthenticated), false), Some(Event::AuthenticationRefused));
-            assert_eq!(event(rpc, Some(Code::PermissionDenied), false), Some(Event::Denied));
+            assert_eq!(told(rpc, Some(Code::Unauthenticated), false), Some(Event::AuthenticationRefused));
+            assert_eq!(told(rpc, Some(Code::PermissionDenied), false), Some(Event::Denied));
         }
-        assert_eq!(event("Runs/RunTests", None, false), Some(Event::RunAccepted));
-        assert_eq!(event("Runs/RunTests", Some(Code::FailedPrecondition), false), Some(Event::RunRefused));
-        assert_eq!(event("Runs/RunTests", None, true), Some(Event::RunJoined));
-        assert_eq!(event("Sessions/CreateSession", None, false), Some(Event::SessionCreated));
-        assert_eq!(event("Sessions/CreateSession", None, true), Some(Event::SessionFound));
-        assert_eq!(event("Sessions/CreateSession", Some(Code::ResourceExhausted), false), Some(Event::SessionCreated));
-        assert_eq!(event("Host/Drain", None, false), Some(Event::OperatorCall));
-        assert_eq!(event("Sessions/GetSession", None, false), None);
+        assert_eq!(told("Runs/RunTests", None, false), Some(Event::RunAccepted));
+        assert_eq!(told("Runs/RunTests", Some(Code::FailedPrecondition), false), Some(Event::RunRefused));
+        assert_eq!(told("Runs/RunTests", None, true), Some(Event::RunJoined));
+        assert_eq!(told("Sessions/CreateSession", None, false), Some(Event::SessionCreated));
+        assert_eq!(told("Sessions/CreateSession", None, true), Some(Event::SessionFound));
+        assert_eq!(told("Sessions/CreateSession", Some(Code::ResourceExhausted), false), Some(Event::SessionCreated));
+        assert_eq!(told("Host/Drain", None, false), Some(Event::OperatorCall));
+        assert_eq!(told("Sessions/GetSession", None, false), None);
+    }
+
+    #[test]
+    fn what_is_no_operators_is_not_told_as_an_operators_deed() {
+        for code in [Code::Unimplemented, Code::ResourceExhausted, Code::Cancelled] {
+            assert_eq!(event("Host/X", Some(code), &Record::default()), Some(Event::Denied), "which is spared");
+        }
     }
 }

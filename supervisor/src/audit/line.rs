@@ -1,6 +1,7 @@
 //! One line of the audit log: its events and its fields, as `deploy/audit.example.jsonl` shows them. Must not know where it
 //! is written.
 
+use super::Text;
 use crate::calendar::Date;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::moment::Moment;
@@ -84,7 +85,7 @@ pub struct Auth {
     pub method: String,
     /// The user id, the first 16 digits of what the host file has of the token, the JSON web token's subject, or the
     /// certificate's names. Never a credential.
-    pub fingerprint: String,
+    pub fingerprint: Text,
 }
 
 /// One line. What is not known or means nothing for the event is absent.
@@ -103,13 +104,13 @@ pub struct Line {
     pub auth: Option<Auth>,
     /// The call, `Runs/RunTests`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub rpc: Option<String>,
+    pub rpc: Option<Text>,
     /// The session, as it was named.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub session: Option<String>,
+    pub session: Option<Text>,
     /// The run, as it was named.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub run: Option<String>,
+    pub run: Option<Text>,
     /// Limits that were asked for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub asked: Option<LimitRequest>,
@@ -127,7 +128,7 @@ pub struct Line {
     pub code: Option<String>,
     /// The reason that programs read, as in the error's details.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub reason: Option<String>,
+    pub reason: Option<Text>,
     /// Lines before this one that could not be written.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<u64>,

@@ -5,19 +5,21 @@
 mod file;
 mod line;
 mod sparing;
+mod text;
 
 pub use line::{Auth, Event, Line};
+pub use text::Text;
 
 use crate::clock::Clock;
 use crate::outbox::{Lost, Message, Outbox};
-use proctor_core::redact::redacted;
 use sparing::Sparing;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// Lines that may wait: what a host of 10,000 calls a second tells while a disk takes most of a second, some 4 MiB.
+/// Lines that may wait: what a host of 10,000 calls a second tells while a disk takes most of a second, some 4 MiB, and
+/// 16 MiB of the longest there are.
 const LINES_MAX: usize = 8_192;
 
 /// How long a line waits for others to be written with.
@@ -120,7 +122,7 @@ fn write_all(file: &mut file::Rotated, lines: Vec<Line>, lost: &Lost) {
     let mut batch = file::Batch::default();
     for mut line in lines {
         line.lost = Some(lost.take()).filter(|lost| *lost > 0);
-        let text = serde_json::to_string(&line).map(redacted).unwrap_or_default();
+        let text = serde_json::to_string(&line).unwrap_or_default();
         batch.add(&text, line.lost.unwrap_or(0), line.suppressed.unwrap_or(0));
     }
     if let Err(unwritten) = file.append(&batch) {
@@ -172,7 +174,7 @@ mod tests {
         fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
         let audit = audit(dir.path(), 1 << 20);
         for number in 0..100 {
-            audit.tell(Line { session: Some(number.to_string()), ..Line::of(Event::SessionCreated) });
+            audit.tell(Line { session: Some(number.to_string().into()), ..Line::of(Event::SessionCreated) });
         }
         audit.finish();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -180,7 +182,7 @@ mod tests {
         let (half, rest) = text.split_once('\n').unwrap();
         assert_eq!(half, "{\"half\":", "what a killed supervisor left stays a line of its own");
         let sessions: Vec<String> =
-            rest.lines().map(|line| serde_json::from_str::<Line>(line).unwrap().session.unwrap()).collect();
+            rest.lines().map(|line| serde_json::from_str::<Line>(line).unwrap().session.unwrap().to_string()).collect();
         assert_eq!(sessions, (0..100).map(|number| number.to_string()).collect::<Vec<_>>());
     }
 
@@ -189,7 +191,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let audit = audit(dir.path(), 1_000);
         for number in 0..100 {
-            audit.tell(Line { session: Some(number.to_string()), ..Line::of(Event::SessionCreated) });
+            audit.tell(Line { session: Some(number.to_string().into()), ..Line::of(Event::SessionCreated) });
             audit.finish();
         }
         let mut names: Vec<String> =
@@ -199,7 +201,7 @@ mod tests {
         let mut kept = Vec::new();
         for name in ["audit.jsonl.2", "audit.jsonl.1", "audit.jsonl"] {
             assert!(fs::metadata(dir.path().join(name)).unwrap().len() <= 1_000);
-            kept.extend(lines(&dir.path().join(name)).into_iter().map(|line| line.session.unwrap()));
+            kept.extend(lines(&dir.path().join(name)).into_iter().map(|line| line.session.unwrap().to_string()));
         }
         let last = 100 - kept.len();
         assert!(kept.len() > 10);
@@ -213,10 +215,11 @@ mod tests {
         fs::write(&earlier, "earlier\n").unwrap();
         let audit = audit(dir.path(), 300);
         let tell = |session: &str| {
-            audit.tell(Line { session: Some(session.to_owned()), ..Line::of(Event::SessionCreated) });
+            audit.tell(Line { session: Some(session.into()), ..Line::of(Event::SessionCreated) });
             audit.finish();
         };
-        let sessions = |path: &Path| lines(path).into_iter().map(|line| line.session.unwrap()).collect::<Vec<_>>();
+        let sessions =
+            |path: &Path| lines(path).into_iter().map(|line| line.session.unwrap().to_string()).collect::<Vec<_>>();
         tell("0");
         let aside = dir.path().join("audit.jsonl-20260101");
         fs::rename(&path, &aside).unwrap();
@@ -310,8 +313,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let audit = audit(dir.path(), 1 << 20);
         let secret = format!("glpat-{}", "a1B2".repeat(5));
-        audit.tell(Line { session: Some(secret), ..Line::of(Event::Denied) });
+        // The second has no end, and what comes after it in the line is none of it.
+        for said in [secret, "-----BEGIN PRIVATE KEY-----".to_owned()] {
+            audit.tell(Line {
+                session: Some(said.into()),
+                code: Some("NotFound".to_owned()),
+                ..Line::of(Event::Denied)
+            });
+        }
         audit.finish();
-        assert_eq!(lines(&dir.path().join("audit.jsonl"))[0].session.as_deref(), Some("[redacted: gitlab]"));
+        let lines = lines(&dir.path().join("audit.jsonl"));
+        let told = lines.iter().map(|line| (line.session.as_deref().unwrap(), line.code.as_deref().unwrap()));
+        let kinds = ["[redacted: gitlab]", "[redacted: private key]"];
+        assert_eq!(told.collect::<Vec<_>>(), kinds.map(|kind| (kind, "NotFound")));
     }
 }

@@ -5,12 +5,8 @@ use super::actor::Actor;
 use crate::allowance::Counted;
 use crate::audit::{self, Line};
 use crate::run::{LogWriter, RunEnd};
-use proctor_core::bound::clip;
 use proctor_core::id::RunId;
 use proctor_core::session::Event;
-
-/// Longest reason in the audit log, in bytes: a sentence.
-const REASON_BYTES_MAX: usize = 256;
 
 impl Actor {
     /// Ends the log of a run that ended without its driver, unless it has its end.
@@ -46,7 +42,7 @@ impl Actor {
 
     /// A line of the audit log about this session.
     pub(super) fn line(&self, event: audit::Event) -> Line {
-        let (tenant, session) = (Some(self.about.policy.now().owner.clone()), Some(self.about.id.to_string()));
+        let (tenant, session) = (Some(self.about.policy.now().owner.clone()), Some(self.about.id.as_str().into()));
         Line { tenant, session, ..Line::of(event) }
     }
 
@@ -63,13 +59,13 @@ impl Actor {
         });
         let (outcome, limits, reason) = match end {
             RunEnd::Report(report) => {
-                let killed = report.evidence.killed.map(|killed| killed.name().to_owned());
+                let killed = report.evidence.killed.map(|killed| killed.name().into());
                 (report.outcome.name(), Some(report.limits), killed)
             }
-            RunEnd::NotStarted(why) => ("not_started", None, Some(clip(why.to_string(), REASON_BYTES_MAX))),
+            RunEnd::NotStarted(why) => ("not_started", None, Some(why.to_string().into())),
         };
         self.about.context.audit.tell(Line {
-            run: Some(run.to_string()),
+            run: Some(run.as_str().into()),
             outcome: Some(outcome.to_owned()),
             limits,
             reason,

@@ -225,8 +225,11 @@ async fn how_every_run_ended_is_in_the_audit_log() {
     assert_eq!(outcome(&first).await, Outcome::Failed);
     assert!(within(session.cancel(third.run.clone())).await.unwrap());
     assert_eq!(outcome(&third).await, Outcome::Cancelled);
-    let told: Vec<_> =
-        world.told().into_iter().map(|line| (line.event, line.run.unwrap(), line.outcome.unwrap())).collect();
+    let told: Vec<_> = world
+        .told()
+        .into_iter()
+        .map(|line| (line.event, line.run.unwrap().to_string(), line.outcome.unwrap()))
+        .collect();
     let line = |run: &Started, outcome: &str| (audit::Event::RunFinished, run.run.to_string(), outcome.to_owned());
     assert_eq!(told, [line(&second, "cancelled"), line(&first, "failed"), line(&third, "cancelled")]);
     let lines = world.told();
