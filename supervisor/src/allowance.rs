@@ -32,6 +32,12 @@ pub struct Counted {
 }
 
 impl Counted {
+    /// Counts `by` more of it together with this, whatever there may be.
+    pub fn add(&self, by: u64) {
+        self.count.0.fetch_add(by, Ordering::Relaxed);
+        self.amount.fetch_add(by, Ordering::Relaxed);
+    }
+
     /// Counts `by` more of it together with this, unless there would be more than `max` in all.
     #[must_use]
     pub fn grow(&self, by: u64, max: u64) -> bool {
@@ -86,6 +92,63 @@ impl Count {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.count.0.fetch_sub(*self.amount.get_mut(), Ordering::Relaxed);
+    }
+}
+
+/// What is kept of one tenant's runs, and how much of it may be.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    /// Bytes of runs that have ended: events, reports, output and artefacts.
+    pub bytes: Arc<Count>,
+    /// How many that may be.
+    pub bytes_max: u64,
+    /// Bytes of the supervisor's memory among these, and what runs that go on have told until now.
+    pub memory: Arc<Count>,
+    /// How many that may be.
+    pub memory_max: u64,
+}
+
+impl Kept {
+    /// Of a supervisor that serves one user alone.
+    #[must_use]
+    pub fn unbounded() -> Kept {
+        Kept { bytes: Arc::default(), bytes_max: u64::MAX, memory: Arc::default(), memory_max: u64::MAX }
+    }
+
+    /// The quota that is used up, if one is.
+    #[must_use]
+    pub fn full(&self) -> Option<Refused> {
+        let Kept { bytes, bytes_max, memory, memory_max } = self;
+        if bytes.now() >= *bytes_max {
+            return Some(Refused::KeptBytes { max: *bytes_max });
+        }
+        (memory.now() >= *memory_max).then_some(Refused::KeptMemory { max: *memory_max })
+    }
+
+    /// The memory of one more run.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        Room { taken: self.memory.add(0), max: self.memory_max }
+    }
+}
+
+/// The memory that one run takes of its tenant's, for as long as this lives.
+#[derive(Debug)]
+pub struct Room {
+    taken: Counted,
+    max: u64,
+}
+
+impl Room {
+    /// Takes `bytes` more, unless its tenant's runs would have more than they may.
+    #[must_use]
+    pub fn take(&self, bytes: u64) -> bool {
+        self.taken.grow(bytes, self.max)
+    }
+
+    /// Takes `bytes` that are there already, whatever its tenant may have.
+    pub fn hold(&self, bytes: u64) {
+        self.taken.add(bytes);
     }
 }
 
@@ -214,6 +277,23 @@ mod tests {
         assert_eq!(kept.now(), 4);
         drop(other);
         assert_eq!(kept.now(), 0);
+    }
+
+    #[test]
+    fn the_memory_of_runs_is_their_tenants_and_given_back_with_each() {
+        let kept = Kept { bytes_max: 5, memory_max: 10, ..Kept::unbounded() };
+        let (one, other) = (kept.room(), kept.room());
+        assert!(one.take(6) && !other.take(5) && other.take(4));
+        assert_eq!(kept.full(), Some(Refused::KeptMemory { max: 10 }));
+        drop(one);
+        assert_eq!((kept.full(), kept.memory.now()), (None, 4));
+        other.hold(7);
+        assert_eq!((kept.full(), kept.memory.now()), (Some(Refused::KeptMemory { max: 10 }), 11));
+        drop(other);
+        let bytes = kept.bytes.add(5);
+        assert_eq!(kept.full(), Some(Refused::KeptBytes { max: 5 }));
+        drop(bytes);
+        assert_eq!((kept.full(), kept.memory.now()), (None, 0));
     }
 
     #[test]

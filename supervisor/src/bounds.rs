@@ -12,8 +12,12 @@ pub const IDLE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 /// The least of it that a host file may say. What it ran can be read until then, so it has to be time for another call.
 pub const IDLE_MIN: Duration = Duration::from_secs(1);
 
-/// What the sessions of a tenant may keep (`kept`) has to be as much as one run may say (`log`) and this, or its end keeps all
-/// others out: its events and its report may take 160 MiB each, and its artefacts 64 MiB.
+/// What the sessions of a tenant may keep in memory (`kept_memory`) has to be as much as one run may, or its end keeps all others
+/// out: its events and its report may take 160 MiB each.
+pub const KEPT_MEMORY_MIN: u64 = 320 * 1024 * 1024;
+
+/// What they may keep at all (`kept`) has to be as much as one run may say (`log`) and this: [`KEPT_MEMORY_MIN`], and artefacts of
+/// 64 MiB.
 pub const KEPT_BESIDE_LOG: u64 = 512 * 1024 * 1024;
 
 /// What holds for all sessions of a host.

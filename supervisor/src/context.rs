@@ -1,7 +1,7 @@
 //! What every run of a supervisor shares: the sandbox, the toolchain, the clock, the scheduler. Nothing in it
 //! belongs to a session or a tenant.
 
-use crate::allowance::Count;
+use crate::allowance::{Count, Kept};
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::scheduler::Scheduler;
@@ -77,10 +77,8 @@ pub struct Policy {
     pub quota: Quota,
     /// How many of its runs wait, in their sessions or for their turn on the host.
     pub queued: Arc<Count>,
-    /// What is kept of its runs that have ended, in bytes.
-    pub kept: Arc<Count>,
-    /// How many bytes that may be, all sessions together.
-    pub kept_bytes_max: u64,
+    /// What is kept of its runs, all sessions together.
+    pub kept: Kept,
     /// Looks at its workspaces that are on.
     pub looks: Looks,
     /// Who the runs are on this host.

@@ -100,8 +100,7 @@ impl Tenants {
                 owner: table.id.clone(),
                 quota: table.quota.quota(),
                 queued: known.map_or_else(Arc::default, |known| Arc::clone(&known.policy.queued)),
-                kept: known.map_or_else(Arc::default, |known| Arc::clone(&known.policy.kept)),
-                kept_bytes_max: table.quota.kept_bytes_max(),
+                kept: table.quota.kept(known.map(|known| &known.policy.kept)),
                 looks: known.map_or_else(Looks::of_tenant, |known| known.policy.looks.clone()),
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
                 owners: range.map(UidRange::uids),
@@ -300,7 +299,7 @@ mod tests {
             read("max = { memory = \"2GiB\" }\nquota = { subscribers = 1, kept = \"1GiB\" }", &Tenants::default());
         let stream = first.all()[0].allowance.subscribe().unwrap();
         let waits = first.all()[0].policy.queued.one_more_run(1).unwrap();
-        let kept = first.all()[0].policy.kept.add(7);
+        let kept = first.all()[0].policy.kept.bytes.add(7);
         let sessions = first.all()[0].policies.subscribe();
         let second = read("max = { memory = \"1GiB\" }", &first);
         assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 2 << 30, "nothing changes before it takes over");
@@ -310,11 +309,11 @@ mod tests {
         third.take_over();
         assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 3 << 30, "of a session from before the second too");
         let Tenant { allowance, policy, .. } = &*third.all()[0];
-        assert_eq!((policy.queued.now(), policy.kept.now()), (1, 7));
+        assert_eq!((policy.queued.now(), policy.kept.bytes.now()), (1, 7));
         let second_stream = allowance.subscribe().unwrap();
         assert!(allowance.subscribe().is_none(), "one of two was open before");
         drop((stream, second_stream, waits, kept));
-        assert_eq!((policy.queued.now(), policy.kept.now()), (0, 0));
+        assert_eq!((policy.queued.now(), policy.kept.bytes.now()), (0, 0));
         assert!(allowance.subscribe().is_some());
     }
 

@@ -146,6 +146,12 @@ pub enum Refused {
         /// How much it may keep.
         max: u64,
     },
+    /// What the tenant's runs have told, and the reports of those that have ended, take all the memory that they may.
+    #[error("this tenant's runs keep {} of memory or more: close sessions that nobody needs", show_bytes(*max))]
+    KeptMemory {
+        /// How much they may keep.
+        max: u64,
+    },
     /// The tenant may run nothing.
     #[error("this tenant may have no runs")]
     RunningRuns,
@@ -174,6 +180,7 @@ impl Refused {
             Refused::HostQueuedRuns => "host_queued_runs",
             Refused::HostTenants => "host_tenants",
             Refused::KeptBytes { .. } => "kept",
+            Refused::KeptMemory { .. } => "kept_memory",
             Refused::RunningRuns => "running_runs",
             Refused::AboveTenant { limit: LimitKind::Memory, .. } => "memory",
             Refused::AboveTenant { .. } => "cpus",
@@ -185,7 +192,11 @@ impl Refused {
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Refused::QueuedRuns { .. } | Refused::HostQueuedRuns | Refused::HostTenants | Refused::KeptBytes { .. }
+            Refused::QueuedRuns { .. }
+                | Refused::HostQueuedRuns
+                | Refused::HostTenants
+                | Refused::KeptBytes { .. }
+                | Refused::KeptMemory { .. }
         )
     }
 }

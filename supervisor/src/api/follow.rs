@@ -164,7 +164,7 @@ impl Following {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allowance::Count;
+    use crate::allowance::{Count, Kept};
     use crate::clock::Clock;
     use crate::run::{Spools, open};
     use futures_util::FutureExt;
@@ -184,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_next_event_is_waited_for_and_one_beyond_it_is_refused_from_the_first_on() {
-        let (writer, handle) = open(Clock::new(), &Spools::default());
+        let (writer, handle) = open(Clock::new(), &Spools::default(), Kept::unbounded().room());
         writer.append(vec![RunEvent::Missed { events: 1 }]).await;
         for beyond in [2, u64::MAX] {
             let refused = from(&handle, beyond).await.err().unwrap();
@@ -204,7 +204,7 @@ mod tests {
         let mut spools =
             Spools { stdout: Spool::of(std::fs::File::create(dir.path().join("x")).unwrap()), ..Spools::default() };
         spools.stdout.append(b"said").unwrap();
-        let (writer, handle) = open(Clock::new(), &spools);
+        let (writer, handle) = open(Clock::new(), &spools, Kept::unbounded().room());
         let output = RunEvent::Output { stream: Stream::Stdout, offset: 0, len: 4 };
         writer.append(vec![RunEvent::Progress(Progress::default()), output, RunEvent::Missed { events: 1 }]).await;
         for cursor in [0, 1] {
@@ -238,7 +238,7 @@ mod tests {
             events.push(RunEvent::Progress(Progress::default()));
             written.push(bytes);
         }
-        let (writer, handle) = open(Clock::new(), &spools);
+        let (writer, handle) = open(Clock::new(), &spools, Kept::unbounded().room());
         writer.append([events.clone(), events].concat()).await;
         let mut stream = from(&handle, 0).await.unwrap();
         let mut next = async || match stream.next().await.unwrap().map(|event| event.event.unwrap()) {
@@ -268,7 +268,7 @@ mod tests {
         let mut spools = Spools { stderr: only_takes, ..Spools::default() };
         spools.stdout.append(b"said").unwrap();
         spools.stderr.append(b"lost").unwrap();
-        let (writer, handle) = open(Clock::new(), &spools);
+        let (writer, handle) = open(Clock::new(), &spools, Kept::unbounded().room());
         let output = |stream| RunEvent::Output { stream, offset: 0, len: 4 };
         writer.append(vec![output(Stream::Stdout), output(Stream::Stderr), output(Stream::Stdout)]).await;
         let mut stream = from(&handle, 0).await.unwrap();

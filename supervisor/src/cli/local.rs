@@ -4,6 +4,7 @@
 use super::Failure;
 use super::home;
 use super::remember::Remembered;
+use crate::allowance::Kept;
 use crate::audit::Audit;
 use crate::caches;
 use crate::clock::Clock;
@@ -120,8 +121,7 @@ pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
         owner: "private".to_owned(),
         quota: Quota { running_runs_max: 1, ..Quota::UNBOUNDED },
         queued: Arc::default(),
-        kept: Arc::default(),
-        kept_bytes_max: u64::MAX,
+        kept: Kept::unbounded(),
         looks: Looks::of_tenant(),
         run_as,
         owners: None,

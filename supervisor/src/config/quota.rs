@@ -2,7 +2,7 @@
 //! enforced.
 
 use super::limits::too_small;
-use crate::allowance::Allowance;
+use crate::allowance::{Allowance, Kept};
 use crate::units::{Bytes, Cpus};
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::{Amount, Quota};
@@ -24,6 +24,9 @@ const SUBSCRIBERS_MAX: u32 = 10_000;
 /// What is kept of the runs of a tenant whose table says nothing: as much as its build caches.
 const KEPT_BYTES_MAX: u64 = 20 << 30;
 
+/// What of it may be memory where nothing is said: the last runs of a hundred agents, with 10,000 tests each.
+const KEPT_MEMORY_MAX: u64 = 2 << 30;
+
 /// What one tenant may have of the host at once; what is absent keeps its built-in value. Who is refused is told the key.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +39,7 @@ pub struct QuotaTable {
     requests_per_second: Option<u32>,
     subscribers: Option<u32>,
     kept: Option<Bytes>,
+    kept_memory: Option<Bytes>,
 }
 
 impl QuotaTable {
@@ -73,10 +77,12 @@ impl QuotaTable {
         }
     }
 
-    /// Bytes of its runs that have ended and can still be read.
+    /// What may be kept of its runs, with what is kept of those `before`, which goes on to be counted.
     #[must_use]
-    pub fn kept_bytes_max(&self) -> u64 {
-        self.kept.map_or(KEPT_BYTES_MAX, |size| size.bytes)
+    pub fn kept(&self, before: Option<&Kept>) -> Kept {
+        let bytes_max = self.kept.map_or(KEPT_BYTES_MAX, |size| size.bytes);
+        let memory_max = self.kept_memory.map_or(KEPT_MEMORY_MAX, |size| size.bytes);
+        Kept { bytes_max, memory_max, ..before.cloned().unwrap_or_else(Kept::unbounded) }
     }
 
     /// What is wrong with it. Each with its key.

@@ -4,7 +4,7 @@
 use super::limits::LimitsTable;
 use super::quota::QuotaTable;
 use super::{Config, Problem};
-use crate::bounds::KEPT_BESIDE_LOG;
+use crate::bounds::{KEPT_BESIDE_LOG, KEPT_MEMORY_MIN};
 use crate::place::Place;
 use crate::units::Bytes;
 use crate::workspace::is_of_the_system;
@@ -195,7 +195,11 @@ impl Config {
             "quota.kept must be at least {}, which one run may keep (512 MiB beside its log)",
             show_bytes(least)
         );
-        wrong(tenant.quota.kept_bytes_max() < least, "quota.kept", &said);
+        let kept = tenant.quota.kept(None);
+        wrong(kept.bytes_max < least, "quota.kept", &said);
+        let said =
+            format!("quota.kept_memory must be at least {}, which one run may keep", show_bytes(KEPT_MEMORY_MIN));
+        wrong(kept.memory_max < KEPT_MEMORY_MIN, "quota.kept_memory", &said);
         for problem in self.uid_problems(index, self.sandbox.required().contains(&Layer::TenantUid)) {
             wrong(true, "uid_range", &problem);
         }
@@ -377,6 +381,9 @@ mod tests {
             };
             assert_eq!(told(tables, tenant), least.map(problem).unwrap_or_default(), "{tables} {tenant}");
         }
+        let too_small = "tenant \"a\": quota.kept_memory must be at least 320 MiB, which one run may keep";
+        assert_eq!(told("", "quota = { kept_memory = \"319MiB\" }"), too_small);
+        assert_eq!(told("", "quota = { kept_memory = \"320MiB\" }"), "");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use proctor_core::limits::Limits;
 use proctor_core::moment::Moment;
 use proctor_core::outcome::KillReason;
 use proctor_core::queue::{Entry, Priority};
-use proctor_core::quota::{Amount, Refused};
+use proctor_core::quota::Amount;
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest};
 use proctor_frameworks::Awaited;
@@ -214,8 +214,8 @@ fn look(mut drive: Drive, began: Began) -> Result<Looked, NotStarted> {
     let Drive { context, policy, session, workspace, request, kind, .. } = &drive;
     let look = workspace.look().map_err(PrepareError::from)?;
     let prepared = prepare(context, policy, session, workspace, &look, request, *kind)?;
-    if policy.kept.now() >= policy.kept_bytes_max {
-        return Err(Refused::KeptBytes { max: policy.kept_bytes_max }.into());
+    if let Some(full) = policy.kept.full() {
+        return Err(full.into());
     }
     let tenant = TenantId::new(policy.owner.clone());
     let entry = Entry { tenant, demand: Amount::of(&prepared.spec.limits), priority: drive.priority };

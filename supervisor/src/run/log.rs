@@ -10,7 +10,7 @@
 
 use super::NotStarted;
 use super::files::{Files, Spools};
-use crate::allowance::Counted;
+use crate::allowance::{Counted, Room};
 use crate::clock::Clock;
 use proctor_core::event::{Progress, RunEvent};
 use proctor_core::moment::Moment;
@@ -29,15 +29,18 @@ const MAILBOX: usize = 64;
 const EVENTS_MAX: usize = 262_144;
 
 /// Most bytes of memory for the events of one run: those of 100,000 tests with 300 bytes of names each, and the longest texts
-/// that a report has. What is beyond is counted like what is beyond [`EVENTS_MAX`].
+/// that a report has. What is beyond, or beyond what its tenant's runs may have together, is counted like what is beyond
+/// [`EVENTS_MAX`].
 const EVENTS_BYTES_MAX: usize = 160 * 1024 * 1024;
 
 /// Most bytes of output that one event tells. A runner that writes byte by byte has as many events as one that writes pages,
 /// unless somebody reads each as it comes.
 pub const OUTPUT_BYTES_MAX: u32 = 64 * 1024;
 
-/// Bytes that an event takes beside itself: its number and its time.
-const BESIDE_EVENT: usize = size_of::<Entry>() - size_of::<RunEvent>();
+/// Bytes that an event takes with its number and its time.
+fn memory_bytes(event: &RunEvent) -> usize {
+    event.memory_bytes() + size_of::<Entry>() - size_of::<RunEvent>()
+}
 
 /// Most readers that wait, for more or for the end, at the same time.
 const WAITING_READERS_MAX: usize = 1_024;
@@ -99,7 +102,7 @@ pub struct Snapshot {
 enum Write {
     Append(Vec<RunEvent>),
     Settle(Files),
-    Weigh(oneshot::Sender<u64>),
+    Weigh { report: u64, reply: oneshot::Sender<u64> },
     End(RunEnd, Option<Counted>),
     Forget(oneshot::Sender<()>),
 }
@@ -140,10 +143,10 @@ impl LogWriter {
         _ = self.writes.blocking_send(Write::Settle(files));
     }
 
-    /// Bytes that the log keeps, beside a report, of all that was written to it until now.
-    pub async fn kept_bytes(&self) -> u64 {
+    /// Bytes that the log keeps of all that was written to it until now, and of a report of so many, which count from now on.
+    pub async fn keep_with(&self, report: u64) -> u64 {
         let (reply, answer) = oneshot::channel();
-        _ = self.writes.send(Write::Weigh(reply)).await;
+        _ = self.writes.send(Write::Weigh { report, reply }).await;
         answer.await.unwrap_or(0)
     }
 
@@ -264,13 +267,14 @@ impl Drop for Watch {
 /// Opens the log of a run that was just accepted. While there are writers it takes in events; when the last is gone, a
 /// log that has its end stays readable for whoever holds a handle, and one that has none is broken and says so.
 #[must_use]
-pub fn open(clock: Clock, spools: &Spools) -> (LogWriter, RunHandle) {
+pub fn open(clock: Clock, spools: &Spools, room: Room) -> (LogWriter, RunHandle) {
     let (writes, written) = mpsc::channel(MAILBOX);
     let (questions, asked) = mpsc::channel(MAILBOX);
     let log = Log {
         clock,
         entries: Vec::new(),
         bytes: 0,
+        room,
         told: 0,
         files: spools.files(),
         missed: 0,
@@ -290,6 +294,8 @@ struct Log {
     entries: Vec<Entry>,
     /// Memory of these.
     bytes: usize,
+    /// The same and the report's, as the tenant counts it.
+    room: Room,
     /// How many of them somebody may have seen, and knows by their numbers.
     told: usize,
     files: Files,
@@ -313,7 +319,7 @@ impl Log {
                 write = written.recv(), if writing => match write {
                     Some(Write::Append(events)) => self.append(events),
                     Some(Write::Settle(files)) => self.files = files,
-                    Some(Write::Weigh(reply)) => _ = reply.send(self.kept_bytes()),
+                    Some(Write::Weigh { report, reply }) => _ = reply.send(self.kept_with(report)),
                     Some(Write::End(end, kept)) => self.finish(end, kept),
                     Some(Write::Forget(reply)) => {
                         // First everything, then the word that it is gone.
@@ -357,8 +363,10 @@ impl Log {
             if self.goes_on(&event) {
                 continue;
             }
+            let bytes = memory_bytes(&event);
             // Nothing is numbered that is not kept, so a full log has no gap: it says less, and in the end how much less.
-            if self.entries.len() < EVENTS_MAX && self.bytes < EVENTS_BYTES_MAX {
+            if self.entries.len() < EVENTS_MAX && self.bytes < EVENTS_BYTES_MAX && self.room.take(bytes as u64) {
+                self.bytes += bytes;
                 self.keep(event);
             } else {
                 self.missed += 1;
@@ -385,12 +393,12 @@ impl Log {
         adjacent
     }
 
-    fn kept_bytes(&self) -> u64 {
-        self.files.kept_bytes().saturating_add(self.bytes as u64)
+    fn kept_with(&self, report: u64) -> u64 {
+        self.room.hold(report);
+        self.files.kept_bytes().saturating_add(self.bytes as u64).saturating_add(report)
     }
 
     fn keep(&mut self, event: RunEvent) {
-        self.bytes += event.memory_bytes() + BESIDE_EVENT;
         let sequence = self.entries.len() as u64;
         self.entries.push(Entry { sequence, at: self.clock.now(), event });
     }

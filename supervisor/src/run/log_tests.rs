@@ -1,6 +1,7 @@
 //! What must hold of a log: bounds, numbers without gaps, and that nothing outlives it.
 
 use super::*;
+use crate::allowance::Kept;
 use crate::run::without_running;
 use futures_util::FutureExt;
 use proctor_core::event::Stream;
@@ -8,7 +9,7 @@ use proctor_core::limits::Limits;
 use proctor_core::outcome::KillReason;
 
 fn log() -> (LogWriter, RunHandle) {
-    open(Clock::new(), &Spools::default())
+    open(Clock::new(), &Spools::default(), Kept::unbounded().room())
 }
 
 fn end() -> RunEnd {
@@ -105,14 +106,14 @@ async fn one_byte_at_a_time_does_not_fill_the_log_and_what_does_is_counted() {
         writer.append((bytes..bytes + 4_096).map(|byte| output(Stream::Stdout, byte, 1)).collect()).await;
         bytes += 4_096;
     }
-    assert!(writer.kept_bytes().await < 2_000, "{}", writer.kept_bytes().await);
+    assert!(writer.keep_with(0).await < 2_000, "{}", writer.keep_with(0).await);
     assert_eq!(handle.snapshot().await.unwrap().next_sequence, 8, "64 KiB each");
     let name = "n".repeat(4_000);
     let test = || RunEvent::TestStarted(TestId { package: "p".to_owned(), name: name.clone() });
     for _ in 0..60 {
         writer.append((0..1_000).map(|_| test()).collect()).await;
     }
-    let kept = usize::try_from(writer.kept_bytes().await).unwrap();
+    let kept = usize::try_from(writer.keep_with(0).await).unwrap();
     assert!((EVENTS_BYTES_MAX..EVENTS_BYTES_MAX + 8_000).contains(&kept), "{kept}");
     let batch = handle.read(8).await.unwrap();
     let bytes: usize = batch.iter().map(|entry| entry.event.memory_bytes()).sum();
@@ -125,7 +126,7 @@ async fn what_a_log_keeps_is_counted_until_it_is_forgotten_and_no_reader_holds_o
     let mut spools = Spools::default();
     spools.stdout.append(&[7; 100]).unwrap();
     for forgotten in [true, false] {
-        let (writer, handle) = open(Clock::new(), &spools);
+        let (writer, handle) = open(Clock::new(), &spools, Kept::unbounded().room());
         writer.append(vec![output(Stream::Stdout, 0, 100)]).await;
         let waiting = tokio::spawn({
             let handle = handle.clone();
@@ -135,7 +136,7 @@ async fn what_a_log_keeps_is_counted_until_it_is_forgotten_and_no_reader_holds_o
             writer.forget().await;
             assert_eq!(waiting.await.unwrap(), Err(ReadError::Forgotten), "whoever waits is told");
         } else {
-            writer.end(end(), Some(count.add(writer.kept_bytes().await))).await;
+            writer.end(end(), Some(count.add(writer.keep_with(0).await))).await;
             assert_eq!(waiting.await.unwrap(), Ok(1));
             assert_eq!(handle.files().await.unwrap().read_output(Stream::Stdout, 98, 9).unwrap(), [7; 2]);
             assert!(count.now() > 1_000_000, "a file counts for its descriptor, too: {}", count.now());
@@ -171,4 +172,28 @@ async fn a_log_that_is_full_says_what_is_not_in_it() {
     writer.append(vec![test(0)]).await;
     writer.end(end(), None).await;
     assert_eq!(handle.snapshot().await.unwrap().next_sequence, 2, "nothing was missed, and nothing is said of it");
+}
+
+#[tokio::test]
+async fn the_runs_of_a_tenant_share_the_memory_that_it_may_have_and_give_it_back() {
+    let kept = Kept { memory_max: 100_000, ..Kept::unbounded() };
+    let logs = || open(Clock::new(), &Spools::default(), kept.room());
+    let test = |number: usize| RunEvent::TestStarted(TestId { package: "p".to_owned(), name: format!("t{number}") });
+    let (greedy, told) = logs();
+    greedy.append((0..10_000).map(test).collect()).await;
+    greedy.end(end(), None).await;
+    let started = told.tests_started().await.unwrap();
+    assert!(started.tests.len() > 100 && started.tests.len() as u64 + started.missed == 10_000, "{}", started.missed);
+    assert!((90_000..=100_000).contains(&kept.memory.now()), "{}", kept.memory.now());
+    let (writer, handle) = logs();
+    writer.append((0..100).map(test).collect()).await;
+    greedy.forget().await;
+    writer.append(vec![test(100)]).await;
+    // A report is there whether there is room for it or not.
+    assert!(writer.keep_with(200_000).await > 200_000 && kept.full().is_some());
+    writer.end(end(), None).await;
+    let started = handle.tests_started().await.unwrap();
+    assert!(started.missed > 0 && started.tests.contains(&TestId { package: "p".to_owned(), name: "t100".to_owned() }));
+    writer.forget().await;
+    assert_eq!((kept.memory.now(), kept.full()), (0, None));
 }

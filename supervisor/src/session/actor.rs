@@ -288,7 +288,7 @@ impl Actor {
         self.runs_named += 1;
         let run = RunId::new(format!("{}-{}", self.about.id, self.runs_named));
         let spools = Spools::default();
-        let (log, handle) = run::open(self.about.context.clock, &spools);
+        let (log, handle) = run::open(self.about.context.clock, &spools, self.about.policy.now().kept.room());
         let known = Known {
             handle,
             log,

@@ -159,10 +159,10 @@ async fn what_is_kept_of_ended_runs_is_bounded_for_the_whole_tenant() {
         assert_eq!(outcome(&run).await, Outcome::Passed);
         run
     };
-    let files = || policy.kept.now() / FILE_BYTES_MIN;
+    let files = || policy.kept.bytes.now() / FILE_BYTES_MIN;
     let session = session_of("first");
     let first = run(&session, "a").await;
-    let one = policy.kept.now();
+    let one = policy.kept.bytes.now();
     assert!((FILE_BYTES_MIN + 500..FILE_BYTES_MIN + 20_000).contains(&one), "events and report count: {one}");
     // Somebody follows it and takes nothing in.
     let following = tokio::spawn({
@@ -180,7 +180,7 @@ async fn what_is_kept_of_ended_runs_is_bounded_for_the_whole_tenant() {
     let last = run(&other, "a").await;
     assert_eq!(files(), 2, "the last run of each session stays");
     let refused = within(other.start(command("b"), RunKind::Tests, IfBusy::Queue)).await.err();
-    let full = SessionError::Quota(Refused::KeptBytes { max: policy.kept_bytes_max });
+    let full = SessionError::Quota(Refused::KeptBytes { max: policy.kept.bytes_max });
     assert_eq!(refused.as_ref(), Some(&full));
     // The session is gone, and its run is not, for as long as somebody may read it.
     within(other.close()).await;

@@ -1,7 +1,7 @@
 //! A world for sessions: a sandbox that does as it is told, the one place where the operating system is faked, and what
 //! sessions are asked there.
 
-use crate::allowance::Allowance;
+use crate::allowance::{Allowance, Kept};
 use crate::audit::{self, Audit};
 use crate::bounds::Bounds;
 use crate::clock::Clock;
@@ -136,7 +136,7 @@ impl World {
     /// Drives a run that writes into these, and returns its report.
     pub(super) async fn driven(&self, spools: Spools) -> Arc<Report> {
         let clock = self.context.clock;
-        let (log, _handle) = run::open(clock, &spools);
+        let (log, _handle) = run::open(clock, &spools, Kept::unbounded().room());
         let drive = Drive {
             context: Arc::clone(&self.context),
             policy: Arc::new(self.policy()),
@@ -172,9 +172,8 @@ impl World {
             owner: "acme".to_owned(),
             quota: Quota::UNBOUNDED,
             queued: Arc::default(),
-            kept: Arc::default(),
             // One file of an ended run, and no second one.
-            kept_bytes_max: FILE_BYTES_MIN * 3 / 2,
+            kept: Kept { bytes_max: FILE_BYTES_MIN * 3 / 2, ..Kept::unbounded() },
             looks: Looks::of_tenant(),
             run_as: RunAs::Supervisor,
             owners: None,
