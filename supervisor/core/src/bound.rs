@@ -38,6 +38,10 @@ pub const COVERED_FILES_MAX: usize = 100_000;
 /// Most spans (runs of covered lines) of one file. A file of 10,000 functions has about 50,000.
 pub const SPANS_PER_FILE_MAX: usize = 65_536;
 
+/// Most memory of a coverage index, in bytes: four million spans in 50,000 files. A test can write a coverage file of its own, and
+/// say in it what it likes.
+pub const COVERAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Most sets of tests that were measured together. One per package, or one per test where a language gives that.
 pub const COVERAGE_UNITS_MAX: usize = 200_000;
 

@@ -5,7 +5,7 @@
 //! they leave the sets they were in and form new ones. A run of only some of a test's subtests adds to what is known of
 //! the test.
 
-use crate::bound::{COVERAGE_UNITS_MAX, COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
+use crate::bound::{COVERAGE_BYTES_MAX, COVERAGE_UNITS_MAX, COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
 use crate::moment::Moment;
 use crate::test_case::TestId;
 use serde::{Deserialize, Serialize};
@@ -66,11 +66,23 @@ struct Unit {
     measured_at: Moment,
 }
 
+impl Unit {
+    fn memory_bytes(&self) -> usize {
+        let tests = self.tests.iter().map(|test| test.len() + size_of::<String>());
+        size_of::<Unit>() + self.package.len() + tests.sum::<usize>()
+    }
+}
+
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct UnitSpan {
     first: u32,
     last: u32,
     unit: u32,
+}
+
+/// Memory that a file takes without its spans, in bytes.
+fn memory_bytes(file: &str) -> usize {
+    file.len() + size_of::<(String, Vec<UnitSpan>)>()
 }
 
 /// The answer to a question about a file or a line.
@@ -107,10 +119,18 @@ impl CoverageIndex {
             self.forget_tests(&measured);
         }
         let mut left_out = LeftOut::default();
+        let mut room = COVERAGE_BYTES_MAX.saturating_sub(self.memory_bytes());
         for set in measured {
-            self.add(set, began_at, &mut left_out);
+            self.add(set, began_at, &mut room, &mut left_out);
         }
         left_out.notes()
+    }
+
+    /// Memory that it takes, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let files = self.files.iter().map(|(file, spans)| memory_bytes(file) + spans.len() * size_of::<UnitSpan>());
+        files.chain(self.units.values().map(Unit::memory_bytes)).sum()
     }
 
     fn forget_tests(&mut self, measured: &[Measured]) {
@@ -130,43 +150,53 @@ impl CoverageIndex {
         });
     }
 
-    fn add(&mut self, set: Measured, measured_at: Moment, left_out: &mut LeftOut) {
+    // As much of a set as there is `room` for, in bytes.
+    fn add(&mut self, set: Measured, measured_at: Moment, room: &mut usize, left_out: &mut LeftOut) {
         if set.tests.is_empty() {
             return;
         }
-        let tests: BTreeSet<String> = set.tests.into_iter().collect();
+        let Measured { package, complete, attribution, .. } = set;
+        let unit = Unit { package, tests: set.tests.into_iter().collect(), complete, attribution, measured_at };
         // What was measured in part before takes in what was measured in part now: a subtest that runs again and again
         // does not fill the index. Its age stays that of its oldest lines.
-        let joined = if set.complete { None } else { self.measured_in_part(&set.package, &tests) };
-        if joined.is_none() && self.units.len() >= COVERAGE_UNITS_MAX {
-            left_out.units += 1;
-            return;
-        }
+        let joined = if complete { None } else { self.measured_in_part(&unit) };
         let id = joined.unwrap_or(self.next_unit);
+        if joined.is_none() {
+            let bytes = unit.memory_bytes();
+            if self.units.len() >= COVERAGE_UNITS_MAX || bytes > *room {
+                left_out.units += 1;
+                return;
+            }
+            *room -= bytes;
+            self.next_unit = self.next_unit.wrapping_add(1);
+            self.units.insert(id, unit);
+        }
         for (file, mut spans) in set.files {
-            if !self.files.contains_key(&file) && self.files.len() >= COVERED_FILES_MAX {
-                left_out.files += 1;
-                continue;
+            if !self.files.contains_key(&file) {
+                let bytes = memory_bytes(&file);
+                if self.files.len() >= COVERED_FILES_MAX || bytes > *room {
+                    left_out.files += 1;
+                    continue;
+                }
+                *room -= bytes;
             }
             let known = self.files.entry(file).or_default();
             if joined.is_some() {
+                *room += known.iter().filter(|span| span.unit == id).count() * size_of::<UnitSpan>();
                 let own = known.extract_if(.., |span| span.unit == id);
                 spans.extend(own.map(|span| LineSpan { first: span.first, last: span.last }));
                 spans = union(spans);
             }
-            let room = SPANS_PER_FILE_MAX.saturating_sub(known.len());
-            left_out.spans += spans.len().saturating_sub(room);
-            known.extend(spans.iter().take(room).map(|span| UnitSpan { first: span.first, last: span.last, unit: id }));
-        }
-        if joined.is_none() {
-            self.next_unit = self.next_unit.wrapping_add(1);
-            let Measured { package, complete, attribution, .. } = set;
-            self.units.insert(id, Unit { package, tests, complete, attribution, measured_at });
+            let more =
+                SPANS_PER_FILE_MAX.saturating_sub(known.len()).min(*room / size_of::<UnitSpan>()).min(spans.len());
+            left_out.spans += spans.len() - more;
+            *room -= more * size_of::<UnitSpan>();
+            known.extend(spans.iter().take(more).map(|span| UnitSpan { first: span.first, last: span.last, unit: id }));
         }
     }
 
-    fn measured_in_part(&self, package: &str, tests: &BTreeSet<String>) -> Option<u32> {
-        let same = |unit: &Unit| !unit.complete && unit.package == package && unit.tests == *tests;
+    fn measured_in_part(&self, more: &Unit) -> Option<u32> {
+        let same = |unit: &Unit| !unit.complete && unit.package == more.package && unit.tests == more.tests;
         self.units.iter().find(|(_, unit)| same(unit)).map(|(id, _)| *id)
     }
 
@@ -310,5 +340,26 @@ mod tests {
         index.ingest(vec![measured("q", &["C"], "b.go", &[(1, 1)])], true, Moment(7));
         assert_eq!(names(&index, None), [""; 0]);
         assert_eq!(index.files(), 1);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_left_out_and_said_whatever_fills_the_index() {
+        let spans: Vec<(u32, u32)> = (1..=50_000).map(|line| (2 * line, 2 * line)).collect();
+        let mut many = measured("p", &["A"], "0.go", &spans);
+        let of_one = many.files[0].1.clone();
+        many.files = (0..200).map(|number| (format!("{number}.go"), of_one.clone())).collect();
+        let named = |package: &str| {
+            let names = (0..100).map(|number| format!("{number}{}", "n".repeat(1_000_000))).collect();
+            Measured { tests: names, ..measured(package, &[], "a.go", &[(1, 1)]) }
+        };
+        let mut index = CoverageIndex::default();
+        let notes = index.ingest(vec![many, named("q")], true, Moment(1));
+        assert!(notes.iter().any(|note| note.ends_with("1 sets of tests left out")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.ends_with("line spans left out")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.ends_with("files left out")), "{notes:?}");
+        let taken = index.memory_bytes();
+        assert!((COVERAGE_BYTES_MAX - 1_000_000..=COVERAGE_BYTES_MAX).contains(&taken), "{taken}");
+        assert!(index.ingest(vec![measured("p", &["A"], "a.go", &[(1, 1)])], false, Moment(2)).is_empty());
+        assert_eq!(names(&index, None), ["p.A"], "what was replaced makes room");
     }
 }
