@@ -187,8 +187,17 @@ struct Run {
     accepted_at: Moment,
     /// When it is abandoned unless somebody watches it; `None` while somebody does.
     abandon_at: Option<Moment>,
+    /// Whether it was told to end. Its end may take a while, and says nothing to whoever asks for the same from then on.
+    ending: bool,
     /// What of all that failed before it leaves alone, once it runs.
     deferred: Deferred,
+}
+
+impl Run {
+    // Once it runs. Until it has looked at the workspace, nobody knows what it sees.
+    fn can_be_joined(&self) -> bool {
+        self.fingerprint.is_some() && !self.ending
+    }
 }
 
 /// One session.
@@ -261,7 +270,7 @@ impl Session {
         let Some(running) = self.running.as_ref().filter(|_| !self.closing && !self.draining) else { return false };
         let equal = |run: &Run| run.kind == kind && *run.request == *request;
         // It joins the running one if nothing was edited since, whether it would wait or not.
-        if equal(running) && running.fingerprint.is_some() {
+        if equal(running) && running.can_be_joined() {
             return true;
         }
         // A look decides whether it can be carried out at all; but only of what would wait, and for none that it joins.
@@ -281,6 +290,7 @@ impl Session {
                     fingerprint,
                     accepted_at: now,
                     abandon_at: Some(now.plus_ms(DETACHED_MS_MAX)),
+                    ending: false,
                     deferred: Deferred::default(),
                 };
                 self.requested(now, asked, if_busy, no_room)
@@ -344,7 +354,7 @@ impl Session {
         let running = self
             .running
             .as_mut()
-            .filter(|run| equal(run) && run.fingerprint.is_some() && run.fingerprint == asked.fingerprint);
+            .filter(|run| equal(run) && run.can_be_joined() && run.fingerprint == asked.fingerprint);
         running.or_else(|| self.waiting.iter_mut().find(|run| if_busy == IfBusy::Queue && equal(run)))
     }
 
@@ -414,7 +424,8 @@ impl Session {
     }
 
     fn end_run(&mut self, run: &RunId, reason: KillReason) -> Vec<Effect> {
-        if self.running.as_ref().is_some_and(|running| running.run == *run) {
+        if let Some(running) = self.running.as_mut().filter(|running| running.run == *run) {
+            running.ending = true;
             return vec![Effect::Kill { run: run.clone(), reason }];
         }
         let before = self.waiting.len();

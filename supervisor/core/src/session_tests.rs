@@ -109,6 +109,31 @@ fn a_run_that_waited_is_attached_to_by_what_it_saw_when_it_began() {
 }
 
 #[test]
+fn nobody_joins_a_run_that_was_told_to_end() {
+    let cancel = |session: &mut Session| session.step(Moment(2), Event::CancelRequested { run: run("a") });
+    let abandon = |session: &mut Session| session.step(Moment(DETACHED_MS_MAX), Event::Tick);
+    let ends: [(&dyn Fn(&mut Session) -> Vec<Effect>, _); 2] =
+        [(&cancel, KillReason::Cancelled), (&abandon, KillReason::Abandoned)];
+    for (end, reason) in ends {
+        let mut session = Session::default();
+        let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
+        let _ = session.step(Moment(1), began("a", 1));
+        assert_eq!(end(&mut session), [Effect::Kill { run: run("a"), reason }]);
+        let now = Moment(DETACHED_MS_MAX + 1);
+        let all = RunRequest::default();
+        assert!(!session.needs_look(&all, RunKind::Tests, IfBusy::Refuse, true), "busy, whatever is in the workspace");
+        assert!(session.needs_look(&all, RunKind::Tests, IfBusy::Queue, true), "it would wait");
+        let refused = session.step(now, ask("b", Selection::All, 1, IfBusy::Refuse));
+        assert_eq!(refused, [Effect::Refuse { run: run("b"), refusal: Refusal::Busy }]);
+        let waits = session.step(now, ask("c", Selection::All, 1, IfBusy::Queue));
+        assert_eq!(waits, [Effect::Accept { run: run("c"), position: 1 }]);
+        let joins = session.step(now, ask("d", Selection::All, 1, IfBusy::Queue));
+        assert_eq!(joins, [Effect::Attach { run: run("d"), to: run("c"), age_ms: 0 }]);
+        assert_eq!(started(&session.step(now, ended("a", Outcome::Cancelled, Vec::new()))), ["c"]);
+    }
+}
+
+#[test]
 fn a_run_that_its_workspace_refuses_leaves_nothing_and_the_next_starts() {
     let mut session = Session::default();
     let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
@@ -218,9 +243,11 @@ fn a_rerun_that_waited_behind_a_run_that_passed_is_refused_and_leaves_the_slot_a
 #[derive(Debug, Clone)]
 enum Happening {
     Ask { selection: u8, workspace: u8, refuse: bool },
+    Begin { workspace: u8 },
     End { passed: bool },
     Refuse,
     Cancel(u8),
+    CancelRunning,
     Watch(u8, usize),
     Tick(u16),
     Crowd,
@@ -231,9 +258,11 @@ fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         8 => (0u8..4, 0u8..2, any::<bool>())
             .prop_map(|(selection, workspace, refuse)| Happening::Ask { selection, workspace, refuse }),
+        4 => (0u8..2).prop_map(|workspace| Happening::Begin { workspace }),
         4 => any::<bool>().prop_map(|passed| Happening::End { passed }),
         1 => Just(Happening::Refuse),
         2 => (0u8..30).prop_map(Happening::Cancel),
+        2 => Just(Happening::CancelRunning),
         2 => ((0u8..30), 0usize..3).prop_map(|(run, watchers)| Happening::Watch(run, watchers)),
         2 => any::<u16>().prop_map(Happening::Tick),
         1 => Just(Happening::Crowd),
@@ -302,13 +331,14 @@ fn only_what_the_workspace_decides_needs_a_look_at_it() {
 proptest! {
     /// Every accepted run reaches exactly one end, at most one runs at a time, the queue keeps its bound, and a closed
     /// session stops once, when nothing of it is left. The run that it names as its last is never forgotten, nor the newest.
+    /// Nobody joins a run that was told to end.
     #[test]
     fn every_accepted_run_ends_once(happenings in prop::collection::vec(happening(), 0..90)) {
         let mut session = Session::default();
         let mut now = Moment(0);
         let mut open: BTreeMap<RunId, bool> = BTreeMap::new(); // accepted and not ended -> started
         let mut done = BTreeSet::new();
-        let mut forgotten = BTreeSet::new();
+        let (mut killed, mut forgotten) = (BTreeSet::new(), BTreeSet::new());
         let mut stops = 0;
         let mut names = 0u8;
         for happening in happenings {
@@ -324,6 +354,10 @@ proptest! {
                     };
                     ask(&names.to_string(), selection, workspace, if_busy)
                 }
+                Happening::Begin { workspace } => match session.running() {
+                    Some(running) => began(running.as_str(), workspace),
+                    None => continue,
+                },
                 Happening::End { passed } => match session.running() {
                     Some(running) => {
                         let running = running.as_str().to_owned();
@@ -336,6 +370,10 @@ proptest! {
                     None => continue,
                 },
                 Happening::Cancel(name) => Event::CancelRequested { run: run(&name.to_string()) },
+                Happening::CancelRunning => match session.running() {
+                    Some(running) => Event::CancelRequested { run: running.clone() },
+                    None => continue,
+                },
                 Happening::Watch(name, watchers) => Event::Watched { run: run(&name.to_string()), watchers },
                 Happening::Tick(ms) => { now = now.plus_ms(ms.into()); Event::Tick }
                 Happening::Crowd => Event::Crowded,
@@ -353,8 +391,14 @@ proptest! {
                         prop_assert_eq!(open.remove(&run), Some(false));
                         prop_assert!(done.insert(run));
                     }
-                    Effect::Attach { to, .. } => prop_assert!(open.contains_key(&to)),
-                    Effect::Kill { run, .. } => prop_assert_eq!(open.get(&run), Some(&true)),
+                    Effect::Attach { to, .. } => {
+                        prop_assert!(open.contains_key(&to));
+                        prop_assert!(!killed.contains(&to));
+                    }
+                    Effect::Kill { run, .. } => {
+                        prop_assert_eq!(open.get(&run), Some(&true));
+                        killed.insert(run);
+                    }
                     Effect::Forget { run } => {
                         prop_assert!(done.contains(&run));
                         prop_assert!(forgotten.insert(run));
