@@ -7,7 +7,7 @@ use crate::allowance::Counted;
 use crate::audit::{self, Line};
 use crate::prepare::PrepareError;
 use crate::run::{
-    self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, Spools, without_running,
+    self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, Spools, Watch, without_running,
 };
 use futures_util::FutureExt;
 use proctor_core::event::RunEvent;
@@ -50,6 +50,14 @@ pub(super) struct Known {
     pub(super) ended: bool,
 }
 
+/// Who asked for a run and has not been told that it is one.
+pub(super) struct Caller {
+    started: Started,
+    pub(super) reply: Reply,
+    /// Whoever waits for the answer watches the run, which has no other way to be watched yet; `None` once nobody does.
+    watch: Option<Watch>,
+}
+
 pub(super) struct Actor {
     pub(super) about: Arc<About>,
     pub(super) session: Session,
@@ -58,7 +66,7 @@ pub(super) struct Actor {
     /// What the running run saw of the workspace, until it has said so.
     began: Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
     /// Who asked for the running run, while what it sees can still refuse it.
-    pub(super) caller: Option<(Started, Reply)>,
+    pub(super) caller: Option<Box<Caller>>,
     /// Who waits for a look at the workspace.
     pub(super) looking: Box<Looking>,
     /// While there are runs.
@@ -329,7 +337,10 @@ impl Actor {
         self.carry_out(effects.collect()).await;
         match answer {
             // It looks at the workspace first, which may refuse it.
-            Ok(started) if starts && self.began.is_some() => self.caller = Some((started, reply)),
+            Ok(started) if starts && self.began.is_some() => {
+                let watch = Some(started.handle.watch());
+                self.caller = Some(Box::new(Caller { started, reply, watch }));
+            }
             answer => _ = reply.send(answer.map_err(SessionError::from)),
         }
     }
@@ -459,7 +470,8 @@ impl Actor {
 
     // Tells the caller that its request became a run.
     fn admit(&mut self) {
-        if let Some((started, reply)) = self.caller.take() {
+        if let Some(caller) = self.caller.take() {
+            let Caller { started, reply, watch: _watch } = *caller;
             _ = reply.send(Ok(started));
         }
     }
@@ -486,12 +498,12 @@ impl Actor {
             _ => None,
         };
         if let Some(why) = refused
-            && let Some((_, reply)) = self.caller.take()
+            && let Some(caller) = self.caller.take()
         {
             self.step(Event::Refused { run }).await;
             // What this session could forget is not to be in the way of whoever asks again.
             self.make_room().await;
-            _ = reply.send(Err(why));
+            _ = caller.reply.send(Err(why));
             return;
         }
         self.admit();
@@ -517,6 +529,9 @@ impl Actor {
     }
 
     async fn tick(&mut self) {
+        if let Some(gone) = self.caller.as_mut().filter(|caller| caller.reply.is_closed()) {
+            gone.watch = None;
+        }
         let watched: Vec<(RunId, usize)> =
             self.runs.iter().map(|(run, known)| (run.clone(), known.handle.watchers())).collect();
         for (run, watchers) in watched {

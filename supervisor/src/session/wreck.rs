@@ -23,8 +23,8 @@ impl Actor {
         self.about.broken.store(true, Ordering::Relaxed);
         self.about.busy.store(false, Ordering::Relaxed);
         *self.looking = Looking::default();
-        if let Some((_, reply)) = self.caller.take() {
-            _ = reply.send(Err(SessionError::Host));
+        if let Some(caller) = self.caller.take() {
+            _ = caller.reply.send(Err(SessionError::Host));
         }
         let runs: Vec<_> = self.runs.keys().cloned().collect();
         for run in runs {

@@ -1,15 +1,18 @@
 //! Ends that nobody asked a run for: of its session, of its driver, of whoever watched it.
 
-use super::world::{Book, Do, World, hold_the_clock, outcome, refused, start, tenant, within};
+use super::world::{Book, Do, World, command, hold_the_clock, outcome, refused, start, tenant, within};
 use crate::audit;
 use crate::bounds::Bounds;
 use crate::registry::CreateError;
 use crate::run::{NotStarted, RunEnd};
 use crate::session::*;
+use futures_util::FutureExt;
 use proctor_core::id::TenantId;
 use proctor_core::outcome::KillReason;
 use proctor_core::session::DETACHED_MS_MAX;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, advance};
 
 /// A panic costs one session: its runs end, whoever watches them and the audit log are told, the rest goes on.
 #[tokio::test]
@@ -107,15 +110,15 @@ async fn a_run_that_nobody_watches_dies_after_its_grace() {
     let run = start(&session, "a").await;
     let watch = run.handle.watch();
     // A whole tick and more passes while somebody watches.
-    tokio::time::advance(Duration::from_millis(2 * DETACHED_MS_MAX)).await;
+    advance(Duration::from_millis(2 * DETACHED_MS_MAX)).await;
     assert!(within(session.status()).await.unwrap().running.is_some());
     drop(watch);
-    let (before, begun) = (tokio::time::Instant::now(), std::time::Instant::now());
+    let (before, begun) = (Instant::now(), std::time::Instant::now());
     while world.fake.killed.lock().unwrap().is_empty() {
         assert!(begun.elapsed() < Duration::from_secs(120), "nobody killed it");
         // The grace and more has passed: from then on it takes what the thread of the run takes.
         if before.elapsed() < Duration::from_millis(2 * DETACHED_MS_MAX) {
-            tokio::time::advance(Duration::from_millis(500)).await;
+            advance(Duration::from_millis(500)).await;
         } else {
             tokio::task::yield_now().await;
         }
@@ -123,4 +126,62 @@ async fn a_run_that_nobody_watches_dies_after_its_grace() {
     }
     assert!(before.elapsed() >= Duration::from_millis(DETACHED_MS_MAX));
     assert_eq!(world.killed_because().await, KillReason::Abandoned);
+}
+
+/// What one look of a tenant takes.
+type Permit = Option<OwnedSemaphorePermit>;
+
+/// A run that cannot look at its workspace, as on a disk that takes its time: other looks of its tenant are all on.
+async fn beginning(world: &World) -> (SessionHandle, JoinHandle<Result<Started, SessionError>>, Vec<Permit>) {
+    let (policy, id) = (Arc::new(world.policy()), SessionId::new("s"));
+    let looks = std::iter::from_fn(|| policy.looks.one_more().now_or_never()).collect();
+    let context = Arc::clone(&world.context);
+    let (session, _) = open(id, context, Arc::clone(&policy), world.workspace(), Memory::default());
+    let asking = tokio::spawn({
+        let session = session.clone();
+        async move { session.start(command("a"), RunKind::Tests, IfBusy::Queue).await }
+    });
+    while within(session.status()).await.unwrap().running.is_none() {
+        tokio::task::yield_now().await;
+    }
+    (session, asking, looks)
+}
+
+/// Lets time pass for as long as the session's run goes on, up to twice the grace of one that nobody watches.
+async fn pass_the_time(session: &SessionHandle) -> Duration {
+    let (begin, step) = (Instant::now(), Duration::from_millis(500));
+    while begin.elapsed() < Duration::from_millis(2 * DETACHED_MS_MAX) {
+        advance(step).await;
+        if within(session.status()).await.unwrap().running.is_none() {
+            break;
+        }
+    }
+    begin.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_goes_on_while_its_caller_waits_for_it_to_begin_however_long_that_takes() {
+    let world = World::new();
+    let _held = hold_the_clock();
+    let (session, asking, looks) = beginning(&world).await;
+    assert_eq!(pass_the_time(&session).await, Duration::from_millis(2 * DETACHED_MS_MAX));
+    drop(looks);
+    world.tell(Do::Exit(0));
+    let run = within(asking).await.unwrap().unwrap();
+    assert_eq!(run.handle.watchers(), 0, "whoever was told watches it from then on");
+    assert_eq!(outcome(&run).await, Outcome::Passed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_caller_went_before_it_began_dies_after_its_grace() {
+    let world = World::new();
+    let _held = hold_the_clock();
+    let (session, asking, _looks) = beginning(&world).await;
+    pass_the_time(&session).await;
+    asking.abort();
+    let passed = pass_the_time(&session).await;
+    let grace = Duration::from_millis(DETACHED_MS_MAX);
+    assert!((grace..2 * grace).contains(&passed), "{passed:?}");
+    let last = within(session.status()).await.unwrap().last;
+    assert_eq!(last, Some((RunId::new("s-1"), Outcome::Cancelled)));
 }
