@@ -347,9 +347,11 @@ impl Sessions {
         }
         let request = (workspace, client_request_id);
         if let Some(owned) = self.tenants.get_mut(&tenant.id) {
-            let requested = owned.requested.get(&request).filter(|_| !request.1.is_empty());
-            let shared = || owned.shared.get(&request.0).filter(|_| !separate);
-            if let Some(session) = requested.or_else(shared).and_then(|session| owned.find(session)) {
+            let found = |session: Option<&SessionId>| session.and_then(|session| owned.find(session));
+            let requested = found(owned.requested.get(&request).filter(|_| !request.1.is_empty()));
+            let shared = || found(owned.shared.get(&request.0).filter(|_| !separate));
+            // The one that the request made may have ended, and the one that all share be another.
+            if let Some(session) = requested.or_else(shared) {
                 return Ok(Opened { session: session.clone(), existing: true });
             }
             if owned.sessions.len() >= tenant.sessions_max {

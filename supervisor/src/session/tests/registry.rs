@@ -98,6 +98,21 @@ async fn a_session_that_is_being_closed_is_nobodys_next_one() {
 }
 
 #[tokio::test]
+async fn a_request_whose_session_has_ended_finds_the_one_that_all_share() {
+    let world = World::new();
+    let (book, place, ours) = (Book::with(&world, Bounds::default()), world.workspace(), tenant(&world, 1, 9));
+    let (broken, _) = book.open(&ours, &place, "key", false).await.unwrap();
+    // It stays for what it says of its runs.
+    within(broken.panic()).await;
+    let (shared, existing) = book.open(&ours, &place, "", false).await.unwrap();
+    assert!(!existing && shared.id() != broken.id());
+    let (again, existing) = book.open(&ours, &place, "key", false).await.unwrap();
+    assert_eq!((again.id(), existing), (shared.id(), true));
+    let (own, existing) = book.open(&ours, &place, "key", true).await.unwrap();
+    assert!(!existing && own.id() != shared.id(), "whoever wants one of their own does not get that");
+}
+
+#[tokio::test]
 async fn callers_of_a_tenant_share_the_session_of_a_workspace_unless_they_want_their_own() {
     let world = World::new();
     let (book, place) = (Book::with(&world, Bounds::default()), world.workspace());
