@@ -22,6 +22,7 @@ use tokio::task::{JoinError, JoinSet};
 const MAILBOX: usize = 1_024;
 
 /// What a tenant wants a session for.
+#[derive(Clone)]
 pub struct Wanted {
     /// Who.
     pub tenant: Arc<Tenant>,
@@ -103,10 +104,17 @@ impl Registry {
         Registry { mailbox }
     }
 
-    /// Creates a session, or finds the one that is wanted.
+    /// Creates a session, or finds the one that is wanted, which is a use of it.
     pub async fn create(&self, wanted: Wanted) -> Result<Opened, CreateError> {
-        let wanted = Box::new(wanted);
-        self.ask(|reply| Message::Create { wanted, reply }).await.unwrap_or(Err(CreateError::Unavailable))
+        loop {
+            let wanted = Box::new(wanted.clone());
+            let answer = self.ask(|reply| Message::Create { wanted, reply }).await;
+            let opened = answer.unwrap_or(Err(CreateError::Unavailable))?;
+            // One whose time was over in the meantime is not found again, so that each turn needs another that ends.
+            if !opened.existing || opened.session.touch().await.is_ok() {
+                return Ok(opened);
+            }
+        }
     }
 
     /// A session of this tenant. The same `None` for another's and for none.

@@ -232,6 +232,9 @@ impl Actor {
                 _ = reply.send(index.has_measured().then(|| index.covering(&file, line)));
             }
             Message::Status { reply } => _ = reply.send(self.status()),
+            // That it was used has been noted; whoever gets no answer finds another.
+            Message::Touch { reply } if !self.about.ending.load(Ordering::Relaxed) => _ = reply.send(()),
+            Message::Touch { .. } => {}
             Message::Memory { reply } => {
                 _ = reply.send(Memory {
                     slot: self.session.slot().clone(),

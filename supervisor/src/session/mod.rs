@@ -57,6 +57,9 @@ enum Message {
     Status {
         reply: oneshot::Sender<Status>,
     },
+    Touch {
+        reply: oneshot::Sender<()>,
+    },
     Memory {
         reply: oneshot::Sender<Memory>,
     },
@@ -316,6 +319,14 @@ impl SessionHandle {
     /// The session as it is now.
     pub async fn status(&self) -> Result<Status, SessionError> {
         self.ask(|reply| Message::Status { reply }).await
+    }
+
+    /// Uses the session without asking anything of it: its time begins anew.
+    ///
+    /// # Errors
+    /// [`SessionError::Gone`], also when it is being closed.
+    pub async fn touch(&self) -> Result<(), SessionError> {
+        self.ask(|reply| Message::Touch { reply }).await
     }
 
     /// What the session remembers.

@@ -39,6 +39,36 @@ async fn a_session_that_nobody_uses_expires_and_whoever_looks_at_it_does_not_use
     eventually(&book, 0).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn whoever_is_given_a_session_that_was_there_has_it_for_as_long_as_a_new_one() {
+    let world = World::new();
+    let minute = Duration::from_secs(60);
+    let (book, place) = (Book::with(&world, Bounds { idle_max: minute, ..Bounds::default() }), world.workspace());
+    let ours = tenant(&world, 1, 9);
+    let (first, _) = book.open(&ours, &place, "", false).await.unwrap();
+    let nearly = minute - Duration::from_secs(1);
+    for _ in 0..3 {
+        tokio::time::sleep(nearly).await;
+        let (again, existing) = book.open(&ours, &place, "", false).await.unwrap();
+        assert_eq!((again.id(), existing), (first.id(), true));
+    }
+    tokio::time::sleep(nearly).await;
+    assert!(!first.is_gone());
+}
+
+#[tokio::test]
+async fn a_session_that_ends_while_it_is_found_is_not_given_to_anybody() {
+    let world = World::new();
+    let (book, place) = (Book::with(&world, Bounds::default()), world.workspace());
+    let ours = tenant(&world, 1, 9);
+    let (first, _) = book.open(&ours, &place, "key", false).await.unwrap();
+    // The registry is asked first, and answers when the session has been asked to end.
+    let (opened, _) = tokio::join!(book.open(&ours, &place, "key", false), first.close());
+    let (next, existing) = opened.unwrap();
+    assert!(!existing && next.id() != first.id());
+    assert!(within(next.status()).await.is_ok());
+}
+
 /// Whoever waited for a run finds the session that ran it, however long the run took.
 #[tokio::test(start_paused = true)]
 async fn a_session_does_not_expire_because_its_run_took_longer_than_it_may_be_idle() {
