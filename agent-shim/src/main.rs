@@ -16,6 +16,7 @@ mod command_line;
 mod end_of_input;
 mod follow;
 mod greeting;
+mod lease;
 mod lines;
 mod log;
 mod message;

@@ -2,6 +2,7 @@
 //! directory has taken the workspace's place. Must not know what is asked in it.
 
 use crate::call_error::CallError;
+use crate::lease::{ALONE_MS_MAX, Lease};
 use crate::reconnect;
 use crate::supervisor::{Clients, Supervisor};
 use proctor_proto::reason;
@@ -28,6 +29,8 @@ const REPLACED: &str =
 #[derive(Default)]
 struct Slot {
     opened: Option<Opened>,
+    // At a supervisor that lives on without us.
+    lease: Option<Lease>,
     // Sessions that were given up: a new one needs a new request id, or the supervisor could return the old one.
     given_up: u32,
 }
@@ -43,6 +46,8 @@ struct Opened {
 #[derive(Clone)]
 pub(crate) struct Session {
     workspace: Arc<PathBuf>,
+    // Whether its supervisor lives on without us.
+    is_shared: bool,
     // Unique to this process, so that a call that is cancelled while it opens the session leaves no second one behind.
     request_id: Arc<str>,
     slot: Arc<Mutex<Slot>>,
@@ -51,11 +56,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session that will be opened on `workspace`, a canonical absolute path.
-    pub(crate) fn on(workspace: PathBuf) -> Session {
+    /// A session that will be opened on `workspace`, a canonical absolute path, at a supervisor of others' too or of our own.
+    pub(crate) fn on(workspace: PathBuf, is_shared: bool) -> Session {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         Session {
             workspace: Arc::new(workspace),
+            is_shared,
             request_id: format!("proctor-mcp-{}-{now}", std::process::id()).into(),
             slot: Arc::default(),
             last_run: Arc::default(),
@@ -143,7 +149,11 @@ impl Session {
     /// expires. Not while a run is going on: a lost client never loses a run.
     pub(crate) async fn close_if_idle(&self, supervisor: &Supervisor) {
         let closing = async {
-            let opened = self.slot.lock().await.opened.clone()?;
+            let mut slot = self.slot.lock().await;
+            // Its next use would make another session.
+            slot.lease = None;
+            let opened = slot.opened.clone()?;
+            drop(slot);
             close_idle(supervisor.shared().await?, opened.session_id).await
         };
         if tokio::time::timeout(CLOSE_MAX, closing).await.is_err() {
@@ -156,32 +166,36 @@ impl Session {
         if let Some(opened) = &slot.opened {
             return Ok(opened.clone());
         }
-        let opened = self.create(clients, slot.given_up).await?;
-        slot.opened = Some(opened.clone());
+        let given_up = slot.given_up;
+        let opened = self.create(clients, &mut slot, given_up).await?;
         if slot.given_up > 0 {
             self.tell(FORGOTTEN);
         }
         Ok(opened)
     }
 
-    async fn create(&self, clients: &Clients, given_up: u32) -> Result<Opened, CallError> {
+    async fn create(&self, clients: &Clients, slot: &mut Slot, given_up: u32) -> Result<Opened, CallError> {
         let directory = self.directory();
         let request = CreateSessionRequest {
             workspace: self.workspace.to_string_lossy().into_owned(),
             client_request_id: format!("{}-{given_up}", self.request_id),
             // What its calls brought to light is an agent's own, and it closes its session when it goes.
             separate: true,
+            idle_ms_max: if self.is_shared { ALONE_MS_MAX } else { 0 },
         };
-        let answer = clients.clone().sessions.create_session(request).await;
-        let session = answer.map_err(CallError::Open)?.into_inner().session;
-        Ok(Opened { session_id: session.unwrap_or_default().session_id, directory })
+        let answer = clients.clone().sessions.create_session(request.clone()).await;
+        let session = answer.map_err(CallError::Open)?.into_inner().session.unwrap_or_default();
+        let opened = Opened { session_id: session.session_id.clone(), directory };
+        (slot.opened, slot.given_up) = (Some(opened.clone()), given_up);
+        slot.lease = self.is_shared.then(|| Lease::of(clients.clone(), request, session));
+        Ok(opened)
     }
 
     async fn forget(&self, session_id: &str) {
         let mut slot = self.slot.lock().await;
         // Another call may have opened the new one already.
         if slot.opened.as_ref().is_some_and(|opened| opened.session_id == session_id) {
-            slot.opened = None;
+            (slot.opened, slot.lease) = (None, None);
             slot.given_up += 1;
             self.forget_run();
         }
@@ -193,9 +207,8 @@ impl Session {
         if let Some(other) = slot.opened.as_ref().filter(|opened| opened.session_id != session_id) {
             return Ok(other.clone());
         }
-        let opened = self.create(clients, slot.given_up + 1).await?;
-        slot.given_up += 1;
-        slot.opened = Some(opened.clone());
+        let given_up = slot.given_up + 1;
+        let opened = self.create(clients, &mut slot, given_up).await?;
         self.forget_run();
         self.tell(REPLACED);
         drop(slot);

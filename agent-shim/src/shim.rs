@@ -33,7 +33,8 @@ pub(crate) struct Shim {
 impl Shim {
     /// A shim for `workspace`, a canonical absolute path.
     pub(crate) fn new(workspace: PathBuf, supervisor: Supervisor) -> Shim {
-        Shim { supervisor, session: Session::on(workspace) }
+        let session = Session::on(workspace, !supervisor.is_private());
+        Shim { supervisor, session }
     }
 
     /// Its supervisor, to be ended after it.

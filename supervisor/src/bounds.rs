@@ -29,6 +29,14 @@ pub struct Bounds {
     pub idle_max: Duration,
 }
 
+impl Bounds {
+    /// How long a session lives that nobody uses and whose client has asked for this.
+    #[must_use]
+    pub fn idle(&self, asked: Option<Duration>) -> Duration {
+        asked.map_or(self.idle_max, |asked| asked.max(IDLE_MIN).min(self.idle_max))
+    }
+}
+
 impl Default for Bounds {
     fn default() -> Bounds {
         Bounds { sessions_max: SESSIONS_MAX, idle_max: IDLE_MAX }

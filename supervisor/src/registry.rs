@@ -32,6 +32,8 @@ pub struct Wanted {
     pub client_request_id: String,
     /// Whether it shall not be the one that all callers of the tenant share there.
     pub separate: bool,
+    /// How long it shall live when nobody uses it.
+    pub idle_max: Option<Duration>,
 }
 
 /// The session that a tenant got.
@@ -345,7 +347,7 @@ impl Sessions {
     }
 
     fn create(&mut self, wanted: Wanted) -> Result<Opened, CreateError> {
-        let Wanted { tenant, workspace, client_request_id, separate } = wanted;
+        let Wanted { tenant, workspace, client_request_id, separate, idle_max } = wanted;
         if self.draining {
             return Err(CreateError::Draining);
         }
@@ -381,7 +383,7 @@ impl Sessions {
             context: Arc::clone(&self.context),
             policy: tenant.policies.subscribe().into(),
             workspace: request.0.clone(),
-            idle_max: self.bounds.idle_max,
+            idle_max: self.bounds.idle(idle_max),
             memory: Memory::default(),
         });
         let name = (tenant.id.clone(), id.clone());

@@ -80,7 +80,7 @@ rows! { Named, names, own:
     sessions.create_session "Sessions/CreateSession" v1::CreateSessionRequest {
         workspace: names.workspace.clone(),
         client_request_id: names.request.clone(),
-        separate: false,
+        ..Default::default()
     };
     sessions.get_session "Sessions/GetSession" v1::GetSessionRequest { session_id: names.session.clone() };
     sessions.close_session "Sessions/CloseSession" v1::CloseSessionRequest { session_id: names.session.clone() };
@@ -172,8 +172,11 @@ async fn not_yours_and_not_there_are_the_same_answer_to_every_call() {
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
     let workspace = workspace.to_str().unwrap().to_owned();
-    let request =
-        v1::CreateSessionRequest { workspace: workspace.clone(), client_request_id: "r-1".to_owned(), separate: false };
+    let request = v1::CreateSessionRequest {
+        workspace: workspace.clone(),
+        client_request_id: "r-1".to_owned(),
+        ..Default::default()
+    };
     let session =
         alpha.sessions.clone().create_session(request).await.unwrap().into_inner().session.unwrap().session_id;
     let run = alpha.run(&session).await;

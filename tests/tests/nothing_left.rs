@@ -1,20 +1,27 @@
 //! What is left when programs are ended in the middle of a run, kindly or not: no process, no mount, no file, and after a
 //! clean end no cgroup. That every run that ends by itself leaves nothing is asserted where the table is driven.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy takes for ordinary code")]
 
+#[path = "entrances/mcp_client.rs"]
+#[expect(dead_code, reason = "a shim that is asked little needs a part of it")]
+mod mcp_client;
+
+use mcp_client::Mcp;
 use nix::sys::signal::Signal;
-use proctor_proto::v1::CloseSessionRequest;
+use proctor_proto::v1::{CloseSessionRequest, ListSessionsRequest};
 use proctor_tests::place::{Before, Place};
 use proctor_tests::process::{
-    Process, cgroups_of, descendants, end_of, eventually, has_logged, mounts_of, processes_of, signal,
+    PATIENCE, Process, cgroups_of, descendants, end_of, eventually, has_logged, mounts_of, processes_of, signal,
 };
-use proctor_tests::supervisor::Supervisor;
+use proctor_tests::supervisor::{Settings, Supervisor, token};
 use proctor_tests::waiting::Waiting;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 fn none_is_alive(family: &BTreeSet<Process>) {
     assert!(family.len() >= 3, "worker, init and runner at least: {family:?}");
@@ -169,4 +176,36 @@ fn an_agents_shim_that_is_killed_takes_its_supervisor_and_its_run_along() {
     _ = end_of(shim);
     none_is_alive(&family);
     before.assert_nothing_is_left(&place, supervisor);
+}
+
+/// A shim that is killed closes nothing, and so lives on in its tenant's quota, but not for long.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_session_of_a_shim_stays_as_long_as_the_shim_and_not_much_longer() {
+    let idle = Duration::from_secs(6);
+    let supervisor = Supervisor::with(&Settings { host: "session_idle = \"6s\"".to_owned(), ..Settings::default() });
+    let alpha = supervisor.client("alpha").await;
+    let sessions = async || {
+        alpha.sessions.clone().list_sessions(ListSessionsRequest::default()).await.unwrap().into_inner().sessions.len()
+    };
+    let mut place = Place::empty();
+    place.workspace = supervisor.workspace("alpha", "shop", "go/fail");
+    let token_file = place.root().join("token");
+    std::fs::write(&token_file, token("alpha")).unwrap();
+    let mut command = place.command("proctor-mcp");
+    command.args(["--supervisor", &format!("http://{}", supervisor.address), "--token-file"]).arg(&token_file);
+    let mut mcp = Mcp::started_by(&mut command, &place).await;
+    let failed = mcp.call("run_tests", json!({})).await;
+    assert_eq!(failed.structured["outcome"], "failed");
+    tokio::time::sleep(idle + idle / 2).await;
+    let remembered = mcp.call("last_test_failures", json!({})).await;
+    assert!(remembered.structured["failures"].as_array().is_some_and(|all| !all.is_empty()), "{remembered:?}");
+    assert_eq!(sessions().await, 1);
+    mcp.shim.kill().await.unwrap();
+    tokio::time::timeout(PATIENCE, async {
+        while sessions().await > 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await
+    .unwrap();
 }

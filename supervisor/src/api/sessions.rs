@@ -12,6 +12,7 @@ use proctor_proto::v1;
 use proctor_proto::v1::sessions_server::Sessions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tonic::{Request, Response, Status};
 
 /// Sessions on a page.
@@ -34,9 +35,14 @@ impl Sessions for Api {
             let why = format!("client_request_id: at most {REQUEST_ID_MAX} bytes");
             return Err(status::invalid("client_request_id", why));
         }
+        if asked.idle_ms_max > 0 && !asked.separate {
+            let why = "idle_ms_max: others share the session; ask for a separate one";
+            return Err(status::invalid("idle_ms_max", why.to_owned()));
+        }
         let workspace = open_below(asked.workspace, &tenant).await?;
         let (client_request_id, separate) = (asked.client_request_id, asked.separate);
-        let wanted = Wanted { tenant, workspace, client_request_id, separate };
+        let idle_max = Some(asked.idle_ms_max).filter(|ms| *ms > 0).map(Duration::from_millis);
+        let wanted = Wanted { tenant, workspace, client_request_id, separate, idle_max };
         let opened = self.registry.create(wanted).await.map_err(|error| status::create(&error))?;
         record::session(opened.session.id().as_str());
         if opened.existing {

@@ -2,10 +2,11 @@
 
 use crate::Scene;
 use nix::sys::signal::Signal;
-use proctor_proto::v1::{CreateSessionRequest, ListSessionsRequest, Outcome};
-use proctor_tests::process::{cgroups_of, eventually, processes_of, signal};
+use proctor_proto::v1::{CreateSessionRequest, GetSessionRequest, ListSessionsRequest, Outcome};
+use proctor_tests::process::{PATIENCE, cgroups_of, eventually, processes_of, signal};
 use proctor_tests::supervisor::{Settings, Supervisor};
 use std::collections::BTreeSet;
+use std::time::Duration;
 use tonic::Code;
 use tonic_types::StatusExt;
 
@@ -16,7 +17,7 @@ async fn a_workspace_has_one_session_unless_another_is_asked_for() {
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
     let open = |id: &str, separate: bool| {
         let workspace = workspace.to_str().unwrap().to_owned();
-        let request = CreateSessionRequest { workspace, client_request_id: id.to_owned(), separate };
+        let request = CreateSessionRequest { workspace, client_request_id: id.to_owned(), separate, idle_ms_max: 0 };
         let mut sessions = client.sessions.clone();
         async move {
             let opened = sessions.create_session(request).await.unwrap().into_inner();
@@ -33,6 +34,40 @@ async fn a_workspace_has_one_session_unless_another_is_asked_for() {
     assert_eq!(open("own", true).await, (own.clone(), true), "the same request");
     assert_ne!(open("", true).await, open("", true).await, "without an id every call opens one");
     assert!(shared.len() == 32 && shared.chars().all(|digit| digit.is_ascii_hexdigit()), "{shared}");
+}
+
+#[tokio::test]
+async fn a_session_of_its_own_expires_as_soon_as_its_client_has_asked_for() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("alpha").await;
+    let workspace = supervisor.workspace("alpha", "shop", "go/pass");
+    let open = |idle_ms_max: u64, separate: bool| {
+        let workspace = workspace.to_str().unwrap().to_owned();
+        let request = CreateSessionRequest { workspace, separate, idle_ms_max, ..CreateSessionRequest::default() };
+        let mut sessions = client.sessions.clone();
+        async move { sessions.create_session(request).await.map(|opened| opened.into_inner().session.unwrap()) }
+    };
+    let half_a_day = 12 * 60 * 60 * 1_000;
+    let brief = open(1, true).await.unwrap();
+    assert_eq!(brief.idle_ms_max, 1_000);
+    assert_eq!(open(u64::MAX, true).await.unwrap().idle_ms_max, half_a_day);
+    let stays = open(half_a_day - 1, true).await.unwrap();
+    assert_eq!(stays.idle_ms_max, half_a_day - 1);
+    let refused = open(1, false).await.unwrap_err();
+    assert_eq!((refused.code(), refused.message().split(':').next()), (Code::InvalidArgument, Some("idle_ms_max")));
+    let looked_at = |session_id: &str| {
+        let request = GetSessionRequest { session_id: session_id.to_owned() };
+        let mut sessions = client.sessions.clone();
+        async move { sessions.get_session(request).await.map_err(|status| status.code()).map(drop) }
+    };
+    tokio::time::timeout(PATIENCE, async {
+        while looked_at(&brief.session_id).await != Err(Code::PermissionDenied) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(looked_at(&stays.session_id).await, Ok(()));
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ impl Scene {
 
     async fn open_as(&self, workspace: &str, client_request_id: &str) -> Result<String, Status> {
         let (workspace, client_request_id) = (workspace.to_owned(), client_request_id.to_owned());
-        let request = CreateSessionRequest { workspace, client_request_id, separate: false };
+        let request = CreateSessionRequest { workspace, client_request_id, ..CreateSessionRequest::default() };
         let answer = self.supervisor.client("beta").await.sessions.create_session(request).await?;
         Ok(answer.into_inner().session.unwrap().session_id)
     }

@@ -276,7 +276,8 @@ impl Book {
 
     pub(super) async fn open(&self, tenant: &Arc<Tenant>, workspace: &Workspace, key: &str, separate: bool) -> Got {
         let (tenant, workspace, client_request_id) = (Arc::clone(tenant), workspace.clone(), key.to_owned());
-        let opened = self.registry.create(registry::Wanted { tenant, workspace, client_request_id, separate });
+        let opened =
+            self.registry.create(registry::Wanted { tenant, workspace, client_request_id, separate, idle_max: None });
         within(opened).await.map(|opened| (opened.session, opened.existing))
     }
 
