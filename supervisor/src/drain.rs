@@ -78,6 +78,12 @@ impl Drain {
         self.deadline.borrow().map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
+    /// Whether the deadline passed `by` so much ago.
+    #[must_use]
+    pub fn is_overdue(&self, by: Duration) -> bool {
+        self.deadline.borrow().is_some_and(|until| Instant::now() >= until + by)
+    }
+
     /// What starts processes and is no run. It ends itself, and them, when this has begun.
     pub(crate) fn beside(&self) -> &TaskTracker {
         &self.beside
@@ -122,5 +128,6 @@ mod tests {
         drain.begin(Some(Duration::from_secs(5)));
         waiting.await.unwrap();
         assert_eq!(from.elapsed(), Duration::from_secs(15), "who waits already is told");
+        assert!(drain.is_overdue(Duration::ZERO) && !drain.is_overdue(Duration::from_secs(1)));
     }
 }

@@ -2,6 +2,7 @@
 //! sd_notify(3): lines of text in a datagram to the socket that NOTIFY_SOCKET names). Must not know what the daemon does.
 
 use crate::drain::Drain;
+use proctor_sandbox::DEATH_WAIT;
 use std::ffi::OsStr;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -13,6 +14,11 @@ use tokio::time::sleep;
 /// How often a manager hears of an end that takes its time, and how long it shall wait for the next word.
 const WORD: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long after the deadline of a drain the manager is asked for more time. A run that is killed then may be waited for
+/// twice, and the launcher it came from once more; what takes longer hangs, as a thread does that looks at a network file
+/// system which does not answer. It would hang for ever: the manager kills it, and the next start clears away what it left.
+const OVERTIME: Duration = Duration::from_secs(4 * DEATH_WAIT.as_secs());
 
 /// A service manager that wants to be told.
 #[derive(Debug)]
@@ -65,11 +71,8 @@ impl Manager {
             ready = ready || self.say("READY=1\nSTATUS=serving");
             if drain.has_begun() {
                 ending = true;
-                let more = PATIENCE.as_micros();
                 let news = if stopping { "" } else { "STOPPING=1\n" };
-                let left = drain.left().as_secs();
-                stopping |=
-                    self.say(&format!("{news}EXTEND_TIMEOUT_USEC={more}\nSTATUS=draining: runs have {left} s left"));
+                stopping |= self.say(&format!("{news}{}", stage(&drain)));
             }
             if self.watchdog.is_some() && answers().await {
                 self.say("WATCHDOG=1");
@@ -80,6 +83,15 @@ impl Manager {
             }
         }
     }
+}
+
+// How far an end has come, and as long as it may still come to one, that it needs more time.
+fn stage(drain: &Drain) -> String {
+    if drain.is_overdue(OVERTIME) {
+        return "STATUS=draining: what is left hangs".to_owned();
+    }
+    let (more, left) = (PATIENCE.as_micros(), drain.left().as_secs());
+    format!("EXTEND_TIMEOUT_USEC={more}\nSTATUS=draining: runs have {left} s left")
 }
 
 // A name that begins with an at sign is not of the file system (unix(7), "abstract").
@@ -94,6 +106,7 @@ fn address_of(name: &OsStr) -> io::Result<SocketAddr> {
 mod tests {
     use super::*;
     use std::ffi::OsString;
+    use tokio::time::Instant;
 
     /// The manager's end: everything that it was told until now.
     struct Ear(UnixDatagram);
@@ -143,6 +156,28 @@ mod tests {
         sleep(Duration::from_millis(1_000)).await;
         let status = "STATUS=draining: runs have 59 s left";
         assert_eq!(ear.heard(), ["EXTEND_TIMEOUT_USEC=30000000", status, "WATCHDOG=1"]);
+        told.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_that_hangs_asks_for_no_more_time() {
+        let (manager, ear) = abstract_ones("90000000");
+        let deadline = Duration::from_secs(60);
+        let drain = Drain::new(deadline);
+        let told = tokio::spawn(manager.keep_told(drain.clone(), || std::future::ready(true)));
+        drain.begin(None);
+        let (begin, mut asked_at) = (Instant::now(), Vec::new());
+        while begin.elapsed() < 2 * (deadline + OVERTIME) {
+            sleep(WORD).await;
+            let heard = ear.heard();
+            assert!(heard.iter().any(|line| line == "WATCHDOG=1"), "it lives: {heard:?}");
+            if heard.iter().any(|line| line.starts_with("EXTEND_TIMEOUT_USEC=")) {
+                asked_at.push(begin.elapsed());
+            }
+        }
+        let last = *asked_at.last().unwrap();
+        assert!((deadline + OVERTIME - WORD..=deadline + OVERTIME).contains(&last), "{last:?}");
+        assert!(asked_at.array_windows().all(|[one, next]| *next - *one == WORD), "{asked_at:?}");
         told.abort();
     }
 

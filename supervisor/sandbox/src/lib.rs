@@ -51,6 +51,7 @@ pub use lack::lack;
 pub use plan::LAYERS;
 pub use pool::PoolBounds;
 pub use probe::{HostReport, HostRow, RowGroup, Status};
+pub use room::DEATH_WAIT;
 pub use sandbox::LinuxSandbox;
 pub use slice::shorten as shorten_slice;
 pub use spec::*;

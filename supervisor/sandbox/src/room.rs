@@ -29,7 +29,7 @@ const SETUP_WAIT: Duration = Duration::from_secs(30);
 
 /// How long a killed run may take to be dead. A namespace of a thousand spinning processes takes about a second; a
 /// process inside a hanging disk or network file system takes as long as that hangs.
-pub(crate) const DEATH_WAIT: Duration = Duration::from_secs(60);
+pub const DEATH_WAIT: Duration = Duration::from_secs(60);
 
 /// How long the launcher may take to exit when nothing of it is alive.
 const LAUNCHER_WAIT: Duration = Duration::from_secs(2);
