@@ -9,6 +9,7 @@
 //! fallen by what was left then, there is nothing to do. `cache.trash` is where a cache goes in one step, while no run is
 //! there to miss it, and where all go that became another user's; what takes long happens after that.
 
+use proctor_sandbox::{lack, unless_lacking};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, mkdirat, openat, openat2, renameat,
     statx, unlinkat,
@@ -142,23 +143,22 @@ fn try_tidy(cache: &Path, bytes_max: u64) -> io::Result<Tidied> {
     // What a supervisor that was killed has left.
     empty(&trash)?;
     let dir = openat(CWD, cache, OPEN_DIR, Mode::empty())?;
-    let caches = add_up(&dir)?;
-    let total = total(&caches);
+    let mut caches = add_up(&dir)?;
     let mut tidied = Tidied::default();
-    if total > bytes_max {
+    if total(&caches) > bytes_max {
         let lock = open_used(cache)?;
         match lock.try_lock() {
-            Ok(()) => tidied = take_out(&dir, &trash, condemned(caches, bytes_max))?,
+            Ok(()) => tidied = take_out(&dir, &trash, condemned(&mut caches, bytes_max))?,
             // The next run's end is another chance.
             Err(TryLockError::WouldBlock) => {
-                tracing::info!(cache = %cache.display(), total, "caches are too large and in use")
+                tracing::info!(cache = %cache.display(), total = total(&caches), "caches are too large and in use")
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
         drop(lock);
         empty(&trash)?;
     }
-    Seen::write(&mut used, total - tidied.bytes, free_bytes(cache)?)?;
+    Seen::write(&mut used, total(&caches), free_bytes(cache)?)?;
     Ok(tidied)
 }
 
@@ -232,19 +232,13 @@ struct Cache {
     used: i64,
 }
 
-/// Those that have to go: each that is too large by itself, then the longest unused until the rest is within `bytes_max`.
-fn condemned(mut caches: Vec<Cache>, bytes_max: u64) -> Vec<Cache> {
+/// Takes out those that have to go: each that is too large by itself, then the longest unused until the rest is within
+/// `bytes_max`.
+fn condemned(caches: &mut Vec<Cache>, bytes_max: u64) -> Vec<Cache> {
     caches.sort_by_key(|cache| (cache.bytes <= bytes_max, cache.used));
-    let mut left = total(&caches);
     // A sum that is beyond all numbers cannot be taken from, so it is made anew.
-    let mut condemned = Vec::new();
-    let mut rest = caches.into_iter();
-    while left > bytes_max {
-        let Some(cache) = rest.next() else { break };
-        condemned.push(cache);
-        left = total(rest.as_slice());
-    }
-    condemned
+    let gone = (0..caches.len()).find(|gone| total(&caches[*gone..]) <= bytes_max).unwrap_or(caches.len());
+    caches.drain(..gone).collect()
 }
 
 fn total(caches: &[Cache]) -> u64 {
@@ -269,12 +263,13 @@ fn names(dir: &impl AsFd) -> io::Result<impl Iterator<Item = CString>> {
 
 fn add_up(dir: &OwnedFd) -> io::Result<Vec<Cache>> {
     let mut linked = HashSet::new();
-    Ok(names(dir)?.filter_map(|name| cache(dir, name, &mut linked)).collect())
+    names(dir)?.filter_map(|name| cache(dir, name, &mut linked).transpose()).collect()
 }
 
-/// The cache `name` of `dir`; `None` when it is gone.
-fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> Option<Cache> {
-    let top = look_at(dir, &name)?;
+/// The cache `name` of `dir`; `None` when it is gone. It fails where the host was short of something: what was not seen is not
+/// too large.
+fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> io::Result<Option<Cache>> {
+    let Some(top) = look_at(dir, &name)? else { return Ok(None) };
     let mut cache = Cache { bytes: bytes(&top), used: top.stx_mtime.tv_sec, name };
     let mut pending = if is_dir(&top) { vec![cache.name.as_bytes().to_vec()] } else { Vec::new() };
     let mut pending_bytes = cache.name.as_bytes().len();
@@ -284,12 +279,15 @@ fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> Option<Cach
         let mut entries = match openat2(dir, path.as_slice(), OPEN_DIR, Mode::empty(), below).and_then(Dir::new) {
             Ok(entries) => entries,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::AGAIN) => continue,
-            Err(_) => return Some(Cache { bytes: u64::MAX, ..cache }),
+            Err(error) if lack(&error.into()).is_some() => return Err(error.into()),
+            Err(_) => return Ok(Some(Cache { bytes: u64::MAX, ..cache })),
         };
-        while let Some(Ok(entry)) = entries.read() {
-            let is_above = [c".", c".."].contains(&entry.file_name());
-            let found = entries.fd().ok().filter(|_| !is_above).and_then(|at| look_at(at, entry.file_name()));
-            let Some(found) = found else { continue };
+        while let Some(entry) = entries.read() {
+            let Some(entry) = unless_lacking(entry)? else { break };
+            if [c".", c".."].contains(&entry.file_name()) {
+                continue;
+            }
+            let Some(found) = look_at(entries.fd()?, entry.file_name())? else { continue };
             // Reading a directory is what happens here; reading a file is its use.
             let read = if is_dir(&found) { 0 } else { found.stx_atime.tv_sec };
             cache.used = cache.used.max(found.stx_mtime.tv_sec).max(read);
@@ -302,18 +300,19 @@ fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> Option<Cach
                 let path = [&path, b"/".as_slice(), entry.file_name().to_bytes()].concat();
                 pending_bytes += path.len();
                 if path.len() > PATH_BYTES_MAX || pending_bytes > PENDING_BYTES_MAX {
-                    return Some(Cache { bytes: u64::MAX, ..cache });
+                    return Ok(Some(Cache { bytes: u64::MAX, ..cache }));
                 }
                 pending.push(path);
             }
         }
     }
-    Some(cache)
+    Ok(Some(cache))
 }
 
-fn look_at(dir: impl AsFd, name: &CStr) -> Option<Statx> {
+/// What is there; `None` where it is gone or cannot be looked at.
+fn look_at(dir: impl AsFd, name: &CStr) -> io::Result<Option<Statx>> {
     let at = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    statx(dir, name, at, StatxFlags::BASIC_STATS).ok()
+    unless_lacking(statx(dir, name, at, StatxFlags::BASIC_STATS))
 }
 
 fn is_dir(found: &Statx) -> bool {

@@ -18,6 +18,15 @@ pub fn lack(error: &io::Error) -> Option<&'static str> {
     }
 }
 
+/// What was found; `None` where there is nothing to find, and an error where the host was short of something.
+pub fn unless_lacking<T>(found: Result<T, impl Into<io::Error>>) -> io::Result<Option<T>> {
+    match found.map_err(Into::into) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if lack(&error).is_some() => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -47,7 +47,7 @@ pub mod worker;
 pub use arenas::share_arenas;
 pub use error::SandboxError;
 pub use kill::KillSwitch;
-pub use lack::lack;
+pub use lack::{lack, unless_lacking};
 pub use plan::LAYERS;
 pub use pool::PoolBounds;
 pub use probe::{HostReport, HostRow, RowGroup, Status};

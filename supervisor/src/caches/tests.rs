@@ -1,6 +1,7 @@
 //! What becomes of caches within and beyond their bound, as their user leaves them.
 
 use super::*;
+use nix::sched::{CloneFlags, unshare};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use tempfile::TempDir;
@@ -20,9 +21,11 @@ fn the_longest_unused_go_and_what_is_too_large_alone_goes_first() {
         (&[named("a", 6, 1), named("deep", u64::MAX, 5), named("b", 6, 2)], &["deep", "a"]),
     ];
     for (caches, gone) in rows {
-        let condemned = condemned(caches.to_vec(), 10);
+        let mut kept = caches.to_vec();
+        let condemned = condemned(&mut kept, 10);
         let names: Vec<_> = condemned.iter().map(|cache| cache.name.to_str().unwrap()).collect();
         assert_eq!(names, gone, "{caches:?}");
+        assert!(total(&kept) <= 10 && kept.len() + gone.len() == caches.len(), "{kept:?}");
     }
 }
 
@@ -128,6 +131,22 @@ fn nothing_goes_while_a_run_uses_the_caches() {
 }
 
 #[test]
+fn a_cache_that_cannot_be_read_for_want_of_descriptors_is_not_a_large_one() {
+    let world = World::new();
+    world.add("go-build", 16, 0);
+    let found = std::thread::spawn(move || {
+        // Descriptors of this thread's own, of which none is left.
+        unshare(CloneFlags::CLONE_FILES).unwrap();
+        let dir = openat(CWD, world.cache(), OPEN_DIR, Mode::empty()).unwrap();
+        let taken: Vec<OwnedFd> = std::iter::from_fn(|| rustix::io::dup(&dir).ok()).collect();
+        let found = cache(&dir, c"go-build".to_owned(), &mut HashSet::new());
+        drop(taken);
+        found
+    });
+    assert_eq!(found.join().unwrap().unwrap_err().raw_os_error(), Some(libc::EMFILE));
+}
+
+#[test]
 fn whoever_locks_the_caches_delays_a_run_and_no_more() {
     let world = World::new();
     let used = open_used(&world.cache()).unwrap();
@@ -207,8 +226,11 @@ fn a_hostile_tree_goes_and_nothing_beyond_it() {
         at = openat(&at, "deeper", OPEN_DIR, Mode::empty()).unwrap();
     }
     drop(at);
+    world.add("npm", 512, 0);
     let tidied = world.tidy(1);
     assert_eq!(tidied.removed, [c"bad".to_owned()]);
-    assert_eq!(world.left(), ["link"]);
+    assert_eq!(world.left(), ["link", "npm"]);
+    let seen = Seen::read(&mut open_used(&world.cache()).unwrap()).unwrap();
+    assert!(seen.bytes >= 512 << 10, "what is left is known, whatever went: {seen:?}");
     assert!(precious.join("file").exists());
 }

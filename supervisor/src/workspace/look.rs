@@ -4,7 +4,7 @@
 use crate::project_file;
 use proctor_core::request::Fingerprint;
 use proctor_frameworks::{FRAMEWORKS, FileTree};
-use proctor_sandbox::lack;
+use proctor_sandbox::unless_lacking;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -119,15 +119,6 @@ impl Walk {
         }
         self.tree.add(relative);
         Ok(())
-    }
-}
-
-/// What was found; `None` where there is nothing to find, and an error where the host was short of something.
-fn unless_lacking<T>(found: Result<T, impl Into<io::Error>>) -> io::Result<Option<T>> {
-    match found.map_err(Into::into) {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if lack(&error).is_some() => Err(error),
-        Err(_) => Ok(None),
     }
 }
 
