@@ -17,6 +17,13 @@ const ENTRIES_MAX: usize = 200_000;
 /// Deepest directory looked into. Deeper trees are generated.
 const DEPTH_MAX: usize = 64;
 
+/// Most bytes of paths that a look keeps: for as many entries as there may be 160 each, which is twice what deep trees of
+/// packages have. A long name above many files counts for each of them.
+const NAMES_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// The longest path that the kernel opens, bytes. No runner could name what lies deeper.
+const PATH_BYTES_MAX: usize = 4_095;
+
 /// Largest marker file read, in bytes. A `go.mod` of 1 MiB would name 20,000 modules.
 const MARKER_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -34,7 +41,8 @@ const PASSED_OVER: [&str; 7] = [".git", ".hg", ".svn", "node_modules", "__pycach
 /// All files below `dir`; no fingerprint when there are more than a look takes in. It fails where the host was short of
 /// something: what is known by half would be taken for another project.
 pub(super) fn all_below(dir: &OwnedFd) -> io::Result<(FileTree, Option<Fingerprint>)> {
-    let mut walk = Walk { tree: FileTree::default(), hasher: blake3::Hasher::new(), entries: 0, markers_bytes: 0 };
+    let mut walk =
+        Walk { tree: FileTree::default(), hasher: blake3::Hasher::new(), entries: 0, names_bytes: 0, markers_bytes: 0 };
     walk.directory(dir.as_fd(), c".", "", 0)?;
     let fingerprint = (!walk.tree.is_truncated()).then(|| Fingerprint(*walk.hasher.finalize().as_bytes()));
     Ok((walk.tree, fingerprint))
@@ -44,6 +52,7 @@ struct Walk {
     tree: FileTree,
     hasher: blake3::Hasher,
     entries: usize,
+    names_bytes: usize,
     markers_bytes: u64,
 }
 
@@ -67,7 +76,10 @@ impl Walk {
         if let Some(error) = lacking {
             return Err(error);
         }
-        if names.len() > room || depth >= DEPTH_MAX {
+        let below = names.iter().map(|name| relative.len() + 1 + name.len());
+        let (longest, names_bytes) = below.fold((0, self.names_bytes), |(most, sum), len| (most.max(len), sum + len));
+        let is_too_long = longest > PATH_BYTES_MAX || names_bytes > NAMES_BYTES_MAX;
+        if names.len() > room || depth >= DEPTH_MAX || is_too_long {
             self.tree.set_truncated();
             return Ok(());
         }
@@ -75,6 +87,7 @@ impl Walk {
             return Ok(());
         }
         self.entries += names.len();
+        self.names_bytes = names_bytes;
         names.sort_unstable();
         for name in names {
             let Ok(path) = CString::new(name.as_str()) else { continue };
@@ -138,8 +151,44 @@ fn read_marker(dir: BorrowedFd<'_>, name: &str) -> io::Result<String> {
 mod tests {
     use super::*;
     use crate::workspace::Workspace;
+    use rustix::fs::mkdirat;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    /// A directory below `dir` whose path relative to it has so many parts of 250 bytes.
+    fn deep_below(dir: &std::path::Path, parts: usize) -> File {
+        let name = "d".repeat(250);
+        let mut at = File::open(dir).unwrap();
+        for _ in 0..parts {
+            mkdirat(&at, name.as_str(), Mode::RWXU).unwrap();
+            at = openat(&at, name.as_str(), OFlags::DIRECTORY, Mode::empty()).unwrap().into();
+        }
+        at
+    }
+
+    #[test]
+    fn long_names_above_many_files_cost_no_more_memory_than_usual_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
+        let deep = deep_below(dir.path(), 15);
+        for number in 0..NAMES_BYTES_MAX / (15 * 251) {
+            openat(&deep, number.to_string(), OFlags::CREATE | OFlags::WRONLY, Mode::RWXU).unwrap();
+        }
+        fs::write(dir.path().join("go.mod"), "module m").unwrap();
+        let look = workspace.look().unwrap();
+        assert!(look.tree.is_truncated() && look.fingerprint.is_none());
+        assert_eq!(look.tree.files().collect::<Vec<_>>(), ["go.mod"]);
+    }
+
+    #[test]
+    fn what_is_deeper_than_a_path_can_say_is_not_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
+        let deep = deep_below(dir.path(), 16);
+        assert!(workspace.look().unwrap().fingerprint.is_some());
+        mkdirat(&deep, "d".repeat(80), Mode::RWXU).unwrap();
+        assert!(workspace.look().unwrap().fingerprint.is_none());
+    }
 
     #[test]
     fn markers_are_read_within_a_budget_and_never_through_a_link() {
