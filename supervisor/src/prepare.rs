@@ -235,11 +235,12 @@ fn command(
     let dir = workspace.root().join(&step.dir);
     let find = |program: &str| context.toolchain.find(program, |path| is_seen(path, workspace.root(), read_only));
     let here = |program: &String| {
-        if !program.contains('/') || program.starts_with('/') {
+        if !program.contains('/') {
             // A bare name is looked up on PATH as a shell would.
             return find(program);
         }
-        // A link is executed as such: an interpreter knows its environment by the name that it was called by.
+        // Where it leads has to be seen, so that the answer says nothing of what else there is. A link is executed as such:
+        // an interpreter knows its environment by the name that it was called by.
         let script = straight(&dir.join(program))?;
         find(&script.canonicalize().ok()?.to_string_lossy()).map(|_| script)
     };

@@ -17,8 +17,8 @@ const LINKS_MAX: usize = 4_096;
 const HOPS_MAX: usize = 40;
 
 /// What a run sees anyway, or what is the sandbox's to choose from.
-const SYSTEM: [&str; 11] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/proc", "/sys", "/dev"];
+const SYSTEM: [&str; 12] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/etc", "/proc", "/sys", "/dev"];
 
 /// Names of directories whose parent is the installation that they are a part of.
 const OF_PROGRAMS: [&str; 3] = ["bin", "sbin", "shims"];

@@ -4,6 +4,7 @@
 use crate::place::Place;
 use crate::shown::{Rules, Shown, is_program, is_system};
 use proctor_core::isolation::Network;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -212,7 +213,8 @@ impl Toolchain {
     }
 
     /// The absolute path of `program`: itself if absolute, else the first executable of that name on PATH. Only what a
-    /// run sees is looked at, so that the answer says nothing about what else there is.
+    /// run sees is looked at, so that the answer says nothing about what else there is. An absolute path of somebody's choice
+    /// has to be one without links and `..`, which lead elsewhere.
     #[must_use]
     pub fn find(&self, program: &str, is_seen: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let executable = |path: &PathBuf| path.is_absolute() && is_seen(path) && is_program(path);
@@ -248,7 +250,7 @@ impl Toolchain {
         // What a cache holds must be its owner's to remove.
         set("GOFLAGS", "-modcacherw".to_owned());
         // Cargo has one home. Without a network the host's will do, until the tenant has filled its own.
-        let filled = cache.join("cargo-home/registry").exists();
+        let filled = is_filled(cache, "cargo-home/registry");
         let host = self.cargo_home.as_ref().filter(|_| network == Network::None && !filled);
         set("CARGO_HOME", host.map_or_else(|| below("cargo-home"), |home| home.to_string_lossy().into_owned()));
         if network == Network::None {
@@ -256,7 +258,7 @@ impl Toolchain {
         }
         // A JVM asks the user database, which does not know a run's HOME. As for Cargo, without a network the host's
         // repository will do until the tenant has filled its own; Maven only reads it then, as does Gradle (`mavenLocal`).
-        let filled = cache.join("java/.m2/repository").exists();
+        let filled = is_filled(cache, "java/.m2/repository");
         let host = self.maven_repository.iter().filter(|_| network == Network::None && !filled);
         let host = host.map(|dir| format!(" -Dmaven.repo.local={}", dir.display()));
         let options: String = [format!("-Duser.home={}", below("java"))].into_iter().chain(host).collect();
@@ -286,6 +288,15 @@ impl Toolchain {
         paths.retain(|path| !path.starts_with(workspace) && (self.read_only.contains(path) || !holds(path)));
         paths
     }
+}
+
+/// Whether a tenant has the directory `below` in its cache. Runs write there as they like, and a link of theirs would have us
+/// say what is elsewhere on the host.
+fn is_filled(cache: &Path, below: &str) -> bool {
+    let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let found = openat(CWD, cache, how, Mode::empty());
+    found.and_then(|cache| openat2(cache, below, how, Mode::empty(), inside)).is_ok()
 }
 
 /// Where options for Maven say that its local repository is.
@@ -344,6 +355,7 @@ pub fn check_variable(name: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn nothing_of_the_supervisors_environment_leaks() {
@@ -436,6 +448,10 @@ mod tests {
         assert_eq!((&env["CARGO_HOME"], env.get("CARGO_NET_OFFLINE")), (&at("cache/cargo-home"), None));
         std::fs::create_dir_all(cache.join("cargo-home/registry")).unwrap();
         assert_eq!(toolchain.caches(&cache, Network::None)["CARGO_HOME"], at("cache/cargo-home"));
+        // What a link of the tenant's leads to is not its own, and whether it is there is not for it to know.
+        std::fs::remove_dir_all(cache.join("cargo-home")).unwrap();
+        symlink(dir.path().join(".cargo"), cache.join("cargo-home")).unwrap();
+        assert_eq!(toolchain.caches(&cache, Network::None)["CARGO_HOME"], at(".cargo"));
         assert_eq!(Toolchain::default().caches(&cache, Network::None)["GOPROXY"], "off");
     }
 

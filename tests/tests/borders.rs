@@ -16,6 +16,7 @@ use prost::Message;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use tonic::{Code, Status};
 
 /// What a call can name. Of another tenant, or of nobody.
@@ -233,6 +234,44 @@ async fn a_list_has_what_is_ones_own_wherever_it_begins() {
         let found: Vec<&str> = answer.sessions.iter().map(|session| session.session_id.as_str()).collect();
         assert_eq!(found, if listed { vec![own.as_str()] } else { vec![] }, "{page_token}");
         assert_eq!(answer.next_page_token, "");
+    }
+}
+
+#[tokio::test]
+async fn no_command_tells_what_another_tenant_has() {
+    let supervisor = Supervisor::start();
+    let beta = supervisor.client("beta").await;
+    let workspace = supervisor.empty_workspace("beta", "shop");
+    let session_id = beta.open(&workspace).await;
+    let started = |program: &str| {
+        let request = v1::RunTestsRequest {
+            session_id: session_id.clone(),
+            command: [program, "-c", "exit 0"].map(str::to_owned).to_vec(),
+            ..Default::default()
+        };
+        beta.start(request)
+    };
+    symlink(supervisor.root("alpha"), workspace.join("link")).unwrap();
+    let theirs = supervisor.root("alpha").join("tool");
+    let (tool, here) = (theirs.display(), workspace.display());
+    for program in [
+        format!("{tool}"),
+        format!("/usr/..{tool}"),
+        format!("/proc/self/root{tool}"),
+        format!("{here}/link/tool"),
+        "link/tool".to_owned(),
+    ] {
+        let not_there = started(&program).await.err().unwrap();
+        fs::copy("/bin/sh", &theirs).unwrap();
+        let not_yours = started(&program).await.err().unwrap();
+        fs::remove_file(&theirs).unwrap();
+        assert_eq!(told(&[("Runs/RunTests", not_yours)]), told(&[("Runs/RunTests", not_there)]), "{program}");
+    }
+    // The host's own programs are everybody's, whatever leads to them.
+    symlink("/bin/sh", workspace.join("own")).unwrap();
+    for program in ["/bin/sh", "/usr/../bin/sh", "./own", &format!("{here}/own")] {
+        let ran = started(program).await.unwrap().to_end().await;
+        assert_eq!(ran.report().outcome(), v1::Outcome::Passed, "{program}");
     }
 }
 
