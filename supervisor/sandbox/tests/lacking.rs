@@ -10,7 +10,7 @@ use proctor_core::isolation::Layer;
 use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_sandbox::{
-    Ending, Jail, KillSwitch, LinuxSandbox, PoolBounds, RunSpec, Sandbox, SandboxError, SandboxEvent,
+    Ending, Jail, KillSwitch, LinuxSandbox, PoolBounds, RunAs, RunSpec, Sandbox, SandboxError, SandboxEvent,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeSet;
@@ -193,12 +193,18 @@ fn a_worker_that_is_killed_before_the_first_command_is_replaced_and_not_for_ever
 #[test]
 fn a_workspace_that_is_replaced_while_its_worker_is_made_is_not_the_hosts_doing() {
     let _alone = one_at_a_time();
-    let stage = Stage::new();
-    let at = stage.dir.path().display();
-    let sandbox = stage.worker_after(&format!("mv {at}/ws {at}/old; mkdir {at}/ws"));
-    let error = go(&sandbox, &stage.spec()).unwrap_err();
-    assert!(matches!(error, SandboxError::WorkspaceGone { .. }), "{error:?}");
-    assert!(stage.dir.path().join("old").is_dir() && stage.starts() == 0);
+    for required_layers in [Stage::new().spec().jail.required_layers, Vec::new()] {
+        let stage = Stage::new();
+        let at = stage.dir.path().display();
+        let sandbox = stage.worker_after(&format!("mv {at}/ws {at}/old; mkdir {at}/ws"));
+        let mut spec = stage.spec();
+        spec.jail.required_layers = required_layers;
+        // Of root's own no run goes on without a root of its own.
+        spec.jail.run_as = RunAs::User { uid: 4_242, gid: 4_242 };
+        let error = go(&sandbox, &spec).unwrap_err();
+        assert!(matches!(error, SandboxError::WorkspaceGone { .. }), "{error:?}");
+        assert!(stage.dir.path().join("old").is_dir() && stage.starts() == 0);
+    }
 }
 
 #[test]

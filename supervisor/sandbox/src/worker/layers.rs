@@ -5,6 +5,7 @@ use super::launcher::Halt;
 use super::root::HostTrees;
 use super::seccomp::{Filter, SetId};
 use super::{capabilities, identity, landlock, mounts, root};
+use crate::hold::hold;
 use crate::lack::lack;
 use crate::message::{Allotment, Identity, MissingLayer, RoomPlan};
 use crate::plan::{Demand, Row, Stage, Step};
@@ -84,9 +85,11 @@ impl Hands {
     }
 
     /// A run that is user 0 of the host must not see the host's own root, and one whose user could not be changed is
-    /// somebody whom nobody has chosen.
+    /// somebody whom nobody has chosen. Without its workspace in hand a run would go on in whatever is there now.
     fn must_not_go_on_without(&self, row: &Row, error: &io::Error) -> bool {
+        let is_replaced = || hold(&self.plan.workspace, Some(self.plan.workspace_id)).is_err();
         match row.layer {
+            Layer::PivotRoot if row.step == Step::HostTrees && is_replaced() => true,
             Layer::PivotRoot => self.plan.privileged && self.identity.uid == 0,
             Layer::TenantUid => error.raw_os_error().is_some(),
             _ => false,
