@@ -212,8 +212,10 @@ impl<'a> Watch<'a> {
     /// Everything that happens because time has passed.
     fn clocks(&mut self, now: Instant) -> Result<(), SandboxError> {
         match self.phase {
-            // Whoever stood still that long himself may find the answer waiting for him.
-            Phase::SettingUp(until) if now >= until && !self.worker_speaks() => {
+            // Whoever stood still that long himself may find the answer waiting for him, and it is heard first.
+            Phase::SettingUp(until) | Phase::Running(until) | Phase::Terminating(until)
+                if now >= until && self.worker_speaks() => {}
+            Phase::SettingUp(until) if now >= until => {
                 let silent = io::Error::from(io::ErrorKind::TimedOut);
                 return Err(SandboxError::kernel("waiting for a worker's first command")(silent));
             }

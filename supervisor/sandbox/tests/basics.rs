@@ -97,6 +97,22 @@ fn a_supervisor_that_stood_still_reads_what_is_left_in_the_pipes() {
 }
 
 #[test]
+fn a_supervisor_that_stood_still_beyond_the_deadline_hears_first_that_the_run_has_ended() {
+    let mut quick = spec("echo x");
+    quick.limits.wall_ms_max = 1_000;
+    let mut rests = 1;
+    let (ending, heard) = try_run(&quick, &KillSwitch::new().unwrap(), |heard| {
+        if !heard.stdout.is_empty() && rests > 0 {
+            rests -= 1;
+            std::thread::sleep(Duration::from_millis(1_500));
+        }
+    })
+    .unwrap();
+    assert_exits(&ending, &[Exit::Code(0)]);
+    assert!(ending.killed.is_none() && heard.killing.is_none() && rests == 0, "{ending:?}");
+}
+
+#[test]
 fn exits_and_signals_are_told_apart() {
     for (script, exit) in [
         ("exit 0", Exit::Code(0)),
