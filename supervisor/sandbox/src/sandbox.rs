@@ -90,8 +90,10 @@ impl LinuxSandbox {
     ) -> Result<Ending, SandboxError> {
         worker.look_up_favour();
         let watched = Watch::new(spec, workspace, kill, &worker, sink, begun).watch()?;
+        let is_dead = watched.is_empty || is_dead(&worker);
         let ending = end(&mut worker, spec, watched, sink);
-        if let Some(pool) = self.pool_for(&spec.jail) {
+        // The keeper serves everybody, so what may take long to die is waited for here.
+        if let Some(pool) = self.pool_for(&spec.jail).filter(|_| is_dead) {
             pool.follow(&spec.jail, id, &spec.limits, worker);
         }
         Ok(ending)
@@ -186,17 +188,19 @@ fn or_replaced(error: SandboxError, jail: &Jail, id: Id) -> SandboxError {
     }
 }
 
-/// Ends what is left, reads the counters, reads the artefacts. An init that is alone, and the leaf, end with the worker.
-fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched, sink: &mut dyn FnMut(SandboxEvent<'_>)) -> Ending {
-    if !watched.is_empty
-        && let Err(error) = worker.end()
-    {
-        let pids = worker.leaf.as_ref().map(|leaf| leaf.pids());
-        tracing::error!(%error, ?pids, "a run is still alive after its kill");
-        if let Some(leaf) = &worker.leaf {
-            leaf.kill();
-        }
+/// Ends what is left, and tells whether that has succeeded.
+fn is_dead(worker: &Worker) -> bool {
+    let Err(error) = worker.end() else { return true };
+    let pids = worker.leaf.as_ref().map(|leaf| leaf.pids());
+    tracing::error!(%error, ?pids, "a run is still alive after its kill");
+    if let Some(leaf) = &worker.leaf {
+        leaf.kill();
     }
+    false
+}
+
+/// Reads the counters, reads the artefacts. An init that is alone, and the leaf, end with the worker.
+fn end(worker: &mut Worker, spec: &RunSpec, mut watched: Watched, sink: &mut dyn FnMut(SandboxEvent<'_>)) -> Ending {
     if watched.worker_lost {
         watched.host_notes.push(LOST.to_owned());
     }
