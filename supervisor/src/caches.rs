@@ -9,7 +9,7 @@
 //! fallen by what was left then, there is nothing to do. `cache.trash` is where a cache goes in one step, while no run is
 //! there to miss it, and where all go that became another user's; what takes long happens after that.
 
-use proctor_sandbox::{lack, unless_lacking};
+use proctor_sandbox::{SCRATCH, lack, unless_lacking};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, mkdirat, openat, openat2, renameat,
     statx, unlinkat,
@@ -50,6 +50,13 @@ const LOCK_TRIES: u32 = 10;
 
 /// One step of that wait.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where a run has its caches: in the directory that outlives it, or without one below its own scratch directory. What the host
+/// has by that name is anybody's.
+#[must_use]
+pub fn of_run(kept: Option<&Path>) -> PathBuf {
+    kept.map_or_else(|| Path::new(SCRATCH).join("cache"), Path::to_path_buf)
+}
 
 /// Held by a run for as long as it lasts: no cache goes in between. `None` when there is no cache directory, or somebody
 /// else held the lock for a second.

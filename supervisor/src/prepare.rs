@@ -1,6 +1,7 @@
 //! From a request and a look at the workspace to the sandbox's specification, with every refusal before any process
 //! starts. Must not know sessions, the wire, or how anything is isolated.
 
+use crate::caches;
 use crate::context::{Context, Policy};
 use crate::project_file::{ProjectFile, ProjectFileError};
 use crate::toolchain::is_seen;
@@ -103,7 +104,8 @@ pub fn prepare(
     kind: RunKind,
 ) -> Result<Prepared, PrepareError> {
     let root = workspace.root().to_str().ok_or(PrepareError::PathNotUtf8)?;
-    let cache = policy.cache.to_str().ok_or(PrepareError::PathNotUtf8)?;
+    let cache = caches::of_run(policy.cache.as_deref());
+    let cache = cache.to_str().ok_or(PrepareError::PathNotUtf8)?;
     check_owner(policy, look.owner)?;
     let file = ProjectFile::of(&look.tree)?;
     let report = file.report(request);
@@ -138,7 +140,7 @@ pub fn prepare(
     notes.extend(clamped);
     notes.extend(plan.notes.iter().cloned());
     let mut env = context.toolchain.base_env(&format!("{SCRATCH}/home"));
-    env.extend(context.toolchain.caches(&policy.cache, network));
+    env.extend(context.toolchain.caches(policy.cache.as_deref(), network));
     env.extend(request.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     let read_only = context.toolchain.read_only(workspace.root());
     let commands = commands_of(context, workspace, &read_only, &env, &plan.steps)?;
@@ -152,7 +154,7 @@ pub fn prepare(
             workspace: workspace.root().to_owned(),
             workspace_id: Some(workspace.identity()),
             read_only,
-            writable: vec![policy.cache.clone()],
+            writable: policy.cache.iter().cloned().collect(),
             run_as: policy.run_as,
             network,
             required_layers,

@@ -112,7 +112,7 @@ impl Tenants {
                 require_limits: true,
                 may_use_network: table.network == Network::Host,
                 network: Network::None,
-                cache: config.state_dir.join("tenants").join(&table.id).join("cache"),
+                cache: Some(config.state_dir.join("tenants").join(&table.id).join("cache")),
                 cache_bytes_max: table.cache.map_or(caches::BYTES_MAX, |size| size.bytes),
             };
             let policy = Arc::new(policy);

@@ -1,6 +1,7 @@
 //! Where programs are, and the environment that a run gets: an allow-list, never what the supervisor itself has. Must
 //! not know requests or plans.
 
+use crate::caches;
 use crate::place::Place;
 use crate::shown::{Rules, Shown, is_program, is_system};
 use proctor_core::isolation::Network;
@@ -236,10 +237,12 @@ impl Toolchain {
         env
     }
 
-    /// Where tools keep what outlives a run, in the directory `cache`, and where they look for what they lack. What the
-    /// host's user has downloaded is read and never written.
+    /// Where tools keep what outlives a run, in the directory `kept` if there is one, and where they look for what they lack.
+    /// What the host's user has downloaded is read and never written.
     #[must_use]
-    pub fn caches(&self, cache: &Path, network: Network) -> BTreeMap<String, String> {
+    pub fn caches(&self, kept: Option<&Path>, network: Network) -> BTreeMap<String, String> {
+        let cache = caches::of_run(kept);
+        let is_filled = |below| kept.is_some_and(|kept| is_filled(kept, below));
         let below = |name: &str| cache.join(name).to_string_lossy().into_owned();
         let mut env: BTreeMap<String, String> =
             CACHES.iter().map(|(name, dir)| ((*name).to_owned(), below(dir))).collect();
@@ -250,7 +253,7 @@ impl Toolchain {
         // What a cache holds must be its owner's to remove.
         set("GOFLAGS", "-modcacherw".to_owned());
         // Cargo has one home. Without a network the host's will do, until the tenant has filled its own.
-        let filled = is_filled(cache, "cargo-home/registry");
+        let filled = is_filled("cargo-home/registry");
         let host = self.cargo_home.as_ref().filter(|_| network == Network::None && !filled);
         set("CARGO_HOME", host.map_or_else(|| below("cargo-home"), |home| home.to_string_lossy().into_owned()));
         if network == Network::None {
@@ -258,7 +261,7 @@ impl Toolchain {
         }
         // A JVM asks the user database, which does not know a run's HOME. As for Cargo, without a network the host's
         // repository will do until the tenant has filled its own; Maven only reads it then, as does Gradle (`mavenLocal`).
-        let filled = is_filled(cache, "java/.m2/repository");
+        let filled = is_filled("java/.m2/repository");
         let host = self.maven_repository.iter().filter(|_| network == Network::None && !filled);
         let host = host.map(|dir| format!(" -Dmaven.repo.local={}", dir.display()));
         let options: String = [format!("-Duser.home={}", below("java"))].into_iter().chain(host).collect();
@@ -439,20 +442,20 @@ mod tests {
         let (dir, toolchain) = host();
         let cache = dir.path().join("cache");
         let at = |path: &str| dir.path().join(path).to_str().unwrap().to_owned();
-        let env = toolchain.caches(&cache, Network::None);
+        let env = toolchain.caches(Some(&cache), Network::None);
         assert_eq!(env["GOMODCACHE"], at("cache/go-mod"));
         assert_eq!(env["GOPROXY"], format!("file://{},off", at("go/pkg/mod/cache/download")));
         assert_eq!((env["CARGO_HOME"].as_str(), env["CARGO_NET_OFFLINE"].as_str()), (at(".cargo").as_str(), "true"));
-        let env = toolchain.caches(&cache, Network::Host);
+        let env = toolchain.caches(Some(&cache), Network::Host);
         assert!(env["GOPROXY"].ends_with(",https://proxy.golang.org,direct"), "{}", env["GOPROXY"]);
         assert_eq!((&env["CARGO_HOME"], env.get("CARGO_NET_OFFLINE")), (&at("cache/cargo-home"), None));
         std::fs::create_dir_all(cache.join("cargo-home/registry")).unwrap();
-        assert_eq!(toolchain.caches(&cache, Network::None)["CARGO_HOME"], at("cache/cargo-home"));
+        assert_eq!(toolchain.caches(Some(&cache), Network::None)["CARGO_HOME"], at("cache/cargo-home"));
         // What a link of the tenant's leads to is not its own, and whether it is there is not for it to know.
         std::fs::remove_dir_all(cache.join("cargo-home")).unwrap();
         symlink(dir.path().join(".cargo"), cache.join("cargo-home")).unwrap();
-        assert_eq!(toolchain.caches(&cache, Network::None)["CARGO_HOME"], at(".cargo"));
-        assert_eq!(Toolchain::default().caches(&cache, Network::None)["GOPROXY"], "off");
+        assert_eq!(toolchain.caches(Some(&cache), Network::None)["CARGO_HOME"], at(".cargo"));
+        assert_eq!(Toolchain::default().caches(Some(&cache), Network::None)["GOPROXY"], "off");
     }
 
     #[test]
@@ -464,7 +467,7 @@ mod tests {
         let var = |name: &str| (name == "MAVEN_OPTS").then(|| format!("-Xmx1g {place}").into());
         let toolchain = Toolchain::from_env(var, Offer::nothing());
         assert!(toolchain.read_only(Path::new("/ws")).contains(&repository));
-        let options = |network| toolchain.caches(&cache, network)["MAVEN_OPTS"].clone();
+        let options = |network| toolchain.caches(Some(&cache), network)["MAVEN_OPTS"].clone();
         let home = format!("-Duser.home={}/java", cache.display());
         assert_eq!(options(Network::None), format!("{home} {place}"));
         assert_eq!(options(Network::Host), home);

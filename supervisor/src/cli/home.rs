@@ -2,7 +2,7 @@
 //! fill. Must not know what is in them.
 
 use crate::owned::own_dir;
-use proctor_sandbox::{RunAs, SCRATCH};
+use proctor_sandbox::RunAs;
 use std::path::{Path, PathBuf};
 
 /// A directory of the user's own; `None` when neither `variable` nor HOME is set to an absolute path.
@@ -14,17 +14,16 @@ pub(super) fn user_dir(variable: &str, fallback: &str) -> Option<PathBuf> {
 }
 
 /// The build cache of runs that are `run_as`, made if it is not there: this user's own or another user's, side by side so
-/// that no run can write to the directory in which they lie. Where none can be made, builds start from nothing each time: their cache goes with the run.
-pub(super) fn cache(run_as: RunAs) -> PathBuf {
-    let base = user_dir("XDG_CACHE_HOME", ".cache");
-    let made = base.and_then(|base| match make(&base, run_as) {
+/// that no run can write to the directory in which they lie. Where none can be made, builds start from nothing each time.
+pub(super) fn cache(run_as: RunAs) -> Option<PathBuf> {
+    let base = user_dir("XDG_CACHE_HOME", ".cache")?;
+    match make(&base, run_as) {
         Ok(cache) => Some(cache),
         Err(error) => {
             anstream::eprintln!("proctor: no build cache: {error}");
             None
         }
-    });
-    made.unwrap_or_else(|| Path::new(SCRATCH).join("cache"))
+    }
 }
 
 fn make(base: &Path, run_as: RunAs) -> std::io::Result<PathBuf> {

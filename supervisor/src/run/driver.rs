@@ -130,9 +130,9 @@ async fn run_to_end(drive: Drive, began: Began) -> Ran {
             None => on_a_thread(move || Ok(run_in_turn(*looked))).await?,
         },
     };
-    if untidy {
+    if let Some(cache) = policy.cache.clone().filter(|_| untidy) {
         // Nobody waits for it but the end of this process.
-        drop(spawn_blocking(move || caches::tidy(&policy.cache, policy.cache_bytes_max)));
+        drop(spawn_blocking(move || caches::tidy(&cache, policy.cache_bytes_max)));
     }
     ran
 }
@@ -227,11 +227,12 @@ fn look(mut drive: Drive, began: Began) -> Result<Looked, NotStarted> {
 /// The rest of the run, on the thread of the caller.
 fn run_in_turn(looked: Looked) -> Over {
     let policy = Arc::clone(&looked.drive.policy);
-    let in_use = caches::in_use(&policy.cache);
+    let cache = policy.cache.as_deref();
+    let in_use = cache.and_then(caches::in_use);
     let ran = execute(looked);
     // Now that nothing of the run goes on any more.
     drop(in_use);
-    Over { ran, untidy: caches::is_untidy(&policy.cache, policy.cache_bytes_max) }
+    Over { ran, untidy: cache.is_some_and(|cache| caches::is_untidy(cache, policy.cache_bytes_max)) }
 }
 
 fn execute(looked: Looked) -> Ran {

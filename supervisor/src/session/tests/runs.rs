@@ -2,11 +2,14 @@
 
 use super::world::{Do, World, command, outcome, start, within};
 use crate::audit;
+use crate::context::Policy;
+use crate::prepare::prepare;
 use crate::run::{FILE_BYTES_MIN, ReadError};
 use crate::session::*;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::outcome::KillReason;
 use proctor_frameworks::detect::DetectError;
+use std::path::PathBuf;
 
 async fn events(started: &Started, mut from: u64) -> Vec<(u64, &'static str)> {
     let mut seen = Vec::new();
@@ -27,6 +30,19 @@ fn name(event: &RunEvent) -> &'static str {
         RunEvent::Finished(_) => "finished",
         _ => "other",
     }
+}
+
+#[tokio::test]
+async fn without_a_cache_directory_a_run_is_shown_none_of_the_hosts() {
+    let world = World::new();
+    let policy = Policy { cache: None, ..world.policy() };
+    let (workspace, session) = (world.workspace(), SessionId::new("s"));
+    let look = workspace.look().unwrap();
+    let request = command("a");
+    let prepared =
+        prepare(&world.context, &policy, &session, &workspace, &look, &request, RunKind::Tests).ok().unwrap();
+    assert_eq!(prepared.spec.jail.writable, [""; 0].map(PathBuf::from));
+    assert_eq!(prepared.env["GOCACHE"], "/tmp/proctor/cache/go-build");
 }
 
 /// Invariant 4: the actor never waits for a run.
