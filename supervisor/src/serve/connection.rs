@@ -11,7 +11,8 @@ use tonic::transport::server::Connected;
 
 /// What lasts as long as a connection.
 pub(super) trait Held: Unpin {
-    /// Whether the connection may go on. Asked before each read; wakes the reader when that changes.
+    /// Whether the connection may go on. Asked before each read and write, since a peer that takes nothing is not read from
+    /// either; wakes whoever reads or writes when that changes.
     fn may_go_on(&mut self, _cx: &mut Context<'_>) -> io::Result<()> {
         Ok(())
     }
@@ -21,6 +22,14 @@ pub(super) trait Held: Unpin {
 
     /// Something was written.
     fn answered(&mut self) {}
+
+    /// What was to be written is.
+    fn taken(&mut self) {}
+
+    /// Nothing can be written now. Whether that may go on; wakes the writer when that changes.
+    fn untaken(&mut self, _cx: &mut Context<'_>) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Held for DropGuard {}
@@ -36,6 +45,17 @@ impl<S, H> Connection<S, H> {
     /// Over `stream`, whose other end is `visitor`. `held` is dropped with it.
     pub(super) fn new(stream: S, visitor: Visitor, held: H) -> Connection<S, H> {
         Connection { stream, visitor, held }
+    }
+}
+
+impl<S, H: Held> Connection<S, H> {
+    // What came of writing, unless it has waited for its peer for too long.
+    fn wrote<T>(&mut self, cx: &mut Context<'_>, came: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match &came {
+            Poll::Ready(_) => self.held.taken(),
+            Poll::Pending => self.held.untaken(cx)?,
+        }
+        came
     }
 }
 
@@ -59,8 +79,12 @@ impl<S: AsyncRead + Unpin, H: Held> AsyncRead for Connection<S, H> {
 
 impl<S: AsyncWrite + Unpin, H: Held> AsyncWrite for Connection<S, H> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.held.answered();
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        self.held.may_go_on(cx)?;
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        if written.is_ready() {
+            self.held.answered();
+        }
+        self.wrote(cx, written)
     }
 
     // Frames of HTTP/2 are heads and bodies: together they are one call of the kernel.
@@ -69,8 +93,12 @@ impl<S: AsyncWrite + Unpin, H: Held> AsyncWrite for Connection<S, H> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.held.answered();
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        self.held.may_go_on(cx)?;
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        if written.is_ready() {
+            self.held.answered();
+        }
+        self.wrote(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -78,11 +106,15 @@ impl<S: AsyncWrite + Unpin, H: Held> AsyncWrite for Connection<S, H> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        self.held.may_go_on(cx)?;
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.wrote(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        self.held.may_go_on(cx)?;
+        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.wrote(cx, shut)
     }
 }
 

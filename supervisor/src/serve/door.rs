@@ -3,6 +3,7 @@
 
 use super::connection::{Connection, Held};
 use super::peer::{Peer, Says, Stage, Visit, Visitor, Whose, ms_since};
+use super::{KEEPALIVE, KEEPALIVE_ANSWER};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -29,6 +30,10 @@ const GREETING: Duration = Duration::from_secs(10);
 /// How long a newcomer counts as one who has greeted, in milliseconds: a greeting takes few of them, and where all others have
 /// greeted and do nothing, whoever comes would have to leave for the next one who does.
 const NEWCOMER_MS: u64 = 1_000;
+
+/// How long a peer may take nothing of what is written to it, as long as one may say nothing: it cannot be asked whether it is
+/// there, and nothing else of it is read meanwhile.
+const TAKING: Duration = KEEPALIVE.saturating_add(KEEPALIVE_ANSWER);
 
 /// What every client of HTTP/2 begins with (RFC 9113, 3.4).
 const GREETING_BYTES: usize = 24;
@@ -139,6 +144,7 @@ impl Door {
             visit: Arc::clone(&visit),
             left: Box::pin(leave.clone().cancelled_owned()),
             greeting: Some((Box::pin(sleep(GREETING)), GREETING_BYTES)),
+            taking: None,
         };
         self.guests.push(Known { visit, leave });
         guest
@@ -151,6 +157,8 @@ pub(super) struct Guest {
     left: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Until when it has to greet, and how many bytes of that are to come; `None` after it.
     greeting: Option<(Pin<Box<Sleep>>, usize)>,
+    /// Until when it has to take something; `None` while nothing waits for it.
+    taking: Option<Pin<Box<Sleep>>>,
 }
 
 impl Guest {
@@ -194,6 +202,18 @@ impl Held for Guest {
     fn answered(&mut self) {
         self.visit.moved();
     }
+
+    fn taken(&mut self) {
+        self.taking = None;
+    }
+
+    fn untaken(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let deadline = self.taking.get_or_insert_with(|| Box::pin(sleep(TAKING)));
+        match deadline.as_mut().poll(cx) {
+            Poll::Ready(()) => Err(io::Error::new(io::ErrorKind::TimedOut, "a peer takes nothing")),
+            Poll::Pending => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -202,6 +222,8 @@ mod tests {
     use std::pin::pin;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::advance;
+    use tonic::service::Routes;
+    use tonic::transport::Server;
 
     type Ours = LetIn<DuplexStream>;
 
@@ -346,6 +368,56 @@ mod tests {
         guests.remove(0);
         guests.push(let_in(&mut door, 4));
         assert!(who_left(&mut guests).await.is_empty());
+    }
+
+    /// A peer who greets and asks whether we are there, again and again.
+    struct Flood {
+        theirs: DuplexStream,
+        asked_bytes: usize,
+    }
+
+    impl Flood {
+        // Until it would have to take our answers.
+        async fn of((ours, mut theirs): (Ours, DuplexStream)) -> Flood {
+            let incoming = tokio_stream::once(Ok::<_, io::Error>(ours)).chain(tokio_stream::pending());
+            tokio::spawn(Server::builder().add_routes(Routes::default()).serve_with_incoming(incoming));
+            theirs.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+            let mut flood = Flood { theirs, asked_bytes: 0 };
+            while flood.asks(Duration::from_millis(1)).await.is_some() {}
+            flood
+        }
+
+        // What came of asking within a time.
+        async fn asks(&mut self, within: Duration) -> Option<Result<(), io::ErrorKind>> {
+            const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0 or not?";
+            let rest = &PING[self.asked_bytes % PING.len()..];
+            let asked = tokio::time::timeout(within, self.theirs.write(rest)).await.ok()?;
+            Some(asked.map(|bytes| self.asked_bytes += bytes).map_err(|error| error.kind()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_floods_and_takes_nothing_is_gone_once_it_has_to_leave() {
+        let mut door = door(1);
+        let mut flood = Flood::of(let_in(&mut door, 1)).await;
+        assert_eq!(flood.asks(TAKING / 2).await, None, "nothing of it is read any more");
+        let _another = let_in(&mut door, 2);
+        assert_eq!(flood.asks(Duration::from_millis(1)).await, Some(Err(io::ErrorKind::BrokenPipe)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_is_not_waited_for_and_who_takes_little_is() {
+        let mut door = door(2);
+        let mut flood = Flood::of(let_in(&mut door, 1)).await;
+        let mut slow = Flood::of(let_in(&mut door, 2)).await;
+        for _ in 0..3 {
+            sleep(TAKING / 2).await;
+            slow.theirs.read_exact(&mut [0; 64]).await.unwrap();
+        }
+        assert_eq!(flood.asks(Duration::from_millis(1)).await, Some(Err(io::ErrorKind::BrokenPipe)));
+        while let Some(asked) = slow.asks(Duration::from_millis(1)).await {
+            assert_eq!(asked, Ok(()));
+        }
     }
 
     impl Ours {

@@ -31,7 +31,7 @@ pub use socket::{BindError, SocketFile, bind_unix};
 /// Streams of one connection at the same time: a shim has one or two, a platform service a few hundred.
 const STREAMS_MAX: u32 = 1_024;
 
-/// A silent peer is asked whether it is there, and dropped when it does not answer.
+/// A silent peer is asked whether it is there, and dropped when it does not answer, or when it does not take the question.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
 
