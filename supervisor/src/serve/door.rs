@@ -28,7 +28,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const GREETING: Duration = Duration::from_secs(10);
 
 /// How long a newcomer counts as one who has greeted, in milliseconds: a greeting takes few of them, and where all others have
-/// greeted and do nothing, whoever comes would have to leave for the next one who does.
+/// greeted and do nothing, whoever comes would have to leave for the next one who does. For as long nobody leaves for one of
+/// those who have most: a first call takes few more.
 const NEWCOMER_MS: u64 = 1_000;
 
 /// How long a peer may take nothing of what is written to it, as long as one may say nothing: it cannot be asked whether it is
@@ -77,7 +78,8 @@ pub(super) fn guarded<S: Says>(
 }
 
 /// Lets everybody in. Where there is no room for one more, somebody leaves, as [`Claim`] says: peers that hold connections and
-/// do nothing keep nobody out, and nobody who is known has to leave for somebody who is not.
+/// do nothing keep nobody out, and nobody who is known has to leave for somebody who is not. Whoever has most makes room for
+/// itself: whatever else it has, it shuts no newcomer out.
 pub(super) struct Door {
     guests_max: usize,
     opened: Instant,
@@ -91,7 +93,17 @@ pub(super) struct Door {
 struct Known {
     /// The guest has the other end.
     visit: Arc<Visit>,
+    whose: Whose,
+    came_ms: u64,
     leave: CancellationToken,
+}
+
+impl Known {
+    // Whether it may have to leave for one more of the peer that has most.
+    fn leaves_for_most(&self, whose: Whose, now_ms: u64) -> bool {
+        let had_time = now_ms.saturating_sub(self.came_ms) >= NEWCOMER_MS;
+        self.whose == whose || (had_time && self.visit.stage() < Stage::Known)
+    }
 }
 
 /// What a guest has for itself when somebody has to leave. The least leaves.
@@ -108,13 +120,13 @@ impl Claim {
         let last_ms = visit.last_ms();
         let is_new = now_ms.saturating_sub(last_ms) < NEWCOMER_MS;
         let stage = if is_new { visit.stage().max(Stage::Greeted) } else { visit.stage() };
-        Claim { stage, of_whose: Reverse(Arc::strong_count(&visit.of_whose)), last_ms }
+        Claim { stage, of_whose: Reverse(visit.of_same()), last_ms }
     }
 }
 
 /// The place of the one who leaves.
-fn leaving(claims: impl Iterator<Item = Claim>) -> Option<usize> {
-    claims.enumerate().min_by_key(|(_, claim)| *claim).map(|(place, _)| place)
+fn leaving(claims: impl Iterator<Item = (usize, Claim)>) -> Option<usize> {
+    claims.min_by_key(|(_, claim)| *claim).map(|(place, _)| place)
 }
 
 impl Door {
@@ -123,19 +135,15 @@ impl Door {
     }
 
     pub(super) fn let_in(&mut self, peer: &Peer) -> Guest {
+        let (whose, now_ms) = (peer.whose(), ms_since(self.opened));
         if self.guests.len() >= self.guests_max {
             self.guests.retain(|known| Arc::strong_count(&known.visit) > 1);
             self.peers.retain(|_, shared| shared.strong_count() > 0);
         }
-        let now_ms = ms_since(self.opened);
-        if self.guests.len() >= self.guests_max
-            && let Some(place) = leaving(self.guests.iter().map(|known| Claim::of(&known.visit, now_ms)))
-        {
-            let Known { visit, leave } = self.guests.swap_remove(place);
-            leave.cancel();
-            tracing::warn!(max = self.guests_max, stage = ?visit.stage(), "too many connections: one is closed");
+        if self.guests.len() >= self.guests_max {
+            self.send_one_away(whose, now_ms);
         }
-        let shared = self.peers.entry(peer.whose()).or_default();
+        let shared = self.peers.entry(whose).or_default();
         let of_whose = shared.upgrade().unwrap_or_default();
         *shared = Arc::downgrade(&of_whose);
         let visit = Arc::new(Visit::new(self.opened, of_whose));
@@ -146,8 +154,23 @@ impl Door {
             greeting: Some((Box::pin(sleep(GREETING)), GREETING_BYTES)),
             taking: None,
         };
-        self.guests.push(Known { visit, leave });
+        self.guests.push(Known { visit, whose, came_ms: now_ms, leave });
         guest
+    }
+
+    // Makes room for one more.
+    fn send_one_away(&mut self, whose: Whose, now_ms: u64) {
+        let own = self.guests.iter().filter(|known| known.whose == whose).count();
+        let mut others = self.guests.iter().filter(|known| known.whose != whose);
+        let has_most = own > 0 && others.all(|known| known.visit.of_same() <= own);
+        let may_leave = |known: &&Known| !has_most || known.leaves_for_most(whose, now_ms);
+        let guests = self.guests.iter().enumerate().filter(|(_, known)| may_leave(known));
+        let Some(place) = leaving(guests.map(|(place, known)| (place, Claim::of(&known.visit, now_ms)))) else {
+            return;
+        };
+        let Known { visit, leave, .. } = self.guests.swap_remove(place);
+        leave.cancel();
+        tracing::warn!(max = self.guests_max, stage = ?visit.stage(), "too many connections: one is closed");
     }
 }
 
@@ -299,7 +322,7 @@ mod tests {
             (vec![(Silent, 1, 0), (Silent, 2, 50), (Greeted, 3, 0)], Some(1)),
             (vec![(Known, 2, 7), (Known, 2, 5), (Known, 2, 6)], Some(1)),
         ] {
-            assert_eq!(leaving(claims.iter().copied().map(claim)), leaves, "{claims:?}");
+            assert_eq!(leaving(claims.iter().copied().map(claim).enumerate()), leaves, "{claims:?}");
         }
     }
 
@@ -349,6 +372,35 @@ mod tests {
             assert_eq!(who_left(&mut guests).await, [0, 1][..=come]);
         }
         greet(&mut guests[3]).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_has_most_makes_room_for_itself_and_shuts_no_newcomer_out() {
+        let mut door = door(4);
+        let mut guests = Vec::new();
+        let mut come = async |guests: &mut Vec<_>, uid: u32, is_known: bool| {
+            advance(Duration::from_millis(NEWCOMER_MS / 4)).await;
+            guests.push(let_in(&mut door, uid));
+            greet(guests.last_mut().unwrap()).await;
+            if is_known {
+                guests.last().unwrap().0.connect().known();
+            }
+        };
+        for _ in 0..4 {
+            come(&mut guests, 1, true).await;
+        }
+        come(&mut guests, 2, false).await;
+        assert_eq!(who_left(&mut guests).await, [0]);
+        come(&mut guests, 1, true).await;
+        come(&mut guests, 1, true).await;
+        assert_eq!(who_left(&mut guests).await, [0, 1, 2], "the newcomer has not said yet who calls, and stays");
+        advance(Duration::from_millis(NEWCOMER_MS)).await;
+        come(&mut guests, 1, true).await;
+        assert_eq!(who_left(&mut guests).await, [0, 1, 2, 4], "it has had its time");
+        come(&mut guests, 2, true).await;
+        advance(Duration::from_millis(NEWCOMER_MS)).await;
+        come(&mut guests, 1, false).await;
+        assert_eq!(who_left(&mut guests).await, [0, 1, 2, 3, 4, 5], "nobody who is known leaves for more of another's");
     }
 
     #[tokio::test(start_paused = true)]

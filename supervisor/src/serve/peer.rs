@@ -94,7 +94,7 @@ pub struct Visit {
     last_ms: AtomicU64,
     since: Instant,
     /// The same for all of whose this is; each holds one.
-    pub(super) of_whose: Arc<()>,
+    of_whose: Arc<()>,
     open_calls: Arc<Count>,
 }
 
@@ -119,6 +119,11 @@ impl Visit {
 
     pub(super) fn last_ms(&self) -> u64 {
         self.last_ms.load(Ordering::Relaxed)
+    }
+
+    /// How many connections of the same there are.
+    pub(super) fn of_same(&self) -> usize {
+        Arc::strong_count(&self.of_whose)
     }
 
     /// It has come so far, and never goes back.
