@@ -102,7 +102,7 @@ pub struct Kept {
     pub bytes: Arc<Count>,
     /// How many that may be.
     pub bytes_max: u64,
-    /// Bytes of the supervisor's memory among these, and what runs that go on have told until now.
+    /// Bytes of the supervisor's memory among these, coverage indexes, and what runs that go on have told until now.
     pub memory: Arc<Count>,
     /// How many that may be.
     pub memory_max: u64,

@@ -110,15 +110,14 @@ fn a_run_that_waited_is_attached_to_by_what_it_saw_when_it_began() {
 
 #[test]
 fn nobody_joins_a_run_that_was_told_to_end() {
-    let cancel = |session: &mut Session| session.step(Moment(2), Event::CancelRequested { run: run("a") });
-    let abandon = |session: &mut Session| session.step(Moment(DETACHED_MS_MAX), Event::Tick);
-    let ends: [(&dyn Fn(&mut Session) -> Vec<Effect>, _); 2] =
-        [(&cancel, KillReason::Cancelled), (&abandon, KillReason::Abandoned)];
-    for (end, reason) in ends {
+    for (at, end, reason) in [
+        (2, Event::CancelRequested { run: run("a") }, KillReason::Cancelled),
+        (DETACHED_MS_MAX, Event::Tick, KillReason::Abandoned),
+    ] {
         let mut session = Session::default();
         let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
         let _ = session.step(Moment(1), began("a", 1));
-        assert_eq!(end(&mut session), [Effect::Kill { run: run("a"), reason }]);
+        assert_eq!(session.step(Moment(at), end), [Effect::Kill { run: run("a"), reason }]);
         let now = Moment(DETACHED_MS_MAX + 1);
         let all = RunRequest::default();
         assert!(!session.needs_look(&all, RunKind::Tests, IfBusy::Refuse, true), "busy, whatever is in the workspace");

@@ -61,6 +61,8 @@ pub(super) struct Caller {
 pub(super) struct Actor {
     pub(super) about: Arc<About>,
     pub(super) session: Session,
+    /// Memory of the coverage index, as the tenant counts it.
+    indexed: Option<Counted>,
     pub(super) runs: HashMap<RunId, Known>,
     pub(super) drivers: JoinSet<Finished>,
     /// What the running run saw of the workspace, until it has said so.
@@ -101,6 +103,7 @@ impl Actor {
         Actor {
             about,
             session,
+            indexed: None,
             runs: HashMap::new(),
             drivers: JoinSet::new(),
             began: None,
@@ -521,6 +524,10 @@ impl Actor {
             RunEnd::NotStarted(_) => Event::NotStarted { run },
         })
         .await;
+        if self.session.index().has_measured() {
+            let bytes = self.session.index().memory_bytes() as u64;
+            self.indexed = Some(self.about.policy.now().kept.memory.add(bytes));
+        }
         let Some(log) = log else { return };
         let kept = self.keep(&log, &finished.end).await;
         self.make_room().await;
