@@ -20,6 +20,7 @@
 //! | audit log | as long as `serve --config` | 8,192 lines: a thread of its own, for which nobody waits; what finds no room is counted |
 //! | run thread | as long as its run looks at the workspace or has its turn | none: 256 at most that look, of a tenant 64, and 1,024 that have their turn; it blocks in `poll`, feeds the parser and writes the log |
 //! | removal of caches that became another user's | as long as it takes | none: a thread of its own, for which nobody waits |
+//! | lease | as long as its stream, or until its caller is not known any more | none: it waits for one of the two |
 //! | large report for a stream | until it is made, or its stream is gone | none: one for each stream, of which a tenant has four made at a time |
 //! | looks for calls, reads of files | as long as one of them | the runtime's 512 threads for what blocks: no run is among them, and of a tenant 64 looks, those of its runs included |
 

@@ -1,5 +1,6 @@
 //! Following a run: from its log to a stream of events on the wire. Must not know who started it.
 
+use super::lease::Lease;
 use super::{making, status};
 use crate::allowance::{Counted, OnTheWire};
 use crate::convert;
@@ -7,51 +8,83 @@ use crate::run::{Entry, OUTPUT_BYTES_MAX, RunEnd, RunHandle, Watch};
 use futures_util::stream::unfold;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::id::RunId;
+use proctor_core::moment::Moment;
 use proctor_proto::v1;
 use proctor_proto::v1::run_event::Event;
 use std::collections::VecDeque;
+use std::future::pending;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::vec;
 use tonic::Status;
 
 /// What the streaming calls answer with.
 pub(super) type EventStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<v1::RunEvent, Status>> + Send>>;
 
+/// What a client has of a run that it follows, for as long as it is known.
+pub(super) struct Followed {
+    handle: RunHandle,
+    _watch: Watch,
+    _subscription: Counted,
+}
+
+impl Followed {
+    /// The run is watched from now on.
+    pub(super) fn new(handle: RunHandle, subscription: Counted) -> Followed {
+        Followed { _watch: handle.watch(), handle, _subscription: subscription }
+    }
+}
+
 /// A client that follows a run.
 pub(super) struct Follow {
     pub(super) run: RunId,
-    pub(super) handle: RunHandle,
+    pub(super) followed: Weak<Followed>,
+    pub(super) lease: Lease,
     pub(super) cursor: u64,
     pub(super) attached_age_ms: Option<u64>,
     /// What is on the wire between its tenant and the supervisor.
     pub(super) wire: Arc<OnTheWire>,
-    pub(super) _subscription: Counted,
 }
 
-/// All events from the cursor to the end of the run. The run is watched until the stream is dropped.
+/// All events from the cursor to the end of the run, as long as the lease lasts.
 pub(super) async fn follow(follow: Follow) -> Result<EventStream, Status> {
-    let watch = follow.handle.watch();
-    if follow.cursor > 0 {
-        let snapshot = follow.handle.snapshot().await.map_err(|error| status::read(&error))?;
+    let Follow { run, followed, mut lease, cursor, attached_age_ms, wire } = follow;
+    let Some(handle) = followed.upgrade().map(|followed| followed.handle.clone()) else {
+        return Err(lease.over().await);
+    };
+    if cursor > 0 {
+        let snapshot = handle.snapshot().await.map_err(|error| status::read(&error))?;
         // Whoever waits for an event that nobody has told it of waits for one that may never come.
-        if follow.cursor > snapshot.next_sequence {
-            let text = format!("cursor {} is beyond the run's next event {}", follow.cursor, snapshot.next_sequence);
+        if cursor > snapshot.next_sequence {
+            let text = format!("cursor {cursor} is beyond the run's next event {}", snapshot.next_sequence);
             return Err(Status::out_of_range(text));
         }
     }
-    let following = Following { follow, batch: Vec::new().into_iter(), outputs: VecDeque::new(), _watch: watch };
-    Ok(Box::pin(unfold(Some(following), |following| async move { following?.next().await })))
+    let (batch, outputs, accepted_at) = (Vec::new().into_iter(), VecDeque::new(), handle.accepted_at);
+    let following = Following { run, followed, accepted_at, cursor, attached_age_ms, wire, batch, outputs };
+    Ok(Box::pin(unfold(Some((lease, following)), |state| async move {
+        let (mut lease, following) = state?;
+        tokio::select! {
+            biased;
+            status = lease.over() => Some((Err(status), None)),
+            next = following.next() => next.map(|(event, following)| (event, following.map(|then| (lease, then)))),
+        }
+    })))
 }
 
 /// A stream on its way. It reads the log as its client takes events in, and is gone with the client.
 struct Following {
-    follow: Follow,
+    run: RunId,
+    /// Not its own: while its client takes nothing, nobody asks it for anything, and it would keep it.
+    followed: Weak<Followed>,
+    accepted_at: Moment,
+    cursor: u64,
+    attached_age_ms: Option<u64>,
+    wire: Arc<OnTheWire>,
     /// What was read and is not yet passed on.
     batch: vec::IntoIter<Entry>,
     /// What the next events with output in it hold, as far as it was read.
     outputs: VecDeque<Vec<u8>>,
-    _watch: Watch,
 }
 
 impl Following {
@@ -69,17 +102,25 @@ impl Following {
         let is_last = matches!(entry.event, RunEvent::Finished(_));
         match self.on_the_wire(entry).await {
             Ok(event) => {
-                self.follow.cursor = sequence + 1;
+                self.cursor = sequence + 1;
                 Some((Ok(event), (!is_last).then_some(self)))
             }
             Err(status) => Some((Err(status), None)),
         }
     }
 
+    // Without a lease there is no next event: its client is told why instead.
+    async fn handle(&self) -> RunHandle {
+        match self.followed.upgrade() {
+            Some(followed) => followed.handle.clone(),
+            None => pending().await,
+        }
+    }
+
     /// Waits for more; `None` at the end.
     async fn read(&mut self) -> Result<Option<Entry>, Status> {
-        let Follow { handle, cursor, .. } = &self.follow;
-        let batch = handle.read(*cursor).await.map_err(|error| status::read(&error))?;
+        let handle = self.handle().await;
+        let batch = handle.read(self.cursor).await.map_err(|error| status::read(&error))?;
         // It has ended, and who reads from beyond its end finds nothing.
         if batch.is_empty()
             && let RunEnd::NotStarted(why) = handle.end().await.map_err(|error| status::read(&error))?
@@ -94,8 +135,8 @@ impl Following {
         let event = match entry.event {
             RunEvent::Queued { position } => Event::Queued(v1::Queued {
                 position,
-                attached: self.follow.attached_age_ms.is_some(),
-                attached_age_ms: self.follow.attached_age_ms.unwrap_or(0),
+                attached: self.attached_age_ms.is_some(),
+                attached_age_ms: self.attached_age_ms.unwrap_or(0),
             }),
             RunEvent::Started { limits, isolation } => Event::Started(v1::Started {
                 limits: Some(convert::limits(&limits)),
@@ -110,12 +151,12 @@ impl Following {
             }
             RunEvent::Progress(progress) => Event::Progress(convert::progress(&progress)),
             RunEvent::Missed { events } => Event::Missed(v1::Missed { events }),
-            RunEvent::Finished(report) => Event::Finished(making::report_to_come(&self.follow.wire, report).await?),
+            RunEvent::Finished(report) => Event::Finished(making::report_to_come(&self.wire, report).await?),
         };
         Ok(v1::RunEvent {
-            run_id: self.follow.run.to_string(),
+            run_id: self.run.to_string(),
             sequence: entry.sequence,
-            at_ms: entry.at.ms_since(self.follow.handle.accepted_at),
+            at_ms: entry.at.ms_since(self.accepted_at),
             event: Some(event),
         })
     }
@@ -146,9 +187,8 @@ impl Following {
         };
         let outputs = [entry].into_iter().chain(self.batch.as_slice()).filter_map(output);
         let wanted: Vec<_> = outputs.enumerate().take_while(within).map(|(_, output)| output).collect();
-        let Follow { run, handle, .. } = &self.follow;
-        let files = handle.files().await.map_err(|error| status::read(&error))?;
-        let run = run.clone();
+        let files = self.handle().await.files().await.map_err(|error| status::read(&error))?;
+        let run = self.run.clone();
         let read = tokio::task::spawn_blocking(move || {
             let read = |(stream, offset, len)| {
                 let bytes = files.read_output(stream, offset, len);
@@ -163,6 +203,7 @@ impl Following {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lease::lend;
     use super::*;
     use crate::allowance::{Count, Kept};
     use crate::clock::Clock;
@@ -171,15 +212,42 @@ mod tests {
     use proctor_core::event::Progress;
     use proctor_proto::reason;
     use proctor_sandbox::Spool;
+    use tokio::sync::oneshot;
     use tokio_stream::StreamExt;
     use tonic::Code;
     use tonic_types::StatusExt;
 
     async fn from(handle: &RunHandle, cursor: u64) -> Result<EventStream, Status> {
-        let _subscription = Arc::new(Count::default()).add(1);
-        let run = RunId::new("r");
-        let (handle, wire) = (handle.clone(), Arc::default());
-        follow(Follow { run, handle, cursor, attached_age_ms: None, wire, _subscription }).await
+        lent(handle, cursor, &Arc::default(), pending()).await
+    }
+
+    // With a subscription that is counted, until the caller is lost.
+    async fn lent(
+        handle: &RunHandle,
+        cursor: u64,
+        subscriptions: &Arc<Count>,
+        lost: impl Future<Output = Status> + Send + 'static,
+    ) -> Result<EventStream, Status> {
+        let (run, wire) = (RunId::new("r"), Arc::default());
+        let (followed, lease) = lend(Followed::new(handle.clone(), subscriptions.add(1)), lost);
+        follow(Follow { run, followed, lease, cursor, attached_age_ms: None, wire }).await
+    }
+
+    #[tokio::test]
+    async fn a_stream_of_a_caller_who_is_lost_holds_on_to_nothing_though_nobody_asks_it() {
+        let (writer, handle) = open(Clock::new(), &Spools::default(), Kept::unbounded().room());
+        writer.append(vec![RunEvent::Missed { events: 1 }, RunEvent::Missed { events: 2 }]).await;
+        let (subscriptions, (lose, lost)) = (Arc::default(), oneshot::channel());
+        let lost = async { lost.await.unwrap() };
+        let mut stream = lent(&handle, 0, &subscriptions, lost).await.unwrap();
+        assert_eq!(stream.next().await.unwrap().unwrap().sequence, 0);
+        assert_eq!((subscriptions.now(), handle.watchers()), (1, 1));
+        lose.send(Status::unauthenticated("it is not known")).unwrap();
+        while subscriptions.now() > 0 || handle.watchers() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(stream.next().await.unwrap().unwrap_err().message(), "it is not known");
+        assert!(stream.next().await.is_none());
     }
 
     #[tokio::test]

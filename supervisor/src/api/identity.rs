@@ -1,16 +1,14 @@
 //! Who calls, by what the transport says and nothing else, and for how long that is so. It is asked once for each call, before
 //! anything of it is read but its headers. Must not know any message.
 
-use super::follow::EventStream;
+use super::lease::{Lease, lend};
 use super::status;
 use crate::access::{Access, Current, Nobody, Shown, now};
 use crate::serve::{Peer, Visitor};
 use crate::tenant::{Caller, Tenant};
-use futures_util::stream::unfold;
 use rustls::pki_types::UnixTime;
 use std::error::Error;
-use std::sync::Arc;
-use tokio_stream::StreamExt;
+use std::sync::{Arc, Weak};
 use tonic::codegen::http::{self, header};
 use tonic::{Request, Status};
 
@@ -124,16 +122,9 @@ impl Known {
         }
     }
 
-    /// `stream` as long as its caller is known.
-    pub(super) fn guard(self, stream: EventStream) -> EventStream {
-        Box::pin(unfold(Some((self, stream)), |state| async move {
-            let (mut known, mut stream) = state?;
-            tokio::select! {
-                biased;
-                status = known.lost() => Some((Err(status), None)),
-                event = stream.next() => event.map(|event| (event, Some((known, stream)))),
-            }
-        }))
+    /// Lends `held` to the caller for as long as it is known.
+    pub(super) fn lend<T: Send + Sync + 'static>(mut self, held: T) -> (Weak<T>, Lease) {
+        lend(held, async move { self.lost().await })
     }
 }
 

@@ -1,6 +1,6 @@
-//! The gRPC edge: the way in and out (`entry`), who calls (`identity`), what they want (`request`), what went wrong (`status`),
-//! what takes long to answer (`making`), and one file per service; `record` tells the audit log of every call. Must not decide
-//! anything about runs.
+//! The gRPC edge: the way in and out (`entry`), who calls (`identity`) and what they have for as long as they are known
+//! (`lease`), what they want (`request`), what went wrong (`status`), what takes long to answer (`making`), and one file per
+//! service; `record` tells the audit log of every call. Must not decide anything about runs.
 
 mod answer;
 mod arriving;
@@ -8,6 +8,7 @@ mod entry;
 mod follow;
 mod host;
 mod identity;
+mod lease;
 mod making;
 mod record;
 mod request;

@@ -1,6 +1,6 @@
 //! The Runs service: start, follow, cancel. Must not know how a run goes on.
 
-use super::follow::{EventStream, Follow, follow};
+use super::follow::{EventStream, Follow, Followed, follow};
 use super::identity::Known;
 use super::request::{Bounds, clamp};
 use super::{Api, making, record, request, status};
@@ -65,10 +65,11 @@ impl Runs for Api {
         let known = self.known(&request)?;
         let asked = request.into_inner();
         let (run, _, handle) = self.run(&known.tenant, &asked.run_id).await?;
-        let _subscription = status::subscribe(&known.tenant)?;
+        let subscription = status::subscribe(&known.tenant)?;
         let wire = Arc::clone(known.tenant.allowance.wire());
-        let from = Follow { run, handle, cursor: asked.cursor, attached_age_ms: None, wire, _subscription };
-        Ok(Response::new(known.guard(follow(from).await?)))
+        let (followed, lease) = known.lend(Followed::new(handle, subscription));
+        let from = Follow { run, followed, lease, cursor: asked.cursor, attached_age_ms: None, wire };
+        Ok(Response::new(follow(from).await?))
     }
 
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
@@ -207,7 +208,7 @@ async fn start(
     waiting: Waiting,
 ) -> Result<Response<EventStream>, Status> {
     record::limits(wanted.limits);
-    let _subscription = status::subscribe(&known.tenant)?;
+    let subscription = status::subscribe(&known.tenant)?;
     let Started { run, handle, attached_age_ms } =
         session.start(wanted, RunKind::Tests, waiting).await.map_err(|error| status::session(&error))?;
     record::run(run.as_str());
@@ -215,6 +216,7 @@ async fn start(
         record::found();
     }
     let wire = Arc::clone(known.tenant.allowance.wire());
-    let stream = follow(Follow { run, handle, cursor: 0, attached_age_ms, wire, _subscription }).await?;
-    Ok(Response::new(known.guard(stream)))
+    let (followed, lease) = known.lend(Followed::new(handle, subscription));
+    let from = Follow { run, followed, lease, cursor: 0, attached_age_ms, wire };
+    Ok(Response::new(follow(from).await?))
 }

@@ -18,6 +18,9 @@ use proctor_tests::process::{PATIENCE, eventually};
 use proctor_tests::supervisor::{Settings, Supervisor, first_uid, token};
 use proctor_tests::wire::Client;
 use std::fs;
+use std::time::Duration;
+use tokio::time::timeout;
+use tonic::transport::Endpoint;
 use tonic::{Code, Status};
 
 async fn sessions(client: &Client) -> Result<Vec<v1::Session>, Status> {
@@ -133,10 +136,41 @@ async fn a_token_is_replaced_under_a_session_that_lives_on_and_streams_of_the_ol
     assert_eq!(sessions(&new).await.unwrap()[0].session_id, session);
 }
 
+/// The transport asks a stream for nothing while its client takes nothing.
+#[tokio::test]
+async fn a_stream_of_an_old_token_that_nobody_takes_from_is_in_nobodys_way() {
+    let tenant = "quota = { subscribers = 1 }".to_owned();
+    let supervisor = Supervisor::with(&Settings { tenant, ..Settings::default() });
+    let hash = |name: &str| blake3::hash(token(name).as_bytes()).to_string();
+    let both =
+        |text: String| text.replace(&format!("{:?}", hash("beta")), &format!("{:?}, {:?}", hash("beta"), hash("new")));
+    assert!(supervisor.reload(both).contains("was read anew"));
+    let new = supervisor.client("new").await;
+    let session_id = new.open(&supervisor.empty_workspace("beta", "shop")).await;
+    let command = ["/usr/bin/head", "-c", "1M", "/dev/zero"].map(str::to_owned).into();
+    let request = v1::RunTestsRequest { session_id, command, ..Default::default() };
+    let run = new.start(request).await.unwrap().to_end().await.run_id;
+
+    let endpoint: Endpoint = format!("http://{}", supervisor.address).parse().unwrap();
+    let old = Client::on(&endpoint.initial_stream_window_size(0).connect().await.unwrap(), "beta");
+    let mut watched = old.watch(&run, 0).await;
+    let refused = new.runs.clone().watch_run(v1::WatchRunRequest { run_id: run.clone(), cursor: 0 }).await;
+    assert_eq!(refused.unwrap_err().code(), Code::ResourceExhausted, "there is one stream");
+    let only_new = |text: String| text.replace(&format!("{:?}, ", hash("beta")), "");
+    assert!(supervisor.reload(only_new).contains("was read anew"));
+    let again = async {
+        while new.runs.clone().watch_run(v1::WatchRunRequest { run_id: run.clone(), cursor: 0 }).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, again).await.expect("the stream is given back");
+    assert!(timeout(Duration::from_millis(1), watched.next()).await.is_err(), "its client takes nothing still");
+}
+
 /// Whose sessions are being closed.
 async fn until_none(client: &Client) {
     let closed = async { while !sessions(client).await.unwrap().is_empty() {} };
-    tokio::time::timeout(PATIENCE, closed).await.unwrap();
+    timeout(PATIENCE, closed).await.unwrap();
 }
 
 #[tokio::test]
