@@ -1,7 +1,7 @@
 //! The body of a request on its way in: counted as it comes, and not waited for longer than it takes. Must not know what is in
 //! it.
 
-use super::status;
+use super::{OPEN_REQUEST_BYTES_MAX, status};
 use crate::allowance::{ARRIVING_BYTES_MAX, Counted};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::future::Future;
@@ -17,17 +17,33 @@ use tonic::codegen::Bytes;
 /// How long a request may take to come: the largest comes within it at 7 Mbit/s.
 const ARRIVAL: Duration = Duration::from_secs(10);
 
+/// How much may come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    bytes_max: u64,
+    refusal: fn(u64) -> Status,
+}
+
+impl Bound {
+    /// Of all requests of a caller who is known together.
+    pub(super) const OF_CALLER: Bound = Bound { bytes_max: ARRIVING_BYTES_MAX, refusal: status::too_much_arrives };
+
+    /// Of a request whose caller nobody asks for: what is counted together with others' would be in their way.
+    pub(super) const OF_REQUEST: Bound = Bound { bytes_max: OPEN_REQUEST_BYTES_MAX as u64, refusal: status::too_large };
+}
+
 /// A body that arrives.
 pub(super) struct Arriving {
     body: Body,
+    bound: Bound,
     /// What has come of it, for whoever waits for its answer.
     arrived: Arc<Counted>,
     late: Pin<Box<Sleep>>,
 }
 
 impl Arriving {
-    pub(super) fn new(body: Body, arrived: Arc<Counted>) -> Arriving {
-        Arriving { body, arrived, late: Box::pin(sleep(ARRIVAL)) }
+    pub(super) fn new(body: Body, bound: Bound, arrived: Arc<Counted>) -> Arriving {
+        Arriving { body, bound, arrived, late: Box::pin(sleep(ARRIVAL)) }
     }
 }
 
@@ -40,8 +56,9 @@ impl HttpBody for Arriving {
             Poll::Pending => self.late.as_mut().poll(cx).map(|()| Some(Err(status::late(ARRIVAL)))),
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-                let fits = self.arrived.grow(bytes, ARRIVING_BYTES_MAX);
-                Poll::Ready(Some(if fits { Ok(frame) } else { Err(status::too_much_arrives()) }))
+                let Bound { bytes_max, refusal } = self.bound;
+                let fits = self.arrived.grow(bytes, bytes_max);
+                Poll::Ready(Some(if fits { Ok(frame) } else { Err(refusal(bytes_max)) }))
             }
             end => end,
         }
@@ -79,7 +96,7 @@ mod tests {
 
     fn arriving(count: &Arc<Count>) -> (mpsc::Sender<Bytes>, Arriving) {
         let (sender, receiver) = mpsc::channel(1);
-        (sender, Arriving::new(Body::new(Slow(receiver)), Arc::new(count.add(0))))
+        (sender, Arriving::new(Body::new(Slow(receiver)), Bound::OF_CALLER, Arc::new(count.add(0))))
     }
 
     async fn next(body: &mut Arriving) -> Option<Result<usize, Status>> {

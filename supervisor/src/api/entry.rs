@@ -2,11 +2,11 @@
 //! within what its caller may have on the way, and its answer goes the same way. Must not know any message.
 
 use super::answer::Answer;
-use super::arriving::Arriving;
+use super::arriving::{Arriving, Bound};
 use super::identity::Identified;
 use super::{record, status};
 use crate::access::Current;
-use crate::allowance::{Counted, OnTheWire, UNTAKEN_BYTES_MAX};
+use crate::allowance::{Count, Counted, OnTheWire, UNTAKEN_BYTES_MAX};
 use crate::serve::Visitor;
 use crate::tenant::Tenant;
 use std::sync::Arc;
@@ -23,7 +23,17 @@ use tonic::server::NamedService;
 #[derive(Clone)]
 enum Admits {
     Known { access: Current, operators: Arc<OnTheWire> },
-    Anybody { wire: Arc<OnTheWire> },
+    Anybody { untaken: Arc<Count> },
+}
+
+/// A call that may come in.
+struct Admitted {
+    /// What has come of requests and is not answered, with this one's.
+    arriving: Arc<Count>,
+    bound: Bound,
+    untaken: Arc<Count>,
+    /// What the call counts as until its answer is taken.
+    open: Option<Counted>,
 }
 
 /// A service behind its way in.
@@ -41,32 +51,32 @@ impl<S> Entry<S> {
 
     /// For anybody: a service that gives nothing away and answers with little.
     pub(super) fn anybody(service: S) -> Entry<S> {
-        Entry { service, admits: Admits::Anybody { wire: Arc::default() } }
+        Entry { service, admits: Admits::Anybody { untaken: Arc::default() } }
     }
 }
 
 impl Admits {
-    // What the call has on the wire, and what it counts as until its answer is taken.
-    fn admit(&self, request: &mut Request<Body>) -> Result<(Arc<OnTheWire>, Option<Counted>), Status> {
+    fn admit(&self, request: &mut Request<Body>) -> Result<Admitted, Status> {
         let visit = request.extensions().get::<Visitor>().map(|visitor| Arc::clone(&visitor.visit));
-        let (wire, open) = match self {
+        let admitted = match self {
             Admits::Known { access, operators } => {
                 let identified = Identified::by(access, request)?;
                 record::caller(&identified.caller);
                 visit.inspect(|visit| visit.known());
                 let tenant = identified.caller.tenant.as_ref();
                 tenant.map_or(Ok(()), |tenant| within(tenant))?;
-                let wire = Arc::clone(tenant.map_or(operators, |tenant| tenant.allowance.wire()));
+                let wire = tenant.map_or(operators, |tenant| tenant.allowance.wire());
+                let (arriving, untaken) = (Arc::clone(&wire.arriving), Arc::clone(&wire.untaken));
                 request.extensions_mut().insert(identified);
-                (wire, None)
+                Admitted { arriving, bound: Bound::OF_CALLER, untaken, open: None }
             }
-            Admits::Anybody { wire } => {
+            Admits::Anybody { untaken } => {
                 let open = visit.map(|visit| visit.open_call()).transpose().map_err(status::too_many_open_calls)?;
-                (Arc::clone(wire), open)
+                Admitted { arriving: Arc::default(), bound: Bound::OF_REQUEST, untaken: Arc::clone(untaken), open }
             }
         };
         // Before an answer is made of which nothing would be sent.
-        if wire.untaken.now() >= UNTAKEN_BYTES_MAX { Err(status::too_much_untaken()) } else { Ok((wire, open)) }
+        if admitted.untaken.now() >= UNTAKEN_BYTES_MAX { Err(status::too_much_untaken()) } else { Ok(admitted) }
     }
 }
 
@@ -121,14 +131,14 @@ where
         let mut service = std::mem::replace(&mut self.service, another);
         let admits = self.admits.clone();
         Box::pin(async move {
-            let (wire, open) = match admits.admit(&mut request) {
+            let Admitted { arriving, bound, untaken, open } = match admits.admit(&mut request) {
                 Ok(admitted) => admitted,
                 Err(status) => return Ok(status.into_http()),
             };
             let within = deadline(request.headers());
             // As long as its caller has no answer, what it has sent is in use.
-            let arrived = Arc::new(wire.arriving.add(0));
-            let request = request.map(|body| Body::new(Arriving::new(body, Arc::clone(&arrived))));
+            let arrived = Arc::new(arriving.add(0));
+            let request = request.map(|body| Body::new(Arriving::new(body, bound, Arc::clone(&arrived))));
             // As if its caller had left, but that it is told why, and the audit log too.
             let answer = match within {
                 Some(within) => match timeout(within, service.call(request)).await {
@@ -138,17 +148,75 @@ where
                 None => service.call(request).await?,
             };
             drop(arrived);
-            Ok(answer.map(|body| Body::new(Answer::new(body, Arc::clone(&wire.untaken), open))))
+            Ok(answer.map(|body| Body::new(Answer::new(body, untaken, open))))
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::OPEN_REQUEST_BYTES_MAX;
     use super::*;
+    use crate::allowance::ARRIVING_BYTES_MAX;
+    use futures_util::FutureExt;
+    use http_body::{Body as HttpBody, Frame};
     use std::convert::Infallible;
+    use std::future::poll_fn;
+    use std::pin::Pin;
     use tonic::Code;
+    use tonic::codegen::Bytes;
     use tower::service_fn;
+
+    /// A request of so many pieces, each as large as a whole one may be, which then ends or does not.
+    struct Sends {
+        pieces: usize,
+        ends: bool,
+    }
+
+    impl HttpBody for Sends {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            match self.pieces.checked_sub(1) {
+                Some(rest) => {
+                    self.pieces = rest;
+                    Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0; OPEN_REQUEST_BYTES_MAX])))))
+                }
+                None if self.ends => Poll::Ready(None),
+                None => Poll::Pending,
+            }
+        }
+    }
+
+    // A service that answers when its request is there.
+    async fn wait_for(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+        let mut body = request.into_body();
+        loop {
+            match poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+                Some(Ok(_)) => {}
+                Some(Err(status)) => return Ok(status.into_http()),
+                None => return Ok(Response::default()),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_that_anybody_may_send_are_small_and_in_nobodys_way() {
+        let mut entry = Entry::anybody(service_fn(wait_for));
+        let mut send = |pieces, ends| entry.call(Request::new(Body::new(Sends { pieces, ends })));
+        let mut unfinished = Vec::new();
+        // As many as use up what a tenant may have on the way.
+        for _ in 0..ARRIVING_BYTES_MAX / OPEN_REQUEST_BYTES_MAX as u64 {
+            let mut call = send(1, false);
+            assert!((&mut call).now_or_never().is_none(), "it has not come to its end");
+            unfinished.push(call);
+        }
+        for (pieces, refusal) in [(1, None), (2, Some(Code::OutOfRange))] {
+            let answer = send(pieces, true).await.unwrap();
+            assert_eq!(Status::from_header_map(answer.headers()).map(|status| status.code()), refusal);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_of_the_callers_own_is_told_before_the_transport_ends_the_call() {

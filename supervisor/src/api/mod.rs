@@ -44,7 +44,7 @@ use tonic_health::ServingStatus;
 /// Largest request, in bytes. The largest honest one names 1,000 files by absolute paths of 4 KiB.
 const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Largest request to a service that anybody may ask, in bytes: the name of a service.
+/// Largest request to a service that anybody may ask, in bytes, with all messages of it: the name of a service, or some dozens.
 const OPEN_REQUEST_BYTES_MAX: usize = 4 * 1024;
 
 /// What every service needs.

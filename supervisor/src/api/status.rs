@@ -1,7 +1,7 @@
 //! The one conversion from errors to gRPC statuses, with the details that programs read. Must not know what led to an
 //! error. No text of a status carries a path of this host.
 
-use crate::allowance::{ARRIVING_BYTES_MAX, Allowance, Counted, UNTAKEN_BYTES_MAX};
+use crate::allowance::{Allowance, Counted, UNTAKEN_BYTES_MAX};
 use crate::prepare::PrepareError;
 use crate::registry::CreateError;
 use crate::run::{NotStarted, ReadError};
@@ -113,10 +113,13 @@ pub(super) fn too_many_requests(allowance: &Allowance, wait: Duration) -> Status
 }
 
 /// More of requests has come than the caller may have on the way.
-pub(super) fn too_much_arrives() -> Status {
-    let text =
-        format!("quota `request_bytes` is used up: {ARRIVING_BYTES_MAX} bytes of requests that are not answered");
-    exhausted("request_bytes", text)
+pub(super) fn too_much_arrives(bytes_max: u64) -> Status {
+    exhausted("request_bytes", used_up("request_bytes", format!("{bytes_max} bytes of requests that are not answered")))
+}
+
+/// A request that stays too large however often it is sent.
+pub(super) fn too_large(bytes_max: u64) -> Status {
+    Status::out_of_range(format!("a request that anybody may send has at most {bytes_max} bytes"))
 }
 
 /// A request that does not come to its end.
