@@ -4,7 +4,7 @@ use super::request::{Bounds, clamp};
 use super::{Api, record, status};
 use crate::convert;
 use crate::prepare::check_owner;
-use crate::registry::Wanted;
+use crate::registry::{Opened, Wanted};
 use crate::session::{self, SessionHandle};
 use crate::tenant::Tenant;
 use crate::workspace::{Workspace, WorkspaceError};
@@ -43,14 +43,12 @@ impl Sessions for Api {
         let (client_request_id, separate) = (asked.client_request_id, asked.separate);
         let idle_max = Some(asked.idle_ms_max).filter(|ms| *ms > 0).map(Duration::from_millis);
         let wanted = Wanted { tenant, workspace, client_request_id, separate, idle_max };
-        let opened = self.registry.create(wanted).await.map_err(|error| status::create(&error))?;
+        let (opened, admitted) = self.open(wanted).await?;
         record::session(opened.session.id().as_str());
         if opened.existing {
             record::found();
         }
-        // The host file may have been read anew since the tenant was looked up, and its other sessions closed.
-        if !self.access.borrow().admits(&known.tenant.id, opened.session.workspace()) {
-            opened.session.close().await;
+        if !admitted {
             return Err(known.unknown());
         }
         // A new one has done nothing yet, and need not be asked.
@@ -103,6 +101,21 @@ impl Sessions for Api {
 }
 
 impl Api {
+    // A session, and whether it may be: the host file may have been read anew since the tenant was looked up, and its other
+    // sessions closed. It is looked at whether or not its caller is still there; one that may not be is closed.
+    async fn open(&self, wanted: Wanted) -> Result<(Opened, bool), Status> {
+        let (registry, access, tenant) = (self.registry.clone(), self.access.clone(), wanted.tenant.id.clone());
+        let opening = tokio::spawn(async move {
+            let opened = registry.create(wanted).await.map_err(|error| status::create(&error))?;
+            let admitted = access.borrow().admits(&tenant, opened.session.workspace());
+            if !admitted {
+                opened.session.close().await;
+            }
+            Ok((opened, admitted))
+        });
+        opening.await.map_err(|_| Status::internal("the session could not be opened"))?
+    }
+
     /// A session as it is now.
     pub(super) async fn describe(&self, session: &SessionHandle) -> Result<v1::Session, Status> {
         let status = session.status().await.map_err(|error| status::session(&error))?;
@@ -152,4 +165,87 @@ fn admitted((found, owner): (Workspace, u32), tenant: &Tenant) -> Result<Workspa
 
 fn refused(error: WorkspaceError) -> Status {
     status::workspace(&error, "workspace")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Access;
+    use crate::audit::Audit;
+    use crate::bounds::Bounds;
+    use crate::clock::Clock;
+    use crate::config::Reading;
+    use crate::context::{Context, Looks};
+    use crate::drain::Drain;
+    use crate::registry::Registry;
+    use crate::scheduler::Scheduler;
+    use crate::tenant::Tenants;
+    use crate::toolchain::Toolchain;
+    use futures_util::FutureExt;
+    use proctor_core::quota::Amount;
+    use proctor_sandbox::{Ending, KillSwitch, RunSpec, Sandbox, SandboxError, SandboxEvent};
+    use std::time::Duration;
+    use tokio::sync::watch;
+
+    struct Unused;
+
+    impl Sandbox for Unused {
+        fn run(
+            &self,
+            _spec: &RunSpec,
+            _kill: &KillSwitch,
+            _sink: &mut dyn FnMut(SandboxEvent<'_>),
+        ) -> Result<Ending, SandboxError> {
+            unreachable!("nothing is run")
+        }
+    }
+
+    fn api(access: watch::Receiver<Arc<Access>>) -> Api {
+        let clock = Clock::new();
+        let context = Arc::new(Context {
+            sandbox: Arc::new(Unused),
+            toolchain: Toolchain::default(),
+            clock,
+            audit: Audit::off(),
+            scheduler: Scheduler::start(clock, Amount { memory_bytes: 0, cpu_millis: 0 }),
+            looks: Looks::of_host(),
+        });
+        let registry = Registry::start(Arc::clone(&context), Bounds::default());
+        Api { context, registry, access, drain: Drain::new(Duration::ZERO) }
+    }
+
+    /// The host file was read anew after the tenant was looked up.
+    #[tokio::test]
+    async fn a_session_of_a_tenant_who_is_gone_is_closed_whenever_its_caller_leaves() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("[[tenant]]\nid = \"gone\"\nroots = [{:?}]\n", dir.path());
+        let before = Tenants::from_config(Reading::of(&text).config(), false, &Tenants::default());
+        let tenant = &before.all()[0];
+        let (access, current) = watch::channel(Arc::new(Access::of(Tenants::default())));
+        let api = api(current);
+        let (mut looks, mut is_answered) = (0, false);
+        while !is_answered {
+            let workspace = Workspace::open(dir.path()).unwrap();
+            let client_request_id = String::new();
+            let wanted =
+                Wanted { tenant: Arc::clone(tenant), workspace, client_request_id, separate: true, idle_max: None };
+            let mut opening = Box::pin(api.open(wanted));
+            // Its caller leaves after so many looks, and the next time after one more.
+            for _ in 0..looks {
+                if let Some(opened) = (&mut opening).now_or_never() {
+                    assert!(!opened.unwrap().1, "it may not be");
+                    is_answered = true;
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            drop(opening);
+            while access.receiver_count() > 1 {
+                tokio::task::yield_now().await;
+            }
+            let left = api.registry.list(tenant.id.clone(), String::new(), 1).await;
+            assert!(left.is_empty(), "after {looks} looks");
+            looks += 1;
+        }
+    }
 }
