@@ -25,6 +25,11 @@ pub trait Framework: Send + Sync {
         false
     }
 
+    /// Names of directories that its tool fills beside a marker (`target`): nobody edits what is there.
+    fn fills(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// What its projects are recognised by, for whoever asks for it where there is none.
     fn signs(&self) -> String {
         self.markers().join(", ")

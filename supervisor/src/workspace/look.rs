@@ -36,14 +36,14 @@ const CACHE_TAG: &str = "CACHEDIR.TAG";
 
 /// Directories that tools fill and nobody edits: looking into them costs much and says nothing about an edit, and a run
 /// that fills them must not look like an edit. A name that a project might choose itself is not here.
-const PASSED_OVER: [&str; 7] = [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".gradle"];
+const PASSED_OVER: [&str; 8] = [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".gradle", ".kotlin"];
 
 /// All files below `dir`; no fingerprint when there are more than a look takes in. It fails where the host was short of
 /// something: what is known by half would be taken for another project.
 pub(super) fn all_below(dir: &OwnedFd) -> io::Result<(FileTree, Option<Fingerprint>)> {
     let mut walk =
         Walk { tree: FileTree::default(), hasher: blake3::Hasher::new(), entries: 0, names_bytes: 0, markers_bytes: 0 };
-    walk.directory(dir.as_fd(), c".", "", 0)?;
+    walk.directory(dir.as_fd(), c".", "", Way { depth: 0, is_built: false })?;
     let fingerprint = (!walk.tree.is_truncated()).then(|| Fingerprint(*walk.hasher.finalize().as_bytes()));
     Ok((walk.tree, fingerprint))
 }
@@ -56,9 +56,17 @@ struct Walk {
     markers_bytes: u64,
 }
 
+/// How the walk came to a directory.
+#[derive(Clone, Copy)]
+struct Way {
+    depth: usize,
+    /// Whether through one that a build fills. What is there belongs to the workspace, and its changes are no edits.
+    is_built: bool,
+}
+
 impl Walk {
     // Symlinks are told by what they are and never followed, so that no link leads the walk out or in a circle.
-    fn directory(&mut self, parent: BorrowedFd<'_>, name: &CStr, relative: &str, depth: usize) -> io::Result<()> {
+    fn directory(&mut self, parent: BorrowedFd<'_>, name: &CStr, relative: &str, way: Way) -> io::Result<()> {
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Some(dir) = unless_lacking(openat(parent, name, how, Mode::empty()))? else { return Ok(()) };
         let Some(entries) = unless_lacking(Dir::read_from(&dir))? else { return Ok(()) };
@@ -79,7 +87,7 @@ impl Walk {
         let below = names.iter().map(|name| relative.len() + 1 + name.len());
         let (longest, names_bytes) = below.fold((0, self.names_bytes), |(most, sum), len| (most.max(len), sum + len));
         let is_too_long = longest > PATH_BYTES_MAX || names_bytes > NAMES_BYTES_MAX;
-        if names.len() > room || depth >= DEPTH_MAX || is_too_long {
+        if names.len() > room || way.depth >= DEPTH_MAX || is_too_long {
             self.tree.set_truncated();
             return Ok(());
         }
@@ -89,7 +97,7 @@ impl Walk {
         self.entries += names.len();
         self.names_bytes = names_bytes;
         names.sort_unstable();
-        for name in names {
+        for name in &names {
             let Ok(path) = CString::new(name.as_str()) else { continue };
             let Some(found) = unless_lacking(statat(&dir, &*path, AtFlags::SYMLINK_NOFOLLOW))? else { continue };
             let relative = if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
@@ -99,25 +107,32 @@ impl Walk {
                     self.tree.add(relative.clone());
                 }
                 if !PASSED_OVER.contains(&name.as_str()) {
-                    self.directory(dir.as_fd(), &path, &relative, depth + 1)?;
+                    let is_built = way.is_built || is_filled(name, &names);
+                    self.directory(dir.as_fd(), &path, &relative, Way { depth: way.depth + 1, is_built })?;
                 }
             } else {
-                self.file(dir.as_fd(), &relative, &name, &found)?;
+                if !way.is_built {
+                    self.hash(&relative, &found);
+                }
+                self.file(dir.as_fd(), &relative, name, &found)?;
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, dir: BorrowedFd<'_>, relative: &str, name: &str, found: &Stat) -> io::Result<()> {
+    fn hash(&mut self, relative: &str, found: &Stat) {
         self.hasher.update(relative.as_bytes());
-        let size = u64::try_from(found.st_size).unwrap_or(0);
-        for number in [found.st_ino, size, u64::from(found.st_mode)] {
+        for number in [found.st_ino, bytes_of(found), u64::from(found.st_mode)] {
             self.hasher.update(&number.to_le_bytes());
         }
         for (seconds, nanos) in [(found.st_mtime, found.st_mtime_nsec), (found.st_ctime, found.st_ctime_nsec)] {
             self.hasher.update(&seconds.to_le_bytes());
             self.hasher.update(&nanos.to_le_bytes());
         }
+    }
+
+    fn file(&mut self, dir: BorrowedFd<'_>, relative: &str, name: &str, found: &Stat) -> io::Result<()> {
+        let size = bytes_of(found);
         let is_marker = project_file::PATHS.contains(&relative)
             || FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name) || framework.reads(relative));
         let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
@@ -133,6 +148,19 @@ impl Walk {
         self.tree.add(relative);
         Ok(())
     }
+}
+
+fn bytes_of(found: &Stat) -> u64 {
+    u64::try_from(found.st_size).unwrap_or(0)
+}
+
+/// Whether a directory is filled by the tool whose marker stands beside it, in a sorted listing: Maven and Gradle compile into
+/// the workspace, and a run that does so must not look like an edit, or the same request would never join it. That tool
+/// empties the directory whole when it is told to clean, so nobody keeps there what they edit. Elsewhere the same name is a
+/// directory like any other.
+fn is_filled(name: &str, beside: &[String]) -> bool {
+    let is_there = |marker: &&str| beside.binary_search_by(|found| found.as_str().cmp(marker)).is_ok();
+    FRAMEWORKS.iter().any(|framework| framework.fills().contains(&name) && framework.markers().iter().any(is_there))
 }
 
 // Between the look and the open a running test may have put a link or a FIFO in the file's place.

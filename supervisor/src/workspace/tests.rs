@@ -59,6 +59,43 @@ fn a_directory_that_only_sounds_like_a_cache_is_looked_at() {
 }
 
 #[test]
+fn what_a_build_leaves_beside_its_script_is_no_edit_and_is_looked_at() {
+    for (marker, name, is_filled) in [
+        ("pom.xml", "target", true),
+        ("build.gradle", "build", true),
+        ("build.gradle.kts", "build", true),
+        ("settings.gradle", "build", true),
+        ("settings.gradle.kts", "build", true),
+        ("pom.xml", "build", false),
+        ("build.gradle", "target", false),
+        ("go.mod", "target", false),
+    ] {
+        let (dir, workspace) = workspace();
+        let core = dir.path().join("core");
+        fs::create_dir(&core).unwrap();
+        fs::write(core.join(marker), "").unwrap();
+        fs::write(core.join("Core.java"), "class Core {}").unwrap();
+        let fingerprint = || workspace.look().unwrap().fingerprint.unwrap();
+        let before = fingerprint();
+        let classes = core.join(name).join("classes");
+        fs::create_dir_all(&classes).unwrap();
+        fs::write(classes.join("Core.class"), "compiled").unwrap();
+        fs::write(core.join(name).join(marker), "of the build").unwrap();
+        assert_eq!(fingerprint() == before, is_filled, "{name} beside {marker}");
+        let tree = workspace.look().unwrap().tree;
+        assert!(tree.contains(&format!("core/{name}/classes/Core.class")), "{name} beside {marker}");
+        assert_eq!(tree.content(&format!("core/{name}/{marker}")), Some("of the build"), "{name} beside {marker}");
+        fs::write(core.join("Core.java"), "final class Core {}").unwrap();
+        assert_ne!(fingerprint(), before, "an edit beside {name} and {marker}");
+        // Its name says nothing where the script is elsewhere.
+        let built = fingerprint();
+        fs::create_dir_all(core.join("src").join(name)).unwrap();
+        fs::write(core.join("src").join(name).join("Source.java"), "").unwrap();
+        assert_ne!(fingerprint(), built, "{name} below {marker}");
+    }
+}
+
+#[test]
 fn another_directory_at_the_same_path_is_another_workspace() {
     let (dir, workspace) = workspace();
     let (here, there) = (dir.path().join("ws"), dir.path().join("old"));

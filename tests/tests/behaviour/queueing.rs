@@ -3,7 +3,8 @@
 use crate::{Scene, assert_passed};
 use proctor_proto::reason;
 use proctor_proto::v1::run_event::Event;
-use proctor_proto::v1::{IfBusy, Queued, RunTestsRequest};
+use proctor_proto::v1::{CancelRunRequest, IfBusy, Outcome, Queued, RunTestsRequest};
+use proctor_tests::supervisor::Supervisor;
 use proctor_tests::wire::Followed;
 use tonic::Code;
 use tonic_types::StatusExt;
@@ -34,6 +35,26 @@ async fn the_same_request_joins_the_run_in_flight_and_gets_all_its_events() {
         assert_eq!(joined.events[1..], first.events[1..], "from the second event on there is no difference");
     }
     assert!(!queued(&first)[0].attached);
+}
+
+/// As of a client whose timer is shorter than the suite: what was compiled meanwhile is no edit.
+#[tokio::test]
+async fn the_same_request_joins_a_run_that_builds_in_its_workspace() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("alpha").await;
+    for (fixture, built) in [("maven/hang", "target"), ("gradle/hang", "build")] {
+        let workspace = supervisor.workspace("alpha", built, fixture);
+        let session_id = client.open(&workspace).await;
+        let request = RunTestsRequest { session_id, if_busy: IfBusy::Refuse.into(), ..Default::default() };
+        let mut first = client.start(request.clone()).await.unwrap();
+        let run_id = first.until("a test", |event| matches!(event, Event::TestFinished(_))).await.run_id;
+        assert!(workspace.join(built).is_dir(), "{fixture}");
+        let mut second = client.start(request).await.unwrap();
+        let joined = second.until("its place", |event| matches!(event, Event::Queued(_))).await;
+        assert_eq!(joined.run_id, run_id, "{fixture}");
+        client.runs.clone().cancel_run(CancelRunRequest { run_id }).await.unwrap();
+        assert_eq!(first.to_end().await.report().outcome(), Outcome::Cancelled, "{fixture}");
+    }
 }
 
 #[tokio::test]

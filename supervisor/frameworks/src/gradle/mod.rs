@@ -50,6 +50,10 @@ impl Framework for Gradle {
         detect::MARKERS
     }
 
+    fn fills(&self) -> &'static [&'static str] {
+        &["build"]
+    }
+
     fn extensions(&self) -> &'static [&'static str] {
         EXTENSIONS
     }

@@ -63,6 +63,10 @@ impl Framework for Maven {
         &[detect::MARKER]
     }
 
+    fn fills(&self) -> &'static [&'static str] {
+        &["target"]
+    }
+
     fn extensions(&self) -> &'static [&'static str] {
         EXTENSIONS
     }
