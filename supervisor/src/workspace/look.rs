@@ -32,7 +32,7 @@ const MARKERS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The file by which tools mark a directory as a cache that nobody edits (the Cache Directory Tagging specification;
 /// Cargo's `target` and `.pytest_cache` have it).
-const CACHE_TAG: &str = "CACHEDIR.TAG";
+const CACHE_TAG: &CStr = c"CACHEDIR.TAG";
 
 /// Directories that tools fill and nobody edits: looking into them costs much and says nothing about an edit, and a run
 /// that fills them must not look like an edit. A name that a project might choose itself is not here.
@@ -43,7 +43,7 @@ const PASSED_OVER: [&str; 8] = [".git", ".hg", ".svn", "node_modules", "__pycach
 pub(super) fn all_below(dir: &OwnedFd) -> io::Result<(FileTree, Option<Fingerprint>)> {
     let mut walk =
         Walk { tree: FileTree::default(), hasher: blake3::Hasher::new(), entries: 0, names_bytes: 0, markers_bytes: 0 };
-    walk.directory(dir.as_fd(), c".", "", Way { depth: 0, is_built: false })?;
+    walk.directory(dir.as_fd(), c".", b"", Way { depth: 0, is_built: false })?;
     let fingerprint = (!walk.tree.is_truncated()).then(|| Fingerprint(*walk.hasher.finalize().as_bytes()));
     Ok((walk.tree, fingerprint))
 }
@@ -66,7 +66,7 @@ struct Way {
 
 impl Walk {
     // Symlinks are told by what they are and never followed, so that no link leads the walk out or in a circle.
-    fn directory(&mut self, parent: BorrowedFd<'_>, name: &CStr, relative: &str, way: Way) -> io::Result<()> {
+    fn directory(&mut self, parent: BorrowedFd<'_>, name: &CStr, relative: &[u8], way: Way) -> io::Result<()> {
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Some(dir) = unless_lacking(openat(parent, name, how, Mode::empty()))? else { return Ok(()) };
         let Some(entries) = unless_lacking(Dir::read_from(&dir))? else { return Ok(()) };
@@ -79,49 +79,51 @@ impl Walk {
             })
         });
         let names = entries.map(|entry| entry.file_name().to_owned());
-        let names = names.filter(|name| !matches!(name.to_bytes(), b"." | b"..")).take(room + 1);
-        let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+        let names = names.filter(|name| !matches!(name.to_bytes(), b"." | b".."));
+        let mut names: Vec<CString> = names.take(room + 1).collect();
         if let Some(error) = lacking {
             return Err(error);
         }
-        let below = names.iter().map(|name| relative.len() + 1 + name.len());
+        let below = names.iter().map(|name| relative.len() + 1 + name.count_bytes());
         let (longest, names_bytes) = below.fold((0, self.names_bytes), |(most, sum), len| (most.max(len), sum + len));
         let is_too_long = longest > PATH_BYTES_MAX || names_bytes > NAMES_BYTES_MAX;
         if names.len() > room || way.depth >= DEPTH_MAX || is_too_long {
             self.tree.set_truncated();
             return Ok(());
         }
-        if names.iter().any(|name| name == CACHE_TAG) {
+        if names.iter().any(|name| name.as_c_str() == CACHE_TAG) {
             return Ok(());
         }
         self.entries += names.len();
         self.names_bytes = names_bytes;
         names.sort_unstable();
         for name in &names {
-            let Ok(path) = CString::new(name.as_str()) else { continue };
-            let Some(found) = unless_lacking(statat(&dir, &*path, AtFlags::SYMLINK_NOFOLLOW))? else { continue };
-            let relative = if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
+            let Some(found) = unless_lacking(statat(&dir, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW))? else {
+                continue;
+            };
+            let path =
+                if relative.is_empty() { name.to_bytes().to_vec() } else { [relative, b"/", name.to_bytes()].concat() };
             if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
-                if project_file::PATHS.contains(&relative.as_str()) {
+                if let Some(path) = project_file::PATHS.iter().find(|known| known.as_bytes() == path) {
                     // Nobody means a directory by that name: it is there, and cannot be read.
-                    self.tree.add(relative.clone());
+                    self.tree.add(*path);
                 }
-                if !PASSED_OVER.contains(&name.as_str()) {
+                if !PASSED_OVER.iter().any(|passed| passed.as_bytes() == name.to_bytes()) {
                     let is_built = way.is_built || is_filled(name, &names);
-                    self.directory(dir.as_fd(), &path, &relative, Way { depth: way.depth + 1, is_built })?;
+                    self.directory(dir.as_fd(), name, &path, Way { depth: way.depth + 1, is_built })?;
                 }
             } else {
                 if !way.is_built {
-                    self.hash(&relative, &found);
+                    self.hash(&path, &found);
                 }
-                self.file(dir.as_fd(), &relative, name, &found)?;
+                self.file(dir.as_fd(), &path, name, &found)?;
             }
         }
         Ok(())
     }
 
-    fn hash(&mut self, relative: &str, found: &Stat) {
-        self.hasher.update(relative.as_bytes());
+    fn hash(&mut self, path: &[u8], found: &Stat) {
+        self.hasher.update(path);
         for number in [found.st_ino, bytes_of(found), u64::from(found.st_mode)] {
             self.hasher.update(&number.to_le_bytes());
         }
@@ -131,7 +133,9 @@ impl Walk {
         }
     }
 
-    fn file(&mut self, dir: BorrowedFd<'_>, relative: &str, name: &str, found: &Stat) -> io::Result<()> {
+    fn file(&mut self, dir: BorrowedFd<'_>, path: &[u8], name: &CStr, found: &Stat) -> io::Result<()> {
+        // An edit is one whatever the file is called; but no request could name this one, so it is in no list.
+        let (Ok(relative), Ok(name)) = (str::from_utf8(path), name.to_str()) else { return Ok(()) };
         let size = bytes_of(found);
         let is_marker = project_file::PATHS.contains(&relative)
             || FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name) || framework.reads(relative));
@@ -158,9 +162,10 @@ fn bytes_of(found: &Stat) -> u64 {
 /// the workspace, and a run that does so must not look like an edit, or the same request would never join it. That tool
 /// empties the directory whole when it is told to clean, so nobody keeps there what they edit. Elsewhere the same name is a
 /// directory like any other.
-fn is_filled(name: &str, beside: &[String]) -> bool {
-    let is_there = |marker: &&str| beside.binary_search_by(|found| found.as_str().cmp(marker)).is_ok();
-    FRAMEWORKS.iter().any(|framework| framework.fills().contains(&name) && framework.markers().iter().any(is_there))
+fn is_filled(name: &CStr, beside: &[CString]) -> bool {
+    let is_there = |marker: &&str| beside.binary_search_by(|found| found.to_bytes().cmp(marker.as_bytes())).is_ok();
+    let is_it = |filled: &&str| filled.as_bytes() == name.to_bytes();
+    FRAMEWORKS.iter().any(|framework| framework.fills().iter().any(is_it) && framework.markers().iter().any(is_there))
 }
 
 // Between the look and the open a running test may have put a link or a FIFO in the file's place.

@@ -3,7 +3,9 @@
 use super::*;
 use nix::sched::CloneFlags;
 use rustix::mount::{MountFlags, MountPropagationFlags};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 
 fn workspace() -> (tempfile::TempDir, Workspace) {
@@ -48,6 +50,21 @@ fn a_fingerprint_changes_with_every_edit_and_not_with_what_tools_leave() {
     assert_eq!(before.fingerprint, workspace.look().unwrap().fingerprint);
     fs::write(dir.path().join("a/b/x.go"), "package c").unwrap();
     assert_ne!(before.fingerprint, workspace.look().unwrap().fingerprint);
+}
+
+#[test]
+fn an_edit_of_a_file_whose_name_is_no_text_is_an_edit() {
+    let (dir, workspace) = workspace();
+    let strange = dir.path().join(OsStr::from_bytes(b"caf\xe9"));
+    fs::create_dir(&strange).unwrap();
+    fs::write(strange.join("x.txt"), "1").unwrap();
+    for file in [strange.join("x.txt"), dir.path().join(OsStr::from_bytes(b"\xe9.txt"))] {
+        let before = workspace.look().unwrap();
+        fs::write(&file, "12").unwrap();
+        let after = workspace.look().unwrap();
+        assert_ne!(before.fingerprint, after.fingerprint, "{}", file.display());
+        assert_eq!(before.tree, after.tree, "no request could name it");
+    }
 }
 
 #[test]
