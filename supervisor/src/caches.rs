@@ -33,6 +33,10 @@ const PAUSE_MIN: Duration = Duration::from_secs(60);
 /// They are added up again after this, since a neighbour that frees space hides what a tenant takes.
 const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 
+/// No further run adds to caches that are beyond so many times their bound. They are tidied only when no run is on, and runs
+/// that overlap, each within its own limit of disk, could go on like that for ever.
+const OVERFULL: u64 = 2;
+
 /// The longest path that the kernel opens, bytes. What lies deeper cannot be added up.
 const PATH_BYTES_MAX: usize = 4_095;
 
@@ -78,6 +82,23 @@ fn lock_shared(used: File) -> io::Result<File> {
     Err(Errno::WOULDBLOCK.into())
 }
 
+/// Whether the caches below `cache` were last seen far beyond `bytes_max`, and a run uses them: the end of the last one tidies
+/// them, so no further one should begin before that.
+#[must_use]
+pub fn are_overfull(cache: &Path, bytes_max: u64) -> bool {
+    let seen = || Seen::read(&mut open_used(cache).ok()?);
+    let overfull = || seen().is_some_and(|seen| seen.bytes > bytes_max.saturating_mul(OVERFULL));
+    cache.is_dir() && overfull() && is_in_use(cache).unwrap_or(false)
+}
+
+fn is_in_use(cache: &Path) -> io::Result<bool> {
+    match open_used(cache)?.try_lock() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
 /// Whether it is time to [`tidy`] the caches below `cache`: what the last time found is long ago, or no longer holds.
 #[must_use]
 pub fn is_untidy(cache: &Path, bytes_max: u64) -> bool {
@@ -86,8 +107,9 @@ pub fn is_untidy(cache: &Path, bytes_max: u64) -> bool {
 }
 
 fn is_due(used: &mut File, cache: &Path, bytes_max: u64) -> io::Result<bool> {
-    let free = free_bytes(cache)?;
-    Ok(Seen::read(used).is_none_or(|seen| seen.is_due(free, bytes_max)))
+    let Some(seen) = Seen::read(used) else { return Ok(true) };
+    // What was seen to be too much was in use then: it goes as soon as it is not.
+    Ok(seen.is_due(free_bytes(cache)?, bytes_max) || (seen.bytes > bytes_max && !is_in_use(cache)?))
 }
 
 /// Brings the caches below `cache` within `bytes_max` if they may be beyond it and no run uses them. After a run, never
@@ -156,7 +178,7 @@ fn try_tidy(cache: &Path, bytes_max: u64) -> io::Result<Tidied> {
         let lock = open_used(cache)?;
         match lock.try_lock() {
             Ok(()) => tidied = take_out(&dir, &trash, condemned(&mut caches, bytes_max))?,
-            // The next run's end is another chance.
+            // The end of the run that lasts longest is another chance.
             Err(TryLockError::WouldBlock) => {
                 tracing::info!(cache = %cache.display(), total = total(&caches), "caches are too large and in use")
             }

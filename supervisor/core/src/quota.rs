@@ -152,6 +152,15 @@ pub enum Refused {
         /// How much they may keep.
         max: u64,
     },
+    /// The tenant's build caches are far beyond their bound, and runs of its use them.
+    #[error(
+        "this tenant's build caches have more than twice the {} that they may, and are tidied when its runs have ended",
+        show_bytes(*max)
+    )]
+    Cache {
+        /// How much they may have.
+        max: u64,
+    },
     /// The tenant may run nothing.
     #[error("this tenant may have no runs")]
     RunningRuns,
@@ -181,6 +190,7 @@ impl Refused {
             Refused::HostTenants => "host_tenants",
             Refused::KeptBytes { .. } => "kept",
             Refused::KeptMemory { .. } => "kept_memory",
+            Refused::Cache { .. } => "cache",
             Refused::RunningRuns => "running_runs",
             Refused::AboveTenant { limit: LimitKind::Memory, .. } => "memory",
             Refused::AboveTenant { .. } => "cpus",
@@ -197,6 +207,7 @@ impl Refused {
                 | Refused::HostTenants
                 | Refused::KeptBytes { .. }
                 | Refused::KeptMemory { .. }
+                | Refused::Cache { .. }
         )
     }
 }

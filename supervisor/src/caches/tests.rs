@@ -103,9 +103,10 @@ fn whole_caches_go_until_the_rest_is_within_the_bound() {
     world.add("npm", 1_024, 5_000);
     world.add("pip", 1_024, 500);
     assert_eq!(world.tidy(4), Tidied::default());
-    assert!(!is_untidy(&world.cache(), 2 << 20));
+    assert!(!is_untidy(&world.cache(), 4 << 20));
+    assert!(is_untidy(&world.cache(), 2 << 20), "what is known to be too much waits for nothing");
     world.age();
-    assert!(is_untidy(&world.cache(), 2 << 20));
+    assert!(is_untidy(&world.cache(), 4 << 20));
     let tidied = world.tidy(2);
     assert_eq!(world.left(), ["go-build"]);
     assert!(tidied.removed.len() == 2 && tidied.bytes >= 2 << 20, "{tidied:?}");
@@ -124,10 +125,14 @@ fn nothing_goes_while_a_run_uses_the_caches() {
     let run = in_use(&world.cache()).unwrap();
     assert_eq!(world.tidy(1), Tidied::default());
     assert_eq!(world.left(), ["go-build"]);
+    assert!(!is_untidy(&world.cache(), 1 << 20), "it would be added up for nothing");
+    assert!(are_overfull(&world.cache(), 1 << 20) && !are_overfull(&world.cache(), 3 << 20));
     drop(run);
-    world.age();
+    assert!(!are_overfull(&world.cache(), 1 << 20), "the next run's end would tidy them");
+    assert!(is_untidy(&world.cache(), 1 << 20));
     world.tidy(1);
     assert_eq!(world.left(), [""; 0]);
+    assert!(!is_untidy(&world.cache(), 1 << 20));
 }
 
 #[test]

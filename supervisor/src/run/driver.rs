@@ -17,7 +17,7 @@ use proctor_core::limits::Limits;
 use proctor_core::moment::Moment;
 use proctor_core::outcome::KillReason;
 use proctor_core::queue::{Entry, Priority};
-use proctor_core::quota::Amount;
+use proctor_core::quota::{Amount, Refused};
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest};
 use proctor_frameworks::Awaited;
@@ -216,6 +216,9 @@ fn look(mut drive: Drive, began: Began) -> Result<Looked, NotStarted> {
     let prepared = prepare(context, policy, session, workspace, &look, request, *kind)?;
     if let Some(full) = policy.kept.full() {
         return Err(full.into());
+    }
+    if policy.cache.as_deref().is_some_and(|cache| caches::are_overfull(cache, policy.cache_bytes_max)) {
+        return Err(Refused::Cache { max: policy.cache_bytes_max }.into());
     }
     let tenant = TenantId::new(policy.owner.clone());
     let entry = Entry { tenant, demand: Amount::of(&prepared.spec.limits), priority: drive.priority };

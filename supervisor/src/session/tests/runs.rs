@@ -2,6 +2,7 @@
 
 use super::world::{Do, World, command, outcome, start, within};
 use crate::audit;
+use crate::caches;
 use crate::context::Policy;
 use crate::prepare::prepare;
 use crate::run::{FILE_BYTES_MIN, ReadError};
@@ -43,6 +44,23 @@ async fn without_a_cache_directory_a_run_is_shown_none_of_the_hosts() {
         prepare(&world.context, &policy, &session, &workspace, &look, &request, RunKind::Tests).ok().unwrap();
     assert_eq!(prepared.spec.jail.writable, [""; 0].map(PathBuf::from));
     assert_eq!(prepared.env["GOCACHE"], "/tmp/proctor/cache/go-build");
+}
+
+#[tokio::test]
+async fn caches_far_beyond_their_bound_take_in_no_further_run_until_those_that_use_them_have_ended() {
+    let world = World::new();
+    let policy = world.policy();
+    let (cache, max) = (policy.cache.unwrap(), policy.cache_bytes_max);
+    std::fs::create_dir(&cache).unwrap();
+    let of_another_session = caches::in_use(&cache).unwrap();
+    std::fs::write(cache.with_extension("used"), format!("{} 0\n", 2 * max + 1)).unwrap();
+    let session = world.open("s");
+    let refused = within(session.start(command("a"), RunKind::Tests, IfBusy::Queue)).await.err();
+    assert_eq!(refused, Some(SessionError::Quota(Refused::Cache { max })));
+    drop(of_another_session);
+    let run = start(&session, "a").await;
+    world.tell(Do::Exit(0));
+    assert_eq!(outcome(&run).await, Outcome::Passed);
 }
 
 /// Invariant 4: the actor never waits for a run.
