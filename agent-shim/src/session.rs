@@ -2,8 +2,8 @@
 //! directory has taken the workspace's place. Must not know what is asked in it.
 
 use crate::call_error::CallError;
-use crate::lease::{ALONE_MS_MAX, Lease};
 use crate::reconnect;
+use crate::renewal::{ALONE_MS_MAX, Renewal};
 use crate::supervisor::{Clients, Supervisor};
 use proctor_proto::reason;
 use proctor_proto::v1::{CloseSessionRequest, CreateSessionRequest, GetSessionRequest};
@@ -30,7 +30,7 @@ const REPLACED: &str =
 struct Slot {
     opened: Option<Opened>,
     // At a supervisor that lives on without us.
-    lease: Option<Lease>,
+    renewal: Option<Renewal>,
     // Sessions that were given up: a new one needs a new request id, or the supervisor could return the old one.
     given_up: u32,
 }
@@ -151,7 +151,7 @@ impl Session {
         let closing = async {
             let mut slot = self.slot.lock().await;
             // Its next use would make another session.
-            slot.lease = None;
+            slot.renewal = None;
             let opened = slot.opened.clone()?;
             drop(slot);
             close_idle(supervisor.shared().await?, opened.session_id).await
@@ -187,7 +187,7 @@ impl Session {
         let session = answer.map_err(CallError::Open)?.into_inner().session.unwrap_or_default();
         let opened = Opened { session_id: session.session_id.clone(), directory };
         (slot.opened, slot.given_up) = (Some(opened.clone()), given_up);
-        slot.lease = self.is_shared.then(|| Lease::of(clients.clone(), request, session));
+        slot.renewal = self.is_shared.then(|| Renewal::of(clients.clone(), request, session));
         Ok(opened)
     }
 
@@ -195,7 +195,7 @@ impl Session {
         let mut slot = self.slot.lock().await;
         // Another call may have opened the new one already.
         if slot.opened.as_ref().is_some_and(|opened| opened.session_id == session_id) {
-            (slot.opened, slot.lease) = (None, None);
+            (slot.opened, slot.renewal) = (None, None);
             slot.given_up += 1;
             self.forget_run();
         }

@@ -16,16 +16,16 @@ pub(crate) const ALONE_MS_MAX: u64 = 15 * 60 * 1_000;
 const USES: u32 = 3;
 
 /// A session that is kept until this is dropped.
-pub(crate) struct Lease(AbortHandle);
+pub(crate) struct Renewal(AbortHandle);
 
-impl Lease {
+impl Renewal {
     /// Keeps `session`, which `request` has made and therefore names.
-    pub(crate) fn of(clients: Clients, request: CreateSessionRequest, session: Session) -> Lease {
-        Lease(tokio::spawn(keep(clients, request, session)).abort_handle())
+    pub(crate) fn of(clients: Clients, request: CreateSessionRequest, session: Session) -> Renewal {
+        Renewal(tokio::spawn(keep(clients, request, session)).abort_handle())
     }
 }
 
-impl Drop for Lease {
+impl Drop for Renewal {
     fn drop(&mut self) {
         self.0.abort();
     }
