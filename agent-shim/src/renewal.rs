@@ -12,6 +12,9 @@ use tonic::Status;
 /// still, and for a supervisor that is replaced.
 pub(crate) const ALONE_MS_MAX: u64 = 15 * 60 * 1_000;
 
+/// The least that a supervisor says, in milliseconds. One that says less is no reason to ask it all the time.
+const ALONE_MS_MIN: u64 = 1_000;
+
 /// How often it is used in that time: one use may fail, and another.
 const USES: u32 = 3;
 
@@ -32,7 +35,7 @@ impl Drop for Renewal {
 }
 
 async fn keep(mut clients: Clients, request: CreateSessionRequest, session: Session) {
-    let pause = Duration::from_millis(session.idle_ms_max.max(1)) / USES;
+    let pause = Duration::from_millis(session.idle_ms_max.max(ALONE_MS_MIN)) / USES;
     loop {
         tokio::time::sleep(pause).await;
         match named(&mut clients, &request).await {

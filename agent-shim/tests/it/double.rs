@@ -219,10 +219,12 @@ impl Sessions for Double {
         }
         world.authorization =
             request.metadata().get("authorization").and_then(|value| value.to_str().ok()).map(str::to_owned);
-        world.created.push(request.into_inner());
+        let asked = request.into_inner();
+        let idle_ms_max = asked.idle_ms_max;
+        world.created.push(asked);
         let session_id = format!("session-{}", world.created.len());
         world.sessions.push(session_id.clone());
-        let session = Some(Session { session_id, ..Session::default() });
+        let session = Some(Session { session_id, idle_ms_max, ..Session::default() });
         Ok(Response::new(CreateSessionResponse { session, existing: false }))
     }
 
