@@ -182,9 +182,10 @@ impl CoverageIndex {
             }
             let known = self.files.entry(file).or_default();
             if joined.is_some() {
-                *room += known.iter().filter(|span| span.unit == id).count() * size_of::<UnitSpan>();
+                let before = known.len();
                 let own = known.extract_if(.., |span| span.unit == id);
                 spans.extend(own.map(|span| LineSpan { first: span.first, last: span.last }));
+                *room += (before - known.len()) * size_of::<UnitSpan>();
                 spans = union(spans);
             }
             let more =

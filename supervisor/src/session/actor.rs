@@ -519,12 +519,13 @@ impl Actor {
             known.log.clone()
         });
         let ended = run.clone();
+        let has_measured = !finished.measured.is_empty();
         self.step(match &finished.end {
             RunEnd::Report(report) => Event::Ended { run, report: Arc::clone(report), measured: finished.measured },
             RunEnd::NotStarted(_) => Event::NotStarted { run },
         })
         .await;
-        if self.session.index().has_measured() {
+        if has_measured {
             let bytes = self.session.index().memory_bytes() as u64;
             self.indexed = Some(self.about.policy.now().kept.memory.add(bytes));
         }
