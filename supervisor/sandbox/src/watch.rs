@@ -3,7 +3,7 @@
 //! Must not know how a layer, a limit or a kill is made.
 
 use crate::cgroup::Leaf;
-use crate::disk::{Disk, Seen, processes_below};
+use crate::disk::{Disk, Seen, Subject, processes_below};
 use crate::error::SandboxError;
 use crate::figures::{Watched, is_full};
 use crate::kill::KillSwitch;
@@ -505,11 +505,16 @@ impl<'a> Watch<'a> {
 
     /// A run that has put too much on disk is killed, also in the grace after its deadline.
     fn look_at_disk(&mut self) {
-        let init = self.worker.pid;
-        match self.disk.look(|| processes_below(init)) {
+        let run = Grown { init: self.worker.pid, leaf: self.leaf() };
+        match self.disk.look(&run) {
             Seen::Again(pause) => self.next_tick = self.next_tick.min(Instant::now() + pause),
-            Seen::Beyond if self.ended_well => {}
-            Seen::Beyond => self.kill(KillReason::DiskFull),
+            Seen::Beyond => {
+                if !self.ended_well {
+                    self.kill(KillReason::DiskFull);
+                }
+                // After the kill, before which it would go on writing.
+                self.disk.release(&run);
+            }
         }
     }
 
@@ -572,6 +577,26 @@ impl<'a> Watch<'a> {
 
     fn leaf(&self) -> Option<&'a dyn Leaf> {
         self.worker.leaf.as_deref()
+    }
+}
+
+/// The run as its disk is looked at.
+struct Grown<'a> {
+    init: u32,
+    leaf: Option<&'a dyn Leaf>,
+}
+
+impl Subject for Grown<'_> {
+    fn pids(&self) -> Vec<u32> {
+        processes_below(self.init)
+    }
+
+    fn freeze(&self, frozen: bool) -> bool {
+        self.leaf.is_some_and(|leaf| leaf.freeze(frozen))
+    }
+
+    fn is_frozen(&self) -> bool {
+        self.leaf.is_some_and(Leaf::is_frozen)
     }
 }
 

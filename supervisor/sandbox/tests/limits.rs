@@ -271,6 +271,17 @@ ctypes.memset(at, 1, size); time.sleep(600)'",
 }
 
 #[test]
+fn a_deleted_file_is_seen_beside_many_others() {
+    let disk = OwnDisk::of(256 << 20);
+    for number in 0..100_000 {
+        std::fs::File::create(disk.workspace().join(format!("{number}"))).unwrap();
+    }
+    let (ending, _) = run(&spec_on(&disk, "exec 9> file; rm file; head -c 200M /dev/zero >&9; sleep 600"));
+    assert_eq!(ending.killed, Some(KillReason::DiskFull), "{ending:?}");
+    assert!(hit(&ending, LimitKind::Disk).is_some());
+}
+
+#[test]
 fn space_is_not_taken_in_one_call() {
     let disk = OwnDisk::of(256 << 20);
     let (ending, heard) = run(&spec_on(&disk, "fallocate -l 64M file; stat -c '%s %b' file; : > other; du -k ."));

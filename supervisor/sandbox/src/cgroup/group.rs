@@ -173,6 +173,11 @@ pub(super) fn number(dir: &Path, file: &str) -> Option<u64> {
     fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
 }
 
+/// The value of `key` in a file of lines of `key value`.
+pub(super) fn keyed_in(dir: &Path, file: &str, key: &str) -> Option<u64> {
+    keyed(&fs::read_to_string(dir.join(file)).ok()?, key)
+}
+
 /// Writes `value` and returns what the file says then.
 pub(super) fn set(dir: &Path, file: &str, value: &str) -> Result<String, Obstacle> {
     let opened = File::options().read(true).write(true).open(dir.join(file));

@@ -84,6 +84,14 @@ impl Leaf for HybridLeaf {
         self.v2.lift_cpu();
     }
 
+    fn freeze(&self, frozen: bool) -> bool {
+        self.v2.freeze(frozen)
+    }
+
+    fn is_frozen(&self) -> bool {
+        self.v2.is_frozen()
+    }
+
     fn kill(&self) {
         self.v2.kill();
     }

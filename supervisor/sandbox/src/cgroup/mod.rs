@@ -65,6 +65,11 @@ pub(crate) trait Leaf: Send {
     fn favour(&self, favour: Favour);
     /// Lifts the cpu limit for the death of the run, since a throttled group dies slowly.
     fn lift_cpu(&self);
+    /// Stops everything in the leaf until it is told to go on. A kill reaches what is stopped. False where the host has no
+    /// v2 hierarchy, whose core can do it: the v1 freezer holds up kills as well.
+    fn freeze(&self, frozen: bool) -> bool;
+    /// Whether everything in the leaf has stopped, which takes until system calls under way have returned.
+    fn is_frozen(&self) -> bool;
     /// Kills everything in the leaf: at once with `cgroup.kill`, else one by one with no new ones meanwhile. The last
     /// resort, since the end of init is the end of the run.
     fn kill(&self);

@@ -120,6 +120,7 @@ on_every_kind_of_host!(
     a_memory_hog_is_killed_and_counted,
     refused_forks_are_counted,
     a_kill_reaches_every_process_of_a_fork_tree,
+    what_is_frozen_stands_still_and_can_be_killed,
     what_the_processors_did_is_counted,
     waiting_for_a_processor_is_counted_where_the_kernel_does,
     removal_takes_groups_below_along,
@@ -199,6 +200,35 @@ fn a_kill_reaches_every_process_of_a_fork_tree(host: &Host) {
     leaf.kill();
     tree.wait().unwrap();
     eventually("nothing is alive", || leaf.pids().is_empty());
+    leaf.remove().unwrap();
+    host.assert_nothing_left();
+}
+
+fn what_is_frozen_stands_still_and_can_be_killed(host: &Host) {
+    let (mut leaf, dir) = (host.leaf(), tempfile::tempdir().unwrap());
+    // Its end tells that it goes on.
+    let mut first = shell(&format!("cd {}; : > begun; while [ ! -e go ]; do :; done", dir.path().display()));
+    leaf.add(first.id(), false).unwrap();
+    go(&mut first);
+    eventually("it has begun", || dir.path().join("begun").exists());
+    if leaf.freeze(true) {
+        eventually("it stands still", || leaf.is_frozen());
+        fs::write(dir.path().join("go"), "").unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(first.try_wait().unwrap(), None);
+        assert!(leaf.freeze(false));
+        assert!(first.wait().unwrap().success());
+        let mut second = shell("sleep 600");
+        leaf.add(second.id(), false).unwrap();
+        assert!(leaf.freeze(true));
+        eventually("the next one stands still", || leaf.is_frozen());
+        leaf.kill();
+        assert!(!second.wait().unwrap().success());
+    } else {
+        assert!(leaf.birth().is_none(), "only a host without a v2 hierarchy cannot");
+        leaf.kill();
+        first.wait().unwrap();
+    }
     leaf.remove().unwrap();
     host.assert_nothing_left();
 }

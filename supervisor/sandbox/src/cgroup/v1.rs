@@ -266,6 +266,14 @@ impl Leaf for V1Leaf {
         }
     }
 
+    fn freeze(&self, _frozen: bool) -> bool {
+        false
+    }
+
+    fn is_frozen(&self) -> bool {
+        false
+    }
+
     fn kill(&self) {
         // Where no new process can be made, killing comes to an end.
         let any = self.groups().next();

@@ -303,6 +303,22 @@ impl Leaf for V2Leaf {
         }
     }
 
+    fn freeze(&self, frozen: bool) -> bool {
+        let value = if frozen { "1" } else { "0" };
+        let told = self.dir.as_deref().map(|dir| group::write(dir, "cgroup.freeze", value));
+        match told {
+            Some(Err(error)) => {
+                tracing::warn!(%error, frozen, "a leaf cannot be frozen or thawed");
+                false
+            }
+            told => told.is_some(),
+        }
+    }
+
+    fn is_frozen(&self) -> bool {
+        self.dir.as_deref().is_some_and(|dir| group::keyed_in(dir, "cgroup.events", "frozen") == Some(1))
+    }
+
     fn kill(&self) {
         if let Some(dir) = &self.dir {
             group::kill(dir);

@@ -7,6 +7,9 @@
 //! changed since the run began. Growth is the smaller of the two, so neither a neighbour that fills the disk nor an old
 //! large file that is touched makes a run look greedy; only both together can.
 //!
+//! A walk of many files takes long, and a run that writes meanwhile would outgrow it. So a walk that is not done within
+//! [`WalkTimes::free`] freezes the run and begins anew, and nothing grows until it is over.
+//!
 //! What the run could do to be overlooked counts against it: a directory that it has made unreadable, or a path too long to
 //! open, means that everything missing is its own. What remains unseen is a deleted file that nobody holds but a message on
 //! its way through a socket, and a directory that is moved to where the walk has been at the right moment of every walk.
@@ -48,6 +51,66 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The same when the run is over and waits for nothing.
 const LAST_LOOK: Duration = Duration::from_millis(200);
 
+/// The same when the run is frozen and only its kill has to wait.
+const LOOK_WHILE_FROZEN: Duration = Duration::from_millis(20);
+
+/// How long a walk may take.
+#[derive(Debug, Clone, Copy)]
+struct WalkTimes {
+    /// While the run goes on: a workspace of some ten thousand files that the kernel has in memory.
+    free: Duration,
+    /// Where the run cannot be frozen, until all that is missing counts as its own.
+    unfreezable_max: Duration,
+    /// While it is frozen, until all that is missing counts as its own: a million files that the kernel has to read.
+    frozen_max: Duration,
+}
+
+const WALK_TIMES: WalkTimes = WalkTimes {
+    free: Duration::from_millis(100),
+    unfreezable_max: Duration::from_secs(2),
+    frozen_max: Duration::from_secs(60),
+};
+
+/// The run whose files are looked at.
+pub(crate) trait Subject {
+    /// Its processes.
+    fn pids(&self) -> Vec<u32>;
+    /// Stops all of it, or lets it go on. False where the host cannot.
+    fn freeze(&self, frozen: bool) -> bool;
+    /// Whether all of it has stopped, which takes until its system calls have returned.
+    fn is_frozen(&self) -> bool;
+}
+
+/// A run that is dead, or that nothing is known of.
+struct Nobody;
+
+impl Subject for Nobody {
+    fn pids(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn freeze(&self, _frozen: bool) -> bool {
+        false
+    }
+
+    fn is_frozen(&self) -> bool {
+        false
+    }
+}
+
+/// Whether the run goes on while its files are walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Motion {
+    /// It does.
+    Free,
+    /// It must not, and some of it still does.
+    Stopping,
+    /// It does not.
+    Stopped,
+    /// It does, as the host cannot stop it.
+    Unstoppable,
+}
+
 /// What a look has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
@@ -65,6 +128,8 @@ pub(crate) struct Disk {
     /// How much must be missing for the files to be looked at.
     alarm: Use,
     walk: Option<Walk>,
+    times: WalkTimes,
+    motion: Motion,
     /// When to walk again although no more is missing than at the last walk: what was written at that moment may have
     /// been stamped only afterwards.
     again: Option<Instant>,
@@ -99,7 +164,19 @@ impl Disk {
                 blind = Some(format!("the file system of {what} does not tell how much of it is free: {error}"));
             }
         }
-        Disk { max, ground, alarm: max, walk: None, again: None, peak: Use::default(), touched: false, blind, lacks }
+        Disk {
+            max,
+            ground,
+            alarm: max,
+            walk: None,
+            times: WALK_TIMES,
+            motion: Motion::Free,
+            again: None,
+            peak: Use::default(),
+            touched: false,
+            blind,
+            lacks,
+        }
     }
 
     /// What the host was short of when the run began, which says nothing about the file systems.
@@ -119,9 +196,18 @@ impl Disk {
         }
     }
 
-    /// Looks, for hardly longer than [`LOOK`]. `pids` is asked for the run's processes when a walk needs them.
-    pub(crate) fn look(&mut self, pids: impl FnOnce() -> Vec<u32>) -> Seen {
-        self.look_until(over_after(LOOK), pids)
+    /// Looks, for hardly longer than [`LOOK`]. `run` may be left frozen until a later look, or [`Self::release`].
+    pub(crate) fn look(&mut self, run: &dyn Subject) -> Seen {
+        let look = if self.motion == Motion::Stopped { LOOK_WHILE_FROZEN } else { LOOK };
+        self.look_until(over_after(look), run)
+    }
+
+    /// Lets a run that was frozen go on.
+    pub(crate) fn release(&mut self, run: &dyn Subject) {
+        if matches!(self.motion, Motion::Stopping | Motion::Stopped) {
+            run.freeze(false);
+        }
+        self.motion = Motion::Free;
     }
 
     /// When to look for the first time.
@@ -132,7 +218,7 @@ impl Disk {
     /// Looks when everything of the run is dead. The bytes by which it was seen to have grown, if it passed its limit or
     /// its disk was full.
     pub(crate) fn last_look(&mut self) -> Option<u64> {
-        self.look_until(over_after(LAST_LOOK), Vec::new);
+        self.look_until(over_after(LAST_LOOK), &Nobody);
         // Files that are too many are told as what the limit allows for each.
         let files = if self.peak.inodes > self.max.inodes { self.peak.inodes.saturating_mul(4_096) } else { 0 };
         self.touched.then_some(self.peak.bytes.max(files))
@@ -145,7 +231,7 @@ impl Disk {
         Duration::from_millis(ms).clamp(PAUSE.0, PAUSE.1)
     }
 
-    fn look_until(&mut self, over: impl FnMut() -> bool, pids: impl FnOnce() -> Vec<u32>) -> Seen {
+    fn look_until(&mut self, over: impl FnMut() -> bool, run: &dyn Subject) -> Seen {
         let (missing, is_full) = self.ground.missing();
         self.touched |= is_full;
         let missing_now: Use = missing.iter().copied().sum();
@@ -153,8 +239,24 @@ impl Disk {
         if self.walk.is_none() && !missing_now.is_beyond(self.alarm) && !is_due {
             return Seen::Again(self.pause(missing_now));
         }
+        if self.motion == Motion::Stopping && run.is_frozen() {
+            // What was walked before may have grown since.
+            self.walk = None;
+            self.motion = Motion::Stopped;
+        }
         let walk = self.walk.get_or_insert_with(|| Walk::new(missing_now, &self.ground));
-        let is_done = walk.go_on(&self.ground, over, pids);
+        let mut is_done = walk.go_on(&self.ground, over, || run.pids());
+        if !is_done && walk.begun.elapsed() >= self.times.allowed(self.motion) {
+            match self.motion {
+                Motion::Free if run.freeze(true) => self.motion = Motion::Stopping,
+                Motion::Free => self.motion = Motion::Unstoppable,
+                Motion::Stopping | Motion::Stopped | Motion::Unstoppable => {
+                    tracing::warn!("the files of a run cannot be counted in time: what is missing on its disk is its own");
+                    walk.give_up();
+                    is_done = true;
+                }
+            }
+        }
         let grown = growth(&missing, &walk.found);
         self.peak = self.peak.each(grown, u64::max);
         if grown.is_beyond(self.max) {
@@ -169,7 +271,19 @@ impl Disk {
         // A tenth of the time is enough for that which somebody else has most likely taken.
         self.again = Some(Instant::now() + 10 * walk.begun.elapsed().max(PAUSE.0));
         self.walk = None;
+        self.release(run);
         Seen::Again(self.pause(missing_now))
+    }
+}
+
+impl WalkTimes {
+    /// How long the walk of a run in this state may take.
+    fn allowed(self, motion: Motion) -> Duration {
+        match motion {
+            Motion::Free => self.free,
+            Motion::Unstoppable => self.unfreezable_max,
+            Motion::Stopping | Motion::Stopped => self.frozen_max,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::used::growth;
 use super::*;
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -58,14 +59,15 @@ fn a_walk_of_many_looks_finds_the_same() {
     // More than anybody else takes meanwhile.
     disk.max = of(1 << 40, 1 << 30);
     let mut looks = 0;
-    while disk.look_until(over_after_steps(50), Vec::new) == Seen::Again(PAUSE_OF_A_WALK) {
+    disk.times = WalkTimes { free: Duration::MAX, ..WALK_TIMES };
+    while disk.look_until(over_after_steps(50), &Nobody) == Seen::Again(PAUSE_OF_A_WALK) {
         looks += 1;
     }
     assert!(looks > 10, "{looks}");
     assert!(disk.peak.bytes >= 300 * 8_192 && disk.peak.inodes >= 600, "{:?}", disk.peak);
     // The next walk waits until more is missing than was left of the limit, or until some time is over: not here.
     disk.again = None;
-    assert!(matches!(disk.look(Vec::new), Seen::Again(pause) if pause > PAUSE_OF_A_WALK));
+    assert!(matches!(disk.look(&Nobody), Seen::Again(pause) if pause > PAUSE_OF_A_WALK));
     assert!(disk.walk.is_none());
 }
 
@@ -104,4 +106,81 @@ fn a_file_system_that_tells_nothing_cannot_be_watched() {
     let disk = Disk::watch(&Jail::at("/proc"), &held(Path::new("/proc")), &Limits::DEFAULT);
     let missing = disk.in_force().unwrap_err();
     assert!(missing.limit == LimitKind::Disk && missing.reason.contains("the workspace"), "{missing:?}");
+}
+
+/// A run that writes down whether it is frozen, and stops at once or never.
+struct Freezable {
+    stops: bool,
+    frozen: Cell<Option<bool>>,
+}
+
+impl Subject for Freezable {
+    fn pids(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn freeze(&self, frozen: bool) -> bool {
+        self.frozen.set(Some(frozen));
+        true
+    }
+
+    fn is_frozen(&self) -> bool {
+        self.stops && self.frozen.get() == Some(true)
+    }
+}
+
+/// A workspace of 300 files and `grown` bytes more than before, on a disk on which much more is missing.
+fn large_workspace(grown: u64, times: WalkTimes) -> (TempDir, Disk) {
+    let (dir, mut disk) = workspace(MIB, |dir| {
+        for number in 0..300 {
+            File::create(dir.join(format!("{number}"))).unwrap();
+        }
+    });
+    write(dir.path().join("grown"), grown);
+    disk.ground.volumes[0].free_at_start = of(1 << 60, 1 << 40);
+    disk.times = times;
+    (dir, disk)
+}
+
+const AT_ONCE: WalkTimes =
+    WalkTimes { free: Duration::ZERO, unfreezable_max: Duration::MAX, frozen_max: Duration::MAX };
+
+#[test]
+fn a_walk_that_takes_long_freezes_the_run_begins_anew_and_releases_it() {
+    let (dir, mut disk) = large_workspace(0, AT_ONCE);
+    let run = Freezable { stops: true, frozen: Cell::new(None) };
+    assert_eq!(disk.look_until(over_after_steps(200), &run), Seen::Again(PAUSE_OF_A_WALK));
+    assert_eq!((run.frozen.get(), disk.motion), (Some(true), Motion::Stopping));
+    // Written by a system call that had begun, into a directory that was walked before.
+    write(dir.path().join("late"), MIB / 2);
+    while disk.look_until(over_after_steps(200), &run) == Seen::Again(PAUSE_OF_A_WALK) {
+        assert_eq!((run.frozen.get(), disk.motion), (Some(true), Motion::Stopped));
+    }
+    assert!(disk.peak.bytes >= MIB / 2, "{:?}", disk.peak);
+    assert_eq!((run.frozen.get(), disk.motion), (Some(false), Motion::Free));
+}
+
+#[test]
+fn a_run_beyond_its_limit_stays_frozen_until_it_is_released() {
+    let (_dir, mut disk) = large_workspace(2 * MIB, AT_ONCE);
+    let run = Freezable { stops: true, frozen: Cell::new(None) };
+    assert_eq!(disk.look_until(over_after_steps(2), &run), Seen::Again(PAUSE_OF_A_WALK));
+    let mut seen = Seen::Again(PAUSE_OF_A_WALK);
+    while seen == Seen::Again(PAUSE_OF_A_WALK) {
+        seen = disk.look_until(over_after_steps(200), &run);
+    }
+    assert_eq!((seen, run.frozen.get()), (Seen::Beyond, Some(true)));
+    disk.release(&run);
+    assert_eq!(run.frozen.get(), Some(false));
+}
+
+#[test]
+fn files_that_cannot_be_counted_in_time_are_all_that_is_missing() {
+    let never = WalkTimes { free: Duration::ZERO, unfreezable_max: Duration::ZERO, frozen_max: Duration::ZERO };
+    let runs: [&dyn Subject; 2] = [&Freezable { stops: false, frozen: Cell::new(None) }, &Nobody];
+    for run in runs {
+        let (_dir, mut disk) = large_workspace(0, never);
+        assert_eq!(disk.look_until(over_after_steps(2), run), Seen::Again(PAUSE_OF_A_WALK));
+        assert_eq!(disk.look_until(over_after_steps(2), run), Seen::Beyond);
+    }
 }

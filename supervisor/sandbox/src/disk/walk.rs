@@ -1,5 +1,5 @@
-//! One way through what a run can grow on: its trees, then the files that its processes hold. Adds up what was changed
-//! since the run began. Must not know how much a run may use, or how long a look may last.
+//! One way through what a run can grow on: the files that its processes hold, its trees, and once more what they hold.
+//! Adds up what was changed since the run began. Must not know how much a run may use, or how long a look may last.
 
 use super::ground::{Ground, Root, Stamp};
 use super::used::Use;
@@ -37,7 +37,18 @@ pub(super) struct Walk {
     /// Bytes of names in both.
     pending_bytes: usize,
     reading: Option<(Place, Dir)>,
-    asked_for_pids: bool,
+    /// What comes when nothing is pending.
+    stages: std::array::IntoIter<Stage, 3>,
+}
+
+/// The order of a walk. Held files come first: there are few of them, and one is all that it takes to fill a disk, while
+/// the trees may have a million files. They come last as well, for a file that lost its name while its tree was walked.
+const STAGES: [Stage; 3] = [Stage::HeldFiles, Stage::Trees, Stage::HeldFiles];
+
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    HeldFiles,
+    Trees,
 }
 
 /// A directory that is read.
@@ -52,18 +63,16 @@ enum Place {
 impl Walk {
     /// A walk that has not begun.
     pub(super) fn new(missing_at_start: Use, ground: &Ground) -> Walk {
-        let root = |root| Place::Tree { root, path: Vec::new(), is_fresh: false };
         Walk {
             begun: Instant::now(),
             missing_at_start,
             found: vec![Use::default(); ground.volumes.len()],
             linked: HashSet::new(),
-            // The workspace, which is the last root, comes first.
-            pending: (0..ground.roots.len()).map(root).collect(),
+            pending: Vec::new(),
             fresh: Vec::new(),
             pending_bytes: 0,
             reading: None,
-            asked_for_pids: false,
+            stages: STAGES.into_iter(),
         }
     }
 
@@ -72,9 +81,8 @@ impl Walk {
         &mut self,
         ground: &Ground,
         mut over: impl FnMut() -> bool,
-        pids: impl FnOnce() -> Vec<u32>,
+        pids: impl Fn() -> Vec<u32>,
     ) -> bool {
-        let mut pids = Some(pids);
         while !over() {
             let Some((place, mut dir)) = self.reading.take() else {
                 match self.fresh.pop().or_else(|| self.pending.pop()) {
@@ -84,12 +92,11 @@ impl Walk {
                             return false;
                         }
                     }
-                    None if self.asked_for_pids => return true,
-                    None => {
-                        self.asked_for_pids = true;
-                        let pids = pids.take().map(|pids| pids()).unwrap_or_default();
-                        self.pending = pids.into_iter().flat_map(held_by).collect();
-                    }
+                    None => match self.stages.next() {
+                        Some(Stage::HeldFiles) => self.pending = pids().into_iter().flat_map(held_by).collect(),
+                        Some(Stage::Trees) => self.pending = roots_of(ground),
+                        None => return true,
+                    },
                 }
                 continue;
             };
@@ -136,6 +143,11 @@ impl Walk {
             (Err(_), Place::Held { .. }) => {}
         }
         Ok(())
+    }
+
+    /// Ends the walk of a run whose files nobody can count in time: all that is missing is its own.
+    pub(super) fn give_up(&mut self) {
+        self.found.fill(Use::ALL);
     }
 
     /// The run hides something: all that is missing there is its own.
@@ -191,6 +203,11 @@ impl Walk {
     }
 }
 
+/// The roots as places to read. The workspace, which is the last root, comes first.
+fn roots_of(ground: &Ground) -> Vec<Place> {
+    (0..ground.roots.len()).map(|root| Place::Tree { root, path: Vec::new(), is_fresh: false }).collect()
+}
+
 /// What counts of a file.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -235,7 +252,8 @@ fn held_by(pid: u32) -> Vec<Place> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::tests::{MIB, found, of, workspace, write};
+    use crate::disk::tests::{MIB, found, of, over_after_steps, workspace, write};
+    use crate::disk::used::growth;
     use rustix::fs::{linkat, unlinkat};
     use std::fs::File;
 
@@ -249,8 +267,24 @@ mod tests {
             fresh: Vec::new(),
             pending_bytes: 0,
             reading: None,
-            asked_for_pids: false,
+            stages: STAGES.into_iter(),
         }
+    }
+
+    #[test]
+    fn counts_a_deleted_file_held_open_before_it_walks_the_trees() {
+        let (dir, disk) = workspace(MIB, |dir| {
+            for number in 0..2_000 {
+                File::create(dir.join(format!("{number}"))).unwrap();
+            }
+        });
+        let _held = write(dir.path().join("file"), 2 * MIB);
+        unlinkat(CWD, dir.path().join("file"), AtFlags::empty()).unwrap();
+        let mut walk = Walk::new(Use::default(), &disk.ground);
+        // A fraction of the workspace's files; this process has some dozens of descriptors and mapped files.
+        let is_done = walk.go_on(&disk.ground, over_after_steps(1_500), || vec![std::process::id()]);
+        let found = growth(&[Use::ALL], &walk.found);
+        assert!(!is_done && found.bytes >= 2 * MIB, "{found:?}");
     }
 
     #[test]
