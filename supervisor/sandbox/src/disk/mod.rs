@@ -251,7 +251,9 @@ impl Disk {
                 Motion::Free if run.freeze(true) => self.motion = Motion::Stopping,
                 Motion::Free => self.motion = Motion::Unstoppable,
                 Motion::Stopping | Motion::Stopped | Motion::Unstoppable => {
-                    tracing::warn!("the files of a run cannot be counted in time: what is missing on its disk is its own");
+                    tracing::warn!(
+                        "the files of a run cannot be counted in time: what is missing on its disk is its own"
+                    );
                     walk.give_up();
                     is_done = true;
                 }
