@@ -2,6 +2,7 @@
 //! content of `proctor doctor` and `GetHost`. Must not know who asks.
 
 use crate::context::Context;
+use crate::reader::Reader;
 use crate::toolchain::is_seen;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
@@ -104,7 +105,7 @@ fn toolchain(context: &Context, kill: Option<&KillSwitch>, program: &str, argume
         Ok(room) => room,
         Err(error) => return line(Status::Present, format!("no directory to try it in: {error}")),
     };
-    let read_only = context.toolchain.read_only(&room.0);
+    let read_only = context.toolchain.read_only(&room.0, Reader::Supervisor);
     let Some(path) = context.toolchain.find(program, |path| is_seen(path, &room.0, &read_only)) else {
         return line(Status::Missing, "not found on PATH".to_owned());
     };

@@ -45,6 +45,7 @@ pub mod owned;
 pub mod place;
 pub mod prepare;
 pub mod project_file;
+pub mod reader;
 pub mod registry;
 pub mod run;
 pub mod scheduler;

@@ -4,7 +4,7 @@
 use crate::caches;
 use crate::context::{Context, Policy};
 use crate::project_file::{ProjectFile, ProjectFileError};
-use crate::toolchain::is_seen;
+use crate::toolchain::{is_seen, unseen_environment};
 use crate::workspace::{Look, Workspace, WorkspaceError};
 use proctor_core::id::SessionId;
 use proctor_core::isolation::{Layer, Network};
@@ -142,8 +142,9 @@ pub fn prepare(
     let mut env = context.toolchain.base_env(&format!("{SCRATCH}/home"));
     env.extend(context.toolchain.caches(policy.cache.as_deref(), network));
     env.extend(request.env.iter().map(|(name, value)| (name.clone(), value.clone())));
-    let read_only = context.toolchain.read_only(workspace.root());
+    let read_only = context.toolchain.read_only(workspace.root(), policy.run_as.into());
     let commands = commands_of(context, workspace, &read_only, &env, &plan.steps)?;
+    notes.extend(note_of_environment(workspace, &read_only, &plan.steps));
     let mut required_layers = policy.required_layers.clone();
     required_layers.retain(|layer| network == Network::None || *layer != Layer::NetNamespace);
     let file = |file: InjectedFile| ScratchFile { path: file.path, bytes: file.bytes, executable: file.executable };
@@ -214,6 +215,18 @@ fn plan_detected(
     let wall_ms_max = chosen.wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);
     let framework = chosen.name();
     Ok(Planned { plan, parser, framework, chosen: Some(chosen).filter(|_| kind == RunKind::Tests), wall_ms_max })
+}
+
+/// What a person has to know whose project's environment stands aside for another interpreter.
+fn note_of_environment(workspace: &Workspace, read_only: &[PathBuf], steps: &[Step]) -> Option<String> {
+    let link = unseen_environment(workspace.root(), read_only)?;
+    let would_use = |step: &Step| step.programs.iter().any(|program| program.ends_with(link));
+    steps.iter().any(would_use).then(|| {
+        format!(
+            "{link} leads to a Python that this run does not see: make the environment from one on the PATH of proctor, or have \
+             the operator name its directory under `toolchains`"
+        )
+    })
 }
 
 /// The commands of some steps, whose runs read `read_only`.

@@ -2,6 +2,7 @@
 //! and from where its links lead. Shows an installation, never the home around it. Must not know how anything is shown,
 //! nor what is run.
 
+use crate::reader::Reader;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -80,6 +81,9 @@ const SECRETS: [&str; 17] = [
     "credentials.json",
     "credentials.toml",
 ];
+
+/// Where a workspace has the interpreter of its Python environment.
+pub(crate) const ENVIRONMENTS: [&str; 2] = [".venv/bin/python", "venv/bin/python"];
 
 /// What decides which directories are an installation's own.
 #[derive(Debug, Clone, Default)]
@@ -179,11 +183,18 @@ impl Rules {
         }
     }
 
-    /// What the interpreter of a Python environment in a workspace needs. The workspace's owner has made the link, so
-    /// it shows only what PATH shows already, and Python installations of ours.
-    pub fn add_interpreter(&self, workspace: &Path, shown: &mut Shown) {
-        for link in [".venv/bin/python", "venv/bin/python"] {
+    /// What the interpreter of a Python environment in a workspace needs. The workspace's owner has made the link, so it shows
+    /// only Python installations that `reader` could read anyway, beside what PATH shows already.
+    pub fn add_interpreter(&self, workspace: &Path, reader: Reader, shown: &mut Shown) {
+        for link in ENVIRONMENTS {
             for target in hops(&workspace.join(link)) {
+                if is_system(&target) || shown.covers(&target) || target.starts_with(workspace) {
+                    continue;
+                }
+                // What a link that the user cannot read leads to is none of its business either.
+                if !target.parent().is_some_and(|dir| reader.may_list(dir)) {
+                    break;
+                }
                 let installation = target.parent().and_then(|dir| self.installation(dir));
                 let is_ours = |found: &PathBuf| self.home.as_ref().is_some_and(|home| found.starts_with(home));
                 let is_python = |found: &PathBuf| has_python(found) && !found.join("pyvenv.cfg").exists();
@@ -191,7 +202,7 @@ impl Rules {
                 let own = installation.filter(|found| {
                     let known = self.home_of(found).is_some_and(|home| in_installations(home, found).is_some());
                     let common = self.home_of(found).is_none() && is_python(found);
-                    !found.starts_with(workspace) && !is_private(found) && ((known && is_ours(found)) || common)
+                    !is_private(found) && ((known && is_ours(found)) || common) && reader.may_list(found)
                 });
                 own.into_iter().for_each(|installation| shown.add(installation));
             }
@@ -314,6 +325,12 @@ mod tests {
         fn shown(&self, path: &[&str]) -> Vec<PathBuf> {
             let mut shown = Shown::default();
             path.iter().for_each(|dir| self.rules().add_directory(&self.at(dir), &mut shown));
+            shown.into_paths()
+        }
+
+        fn shown_beside(&self, workspace: &str, reader: Reader) -> Vec<PathBuf> {
+            let mut shown = Shown::default();
+            self.rules().add_interpreter(&self.at(workspace), reader, &mut shown);
             shown.into_paths()
         }
 
@@ -516,15 +533,44 @@ mod tests {
             "home/me/shop/.venv/bin/python",
             "home/me/shop/.venv/pyvenv.cfg",
         ]);
-        let shown = |workspace: &str| {
-            let mut shown = Shown::default();
-            host.rules().add_interpreter(&host.at(workspace), &mut shown);
-            shown.into_paths()
-        };
+        let shown = |workspace: &str| host.shown_beside(workspace, Reader::Supervisor);
         assert_eq!(shown("ws"), [host.at("home/me/.pyenv")]);
         assert_eq!(shown("own"), [host.at("opt/python")]);
         assert_eq!(shown("bad"), [""; 0].map(PathBuf::from));
         assert_eq!(shown("worse"), [""; 0].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_workspaces_environment_shows_nothing_that_its_user_could_not_read() {
+        let host = Host::with(&[
+            "ws/.venv/bin/python -> srv/private/conda/bin/python",
+            "srv/private/conda/bin/python",
+            "srv/private/conda/lib/python3.13/os.py",
+            "ws/venv/bin/python -> srv/private/link",
+            "srv/private/link -> opt/python/bin/python3",
+            "opt/python/bin/python3",
+            "opt/python/lib/python3.13/os.py",
+            "own/.venv/bin/python -> opt/python/bin/python3",
+            "pyenv/.venv/bin/python -> home/me/.pyenv/versions/3.12/bin/python3",
+            "home/me/.pyenv/versions/3.12/bin/python3",
+        ]);
+        let close = |path: &str| fs::set_permissions(host.at(path), fs::Permissions::from_mode(0o700)).unwrap();
+        close("srv/private");
+        close("home/me");
+        fs::set_permissions(host.at(""), fs::Permissions::from_mode(0o755)).unwrap();
+        let tenant = Reader::User { uid: 40_001, gid: 40_001 };
+        let nothing: [PathBuf; 0] = [];
+        assert_eq!(host.shown_beside("ws", tenant), nothing);
+        assert_eq!(host.shown_beside("pyenv", tenant), nothing);
+        assert_eq!(host.shown_beside("own", tenant), [host.at("opt/python")]);
+        // Whoever runs proctor for itself reads with its own rights.
+        let both = [host.at("srv/private/conda"), host.at("opt/python")];
+        assert_eq!(host.shown_beside("ws", Reader::Supervisor), both);
+        // What the operator's own PATH leads to needs no rights of the tenant's.
+        let mut shown = Shown::default();
+        host.rules().add_directory(&host.at("home/me/.pyenv/versions/3.12/bin"), &mut shown);
+        host.rules().add_interpreter(&host.at("pyenv"), tenant, &mut shown);
+        assert_eq!(shown.into_paths(), [host.at("home/me/.pyenv")]);
     }
 
     #[test]

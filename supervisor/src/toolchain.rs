@@ -3,7 +3,8 @@
 
 use crate::caches;
 use crate::place::Place;
-use crate::shown::{Rules, Shown, is_program, is_system};
+use crate::reader::Reader;
+use crate::shown::{ENVIRONMENTS, Rules, Shown, is_program, is_system};
 use proctor_core::isolation::Network;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use std::collections::BTreeMap;
@@ -276,13 +277,13 @@ impl Toolchain {
         self.places.iter().find(|shown| shown.meets(place)).map(Place::named)
     }
 
-    /// Paths of this host that a run in `workspace` reads, at most [`crate::shown::SHOWN_MAX`]. What is in the workspace
-    /// is there anyway.
+    /// Paths of this host that a run of `reader`'s in `workspace` reads, at most [`crate::shown::SHOWN_MAX`]. What is in the
+    /// workspace is there anyway.
     #[must_use]
-    pub fn read_only(&self, workspace: &Path) -> Vec<PathBuf> {
+    pub fn read_only(&self, workspace: &Path, reader: Reader) -> Vec<PathBuf> {
         let mut shown = Shown::default();
         self.read_only.iter().for_each(|path| shown.add(path.clone()));
-        self.rules.add_interpreter(workspace, &mut shown);
+        self.rules.add_interpreter(workspace, reader, &mut shown);
         let mut paths = shown.into_paths();
         let private = self.private.as_ref().map(watch::Receiver::borrow);
         let private = private.as_deref().map_or(&[][..], Vec::as_slice);
@@ -291,6 +292,18 @@ impl Toolchain {
         paths.retain(|path| !path.starts_with(workspace) && (self.read_only.contains(path) || !holds(path)));
         paths
     }
+}
+
+/// Where the workspace has an environment of Python's whose interpreter a run does not see: the link that leads nowhere there.
+/// Says the same of one that leads to nothing at all.
+#[must_use]
+pub fn unseen_environment(workspace: &Path, read_only: &[PathBuf]) -> Option<&'static str> {
+    let leads_nowhere = |link: &&str| {
+        let path = workspace.join(link);
+        let leads_to = || path.canonicalize().is_ok_and(|real| is_seen(&real, workspace, read_only));
+        path.is_symlink() && !leads_to()
+    };
+    ENVIRONMENTS.into_iter().find(leads_nowhere)
 }
 
 /// Whether a tenant has the directory `below` in its cache. Runs write there as they like, and a link of theirs would have us
@@ -431,9 +444,13 @@ mod tests {
         .map(|part| dir.path().join(part))
         .into();
         expected.extend(Path::new("/opt").exists().then(|| "/opt".into()));
-        assert_eq!(toolchain.read_only(Path::new("/ws")), expected);
+        assert_eq!(toolchain.read_only(Path::new("/ws"), Reader::Supervisor), expected);
         expected.remove(1);
-        assert_eq!(toolchain.read_only(&dir.path().join("ws")), expected, "a workspace is not sealed in parts");
+        assert_eq!(
+            toolchain.read_only(&dir.path().join("ws"), Reader::Supervisor),
+            expected,
+            "a workspace is not sealed in parts"
+        );
         assert_eq!(toolchain.base_env("/h")["RUSTUP_HOME"], dir.path().join(".rustup").to_str().unwrap());
     }
 
@@ -459,6 +476,21 @@ mod tests {
     }
 
     #[test]
+    fn an_environment_whose_interpreter_is_not_seen_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (workspace, python) = (dir.path().join("ws"), dir.path().join("conda/python"));
+        std::fs::create_dir_all(workspace.join("venv/bin")).unwrap();
+        std::fs::create_dir(dir.path().join("conda")).unwrap();
+        assert_eq!(unseen_environment(&workspace, &[]), None, "there is none");
+        symlink(&python, workspace.join("venv/bin/python")).unwrap();
+        let shown = [dir.path().join("conda")];
+        assert_eq!(unseen_environment(&workspace, &shown), Some("venv/bin/python"), "it leads to nothing");
+        std::fs::write(&python, "").unwrap();
+        assert_eq!(unseen_environment(&workspace, &shown), None);
+        assert_eq!(unseen_environment(&workspace, &[]), Some("venv/bin/python"));
+    }
+
+    #[test]
     fn mavens_artefacts_are_the_hosts_until_the_tenant_has_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let (repository, cache) = (dir.path().join("m2"), dir.path().join("cache"));
@@ -466,7 +498,7 @@ mod tests {
         let place = format!("-Dmaven.repo.local={}", repository.display());
         let var = |name: &str| (name == "MAVEN_OPTS").then(|| format!("-Xmx1g {place}").into());
         let toolchain = Toolchain::from_env(var, Offer::nothing());
-        assert!(toolchain.read_only(Path::new("/ws")).contains(&repository));
+        assert!(toolchain.read_only(Path::new("/ws"), Reader::Supervisor).contains(&repository));
         let options = |network| toolchain.caches(Some(&cache), network)["MAVEN_OPTS"].clone();
         let home = format!("-Duser.home={}/java", cache.display());
         assert_eq!(options(Network::None), format!("{home} {place}"));

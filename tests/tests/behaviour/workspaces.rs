@@ -1,8 +1,12 @@
-//! What becomes of a session whose workspace goes away, while a run goes on and after.
+//! What becomes of a session whose workspace goes away, while a run goes on and after, and what a workspace's own links show.
 
 use super::Scene;
-use proctor_proto::reason;
+use proctor_proto::{reason, v1};
+use proctor_tests::place::give;
+use proctor_tests::supervisor::{Supervisor, first_uid};
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 use tonic::Code;
 use tonic_types::StatusExt;
 
@@ -30,5 +34,42 @@ async fn a_workspace_that_vanishes_during_a_run_is_told_and_the_next_run_does_no
         let reason = status.get_details_error_info().unwrap().reason;
         assert_eq!((status.code(), reason.as_str()), (Code::FailedPrecondition, reason::WORKSPACE_REPLACED));
         assert_eq!(status.message(), "the workspace was moved, replaced or removed: open a new session");
+    }
+}
+
+/// A Python installation below `dir/around`, which is open to those of this mode.
+fn installation(dir: &Path, around: &str, mode: u32) -> std::path::PathBuf {
+    let (around, conda) = (dir.join(around), dir.join(around).join("conda"));
+    fs::create_dir_all(conda.join("bin")).unwrap();
+    fs::create_dir_all(conda.join("lib/python3.13")).unwrap();
+    fs::write(conda.join("bin/python3"), "").unwrap();
+    for (path, mode) in [(conda.join("bin/python3"), 0o755), (around, mode)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    conda
+}
+
+#[tokio::test]
+async fn a_link_in_a_workspace_shows_no_directory_that_its_user_could_not_read() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("alpha").await;
+    let workspace = supervisor.empty_workspace("alpha", "linked");
+    let host = tempfile::tempdir().unwrap();
+    fs::set_permissions(host.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (open, closed) = (installation(host.path(), "open", 0o755), installation(host.path(), "closed", 0o700));
+    for (environment, conda) in [(".venv", &closed), ("venv", &open)] {
+        fs::create_dir_all(workspace.join(environment).join("bin")).unwrap();
+        symlink(conda.join("bin/python3"), workspace.join(environment).join("bin/python")).unwrap();
+    }
+    give(&workspace, first_uid("alpha"));
+    let session_id = client.open(&workspace).await;
+    // An ordinary user's runs are its own, and so is the directory that nobody else may look into.
+    let is_its_own = !nix::unistd::geteuid().is_root();
+    for (conda, is_seen) in [(open, true), (closed, is_its_own)] {
+        let command = ["test", "-e", conda.to_str().unwrap()].map(str::to_owned).into();
+        let request = v1::RunTestsRequest { session_id: session_id.clone(), command, ..Default::default() };
+        let followed = client.start(request).await.unwrap().to_end().await;
+        let expected = if is_seen { v1::Outcome::Passed } else { v1::Outcome::Failed };
+        assert_eq!(followed.report().outcome(), expected, "{}", conda.display());
     }
 }
