@@ -148,4 +148,14 @@ ATTACK(outlive_holding_output);
 ATTACK(outlive_by_forking);
 ATTACK(dump_core);
 
+ATTACK(attach_filter);
+ATTACK(filter_calls);
+ATTACK(filter_calls_of_old);
+ATTACK(huge_mapping);
+ATTACK(huge_segment);
+ATTACK(huge_memfd);
+ATTACK(dump_core_to_program);
+ATTACK(hoard);
+ATTACK(take);
+
 #endif

@@ -126,6 +126,16 @@ static const struct {
     {"outlive_holding_output", outlive_holding_output, 0},
     {"outlive_by_forking", outlive_by_forking, 0},
     {"dump_core", dump_core, 0},
+
+    {"attach_filter", attach_filter, 1},
+    {"filter_calls", filter_calls, 0},
+    {"filter_calls_of_old", filter_calls_of_old, 0},
+    {"huge_mapping", huge_mapping, 0},
+    {"huge_segment", huge_segment, 0},
+    {"huge_memfd", huge_memfd, 0},
+    {"dump_core_to_program", dump_core_to_program, 0},
+    {"hoard", hoard, 2},
+    {"take", take, 1},
 };
 
 int main(int count, char **args) {

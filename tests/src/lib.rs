@@ -8,6 +8,7 @@
     reason = "support of tests: what cannot be set up fails the test that needs it"
 )]
 
+pub mod attack;
 pub mod expected;
 pub mod guest;
 pub mod observed;

@@ -2,7 +2,7 @@
 //! know rows.
 
 use crate::stage::{Programs, wrap_gifts};
-use proctor_tests::process::{command, end_of, program, sources};
+use proctor_tests::process::program;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -53,19 +53,8 @@ impl Layout {
     }
 }
 
-/// The attacks are C: hostile code makes calls that safe Rust has no words for.
 fn compile_attack() -> PathBuf {
     let attack = Path::new(env!("CARGO_TARGET_TMPDIR")).join("attack");
-    let mut parts: Vec<PathBuf> =
-        fs::read_dir(sources().join("tests/attacks")).unwrap().flatten().map(|e| e.path()).collect();
-    parts.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
-    let mut compiler = command(Path::new("/usr/bin/cc"));
-    compiler.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    compiler.args(["-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&attack).args(parts);
-    compiler.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-    let child =
-        compiler.spawn().unwrap_or_else(|error| panic!("no C compiler ({error}): apt-get install gcc libc6-dev"));
-    let said = end_of(child);
-    assert!(said.status == 0, "the attacks do not compile (apt-get install gcc libc6-dev): {}", said.stderr);
+    proctor_tests::attack::compile(&attack);
     attack
 }

@@ -241,7 +241,22 @@ pub(crate) const ROWS: &[Row] = &[
         .each(&[PivotRoot, TenantUid, Landlock])
         .also(WHOLE_IDENTITY)
         .host_may_lack("CONFIG_TRANSPARENT_HUGEPAGE"),
-    row("core file", &["dump_core"]).each(&[Rlimits]),
+    row("core file", &["dump_core"]).each(&[Rlimits]).also(&[Seccomp]),
+    row("core handed to a program of the host", &["dump_core_to_program"])
+        .each(&[Rlimits])
+        .also(&[Seccomp])
+        .anyone()
+        .host_may_lack("a core_pattern that names a program"),
+    // What all tenants share, and one run could use up.
+    row("socket filter", &["attach_filter", "26"]).each(&[Seccomp]).anyone(),
+    row("socket filter by descriptor", &["attach_filter", "50"]).each(&[Seccomp]).anyone(),
+    row("filter of a group of sockets", &["attach_filter", "51"]).each(&[Seccomp]).anyone(),
+    row("filter of a group of sockets by descriptor", &["attach_filter", "52"]).each(&[Seccomp]).anyone(),
+    row("filter of calls", &["filter_calls"]).each(&[Seccomp]).anyone(),
+    row("filter of calls by prctl", &["filter_calls_of_old"]).each(&[Seccomp]).anyone(),
+    row("huge pages by mmap", &["huge_mapping"]).each(&[Seccomp]).anyone(),
+    row("huge pages by memfd", &["huge_memfd"]).each(&[Seccomp]).anyone(),
+    row("huge pages by a System V segment", &["huge_segment"]).each(&[Seccomp]).also(WHOLE_IDENTITY),
     // Processes, memory, files, descriptors, output, time.
     row("fork bomb", &["fork_bomb", "64"]).limits(FEW_PIDS).end(End::Hit(LimitKind::Pids)).needs_privilege(NO_CGROUP),
     row("thread bomb", &["thread_bomb", "64"])

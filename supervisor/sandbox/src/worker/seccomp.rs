@@ -22,10 +22,12 @@ pub(super) struct Row {
     pub(super) errno: c_int,
 }
 
-/// A statement about one argument. The kernel takes all that are looked at here as 32 bits wide, so what a caller puts
-/// above them must not count.
+/// A statement about one half of an argument. The kernel takes nearly all that are looked at here as 32 bits wide, so what a
+/// caller puts above them must not count.
 struct Check {
     arg: u8,
+    /// Bytes of the argument before the half: 0, or 4 for the upper one.
+    offset: u8,
     mask: u32,
     /// Whether the masked argument is one of `values`, or none of them.
     is_one: bool,
@@ -41,11 +43,16 @@ const fn deny_when(calls: &'static [c_long], when: &'static [Check]) -> Row {
 }
 
 const fn one_of(arg: u8, values: &'static [u32]) -> Check {
-    Check { arg, mask: u32::MAX, is_one: true, values }
+    Check { arg, offset: 0, mask: u32::MAX, is_one: true, values }
 }
 
 const fn none_of(arg: u8, values: &'static [u32]) -> Check {
     Check { is_one: false, ..one_of(arg, values) }
+}
+
+/// The upper half of an argument that is not null.
+const fn upper_half(arg: u8) -> Check {
+    Check { offset: 4, ..none_of(arg, &[0]) }
 }
 
 const fn any_bit(arg: u8, mask: u32) -> Check {
@@ -91,6 +98,20 @@ const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 /// Flags with which opening makes a file. What stands for a nameless one has a bit that says "directory" beside its own.
 const MAKES_FILE: u32 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY).unsigned_abs();
 
+const CORE: u32 = libc::RLIMIT_CORE;
+
+const SOCKET: u32 = libc::SOL_SOCKET.unsigned_abs();
+const ATTACHES_FILTER: &[u32] = &[
+    libc::SO_ATTACH_FILTER.unsigned_abs(),
+    libc::SO_ATTACH_BPF.unsigned_abs(),
+    libc::SO_ATTACH_REUSEPORT_CBPF.unsigned_abs(),
+    libc::SO_ATTACH_REUSEPORT_EBPF.unsigned_abs(),
+];
+const SET_SECCOMP: u32 = libc::PR_SET_SECCOMP.unsigned_abs();
+
+const MAP_HUGE: u32 = libc::MAP_HUGETLB.unsigned_abs();
+const SHM_HUGE: u32 = libc::SHM_HUGETLB.unsigned_abs();
+
 const ADDR_NO_RANDOMIZE: u32 = libc::ADDR_NO_RANDOMIZE.unsigned_abs();
 const ASK_ONLY: u32 = u32::MAX;
 
@@ -133,6 +154,26 @@ const ROWS: &[Row] = &[
     deny(&[libc::SYS_pidfd_getfd, libc::SYS_kcmp]),
     // The whole host has one budget of asynchronous requests.
     deny(&[libc::SYS_io_setup]),
+    // So has it of compiled filters, which are on sockets and on processes: whoever uses it up keeps the next run from
+    // getting its own. The answers are those of a kernel without them.
+    Row {
+        errno: libc::ENOPROTOOPT,
+        ..deny_when(&[libc::SYS_setsockopt], &[one_of(1, &[SOCKET]), one_of(2, ATTACHES_FILTER)])
+    },
+    Row { errno: libc::EINVAL, ..deny_when(&[libc::SYS_seccomp], &[one_of(0, &[libc::SECCOMP_SET_MODE_FILTER])]) },
+    Row {
+        errno: libc::EINVAL,
+        ..deny_when(&[libc::SYS_prctl], &[one_of(0, &[SET_SECCOMP]), one_of(1, &[libc::SECCOMP_MODE_FILTER])])
+    },
+    // And one of huge pages, which no limit of memory counts. The answers are those of a host that has none.
+    Row { errno: libc::ENOMEM, ..deny_when(&[libc::SYS_mmap], &[any_bit(3, MAP_HUGE)]) },
+    Row { errno: libc::ENOMEM, ..deny_when(&[libc::SYS_shmget], &[any_bit(2, SHM_HUGE)]) },
+    Row { errno: libc::EINVAL, ..deny_when(&[libc::SYS_memfd_create], &[any_bit(1, libc::MFD_HUGETLB)]) },
+    // A limit of 1 byte is what keeps cores from a program that the kernel starts as root. Many programs set it to 0 and end
+    // when they cannot: they hear that it is done, and no core is written.
+    Row { errno: 0, ..deny_when(&[libc::SYS_setrlimit], &[one_of(0, &[CORE])]) },
+    Row { errno: 0, ..deny_when(&[libc::SYS_prlimit64], &[one_of(1, &[CORE]), none_of(2, &[0])]) },
+    Row { errno: 0, ..deny_when(&[libc::SYS_prlimit64], &[one_of(1, &[CORE]), upper_half(2)]) },
     // Secret memory breaks up the kernel's own map of all memory, and keeps the host from hibernating.
     deny(&[libc::SYS_memfd_secret]),
     // Moving pages interrupts every processor of the host.
@@ -362,7 +403,8 @@ impl Check {
     /// Runs into `then` when the check holds, otherwise jumps over it. The architectures that there are have the low half
     /// of an argument first.
     fn code(&self, then: Code) -> Fallible<Code> {
-        let mut code = vec![step(LOAD, ARGUMENTS + 8 * u32::from(self.arg)), step(AND, self.mask)];
+        let mut code =
+            vec![step(LOAD, ARGUMENTS + 8 * u32::from(self.arg) + u32::from(self.offset)), step(AND, self.mask)];
         let mut rest = self.values.len();
         for &value in self.values {
             rest -= 1;

@@ -23,6 +23,9 @@ const TIOCSETD: c_long = 0x5423;
 /// Above what the kernel looks at.
 const HIGH: c_long = 1 << 32;
 const KEEP_SIZE: c_long = libc::FALLOC_FL_KEEP_SIZE as c_long;
+const SOCKET: c_long = libc::SOL_SOCKET as c_long;
+const ANONYMOUS: c_long = (libc::MAP_ANONYMOUS | libc::MAP_PRIVATE) as c_long;
+const CORE: c_long = libc::RLIMIT_CORE as c_long;
 const CHILD_SIGNAL: c_long = libc::SIGCHLD as c_long;
 
 /// Calls that root may make, or make wrongly, and the filter refuses. None would change anything that outlives the child.
@@ -89,6 +92,18 @@ pub(crate) const REFUSED: &[(c_long, [c_long; 5])] = &[
     (libc::SYS_pidfd_getfd, [NO, NO, 0, 0, 0]),
     (libc::SYS_kcmp, [0, 0, 9, 0, 0]),
     (libc::SYS_io_setup, [0; 5]),
+    (libc::SYS_setsockopt, [NO, SOCKET, libc::SO_ATTACH_FILTER as c_long, 0, 0]),
+    (libc::SYS_setsockopt, [NO, HIGH | SOCKET, HIGH | libc::SO_ATTACH_BPF as c_long, 0, 0]),
+    (libc::SYS_setsockopt, [NO, SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF as c_long, 0, 0]),
+    (libc::SYS_setsockopt, [NO, SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF as c_long, 0, 0]),
+    (libc::SYS_seccomp, [libc::SECCOMP_SET_MODE_FILTER as c_long, 0, 0, 0, 0]),
+    (libc::SYS_prctl, [libc::PR_SET_SECCOMP as c_long, libc::SECCOMP_MODE_FILTER as c_long, 0, 0, 0]),
+    (libc::SYS_mmap, [0, 0, 0, ANONYMOUS | libc::MAP_HUGETLB as c_long, NO]),
+    (libc::SYS_shmget, [0, 0, libc::SHM_HUGETLB as c_long, 0, 0]),
+    (libc::SYS_memfd_create, [0, libc::MFD_HUGETLB as c_long, 0, 0, 0]),
+    (libc::SYS_setrlimit, [CORE, 0, 0, 0, 0]),
+    (libc::SYS_prlimit64, [0, CORE, 8, 0, 0]),
+    (libc::SYS_prlimit64, [0, CORE, HIGH, 0, 0]),
     (libc::SYS_memfd_secret, [NO, 0, 0, 0, 0]),
     (libc::SYS_move_pages, [0; 5]),
     (libc::SYS_migrate_pages, [0; 5]),
@@ -149,6 +164,16 @@ pub(crate) const ALLOWED: &[(c_long, [c_long; 5])] = &[
     (libc::SYS_process_vm_readv, [0; 5]),
     (libc::SYS_name_to_handle_at, [NO, 0, 0, 0, 0]),
     (libc::SYS_memfd_create, [0; 5]),
+    (libc::SYS_setsockopt, [NO, SOCKET, libc::SO_DETACH_FILTER as c_long, 0, 0]),
+    (libc::SYS_setsockopt, [NO, libc::IPPROTO_TCP as c_long, libc::SO_ATTACH_FILTER as c_long, 0, 0]),
+    // Asks which answers a filter may give.
+    (libc::SYS_seccomp, [2, 0, 0, 0, 0]),
+    (libc::SYS_prctl, [libc::PR_SET_DUMPABLE as c_long, 0, 0, 0, 0]),
+    (libc::SYS_mmap, [0, 0, 0, ANONYMOUS, NO]),
+    (libc::SYS_shmget, [0, 0, 0, 0, 0]),
+    (libc::SYS_setrlimit, [libc::RLIMIT_NOFILE as c_long, 0, 0, 0, 0]),
+    (libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as c_long, 8, 0, 0]),
+    (libc::SYS_prlimit64, [0, CORE, 0, 0, 0]),
     (libc::SYS_inotify_init1, [0; 5]),
     (libc::SYS_membarrier, [0; 5]),
     (libc::SYS_copy_file_range, [NO, 0, NO, 0, 0]),

@@ -1,0 +1,192 @@
+/* Attacks on what all tenants of a kernel share: by one call each where the call itself has to be refused, and by taking
+ * as much as there is of what has a bound. Must not know which bound holds. */
+#define _GNU_SOURCE
+#include "attack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <mqueue.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- memory for compiled filters: nothing is ever attached, since every argument is wrong ---- */
+
+/* `OPTION` of SOL_SOCKET, as a number. A program without instructions is EINVAL, one that is no descriptor EBADF; both come
+ * after permission. */
+ATTACK(attach_filter) {
+    int option = (int)number(args[0]), on = 1, none = -1;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0) {
+        return untried("socket: %s", strerrorname_np(errno));
+    }
+    struct sock_fprog empty = {0};
+    int is_classic = option == SO_ATTACH_FILTER || option == SO_ATTACH_REUSEPORT_CBPF;
+    int result = is_classic ? setsockopt(fd, SOL_SOCKET, option, &empty, sizeof empty)
+                            : setsockopt(fd, SOL_SOCKET, option, &none, sizeof none);
+    if (result != 0 && errno == ENOPROTOOPT) return held("setsockopt: ENOPROTOOPT");
+    return judge("setsockopt", result, is_classic ? EINVAL : EBADF);
+}
+
+static int judge_filter(const char *call, long result) {
+    return result != 0 && errno == EINVAL ? held("%s: EINVAL", call) : judge(call, result, EFAULT);
+}
+
+ATTACK(filter_calls) {
+    (void)args;
+    return judge_filter("seccomp", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, NULL));
+}
+
+ATTACK(filter_calls_of_old) {
+    (void)args;
+    return judge_filter("prctl", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0));
+}
+
+/* ---- huge pages: none is touched, so that it needs none to be there ---- */
+
+#define HUGE (2UL << 20)
+
+static int judge_huge(const char *call, long result, int refusal) {
+    return result < 0 && errno == refusal ? held("%s: %s", call, strerrorname_np(errno)) : judge(call, result, 0);
+}
+
+ATTACK(huge_mapping) {
+    (void)args;
+    int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_HUGETLB;
+    return judge_huge("mmap", mmap(NULL, HUGE, PROT_READ, how, -1, 0) == MAP_FAILED ? -1 : 0, ENOMEM);
+}
+
+ATTACK(huge_segment) {
+    (void)args;
+    int id = shmget(IPC_PRIVATE, HUGE, IPC_CREAT | SHM_HUGETLB | SHM_NORESERVE | 0600);
+    if (id >= 0) shmctl(id, IPC_RMID, NULL);
+    return judge_huge("shmget", id, ENOMEM);
+}
+
+ATTACK(huge_memfd) {
+    (void)args;
+    return judge_huge("memfd_create", memfd_create("huge", MFD_HUGETLB | MFD_CLOEXEC), EINVAL);
+}
+
+/* ---- a program of the host that the kernel hands cores to ---- */
+
+/* A limit of 0 keeps no core from a program, and one of 1 byte does. The kernel says of whom it has dumped a core. */
+ATTACK(dump_core_to_program) {
+    (void)args;
+    int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
+    char first = 0;
+    if (fd < 0 || read(fd, &first, 1) != 1) return untried("core_pattern: %s", strerrorname_np(errno));
+    if (first != '|') return absent("cores go to no program here");
+    pid_t child = fork();
+    if (child < 0) return untried("fork: %s", strerrorname_np(errno));
+    if (child == 0) {
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        abort();
+    }
+    int status;
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) && WCOREDUMP(status) ? escaped("a program had the core") : held("no program had it");
+}
+
+/* ---- what is counted: `hoard KIND` takes all that can be had, `take KIND` one ---- */
+
+static int take_inotify(long i) {
+    (void)i;
+    return inotify_init1(IN_CLOEXEC);
+}
+
+static int take_watch(long i) {
+    static int fd = -1;
+    char name[32];
+    if (fd < 0) fd = inotify_init1(IN_CLOEXEC);
+    snprintf(name, sizeof name, "watched-%ld", i);
+    int file = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || file < 0) return -1;
+    close(file);
+    return inotify_add_watch(fd, name, IN_MODIFY);
+}
+
+static int take_timer(long i) {
+    (void)i;
+    timer_t timer;
+    struct sigevent none = {.sigev_notify = SIGEV_NONE};
+    return timer_create(CLOCK_MONOTONIC, &none, &timer);
+}
+
+static int take_signal(long i) {
+    (void)i;
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGRTMIN);
+    sigprocmask(SIG_BLOCK, &blocked, NULL);
+    union sigval value = {0};
+    return sigqueue(getpid(), SIGRTMIN, value);
+}
+
+static int take_descriptor(long i) {
+    (void)i;
+    return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static int take_terminal(long i) {
+    (void)i;
+    return open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+}
+
+static int take_queue(long i) {
+    char name[32];
+    snprintf(name, sizeof name, "/queue-%d-%ld", getpid(), i);
+    int queue = mq_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600, NULL);
+    if (queue >= 0) mq_unlink(name);
+    return queue;
+}
+
+static const struct {
+    const char *name;
+    int (*take)(long);
+} kinds[] = {
+    {"inotify", take_inotify}, {"watches", take_watch},      {"timers", take_timer}, {"signals", take_signal},
+    {"descriptors", take_descriptor}, {"terminals", take_terminal}, {"queues", take_queue},
+};
+
+static int (*kind(const char *name))(long) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(kinds[i].name, name) == 0) return kinds[i].take;
+    }
+    exit(untried("nobody knows what %s are", name));
+}
+
+/* `KIND MOST`: says how many it has and why there is no more, and keeps them until it is ended. */
+ATTACK(hoard) {
+    int (*take)(long) = kind(args[0]);
+    long most = number(args[1]), had = 0;
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    while (had < most && take(had) >= 0) had++;
+    int verdict = had < most ? held("%ld, then %s", had, strerrorname_np(errno)) : escaped("%ld", had);
+    sleep_ms(LIFETIME_S * 1000);
+    return verdict;
+}
+
+/* `KIND` */
+ATTACK(take) {
+    return kind(args[0])(0) >= 0 ? escaped("one") : held("%s", strerrorname_np(errno));
+}
