@@ -10,6 +10,7 @@ use crate::plan;
 use crate::spec::{Jail, RunSpec};
 use proctor_core::isolation::{Isolation, Layer, LimitInForce, Missing, Network};
 use proctor_core::limits::{LimitKind, Limits};
+use std::fs;
 use std::os::fd::OwnedFd;
 
 /// tmpfs counts pages in a signed long; nobody has a pebibyte of memory.
@@ -18,7 +19,13 @@ const TMP_BYTES_CEILING: u64 = 1 << 50;
 /// What a worker is told of the limits: those that it enforces itself, and where it finds the others.
 pub(crate) fn allotment(limits: &Limits, is_in_v2: bool) -> Allotment {
     let tmp_bytes_max = limits.tmp_bytes_max.min(TMP_BYTES_CEILING);
-    Allotment { tmp_bytes_max, tmp_inodes_max: plan::tmp_inodes_max(limits.tmp_bytes_max), is_in_v2 }
+    let files_of_host = fs::read_to_string("/proc/sys/fs/file-max").ok().and_then(|max| max.trim().parse().ok());
+    Allotment {
+        tmp_bytes_max,
+        tmp_inodes_max: plan::tmp_inodes_max(limits.tmp_bytes_max),
+        files_max: plan::files_max(limits.pids_max, files_of_host.unwrap_or(u64::MAX)),
+        is_in_v2,
+    }
 }
 
 /// What a prepared worker has: known before there is a run.

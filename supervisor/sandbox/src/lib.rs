@@ -31,6 +31,7 @@ mod in_force;
 mod kill;
 mod lack;
 mod message;
+
 mod plan;
 mod pool;
 mod probe;
@@ -41,6 +42,7 @@ mod spec;
 mod spool;
 mod streams;
 mod unstarted;
+mod user_limits;
 mod watch;
 pub mod worker;
 

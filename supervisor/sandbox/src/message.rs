@@ -5,6 +5,7 @@ use crate::hold::Id;
 use crate::plan::Row;
 use crate::spec::{CommandSpec, RunSpec};
 use crate::unstarted::Unstarted;
+use crate::user_limits::UserLimits;
 use proctor_core::isolation::Layer;
 use proctor_core::outcome::Exit;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -102,6 +103,7 @@ pub(crate) struct RoomPlan {
     /// Whether the supervisor is privileged over the host's namespaces.
     pub(crate) privileged: bool,
     pub(crate) rows: Vec<Row>,
+    pub(crate) user_limits: UserLimits,
     pub(crate) identity: Identity,
     pub(crate) workspace: PathBuf,
     /// Its device and inode.
@@ -132,6 +134,8 @@ pub(crate) struct Identity {
 pub(crate) struct Allotment {
     pub(crate) tmp_bytes_max: u64,
     pub(crate) tmp_inodes_max: u64,
+    /// Most open files of each process.
+    pub(crate) files_max: u64,
     /// Whether its leaf is one group in the v2 hierarchy and holds all limits.
     pub(crate) is_in_v2: bool,
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// One thing that the worker does to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Step {
+    NoCores,
     HostTrees,
     UserNamespace,
     MountNamespace,
@@ -19,6 +20,7 @@ pub(crate) enum Step {
     UtsNamespace,
     HostName,
     NoNestedUsers,
+    ShareOfWatches,
     RootTree,
     Filter,
     PidNamespace,
@@ -54,8 +56,10 @@ pub(crate) enum Stage {
 pub(crate) enum Demand {
     /// The worker itself stands on it: no run without it.
     Structural,
-    /// The caller named its layer: no run without it.
+    /// No run without it: it keeps a run from what more than itself would pay for, or the caller named its layer.
     Required,
+    /// No run that is user 0 of the host without it.
+    RequiredOfRoot,
     /// The run goes on without it and says so.
     Wanted,
 }
@@ -82,7 +86,7 @@ const fn row(step: Step, layer: Layer, stage: Stage, demand: Demand) -> Row {
     Row { step, layer, stage, demand }
 }
 
-use Demand::{Structural, Wanted};
+use Demand::{Required, RequiredOfRoot, Structural, Wanted};
 use Stage::{Init, Launcher};
 use Whose::{Everybody, Ordinary, Privileged};
 
@@ -94,8 +98,15 @@ use Whose::{Everybody, Ordinary, Privileged};
 ///
 /// The pid namespace is structural because its init kills with `kill(-1)`; the mount namespace because [`SCRATCH`] is the
 /// same path in every run; the user namespace is, for an ordinary user, where the right to make the others comes from.
-const ORDER: [(Whose, Row); 29] = [
-    (Privileged, row(Step::HostTrees, Layer::PivotRoot, Launcher, Wanted)),
+///
+/// Where somebody else than the run would pay, nobody has to ask for a layer: whatever the host is like, no run has a
+/// capability or gains one (`no_new_privs`), and none that root starts goes without the filter, which alone keeps set-id
+/// programs out of what it leaves, or hands its memory to a program that the kernel starts as root. An ordinary user whose
+/// kernel has no filters puts nobody's privilege but his own at stake, and is told.
+const ORDER: [(Whose, Row); 34] = [
+    (Privileged, row(Step::NoCores, Layer::Rlimits, Launcher, Required)),
+    (Ordinary, row(Step::NoCores, Layer::Rlimits, Launcher, Wanted)),
+    (Privileged, row(Step::HostTrees, Layer::PivotRoot, Launcher, RequiredOfRoot)),
     (Privileged, row(Step::UserNamespace, Layer::UserNamespace, Launcher, Wanted)),
     (Ordinary, row(Step::UserNamespace, Layer::UserNamespace, Launcher, Structural)),
     (Everybody, row(Step::MountNamespace, Layer::MountNamespace, Launcher, Structural)),
@@ -105,25 +116,28 @@ const ORDER: [(Whose, Row); 29] = [
     (Everybody, row(Step::UtsNamespace, Layer::UtsNamespace, Launcher, Wanted)),
     (Everybody, row(Step::HostName, Layer::UtsNamespace, Launcher, Wanted)),
     (Everybody, row(Step::NoNestedUsers, Layer::UserNamespace, Launcher, Wanted)),
-    (Everybody, row(Step::RootTree, Layer::PivotRoot, Launcher, Wanted)),
-    (Everybody, row(Step::Filter, Layer::Seccomp, Launcher, Wanted)),
+    (Everybody, row(Step::ShareOfWatches, Layer::UserNamespace, Launcher, Wanted)),
+    (Everybody, row(Step::RootTree, Layer::PivotRoot, Launcher, RequiredOfRoot)),
+    (Privileged, row(Step::Filter, Layer::Seccomp, Launcher, Required)),
+    (Ordinary, row(Step::Filter, Layer::Seccomp, Launcher, Wanted)),
     (Everybody, row(Step::PidNamespace, Layer::PidNamespace, Init, Structural)),
     (Everybody, row(Step::RunMounts, Layer::MountNamespace, Init, Structural)),
     (Everybody, row(Step::IpcNamespace, Layer::IpcNamespace, Init, Wanted)),
     (Everybody, row(Step::CgroupNamespace, Layer::CgroupNamespace, Init, Wanted)),
     (Everybody, row(Step::TenantUid, Layer::TenantUid, Init, Wanted)),
     (Everybody, row(Step::OwnProc, Layer::MountNamespace, Init, Wanted)),
-    (Everybody, row(Step::SealedProc, Layer::PivotRoot, Init, Wanted)),
+    (Everybody, row(Step::SealedProc, Layer::PivotRoot, Init, RequiredOfRoot)),
     (Everybody, row(Step::OwnCgroup, Layer::CgroupNamespace, Init, Wanted)),
-    (Everybody, row(Step::OwnTerminals, Layer::PivotRoot, Init, Wanted)),
+    (Everybody, row(Step::OwnTerminals, Layer::PivotRoot, Init, RequiredOfRoot)),
     (Everybody, row(Step::PrivateTmp, Layer::MountNamespace, Init, Structural)),
     (Everybody, row(Step::PrivateShm, Layer::MountNamespace, Init, Wanted)),
     (Everybody, row(Step::HiddenInit, Layer::PidNamespace, Init, Structural)),
     (Everybody, row(Step::Rlimits, Layer::Rlimits, Init, Wanted)),
-    (Everybody, row(Step::Capabilities, Layer::Capabilities, Init, Wanted)),
-    (Everybody, row(Step::NoNewPrivs, Layer::NoNewPrivs, Init, Wanted)),
+    (Everybody, row(Step::Capabilities, Layer::Capabilities, Init, Required)),
+    (Everybody, row(Step::NoNewPrivs, Layer::NoNewPrivs, Init, Required)),
     (Everybody, row(Step::Landlock, Layer::Landlock, Init, Wanted)),
-    (Everybody, row(Step::Seccomp, Layer::Seccomp, Init, Wanted)),
+    (Privileged, row(Step::Seccomp, Layer::Seccomp, Init, Required)),
+    (Ordinary, row(Step::Seccomp, Layer::Seccomp, Init, Wanted)),
 ];
 
 /// Every layer, in the order in which reports name them. Whoever requires all that there is requires these.
@@ -161,7 +175,10 @@ pub(crate) fn rows(jail: &Jail, privileged: bool) -> Result<Vec<Row>, SandboxErr
         .map(|(_, row)| row)
         .filter(|row| is_here(row.layer) || row.demand == Structural)
         .map(|row| Row {
-            demand: if row.demand == Wanted && required(row.layer) { Demand::Required } else { row.demand },
+            demand: match row.demand {
+                Wanted | RequiredOfRoot if required(row.layer) => Required,
+                demand => demand,
+            },
             ..row
         })
         .collect();
@@ -223,10 +240,35 @@ pub(crate) fn tmp_inodes_max(tmp_bytes_max: u64) -> u64 {
     (tmp_bytes_max / 4096).clamp(1_024, 1_000_000)
 }
 
+/// Most signals and POSIX timers of a session's runs that are pending.
+pub(crate) const SIGNALS_MAX: u64 = 16_384;
+
+/// Most bytes of POSIX message queues of a session's runs: what Linux gives a user.
+pub(crate) const QUEUE_BYTES_MAX: u64 = 819_200;
+
+/// Most bytes that a process of a run keeps from being moved.
+pub(crate) const LOCKED_BYTES_MAX: u64 = 64 << 20;
+
+/// Most terminals of a run, of the 3,072 that the kernel has beside those of the host's own `/dev/pts`.
+pub(crate) const TERMINALS_MAX: u32 = 256;
+
+/// Most open files of each process of a run, whatever the host has: build tools and browsers open some thousands.
+pub(crate) const FILES_MAX: u64 = 65_536;
+
+/// Open files that every process of a run may have, however few the host has.
+pub(crate) const FILES_MIN: u64 = 4_096;
+
+/// Most open files of each process of a run with `pids_max` of them, on a host that has `of_host` (`fs.file-max`): together
+/// they have half of it at most, and each at least [`FILES_MIN`].
+pub(crate) fn files_max(pids_max: u32, of_host: u64) -> u64 {
+    (of_host / 2 / u64::from(pids_max.max(1))).clamp(FILES_MIN, FILES_MAX)
+}
+
 impl Step {
     /// The step's name in error messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Step::NoCores => "no core dumps",
             Step::HostTrees => "taking hold of the host's directories",
             Step::UserNamespace => "user namespace",
             Step::MountNamespace => "mount namespace",
@@ -235,6 +277,7 @@ impl Step {
             Step::UtsNamespace => "UTS namespace",
             Step::HostName => "host name",
             Step::NoNestedUsers => "no user namespaces inside",
+            Step::ShareOfWatches => "a share of the watches on files",
             Step::RootTree => "root of its own",
             Step::Filter => "system call filter",
             Step::PidNamespace => "pid namespace",
@@ -257,12 +300,30 @@ impl Step {
         }
     }
 
+    /// The kind of namespace that it makes, as in the sysctl `user.max_KIND_namespaces`.
+    pub(crate) fn namespace(self) -> Option<&'static str> {
+        match self {
+            Step::UserNamespace => Some("user"),
+            Step::MountNamespace | Step::RunMounts => Some("mnt"),
+            Step::NetNamespace => Some("net"),
+            Step::UtsNamespace => Some("uts"),
+            Step::PidNamespace => Some("pid"),
+            Step::IpcNamespace => Some("ipc"),
+            Step::CgroupNamespace => Some("cgroup"),
+            _ => None,
+        }
+    }
+
     /// What a person can do when it fails.
     pub(crate) fn remedy(self) -> &'static str {
         match self {
             Step::UserNamespace => {
                 "allow user namespaces: sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1, \
                  kernel.apparmor_restrict_unprivileged_userns=0"
+            }
+            Step::NoCores => {
+                "allow core files of 1 byte, which are none (ulimit -H -c 1, LimitCORE=1), or let no program have cores \
+                 (sysctl kernel.core_pattern)"
             }
             Step::TenantUid => {
                 "run proctor as root: serve with a uid range for the tenant, run in a workspace of another user or on a \
@@ -333,7 +394,31 @@ mod tests {
         let both = Jail { left_off: vec![Layer::Seccomp], ..requiring(&[Layer::Seccomp]) };
         assert!(matches!(rows(&both, true), Err(SandboxError::LayerMissing { layer: Layer::Seccomp, .. })));
         let rows = rows(&requiring(&[Layer::NetNamespace, Layer::Cgroup]), true).unwrap();
-        assert!(rows.iter().filter(|row| row.layer == Layer::NetNamespace).all(|row| row.demand == Demand::Required));
+        assert!(rows.iter().filter(|row| row.layer == Layer::NetNamespace).all(|row| row.demand == Required));
+    }
+
+    /// Invariant 6: nobody has to ask for what keeps a run from other people's privilege.
+    #[test]
+    fn no_run_goes_on_with_privilege_and_none_of_root_without_the_filter() {
+        let demands = |privileged, layer| -> Vec<Demand> {
+            let rows = rows(&jail(), privileged).unwrap();
+            rows.iter().filter(|row| row.layer == layer).map(|row| row.demand).collect()
+        };
+        for layer in [Layer::Capabilities, Layer::NoNewPrivs] {
+            assert_eq!(
+                [true, false].map(|privileged| demands(privileged, layer)),
+                [[Required], [Required]],
+                "{layer:?}"
+            );
+        }
+        assert_eq!(demands(true, Layer::Seccomp), [Required, Required]);
+        assert_eq!(demands(false, Layer::Seccomp), [Wanted, Wanted]);
+        assert!(demands(true, Layer::PivotRoot).iter().all(|demand| *demand == RequiredOfRoot));
+        let off = Jail { left_off: vec![Layer::Seccomp], ..jail() };
+        assert!(
+            rows(&off, true).unwrap().iter().all(|row| row.layer != Layer::Seccomp),
+            "an operator may leave it off"
+        );
     }
 
     #[test]
@@ -357,6 +442,14 @@ mod tests {
     #[test]
     fn only_what_a_private_directory_hides_is_kept_and_nothing_twice() {
         assert_eq!(paths_to_keep(&jail()), ["/dev/shm/cache", "/tmp/tools/run", "/tmp/ws"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn all_processes_of_a_run_have_half_of_the_hosts_files_together() {
+        assert_eq!(files_max(512, u64::MAX), FILES_MAX);
+        assert_eq!(files_max(100, 2_000_000), 10_000);
+        assert_eq!(files_max(u32::MAX, 2_000_000), FILES_MIN);
+        assert_eq!(files_max(0, 2_000_000), FILES_MAX);
     }
 
     #[test]

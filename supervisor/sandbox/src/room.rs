@@ -10,6 +10,7 @@ use crate::lack::lack;
 use crate::message::{Failure, FromInit, FromLauncher, Identity, MissingLayer, RoomPlan, ToInit, ToLauncher, pack};
 use crate::plan;
 use crate::spec::{Jail, RunAs};
+use crate::user_limits::UserLimits;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -293,6 +294,7 @@ fn room_plan(jail: &Jail, workspace_id: Id, privileged: bool) -> Result<RoomPlan
     Ok(RoomPlan {
         privileged,
         rows: plan::rows(jail, privileged)?,
+        user_limits: UserLimits::read(),
         identity: match jail.left_off.contains(&Layer::TenantUid) {
             true => identity(RunAs::Supervisor),
             false => identity(jail.run_as),

@@ -115,8 +115,25 @@ fn init_cannot_be_killed_from_inside() {
 
 #[test]
 fn a_run_gains_no_privilege_and_leaves_no_core() {
-    let (_, heard) = run(&spec("grep NoNewPrivs /proc/self/status; ulimit -c; ulimit -Hc"));
-    assert_eq!(heard.stdout, "NoNewPrivs:\t1\n0\n0\n");
+    // 1 byte is what keeps a core from a program of the host, and a run cannot change it to 0.
+    let core = "grep 'core file' /proc/self/limits | tr -s ' '";
+    let (_, heard) = run(&spec(&format!("grep NoNewPrivs /proc/self/status; {core}; ulimit -c 0; {core}")));
+    let limit = "Max core file size 1 1 bytes \n";
+    assert_eq!(heard.stdout, format!("NoNewPrivs:\t1\n{limit}{limit}"));
+}
+
+#[test]
+fn a_run_has_a_share_of_what_the_kernel_counts_for_a_user() {
+    let counts = ["inotify_instances", "inotify_watches"].map(|count| format!("/proc/sys/user/max_{count}"));
+    let look = "grep -E 'pending|msgqueue|locked|priority' /proc/self/limits | tr -s ' ' | cut -d' ' -f4";
+    let terminals = "grep -o 'devpts.*max=[0-9]*' /proc/self/mounts | grep -o '[0-9]*$'";
+    let (_, heard) = run(&spec(&format!("cat {}; {look}; {terminals}", counts.join(" "))));
+    let seen: Vec<u64> = heard.stdout.lines().map(|line| line.parse().unwrap()).collect();
+    let half = |path: &String| fs::read_to_string(path).unwrap().trim().parse::<u64>().unwrap().div_ceil(2);
+    assert_eq!(seen[..2], counts.each_ref().map(half));
+    // Locked memory, signals, bytes of message queues; nice and real-time priority; terminals.
+    let most = [64 << 20, 16_384, 819_200, 0, 0, 256];
+    assert!(seen.len() == 8 && seen[2..].iter().zip(most).all(|(seen, most)| *seen <= most), "{}", heard.stdout);
 }
 
 #[test]

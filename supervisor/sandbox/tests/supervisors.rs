@@ -69,6 +69,89 @@ fn an_ordinary_user_who_names_a_limit_is_refused() {
     assert!(error.contains("LimitMissing") && error.contains("permission denied"), "{error}");
 }
 
+/// A run of a supervisor whose own user namespace allows `max` network namespaces, of which the supervisor is in one.
+fn with_network_namespaces_max(max: u8) -> Output {
+    let _alone = one_at_a_time();
+    let script = format!("echo {max} > /proc/sys/user/max_net_namespaces; exec \"$@\" 'echo it ran'");
+    let one = worker().with_file_name("one");
+    let mut unshare = command(Path::new("/usr/bin/unshare"));
+    unshare.args(["--user", "--map-root-user", "--mount", "--net", "sh", "-c", &script, "sh"]).arg(one);
+    unshare.output().unwrap()
+}
+
+#[test]
+fn a_limit_of_namespaces_that_is_reached_is_no_word_about_the_layer_and_one_of_zero_is() {
+    let reached = with_network_namespaces_max(1);
+    let error = String::from_utf8_lossy(&reached.stderr);
+    assert!(!reached.status.success() && error.contains("HostLacks"), "{reached:?}");
+    let forbidden = with_network_namespaces_max(0);
+    let text = String::from_utf8_lossy(&forbidden.stdout);
+    assert!(forbidden.status.success() && text.contains("it ran"), "{forbidden:?}");
+    assert!(text.contains("the host allows none (sysctl user.max_net_namespaces = 0)"), "{text}");
+}
+
+/// Calls that a host refuses: the number, what its first argument is where that decides, and the errno.
+type Refused = (libc::c_long, Option<u32>, u16);
+
+/// A run of a supervisor of `uid` on a host that refuses one call.
+fn on_a_host_that_refuses((call, first, errno): Refused, uid: u32) -> Output {
+    let _alone = one_at_a_time();
+    let dir = copies(["one", "worker"]).unwrap();
+    let step = |code, k, jf| libc::sock_filter { code, jt: 0, jf, k };
+    let mut program =
+        vec![step(0x20, 0, 0), step(0x15, u32::try_from(call).unwrap(), 1 + 2 * u8::from(first.is_some()))];
+    program.extend(first.into_iter().flat_map(|first| [step(0x20, 16, 0), step(0x15, first, 1)]));
+    program.extend([step(0x06, libc::SECCOMP_RET_ERRNO | u32::from(errno), 0), step(0x06, libc::SECCOMP_RET_ALLOW, 0)]);
+    let mut one = command(&dir.path().join("one"));
+    one.args(["echo it ran"]).uid(uid).gid(uid).current_dir("/");
+    let refuse = move || {
+        rustix::thread::set_no_new_privs(true)?;
+        let filter =
+            libc::sock_fprog { len: u16::try_from(program.len()).unwrap(), filter: program.as_ptr().cast_mut() };
+        // SAFETY: the kernel copies the program, which is there, and writes nothing.
+        let done = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter) };
+        if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: the closure makes system calls alone.
+    unsafe { one.pre_exec(refuse) };
+    one.output().unwrap()
+}
+
+/// Invariant 6: whoever starts it, no run has a capability or gains one; none of root's is without the filter, and nobody's
+/// because the kernel had no room for it just then.
+#[test]
+fn a_run_without_what_it_must_have_is_refused_whoever_starts_it() {
+    const ENOTSUPP: u16 = 524;
+    let errno = |errno: i32| u16::try_from(errno).unwrap();
+    let no_filters = |errno| (libc::SYS_seccomp, None, errno);
+    let no_new_privs = (libc::SYS_prctl, Some(libc::PR_SET_NO_NEW_PRIVS.unsigned_abs()), errno(libc::EINVAL));
+    let capabilities = (libc::SYS_prctl, Some(libc::PR_CAPBSET_DROP.unsigned_abs()), errno(libc::EPERM));
+    // Who, what the host refuses, and why the run is refused; without a reason it goes on and says what it lacks.
+    let cases: [(u32, Refused, Option<&str>); 9] = [
+        (0, no_filters(ENOTSUPP), Some("HostLacks")),
+        (NOBODY, no_filters(ENOTSUPP), Some("HostLacks")),
+        (0, no_filters(errno(libc::EINVAL)), Some("layer: Seccomp")),
+        (NOBODY, no_filters(errno(libc::EINVAL)), None),
+        (0, capabilities, Some("layer: Capabilities")),
+        (NOBODY, capabilities, Some("layer: Capabilities")),
+        (NOBODY, (libc::SYS_landlock_create_ruleset, None, errno(libc::EMFILE)), Some("HostLacks")),
+        (NOBODY, (libc::SYS_landlock_create_ruleset, None, errno(libc::EOPNOTSUPP)), None),
+        (NOBODY, (libc::SYS_sethostname, None, errno(libc::EINTR)), Some("WorkerFailed")),
+    ];
+    for (uid, refused, reason) in cases {
+        let output = on_a_host_that_refuses(refused, uid);
+        let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        match reason {
+            Some(reason) => {
+                assert!(!said.contains("it ran") && error.contains(reason), "{uid} {refused:?}: {output:?}")
+            }
+            None => assert!(said.contains("it ran") && said.contains("Missing {"), "{uid} {refused:?}: {output:?}"),
+        }
+    }
+    let output = on_a_host_that_refuses(no_new_privs, 0);
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("it ran"), "{output:?}");
+}
+
 /// Groups that an ordinary user may change, one in each hierarchy that holds limits; removed when all is over.
 struct Delegated {
     groups: Vec<PathBuf>,

@@ -5,7 +5,7 @@ use super::attributes::Attributes;
 use crate::message::Identity;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid, fork, geteuid, seteuid, setfsuid};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::{CapabilitySets, Gid, Uid, capabilities, set_capabilities, set_keep_capabilities};
 use std::fs::{self, File};
@@ -17,13 +17,26 @@ pub(super) fn user_namespace(identity: Identity, privileged: bool) -> io::Result
     let uid_map = format!("{0} {0} 1", identity.uid);
     let gid_map = format!("{0} {0} 1", identity.gid);
     if privileged {
-        return mapped_from_outside(&uid_map, &gid_map, || Ok(unshare(CloneFlags::CLONE_NEWUSER)?));
+        return mapped_from_outside(&uid_map, &gid_map, || {
+            act_as(identity.uid)?;
+            Ok(unshare(CloneFlags::CLONE_NEWUSER)?)
+        });
     }
     unshare(CloneFlags::CLONE_NEWUSER)?;
     // Without this the kernel does not let an ordinary user map a group.
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", uid_map)?;
     fs::write("/proc/self/gid_map", gid_map)
+}
+
+/// Takes `uid` as the effective user, and stays the same for files and with every capability. What is counted in a user
+/// namespace, such as watches and pending signals, is counted once more for the effective user of whoever made it: root's own
+/// would be used up by runs.
+fn act_as(uid: u32) -> io::Result<()> {
+    let (held, of_files) = (capabilities(None)?, geteuid());
+    seteuid(nix::unistd::Uid::from_raw(uid))?;
+    setfsuid(of_files);
+    Ok(set_capabilities(None, CapabilitySets { effective: held.permitted, ..held })?)
 }
 
 /// Only a process of the parent namespace may map another user than one's own, so a child that stays behind does it.

@@ -3,10 +3,11 @@
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetStatus, Scope, make_bitflags,
+    RulesetError, RulesetStatus, Scope, make_bitflags,
 };
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
+use std::error::Error;
 use std::io;
 use std::path::Path;
 
@@ -40,7 +41,7 @@ pub(super) fn restrict(writable: &[&Path]) -> io::Result<()> {
         .handle_access(handled)
         .and_then(|rules| if scopes.is_empty() { Ok(rules) } else { rules.scope(scopes) })
         .and_then(Ruleset::create)
-        .map_err(io::Error::other)?
+        .map_err(kernels_word)?
         .no_new_privs(false);
     let on_devices = (DEV.as_ref(), ON_DEVICES & handled);
     let in_writable = writable.iter().map(|&path| (path, handled & !MAKING_DEVICES));
@@ -50,14 +51,26 @@ pub(super) fn restrict(writable: &[&Path]) -> io::Result<()> {
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(error.into()),
         };
-        rules = rules.add_rule(PathBeneath::new(directory, rights)).map_err(io::Error::other)?;
+        rules = rules.add_rule(PathBeneath::new(directory, rights)).map_err(kernels_word)?;
     }
-    let status = rules.restrict_self().map_err(io::Error::other)?;
+    let status = rules.restrict_self().map_err(kernels_word)?;
     if status.ruleset == RulesetStatus::FullyEnforced {
         Ok(())
     } else {
         Err(io::Error::other(format!("Landlock is not in force as asked for: {status:?}")))
     }
+}
+
+/// What the kernel said, where it said something: by its number a failure of the moment is told from a kernel that cannot.
+fn kernels_word(error: RulesetError) -> io::Error {
+    let mut cause: Option<&dyn Error> = Some(&error);
+    while let Some(here) = cause {
+        if let Some(errno) = here.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return io::Error::from_raw_os_error(errno);
+        }
+        cause = here.source();
+    }
+    io::Error::other(error)
 }
 
 /// The newest ABI that both the kernel and the library know.

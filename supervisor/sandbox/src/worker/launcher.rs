@@ -6,7 +6,7 @@ use super::init;
 use super::layers::Hands;
 use crate::channel::Channel;
 use crate::message::{Failure, FromLauncher, MissingLayer, RoomPlan, ToLauncher, unpack};
-use crate::plan::Stage;
+use crate::plan::{Stage, Step};
 use crate::slice;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -129,7 +129,9 @@ fn fork_init(control: &Channel, hands: &mut Hands, fds: Vec<OwnedFd>) -> Result<
     let socket = fds.next().ok_or_else(|| io::Error::other("no socket for init came along"));
     let socket = socket.map_err(failed("forking init"))?;
     let group = fds.next();
-    match fork::into_pid_namespace(group.as_ref()).map_err(failed("forking init"))? {
+    let forked = fork::into_pid_namespace(group.as_ref());
+    let told_apart = |error| hands.plan.user_limits.explain(Step::PidNamespace, error);
+    match forked.map_err(told_apart).map_err(failed("forking init"))? {
         Forked::Child => init::run(socket, hands),
         Forked::Parent { pid, pidfd } => {
             use std::os::fd::AsFd;

@@ -6,9 +6,9 @@ use super::root::HostTrees;
 use super::seccomp::{Filter, SetId};
 use super::{capabilities, identity, landlock, mounts, root};
 use crate::hold::hold;
-use crate::lack::lack;
+use crate::lack::is_for_good;
 use crate::message::{Allotment, Identity, MissingLayer, RoomPlan};
-use crate::plan::{Demand, Row, Stage, Step};
+use crate::plan::{Demand, LOCKED_BYTES_MAX, QUEUE_BYTES_MAX, Row, SIGNALS_MAX, Stage, Step};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proctor_core::isolation::Layer;
@@ -20,8 +20,15 @@ use std::path::Path;
 /// The host name inside every run.
 pub(super) const HOST_NAME: &str = "proctor";
 
-/// Most open files of each process of a run. Build tools and browsers open some thousands.
-const FILES_MAX: u64 = 65_536;
+/// Limits that the kernel counts for a user or a process, and the most that a run has of each: signals and timers that are
+/// pending, bytes of POSIX message queues, bytes of memory that cannot be moved; and no priority over others.
+const RLIMITS: [(Resource, u64); 5] = [
+    (Resource::RLIMIT_SIGPENDING, SIGNALS_MAX),
+    (Resource::RLIMIT_MSGQUEUE, QUEUE_BYTES_MAX),
+    (Resource::RLIMIT_MEMLOCK, LOCKED_BYTES_MAX),
+    (Resource::RLIMIT_NICE, 0),
+    (Resource::RLIMIT_RTPRIO, 0),
+];
 
 /// The worker at work on its own isolation.
 pub(super) struct Hands {
@@ -69,30 +76,33 @@ impl Hands {
             if has_failed && row.demand != Demand::Structural {
                 continue;
             }
-            if let Err(error) = self.put_on(row.step) {
-                // What the host is short of now says nothing about the layer.
-                if lack(&error).is_some() {
-                    return Err(Halt::Failed { step: row.step.name(), source: error });
-                }
-                let missing = explain(row, &error);
-                if row.demand != Demand::Wanted || self.must_not_go_on_without(row, &error) {
-                    return Err(Halt::Refused(missing));
-                }
-                self.missing.push(missing);
+            let Err(error) = self.put_on(row.step) else { continue };
+            let error = self.plan.user_limits.explain(row.step, error);
+            // What the host is short of now says nothing about the layer.
+            if !is_for_good(&error) {
+                return Err(Halt::Failed { step: row.step.name(), source: error });
             }
+            let missing = explain(row, &error);
+            if self.must_not_go_on_without(row, &error) {
+                return Err(Halt::Refused(missing));
+            }
+            self.missing.push(missing);
         }
         Ok(())
     }
 
-    /// A run that is user 0 of the host must not see the host's own root, and one whose user could not be changed is
-    /// somebody whom nobody has chosen. Without its workspace in hand a run would go on in whatever is there now.
+    /// Beside what the plan demands: a run whose user could not be changed is somebody whom nobody has chosen, and without
+    /// its workspace in hand a run would go on in whatever is there now.
     fn must_not_go_on_without(&self, row: &Row, error: &io::Error) -> bool {
         let is_replaced = || hold(&self.plan.workspace, Some(self.plan.workspace_id)).is_err();
-        match row.layer {
-            Layer::PivotRoot if row.step == Step::HostTrees && is_replaced() => true,
-            Layer::PivotRoot => self.plan.privileged && self.identity.uid == 0,
-            Layer::TenantUid => error.raw_os_error().is_some(),
-            _ => false,
+        match row.demand {
+            Demand::Structural | Demand::Required => true,
+            Demand::RequiredOfRoot if self.plan.privileged && self.identity.uid == 0 => true,
+            Demand::RequiredOfRoot | Demand::Wanted => match row.step {
+                Step::HostTrees => is_replaced(),
+                Step::TenantUid => error.raw_os_error().is_some(),
+                _ => false,
+            },
         }
     }
 
@@ -107,6 +117,7 @@ impl Hands {
 
     fn put_on(&mut self, step: Step) -> io::Result<()> {
         match step {
+            Step::NoCores => no_cores(),
             Step::HostTrees => self.take_trees(),
             Step::UserNamespace => {
                 self.settle_identity();
@@ -122,6 +133,7 @@ impl Hands {
             Step::HostName => Ok(nix::unistd::sethostname(HOST_NAME)?),
             // The number is that of this user namespace, whichever `/proc` shows it.
             Step::NoNestedUsers => fs::write("/proc/sys/user/max_user_namespaces", "0"),
+            Step::ShareOfWatches => self.plan.user_limits.give_share(),
             Step::RootTree => self.build_root(),
             Step::Filter => {
                 self.filter = Some(Filter::compile(self.set_id())?);
@@ -148,7 +160,7 @@ impl Hands {
             }
             Step::PrivateShm => mounts::private_shm(&self.plan, self.allotment()?),
             Step::HiddenInit => hide_init(),
-            Step::Rlimits => limit_resources(),
+            Step::Rlimits => limit_resources(self.allotment()?.files_max),
             Step::Capabilities => capabilities::drop_all(),
             Step::NoNewPrivs => Ok(rustix::thread::set_no_new_privs(true)?),
             Step::Landlock => landlock::restrict(&self.writable()),
@@ -168,7 +180,8 @@ impl Hands {
         if let Some(owner) = self.identity.files_of
             && let Err(error) = trees.show_files_of(owner, self.identity)
         {
-            if lack(&error).is_some() {
+            let error = self.plan.user_limits.explain(Step::UserNamespace, error);
+            if !is_for_good(&error) {
                 return Err(error);
             }
             // Half of the trees may be translated already.
@@ -238,12 +251,24 @@ fn hide_init() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
 }
 
-fn limit_resources() -> io::Result<()> {
-    // A core file is the memory of a test, as large as that, in the workspace or worse.
-    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let hard = hard.min(FILES_MAX);
-    Ok(setrlimit(Resource::RLIMIT_NOFILE, soft.min(hard), hard)?)
+/// A core is the memory of a test, as large as that, in the workspace or worse: handed to a program that the kernel starts as
+/// root, outside of every sandbox, whatever the limit says. Only a limit of 1 byte keeps it from that (`fs/coredump.c`), and
+/// no file has less than a page. The filter keeps a run from changing it.
+fn no_cores() -> io::Result<()> {
+    let Err(error) = setrlimit(Resource::RLIMIT_CORE, 1, 1) else { return Ok(()) };
+    let is_given_to_program = fs::read("/proc/sys/kernel/core_pattern")?.starts_with(b"|");
+    match getrlimit(Resource::RLIMIT_CORE)? {
+        (_, 0) if !is_given_to_program => Ok(()),
+        (_, 0) => Err(io::Error::other("no core file is allowed, and a program of the host gets cores all the same")),
+        _ => Err(error.into()),
+    }
+}
+
+fn limit_resources(files_max: u64) -> io::Result<()> {
+    RLIMITS.into_iter().chain([(Resource::RLIMIT_NOFILE, files_max)]).try_for_each(|(resource, max)| {
+        let (soft, hard) = getrlimit(resource)?;
+        Ok(setrlimit(resource, soft.min(max), hard.min(max))?)
+    })
 }
 
 /// The part of `struct ifreq` that `SIOCSIFFLAGS` reads, at its full size.

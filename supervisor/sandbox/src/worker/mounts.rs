@@ -4,6 +4,7 @@
 use super::attributes::Attributes;
 use crate::check::{SHM, TMP};
 use crate::message::{Allotment, RoomPlan, RunPlan};
+use crate::plan::TERMINALS_MAX;
 use crate::spec::SCRATCH;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
@@ -58,10 +59,10 @@ pub(super) fn own_cgroup() -> io::Result<()> {
     Ok(mount("cgroup", CGROUP, "cgroup2", flags, None)?)
 }
 
-/// Terminals that only this run can open.
+/// Terminals that only this run can open, and no more of them than its share.
 pub(super) fn own_terminals() -> io::Result<()> {
-    let options = c"newinstance,ptmxmode=0666,mode=0620";
-    Ok(mount("devpts", "/dev/pts", "devpts", MountFlags::NOSUID | MountFlags::NOEXEC, options)?)
+    let options = CString::new(format!("newinstance,ptmxmode=0666,mode=0620,max={TERMINALS_MAX}"))?;
+    Ok(mount("devpts", "/dev/pts", "devpts", MountFlags::NOSUID | MountFlags::NOEXEC, options.as_c_str())?)
 }
 
 /// POSIX shared memory that is gone with the run and bounded like `/tmp`.
