@@ -37,6 +37,7 @@ mod pool;
 mod probe;
 mod room;
 mod sandbox;
+pub mod shared_resources;
 mod slice;
 mod spec;
 mod spool;

@@ -20,15 +20,14 @@ use std::path::Path;
 /// The host name inside every run.
 pub(super) const HOST_NAME: &str = "proctor";
 
-/// Limits that the kernel counts for a user or a process, and the most that a run has of each: signals and timers that are
-/// pending, bytes of POSIX message queues, bytes of memory that cannot be moved; and no priority over others.
-const RLIMITS: [(Resource, u64); 5] = [
-    (Resource::RLIMIT_SIGPENDING, SIGNALS_MAX),
-    (Resource::RLIMIT_MSGQUEUE, QUEUE_BYTES_MAX),
-    (Resource::RLIMIT_MEMLOCK, LOCKED_BYTES_MAX),
-    (Resource::RLIMIT_NICE, 0),
-    (Resource::RLIMIT_RTPRIO, 0),
-];
+/// Limits that the kernel counts for a user, and the most that a run has of each, which is half of the user's at most: pending
+/// signals and timers, bytes of POSIX message queues.
+const OF_A_USER: [(Resource, u64); 2] =
+    [(Resource::RLIMIT_SIGPENDING, SIGNALS_MAX), (Resource::RLIMIT_MSGQUEUE, QUEUE_BYTES_MAX)];
+
+/// Limits that the kernel counts for a process: bytes of memory that cannot be moved, and no priority over others.
+const OF_A_PROCESS: [(Resource, u64); 3] =
+    [(Resource::RLIMIT_MEMLOCK, LOCKED_BYTES_MAX), (Resource::RLIMIT_NICE, 0), (Resource::RLIMIT_RTPRIO, 0)];
 
 /// The worker at work on its own isolation.
 pub(super) struct Hands {
@@ -265,10 +264,14 @@ fn no_cores() -> io::Result<()> {
 }
 
 fn limit_resources(files_max: u64) -> io::Result<()> {
-    RLIMITS.into_iter().chain([(Resource::RLIMIT_NOFILE, files_max)]).try_for_each(|(resource, max)| {
+    let lower = |resource, max: u64, share: u64| -> io::Result<()> {
         let (soft, hard) = getrlimit(resource)?;
-        Ok(setrlimit(resource, soft.min(max), hard.min(max))?)
-    })
+        let hard = max.min(hard.div_ceil(share));
+        Ok(setrlimit(resource, soft.min(hard), hard)?)
+    };
+    OF_A_USER.into_iter().try_for_each(|(resource, max)| lower(resource, max, 2))?;
+    OF_A_PROCESS.into_iter().try_for_each(|(resource, max)| lower(resource, max, 1))?;
+    lower(Resource::RLIMIT_NOFILE, files_max, 1)
 }
 
 /// The part of `struct ifreq` that `SIOCSIFFLAGS` reads, at its full size.
