@@ -6,7 +6,11 @@
 //! `watch` per call, which holds one value; lines of the log on their way to its thread (`log`). Everything else is a future of
 //! the call that needs it.
 
-#![deny(clippy::print_stdout, reason = "stdout is the protocol")]
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "stdout is the protocol, and these panic where nothing can be written"
+)]
 
 mod answer;
 mod arguments;
@@ -14,6 +18,7 @@ mod call_error;
 mod certificates;
 mod command_line;
 mod end_of_input;
+mod end_of_output;
 mod follow;
 mod greeting;
 mod lines;
@@ -35,14 +40,17 @@ mod supervisor;
 mod token;
 mod tools;
 
+use anyhow::Context;
 use clap::Parser;
 use command_line::Args;
 use end_of_input::EndOfInput;
+use end_of_output::EndOfOutput;
 use lines::Lines;
 use log::Log;
+use proctor_proto::printable::Printable;
 use rmcp::ServiceExt;
 use shim::Shim;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 use supervisor::Supervisor;
@@ -54,14 +62,35 @@ use tracing_subscriber::EnvFilter;
 const GRACE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    match start(Args::parse()) {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return explain(&error),
+    };
+    match start(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Whoever starts it by hand reads this, whatever the log level.
-            eprintln!("proctor-mcp: {error:#}");
-            ExitCode::from(2)
-        }
+        // Whoever starts it by hand reads this, whatever the log level.
+        Err(error) => failed(&format!("proctor-mcp: {error:#}")),
     }
+}
+
+// Help and version are asked for and succeed, also where their reader has gone; everything else is a mistake.
+fn explain(error: &clap::Error) -> ExitCode {
+    let text = error.render().ansi().to_string();
+    if error.use_stderr() {
+        return failed(text.trim_end());
+    }
+    let mut stdout = Printable(anstream::stdout());
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            failed(&format!("proctor-mcp: standard output cannot be written: {error}"))
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn failed(text: &str) -> ExitCode {
+    _ = Printable(anstream::stderr()).write_all(format!("{text}\n").as_bytes());
+    ExitCode::from(2)
 }
 
 fn start(args: Args) -> anyhow::Result<()> {
@@ -88,6 +117,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let supervisor = shim.supervisor();
     let (input, output) = rmcp::transport::io::stdio_pipes();
     let (input, end_of_input) = EndOfInput::watch(input);
+    let (output, mut end_of_output) = EndOfOutput::watch(output);
     let session = shim.session();
     let serve = async move {
         match shim.serve(Lines::over(input, output)).await {
@@ -99,11 +129,12 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         () = serve => {}
+        () = end_of_output.come() => {}
         () = end_of_input.and(GRACE) => {}
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
     }
     session.close_if_idle(&supervisor).await;
     supervisor.end().await;
-    Ok(())
+    end_of_output.cause().map_or(Ok(()), |error| Err(error).context("standard output cannot be written"))
 }

@@ -1,6 +1,7 @@
 //! The second block of a run's answer: how it ended in one sentence, what the reader should know, and the next call. Must
 //! not repeat what the first block says.
 
+use proctor_proto::printable::line;
 use proctor_proto::text;
 use proctor_proto::v1::{Isolation, Outcome, Report, Resources, Summary, TestId};
 
@@ -21,8 +22,13 @@ pub(crate) fn known(report: &Report, attached_age_ms: Option<u64>) -> Vec<String
         lines.push(format!("attached, started {}", text::ago(age_ms)));
     }
     lines.extend(missing(report));
-    lines.extend(report.evidence.iter().flat_map(|evidence| evidence.notes.iter().cloned()));
+    lines.extend(notes(report));
     lines
+}
+
+fn notes(report: &Report) -> Vec<String> {
+    let notes = report.evidence.as_ref().map(|evidence| text::folded(&evidence.notes)).unwrap_or_default();
+    notes.iter().map(|note| line(note).into_owned()).collect()
 }
 
 /// How a run ended, in one sentence.
@@ -78,7 +84,7 @@ fn beside(counts: &Summary) -> String {
 fn broken(report: &Report, what: &str) -> String {
     let count = report.collectors.len() as u64 + report.collectors_left_out;
     match report.collectors.first() {
-        Some(first) if count == 1 => format!("{} {what}", first.nodeid),
+        Some(first) if count == 1 => format!("{} {what}", line(&first.nodeid)),
         _ => format!("{count} packages or files {what}"),
     }
 }
@@ -93,8 +99,11 @@ fn running(tests: &[TestId]) -> String {
     if tests.is_empty() {
         return String::new();
     }
-    let names: Vec<String> =
-        tests.iter().take(RUNNING_MAX).map(|test| format!("{}/{}", test.package, test.name)).collect();
+    let names: Vec<String> = tests
+        .iter()
+        .take(RUNNING_MAX)
+        .map(|test| line(&format!("{}/{}", test.package, test.name)).into_owned())
+        .collect();
     let more = if tests.len() > RUNNING_MAX { ", ..." } else { "" };
     format!(", running when it was cut off: {}{more}", names.join(", "))
 }

@@ -2,7 +2,11 @@
 //!
 //! Both ends of the wire depend on this crate and on nothing else of each other. It must not know how anything is done.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nothing can be written")]
+
 pub mod client;
+pub mod difference;
+pub mod printable;
 pub mod reason;
 pub mod text;
 

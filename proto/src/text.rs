@@ -1,6 +1,8 @@
 //! The text forms of the answers, to the letter: agents already parse them, so they are part of the contract like the
 //! messages. Must not know where an answer came from or who reads it.
 
+use crate::difference;
+use crate::printable::{self, block, cut, line};
 use crate::v1::{
     Attribution, Failure, LastTestFailuresResponse, ListTestsResponse, Outcome, Report, TestId, TestsCoveringResponse,
 };
@@ -11,6 +13,9 @@ pub const STREAM_BYTES_MAX: usize = 512_000;
 
 /// Most tests that one line names: as many as are told of those that were running.
 const NAMED_MAX: usize = 64;
+
+/// Columns of a line of a message that a person is shown; the report has the rest.
+const MESSAGE_COLUMNS: usize = 400;
 
 /// Said to agents by every question about a last run while there is none.
 pub const NO_RUN_YET: &str = "no run_tests call yet in this session";
@@ -182,7 +187,7 @@ pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
     }
     let mut text = format!("{} test failure(s) from {} ({framework}, {ago}):\n\n", answer.total, reader.last_call());
     for (number, failure) in (1..).zip(&answer.failures) {
-        write_failure(&mut text, number, failure);
+        write_failure(&mut text, number, failure, reader);
     }
     let more = answer.total.saturating_sub(answer.failures.len() as u64);
     if more > 0 {
@@ -195,8 +200,23 @@ pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
     text
 }
 
+/// `notes` in their order, each of them once, with how often it was said if that was more than once.
+#[must_use]
+pub fn folded(notes: &[String]) -> Vec<String> {
+    let mut counted: Vec<(&String, usize)> = Vec::new();
+    for note in notes {
+        match counted.iter_mut().find(|(before, _)| *before == note) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((note, 1)),
+        }
+    }
+    let show =
+        |(note, count): (&String, usize)| if count > 1 { format!("{note} ({count} times)") } else { note.clone() };
+    counted.into_iter().map(show).collect()
+}
+
 fn named(what: &str, tests: &[TestId], left_out: u64) -> String {
-    let names = tests.iter().take(NAMED_MAX).map(|test| format!("{}/{}", test.package, test.name));
+    let names = tests.iter().take(NAMED_MAX).map(|test| line(&format!("{}/{}", test.package, test.name)).into_owned());
     let more = tests.len().saturating_sub(NAMED_MAX) as u64 + left_out;
     let more = (more > 0).then(|| format!("{more} more"));
     match names.chain(more).collect::<Vec<_>>() {
@@ -205,14 +225,35 @@ fn named(what: &str, tests: &[TestId], left_out: u64) -> String {
     }
 }
 
-fn write_failure(text: &mut String, number: u32, failure: &Failure) {
-    let _ = writeln!(text, "{number}. {}", clean(&failure.nodeid));
-    match (&failure.file, failure.line) {
-        (Some(file), Some(line)) => indent(text, &format!("{file}:{line}")),
-        (Some(file), None) => indent(text, file),
-        _ => {}
+fn write_failure(text: &mut String, number: u32, failure: &Failure, reader: Reader) {
+    let _ = writeln!(text, "{number}. {}", line(&failure.nodeid));
+    write_place(text, failure.file.as_deref(), failure.line);
+    match reader {
+        Reader::Agent => {
+            indent(text, &failure.message);
+            write_values(text, failure);
+        }
+        Reader::Person => {
+            for told in block(&failure.message).lines() {
+                let _ = writeln!(text, "   {}", cut(told.trim_end(), MESSAGE_COLUMNS));
+            }
+            for told in difference::lines(failure.actual.as_deref(), failure.expected.as_deref()) {
+                let _ = writeln!(text, "   {}", told.text);
+            }
+        }
     }
-    indent(text, &failure.message);
+    text.push('\n');
+}
+
+fn write_place(text: &mut String, file: Option<&str>, number: Option<u32>) {
+    let Some(file) = file.map(line) else { return };
+    let _ = match number {
+        Some(number) => writeln!(text, "   {file}:{number}"),
+        None => writeln!(text, "   {file}"),
+    };
+}
+
+fn write_values(text: &mut String, failure: &Failure) {
     if failure.actual.is_some() || failure.expected.is_some() {
         indent(text, "--- diff ---");
         for (label, value) in [("got", &failure.actual), ("want", &failure.expected)] {
@@ -221,21 +262,13 @@ fn write_failure(text: &mut String, number: u32, failure: &Failure) {
             }
         }
     }
-    text.push('\n');
 }
 
 // Three spaces before every line, so that a block stays a block whatever a test printed.
-fn indent(text: &mut String, block: &str) {
-    for line in clean(block).lines() {
+fn indent(text: &mut String, told: &str) {
+    for line in block(told).lines() {
         let _ = writeln!(text, "   {}", line.trim_end());
     }
-}
-
-/// `text` without what a terminal would make something of: what tests print and how they are called is theirs, what the
-/// terminal does with it is not.
-#[must_use]
-pub fn clean(text: &str) -> String {
-    anstream::adapter::strip_str(text).to_string()
 }
 
 /// The text of `tests_covering`, and of `proctor covering`, for `file` and, if asked for, `line`.
@@ -244,7 +277,8 @@ pub fn covering(answer: &TestsCoveringResponse, file: &str, line: Option<u32>, r
     if !answer.has_coverage {
         return reader.no_coverage_yet().to_owned();
     }
-    let place = line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"));
+    let file = printable::line(file);
+    let place = line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}"));
     let mut text =
         if answer.tests.is_empty() { format!("no coverage found for {place}") } else { covering_tests(answer, &place) };
     if answer.attribution() == Attribution::Package && !answer.tests.is_empty() {
@@ -291,12 +325,8 @@ pub fn listed(answer: &ListTestsResponse) -> String {
         let _ = writeln!(text, "\nthe listing was cut off: {why}");
     }
     for collector in &answer.collectors {
-        let _ = writeln!(text, "\ncould not be listed: {}", clean(&collector.nodeid));
-        match (&collector.file, collector.line) {
-            (Some(file), Some(line)) => indent(&mut text, &format!("{file}:{line}")),
-            (Some(file), None) => indent(&mut text, file),
-            _ => {}
-        }
+        let _ = writeln!(text, "\ncould not be listed: {}", line(&collector.nodeid));
+        write_place(&mut text, collector.file.as_deref(), collector.line);
         indent(&mut text, &collector.message);
     }
     text
@@ -304,9 +334,9 @@ pub fn listed(answer: &ListTestsResponse) -> String {
 
 fn write_by_package(text: &mut String, tests: &[TestId]) {
     for tests in tests.chunk_by(|a, b| a.package == b.package) {
-        let _ = writeln!(text, "\n{}:", tests[0].package);
+        let _ = writeln!(text, "\n{}:", line(&tests[0].package));
         for test in tests {
-            let _ = writeln!(text, "  {}", test.name);
+            let _ = writeln!(text, "  {}", line(&test.name));
         }
     }
 }
@@ -443,6 +473,42 @@ mod tests {
         assert_eq!(
             failures(&answer, Reader::Agent),
             "no structured failures available for go (last run_tests 1m42s ago)"
+        );
+    }
+
+    #[test]
+    fn equal_notes_are_one() {
+        let notes = ["a", "b", "a", "a"].map(str::to_owned);
+        assert_eq!(folded(&notes), ["a (3 times)", "b"]);
+    }
+
+    #[test]
+    fn names_stay_on_their_lines_and_values_differ_visibly() {
+        let failure = Failure {
+            nodeid: "a\n1. b\u{9b}2J".into(),
+            file: Some("\u{202e}og.a".into()),
+            message: "\x1b[31mred\x1b[0m\u{85}".into(),
+            actual: Some("one\ntwo\n".into()),
+            expected: Some("one\n2\n".into()),
+            ..Failure::default()
+        };
+        let answer = LastTestFailuresResponse {
+            has_run: true,
+            structured: true,
+            total: 1,
+            failures: vec![failure],
+            ..LastTestFailuresResponse::default()
+        };
+        let head = "1. a\\n1. b\\u{9b}2J\n   \\u{202e}og.a\n   red\\u{85}\n";
+        let text = failures(&answer, Reader::Agent);
+        assert!(
+            text.ends_with(&format!("{head}   --- diff ---\n   got: one\n   two\n   want: one\n   2\n\n")),
+            "{text}"
+        );
+        let text = failures(&answer, Reader::Person);
+        assert!(
+            text.ends_with(&format!("{head}   - want  + got\n   @@ line 1 @@\n    one\n   -2\n   +two\n\n")),
+            "{text}"
         );
     }
 

@@ -24,6 +24,8 @@
 //! | large report for a stream | until it is made, or its stream is gone | none: one for each stream, of which a tenant has four made at a time |
 //! | looks for calls, reads of files | as long as one of them | the runtime's 512 threads for what blocks: no run is among them, and of a tenant 64 looks, those of its runs included |
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nothing can be written")]
+
 pub mod access;
 pub mod allowance;
 pub mod api;

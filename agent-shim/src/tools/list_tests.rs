@@ -8,6 +8,7 @@ use crate::progress::Standing;
 use crate::report::tests;
 use crate::schema::{self, number, objects, string};
 use crate::shim::Call;
+use proctor_proto::printable::line;
 use proctor_proto::text;
 use proctor_proto::v1::{Collector, ListTestsRequest, ListTestsResponse};
 use serde_json::{Value, json};
@@ -66,7 +67,7 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
         })
         .await?;
     let next = match answer.tests.first() {
-        Some(test) => format!("Next: run_tests with a filter, for example filter: \"{}\".", test.name),
+        Some(test) => format!("Next: run_tests with a filter, for example filter: \"{}\".", line(&test.name)),
         None => "Next: check filter and framework, or add a test.".to_owned(),
     };
     Ok(Answer { text: text::listed(&answer), summary: vec![next], structured: structured(&answer) })

@@ -18,6 +18,8 @@
 //! **Invariant: no globals, no async, and one thread**, the keeper of the pool. `run` uses its caller's thread, which
 //! keeps the short slice (`slice`) that it gets there; [`shorten_slice`] gives it to whatever else a run waits for.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nothing can be written")]
+
 mod arenas;
 mod artifacts;
 mod cgroup;

@@ -1,8 +1,9 @@
 //! `proctor admin`: what an operator asks of a running supervisor, over its unix socket. Must not know how it is answered.
 
 use super::arguments::{Admin, AdminCommand, Asked, Drain};
-use super::{Failure, local, token};
+use super::{Failure, local, print, token};
 use proctor_proto::client::connect_unix;
+use proctor_proto::printable::line;
 use proctor_proto::v1::host_client::HostClient;
 use proctor_proto::v1::{DrainRequest, ListAllSessionsRequest, ListRunsRequest, ListTenantsRequest, RunState};
 use std::error::Error;
@@ -49,10 +50,10 @@ fn refused(status: Status) -> Failure {
 
 async fn tenants(asked: &Asked) -> Result<u8, Failure> {
     let answer = host(asked).await?.list_tenants(ListTenantsRequest {}).await.map_err(refused)?;
-    anstream::println!("{:>9}{:>9}{:>9}  tenant", "sessions", "running", "queued");
+    print::answer(&format!("{:>9}{:>9}{:>9}  tenant", "sessions", "running", "queued"))?;
     for tenant in answer.into_inner().tenants {
         let (sessions, running, queued) = (tenant.sessions, tenant.runs_running, tenant.runs_queued);
-        anstream::println!("{sessions:>9}{running:>9}{queued:>9}  {}", tenant.tenant_id);
+        print::answer(&format!("{sessions:>9}{running:>9}{queued:>9}  {}", line(&tenant.tenant_id)))?;
     }
     Ok(0)
 }
@@ -63,13 +64,20 @@ async fn sessions(asked: &Asked) -> Result<u8, Failure> {
         let request = ListAllSessionsRequest { page_size: 0, page_token };
         let page = host.list_all_sessions(request).await.map_err(refused)?.into_inner();
         if std::mem::take(&mut head) {
-            anstream::println!("{:>9}{:>9}{:>9}{:>9}  {:<34}tenant", "age", "idle", "running", "queued", "session");
+            print::answer(&format!(
+                "{:>9}{:>9}{:>9}{:>9}  {:<34}tenant",
+                "age", "idle", "running", "queued", "session"
+            ))?;
         }
         for one in page.sessions {
             let (tenant, session) = (one.tenant_id, one.session.unwrap_or_default());
             let [age, idle] = [session.age_ms, session.idle_ms].map(|ms| format!("{}s", ms / 1_000));
             let (running, queued) = (u32::from(!session.running_run_id.is_empty()), session.queued_runs);
-            anstream::println!("{age:>9}{idle:>9}{running:>9}{queued:>9}  {:<34}{tenant}", session.session_id);
+            print::answer(&format!(
+                "{age:>9}{idle:>9}{running:>9}{queued:>9}  {:<34}{}",
+                line(&session.session_id),
+                line(&tenant)
+            ))?;
         }
         page_token = page.next_page_token;
         if page_token.is_empty() {
@@ -84,12 +92,12 @@ async fn runs(asked: &Asked) -> Result<u8, Failure> {
         let request = ListRunsRequest { page_size: 0, page_token };
         let page = host.list_runs(request).await.map_err(refused)?.into_inner();
         if std::mem::take(&mut head) {
-            anstream::println!("{:>9}  {:<8}{:<36}tenant", "age", "state", "run");
+            print::answer(&format!("{:>9}  {:<8}{:<36}tenant", "age", "state", "run"))?;
         }
         for run in page.runs {
             let state = if run.state() == RunState::Running { "running" } else { "queued" };
             let age = format!("{}s", run.age_ms / 1_000);
-            anstream::println!("{age:>9}  {state:<8}{:<36}{}", run.run_id, run.tenant_id);
+            print::answer(&format!("{age:>9}  {state:<8}{:<36}{}", line(&run.run_id), line(&run.tenant_id)))?;
         }
         page_token = page.next_page_token;
         if page_token.is_empty() {
@@ -101,6 +109,6 @@ async fn runs(asked: &Asked) -> Result<u8, Failure> {
 async fn drain(Drain { asked, deadline_ms }: &Drain) -> Result<u8, Failure> {
     let request = DrainRequest { deadline_ms: *deadline_ms };
     let answer = host(asked).await?.drain(request).await.map_err(refused)?.into_inner();
-    anstream::println!("drained: {} runs finished, {} cancelled", answer.runs_finished, answer.runs_cancelled);
+    print::answer(&format!("drained: {} runs finished, {} cancelled", answer.runs_finished, answer.runs_cancelled))?;
     Ok(0)
 }

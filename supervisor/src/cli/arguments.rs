@@ -39,7 +39,7 @@ pub(super) enum Command {
     Serve(Serve),
     /// Show what this host can enforce, layer by layer, with the remedy for what is missing.
     Doctor(Doctor),
-    /// For operators.
+    /// Draw a token, or ask a running supervisor: tenants, sessions, runs, drain.
     Admin(Admin),
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Run {
     /// The workspace.
     #[arg(default_value = ".")]
     pub(super) path: PathBuf,
-    /// Framework by name, or `all`; found by looking at the files when absent.
+    /// Framework by name (go, pytest, jest), or `all`; found by looking at the files when absent.
     #[arg(long, value_name = "NAME")]
     pub(super) framework: Option<String>,
     /// The runner's own filter expression (Go: -run).
@@ -58,17 +58,17 @@ pub(super) struct Run {
     /// Only the packages of these files.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub(super) file: Vec<String>,
-    /// Wall time until SIGTERM; five seconds later everything is killed. At most 30m. [default: 300s; 900s for
+    /// Wall time until SIGTERM (300s, 5m); five seconds later everything is killed. At most 30m. [default: 300s; 900s for
     /// frameworks that build a project first or drive a browser or a device]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) timeout: Option<Duration>,
-    /// Memory of all processes together, swap excluded. [default: 2GiB]
+    /// Memory of all processes together, without swap (512MiB, 2GiB), from 4MiB on. [default: 2GiB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(super) memory: Option<Bytes>,
-    /// Processors, to a thousandth. [default: 2]
+    /// Processors, to a thousandth (0.5, 2), from 0.01 on. [default: 2]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(super) cpus: Option<Cpus>,
-    /// Processes and threads at the same time. [default: 512]
+    /// Processes and threads at the same time, from 4 on. [default: 512]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(super) pids: Option<u32>,
     /// How much the workspace and the build caches may grow. [default: 10GiB]
@@ -95,7 +95,7 @@ pub(super) struct Run {
     /// The browser of tests that drive one.
     #[arg(long, value_enum, value_name = "NAME")]
     pub(super) browser: Option<Browser>,
-    /// A variable for the run; may be given several times.
+    /// A variable for the run; may be given several times. Those that decide what runs are refused.
     #[arg(long, value_name = "K=V")]
     pub(super) env: Vec<String>,
     /// A command that replaces the framework's own; its exit status decides.
@@ -109,11 +109,72 @@ Exit status:
   5 runner missing, worker lost, or a limit asked for by name that this host cannot enforce
   124 timed out   130 cancelled   137 out of memory, disk, pids or log   128+N crashed by signal N
 
-Ctrl-C cancels at once and still prints what is known. Without root, what the kernel gives is used and what is missing
-is listed. The last report, the coverage index and the build cache stay under $XDG_STATE_HOME/proctor and
+Examples:
+  proctor run services/api                  the workspace there
+  proctor run --file internal/a/a.go        the packages of these files
+  proctor run --memory 512MiB --timeout 60s --output json
+  proctor run -- make check                 any command, shown live at a terminal
+
+Ctrl-C cancels at once and still prints what is known. Without root, what the
+kernel gives is used and what is missing is listed. The last report and the
+coverage index stay under $XDG_STATE_HOME/proctor, build caches under
 $XDG_CACHE_HOME/proctor.";
 
+const LIST_HELP: &str = "\
+Exit status: 0 listed, also where there are no tests; 3 something did not build
+or load, and the rest is listed; else as that of `proctor run`.
+
+Examples:
+  proctor list                              by package, each test as --filter and reports name it
+  proctor list --output json | jq '.tests[].name'";
+
+const FAILURES_HELP: &str = "\
+Exit status: 0, also when there are failures; 2 when nothing has run here yet.
+
+Examples:
+  proctor failures                          file, line, message and difference of each
+  proctor failures --limit 500              more of them
+  proctor run --failed                      runs exactly these again";
+
+const COVERING_HELP: &str = "\
+Exit status: 0, also when no test executes it; 2 when the workspace has no such file.
+
+Examples:
+  proctor covering internal/a.go            the tests that execute some line of it
+  proctor covering internal/a.go:42         those that execute line 42";
+
+const REPORT_HELP: &str = "\
+Exit status: 0 printed; 2 when nothing has run here yet.
+
+Examples:
+  proctor report | jq .summary
+  proctor report | jq -r '.tests[] | select(.outcome == \"failed\") | .nodeid'
+  proctor report --artifact shop/test-failed-1.png --out shot.png";
+
+const SERVE_HELP: &str = "\
+SIGHUP reads the host file anew. SIGTERM drains: nothing new is taken on, runs
+may finish until `[host] drain`, the rest is cancelled; a second one cancels at
+once.
+
+Examples:
+  proctor serve --config /etc/proctor/proctor.toml --check
+  proctor serve --config /etc/proctor/proctor.toml";
+
+const DOCTOR_HELP: &str = "\
+Exit status: 0 when runs get every layer and limit, 1 when one is missing.
+Nothing on the host is changed.";
+
+const ADMIN_HELP: &str = "\
+All but `token` ask a running supervisor over its unix socket, as a user whom
+its host file names below [operators].
+
+Examples:
+  proctor admin token                       a token for a tenant, and its hash for the host file
+  proctor admin runs                        what goes on and what waits
+  proctor admin drain --deadline 2m         an orderly end";
+
 #[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
 pub(super) struct List {
     /// The workspace.
     #[arg(default_value = ".")]
@@ -135,6 +196,7 @@ pub(super) struct LastRun {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = FAILURES_HELP)]
 pub(super) struct Failures {
     #[command(flatten)]
     pub(super) last_run: LastRun,
@@ -144,6 +206,7 @@ pub(super) struct Failures {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = COVERING_HELP)]
 pub(super) struct Covering {
     /// A file, seen from the workspace if one is named and else from here, and a line of it if wanted.
     #[arg(value_name = "FILE[:LINE]")]
@@ -153,6 +216,7 @@ pub(super) struct Covering {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = REPORT_HELP)]
 pub(super) struct Report {
     #[command(flatten)]
     pub(super) last_run: LastRun,
@@ -168,6 +232,7 @@ pub(super) struct Report {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = SERVE_HELP)]
 pub(super) struct Serve {
     /// The host file. `deploy/proctor.toml` documents every key.
     #[arg(long, value_name = "FILE", required_unless_present = "private")]
@@ -184,6 +249,7 @@ pub(super) struct Serve {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = DOCTOR_HELP)]
 pub(super) struct Doctor {
     /// What to print.
     #[arg(long, value_enum, default_value = "human")]
@@ -191,6 +257,7 @@ pub(super) struct Doctor {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = ADMIN_HELP)]
 pub(super) struct Admin {
     #[command(subcommand)]
     pub(super) command: AdminCommand,
@@ -273,6 +340,26 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_explains_itself_within_a_terminal() {
+        fn check(command: &mut clap::Command) {
+            let help = command.render_help().to_string();
+            assert!(help.contains("Usage: "), "{help}");
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in after.lines() {
+                assert!(line.len() <= 100, "{}: {line}", command.get_name());
+            }
+            assert!(command.get_about().is_some(), "{help}");
+            command.get_subcommands_mut().for_each(check);
+        }
+        let mut cli = Cli::command();
+        cli.build();
+        check(&mut cli);
+        for command in cli.get_subcommands().filter(|command| command.get_name() != "help") {
+            assert!(command.get_after_help().is_some(), "{} teaches nothing", command.get_name());
+        }
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! `proctor doctor`: what this host can enforce, for a person or a program. Must not change anything on the host.
 
 use super::arguments::{Doctor, Output};
-use super::{Failure, local};
+use super::{Failure, local, print};
 use crate::host::{Check, checks};
+use proctor_proto::printable::line;
 use proctor_sandbox::Status;
+use std::fmt::Write as _;
 
 /// Exit status when a layer or limit that this version puts on is not usable.
 const NOT_WHOLE: u8 = 1;
@@ -18,30 +20,29 @@ pub(super) fn doctor(arguments: &Doctor) -> Result<u8, Failure> {
     };
     let checks = checks(&context);
     match arguments.output {
-        Output::Human => human(&checks),
-        Output::Json => {
-            let text = serde_json::to_string(&checks).map_err(|error| Failure::host(error.to_string()))?;
-            anstream::println!("{text}");
-        }
+        Output::Human => print::answer(&human(&checks))?,
+        Output::Json => print::document(&checks)?,
     }
     let whole = checks.iter().filter(|check| check.needed).all(|check| check.status == Status::Usable);
     Ok(if whole { 0 } else { NOT_WHOLE })
 }
 
-fn human(checks: &[Check]) {
+fn human(checks: &[Check]) -> String {
+    let mut text = String::new();
     let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     for group in checks.chunk_by(|a, b| a.group == b.group) {
-        anstream::println!("\x1b[1m{}\x1b[0m", group[0].group);
+        let _ = writeln!(text, "\x1b[1m{}\x1b[0m", group[0].group);
         for check in group {
             let mark = match check.status {
                 Status::Usable => "\x1b[32m✓\x1b[0m",
                 Status::Present => "\x1b[33m!\x1b[0m",
                 Status::Missing => "\x1b[31m✗\x1b[0m",
             };
-            anstream::println!("  {mark} {:width$}  {}", check.name, check.detail);
+            let _ = writeln!(text, "  {mark} {:width$}  {}", check.name, line(&check.detail));
             if !check.remedy.is_empty() {
-                anstream::println!("    {:width$}  \x1b[2mremedy:\x1b[0m {}", "", check.remedy);
+                let _ = writeln!(text, "    {:width$}  \x1b[2mremedy:\x1b[0m {}", "", line(&check.remedy));
             }
         }
     }
+    text
 }

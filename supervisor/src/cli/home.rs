@@ -1,6 +1,7 @@
 //! The user's own directories, by the XDG base directory specification: state that commands remember, caches that builds
 //! fill. Must not know what is in them.
 
+use super::print;
 use crate::owned::own_dir;
 use proctor_sandbox::RunAs;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub(super) fn cache(run_as: RunAs) -> Option<PathBuf> {
     match make(&base, run_as) {
         Ok(cache) => Some(cache),
         Err(error) => {
-            anstream::eprintln!("proctor: no build cache: {error}");
+            print::beside(&format!("proctor: no build cache: {error}"));
             None
         }
     }

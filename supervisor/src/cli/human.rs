@@ -5,7 +5,9 @@ use proctor_core::outcome::Outcome;
 use proctor_core::quantity::show_bytes;
 use proctor_core::report::Report;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase};
-use proctor_proto::text::clean;
+use proctor_proto::difference::{self, Kind};
+use proctor_proto::printable::{block, cut, line};
+use proctor_proto::text::folded;
 use std::fmt::Write as _;
 
 /// Failures shown in full; the rest is counted.
@@ -17,12 +19,11 @@ const ARTIFACTS_SHOWN: usize = 10;
 /// Lines of a message or of the last output that are shown.
 const LINES_SHOWN: usize = 12;
 
-/// Prints a report.
-pub(super) fn report(report: &Report) {
-    anstream::print!("{}", render(report));
-}
+/// Columns of a line that are shown.
+const COLUMNS_SHOWN: usize = 400;
 
-fn render(report: &Report) -> String {
+/// The text of a report. Where `output_seen`, all that the run wrote has been shown already.
+pub(super) fn report(report: &Report, output_seen: bool) -> String {
     let mut text = String::new();
     for collector in report.collectors.iter().take(FAILURES_SHOWN) {
         collector_block(&mut text, collector);
@@ -36,12 +37,12 @@ fn render(report: &Report) -> String {
         failure_block(&mut text, test);
     }
     and_more(&mut text, shown.len());
-    if !matches!(report.outcome, Outcome::Passed | Outcome::NoTests) && shown.is_empty() && report.collectors.is_empty()
-    {
+    let unexplained = shown.is_empty() && report.collectors.is_empty();
+    if !matches!(report.outcome, Outcome::Passed | Outcome::NoTests) && unexplained && !output_seen {
         last_words(&mut text, report);
     }
     for test in &report.evidence.running {
-        let _ = writeln!(text, "running when it was cut off: {}/{}", test.package, clean(&test.name));
+        let _ = writeln!(text, "running when it was cut off: {}", line(&format!("{}/{}", test.package, test.name)));
     }
     for hit in &report.evidence.limit_hits {
         let (peak, max) = (hit.limit.show(hit.peak), hit.limit.show(hit.max));
@@ -50,20 +51,20 @@ fn render(report: &Report) -> String {
     }
     for artifact in report.artifacts.iter().take(ARTIFACTS_SHOWN) {
         let (kind, bytes) = (artifact.kind.name(), show_bytes(artifact.bytes));
-        let _ = writeln!(text, "{} {}", dim(&format!("{kind}, {bytes}:")), clean(&artifact.name));
+        let _ = writeln!(text, "{} {}", dim(&format!("{kind}, {bytes}:")), line(&artifact.name));
     }
     if !report.artifacts.is_empty() {
         let all = report.artifacts.len();
         let _ = writeln!(text, "{all} file(s) were left: `proctor report --artifact NAME --out FILE`\n");
     }
-    for note in &report.evidence.notes {
-        let _ = writeln!(text, "note: {}", clean(note));
-    }
-    for note in &report.coverage.notes {
-        let _ = writeln!(text, "coverage: {note}");
+    for (kind, notes) in [("note", &report.evidence.notes), ("coverage", &report.coverage.notes)] {
+        for note in folded(notes) {
+            let _ = writeln!(text, "{kind}: {}", line(&note));
+        }
     }
     for missing in &report.isolation.missing {
-        let _ = writeln!(text, "{} {}: {}; {}", dim("not in force:"), missing.name, missing.reason, missing.remedy);
+        let missing = format!("{}: {}; {}", missing.name, missing.reason, missing.remedy);
+        let _ = writeln!(text, "{} {}", dim("not in force:"), line(&missing));
     }
     text.push_str(&verdict(report));
     text
@@ -81,37 +82,41 @@ fn collector_block(text: &mut String, collector: &Collector) {
         CollectorKind::Build => "✗ did not build",
         CollectorKind::Collection => "✗ could not be collected",
     };
-    let _ = writeln!(text, "{} {}", red(what), bold(&clean(&collector.nodeid)));
+    let _ = writeln!(text, "{} {}", red(what), bold(&line(&collector.nodeid)));
     place(text, collector.file.as_deref(), collector.line);
     lines(text, &collector.message);
     text.push('\n');
 }
 
 fn failure_block(text: &mut String, test: &TestCase) {
-    let _ = writeln!(text, "{} {}", red("✗"), bold(&clean(&test.nodeid)));
+    let _ = writeln!(text, "{} {}", red("✗"), bold(&line(&test.nodeid)));
     place(text, test.file.as_deref(), test.line);
     lines(text, test.message.as_deref().unwrap_or_default());
-    for (label, value) in [("got", &test.actual), ("want", &test.expected)] {
-        if let Some(value) = value {
-            lines(text, &format!("{label}: {value}"));
-        }
+    for told in difference::lines(test.actual.as_deref(), test.expected.as_deref()) {
+        let told = match told.kind {
+            Kind::Same => told.text,
+            Kind::Got => red(&told.text),
+            Kind::Want => green(&told.text),
+            Kind::About => dim(&told.text),
+        };
+        let _ = writeln!(text, "  {told}");
     }
     text.push('\n');
 }
 
-fn place(text: &mut String, file: Option<&str>, line: Option<u32>) {
+fn place(text: &mut String, file: Option<&str>, number: Option<u32>) {
     if let Some(file) = file {
-        let line = line.map_or_else(String::new, |line| format!(":{line}"));
-        let _ = writeln!(text, "  {}", cyan(&format!("{file}{line}")));
+        let number = number.map_or_else(String::new, |number| format!(":{number}"));
+        let _ = writeln!(text, "  {}", cyan(&format!("{}{number}", line(file))));
     }
 }
 
-fn lines(text: &mut String, block: &str) {
-    let block = clean(block);
-    for line in block.lines().take(LINES_SHOWN) {
-        let _ = writeln!(text, "  {line}");
+fn lines(text: &mut String, told: &str) {
+    let told = block(told);
+    for line in told.lines().take(LINES_SHOWN) {
+        let _ = writeln!(text, "  {}", cut(line, COLUMNS_SHOWN));
     }
-    let more = block.lines().count().saturating_sub(LINES_SHOWN);
+    let more = told.lines().count().saturating_sub(LINES_SHOWN);
     if more > 0 {
         let _ = writeln!(text, "  … {more} more lines");
     }
@@ -123,16 +128,17 @@ fn last_words(text: &mut String, report: &Report) {
         ("stdout", &report.stdout_tail, report.truncated.stdout_bytes),
         ("stderr", &report.stderr_tail, report.truncated.stderr_bytes),
     ];
-    for (name, tail, cut) in streams {
-        let tail = clean(tail);
+    for (name, tail, left_out) in streams {
+        let tail = block(tail);
         // A line whose beginning is gone is half of something.
-        let said: Vec<&str> = tail.lines().skip(usize::from(cut > 0)).filter(|line| !is_event(line, report)).collect();
+        let said: Vec<&str> =
+            tail.lines().skip(usize::from(left_out > 0)).filter(|line| !is_event(line, report)).collect();
         if said.iter().all(|line| line.trim().is_empty()) {
             continue;
         }
         let _ = writeln!(text, "{}", dim(&format!("last of {name}:")));
         for line in &said[said.len().saturating_sub(LINES_SHOWN)..] {
-            let _ = writeln!(text, "  {line}");
+            let _ = writeln!(text, "  {}", cut(line, COLUMNS_SHOWN));
         }
     }
 }

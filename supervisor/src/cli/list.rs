@@ -2,9 +2,8 @@
 
 use super::arguments::{List, Output};
 use super::run::{ended, failure};
-use super::show::say;
 use super::signals::Signals;
-use super::{CANCELLED, Failure, local};
+use super::{CANCELLED, Failure, local, print};
 use crate::convert;
 use crate::run::TestsStarted;
 use proctor_core::outcome::Outcome;
@@ -48,7 +47,7 @@ pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
             Output::Human => {
                 let mut listing = convert::listing(&report, &tests, usize::MAX);
                 listing.partial |= missed > 0;
-                say(&text::listed(&listing))?
+                print::answer(&text::listed(&listing))?;
             }
             Output::Json => {
                 let listing = Listing {
@@ -58,7 +57,7 @@ pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
                     tests: &tests,
                     collectors: &report.collectors,
                 };
-                say(&serde_json::to_string(&listing).map_err(|error| Failure::host(error.to_string()))?)?
+                print::document(&listing)?;
             }
         };
         Ok(match report.outcome {

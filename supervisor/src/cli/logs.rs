@@ -3,7 +3,9 @@
 
 use super::arguments::Command;
 use super::log_queue::LogQueue;
+use super::print;
 use proctor_core::redact::redact;
+use proctor_proto::printable;
 use std::io::{self, IsTerminal, Write};
 
 /// Most bytes of a line. What is longer was made so by whoever is told of in it.
@@ -40,11 +42,10 @@ impl Logs {
 
     /// Says why the process ends, whatever is logged.
     pub(super) fn say(&self, text: &str) {
-        let text = format!("{text}\n");
         match self {
-            Logs::Queued(queue) => queue.tell(text.as_bytes()),
+            Logs::Queued(queue) => queue.tell(format!("{}\n", printable::coloured(text)).as_bytes()),
             // Whoever does not read it has the exit status.
-            Logs::Direct => _ = anstream::stderr().write_all(text.as_bytes()),
+            Logs::Direct => print::beside(text),
         }
     }
 
@@ -77,20 +78,7 @@ impl<W: Write> Write for Redacting<W> {
 
 // What would end the line or steer a terminal is escaped, but for colours.
 fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len() + 1);
-    for (at, character) in text.char_indices() {
-        if character.is_control() && character != '\t' && !is_colour(&text[at..]) {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    line
-}
-
-fn is_colour(text: &str) -> bool {
-    let rest = text.strip_prefix("\x1b[").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'));
-    rest.is_some_and(|rest| rest.starts_with('m'))
+    printable::coloured(text).replace('\n', "\\n")
 }
 
 #[cfg(test)]

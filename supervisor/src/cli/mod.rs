@@ -7,9 +7,11 @@ mod doctor;
 mod home;
 mod human;
 mod list;
+mod live;
 mod local;
 mod log_queue;
 mod logs;
+mod print;
 mod progress;
 mod reload;
 mod remember;
@@ -58,10 +60,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are asked for and succeed; everything else is a mistake.
-            let code = if error.use_stderr() { USAGE } else { 0 };
-            _ = error.print();
-            return ExitCode::from(code);
+            return ExitCode::from(explain(&error));
         }
     };
     let logs = match Logs::begin(&cli.command) {
@@ -87,4 +86,20 @@ pub fn main() -> ExitCode {
     });
     logs.finish();
     ExitCode::from(code)
+}
+
+// Help and version are asked for and succeed; everything else is a mistake, which may quote what was given.
+fn explain(error: &clap::Error) -> u8 {
+    let text = error.render().ansi().to_string();
+    if error.use_stderr() {
+        print::beside(text.trim_end());
+        return USAGE;
+    }
+    print::answer(&text).map_or_else(
+        |failure| {
+            print::beside(&format!("proctor: {}", failure.text));
+            failure.code
+        },
+        |()| 0,
+    )
 }

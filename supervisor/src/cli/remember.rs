@@ -8,8 +8,8 @@ use crate::session::Memory;
 use crate::workspace::Workspace;
 use proctor_core::artifact::Artifact;
 use proctor_core::report::Report;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -19,11 +19,23 @@ use std::path::{Path, PathBuf};
 /// The file with the last report.
 const REPORT: &str = "report.json";
 
+/// The file with the size of the last run of everything.
+const TOTAL: &str = "total.json";
+
 /// The file with the contents of the last report's artefacts, one behind the other.
 const ARTIFACTS: &str = "artifacts";
 
 /// Bytes of them that are copied at a time.
 const PART: usize = 1024 * 1024;
+
+/// How many tests a run of everything had.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Total {
+    /// The run's framework.
+    pub(super) framework: String,
+    /// Its tests.
+    pub(super) tests: u64,
+}
 
 /// The directory of one workspace.
 pub(super) struct Remembered {
@@ -46,6 +58,19 @@ impl Remembered {
     /// The last report here.
     pub(super) fn report(&self) -> Result<Option<Report>, Failure> {
         self.read(REPORT)
+    }
+
+    /// How many tests the last run of everything here had, by this framework if one is named.
+    pub(super) fn total(&self, framework: Option<&str>) -> Option<u64> {
+        let total: Total = self.read(TOTAL).ok()??;
+        framework.is_none_or(|framework| framework == total.framework).then_some(total.tests)
+    }
+
+    /// Keeps that for the next run. Without it, only a line of progress knows less.
+    pub(super) fn keep_total(&self, total: &Total) {
+        if let Some(Err(failure)) = self.dir.as_ref().map(|dir| write(&dir.join(TOTAL), total)) {
+            tracing::debug!(reason = failure.text, "the number of tests is not remembered");
+        }
     }
 
     /// Whether a run here has left a report.

@@ -1,14 +1,17 @@
 //! `proctor run`: one run of the workspace at hand, watched to its end. Must not know how it looks on a terminal.
 
 use super::arguments::{Browser, Coverage, Network, Output, Run};
+use super::live::Live;
 use super::progress::Progress;
+use super::remember::Total;
 use super::signals::Signals;
-use super::{Failure, HOST, USAGE, human, local};
+use super::{Failure, HOST, USAGE, human, local, print};
 use crate::prepare::PrepareError;
-use crate::run::{NotStarted, RunEnd};
+use crate::run::{Files, NotStarted, RunEnd};
 use crate::session::{SessionError, Started};
 use crate::toolchain::check_env;
 use crate::workspace::Workspace;
+use proctor_core::event::{RunEvent, Stream};
 use proctor_core::filter::Filter;
 use proctor_core::isolation;
 use proctor_core::limits::LimitRequest;
@@ -21,8 +24,11 @@ use proctor_proto::reason;
 use proctor_proto::text::{self, Reader};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::Arc;
+
+/// Bytes of a stream that are shown at once.
+const PART: usize = 256 * 1_024;
 
 /// Carries out the command; the result is the exit status of the program.
 pub(super) fn run(arguments: &Run) -> Result<u8, Failure> {
@@ -34,30 +40,108 @@ pub(super) fn run(arguments: &Run) -> Result<u8, Failure> {
 async fn watch(arguments: &Run, workspace: Workspace, request: RunRequest) -> Result<u8, Failure> {
     let mut signals = Signals::new()?;
     let (session, remembered) = local::session(workspace)?;
+    let is_whole = request.selection.is_whole() && request.command.is_empty();
+    let expected = if is_whole { remembered.total(request.framework.as_deref()) } else { None };
     let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
         Ok(started) => started,
         Err(error) => return not_accepted(&error, arguments.output),
     };
-    let progress = Progress::new(arguments.output == Output::Human);
-    let report = follow(&started, &session, &progress, &mut signals).await;
-    progress.clear();
+    let mut screen = Screen::new(arguments, expected);
+    let report = follow(&started, &session, &mut screen, &mut signals).await;
+    screen.progress.clear();
     let report = report?;
     let memory = session.memory().await.map_err(|error| Failure::host(error.to_string()))?;
     let files = started.handle.files().await.map_err(|error| Failure::host(error.to_string()))?;
+    screen.rest(&files);
     session.close().await;
-    print(arguments.output, &report)?;
-    // What the run came to is told already; that the next command will not know of it is only a pity.
+    let printed = match arguments.output {
+        Output::Human => print::answer(&human::report(&report, screen.output.is_some())),
+        Output::Json => print::document(&*report),
+    };
+    // That the next command will not know of it is only a pity.
     if let Err(failure) = remembered.keep(&memory, &report, &files) {
-        anstream::eprintln!("proctor: this run is not remembered: {}", failure.text);
+        print::beside(&format!("proctor: this run is not remembered: {}", failure.text));
+    } else if is_whole && !report.partial {
+        remembered.keep_total(&Total { framework: report.framework.clone(), tests: report.summary.total });
     }
+    printed?;
     Ok(report.outcome.exit_code(report.evidence.signal))
+}
+
+/// What a person sees of a run while it goes on.
+struct Screen {
+    progress: Progress,
+    /// What a command writes, at a terminal.
+    output: Option<Shown>,
+}
+
+/// The two streams of a command, as far as they have been shown.
+#[derive(Default)]
+struct Shown {
+    stdout: (u64, Live),
+    stderr: (u64, Live),
+}
+
+impl Screen {
+    fn new(arguments: &Run, expected: Option<u64>) -> Screen {
+        let (is_human, is_command) = (arguments.output == Output::Human, !arguments.command.is_empty());
+        let work = if is_command { "running" } else { "building" };
+        let is_seen = is_human && is_command && std::io::stdout().is_terminal();
+        Screen { progress: Progress::new(is_human, expected, work), output: is_seen.then(Shown::default) }
+    }
+
+    fn show(&mut self, event: &RunEvent, files: Option<&Files>) {
+        self.progress.show(event);
+        if let (RunEvent::Output { stream, offset, len }, Some(files), Some(shown)) = (event, files, &mut self.output) {
+            shown.until(offset + u64::from(*len), *stream, files, &self.progress);
+        }
+    }
+
+    // Also what the run's log had no room for.
+    fn rest(&mut self, files: &Files) {
+        let Some(shown) = &mut self.output else { return };
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            shown.until(files.output_len(stream), stream, files, &self.progress);
+        }
+        let (stdout, stderr) = (shown.stdout.1.rest(), shown.stderr.1.rest());
+        self.progress.above(|| write_live(&stdout, &stderr));
+    }
+}
+
+impl Shown {
+    fn until(&mut self, end: u64, stream: Stream, files: &Files, progress: &Progress) {
+        let (at, live) = match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        };
+        while *at < end {
+            let part = usize::try_from(end - *at).unwrap_or(usize::MAX).min(PART);
+            // What cannot be read back is in no report either: the run goes on.
+            let bytes = files.read_output(stream, *at, part).unwrap_or_default();
+            *at += part as u64;
+            let lines = live.take(&bytes);
+            if lines.is_empty() {
+                continue;
+            }
+            progress.above(|| match stream {
+                Stream::Stdout => write_live(&lines, ""),
+                Stream::Stderr => write_live("", &lines),
+            });
+        }
+    }
+}
+
+// A terminal that has gone away takes its user along, and the run ends by a signal.
+fn write_live(stdout: &str, stderr: &str) {
+    _ = anstream::stdout().write_all(stdout.as_bytes());
+    _ = anstream::stderr().write_all(stderr.as_bytes());
 }
 
 // A signal cancels; the run then ends by itself and its partial report is printed.
 async fn follow(
     started: &Started,
     session: &crate::session::SessionHandle,
-    progress: &Progress,
+    screen: &mut Screen,
     signals: &mut Signals,
 ) -> Result<Arc<Report>, Failure> {
     let _watch = started.handle.watch();
@@ -73,8 +157,12 @@ async fn follow(
         };
         let Some(last) = batch.last() else { break };
         cursor = last.sequence + 1;
+        let files = match &screen.output {
+            Some(_) => started.handle.files().await.ok(),
+            None => None,
+        };
         for entry in &batch {
-            progress.show(&entry.event);
+            screen.show(&entry.event, files.as_ref());
         }
     }
     ended(started.handle.end().await.map_err(|_| lost())?)
@@ -104,25 +192,22 @@ fn not_accepted(error: &SessionError, output: Output) -> Result<u8, Failure> {
         SessionError::Refused(Refusal::NothingToRerun { framework }) => {
             let note = text::nothing_to_rerun(framework, Reader::Person);
             match output {
-                Output::Human => anstream::println!("{note}"),
+                Output::Human => print::answer(&note)?,
                 // Nothing ran, so it has come to no outcome. The same words as in what agents get, beside what programs read
                 // of every report.
-                Output::Json => anstream::println!(
-                    "{}",
-                    json!({
-                        "nothing_ran": reason::NOTHING_TO_RERUN,
-                        "outcome": null,
-                        "exit_code": 0,
-                        "raw_exit_code": null,
-                        "framework": framework,
-                        "summary": Summary::default(),
-                        "partial": false,
-                        "tests": [],
-                        "collectors": [],
-                        "artifacts": [],
-                        "evidence": Evidence { notes: vec![note], ..Evidence::default() },
-                    })
-                ),
+                Output::Json => print::document(&json!({
+                    "nothing_ran": reason::NOTHING_TO_RERUN,
+                    "outcome": null,
+                    "exit_code": 0,
+                    "raw_exit_code": null,
+                    "framework": framework,
+                    "summary": Summary::default(),
+                    "partial": false,
+                    "tests": [],
+                    "collectors": [],
+                    "artifacts": [],
+                    "evidence": Evidence { notes: vec![note], ..Evidence::default() },
+                }))?,
             }
             Ok(0)
         }
@@ -155,20 +240,6 @@ fn refused(error: &PrepareError) -> Failure {
         PrepareError::WorkspaceReplaced | PrepareError::WorkspaceOwner { .. } | PrepareError::HostFailed { .. } => HOST,
     };
     Failure { code, text }
-}
-
-fn print(output: Output, report: &Report) -> Result<(), Failure> {
-    match output {
-        Output::Human => human::report(report),
-        Output::Json => {
-            let mut stdout = std::io::stdout().lock();
-            let written = serde_json::to_writer(&mut stdout, report).map_err(std::io::Error::from);
-            written
-                .and_then(|()| stdout.write_all(b"\n"))
-                .map_err(|error| Failure::host(format!("the report could not be printed: {error}")))?;
-        }
-    }
-    Ok(())
 }
 
 fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure> {

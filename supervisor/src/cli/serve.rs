@@ -4,7 +4,7 @@
 use super::arguments::Serve;
 use super::local::{self, Shared};
 use super::reload::{Reloading, Users, own_cache, shown_roots};
-use super::{Failure, USAGE};
+use super::{Failure, USAGE, print};
 use crate::access::{self, Access, Current, Loaded};
 use crate::api::Api;
 use crate::audit::{Audit, Event, Line};
@@ -21,6 +21,7 @@ use crate::serve::{self, Listener, Served};
 use crate::tenant::Tenants;
 use crate::toolchain::Offer;
 use proctor_core::isolation::Layer;
+use proctor_proto::printable;
 use proctor_sandbox::{PoolBounds, SandboxError};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -39,8 +40,8 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
                 .map_err(|told| told.iter().map(Told::to_string).collect::<Vec<_>>().join("\nproctor: "))
                 .map_err(|text| Failure { code: USAGE, text })?;
             if arguments.check {
-                loaded.notes.iter().for_each(|note| anstream::eprintln!("proctor: {note}"));
-                anstream::println!("{}: ok", path.display());
+                loaded.notes.iter().for_each(|note| print::beside(&format!("proctor: {note}")));
+                print::answer(&format!("{}: ok", printable::line(&path.display().to_string())))?;
                 return Ok(0);
             }
             local::runtime()?.block_on(daemon(path, loaded, may_switch))

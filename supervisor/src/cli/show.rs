@@ -3,13 +3,13 @@
 
 use super::arguments::{Covering, Failures, LastRun, Report};
 use super::remember::Remembered;
-use super::{Failure, local};
+use super::{Failure, local, print};
 use crate::clock::Clock;
 use crate::convert;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{self, Artifact};
 use proctor_proto::text::{self, Reader};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Component, Path, PathBuf};
 
 /// Most covering tests shown.
@@ -18,10 +18,14 @@ const COVERING_SHOWN: usize = 200;
 /// `proctor failures`: exit status 0 also when there are some, because they were asked for.
 pub(super) fn failures(arguments: &Failures) -> Result<u8, Failure> {
     let (_, remembered) = last_run_at(&arguments.last_run)?;
-    let memory = remembered.memory()?.unwrap_or_default();
+    let memory = remembered.memory()?.filter(|memory| memory.slot.last().is_some()).ok_or_else(no_run_yet)?;
     let mut answer = convert::last_run(memory.slot.last(), Clock::new().now());
     answer.failures.truncate(usize::try_from(arguments.limit).unwrap_or(usize::MAX));
-    say(&text::failures(&answer, Reader::Person))
+    print::answer(&text::failures(&answer, Reader::Person)).map(|()| 0)
+}
+
+fn no_run_yet() -> Failure {
+    Failure::usage("no run here yet: `proctor run` first")
 }
 
 /// `proctor covering`.
@@ -49,7 +53,7 @@ pub(super) fn covering(arguments: &Covering) -> Result<u8, Failure> {
     }
     let file_changed = measured_at.is_some_and(|since| workspace.changed_since(&file, since));
     let answer = convert::covering(found.as_ref(), COVERING_SHOWN, file_changed);
-    say(&text::covering(&answer, &file, line, Reader::Person))
+    print::answer(&text::covering(&answer, &file, line, Reader::Person)).map(|()| 0)
 }
 
 // What is called `file` in the directory `below` the workspace, from the workspace; what leads out of it stays as it is.
@@ -69,12 +73,11 @@ fn seen_from(below: &Path, file: &str) -> String {
 pub(super) fn report(arguments: &Report) -> Result<u8, Failure> {
     let super::arguments::ReportFormat::Json = arguments.format;
     let (_, remembered) = last_run_at(&arguments.last_run)?;
-    let report = remembered.report()?.ok_or_else(|| Failure::usage("no run here yet: `proctor run` first"))?;
+    let report = remembered.report()?.ok_or_else(no_run_yet)?;
     if let Some(name) = &arguments.artifact {
         return artifact(&remembered, &report.artifacts, name, arguments.out.as_deref());
     }
-    let document = serde_json::to_string(&report).map_err(|error| Failure::host(error.to_string()))?;
-    say(&document)
+    print::document(&report).map(|()| 0)
 }
 
 // The workspace that is named. Else the one here, or where nothing has run in it, the next above in which something has: who
@@ -110,19 +113,6 @@ fn artifact(remembered: &Remembered, all: &[Artifact], name: &str, out: Option<&
         None if std::io::stdout().is_terminal() => Err(Failure::usage(
             "an artefact is not text, so it is not written to a terminal: name a file with --out FILE",
         )),
-        None => match std::io::stdout().lock().write_all(&bytes) {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::host(error.to_string())),
-            _ => Ok(0),
-        },
-    }
-}
-
-// A reader that goes away, as `head` does, is no failure of ours.
-pub(super) fn say(text: &str) -> Result<u8, Failure> {
-    let mut stdout = anstream::stdout().lock();
-    let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
-    match write!(stdout, "{text}{end}") {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::host(error.to_string())),
-        _ => Ok(0),
+        None => print::bytes(&bytes).map(|()| 0),
     }
 }

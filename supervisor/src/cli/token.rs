@@ -1,6 +1,6 @@
 //! `proctor admin token`: draws a bearer token. The host file keeps only its hash. Must not store anything.
 
-use super::Failure;
+use super::{Failure, print};
 use crate::config::TOKEN_PREFIX;
 
 /// Prints a token of 256 random bits and the hash that the host file wants.
@@ -9,7 +9,7 @@ pub(super) fn token() -> Result<u8, Failure> {
     getrandom::fill(&mut bytes).map_err(|error| Failure::host(format!("no random numbers: {error}")))?;
     let token: String =
         [TOKEN_PREFIX.to_owned()].into_iter().chain(bytes.iter().map(|byte| format!("{byte:02x}"))).collect();
-    anstream::println!("token for the tenant:      {token}");
-    anstream::println!("token_hashes in the file:  {}", blake3::hash(token.as_bytes()));
+    let hash = blake3::hash(token.as_bytes());
+    print::answer(&format!("token for the tenant:      {token}\ntoken_hashes in the file:  {hash}\n"))?;
     Ok(0)
 }

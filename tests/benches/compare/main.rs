@@ -3,6 +3,8 @@
 //!
 //! Everything but what is long, or the parts that are named: `cargo bench -p proctor-tests -- soak`.
 
+#![expect(clippy::disallowed_macros, reason = "a program of ours that nobody depends on")]
+
 mod dice;
 mod dispatch;
 mod figures;

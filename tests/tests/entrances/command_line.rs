@@ -7,6 +7,9 @@ use proctor_tests::process::end_of;
 use proctor_tests::row::{Ask, Row};
 use serde_json::Value;
 
+/// What commands say that ask about the last run where there is none.
+const NO_RUN_YET: &str = "proctor: no run here yet: `proctor run` first\n";
+
 fn arguments(ask: &Ask) -> Vec<String> {
     let mut arguments: Vec<String> = ["run", "--output", "json"].map(str::to_owned).into();
     let mut option = |name: &str, value: Option<String>| {
@@ -105,7 +108,7 @@ fn a_person_reads_what_failed() {
     let failures = place.proctor(&["failures"]);
     assert!(failures.stdout.starts_with("4 test failure(s) from last run (go, "), "{failures:?}");
     let missing = Place::with("go/pass").proctor(&["failures"]);
-    assert_eq!((missing.status, missing.stdout.as_str()), (0, "no run here yet: `proctor run` first\n"));
+    assert_eq!((missing.status, missing.stderr.as_str()), (2, NO_RUN_YET));
 }
 
 /// A plugin such as pytest-cov fails a run whose tests hold, and says why on stdout.
@@ -158,7 +161,7 @@ fn tests_are_listed_without_running_them() {
     let said = place.proctor(&["list"]);
     assert_eq!(said.status, 0, "{said:?}");
     assert_eq!(said.stdout, "3 test(s) (go):\n\nexample.com/hang:\n  TestEnds\n  TestHangs\n  TestNeverReached\n");
-    assert_eq!(place.proctor(&["failures"]).stdout, "no run here yet: `proctor run` first\n", "a listing is no run");
+    assert_eq!(place.proctor(&["failures"]).stderr, NO_RUN_YET, "a listing is no run");
 }
 
 /// What Surefire runs of this fixture is in the table: of a test with parameters the listing has the method.

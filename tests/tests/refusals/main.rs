@@ -15,6 +15,7 @@ mod keys;
 mod mcp;
 #[path = "../entrances/mcp_client.rs"]
 mod mcp_client;
+mod printed;
 mod unread;
 
 use proctor_proto::v1::{Outcome, RunTestsRequest};

@@ -41,7 +41,7 @@ pub(super) fn run(socket: OwnedFd, hands: &mut Hands) -> ! {
             }
         },
         Err(error) => {
-            eprintln!("init cannot begin: {error}");
+            super::say(&format!("init cannot begin: {error}"));
             1
         }
     };
@@ -73,7 +73,7 @@ fn tell(control: &Channel, halt: Halt) {
         Halt::Failed { step, source } => FromInit::Failed(Failure::of(step, &source)),
     };
     if let Err(error) = control.send(&message, &[]) {
-        eprintln!("{message:?} cannot be told: {error}");
+        super::say(&format!("{message:?} cannot be told: {error}"));
     }
 }
 

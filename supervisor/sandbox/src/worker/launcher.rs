@@ -36,7 +36,7 @@ pub(super) fn run() -> ExitCode {
     let control = match sanitise() {
         Ok(control) => control,
         Err(error) => {
-            eprintln!("the worker was not started by a supervisor: {error}");
+            super::say(&format!("the worker was not started by a supervisor: {error}"));
             return ExitCode::from(2);
         }
     };
@@ -46,7 +46,7 @@ pub(super) fn run() -> ExitCode {
         Halt::Failed { step, source } => FromLauncher::Failed(Failure::of(step, &source)),
     };
     if let Err(error) = control.send(&message, &[]) {
-        eprintln!("{message:?} cannot be told: {error}");
+        super::say(&format!("{message:?} cannot be told: {error}"));
     }
     ExitCode::FAILURE
 }

@@ -32,11 +32,14 @@ pub fn main() -> ExitCode {
     match (args.next().as_deref(), args.next()) {
         (Some(RUN), None) => launcher::run(),
         _ => {
-            eprintln!(
-                "proctor-worker is the part of proctor that runs tests inside a sandbox. \
-                 The supervisor starts it; to run tests use `proctor run`."
-            );
+            say("proctor-worker is the part of proctor that runs tests inside a sandbox. \
+                 The supervisor starts it; to run tests use `proctor run`.");
             ExitCode::from(2)
         }
     }
+}
+
+// Where stderr cannot be written, nobody can be told.
+fn say(text: &str) {
+    _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{text}\n").as_bytes());
 }
