@@ -1,4 +1,5 @@
-//! The reasons that an `ErrorInfo` of domain [`DOMAIN`] may carry, so that programs need not read texts.
+//! The reasons that an `ErrorInfo` of domain [`DOMAIN`] may carry, so that programs need not read texts. Every error has one;
+//! where nothing more is known, it is the name of the status code (`INTERNAL`, `UNIMPLEMENTED`).
 
 /// The domain of every `ErrorInfo` of proctor.
 pub const DOMAIN: &str = "proctor";
@@ -38,3 +39,29 @@ pub const RUN_FORGOTTEN: &str = "RUN_FORGOTTEN";
 pub const NOTHING_TO_RERUN: &str = "NOTHING_TO_RERUN";
 /// A quota is used up, or too small for what was asked. Metadata `quota` names it: a tenant's by its key in the host file.
 pub const QUOTA: &str = "QUOTA";
+/// What the caller shows of itself is missing or not known.
+pub const UNAUTHENTICATED: &str = "UNAUTHENTICATED";
+/// The caller is an operator and no tenant.
+pub const NOT_A_TENANT: &str = "NOT_A_TENANT";
+/// The call is for operators.
+pub const OPERATORS_ONLY: &str = "OPERATORS_ONLY";
+/// No session, run or artefact of that name is the caller's. The same whether somebody else has one.
+pub const NOT_YOURS: &str = "NOT_YOURS";
+/// The workspace is below no root of the tenant's.
+pub const WORKSPACE_ELSEWHERE: &str = "WORKSPACE_ELSEWHERE";
+/// The tenant may not use the host's network.
+pub const NETWORK_DENIED: &str = "NETWORK_DENIED";
+/// The supervisor goes down and takes on nothing new.
+pub const DRAINING: &str = "DRAINING";
+/// The call is none of this version's.
+pub const NOT_IN_THIS_VERSION: &str = "NOT_IN_THIS_VERSION";
+/// An argument is wrong. Metadata `field` names it.
+pub const INVALID_ARGUMENT: &str = "INVALID_ARGUMENT";
+/// The cursor is beyond the run's next event.
+pub const CURSOR_BEYOND: &str = "CURSOR_BEYOND";
+/// The request is larger than it may be.
+pub const REQUEST_TOO_LARGE: &str = "REQUEST_TOO_LARGE";
+/// The request did not come to its end in time.
+pub const REQUEST_LATE: &str = "REQUEST_LATE";
+/// There was no answer within the caller's own deadline.
+pub const DEADLINE_EXCEEDED: &str = "DEADLINE_EXCEEDED";

@@ -1,7 +1,6 @@
 //! A real gRPC client of a real supervisor, and runs as streams of events. Must not know the table.
 
 use crate::process::PATIENCE;
-use proctor_proto::MESSAGE_BYTES_MAX;
 use proctor_proto::client::Tls;
 use proctor_proto::v1::host_client::HostClient;
 use proctor_proto::v1::results_client::ResultsClient;
@@ -9,21 +8,27 @@ use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::runs_client::RunsClient;
 use proctor_proto::v1::sessions_client::SessionsClient;
 use proctor_proto::v1::{self, CreateSessionRequest, Report, RunEvent, RunTestsRequest};
+use proctor_proto::{MESSAGE_BYTES_MAX, reason};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::task::{Context, Poll};
 use tokio::time::timeout;
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
+use tonic::codegen::{BoxFuture, Service};
 use tonic::metadata::AsciiMetadataValue;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
-use tonic::{Request, Status, Streaming};
+use tonic::{Code, Status, Streaming};
+use tonic_types::StatusExt;
 
 /// Says who is calling, if the transport does not.
 #[derive(Clone)]
 pub struct Identity(Option<AsciiMetadataValue>);
 
 impl Interceptor for Identity {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
         if let Some(token) = &self.0 {
             request.metadata_mut().insert("authorization", token.clone());
         }
@@ -31,7 +36,34 @@ impl Interceptor for Identity {
     }
 }
 
-type Wire = InterceptedService<Channel, Identity>;
+/// A channel on which every error has to give its reason.
+#[derive(Clone)]
+pub struct Reasoned(Channel);
+
+impl Service<Request<Body>> for Reasoned {
+    type Response = Response<Body>;
+    type Error = tonic::transport::Error;
+    type Future = BoxFuture<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let answer = self.0.call(request);
+        Box::pin(async move {
+            let answer = answer.await?;
+            if let Some(status) = Status::from_header_map(answer.headers()).filter(|status| status.code() != Code::Ok) {
+                let info = status.get_details_error_info();
+                let has_reason = info.is_some_and(|info| info.domain == reason::DOMAIN && !info.reason.is_empty());
+                assert!(has_reason, "{status:?}");
+            }
+            Ok(answer)
+        })
+    }
+}
+
+type Wire = InterceptedService<Reasoned, Identity>;
 
 /// All services, for one caller.
 #[derive(Clone)]
@@ -51,7 +83,7 @@ pub struct Client {
 impl Client {
     fn over(channel: &Channel, token: Option<&str>) -> Client {
         let identity = Identity(token.map(|token| format!("Bearer {token}").parse().unwrap()));
-        let wire = || InterceptedService::new(channel.clone(), identity.clone());
+        let wire = || InterceptedService::new(Reasoned(channel.clone()), identity.clone());
         Client {
             sessions: SessionsClient::new(wire()),
             runs: RunsClient::new(wire()).max_decoding_message_size(MESSAGE_BYTES_MAX),

@@ -125,7 +125,12 @@ impl HttpBody for Answer {
                             return Poll::Ready(Some(Ok(frame)));
                         }
                     }
-                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                    Err(mut other) => {
+                        if let Some(trailers) = other.trailers_mut() {
+                            status::give_reason(trailers);
+                        }
+                        return Poll::Ready(Some(Ok(other)));
+                    }
                 },
                 end => return Poll::Ready(end),
             }

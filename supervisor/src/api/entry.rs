@@ -140,7 +140,7 @@ where
             let arrived = Arc::new(arriving.add(0));
             let request = request.map(|body| Body::new(Arriving::new(body, bound, Arc::clone(&arrived))));
             // As if its caller had left, but that it is told why, and the audit log too.
-            let answer = match within {
+            let mut answer = match within {
                 Some(within) => match timeout(within, service.call(request)).await {
                     Ok(answer) => answer?,
                     Err(_) => return Ok(status::too_late().into_http()),
@@ -148,6 +148,7 @@ where
                 None => service.call(request).await?,
             };
             drop(arrived);
+            status::give_reason(answer.headers_mut());
             Ok(answer.map(|body| Body::new(Answer::new(body, untaken, open))))
         })
     }

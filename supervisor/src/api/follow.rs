@@ -56,8 +56,7 @@ pub(super) async fn follow(follow: Follow) -> Result<EventStream, Status> {
         let snapshot = handle.snapshot().await.map_err(|error| status::read(&error))?;
         // Whoever waits for an event that nobody has told it of waits for one that may never come.
         if cursor > snapshot.next_sequence {
-            let text = format!("cursor {cursor} is beyond the run's next event {}", snapshot.next_sequence);
-            return Err(Status::out_of_range(text));
+            return Err(status::beyond(cursor, snapshot.next_sequence));
         }
     }
     let (batch, outputs, accepted_at) = (Vec::new().into_iter(), VecDeque::new(), handle.accepted_at);

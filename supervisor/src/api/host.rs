@@ -82,7 +82,7 @@ impl Host for Hosting {
         let found = self.lookout.checks().await;
         let found = found.ok_or_else(|| match self.api.accepting() {
             Err(draining) => draining,
-            Ok(()) => Status::internal("the host could not be looked at"),
+            Ok(()) => status::internal("the host could not be looked at"),
         })?;
         let holdings = self.api.registry.census().await;
         let (runs_running, runs_queued) = count(self.api.unfinished(&holdings).await.iter());

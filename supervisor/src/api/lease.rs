@@ -1,6 +1,7 @@
 //! What a caller has for as long as it is known. It is taken back by a task of its own, since the transport does not ask a stream
 //! for anything while its client takes nothing. Must not know who the caller is, nor what it has.
 
+use super::status;
 use std::future::Future;
 use std::sync::{Arc, Weak};
 use tokio::sync::oneshot;
@@ -33,7 +34,7 @@ impl Lease {
     /// Returns when it is over: what its caller is told.
     pub(super) async fn over(&mut self) -> Status {
         let over = (&mut self.0).await;
-        over.unwrap_or_else(|_| Status::internal("it cannot be told any more who calls"))
+        over.unwrap_or_else(|_| status::internal("it cannot be told any more who calls"))
     }
 }
 

@@ -35,7 +35,7 @@ impl Turn {
             drop(self);
             made
         });
-        made.await.map_err(|_| Status::internal("the answer could not be made"))
+        made.await.map_err(|_| status::internal("the answer could not be made"))
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn report_to_come(wire: &Arc<OnTheWire>, report: Arc<Report>) -
         counted.map(|counted| (made, counted)).ok_or_else(status::too_much_untaken)
     });
     let made: Result<(v1::Report, Counted), Status> =
-        AbortOnDropHandle::new(making).await.unwrap_or_else(|_| Err(Status::internal("the answer could not be made")));
+        AbortOnDropHandle::new(making).await.unwrap_or_else(|_| Err(status::internal("the answer could not be made")));
     made.map(|(report, _)| report)
 }
 

@@ -37,6 +37,7 @@ use proctor_proto::v1::sessions_server::SessionsServer;
 use proctor_proto::{FILE_DESCRIPTOR_SET, MESSAGE_BYTES_MAX};
 use record::Recorded;
 use std::sync::Arc;
+use tonic::body::Body;
 use tonic::service::Routes;
 use tonic::{Request, Status};
 use tonic_health::ServingStatus;
@@ -76,10 +77,13 @@ impl Api {
             health_reporter.set_not_serving::<RunsServer<Api>>().await;
             health_reporter.set_not_serving::<SessionsServer<Api>>().await;
         });
-        let reflection = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            .build_v1()?;
+        let reflection = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        // Many clients ask for the older one alone.
+        let (reflection, older) = (reflection().build_v1()?, reflection().build_v1alpha()?);
         let (access, operators, audit) = (self.access.clone(), Arc::<OnTheWire>::default(), self.context.audit.clone());
         let sessions = SessionsServer::new(self.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
         let runs = RunsServer::new(self.clone())
@@ -90,12 +94,15 @@ impl Api {
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let host = HostServer::new(Hosting::new(self)).max_decoding_message_size(REQUEST_BYTES_MAX);
         let way = Way { access, operators, audit };
-        Ok(Routes::new(Entry::anybody(health.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
+        let routes = Routes::new(Entry::anybody(health.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
             .add_service(Entry::anybody(reflection.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
+            .add_service(Entry::anybody(older.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
             .add_service(way.to(sessions))
             .add_service(way.to(runs))
             .add_service(way.to(results))
-            .add_service(way.to(host)))
+            .add_service(way.to(host));
+        let nobody = || async { status::no_such_method().into_http::<Body>() };
+        Ok(Routes::from(routes.into_axum_router().fallback(nobody)))
     }
 
     fn caller<'a, T>(&self, request: &'a Request<T>) -> Result<&'a Caller, Status> {

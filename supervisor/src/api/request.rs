@@ -77,7 +77,7 @@ async fn beside<T: Send + 'static>(
     look: impl FnOnce() -> Result<T, Status> + Send + 'static,
 ) -> Result<T, Status> {
     let looked = looks.look(look).await;
-    looked.unwrap_or_else(|_| Err(Status::internal("the files could not be looked at")))
+    looked.unwrap_or_else(|_| Err(status::internal("the files could not be looked at")))
 }
 
 fn wanted(asked: &v1::RunTestsRequest, workspace: &Workspace) -> Result<RunRequest, Status> {

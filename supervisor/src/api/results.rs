@@ -139,7 +139,7 @@ impl Results for Api {
             None => return Err(status::failed(reason::NO_RUN_YET, "the run has not ended")),
         };
         let written = Turn::of(tenant.allowance.wire()).await.make(move || serde_json::to_vec(report.as_ref())).await?;
-        let document = written.map_err(|_| Status::internal("the report could not be written"))?;
+        let document = written.map_err(|_| status::internal("the report could not be written"))?;
         Ok(Response::new(v1::GetReportResponse {
             run_id: run.to_string(),
             content_type: "application/json".to_owned(),

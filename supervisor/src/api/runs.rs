@@ -196,7 +196,7 @@ async fn read_part(
         }
         failed => {
             tracing::error!(?failed, run, "{of} could not be read back");
-            Err(Status::internal(format!("{of} could not be read back")))
+            Err(status::internal(format!("{of} could not be read back")))
         }
     }
 }

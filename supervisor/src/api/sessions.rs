@@ -113,7 +113,7 @@ impl Api {
             }
             Ok((opened, admitted))
         });
-        opening.await.map_err(|_| Status::internal("the session could not be opened"))?
+        opening.await.map_err(|_| status::internal("the session could not be opened"))?
     }
 
     /// A session as it is now.
@@ -151,7 +151,7 @@ async fn open_below(path: String, tenant: &Arc<Tenant>) -> Result<Workspace, Sta
         let found = Workspace::open_below(&whose.roots, Path::new(&path)).map_err(refused)?;
         admitted(found, &whose)
     });
-    opened.await.map_err(|_| Status::internal("the workspace could not be looked at"))?
+    opened.await.map_err(|_| status::internal("the workspace could not be looked at"))?
 }
 
 fn admitted((found, owner): (Workspace, u32), tenant: &Tenant) -> Result<Workspace, Status> {
