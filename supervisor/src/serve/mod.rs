@@ -1,5 +1,6 @@
 //! Serving: listeners in, an orderly end out. Must not know what is served.
 
+mod authority;
 mod connection;
 mod door;
 mod peer;
@@ -9,6 +10,7 @@ mod tls;
 use crate::access::Current;
 use crate::drain::Drain;
 use crate::registry::Registry;
+use authority::ReadableAuthority;
 use connection::Connection;
 use door::guarded;
 use peer::Says;
@@ -128,7 +130,9 @@ async fn transport(
     let stop = stopping.clone().cancelled_owned();
     match listener {
         Listener::Unix { listener, file: _file } => {
-            router.serve_with_incoming_shutdown(guarded(UnixListenerStream::new(listener)), stop).await
+            let incoming = guarded(UnixListenerStream::new(listener));
+            let incoming = incoming.map(|connection| connection.map(ReadableAuthority::over));
+            router.serve_with_incoming_shutdown(incoming, stop).await
         }
         Listener::Tcp(listener) => {
             router.serve_with_incoming_shutdown(guarded(TcpListenerStream::new(listener)), stop).await

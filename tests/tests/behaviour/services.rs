@@ -1,7 +1,9 @@
 //! What every gRPC client finds: health, reflection, the host for operators, and the calls that this version does not have.
 
 use proctor_proto::v1;
+use proctor_tests::process::{command, end_of, installed, sources, tools};
 use proctor_tests::supervisor::Supervisor;
+use std::process::Stdio;
 use tokio_stream::StreamExt;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
@@ -11,6 +13,7 @@ use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+use tonic_types::StatusExt;
 
 const SERVICES: [&str; 4] = ["proctor.v1.Host", "proctor.v1.Results", "proctor.v1.Runs", "proctor.v1.Sessions"];
 
@@ -51,6 +54,65 @@ async fn reflection_lists_and_describes_every_service() {
         let described = ask(MessageRequest::FileContainingSymbol(service.to_owned())).await;
         assert!(matches!(described, MessageResponse::FileDescriptorResponse(_)), "{service}: {described:?}");
     }
+}
+
+/// The one before it, which many clients ask for alone.
+#[tokio::test]
+async fn the_older_reflection_lists_every_service() {
+    use tonic_reflection::pb::v1alpha::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1alpha::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1alpha::server_reflection_response::MessageResponse;
+    use tonic_reflection::pb::v1alpha::{ServerReflectionRequest, ServerReflectionResponse};
+    let supervisor = Supervisor::start();
+    let mut reflection = ServerReflectionClient::new(supervisor.client("alpha").await.channel);
+    let message_request = Some(MessageRequest::ListServices(String::new()));
+    let request = ServerReflectionRequest { host: String::new(), message_request };
+    let mut answers = reflection.server_reflection_info(tokio_stream::once(request)).await.unwrap().into_inner();
+    let ServerReflectionResponse { message_response: Some(MessageResponse::ListServicesResponse(list)), .. } =
+        answers.next().await.unwrap().unwrap()
+    else {
+        panic!("no list")
+    };
+    for service in SERVICES {
+        assert!(list.service.iter().any(|listed| listed.name == service), "{service} in {list:?}");
+    }
+}
+
+/// The C core names the socket's path as the authority of its calls.
+#[tokio::test]
+async fn a_client_of_the_c_core_calls_over_the_unix_socket() {
+    installed("grpc");
+    let supervisor = Supervisor::start();
+    let mut python = command(&tools().join("grpc/bin/python"));
+    python.arg(sources().join("tests/tests/python/grpc_client.py")).arg(supervisor.socket());
+    python.args(["/grpc.health.v1.Health/Check", "/proctor.v1.Sessions/ListSessions", "/proctor.v1.Host/GetHost"]);
+    python.args(["/proctor.v1.Sessions/Nothing", "/proctor.v1.Nothing/Nothing"]);
+    let said = end_of(python.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let once = ["OK", "OK", "PERMISSION_DENIED", "UNIMPLEMENTED", "UNIMPLEMENTED"];
+    assert_eq!(said.json(), serde_json::json!([once, once].concat()), "{said:?}");
+}
+
+/// Those of the transport and of services that are not ours, too.
+#[tokio::test]
+async fn every_error_has_a_reason() {
+    let supervisor = Supervisor::start();
+    let channel = supervisor.client("alpha").await.channel;
+    for (method, code) in [
+        ("/proctor.v1.Nothing/Nothing", Code::Unimplemented),
+        ("/proctor.v1.Sessions/Nothing", Code::Unauthenticated),
+        ("/grpc.health.v1.Health/Nothing", Code::Unimplemented),
+    ] {
+        let mut client = tonic::client::Grpc::new(channel.clone());
+        client.ready().await.unwrap();
+        let codec = tonic_prost::ProstCodec::<HealthCheckRequest, HealthCheckRequest>::default();
+        let request = tonic::Request::new(HealthCheckRequest::default());
+        let status = client.unary(request, method.parse().unwrap(), codec).await.unwrap_err();
+        let info = status.get_details_error_info().unwrap();
+        assert_eq!((status.code(), info.domain.as_str()), (code, "proctor"), "{method}");
+    }
+    let unknown = HealthCheckRequest { service: "proctor.v1.Nothing".to_owned() };
+    let status = HealthClient::new(channel).check(unknown).await.unwrap_err();
+    assert_eq!(status.get_details_error_info().unwrap().reason, "NOT_FOUND");
 }
 
 #[tokio::test]
