@@ -207,6 +207,53 @@ fn no_memory_even_for_the_worker_is_out_of_memory_or_an_error_but_no_hang() {
     }
 }
 
+#[test]
+fn buffers_of_sockets_are_bounded_with_the_runs_memory() {
+    let prelude = "
+import socket
+keep = []
+def held(file):
+    queues = [line.split()[4].split(chr(58)) for line in open(file).readlines()[1:]]
+    return sum(int(sent, 16) + int(received, 16) for sent, received in queues)";
+    let udp = "
+for _ in range(40):
+    to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    to.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    to.bind((\"127.0.0.1\", 0))
+    by = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    by.connect(to.getsockname())
+    by.setblocking(False)
+    keep += [to, by]
+    try:
+        for _ in range(50): by.send(b\"x\" * 60000)
+    except BlockingIOError: pass
+print(held(\"/proc/net/udp\"))";
+    let tcp = "
+listener = socket.socket()
+listener.bind((\"127.0.0.1\", 0))
+listener.listen(99)
+for _ in range(20):
+    by = socket.socket()
+    by.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+    by.connect(listener.getsockname())
+    by.setblocking(False)
+    keep += [by, listener.accept()[0]]
+    try:
+        while True: by.send(b\"x\" * 1000000)
+    except BlockingIOError: pass
+print(held(\"/proc/net/tcp\"))";
+    for (what, script) in [("udp", udp), ("tcp", tcp)] {
+        let mut greedy = spec(&format!("exec python3 -c '{prelude}{script}'"));
+        greedy.limits.memory_bytes_max = 32 << 20;
+        let (ending, heard) = run(&greedy);
+        // v2 counts them as memory, and may kill for it.
+        if ending.killed != Some(KillReason::OutOfMemory) {
+            let held: u64 = heard.stdout.trim().parse().unwrap_or_else(|_| panic!("{what}: {ending:?} {heard:?}"));
+            assert!(held > 1 << 20 && held <= 33 << 20, "{what}: {held} {ending:?}");
+        }
+    }
+}
+
 const DISK_MAX: u64 = 16 << 20;
 
 /// A run in the workspace of `disk` that may put [`DISK_MAX`] there.

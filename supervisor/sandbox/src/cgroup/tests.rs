@@ -542,6 +542,29 @@ fn a_dead_supervisors_own_group_is_swept() {
 }
 
 #[test]
+fn a_group_that_cannot_be_removed_is_waited_for_once() {
+    let host = host(false);
+    let own = host.places.v2.clone().or_else(|| host.places.v1.get("cpu").cloned()).unwrap();
+    let mut child = shell("exit");
+    let dead = Maker::of_process(child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let stuck = own.join(dead.leaf());
+    // Deeper than a removal goes.
+    let nested: Vec<PathBuf> = (0..12).scan(stuck.clone(), |at, _| Some(std::mem::replace(at, at.join("d")))).collect();
+    nested.iter().for_each(|dir| fs::create_dir(dir).unwrap());
+    sweep::sweep_within(&host.places, Duration::ZERO);
+    let given_up = sweep::given_up(&host.places);
+    // It would not come back.
+    sweep::sweep_within(&host.places, Duration::from_secs(100_000));
+    let is_there = stuck.exists();
+    nested.iter().skip(1).rev().for_each(|dir| fs::remove_dir(dir).unwrap());
+    assert_eq!((given_up, is_there), (1, true));
+    sweep(&host.places);
+    assert!(!stuck.exists(), "it goes as soon as it can");
+}
+
+#[test]
 fn only_groups_of_ended_makers_of_this_namespace_are_swept() {
     let host = host(false);
     let own = host.places.v2.clone().or_else(|| host.places.v1.get("cpu").cloned()).unwrap();
