@@ -4,6 +4,7 @@
 use crate::allowance::{Count, Kept};
 use crate::audit::Audit;
 use crate::clock::Clock;
+use crate::host_monitor::HostMonitor;
 use crate::scheduler::Scheduler;
 use crate::toolchain::Toolchain;
 use proctor_core::isolation::{Layer, Network};
@@ -29,6 +30,8 @@ pub struct Context {
     pub audit: Audit,
     /// Turns on the host.
     pub scheduler: Scheduler,
+    /// Whether this host can run anything.
+    pub host: HostMonitor,
     /// Looks of all runs that are on.
     pub looks: Looks,
 }

@@ -50,6 +50,7 @@ pub fn checks(context: &Context) -> Vec<Check> {
 pub fn checks_until(context: &Context, kill: Option<&KillSwitch>) -> Vec<Check> {
     let report = context.sandbox.probe();
     let mut checks = kernel(&report);
+    checks.push(workers(context));
     checks.extend(report.rows.iter().map(|row| Check {
         group: match row.group {
             RowGroup::Cgroup => "cgroup",
@@ -89,6 +90,25 @@ fn kernel(report: &HostReport) -> Vec<Check> {
         fact("privileged", who.to_owned()),
         fact("cgroup mode", report.cgroup_mode.clone()),
     ]
+}
+
+/// What this supervisor has seen of its workers. One that has just begun has seen nothing.
+fn workers(context: &Context) -> Check {
+    let (trouble, undead) = context.host.trouble();
+    let (status, detail) = match (trouble, undead) {
+        (Some((what, for_ms)), _) => (Status::Missing, format!("runs are refused since {} s: {what}", for_ms / 1_000)),
+        (None, 0) => (Status::Usable, "none is known to be stuck".to_owned()),
+        (None, undead) => (Status::Present, format!("{undead} are alive although they were killed")),
+    };
+    let remedy = match status {
+        Status::Usable => "",
+        _ => {
+            "look for processes in state D (ps -eo pid,stat,wchan,args) and for the kernel's own words (dmesg); if they stay, \
+             restart the host"
+        }
+    };
+    let (name, remedy) = ("workers".to_owned(), remedy.to_owned());
+    Check { group: "kernel", name, status, detail, needed: true, remedy }
 }
 
 fn toolchain(context: &Context, kill: Option<&KillSwitch>, program: &str, argument: &str, remedy: &str) -> Check {

@@ -40,6 +40,7 @@ pub mod context;
 pub mod convert;
 pub mod drain;
 pub mod host;
+pub mod host_monitor;
 pub mod lookout;
 pub mod notify;
 mod outbox;

@@ -10,6 +10,7 @@ pub mod coverage;
 pub mod event;
 pub mod failure;
 pub mod filter;
+pub mod host_health;
 pub mod id;
 pub mod isolation;
 pub mod limits;

@@ -50,15 +50,6 @@ impl Channel {
         Ok(())
     }
 
-    /// The same, for at most `at_most`.
-    pub(crate) fn receive_within<M: DeserializeOwned>(
-        &self,
-        at_most: Duration,
-    ) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
-        wait_readable(self, at_most)?;
-        self.receive()
-    }
-
     /// Receives one message and its descriptors; `None` when the other end is gone. Blocks until there is one. EMFILE when
     /// there was no room for the descriptors, which are lost with the message.
     pub(crate) fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Vec<OwnedFd>)>> {

@@ -72,6 +72,14 @@ pub enum SandboxError {
         /// The beginning of its own stderr, at most 4 KiB.
         stderr: String,
     },
+    /// The worker says nothing and the kernel holds it, or it took far too long before the first command.
+    #[error("worker does not go on at {step}: {state}")]
+    WorkerStuck {
+        /// What it was doing.
+        step: String,
+        /// How long it was waited for and what the kernel says that it does; no host paths.
+        state: String,
+    },
     /// Somebody has removed a group of the run's leaf before the first command.
     #[error("the run's cgroup was removed at {step}")]
     GroupGone {
@@ -108,6 +116,7 @@ impl SandboxError {
             }
             Self::WorkerFailed { step, .. } => format!("the sandbox worker failed at {step}; see the host's log"),
             Self::WorkerDied { step, .. } => format!("the sandbox worker was killed at {step}"),
+            Self::WorkerStuck { step, state } => format!("the sandbox worker does not go on at {step}: {state}"),
             Self::GroupGone { .. } => "the run's cgroup was removed from outside".to_owned(),
             Self::HostLacks { source, .. } => lack(source).unwrap_or("the host failed").to_owned(),
             Self::Kernel { operation, .. } => format!("{operation} failed on the host; see its log"),
@@ -117,7 +126,28 @@ impl SandboxError {
     /// Whether the host is the cause and the same run may be asked for again: none of its commands was started.
     #[must_use]
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::WorkerDied { .. } | Self::GroupGone { .. } | Self::HostLacks { .. })
+        matches!(
+            self,
+            Self::WorkerDied { .. } | Self::WorkerStuck { .. } | Self::GroupGone { .. } | Self::HostLacks { .. }
+        )
+    }
+
+    /// Whether the host may be the cause, whatever was asked for: a worker of anybody else might fail alike.
+    #[must_use]
+    pub fn is_hosts(&self) -> bool {
+        match self {
+            Self::InvalidSpec { .. }
+            | Self::WorkspaceGone { .. }
+            | Self::LayerMissing { .. }
+            | Self::LimitMissing { .. }
+            | Self::GroupGone { .. } => false,
+            Self::WorkerMissing { .. }
+            | Self::WorkerFailed { .. }
+            | Self::WorkerDied { .. }
+            | Self::WorkerStuck { .. }
+            | Self::HostLacks { .. }
+            | Self::Kernel { .. } => true,
+        }
     }
 
     /// Wraps what the kernel said about something that the supervisor itself needs.

@@ -11,6 +11,7 @@ use crate::hold::Id;
 use crate::room::{Room, Worker};
 use crate::slice;
 use crate::spec::Jail;
+use crate::undead::Undead;
 use proctor_core::limits::Limits;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -55,13 +56,14 @@ pub(crate) struct Maker {
     pub(crate) worker_binary: PathBuf,
     pub(crate) places: Places,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) undead: Arc<Undead>,
     /// Whether namespaces can be made without a user namespace.
     pub(crate) privileged: bool,
 }
 
 impl Maker {
     pub(crate) fn open(&self, jail: &Jail, workspace_id: Id) -> Result<Room, SandboxError> {
-        Room::open(&self.worker_binary, jail, workspace_id, self.privileged)
+        Room::open(&self.worker_binary, jail, workspace_id, self.privileged, &self.undead)
     }
 
     pub(crate) fn prepare(&self, room: &Room, jail: &Jail, limits: &Limits) -> Result<Worker, SandboxError> {

@@ -2,16 +2,16 @@
 //! trace. Must not decide what a run needs.
 
 use crate::cgroup::{self, MissingLimit, Opened, Passing, Places};
+use crate::error::SandboxError;
 use crate::hold::hold;
 use crate::plan::LAYERS;
 use crate::pool::Maker;
-use crate::room::NOBODY;
+use crate::room::{NOBODY, Worker};
 use crate::spec::{Jail, RunAs};
 use proctor_core::isolation::Layer;
 use proctor_core::limits::Limits;
 use serde::Serialize;
 use std::fs;
-use std::io;
 use std::os::unix::fs::chown;
 
 /// CAP_SYS_ADMIN's bit in a capability set (`linux/capability.h`).
@@ -82,6 +82,7 @@ pub(crate) fn probe(maker: &Maker) -> HostReport {
     let places = &maker.places;
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let mut rows = cgroup_rows(places);
+    rows.extend([sockets_row(places), leftovers_row(places)]);
     rows.extend(layer_rows(maker));
     HostReport {
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
@@ -159,18 +160,7 @@ fn cgroup_rows(places: &Places) -> Vec<HostRow> {
 /// The workspace belongs to the run's user. Whether one of somebody else can be shown as the run's own is up to its file
 /// system, and told by the run.
 fn layer_rows(maker: &Maker) -> Vec<HostRow> {
-    let try_all = || {
-        let workspace = tempfile::tempdir()?;
-        let mut jail = Jail::at(workspace.path().canonicalize()?);
-        if maker.privileged {
-            chown(workspace.path(), Some(NOBODY), Some(NOBODY))?;
-            jail.run_as = RunAs::User { uid: NOBODY, gid: NOBODY };
-        }
-        let (_, id) = hold(&jail.workspace, None)?;
-        let worker = maker.open(&jail, id).and_then(|room| maker.prepare(&room, &jail, &Limits::DEFAULT));
-        worker.map_err(io::Error::other)
-    };
-    match try_all() {
+    match try_worker(maker) {
         Ok(worker) => {
             let row = |layer| layer_row(layer, worker.in_force.why_not(layer), maker.privileged);
             LAYERS.into_iter().map(row).collect()
@@ -183,6 +173,61 @@ fn layer_rows(maker: &Maker) -> Vec<HostRow> {
             needed: true,
             remedy: "install proctor-worker beside proctor, and allow namespaces".to_owned(),
         }],
+    }
+}
+
+/// A worker that has put on every layer in an empty workspace.
+pub(crate) fn try_worker(maker: &Maker) -> Result<Worker, SandboxError> {
+    let empty = || {
+        let workspace = tempfile::tempdir()?;
+        if maker.privileged {
+            chown(workspace.path(), Some(NOBODY), Some(NOBODY))?;
+        }
+        let jail = Jail::at(workspace.path().canonicalize()?);
+        let (_, id) = hold(&jail.workspace, None)?;
+        Ok((workspace, jail, id))
+    };
+    let (_workspace, mut jail, id) = empty().map_err(SandboxError::kernel("making an empty workspace"))?;
+    if maker.privileged {
+        jail.run_as = RunAs::User { uid: NOBODY, gid: NOBODY };
+    }
+    maker.open(&jail, id).and_then(|room| maker.prepare(&room, &jail, &Limits::DEFAULT))
+}
+
+/// Groups that dead supervisors have left and that cannot be removed.
+fn leftovers_row(places: &Places) -> HostRow {
+    let stuck = cgroup::given_up(places);
+    let (status, detail, remedy) = match stuck {
+        0 => (Status::Usable, "none that cannot be removed".to_owned(), ""),
+        _ => (
+            Status::Present,
+            format!("{stuck} groups of dead supervisors cannot be removed: something in them does not die"),
+            "look for processes in state D (ps -eo pid,stat,wchan,args) and for the kernel's own words (dmesg); a restart of \
+             the host ends them",
+        ),
+    };
+    let (name, group, remedy) = ("leftover groups".to_owned(), RowGroup::Cgroup, remedy.to_owned());
+    HostRow { name, group, status, detail, needed: false, remedy }
+}
+
+/// Whether the buffers of a run's sockets are bounded with its memory.
+fn sockets_row(places: &Places) -> HostRow {
+    let (status, detail, remedy) = match places.v1.get("memory") {
+        Some(own) if !own.join(cgroup::SOCKETS).exists() => (
+            Status::Missing,
+            "a run's sockets can take memory of the host beside its limit",
+            "boot without cgroup.memory=nokmem, or with cgroup v2",
+        ),
+        Some(_) => (Status::Usable, "a quarter of the memory limit beside it, at least 8 MiB", ""),
+        None => (Status::Usable, "counted as memory", ""),
+    };
+    HostRow {
+        name: "socket buffers".to_owned(),
+        group: RowGroup::Cgroup,
+        status,
+        detail: detail.to_owned(),
+        needed: true,
+        remedy: remedy.to_owned(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A room as the supervisor holds it: the launcher, which has made what all runs of a jail share, and the workers that it
 //! forks. Must not know what a run is, or how many rooms there are.
 
-use crate::cgroup::{self, Counters, Leaf, Ledger, Mode, Opened, Passing, Places, Tab};
+use crate::cgroup::{self, Counters, Leaf, Ledger, Mode, Opened, Passing, Places, REMOVE_WAIT, Tab};
 use crate::channel::{Channel, wait_readable};
 use crate::error::SandboxError;
 use crate::hold::Id;
@@ -9,7 +9,9 @@ use crate::in_force::{InForce, allotment};
 use crate::lack::lack;
 use crate::message::{Failure, FromInit, FromLauncher, Identity, MissingLayer, RoomPlan, ToInit, ToLauncher, pack};
 use crate::plan;
+use crate::set_up::{SET_UP_WAITS, first_word};
 use crate::spec::{Jail, RunAs};
+use crate::undead::Undead;
 use crate::user_limits::UserLimits;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
@@ -17,20 +19,22 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getegid, geteuid, pidfd_open, pidfd_send_signal, waitid,
 };
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// How long a worker may take to put on its layers. It takes milliseconds; a frozen host takes longer.
-const SETUP_WAIT: Duration = Duration::from_secs(30);
 
 /// How long a killed run may take to be dead. A namespace of a thousand spinning processes takes about a second; a
 /// process inside a hanging disk or network file system takes as long as that hangs.
 pub const DEATH_WAIT: Duration = Duration::from_secs(60);
+
+/// The same for one that was never set up: nothing of a tenant is in it, and it was waited for already.
+const DEATH_WAIT_AT_SET_UP: Duration = Duration::from_secs(2);
 
 /// How long the launcher may take to exit when nothing of it is alive.
 const LAUNCHER_WAIT: Duration = Duration::from_secs(2);
@@ -55,6 +59,9 @@ struct Launcher {
     stderr: ChildStderr,
     /// `None` when it is to end.
     channel: Option<Channel>,
+    /// Whether it was given up at its set-up.
+    is_stuck: AtomicBool,
+    undead: Arc<Undead>,
 }
 
 impl Launcher {
@@ -62,7 +69,7 @@ impl Launcher {
     ///
     /// Nothing of the supervisor is forked: std spawns without copying page tables as long as there is no `pre_exec`.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
-    fn spawn(binary: &Path) -> Result<Launcher, SandboxError> {
+    fn spawn(binary: &Path, undead: &Arc<Undead>) -> Result<Launcher, SandboxError> {
         let (channel, theirs) = Channel::pair().map_err(SandboxError::kernel("making a control socket"))?;
         let missing = |source| {
             SandboxError::of(source, "starting a worker", |source| SandboxError::WorkerMissing {
@@ -86,7 +93,10 @@ impl Launcher {
             Ok((stderr, pidfd(&child)?))
         });
         match quiet {
-            Ok((stderr, pidfd)) => Ok(Launcher { child, pidfd, stderr, channel: Some(channel) }),
+            Ok((stderr, pidfd)) => {
+                let (is_stuck, undead) = (AtomicBool::new(false), Arc::clone(undead));
+                Ok(Launcher { child, pidfd, stderr, channel: Some(channel), is_stuck, undead })
+            }
             Err(source) => {
                 // Without a pidfd nobody could wait for it with a bound.
                 let _gone = child.kill().and_then(|()| child.wait());
@@ -105,7 +115,7 @@ impl Launcher {
 
     fn hear(&self) -> Result<(FromLauncher, Option<OwnedFd>), SandboxError> {
         let heard = match &self.channel {
-            Some(channel) => channel.receive_within(SETUP_WAIT),
+            Some(channel) => first_word(channel, self.child.id(), SET_UP_WAITS),
             None => Ok(None),
         };
         match heard {
@@ -113,7 +123,11 @@ impl Launcher {
             Ok(Some((FromLauncher::Failed(failure), _))) => Err(self.gave_up(failure)),
             Ok(Some((said, fds))) => Ok((said, fds.into_iter().next())),
             Ok(None) => Err(self.died("set-up")),
-            Err(error) => Err(self.deaf("set-up", error, Launcher::died)),
+            Err(error) => {
+                let error = self.deaf("set-up", error, Launcher::died);
+                self.is_stuck.store(matches!(error, SandboxError::WorkerStuck { .. }), Ordering::Relaxed);
+                Err(error)
+            }
         }
     }
 
@@ -129,6 +143,7 @@ impl Launcher {
     fn deaf(&self, step: &str, error: io::Error, gone: fn(&Launcher, &str) -> SandboxError) -> SandboxError {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => gone(self, step),
+            io::ErrorKind::TimedOut => SandboxError::WorkerStuck { step: step.to_owned(), state: error.to_string() },
             _ => SandboxError::of(error, step, |error| self.failed(step, error.to_string())),
         }
     }
@@ -176,7 +191,8 @@ impl Launcher {
         if wait_readable(&self.pidfd, LAUNCHER_WAIT).is_err() {
             self.child.kill()?;
             // One that is given up is never reaped.
-            wait_readable(&self.pidfd, DEATH_WAIT)?;
+            let is_stuck = self.is_stuck.load(Ordering::Relaxed);
+            wait_readable(&self.pidfd, if is_stuck { DEATH_WAIT_AT_SET_UP } else { DEATH_WAIT })?;
         }
         self.child.wait().map(drop)
     }
@@ -186,15 +202,22 @@ impl Drop for Launcher {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
             tracing::error!(%error, "a launcher could not be ended");
+            self.undead.add(&self.pidfd, None);
         }
     }
 }
 
 impl Room {
     /// Spawns `binary` and waits until it has made the room.
-    pub(crate) fn open(binary: &Path, jail: &Jail, workspace_id: Id, privileged: bool) -> Result<Room, SandboxError> {
+    pub(crate) fn open(
+        binary: &Path,
+        jail: &Jail,
+        workspace_id: Id,
+        privileged: bool,
+        undead: &Arc<Undead>,
+    ) -> Result<Room, SandboxError> {
         let plan = room_plan(jail, workspace_id, privileged)?;
-        let launcher = Launcher::spawn(binary)?;
+        let launcher = Launcher::spawn(binary, undead)?;
         let packed = pack(&plan, std::iter::empty()).map_err(SandboxError::kernel("packing a plan"))?;
         launcher.tell(&ToLauncher::Room, &[packed.as_fd()])?;
         match launcher.hear()? {
@@ -229,11 +252,15 @@ impl Room {
             Err(error) => return Err(or_gone(error, leaf.as_deref(), "forking init")),
         };
         let launcher = Arc::clone(&self.launcher);
+        let death_wait = Cell::new(DEATH_WAIT);
         let mut worker =
-            Worker { pid, init, channel: ours, leaf, tab, in_force, scratch: None, mounts: None, _launcher: launcher };
+            Worker { pid, init, channel: ours, leaf, tab, in_force, scratch: None, mounts: None, death_wait, launcher };
         match self.set_up(places, jail, limits, &mut worker) {
             Ok(()) => Ok(worker),
-            Err(error) => Err(or_gone(error, worker.leaf.as_deref(), "set-up")),
+            Err(error) => {
+                worker.death_wait.set(DEATH_WAIT_AT_SET_UP);
+                Err(or_gone(error, worker.leaf.as_deref(), "set-up"))
+            }
         }
     }
 
@@ -246,7 +273,7 @@ impl Room {
         let is_in_v2 = worker.leaf.is_some() && places.mode == Mode::V2;
         let told = worker.channel.send(&ToInit::Begin(allotment(limits, is_in_v2)), &doors);
         told.map_err(|error| launcher.deaf("beginning", error, Launcher::lost))?;
-        let heard = worker.channel.receive_within::<FromInit>(SETUP_WAIT);
+        let heard = first_word::<FromInit>(&worker.channel, worker.pid, SET_UP_WAITS);
         match heard.map_err(|error| launcher.deaf("set-up", error, Launcher::lost))? {
             Some((FromInit::Ready { applied, missing }, fds)) => {
                 // Before this word init asks for its death signal for the last time. From here on it dies with its launcher,
@@ -336,8 +363,10 @@ pub(crate) struct Worker {
     /// The run's mounts. Whoever lets go of them last takes them apart, which takes longer than all the rest of the
     /// run's end: so it should not be init.
     pub(crate) mounts: Option<OwnedFd>,
+    /// How long its end is waited for. Nothing once it was waited for in vain.
+    death_wait: Cell<Duration>,
     /// It reaps init, and would take it along.
-    _launcher: Arc<Launcher>,
+    launcher: Arc<Launcher>,
 }
 
 impl Worker {
@@ -370,7 +399,13 @@ impl Worker {
     /// Kills what is left of the run and waits until the last process is dead.
     pub(crate) fn end(&self) -> io::Result<()> {
         self.kill();
-        wait_readable(&self.init, DEATH_WAIT)
+        wait_readable(&self.init, self.death_wait.replace(Duration::ZERO))
+    }
+
+    /// Ends a worker that never had a run.
+    pub(crate) fn end_unused(&self) -> io::Result<()> {
+        self.death_wait.set(DEATH_WAIT_AT_SET_UP);
+        self.end()
     }
 }
 
@@ -381,8 +416,9 @@ impl Drop for Worker {
             if let Some(leaf) = &self.leaf {
                 leaf.kill();
             }
+            self.launcher.undead.add(&self.init, self.leaf.take());
         }
-        if let Some(Err(error)) = self.leaf.as_deref_mut().map(Leaf::remove) {
+        if let Some(Err(error)) = self.leaf.as_mut().map(|leaf| leaf.remove(REMOVE_WAIT)) {
             tracing::error!(%error, "a cgroup leaf could not be removed");
         }
     }

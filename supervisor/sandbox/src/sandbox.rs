@@ -9,7 +9,7 @@ use crate::figures::{self, Watched};
 use crate::hold::{Id, hold};
 use crate::kill::KillSwitch;
 use crate::pool::{Maker, Pool, PoolBounds};
-use crate::probe::{HostReport, is_privileged, probe};
+use crate::probe::{HostReport, is_privileged, probe, try_worker};
 use crate::room::Worker;
 use crate::slice;
 use crate::spec::{Ending, Jail, RunSpec, Sandbox, SandboxEvent};
@@ -45,8 +45,8 @@ impl LinuxSandbox {
     pub fn new(worker_binary: PathBuf, bounds: PoolBounds) -> Result<Self, SandboxError> {
         let worker_binary = fs::canonicalize(&worker_binary)
             .map_err(|source| SandboxError::WorkerMissing { binary: worker_binary, source })?;
-        let maker =
-            Maker { worker_binary, places: Places::find(), ledger: Arc::default(), privileged: is_privileged() };
+        let (places, privileged) = (Places::find(), is_privileged());
+        let maker = Maker { worker_binary, places, ledger: Arc::default(), undead: Arc::default(), privileged };
         let pool = match bounds.workers_max {
             0 => None,
             _ => Some(Pool::new(maker.clone(), bounds).map_err(SandboxError::kernel("starting a thread"))?),
@@ -130,6 +130,18 @@ impl Sandbox for LinuxSandbox {
 
     fn probe(&self) -> HostReport {
         probe(&self.maker)
+    }
+
+    fn try_worker(&self) -> Result<(), SandboxError> {
+        let worker = try_worker(&self.maker)?;
+        worker.end_unused().map_err(|error| SandboxError::WorkerStuck {
+            step: "its end".to_owned(),
+            state: format!("it is alive after its kill: {error}"),
+        })
+    }
+
+    fn undead(&self) -> u64 {
+        self.maker.undead.count()
     }
 
     fn retire(&self, session: &str) {

@@ -253,6 +253,18 @@ pub trait Sandbox: Send + Sync + 'static {
         crate::HostReport::default()
     }
 
+    /// Has a worker of no run put on every layer in an empty directory, and ends it: whether this host can run anything. Takes
+    /// milliseconds, and as long as a set-up may take on a host in trouble.
+    fn try_worker(&self) -> Result<(), crate::SandboxError> {
+        Ok(())
+    }
+
+    /// Workers that are alive after their kill, since the kernel does not let go of them. Removes what those have left that
+    /// have died since the last time.
+    fn undead(&self) -> u64 {
+        0
+    }
+
     /// Lets go of what is prepared for the next run of `session`: it is closed.
     fn retire(&self, _session: &str) {}
 

@@ -38,6 +38,7 @@ use proctor_proto::{FILE_DESCRIPTOR_SET, MESSAGE_BYTES_MAX};
 use record::Recorded;
 use std::sync::Arc;
 use tonic::body::Body;
+use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic::{Request, Status};
 use tonic_health::ServingStatus;
@@ -69,13 +70,26 @@ impl Api {
         health_reporter.set_serving::<RunsServer<Api>>().await;
         health_reporter.set_serving::<ResultsServer<Api>>().await;
         health_reporter.set_serving::<HostServer<Hosting>>().await;
-        let drain = self.drain.clone();
+        let (drain, host) = (self.drain.clone(), self.context.host.clone());
+        tokio::spawn(host.clone().keep(Arc::clone(&self.context.sandbox), drain.clone()));
         tokio::spawn(async move {
-            drain.begun().await;
-            // The empty name stands for the supervisor as a whole.
-            health_reporter.set_service_status("", ServingStatus::NotServing).await;
-            health_reporter.set_not_serving::<RunsServer<Api>>().await;
-            health_reporter.set_not_serving::<SessionsServer<Api>>().await;
+            let mut serves = host.serves();
+            loop {
+                let (status, is_last) = tokio::select! {
+                    () = drain.begun() => (ServingStatus::NotServing, true),
+                    Ok(()) = serves.changed() => match *serves.borrow_and_update() {
+                        true => (ServingStatus::Serving, false),
+                        false => (ServingStatus::NotServing, false),
+                    },
+                };
+                // The empty name stands for the supervisor as a whole.
+                for service in ["", RunsServer::<Api>::NAME, SessionsServer::<Api>::NAME] {
+                    health_reporter.set_service_status(service, status).await;
+                }
+                if is_last {
+                    return;
+                }
+            }
         });
         let reflection = || {
             tonic_reflection::server::Builder::configure()

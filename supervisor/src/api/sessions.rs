@@ -177,6 +177,7 @@ mod tests {
     use crate::config::Reading;
     use crate::context::{Context, Looks};
     use crate::drain::Drain;
+    use crate::host_monitor::HostMonitor;
     use crate::registry::Registry;
     use crate::scheduler::Scheduler;
     use crate::tenant::Tenants;
@@ -207,6 +208,7 @@ mod tests {
             toolchain: Toolchain::default(),
             clock,
             audit: Audit::off(),
+            host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, Amount { memory_bytes: 0, cpu_millis: 0 }),
             looks: Looks::of_host(),
         });

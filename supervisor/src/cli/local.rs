@@ -9,6 +9,7 @@ use crate::audit::Audit;
 use crate::caches;
 use crate::clock::Clock;
 use crate::context::{Context, Looks, Policy};
+use crate::host_monitor::HostMonitor;
 use crate::registry::random_id;
 use crate::scheduler::Scheduler;
 use crate::session::{self, Memory, SessionHandle};
@@ -97,6 +98,7 @@ fn context_of(sandbox: LinuxSandbox, Shared { budget, offer, audit, clock, .. }:
         toolchain: toolchain(offer),
         clock,
         audit: audit.unwrap_or_else(Audit::off),
+        host: HostMonitor::new(clock),
         scheduler: Scheduler::start(clock, budget),
         looks: Looks::of_host(),
     })

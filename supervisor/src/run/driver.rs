@@ -212,6 +212,9 @@ impl Looked {
 fn look(mut drive: Drive, began: Began) -> Result<Looked, NotStarted> {
     let waits = drive.waits.take();
     let Drive { context, policy, session, workspace, request, kind, .. } = &drive;
+    if let Some(text) = context.host.refusal() {
+        return Err(PrepareError::HostFailed { text }.into());
+    }
     let look = workspace.look().map_err(PrepareError::from)?;
     let prepared = prepare(context, policy, session, workspace, &look, request, *kind)?;
     if let Some(full) = policy.kept.full() {
@@ -331,6 +334,7 @@ fn round(drive: &mut Drive, course: &mut Course, spec: &RunSpec, tell: &mut dyn 
             }
         }
     });
+    context.host.ran(&ending);
     let mut ending = ending.map_err(refused)?;
     if ending.worker_lost {
         tracing::error!(run = %run, "a worker was lost");

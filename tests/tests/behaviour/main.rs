@@ -12,6 +12,7 @@ mod rerunning;
 mod services;
 mod sessions;
 mod tenants;
+mod trouble;
 mod workspaces;
 mod written;
 

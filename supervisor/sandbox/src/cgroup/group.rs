@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How long the removal of a leaf may take, all its groups together. The kernel lets go of a group within milliseconds
 /// after its last process was reaped; a group that is given up stays until the next start.
-pub(super) const REMOVE_WAIT: Duration = Duration::from_secs(30);
+pub(crate) const REMOVE_WAIT: Duration = Duration::from_secs(30);
 
 /// Pause between two attempts to remove a group.
 const REMOVE_PAUSE: Duration = Duration::from_millis(1);

@@ -7,6 +7,7 @@ use super::v2::V2Leaf;
 use super::{Counters, Leaf};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// The order of the fields is the order of their end: v2 can kill at once.
 pub(super) struct HybridLeaf {
@@ -96,9 +97,9 @@ impl Leaf for HybridLeaf {
         self.v2.kill();
     }
 
-    fn remove(&mut self) -> io::Result<()> {
+    fn remove(&mut self, wait: Duration) -> io::Result<()> {
         // Both are tried, whatever becomes of the first.
-        let (v1, v2) = (self.v1.remove(), self.v2.remove());
+        let (v1, v2) = (self.v1.remove(wait), self.v2.remove(wait));
         v1.and(v2)
     }
 }

@@ -17,9 +17,10 @@ mod tests;
 pub(crate) use favour::{Ledger, Tab};
 pub(crate) use place::{Mode, Places};
 pub(crate) use settle::{leave, settle, would_hand_down};
-pub(crate) use sweep::sweep;
+pub(crate) use sweep::{given_up, sweep};
+pub(crate) use v1::SOCKETS;
 
-pub(crate) use group::Passing;
+pub(crate) use group::{Passing, REMOVE_WAIT};
 
 use favour::Favour;
 use group::Obstacle;
@@ -30,6 +31,7 @@ use proctor_core::limits::{LimitKind, Limits};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 /// A group of its own for one run. Made with its limits written and read back; gone after `remove` or drop.
 pub(crate) trait Leaf: Send {
@@ -73,9 +75,9 @@ pub(crate) trait Leaf: Send {
     /// Kills everything in the leaf: at once with `cgroup.kill`, else one by one with no new ones meanwhile. The last
     /// resort, since the end of init is the end of the run.
     fn kill(&self);
-    /// Removes the leaf, what the run has made below it, and its tenant's group with the last leaf in it. Waits, within
-    /// bounds, until the kernel lets go.
-    fn remove(&mut self) -> io::Result<()>;
+    /// Removes the leaf, what the run has made below it, and its tenant's group with the last leaf in it. Waits at most `wait`
+    /// until the kernel lets go.
+    fn remove(&mut self, wait: Duration) -> io::Result<()>;
 }
 
 /// What a thread writes to a door to go through it.

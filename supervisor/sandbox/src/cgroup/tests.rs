@@ -186,7 +186,7 @@ fn refused_forks_are_counted(host: &Host) {
     assert!(counters.pids_peak.is_none_or(|peak| peak == 16), "{counters:?}");
     assert_eq!(leaf.pids().len(), 15);
     leaf.kill();
-    leaf.remove().unwrap();
+    leaf.remove(REMOVE_WAIT).unwrap();
     host.assert_nothing_left();
 }
 
@@ -200,7 +200,7 @@ fn a_kill_reaches_every_process_of_a_fork_tree(host: &Host) {
     leaf.kill();
     tree.wait().unwrap();
     eventually("nothing is alive", || leaf.pids().is_empty());
-    leaf.remove().unwrap();
+    leaf.remove(REMOVE_WAIT).unwrap();
     host.assert_nothing_left();
 }
 
@@ -229,7 +229,7 @@ fn what_is_frozen_stands_still_and_can_be_killed(host: &Host) {
         leaf.kill();
         first.wait().unwrap();
     }
-    leaf.remove().unwrap();
+    leaf.remove(REMOVE_WAIT).unwrap();
     host.assert_nothing_left();
 }
 
@@ -277,7 +277,7 @@ fn removal_takes_groups_below_along(host: &Host) {
     let groups = host.groups_of(host.places.maker);
     let made = groups.iter().filter(is_leaf).filter(|dir| fs::create_dir_all(dir.join("a/b")).is_ok()).count();
     assert!(made > 0);
-    leaf.remove().unwrap();
+    leaf.remove(REMOVE_WAIT).unwrap();
     host.assert_nothing_left();
 }
 
@@ -288,7 +288,7 @@ fn removal_kills_what_somebody_else_has_put_there(host: &Host) {
     go(&mut stranger);
     // Its parent reaps it meanwhile, in case the kernel waits for that.
     let reaped = std::thread::spawn(move || stranger.wait().unwrap());
-    leaf.remove().unwrap();
+    leaf.remove(REMOVE_WAIT).unwrap();
     assert!(!reaped.join().unwrap().success());
     host.assert_nothing_left();
 }
@@ -307,7 +307,7 @@ fn leaves_of_one_owner_come_and_go_from_many_threads(host: &Host) {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    host.leaf().remove().unwrap();
+                    host.leaf().remove(REMOVE_WAIT).unwrap();
                 }
             });
         }
@@ -554,7 +554,7 @@ fn a_group_that_cannot_be_removed_is_waited_for_once() {
     let nested: Vec<PathBuf> = (0..12).scan(stuck.clone(), |at, _| Some(std::mem::replace(at, at.join("d")))).collect();
     nested.iter().for_each(|dir| fs::create_dir(dir).unwrap());
     sweep::sweep_within(&host.places, Duration::ZERO);
-    let given_up = sweep::given_up(&host.places);
+    let given_up = given_up(&host.places);
     // It would not come back.
     sweep::sweep_within(&host.places, Duration::from_secs(100_000));
     let is_there = stuck.exists();

@@ -129,7 +129,7 @@ fn socket_bytes(memory_bytes_max: u64) -> u64 {
 
 /// The file of that bound. It holds for UDP as well (measured on Linux 6.18: of 200 MiB that were sent to sockets that nobody
 /// reads, as much was kept as the bound says). A kernel booted with `cgroup.memory=nokmem` has no such file.
-pub(super) const SOCKETS: &str = "memory.kmem.tcp.limit_in_bytes";
+pub(crate) const SOCKETS: &str = "memory.kmem.tcp.limit_in_bytes";
 
 /// Memory, memory with swap at the same bound, so that swap is off, and the buffers of sockets.
 fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, Obstacle> {
@@ -297,8 +297,8 @@ impl Leaf for V1Leaf {
         }
     }
 
-    fn remove(&mut self) -> io::Result<()> {
-        let until = Instant::now() + group::REMOVE_WAIT;
+    fn remove(&mut self, wait: Duration) -> io::Result<()> {
+        let until = Instant::now() + wait;
         // Each is tried, whatever becomes of those before it.
         let removed = self.groups().map(|dir| group::remove(dir, until)).fold(Ok(()), io::Result::and);
         if let Some(cpu) = dir_of(&self.dirs, "cpu") {
@@ -314,7 +314,7 @@ impl Drop for V1Leaf {
     fn drop(&mut self) {
         if !self.dirs.is_empty() {
             self.kill();
-            if let Err(error) = self.remove() {
+            if let Err(error) = self.remove(group::REMOVE_WAIT) {
                 tracing::error!(%error, "a cgroup leaf could not be removed");
             }
         }

@@ -325,10 +325,10 @@ impl Leaf for V2Leaf {
         }
     }
 
-    fn remove(&mut self) -> io::Result<()> {
+    fn remove(&mut self, wait: Duration) -> io::Result<()> {
         // Taken whatever becomes of it: who has waited for it in vain does not wait again when the leaf is dropped.
         let Some(dir) = self.dir.take() else { return Ok(()) };
-        let removed = group::remove(&dir, Instant::now() + group::REMOVE_WAIT);
+        let removed = group::remove(&dir, Instant::now() + wait);
         group::leave_tenant(&dir);
         removed
     }
@@ -338,7 +338,7 @@ impl Drop for V2Leaf {
     fn drop(&mut self) {
         if self.dir.is_some() {
             self.kill();
-            if let Err(error) = self.remove() {
+            if let Err(error) = self.remove(group::REMOVE_WAIT) {
                 tracing::error!(%error, "a cgroup leaf could not be removed");
             }
         }

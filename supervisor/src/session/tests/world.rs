@@ -6,6 +6,7 @@ use crate::audit::{self, Audit};
 use crate::bounds::Bounds;
 use crate::clock::Clock;
 use crate::context::{Looks, Policy};
+use crate::host_monitor::HostMonitor;
 use crate::registry::{self, CreateError, Registry};
 use crate::run::{self, Drive, FILE_BYTES_MIN, Killer, RunEnd, Spools};
 use crate::scheduler::{Place, Scheduler, Wanted};
@@ -112,6 +113,7 @@ impl World {
             toolchain: Toolchain::default(),
             clock,
             audit: Audit::open(place, clock).unwrap(),
+            host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, BUDGET),
             looks: Looks::of_host(),
         });
@@ -127,6 +129,7 @@ impl World {
             toolchain: Toolchain::default(),
             clock,
             audit: Audit::open(audit::Place { path: place, bytes_max: 1 << 20, keep: 0 }, clock).unwrap(),
+            host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, BUDGET),
             looks: Looks::of_host(),
         });
