@@ -112,6 +112,8 @@ pub enum KillReason {
     Deadline,
     /// The leaf's `oom_kill` counter rose.
     OutOfMemory,
+    /// Locks and sockets took more of the kernel's memory than a run may have beside its memory limit.
+    KernelMemory,
     /// The workspace and the build caches grew by more than the disk limit.
     DiskFull,
     /// The log limit was reached.
@@ -122,12 +124,13 @@ pub enum KillReason {
 
 impl KillReason {
     /// All reasons.
-    pub const ALL: [KillReason; 8] = [
+    pub const ALL: [KillReason; 9] = [
         KillReason::Cancelled,
         KillReason::Abandoned,
         KillReason::Closed,
         KillReason::Deadline,
         KillReason::OutOfMemory,
+        KillReason::KernelMemory,
         KillReason::DiskFull,
         KillReason::OutputFlood,
         KillReason::HostFailed,
@@ -142,6 +145,7 @@ impl KillReason {
             KillReason::Closed => "closed",
             KillReason::Deadline => "deadline",
             KillReason::OutOfMemory => "out_of_memory",
+            KillReason::KernelMemory => "kernel_memory",
             KillReason::DiskFull => "disk_full",
             KillReason::OutputFlood => "output_flood",
             KillReason::HostFailed => "host_failed",
@@ -154,7 +158,7 @@ impl KillReason {
         match self {
             KillReason::Cancelled | KillReason::Abandoned | KillReason::Closed => Outcome::Cancelled,
             KillReason::Deadline => Outcome::TimedOut,
-            KillReason::OutOfMemory => Outcome::OutOfMemory,
+            KillReason::OutOfMemory | KillReason::KernelMemory => Outcome::OutOfMemory,
             KillReason::DiskFull => Outcome::DiskFull,
             KillReason::OutputFlood => Outcome::OutputFlood,
             KillReason::HostFailed => Outcome::WorkerLost,

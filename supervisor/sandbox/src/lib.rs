@@ -45,6 +45,7 @@ mod slice;
 mod spec;
 mod spool;
 mod streams;
+mod uncharged;
 mod undead;
 mod unstarted;
 mod user_limits;

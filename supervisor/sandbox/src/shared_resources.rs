@@ -86,18 +86,20 @@ fn bound_by_the_leaf() -> Vec<SharedResource> {
         SharedResource {
             name: "buffers of sockets",
             counted_by: &["net/core/rmem_*", "net/core/wmem_*", "net/core/optmem_max", "net/core/somaxconn"],
-            run: "out of its memory, but for those of netlink".to_owned(),
+            run:
+                "out of its memory, or (v1) a quarter of it beside it; those of netlink 32 MiB, together with its locks"
+                    .to_owned(),
             tenant: RUNS,
-            ordinary: UNBOUND,
-            kept_by: &[MEMORY],
+            ordinary: "those of netlink alone",
+            kept_by: &[MEMORY, Watch],
         },
         SharedResource {
             name: "locks on files, leases, notices of changes (dnotify)",
             counted_by: &["RLIMIT_LOCKS", "fs/leases-enable", "fs/dir-notify-enable", "kernel/max_lock_depth"],
-            run: "not bound: Linux neither counts nor charges locks".to_owned(),
-            tenant: UNBOUND,
-            ordinary: UNBOUND,
-            kept_by: &[],
+            run: "32 MiB of the kernel's memory, some 160,000 locks".to_owned(),
+            tenant: RUNS,
+            ordinary: SAME,
+            kept_by: &[Watch],
         },
         SharedResource {
             name: "processors",

@@ -11,9 +11,10 @@ use crate::message::{CpuTimes, Failure, FromInit, RunPlan, ToInit, pack};
 use crate::room::{DEATH_WAIT, Worker};
 use crate::spec::{RunSpec, SandboxEvent};
 use crate::streams::{Outlet, Streams};
+use crate::uncharged::{Counted, KernelMemory, UNCHARGED_BYTES_MAX};
 use crate::unstarted::Unstarted;
 use proctor_core::event::Stream;
-use proctor_core::isolation::Isolation;
+use proctor_core::isolation::{Isolation, Network};
 use proctor_core::outcome::{Exit, KillReason};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -51,6 +52,9 @@ const BUSY_FOR: Duration = Duration::from_millis(100);
 
 /// Said of a run whose pipes could not be taken, for want of descriptors as a rule.
 const UNREAD: &str = "the host could not take the run's output: the run was ended";
+
+/// Pause between two looks of a count of locks.
+const COUNT_PAUSE: Duration = Duration::from_millis(5);
 
 /// Pause between two `Usage` events.
 const USAGE_PAUSE: Duration = Duration::from_secs(1);
@@ -110,6 +114,8 @@ pub(crate) struct Watch<'a> {
     busy_until: Instant,
     seen: Watched,
     disk: Disk,
+    kernel_memory: KernelMemory,
+    next_count: Instant,
 }
 
 impl<'a> Watch<'a> {
@@ -143,6 +149,8 @@ impl<'a> Watch<'a> {
             busy_until: begun,
             seen: Watched::default(),
             disk,
+            kernel_memory: KernelMemory::new(UNCHARGED_BYTES_MAX),
+            next_count: begun + TICK,
         }
     }
 
@@ -231,6 +239,7 @@ impl<'a> Watch<'a> {
             self.hear_and_look_at_leaf();
             self.look_at_tmp();
             self.look_at_disk();
+            self.look_at_kernel_memory(now);
         }
         if now >= self.next_usage && self.first_start.is_some() {
             self.next_usage = now + USAGE_PAUSE;
@@ -514,6 +523,32 @@ impl<'a> Watch<'a> {
                 }
                 // After the kill, before which it would go on writing.
                 self.disk.release(&run);
+            }
+        }
+    }
+
+    /// A run that has taken more of the kernel's memory than it may, where nothing else counts it, is killed.
+    fn look_at_kernel_memory(&mut self, now: Instant) {
+        // A walk of the disk has the run frozen, and must find it so.
+        if now < self.next_count || self.disk.holds_the_run() || self.first_start.is_none() {
+            return;
+        }
+        let run = Grown { init: self.worker.pid, leaf: self.leaf() };
+        let has_own_network = self.spec.jail.network == Network::None;
+        let sockets = has_own_network.then(|| format!("/proc/{}/net/netlink", run.init));
+        self.next_count = now + TICK;
+        match self.kernel_memory.look(&run, sockets.as_deref()) {
+            Counted::Within => {}
+            Counted::Counting => {
+                self.next_count = now + COUNT_PAUSE;
+                self.next_tick = self.next_tick.min(self.next_count);
+            }
+            Counted::Beyond(found) => {
+                if !self.ended_well && self.seen.killed.is_none() {
+                    self.seen.host_notes.push(found.note(UNCHARGED_BYTES_MAX));
+                    self.kill(KillReason::KernelMemory);
+                }
+                self.kernel_memory.release(&run);
             }
         }
     }

@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod support;
 
-use proctor_core::isolation::Layer;
+use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::LimitKind;
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_sandbox::{Ending, KillSwitch, RunSpec, Sandbox};
@@ -251,6 +251,37 @@ print(held(\"/proc/net/tcp\"))";
             let held: u64 = heard.stdout.trim().parse().unwrap_or_else(|_| panic!("{what}: {ending:?} {heard:?}"));
             assert!(held > 1 << 20 && held <= 33 << 20, "{what}: {held} {ending:?}");
         }
+    }
+}
+
+#[test]
+fn kernel_memory_that_no_controller_counts_is_watched() {
+    let locks = "
+import fcntl, os, time
+keep = []
+for name in range(160):
+    file = os.open(f\"/tmp/{name}\", os.O_RDWR | os.O_CREAT)
+    keep.append(file)
+    for at in range(2500, 0, -1): fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * at)
+time.sleep(600)";
+    let netlink = "
+import socket, struct, time
+keep = []
+ask = struct.pack(\"=IHHII\", 32, 18, 1, 1, 0) + struct.pack(\"=BxHiII\", 0, 0, 1, 0, 0)
+for _ in range(12):
+    end = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    end.bind((0, 0))
+    keep.append(end)
+    for _ in range(10000): end.send(ask)
+time.sleep(600)";
+    for (what, script) in [("locks", locks), ("netlink", netlink)] {
+        let mut greedy = spec(&format!("exec python3 -c '{script}'"));
+        greedy.limits.memory_bytes_max = 128 << 20;
+        greedy.jail.network = Network::None;
+        let (ending, heard) = run(&greedy);
+        assert_eq!(ending.killed, Some(KillReason::KernelMemory), "{what}: {ending:?} {heard:?}");
+        assert!(ending.notes.iter().any(|note| note.contains("locks on files")), "{what}: {:?}", ending.notes);
     }
 }
 

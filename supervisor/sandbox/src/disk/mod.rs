@@ -202,9 +202,14 @@ impl Disk {
         self.look_until(over_after(look), run)
     }
 
+    /// Whether the run is frozen for a walk, or about to be.
+    pub(crate) fn holds_the_run(&self) -> bool {
+        matches!(self.motion, Motion::Stopping | Motion::Stopped)
+    }
+
     /// Lets a run that was frozen go on.
     pub(crate) fn release(&mut self, run: &dyn Subject) {
-        if matches!(self.motion, Motion::Stopping | Motion::Stopped) {
+        if self.holds_the_run() {
             run.freeze(false);
         }
         self.motion = Motion::Free;
