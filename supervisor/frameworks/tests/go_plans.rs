@@ -179,7 +179,7 @@ fn coverage_brings_its_wrapper_along() {
     let args = plan.steps[0].args.join(" ");
     assert_eq!(
         args,
-        "test -json -count=1 -fullpath -timeout=0 -covermode=atomic -coverprofile=/scratch/go-merged-profile \
+        "test -json -count=1 -fullpath -timeout=0 -covermode=atomic -coverprofile=/scratch/work/go-merged-profile \
          -coverpkg=./... -exec='/scratch/go-test-exec' -parallel=3 ./..."
     );
     assert_eq!((plan.artifacts, plan.dirs), (true, vec!["artifacts/go".to_owned()]));

@@ -2,7 +2,7 @@
 //! host.
 
 use crate::error::SandboxError;
-use crate::spec::{COMMANDS_MAX, CommandSpec, RunSpec, SCRATCH};
+use crate::spec::{COMMANDS_MAX, CommandSpec, RunSpec, SCRATCH, SCRATCH_WRITABLE};
 use proctor_core::limits::Limits;
 use std::path::{Component, Path};
 
@@ -75,6 +75,10 @@ fn scratch_rule(spec: &RunSpec) -> Result<(), String> {
     if !spec.artifacts.is_empty() && !is_plain_relative(&spec.artifacts) {
         return Err(format!("the path of the artefact directory {PLAIN_RELATIVE}"));
     }
+    let artifacts = Some(spec.artifacts.as_str()).filter(|path| !path.is_empty());
+    if !spec.scratch_dirs.iter().map(String::as_str).chain(artifacts).all(is_scratch_writable) {
+        return Err(format!("a scratch or artefact directory is below none of {}", SCRATCH_WRITABLE.join(", ")));
+    }
     if spec.scratch_files.iter().map(|file| file.bytes.len()).sum::<usize>() > SCRATCH_BYTES_MAX {
         return Err("the scratch files are larger than 64 MiB together".into());
     }
@@ -107,6 +111,11 @@ fn is_plain_relative(path: &str) -> bool {
         && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
+/// Whether the run may write at this path, relative to the scratch directory.
+pub(crate) fn is_scratch_writable(path: &str) -> bool {
+    SCRATCH_WRITABLE.iter().any(|dir| Path::new(path).starts_with(dir))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,7 +132,7 @@ mod tests {
             commands: vec![command],
             jail: Jail::at("/srv/ws"),
             scratch_files: vec![],
-            scratch_dirs: vec!["a/b".into()],
+            scratch_dirs: vec!["work/b".into()],
             artifacts: String::new(),
             report: false,
             limits: Limits::DEFAULT,
@@ -152,6 +161,8 @@ mod tests {
             |spec| spec.jail.read_only.push("srv/rel".into()),
             |spec| spec.scratch_dirs.push("../srv".into()),
             |spec| spec.scratch_dirs.push("/srv".into()),
+            |spec| spec.scratch_dirs.push("bin".into()),
+            |spec| spec.artifacts = "out".into(),
             |spec| spec.artifacts = "a/../../srv".into(),
             |spec| {
                 spec.scratch_files.push(ScratchFile { path: "..".into(), bytes: vec![], executable: false });

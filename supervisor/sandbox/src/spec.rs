@@ -9,8 +9,12 @@ use proctor_core::report::Resources;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Where a run finds its scratch directory: inside its private `/tmp`, gone with it.
+/// Where a run finds its scratch directory: inside its private `/tmp`, gone with it. It is a mount of its own that the run
+/// cannot write, so that no test changes a helper that a later command of the run starts; nor can it be renamed.
 pub const SCRATCH: &str = "/tmp/proctor";
+
+/// Directories below [`SCRATCH`] that every run finds and may write; they count as `/tmp`.
+pub const SCRATCH_WRITABLE: [&str; 4] = ["artifacts", "cache", "home", "work"];
 
 /// Where a command whose run has [`RunSpec::report`] finds a FIFO that is read as the run goes on.
 pub const REPORT: &str = "/tmp/proctor/report";
@@ -22,11 +26,13 @@ pub struct RunSpec {
     pub jail: Jail,
     /// At least one, at most [`COMMANDS_MAX`]. A later command runs although an earlier one failed.
     pub commands: Vec<CommandSpec>,
-    /// Files that are written below [`SCRATCH`] before the first command.
+    /// Files that are written below [`SCRATCH`] before the first command. The run may write those below one of
+    /// [`SCRATCH_WRITABLE`] and no others.
     pub scratch_files: Vec<ScratchFile>,
-    /// Directories below [`SCRATCH`] that are created empty before the first command, relative to it.
+    /// Directories that are created empty before the first command, relative to [`SCRATCH`], each below one of
+    /// [`SCRATCH_WRITABLE`].
     pub scratch_dirs: Vec<String>,
-    /// Directory below [`SCRATCH`] whose regular files are handed back after the last command; empty for none.
+    /// Directory, below one of [`SCRATCH_WRITABLE`], whose regular files are handed back after the last command; empty for none.
     pub artifacts: String,
     /// Whether the commands find a FIFO at [`REPORT`], for what they say beside their two streams.
     pub report: bool,

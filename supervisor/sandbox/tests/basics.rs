@@ -24,9 +24,7 @@ fn what_commands_report_arrives_whole_and_before_their_end_whoever_comes_and_goe
     let mut two = spec(
         "echo a > /tmp/proctor/report; (sleep 0.1; echo b > /tmp/proctor/report) & wait; echo c > /tmp/proctor/report",
     );
-    // The name is the command's to give to something else; what the FIFO was made for goes on, and the next has its own.
-    two.commands
-        .push(sh("exec 3> /tmp/proctor/report; rm /tmp/proctor/report; echo d >&3; head -c 1000000 /dev/zero >&3"));
+    two.commands.push(sh("exec 3> /tmp/proctor/report; echo d >&3; head -c 1000000 /dev/zero >&3"));
     two.commands.push(sh("echo e > /tmp/proctor/report; exec sleep 600"));
     two.report = true;
     let kill = KillSwitch::new().unwrap();
@@ -45,10 +43,11 @@ fn what_commands_report_arrives_whole_and_before_their_end_whoever_comes_and_goe
 #[test]
 fn what_a_command_reports_is_its_own_however_late_it_is_read() {
     let mut two = spec("echo a > /tmp/proctor/report");
-    two.commands.push(sh("echo b > /tmp/proctor/report; touch /tmp/proctor/done"));
+    two.commands.push(sh("echo b > /tmp/proctor/report"));
+    // Nothing else can be put in its place, and nobody in the run can read it.
     two.commands
-        .push(sh("test -p /tmp/proctor/report && mv /tmp/proctor/report /tmp/old && mkdir /tmp/proctor/report"));
-    two.commands.push(sh("echo c > /tmp/old"));
+        .push(sh("test -p /tmp/proctor/report && ! mv /tmp/proctor/report /tmp/old && ! rm -f /tmp/proctor/report && ! test -r /tmp/proctor/report"));
+    two.commands.push(sh("echo c > /tmp/proctor/report"));
     two.report = true;
     let (ending, heard) = try_run(&two, &KillSwitch::new().unwrap(), |heard| {
         // Meanwhile the first ends and the second says all that it has to say.
@@ -58,9 +57,7 @@ fn what_a_command_reports_is_its_own_however_late_it_is_read() {
     })
     .unwrap();
     assert_exits(&ending, &[Exit::Code(0); 4]);
-    assert!(heard.report.starts_with("a\n<0>b\n<1>"), "{}", heard.report);
-    // Where the place is taken, the old one goes on.
-    assert!(heard.report.contains("c\n"), "{}", heard.report);
+    assert_eq!(heard.report, "a\n<0>b\n<1><2>c\n<3>");
 }
 
 #[test]
@@ -199,19 +196,44 @@ fn a_command_gets_its_environment_its_directory_and_default_signals_and_nothing_
 
 #[test]
 fn scratch_files_directories_and_artefacts_travel_in_and_out() {
-    let mut helped = spec("/tmp/proctor/bin/hello > /tmp/proctor/out/deep/a; cat /tmp/proctor/data; ls /tmp/proctor");
+    let mut helped = spec("/tmp/proctor/bin/hello > /tmp/proctor/work/deep/a; cat /tmp/proctor/data; ls /tmp/proctor");
     helped.scratch_files = vec![
         ScratchFile { path: "bin/hello".into(), bytes: b"#!/bin/sh\necho hello\n".to_vec(), executable: true },
         ScratchFile { path: "data".into(), bytes: vec![b'x'; 300_000], executable: false },
     ];
-    helped.scratch_dirs = vec!["out/deep".into()];
-    helped.artifacts = "out".into();
+    helped.scratch_dirs = vec!["work/deep".into()];
+    helped.artifacts = "work".into();
     let (ending, heard) = run(&helped);
     assert_exits(&ending, &[Exit::Code(0)]);
-    assert_eq!(heard.stdout.len(), 300_000 + "bin\ndata\nhome\nout\n".len());
+    assert_eq!(heard.stdout.len(), 300_000 + "artifacts\nbin\ncache\ndata\nhome\nwork\n".len());
     assert_eq!(ending.artifacts.len(), 1);
     assert_eq!((ending.artifacts[0].path.as_str(), ending.artifacts[0].bytes.as_slice()), ("deep/a", &b"hello\n"[..]));
     assert!(!std::path::Path::new("/tmp/proctor").exists());
+}
+
+/// A test that rewrote a helper would decide what the next command of its run tells. Neither the name nor the mount gives way.
+#[test]
+fn a_helper_is_the_same_for_every_command_of_a_run() {
+    let attempts = [
+        "echo forged > /tmp/proctor/bin/helper",
+        "chmod u+w /tmp/proctor/bin",
+        "rm -f /tmp/proctor/bin/helper",
+        "mv /tmp/proctor/bin /tmp/proctor/work/bin",
+        "touch /tmp/proctor/new",
+        "mv /tmp/proctor /tmp/other",
+        "rmdir /tmp/proctor/home",
+        "ln /tmp/proctor/bin/helper /tmp/proctor/work/helper",
+    ];
+    let refused: String =
+        attempts.iter().map(|attempt| format!("if {attempt}; then echo '{attempt}'; fi 2> /dev/null; ")).collect();
+    let mut helped =
+        spec(&format!("{refused} echo mine > /tmp/proctor/home/mine && echo mine > /tmp/proctor/work/mine"));
+    helped.commands.push(sh("/tmp/proctor/bin/helper; cat /tmp/proctor/home/mine /tmp/proctor/home/settings"));
+    let file = |path: &str, text: &[u8]| ScratchFile { path: path.into(), bytes: text.into(), executable: true };
+    helped.scratch_files = vec![file("bin/helper", b"#!/bin/sh\necho ours\n"), file("home/settings", b"set\n")];
+    let (ending, heard) = run(&helped);
+    assert_exits(&ending, &[Exit::Code(0); 2]);
+    assert_eq!(heard.stdout, "ours\nmine\nset\n");
 }
 
 /// What was compiled from a helper of the last run serves the next run, and never for another helper.

@@ -176,11 +176,11 @@ fn a_required_user_namespace_is_put_on_for_root_too() {
 #[test]
 fn hostile_artefacts_are_passed_over_and_honest_ones_survive_a_kill() {
     let mut hostile = spec(
-        "cd /tmp/proctor/out; echo honest > good; ln -s /etc/passwd link; ln -s / dir; mkfifo fifo; \
+        "cd /tmp/proctor/artifacts; echo honest > good; ln -s /etc/passwd link; ln -s / dir; mkfifo fifo; \
          mount --bind /etc sub; echo ready; sleep 600",
     );
-    hostile.scratch_dirs = vec!["out/sub".into()];
-    hostile.artifacts = "out".into();
+    hostile.scratch_dirs = vec!["artifacts/sub".into()];
+    hostile.artifacts = "artifacts".into();
     let kill = KillSwitch::new().unwrap();
     let switch = kill.clone();
     let (ending, _) = try_run(&hostile, &kill, move |heard| {
@@ -195,9 +195,9 @@ fn hostile_artefacts_are_passed_over_and_honest_ones_survive_a_kill() {
 
 #[test]
 fn an_artefact_directory_that_was_swapped_for_a_link_gives_nothing() {
-    let mut swap = spec("cd /tmp/proctor; rm -r out; ln -s /etc out");
-    swap.scratch_dirs = vec!["out".into()];
-    swap.artifacts = "out".into();
+    let mut swap = spec("cd /tmp/proctor/work; rm -r out; ln -s /etc out");
+    swap.scratch_dirs = vec!["work/out".into()];
+    swap.artifacts = "work/out".into();
     assert_eq!(run(&swap).0.artifacts, []);
 }
 

@@ -44,7 +44,7 @@ fn runs_of_one_session_share_a_network_and_nothing_that_a_run_could_leave() {
     let distinct = |line: usize| heard.iter().map(|lines| lines[line].clone()).collect::<BTreeSet<_>>().len();
     assert_eq!(distinct(0), 1, "one network namespace");
     for lines in &heard {
-        assert_eq!(lines[5..], ["/dev/shm:", "", "/tmp/proctor:", "home"], "{lines:?}");
+        assert_eq!(lines[5..], ["/dev/shm:", "", "/tmp/proctor:", "artifacts", "cache", "home", "work"], "{lines:?}");
     }
     assert_eq!(launchers(), 1);
     drop(sandbox);

@@ -28,7 +28,7 @@ pub(super) fn flags(scratch: &str) -> [String; 4] {
     // The go tool splits the value of -exec at blanks, unless it is quoted.
     [
         "-covermode=atomic".to_owned(),
-        format!("-coverprofile={scratch}/go-merged-profile"),
+        format!("-coverprofile={scratch}/work/go-merged-profile"),
         "-coverpkg=./...".to_owned(),
         format!("-exec='{scratch}/{WRAPPER}'"),
     ]

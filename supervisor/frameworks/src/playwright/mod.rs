@@ -173,7 +173,7 @@ fn launch(tree: &FileTree, group: &Group<'_>, want: &Want<'_>, script: &Script, 
         .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch))
         .with("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{KEPT}", want.scratch))
         // Nothing that anybody wants to look at.
-        .with("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/last-run.json", want.scratch))
+        .with("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/work/last-run.json", want.scratch))
         .with("PW_TEST_REPORTER", format!("{}/playwright/reporter.cjs", want.scratch))
         // The report that people look at would be served, and the run would wait for them.
         .with("PLAYWRIGHT_HTML_OPEN", "never");

@@ -100,9 +100,12 @@ fn live(control: &Channel, hands: &mut Hands) -> Result<(), Halt> {
     // Both are the supervisor's now.
     (hands.scratch, hands.mounts) = (None, None);
     let (plan, files) = unpack::<RunPlan>(fds.pop()).map_err(failed("reading the plan"))?;
-    mounts::fill_scratch(&plan, &files).map_err(failed("writing the scratch files"))?;
+    let no_scratch = || Halt::Failed { step: "finding the scratch directory", source: Errno::NOENT.into() };
+    let helpers = hands.helpers.take().ok_or_else(no_scratch)?;
+    mounts::fill_scratch(&plan, &files, &helpers).map_err(failed("writing the scratch files"))?;
     drop(files);
-    let mut report = plan.report.then(Report::open).transpose().map_err(failed("making the report"))?;
+    let open = |after| Report::open(&helpers, after).map_err(failed("making the report"));
+    let mut report = if plan.report { Some(open(None)?) } else { None };
     let mut init = Init { control, deaths, is_terminating: false };
     for (index, command) in plan.commands.iter().enumerate() {
         let ended = init.run_command(index, command, report.as_ref())?;
@@ -113,7 +116,7 @@ fn live(control: &Channel, hands: &mut Hands) -> Result<(), Halt> {
         if is_last {
             break;
         }
-        report = report.map(Report::next);
+        report = report.map(|before| open(Some(before))).transpose()?;
     }
     // Taking its namespaces apart takes longer than all that the supervisor still does for the run. So it waits until it is
     // killed, or the supervisor is gone.

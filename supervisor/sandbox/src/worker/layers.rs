@@ -9,6 +9,7 @@ use crate::hold::hold;
 use crate::lack::is_for_good;
 use crate::message::{Allotment, Identity, MissingLayer, RoomPlan};
 use crate::plan::{Demand, LOCKED_BYTES_MAX, QUEUE_BYTES_MAX, Row, SIGNALS_MAX, Stage, Step};
+use crate::spec::SCRATCH;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proctor_core::isolation::Layer;
@@ -42,8 +43,10 @@ pub(super) struct Hands {
     filter: Option<Filter>,
     /// What this run gets, once there is a run.
     pub(super) allotment: Option<Allotment>,
-    /// The scratch directory, once the private `/tmp` is there.
+    /// What the run may write of its scratch directory, once the private `/tmp` is there.
     pub(super) scratch: Option<OwnedFd>,
+    /// The rest of it, which init alone may write.
+    pub(super) helpers: Option<OwnedFd>,
     /// This run's mount namespace.
     pub(super) mounts: Option<OwnedFd>,
     pub(super) missing: Vec<MissingLayer>,
@@ -60,6 +63,7 @@ impl Hands {
             filter: None,
             allotment: None,
             scratch: None,
+            helpers: None,
             mounts: None,
             missing: Vec::new(),
         }
@@ -153,7 +157,8 @@ impl Hands {
             Step::OwnCgroup => mounts::own_cgroup(),
             Step::OwnTerminals => mounts::own_terminals(),
             Step::PrivateTmp => {
-                self.scratch = Some(mounts::private_tmp(&self.plan, self.allotment()?)?);
+                let scratch = mounts::private_tmp(&self.plan, self.allotment()?)?;
+                (self.scratch, self.helpers) = (Some(scratch.written), Some(scratch.helpers));
                 self.mounts = Some(fs::File::open("/proc/self/ns/mnt")?.into());
                 Ok(())
             }
@@ -227,9 +232,10 @@ impl Hands {
         if is_safe { SetId::Allowed } else { SetId::Denied }
     }
 
-    /// Directories that landlock leaves writable. What else can be written in them is for the other layers.
+    /// Directories that landlock leaves writable. What else can be written in them is for the other layers: the scratch
+    /// directory is named because init writes it by a mount that is nowhere, and its processes' mount of it is read-only.
     fn writable(&self) -> Vec<&Path> {
-        let own = ["/tmp", "/dev/shm", "/proc"].map(Path::new);
+        let own = ["/tmp", SCRATCH, "/dev/shm", "/proc"].map(Path::new);
         let given = self.plan.writable.iter().chain([&self.plan.workspace]).map(AsRef::as_ref);
         own.into_iter().chain(given).collect()
     }

@@ -2,27 +2,25 @@
 //! the scratch directory. What all runs of a room share is `root`'s. Must not know why a path is kept.
 
 use super::attributes::Attributes;
-use crate::check::{SHM, TMP};
+use crate::check::{SHM, TMP, is_scratch_writable};
 use crate::message::{Allotment, RoomPlan, RunPlan};
 use crate::plan::TERMINALS_MAX;
-use crate::spec::SCRATCH;
+use crate::spec::{SCRATCH, SCRATCH_WRITABLE};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind, mount_change, move_mount,
-    open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind, mount_change,
+    move_mount, open_tree, unmount,
 };
+use rustix::process::fchdir;
 use std::ffi::CString;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
-
-/// A directory that every run finds below its scratch directory, for `HOME`.
-const HOME: &str = "home";
 
 /// Seconds from 1970 to 2004: times that are long past on any clock.
 const TIMES: u64 = 1 << 30;
@@ -68,18 +66,50 @@ pub(super) fn own_terminals() -> io::Result<()> {
 /// POSIX shared memory that is gone with the run and bounded like `/tmp`.
 pub(super) fn private_shm(plan: &RoomPlan, allotment: Allotment) -> io::Result<()> {
     let trees = take_trees(plan, SHM)?;
-    mount_tmpfs(Path::new(SHM), allotment)?;
+    mount_tmpfs(Path::new(SHM), allotment, 0o1777)?;
     trees.into_iter().try_for_each(|(path, tree)| attach(path, tree))
 }
 
-/// Hides what was in `/tmp`, binds back what must stay visible, and returns the scratch directory.
-pub(super) fn private_tmp(plan: &RoomPlan, allotment: Allotment) -> io::Result<OwnedFd> {
+/// Both parts of a run's scratch directory.
+pub(super) struct Scratch {
+    /// Directory with those of [`SCRATCH_WRITABLE`], a part of the private `/tmp`.
+    pub(super) written: OwnedFd,
+    /// Root of the rest, by a mount that is nowhere and that can be written: at [`SCRATCH`] itself it cannot.
+    pub(super) helpers: OwnedFd,
+}
+
+/// Hides what was in `/tmp`, binds back what must stay visible, and makes the scratch directory.
+///
+/// One tmpfs holds `/tmp` and, out of its sight, what the run may write of its scratch directory, so that both are under one
+/// bound. Another holds the helpers.
+pub(super) fn private_tmp(plan: &RoomPlan, allotment: Allotment) -> io::Result<Scratch> {
+    const CLONE: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC);
     let trees = take_trees(plan, TMP)?;
-    mount_tmpfs(Path::new(TMP), allotment)?;
-    fs::create_dir_all(Path::new(SCRATCH).join(HOME))?;
-    let scratch = open(SCRATCH, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let tmp = Path::new(TMP);
+    mount_tmpfs(tmp, allotment, 0o755)?;
+    let (shown, hidden) = (tmp.join("tmp"), tmp.join("scratch"));
+    fs::create_dir(&shown)?;
+    fs::set_permissions(&shown, fs::Permissions::from_mode(0o1777))?;
+    for dir in SCRATCH_WRITABLE {
+        fs::create_dir_all(hidden.join(dir))?;
+    }
+    let written = open(&hidden, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let parts = SCRATCH_WRITABLE.map(|dir| Ok((dir, open_tree(CWD, hidden.join(dir), CLONE)?)));
+    let shown = open_tree(CWD, &shown, CLONE)?;
+    unmount(tmp, UnmountFlags::DETACH)?;
+    attach(tmp, shown)?;
+    let scratch = Path::new(SCRATCH);
+    fs::create_dir(scratch)?;
+    mount_tmpfs(scratch, allotment, 0o755)?;
+    let helpers = open_tree(CWD, scratch, CLONE)?;
+    for part in parts {
+        let (dir, part) = part.map_err(|error: Errno| io::Error::from(error))?;
+        attach(&scratch.join(dir), part)?;
+    }
     trees.into_iter().try_for_each(|(path, tree)| attach(path, tree))?;
-    Ok(scratch)
+    // Without what is mounted in it.
+    Attributes::SEALED.set(open(scratch, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)?;
+    Ok(Scratch { written, helpers })
 }
 
 /// Takes hold of everything below `hidden` that must stay visible, while it can still be seen.
@@ -96,8 +126,8 @@ fn take_trees<'a>(plan: &'a RoomPlan, hidden: &str) -> io::Result<Vec<(&'a Path,
     Ok(trees)
 }
 
-fn mount_tmpfs(at: &Path, allotment: Allotment) -> io::Result<()> {
-    let options = format!("size={},nr_inodes={},mode=1777", allotment.tmp_bytes_max, allotment.tmp_inodes_max);
+fn mount_tmpfs(at: &Path, allotment: Allotment, mode: u32) -> io::Result<()> {
+    let options = format!("size={},nr_inodes={},mode={mode:o}", allotment.tmp_bytes_max, allotment.tmp_inodes_max);
     let options = CString::new(options)?;
     Ok(mount("tmpfs", at, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())?)
 }
@@ -116,8 +146,16 @@ pub(super) fn attach(path: &Path, tree: OwnedFd) -> io::Result<()> {
 }
 
 /// Pages written here are charged to the run's leaf, where this process lives.
-pub(super) fn fill_scratch(plan: &RunPlan, mut files: &[u8]) -> io::Result<()> {
-    let below = |path: &str| PathBuf::from(SCRATCH).join(path);
+pub(super) fn fill_scratch(plan: &RunPlan, files: &[u8], helpers: &OwnedFd) -> io::Result<()> {
+    // Paths below it are relative ones for as long as this takes: there is no other way to the mount that is nowhere.
+    fchdir(helpers)?;
+    let filled = fill(plan, files);
+    std::env::set_current_dir("/")?;
+    filled
+}
+
+fn fill(plan: &RunPlan, mut files: &[u8]) -> io::Result<()> {
+    let below = |path: &str| if is_scratch_writable(path) { Path::new(SCRATCH).join(path) } else { path.into() };
     for dir in &plan.scratch_dirs {
         fs::create_dir_all(below(dir))?;
     }
