@@ -2,7 +2,8 @@
 //! Must not know which runner it is, or how a reporter came to be there.
 //!
 //! **The form.** One JSON object a line. `event` is one of
-//! - `begin`: the reporter was loaded and the runner is about to collect;
+//! - `begin`: the reporter was loaded and the runner is about to collect; `token`, a word of its own choice, with which and a blank
+//!   each of its later lines begins;
 //! - `started`: `package`, `name`;
 //! - `finished`: the same, `outcome` in the words of [`TestOutcome`], and as far as known `nodeid`, `duration_s`, `file`
 //!   (absolute, or relative to the step's directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`,
@@ -17,8 +18,10 @@
 //! `package` is the test file relative to the step's directory, and becomes relative to the workspace here. A writer keeps
 //! each line within 4 KiB where it can, since lines of that size reach a FIFO in one piece whoever else writes.
 //!
-//! **Trust.** The tests run in the process that writes this and may write it themselves. So nothing here makes a run green:
-//! without `begin` and `end` it is cut off, and the exit status counts beside it.
+//! **Trust.** A test that runs beside the reporter can write to the report, too. It does not know the token, which is in the
+//! reporter's memory alone: a line without it is left out, and the run is cut off and says so. A test that runs in the reporter's own
+//! process can find the token there if it sets out to. And nothing here makes a run green: without `begin` and `end` it is cut off,
+//! and the exit status counts beside it.
 
 use crate::begun::Begun;
 use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
@@ -74,7 +77,10 @@ impl Dialect {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line {
-    Begin,
+    Begin {
+        #[serde(default)]
+        token: Option<String>,
+    },
     Started(Named),
     Finished(Box<Finished>),
     Collector(Box<Blame>),
@@ -160,6 +166,8 @@ pub(crate) struct Reported {
     dir: String,
     programs: Vec<String>,
     stage: Stage,
+    /// What the reporter's lines begin with, once it has told it.
+    token: Option<String>,
     lines: Lines,
     stdout: Said,
     stderr: Said,
@@ -168,6 +176,8 @@ pub(crate) struct Reported {
     told: u64,
     listed: usize,
     unreadable: u64,
+    /// Lines that were not the reporter's.
+    forged: u64,
     nothing_selected: bool,
     /// What tests left, by its path.
     artifacts: BTreeMap<String, (ArtifactKind, TestId)>,
@@ -185,6 +195,7 @@ impl Reported {
             dir: String::new(),
             programs: Vec::new(),
             stage: Stage::Silent,
+            token: None,
             lines: Lines::default(),
             stdout: Said::default(),
             stderr: Said::default(),
@@ -192,6 +203,7 @@ impl Reported {
             told: 0,
             listed: 0,
             unreadable: 0,
+            forged: 0,
             nothing_selected: false,
             artifacts: BTreeMap::new(),
             flaky: 0,
@@ -204,15 +216,23 @@ impl Reported {
         if line.is_empty() {
             return;
         }
-        match serde_json::from_slice::<Line>(line) {
-            Ok(line) => self.take_in(line, events),
-            Err(_) => self.unreadable += 1,
+        let own = self.token.as_ref().and_then(|token| line.strip_prefix(token.as_bytes())?.strip_prefix(b" "));
+        match (serde_json::from_slice::<Line>(own.unwrap_or(line)), own) {
+            (Err(_), _) => self.unreadable += 1,
+            (Ok(line), None) if !self.is_credible(&line) => self.forged += 1,
+            (Ok(line), _) => self.take_in(line, events),
         }
+    }
+
+    /// Whether a line without the token may be the reporter's: before it has told one, and where it begins once more.
+    fn is_credible(&self, line: &Line) -> bool {
+        let begins_again = |token: &Option<String>| self.token == *token;
+        self.token.is_none() || matches!(line, Line::Begin { token } if begins_again(token))
     }
 
     fn take_in(&mut self, line: Line, events: &mut Vec<RunnerEvent>) {
         match line {
-            Line::Begin => self.stage = Stage::Begun,
+            Line::Begin { token } => (self.stage, self.token) = (Stage::Begun, token),
             Line::End => self.stage = Stage::Ended,
             Line::Note { text, unreached } => {
                 self.summary.unreached |= unreached;
@@ -369,7 +389,7 @@ impl Parser for Reported {
         if let Some(step) = self.steps.get(step).or(self.steps.last()) {
             (self.dir, self.programs) = (step.dir.clone(), step.programs.clone());
         }
-        self.stage = Stage::Silent;
+        (self.stage, self.token) = (Stage::Silent, None);
         self.told = 0;
         self.nothing_selected = false;
         (self.stdout, self.stderr) = (Said::default(), Said::default());
@@ -433,6 +453,11 @@ impl Parser for Reported {
         let mut summary = StreamSummary { notes: self.notes.to_vec(), ..self.summary.clone() };
         let lost = [
             (self.unreadable, "line(s) of the report could not be read".to_owned()),
+            (
+                self.forged,
+                "line(s) of the report were not the reporter's own: something that the tests ran wrote there"
+                    .to_owned(),
+            ),
             (self.lines.skipped(), format!("line(s) of the report had more than {LINE_BYTES_MAX} bytes")),
         ];
         for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {

@@ -154,6 +154,24 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..COLLECTION_FAILED
     },
+    // The same, past every listener; and with tests that a helper brings.
+    Row {
+        name: "vanishes",
+        fixture: "node/vanishes",
+        exit_code: 3,
+        raw_exit_code: Some(0),
+        tests: &[
+            Case::passed("test/helped.test.mjs > holds"),
+            Case::passed("test/really.test.js > holds"),
+            Case::passed("test/unheard.test.js > holds"),
+        ],
+        collectors: &[
+            Collector::collection("test/helped.test.mjs", LEFT),
+            Collector::collection("test/really.test.js", LEFT),
+            Collector::collection("test/unheard.test.js", LEFT),
+        ],
+        ..COLLECTION_FAILED
+    },
     Row {
         name: "unicode",
         fixture: "node/unicode",

@@ -1,10 +1,16 @@
 // Writes proctor's report from inside a JavaScript test runner, and reads what errors say. Must not know which runner.
 'use strict';
 
+const { randomBytes } = require('node:crypto');
 const fs = require('node:fs');
 const path = require('node:path');
 const util = require('node:util');
 const { fileURLToPath } = require('node:url');
+
+// As they are before any test has put something in their place: a `fs.writeSync` that wrote nothing would be asked for ever.
+const { openSync, writeSync } = fs;
+const { stringify } = JSON;
+const bytesOf = Buffer.from.bind(Buffer);
 
 const SEPARATOR = ' > ';
 const TEXT_MAX = 64 * 1024;
@@ -13,6 +19,9 @@ const TEXT_MAX = 64 * 1024;
 const place = process.env.PROCTOR_REPORT;
 delete process.env.PROCTOR_REPORT;
 let descriptor;
+
+// What each line begins with, so that whoever else writes to the report is not taken for this reporter.
+const token = randomBytes(16).toString('hex');
 
 // The directory of the project, also where the process that we are in works in another, or a test goes to another.
 const root = process.env.PROCTOR_ROOT ?? process.cwd();
@@ -57,18 +66,19 @@ if (place) process.on('exit', tellHeld);
 
 // The fields behind the event, without an object that has both: a runner waits for each line.
 function line(event, fields = {}) {
-  const text = JSON.stringify(fields);
+  if (event === 'begin') return `{"event":"begin","token":"${token}"}\n`;
+  const text = stringify(fields);
   // Half of a character, of which JSON writes the number, is no text to whoever reads this.
-  const whole = text.includes('\\ud') ? JSON.stringify(fields, inWhole) : text;
-  return `{"event":"${event}"${whole === '{}' ? '' : ','}${whole.slice(1)}\n`;
+  const whole = text.includes('\\ud') ? stringify(fields, inWhole) : text;
+  return `${token} {"event":"${event}"${whole === '{}' ? '' : ','}${whole.slice(1)}\n`;
 }
 
 const inWhole = (key, value) => (typeof value === 'string' ? value.replace(/\p{Surrogate}/gu, '\ufffd') : value);
 
 function write(text) {
-  descriptor ??= fs.openSync(place, 'w');
-  const bytes = Buffer.from(text);
-  for (let written = 0; written < bytes.length; ) written += fs.writeSync(descriptor, bytes, written);
+  descriptor ??= openSync(place, 'w');
+  const bytes = bytesOf(text);
+  for (let written = 0; written < bytes.length; ) written += writeSync(descriptor, bytes, written);
 }
 
 const plain = (text) => clip(util.stripVTControlCharacters(String(text ?? '')));
@@ -89,7 +99,7 @@ function fileOf(file) {
 
 // A value as a person would write it.
 function valueOf(value) {
-  if (typeof value === 'string') return clip(JSON.stringify(value));
+  if (typeof value === 'string') return clip(stringify(value));
   return clip(util.inspect(value, { depth: 8, breakLength: 100, maxArrayLength: 100, maxStringLength: 10_000, sorted: true }));
 }
 

@@ -29,8 +29,9 @@ pub struct NodeTest;
 
 const NAME: &str = "node";
 
-/// Where a file's process leaves what its failing tests print, below the scratch directory.
-const PRINTED: &str = "node/printed";
+/// Where a file's process leaves what its failing tests print and how it ended, below the scratch directory: a directory for each
+/// step, since the next one may run the same file.
+const PRINTED: &str = "work/node";
 
 /// Options that change what is reported where, or that wait for something.
 const LEFT_OUT: &[&str] = &[
@@ -101,8 +102,7 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> 
         ("node/output.cjs", include_bytes!("output.cjs")),
         ("node/reporter.cjs", include_bytes!("reporter.cjs")),
     ];
-    let dirs = vec![PRINTED.to_owned()];
-    let mut plan = Plan { files: js::injected(&files), dirs, report: true, ..Plan::default() };
+    let mut plan = Plan { files: js::injected(&files), report: true, ..Plan::default() };
     let selection = js::retold(want.selection, with_outer_tests);
     let groups = js::groups(projects, tree, &selection, NAME)?;
     for start in js::starts(tree, groups, (Runner::Node, NAME), HANDED, &[], &mut plan.notes) {
@@ -112,7 +112,9 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> 
         launch = if lists {
             launch.with("PROCTOR_LISTING", "1")
         } else {
-            launch.with("PROCTOR_OUTPUT", format!("{}/{PRINTED}", want.scratch))
+            let printed = format!("{PRINTED}/{}", plan.steps.len());
+            plan.dirs.push(printed.clone());
+            launch.with("PROCTOR_OUTPUT", format!("{}/{printed}", want.scratch))
         };
         let asked = matches!(want.selection, Selection::Matching { files, .. } if !files.is_empty());
         if asked || group.names.expression().is_some() || options.have(NAMES) {

@@ -8,6 +8,10 @@ const { createHash } = require('node:crypto');
 const fs = require('node:fs');
 const path = require('node:path');
 
+// As they are before any test has put something in their place.
+const { appendFileSync, writeFileSync } = fs;
+const { stringify } = JSON;
+
 const TEXT_MAX = 64 * 1024;
 
 // Most bytes that are kept of one file's tests.
@@ -60,8 +64,7 @@ class Output {
   }
 
   leave() {
-    const isEarly = this.#open.length > 0 || !this.#isThrough;
-    if (this.#begun > 0 || isEarly) leave(this.place, { begun: this.#begun, isEarly });
+    leave(this.place, { begun: this.#begun, isEarly: this.#open.length > 0 || !this.#isThrough });
   }
 
   end({ fullName: name, passed }) {
@@ -69,15 +72,16 @@ class Output {
     if (at < 0) return;
     const [{ text, isMixed }] = this.#open.splice(at, 1);
     if (passed !== false || isMixed || text === '') return;
-    const line = `${JSON.stringify([name, text.slice(0, TEXT_MAX)])}\n`;
+    const line = `${stringify([name, text.slice(0, TEXT_MAX)])}\n`;
     this.#left -= line.length;
-    if (this.#left >= 0) fs.appendFileSync(this.place, line);
+    if (this.#left >= 0) appendFileSync(this.place, line);
   }
 }
 
-// Whoever leaves by `process.exit` takes along what Node has not sent of its tests, and Node takes the file for one that passed.
+// A process that leaves by itself takes along what Node has not sent of its tests, and Node takes the file for one that passed.
+// So each says how it left, and one that has not said so has left early: by `process.reallyExit`, or as another program.
 const leftOf = (place) => `${place}.left`;
-const leave = (place, told) => fs.writeFileSync(leftOf(place), JSON.stringify(told));
+const leave = (place, told) => writeFileSync(leftOf(place), stringify(told));
 
 // What is kept of a file's tests, as it comes.
 class Printed {
@@ -89,13 +93,13 @@ class Printed {
     this.place = keptOf(dir, file);
   }
 
-  // How many tests its process had begun when it left, and whether others were to come or one had not ended.
+  // How many tests its process had begun when it left, and whether others were to come or one had not ended: so it is where it
+  // left without a word.
   left() {
     try {
       return JSON.parse(fs.readFileSync(leftOf(this.place)));
     } catch {
-      // It had none, or was ended from outside.
-      return { begun: 0, isEarly: false };
+      return { begun: 0, isEarly: true };
     }
   }
 
@@ -136,17 +140,25 @@ function start(dir) {
   else after(() => output.through());
   output.watch(process.stdout);
   output.watch(process.stderr);
-  process.on('beforeExit', () => output.through());
-  process.on('exit', () => output.leave());
+  atEnd({ beforeExit: () => output.through(), exit: () => output.leave() });
 }
 
-// A file that has its tests from others, if it has any: what it has loaded shows whether it left as if there were some.
+// A file that has its tests from others, if it has any: what it has loaded shows whether it left as if there were some. Which of
+// them were to come is not known.
 function watchOther(place) {
   let isThrough = false;
-  process.on('beforeExit', () => (isThrough = true));
-  process.on('exit', () => {
-    if (!isThrough && process.moduleLoadList.includes('NativeModule test')) leave(place, { begun: 1, isEarly: false });
-  });
+  const hasTests = () => process.moduleLoadList.includes('NativeModule test');
+  atEnd({ beforeExit: () => (isThrough = true), exit: () => leave(place, { begun: 0, isEarly: !isThrough && hasTests() }) });
+}
+
+// Calls what is given for an event of the process's end. No listener: tests remove those of others.
+function atEnd(calls) {
+  const { emit } = process;
+  const value = function (event, ...rest) {
+    if (Object.hasOwn(calls, event)) calls[event]();
+    return emit.call(this, event, ...rest);
+  };
+  Object.defineProperty(process, 'emit', { value, configurable: true, writable: true });
 }
 
 // Node loads us before each file of tests; the reporter only reads.

@@ -65,11 +65,19 @@ def forget_stale_bytecode():
                 pass
 
 
+# As it is before any test has put something in its place: one that wrote nothing would be asked for ever.
+_write = os.write
+
+
 class Report:
-    """The report, written by the process that opened it and by none that it forks."""
+    """The report, written by the process that opened it and by none that it forks.
+
+    Each line begins with a word that only this process knows, so that whoever else writes there is not taken for it.
+    """
 
     def __init__(self):
-        path = os.environ.get("PROCTOR_REPORT")
+        path = os.environ.pop("PROCTOR_REPORT", None)
+        self._token = os.urandom(16).hex()
         self._owner = os.getpid()
         self._file = os.open(path, os.O_WRONLY | os.O_CLOEXEC) if path else None
 
@@ -78,11 +86,14 @@ class Report:
         if self._file is None or os.getpid() != self._owner:
             return
         known = {key: _bounded(value) for key, value in fields.items() if value is not None}
-        line = json.dumps(dict(event=event, **known), ensure_ascii=False) + "\n"
+        if event == "begin":
+            line = json.dumps({"event": event, "token": self._token}) + "\n"
+        else:
+            line = "%s %s\n" % (self._token, json.dumps(dict(event=event, **known), ensure_ascii=False))
         rest = memoryview(line.encode("utf-8", "replace"))
         try:
             while rest:
-                rest = rest[os.write(self._file, rest) :]
+                rest = rest[_write(self._file, rest) :]
         except OSError:
             self._file = None
 

@@ -47,6 +47,36 @@ fn a_test_is_named_and_placed_from_the_workspace() {
     assert_eq!(parser.summary(), StreamSummary { structured: true, ..StreamSummary::default() });
 }
 
+/// A report whose reporter has a token, with `foreign` lines before its end.
+fn with_token(foreign: &str) -> String {
+    let [begin, started, finished, end] = PASSING.lines().collect::<Vec<_>>().try_into().unwrap();
+    let begin = begin.replace('}', r#","token":"abc"}"#);
+    format!("{begin}\n{begin}\nabc {started}\nabc {finished}\n{foreign}abc {end}\n")
+}
+
+#[test]
+fn a_line_without_the_reporters_token_is_left_out_and_the_run_is_cut_off() {
+    let (events, parser) = step(&with_token(""), "", Exit::Code(0), false);
+    assert_eq!((events.len(), parser.summary()), (2, StreamSummary { structured: true, ..StreamSummary::default() }));
+    for foreign in [
+        r#"{"event":"finished","package":"b.py","name":"u","outcome":"passed"}"#,
+        r#"{"event":"begin"}"#,
+        r#"{"event":"begin","token":"mine"}"#,
+        r#"{"event":"end"}"#,
+    ] {
+        let (events, parser) = step(&with_token(&format!("{foreign}\n")), "", Exit::Code(0), false);
+        let summary = parser.summary();
+        assert!(events.len() == 2 && summary.cut_off, "{foreign}");
+        assert!(summary.notes[0].contains("were not the reporter's own"), "{foreign}: {:?}", summary.notes);
+    }
+    // Another word in front is no line at all, and what only ends is not whole.
+    let (_, parser) = step(&with_token("mine {\"event\":\"end\"}\n"), "", Exit::Code(0), false);
+    assert!(parser.summary().cut_off);
+    let ended_by_another = with_token("{\"event\":\"end\"}\n").replace("abc {\"event\":\"end\"}\n", "");
+    let (_, parser) = step(&ended_by_another, "", Exit::Code(0), false);
+    assert!(parser.summary().cut_off);
+}
+
 #[test]
 fn a_place_outside_of_the_workspace_is_none() {
     let report = PASSING.replace(r#""outcome":"passed""#, r#""outcome":"failed","file":"/usr/lib/x.py","line":7"#);
