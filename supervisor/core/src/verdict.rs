@@ -40,6 +40,8 @@ pub struct Facts {
     pub runner_missing: bool,
     /// Tests that had begun and not ended.
     pub running: Vec<TestId>,
+    /// Whether a filter over names picked the tests.
+    pub filtered: bool,
     /// Tests that were to run again and of which nothing came.
     pub not_run: Vec<TestId>,
     /// Whether the runner came to less than it was to run, and cannot say to what not.
@@ -209,6 +211,11 @@ fn without_evidence_of_failure(facts: &Facts, raw_exit_code: Option<i32>, notes:
     if facts.summary.total == 0 {
         return Outcome::NoTests;
     }
+    // Several runners tell tests that a filter leaves out as skipped ones. Whatever the runner says: nothing was executed.
+    if facts.filtered && facts.summary.skipped == facts.summary.total {
+        notes.push("no test that the filter picks was executed: all that the runner told of were skipped".to_owned());
+        return Outcome::NoTests;
+    }
     if !facts.not_run.is_empty() {
         return Outcome::Failed;
     }
@@ -245,7 +252,7 @@ mod tests {
     #[test]
     fn each_ending_has_its_own_outcome() {
         type Change = fn(&mut Facts);
-        let rows: [(&str, Change, Outcome, i32); 28] = [
+        let rows: [(&str, Change, Outcome, i32); 31] = [
             ("green", |_| {}, Outcome::Passed, 0),
             (
                 "failed test",
@@ -311,6 +318,25 @@ mod tests {
                 1,
             ),
             ("all skipped", |f| f.summary = Summary { total: 1, skipped: 1, ..Summary::default() }, Outcome::Passed, 0),
+            ("filtered", |f| f.filtered = true, Outcome::Passed, 0),
+            (
+                "filtered, one executed, one skipped",
+                |f| {
+                    f.filtered = true;
+                    f.summary = Summary { total: 2, passed: 1, skipped: 1, ..Summary::default() }
+                },
+                Outcome::Passed,
+                0,
+            ),
+            (
+                "filtered, none executed",
+                |f| {
+                    f.filtered = true;
+                    f.summary = Summary { total: 2, skipped: 2, ..Summary::default() }
+                },
+                Outcome::NoTests,
+                4,
+            ),
             (
                 "build",
                 |f| {

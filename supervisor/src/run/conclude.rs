@@ -33,6 +33,8 @@ pub(super) struct Concluding {
     pub(super) limits: Limits,
     pub(super) framework: String,
     pub(super) chosen: Option<Chosen>,
+    /// Whether a filter over names picked the tests.
+    pub(super) filtered: bool,
     pub(super) notes: Vec<String>,
     pub(super) workspace: Workspace,
     pub(super) accepted_at: Moment,
@@ -51,6 +53,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         limits,
         framework,
         chosen,
+        filtered,
         notes,
         workspace,
         accepted_at,
@@ -84,6 +87,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         cut_off: stream.cut_off,
         nothing_selected,
         runner_missing: stream.runner_missing,
+        filtered,
         not_run: awaited.rest().into_iter().filter(|test| !running.contains(test)).collect(),
         unreached: stream.unreached
             || (chosen.as_ref().is_some_and(Chosen::blocks) && tally.build_errors + tally.collection_errors > 0),
@@ -315,6 +319,7 @@ mod tests {
             limits: Limits::DEFAULT,
             framework: "go".to_owned(),
             chosen: None,
+            filtered: false,
             notes: vec![WORST.repeat(10_000); 1_000],
             workspace: Workspace::open(dir.path()).unwrap(),
             accepted_at: Moment(0),

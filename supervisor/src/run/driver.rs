@@ -19,7 +19,7 @@ use proctor_core::outcome::KillReason;
 use proctor_core::queue::{Entry, Priority};
 use proctor_core::quota::{Amount, Refused};
 use proctor_core::report::Report;
-use proctor_core::request::{Fingerprint, RunKind, RunRequest};
+use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
 use proctor_frameworks::Awaited;
 use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, lack, shorten_slice};
 use std::io::ErrorKind;
@@ -294,6 +294,7 @@ fn execute(looked: Looked) -> Ran {
         limits: spec.limits,
         framework,
         chosen,
+        filtered: matches!(drive.request.selection, Selection::Matching { filter: Some(_), .. }),
         notes,
         accepted_at: drive.accepted_at,
         ended_at: drive.context.clock.now(),
