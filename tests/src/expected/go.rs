@@ -8,6 +8,10 @@ use crate::row::{Ask, Case, Collector, Covering, Row};
 const UNFINISHED: &str = "did not finish: TestPanics/empty ended the test process (panic: runtime error: index out of \
                           range [0] with length 0)";
 
+const NEVER_DONE: &str = "no test of the package ran: its process exited with 0 without the PASS that m.Run prints. TestMain or \
+                          an init ended the process, or standard output was closed or replaced; call os.Exit(m.Run()) and skip \
+                          tests with t.Skip";
+
 /// The rows.
 pub(super) const TABLE: &[Row] = &[
     Row {
@@ -109,8 +113,7 @@ pub(super) const TABLE: &[Row] = &[
                 .says("the test process ended before the test did; its last output: cannot go on"),
             Case::error("example.com/crash/osexit/TestExits")
                 .says("the test process ended before the test did; its last output: leaving without a newline"),
-            Case::skipped("example.com/crash/mainexitszero/TestMain")
-                .says("no test of the package ran: its TestMain, or what ran before it, exited with 0"),
+            Case::error("example.com/crash/mainexitszero/TestMain").says(NEVER_DONE),
             Case::passed("example.com/crash/teardown/TestHolds"),
         ],
         collectors: &[
@@ -127,6 +130,24 @@ pub(super) const TABLE: &[Row] = &[
             Collector::collection("example.com/crash/teardown", "failed outside of its tests: teardown failed"),
         ],
         ..Row::BUILD_FAILED
+    },
+    Row {
+        name: "undone",
+        fixture: "go/undone",
+        tests: &[
+            Case::error("example.com/undone/closes/TestMain").says(NEVER_DONE),
+            Case::error("example.com/undone/initexits/TestMain").says(NEVER_DONE),
+            Case::passed("example.com/undone/good/TestRunsOthers"),
+            Case::xfailed("example.com/undone/good/TestRunsOthers/inner"),
+            Case::xfailed("example.com/undone/good/TestRunsOthers/inner/sub")
+                .at("good/good_test.go", 9)
+                .says("as it should"),
+            Case::xfailed("example.com/undone/good/TestBeside"),
+            Case::xfailed("example.com/undone/good/TestBeside/sub").at("good/good_test.go", 9).says("as it should"),
+            Case::passed("example.com/undone/good/TestSubtests"),
+            Case::passed("example.com/undone/good/TestSubtests/a"),
+        ],
+        ..Row::FAILED
     },
     Row {
         name: "builderror",

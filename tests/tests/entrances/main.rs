@@ -52,7 +52,7 @@ macro_rules! rows {
 }
 
 rows! {
-    go: pass fail table panic crash builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes many
+    go: pass fail table panic crash undone builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes many
         filtered filtered_out command_passes command_fails command_crashes;
     pytest: pass fail error skip collection conftest settings hang crash stops breaks setuponly workers unlike unicode many twoprojects
         flaky doctest filtered filtered_out filter_is_wrong;

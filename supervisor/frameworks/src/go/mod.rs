@@ -1,5 +1,10 @@
 //! Go: `go test -json`, read as it streams.
 //!
+//! Proof of a pass: for each package the go tool says `pass`, and its test process printed the `PASS` with which `m.Run` ends
+//! after its last test; a package without test files is told as such by the go tool. Without it (`os.Exit(0)` in a `TestMain`
+//! or an `init`, a closed standard output) the package has an error named `TestMain`. A failed subtest is told when its outermost
+//! test ends: below one that passed it is an expected failure.
+//!
 //! `detect` finds modules, `command` writes command lines, `parser` reads the event stream with `tracker` for what is
 //! going on in each package, `failure` turns a failed test's output into a message with a position, `build` does the
 //! same for compilers, and `cover` says which package executed which lines, with `expression` for what a `-run` selects.
@@ -20,6 +25,7 @@ mod parser;
 mod selection;
 mod trace;
 mod tracker;
+mod undecided;
 
 use crate::framework::{Framework, Harvest, Parser, Plan, PlanError, Project, Want};
 use crate::tree::FileTree;

@@ -60,9 +60,6 @@ pub(super) struct GoParser {
     /// Packages that others took along which do not compile.
     not_built: Vec<String>,
     notes: Notes,
-    /// Packages that ended well without having run a test, until a test of another has run.
-    passed_over: Vec<String>,
-    any_began: bool,
 }
 
 impl GoParser {
@@ -88,8 +85,6 @@ impl GoParser {
             unreached: false,
             not_built: Vec::new(),
             notes: Notes::default(),
-            passed_over: Vec::new(),
-            any_began: false,
         }
     }
 
@@ -167,28 +162,14 @@ impl GoParser {
             remember(&mut self.unbuilt, package);
         } else if ending == Ending::Fail && end.failed == 0 {
             events.push(failure::of_package(package, end.began, &end.output, &self.paths));
-        } else if ending == Ending::Pass && self.mode == Mode::Running {
-            self.note_if_nothing_ran(package, &end);
+        } else if ending == Ending::Pass && self.mode == Mode::Running && !end.broke && !is_done(package, &end) {
+            events.push(never_done(package, end.began));
         }
-        self.any_began |= end.began > 0;
-        if self.any_began {
-            events.extend(self.passed_over.drain(..).map(|package| passed_over(&package)));
-        }
-    }
-
-    /// A `TestMain` can exit 0 without running anything; only the absence of the usual words shows it. Its tests were passed
-    /// over, and that is told as what stands for them, unless nothing else ran: no run is green for want of tests.
-    fn note_if_nothing_ran(&mut self, package: &str, end: &PackageEnd) {
-        let is_explained = |line: &OutputLine| {
-            line.text.contains("[no tests to run]")
-                || line.text.contains("[no test files]")
-                || line.text.starts_with('\t')
-        };
-        if end.began == 0 && !end.output.iter().any(is_explained) {
-            self.notes.add(format!("{package} passed without running a test: its TestMain exited by itself"));
-            if self.passed_over.len() < PACKAGES_NAMED_MAX {
-                self.passed_over.push(package.to_owned());
-            }
+        if end.inner_failures > 0 {
+            self.notes.add(format!(
+                "{package}: {} test(s) failed that a passing test ran by itself: they count as expected failures",
+                end.inner_failures
+            ));
         }
     }
 
@@ -241,12 +222,28 @@ impl GoParser {
     }
 }
 
-/// What stands for the tests of a package that ran none of them.
-fn passed_over(package: &str) -> RunnerEvent {
+/// Whether the tests of a package that passed are known to be done: `m.Run` said so, or there are none.
+///
+/// A process that exits with 0 by itself, in its `TestMain`, an `init` or between two tests, is `ok` for the go tool.
+fn is_done(package: &str, end: &PackageEnd) -> bool {
+    let says_no_tests = |line: &OutputLine| {
+        let unmeasured = line.text.strip_prefix('\t').and_then(|text| text.trim_start().strip_prefix(package));
+        line.text.contains("[no test files]") || unmeasured.is_some_and(|rest| rest.contains("coverage: 0.0%"))
+    };
+    end.said_pass || (end.began == 0 && end.output.iter().any(says_no_tests))
+}
+
+/// What stands for the tests of a package whose process did not say that they are done.
+fn never_done(package: &str, began: u64) -> RunnerEvent {
     let id = TestId { package: package.to_owned(), name: "TestMain".to_owned() };
-    let case = TestCase::new(id, format!("{package}/TestMain"), TestOutcome::Skipped);
-    let message = Some("no test of the package ran: its TestMain, or what ran before it, exited with 0".to_owned());
-    RunnerEvent::TestFinished(Box::new(TestCase { message, ..case }.bounded()))
+    let case = TestCase::new(id, format!("{package}/TestMain"), TestOutcome::Error);
+    let what =
+        if began == 0 { "no test of the package ran" } else { "not all tests of the package are known to have run" };
+    let message = format!(
+        "{what}: its process exited with 0 without the PASS that m.Run prints. TestMain or an init ended the process, or standard \
+         output was closed or replaced; call os.Exit(m.Run()) and skip tests with t.Skip"
+    );
+    RunnerEvent::TestFinished(Box::new(TestCase { message: Some(message), ..case }.bounded()))
 }
 
 /// Keeps a package's name, unless it could be read as an option.

@@ -4,6 +4,7 @@
 use super::buffer::{OutputBuffer, OutputLine};
 use super::event::OutputKind;
 use super::failure::{self, Circumstances, Failure};
+use super::undecided::Undecided;
 use crate::paths::Paths;
 use proctor_core::bound::clip;
 use proctor_core::event::RunnerEvent;
@@ -26,6 +27,9 @@ const REPEATED_BYTES_MAX: usize = 1024;
 /// Most failed tests held back at a time. Nobody nests subtests deeper.
 const HELD_MAX: usize = 64;
 
+/// What a test process prints, as a JSON literal, when `m.Run` is done and no test failed.
+const PASS: &str = r#""PASS\n""#;
+
 /// A test that began.
 #[derive(Debug)]
 struct Running {
@@ -34,6 +38,8 @@ struct Running {
     /// Whether it waits in `t.Parallel`.
     paused: bool,
     has_failed_subtest: bool,
+    /// Sequence of the outermost test that runs it, its own if that is itself.
+    outermost: u64,
     output: OutputBuffer,
 }
 
@@ -46,9 +52,23 @@ struct Package {
     failed: u64,
     /// Failed subtests that are not told yet. When a subtest panics, the go tool reports it and its parents as failed one
     /// after the other and prints the panic as output of the outermost, so only what follows tells why the first failed.
-    held: Vec<TestCase>,
+    held: Vec<Held>,
+    /// The outermost test that runs alone: what begins beside it is run by it.
+    alone: Option<u64>,
+    /// Tests that failed within a test that passed.
+    inner_failures: u64,
+    /// Whether the process said since its last test began that its tests are done and none failed.
+    said_pass: bool,
     /// The test that ended the process, and what it said.
     crashed: Option<(String, String)>,
+}
+
+/// A failed test that is not told yet.
+#[derive(Debug)]
+struct Held {
+    case: TestCase,
+    /// Sequence of the outermost test that runs it.
+    outermost: u64,
 }
 
 /// What is left of a package when it ends.
@@ -58,6 +78,10 @@ pub(super) struct PackageEnd {
     pub(super) began: u64,
     /// Tests that failed or did not end.
     pub(super) failed: u64,
+    /// Tests that failed within a test that passed, which are no failures.
+    pub(super) inner_failures: u64,
+    /// Whether its process said that its tests are done and none failed.
+    pub(super) said_pass: bool,
     /// Whether its process ended in the middle of a test.
     pub(super) broke: bool,
     /// What the package printed outside of tests.
@@ -80,6 +104,7 @@ pub(super) struct Tracker {
     retained_bytes: usize,
     sequence: u64,
     spare: Vec<OutputBuffer>,
+    undecided: Undecided,
     /// Whether something was not tracked for want of room.
     overflowed: bool,
 }
@@ -87,7 +112,8 @@ pub(super) struct Tracker {
 impl Tracker {
     pub(super) fn new(paths: Paths) -> Tracker {
         let (packages, spare) = (HashMap::new(), Vec::new());
-        Tracker { packages, paths, retained_bytes: 0, sequence: 0, spare, overflowed: false }
+        let undecided = Undecided::default();
+        Tracker { packages, paths, retained_bytes: 0, sequence: 0, spare, undecided, overflowed: false }
     }
 
     /// Whether tests were passed over because too many ran at a time.
@@ -110,12 +136,20 @@ impl Tracker {
         let has_room = self.reserve(test.len() + RECORD_BYTES);
         let Some(state) = self.packages.get_mut(package) else { return };
         state.began += 1;
-        release_held(state, events);
+        state.said_pass = false;
+        release_held(state, &mut self.undecided, events);
         if has_room {
             self.sequence += 1;
             let output = self.spare.pop().unwrap_or_default();
-            let running = Running { sequence: self.sequence, paused: false, has_failed_subtest: false, output };
+            let outermost = outermost(state, test).unwrap_or(self.sequence);
+            if outermost == self.sequence {
+                state.alone = Some(outermost);
+                self.undecided.outermost_began(outermost);
+            }
+            let (sequence, paused, has_failed_subtest) = (self.sequence, false, false);
+            let running = Running { sequence, paused, has_failed_subtest, outermost, output };
             if let Some(replaced) = state.tests.insert(test.to_owned(), running) {
+                events.extend(self.undecided.outermost_ended(replaced.sequence).into_iter().map(finished));
                 self.retained_bytes =
                     self.retained_bytes.saturating_sub(test.len() + RECORD_BYTES + replaced.output.bytes());
             }
@@ -124,8 +158,12 @@ impl Tracker {
 
     /// A test waits for its turn, or goes on.
     pub(super) fn test_paused(&mut self, package: &str, test: &str, paused: bool) {
-        if let Some(running) = self.packages.get_mut(package).and_then(|state| state.tests.get_mut(test)) {
-            running.paused = paused;
+        let Some(state) = self.packages.get_mut(package) else { return };
+        let Some(running) = state.tests.get_mut(test) else { return };
+        running.paused = paused;
+        // Parallel tests go on when no other begins.
+        if paused && state.alone == Some(running.sequence) {
+            state.alone = None;
         }
     }
 
@@ -139,8 +177,11 @@ impl Tracker {
         events: &mut Vec<RunnerEvent>,
     ) {
         let Some(state) = self.packages.get_mut(package) else { return };
-        if !state.held.last().is_none_or(|held| is_ancestor(test, &held.name)) {
-            release_held(state, events);
+        if !state.held.last().is_none_or(|held| is_ancestor(test, &held.case.name)) {
+            release_held(state, &mut self.undecided, events);
+        }
+        if test.is_empty() {
+            state.said_pass |= literal == PASS;
         }
         if self.retained_bytes > RETAINED_BYTES_MAX {
             self.overflowed = true;
@@ -166,6 +207,8 @@ impl Tracker {
         events: &mut Vec<RunnerEvent>,
     ) {
         let running = self.take_test(package, test);
+        let place = running.as_ref().map(|running| (running.sequence, running.outermost));
+        let (sequence, outermost) = place.unwrap_or_default();
         let outcome = match ending {
             Ending::Pass => TestOutcome::Passed,
             Ending::Fail => TestOutcome::Failed,
@@ -175,9 +218,7 @@ impl Tracker {
         case.duration_s = elapsed.filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
         if ending == Ending::Pass {
             self.spare_buffer(running);
-            if let Some(state) = self.packages.get_mut(package) {
-                release_held(state, events);
-            }
+            self.pass_over(package, sequence, events);
             events.push(finished(case));
             return;
         }
@@ -194,15 +235,28 @@ impl Tracker {
             Some(state) if ending == Ending::Fail => {
                 state.failed += 1;
                 mark_parent(state, test);
-                hold(state, case, failure, events);
+                state.alone = state.alone.filter(|alone| *alone != sequence);
+                events.extend(self.undecided.outermost_ended(sequence).into_iter().map(finished));
+                hold(state, Held { case, outermost }, failure, &mut self.undecided, events);
             }
-            state => {
+            _ => {
                 failure.put_into(&mut case);
-                if let Some(state) = state {
-                    release_held(state, events);
-                }
+                self.pass_over(package, sequence, events);
                 events.push(finished(case));
             }
+        }
+    }
+
+    /// A test ended well. If it is an outermost one, nothing that it ran has failed it: what failed was to fail.
+    fn pass_over(&mut self, package: &str, sequence: u64, events: &mut Vec<RunnerEvent>) {
+        let Some(state) = self.packages.get_mut(package) else { return };
+        release_held(state, &mut self.undecided, events);
+        state.alone = state.alone.filter(|alone| *alone != sequence);
+        for mut case in self.undecided.outermost_ended(sequence) {
+            state.failed = state.failed.saturating_sub(1);
+            state.inner_failures += 1;
+            case.outcome = TestOutcome::Xfailed;
+            events.push(finished(case));
         }
     }
 
@@ -211,9 +265,11 @@ impl Tracker {
         // One that was not built may end without a start.
         let Some(mut state) = self.packages.remove(package) else { return PackageEnd::default() };
         self.give_back(package.len() + RECORD_BYTES + state.output.bytes());
-        release_held(&mut state, events);
+        release_held(&mut state, &mut self.undecided, events);
         let mut left: Vec<(String, Running)> = state.tests.drain().collect();
         left.sort_by_key(|(_, running)| running.sequence);
+        let undecided = left.iter().flat_map(|(_, running)| self.undecided.outermost_ended(running.sequence));
+        events.extend(undecided.map(finished));
         let failures: Vec<Failure> =
             left.iter().map(|(name, running)| of_unfinished(name, running, &self.paths)).collect();
         for ((name, _), failure) in left.iter().zip(&failures) {
@@ -227,14 +283,16 @@ impl Tracker {
             state.failed += 1;
             events.push(finished(unfinished_case(package, &name, failure, state.crashed.as_ref())));
         }
-        PackageEnd { began: state.began, failed: state.failed, broke, output: state.output.lines() }
+        let Package { began, failed, inner_failures, said_pass, .. } = state;
+        PackageEnd { began, failed, inner_failures, said_pass, broke, output: state.output.lines() }
     }
 
     /// Tells what was held back, because nothing follows, package by package in the order of their names.
     pub(super) fn release_all(&mut self, events: &mut Vec<RunnerEvent>) {
         let mut holding: Vec<_> = self.packages.iter_mut().filter(|(_, state)| !state.held.is_empty()).collect();
         holding.sort_by_key(|(name, _)| name.as_str());
-        holding.into_iter().for_each(|(_, state)| release_held(state, events));
+        holding.into_iter().for_each(|(_, state)| release_held(state, &mut self.undecided, events));
+        events.extend(self.undecided.take_all().into_iter().map(finished));
     }
 
     /// Packages that have begun and not ended, sorted.
@@ -291,23 +349,29 @@ impl Tracker {
 }
 
 /// Keeps a failed test until it is clear whether the panic that may follow was its own.
-fn hold(state: &mut Package, mut case: TestCase, failure: Failure, events: &mut Vec<RunnerEvent>) {
-    let is_parent = state.held.last().is_some_and(|held| is_ancestor(&case.name, &held.name));
+fn hold(
+    state: &mut Package,
+    mut last: Held,
+    failure: Failure,
+    undecided: &mut Undecided,
+    events: &mut Vec<RunnerEvent>,
+) {
+    let is_parent = state.held.last().is_some_and(|held| is_ancestor(&last.case.name, &held.case.name));
     if !is_parent || state.held.len() >= HELD_MAX {
-        release_held(state, events);
+        release_held(state, undecided, events);
     }
     if failure.is_crash {
         // The chain of failures began with the subtest that panicked; its parents only carry its last words.
-        let culprit = state.held.first_mut().unwrap_or(&mut case);
+        let culprit = &mut state.held.first_mut().unwrap_or(&mut last).case;
         state.crashed = Some((culprit.name.clone(), failure.headline().to_owned()));
         failure.put_into(culprit);
     } else {
-        failure.put_into(&mut case);
+        failure.put_into(&mut last.case);
     }
-    let is_outermost = !case.name.contains('/');
-    state.held.push(case);
-    if is_outermost {
-        release_held(state, events);
+    let has_no_parent = !last.case.name.contains('/');
+    state.held.push(last);
+    if has_no_parent {
+        release_held(state, undecided, events);
     }
 }
 
@@ -322,13 +386,20 @@ fn mark_parent(state: &mut Package, test: &str) {
     }
 }
 
+/// Sequence of the outermost running test that runs `test`, which begins: that of its parent, or of the test that runs alone.
+fn outermost(state: &Package, test: &str) -> Option<u64> {
+    let above = test.rmatch_indices('/').take(HELD_MAX).find_map(|(end, _)| state.tests.get(&test[..end]));
+    above.map(|parent| parent.outermost).or(state.alone)
+}
+
 fn of_unfinished(name: &str, running: &Running, paths: &Paths) -> Failure {
     let about = Circumstances { name, ended: false, has_failed_subtest: running.has_failed_subtest };
     failure::of_test(about, &running.output.lines(), paths)
 }
 
-fn release_held(state: &mut Package, events: &mut Vec<RunnerEvent>) {
-    events.extend(state.held.drain(..).map(finished));
+/// Tells failed tests, or leaves them to the outermost test that still runs.
+fn release_held(state: &mut Package, undecided: &mut Undecided, events: &mut Vec<RunnerEvent>) {
+    events.extend(state.held.drain(..).filter_map(|held| undecided.add(held.outermost, held.case)).map(finished));
 }
 
 fn is_ancestor(name: &str, of: &str) -> bool {
