@@ -83,16 +83,7 @@ pub fn parser_of(command: &[String], workspace: &str, report: Option<&str>) -> B
     Box::new(Custom {
         hides: line::hides(command),
         report: report.map(str::to_owned),
-        paths: Paths::new(workspace),
-        lines: Lines::default(),
-        form: Form::Unknown(0),
-        named: Vec::new(),
-        names: HashSet::new(),
-        went_well: false,
-        killed: false,
-        flaky: 0,
-        summary: StreamSummary::default(),
-        notes: Notes::default(),
+        ..Custom::new(Paths::new(workspace))
     })
 }
 
@@ -108,7 +99,9 @@ enum Form {
 }
 
 #[derive(Debug)]
-struct Custom {
+pub(crate) struct Custom {
+    /// What its tests are called after.
+    package: String,
     /// Why a failure may not show in the command's status.
     hides: Option<String>,
     /// What the command is to write.
@@ -127,6 +120,29 @@ struct Custom {
 }
 
 impl Custom {
+    /// Of the output of one command among several, whose tests are called after `package`.
+    pub(crate) fn of_output(package: &str, paths: &Paths) -> Custom {
+        Custom { package: package.to_owned(), ..Custom::new(paths.clone()) }
+    }
+
+    fn new(paths: Paths) -> Custom {
+        Custom {
+            package: NAME.to_owned(),
+            hides: None,
+            report: None,
+            paths,
+            lines: Lines::default(),
+            form: Form::Unknown(0),
+            named: Vec::new(),
+            names: HashSet::new(),
+            went_well: false,
+            killed: false,
+            flaky: 0,
+            summary: StreamSummary::default(),
+            notes: Notes::default(),
+        }
+    }
+
     fn line(&mut self, line: &[u8], events: &mut Vec<RunnerEvent>) {
         let line = String::from_utf8_lossy(line);
         let line = line.trim_end_matches('\r');
@@ -149,12 +165,12 @@ impl Custom {
     fn unknown(&mut self, lines: usize, line: &str, events: &mut Vec<RunnerEvent>) {
         let more = lines + usize::from(!line.trim().is_empty());
         if tap::begins(line) && (lines == 0 || line.starts_with(VERSION)) {
-            return self.is_tap(Tap::new(NAME, &self.paths), line, events);
+            return self.is_tap(Tap::new(&self.package, &self.paths), line, events);
         }
         self.form = if more > LOOK_LINES_MAX {
             Form::Words
         } else if lines == 0 && tap::may_begin(line) {
-            let mut perhaps = Perhaps::new(NAME, &self.paths);
+            let mut perhaps = Perhaps::new(&self.package, &self.paths);
             perhaps.line(line);
             Form::Perhaps(more, Box::new(perhaps))
         } else {
@@ -168,7 +184,7 @@ impl Custom {
         self.word(line);
         let is_new = lines <= LOOK_LINES_MAX && line.starts_with(VERSION) && tap::begins(line);
         if is_new {
-            return self.is_tap(Tap::new(NAME, &self.paths), line, events);
+            return self.is_tap(Tap::new(&self.package, &self.paths), line, events);
         }
         let went_on = std::mem::replace(&mut self.form, Form::Words);
         self.form = match (is, went_on) {

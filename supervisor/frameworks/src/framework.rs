@@ -35,6 +35,11 @@ pub trait Framework: Send + Sync {
         self.markers().join(", ")
     }
 
+    /// The same, with what this workspace has in its place.
+    fn signs_in(&self, _tree: &FileTree) -> String {
+        self.signs()
+    }
+
     /// Extensions of its source files, without the dot.
     fn extensions(&self) -> &'static [&'static str];
 
@@ -56,6 +61,31 @@ pub trait Framework: Send + Sync {
     /// Whether it is the one for this project when no framework is asked for by name: several can run the same tests.
     fn claims(&self, _tree: &FileTree, _project: &Project) -> bool {
         true
+    }
+
+    /// Whether a run of the `outer` project is one of the `inner` project below it as well: a workspace and its member.
+    fn includes(&self, _tree: &FileTree, _outer: &Project, _inner: &Project) -> bool {
+        false
+    }
+
+    /// The file whose test script starts it in this project. Frameworks that one file starts are run together.
+    fn started_by(&self, _tree: &FileTree, _project: &Project) -> Option<String> {
+        None
+    }
+
+    /// Whether it runs what other frameworks leave: it never stands against one, only beside those that the same file starts.
+    fn is_last_resort(&self) -> bool {
+        false
+    }
+
+    /// Whether it can run the tests of some files, or those that a filter picks.
+    fn selects(&self) -> bool {
+        true
+    }
+
+    /// What these projects lack that a build makes, in sentences for a run in which something could not be loaded.
+    fn unbuilt(&self, _tree: &FileTree, _projects: &[Project]) -> Vec<String> {
+        Vec::new()
     }
 
     /// The commands that run the selected tests.

@@ -29,6 +29,7 @@ mod python;
 mod reported;
 pub mod rust;
 mod said;
+pub mod script;
 mod tap;
 pub mod together;
 pub mod tree;
@@ -51,6 +52,7 @@ pub static FRAMEWORKS: &[&dyn Framework] = &[
     &node_test::NodeTest,
     &vitest::Vitest,
     &playwright::Playwright,
+    &script::Script,
     &rust::Cargo,
     &rust::Nextest,
     &ctest::Ctest,

@@ -13,27 +13,31 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The frameworks that were chosen for a run, at least one.
 #[derive(Clone)]
-pub struct Chosen(pub(crate) Vec<Detected>);
+pub struct Chosen {
+    pub(crate) detected: Vec<Detected>,
+    /// Sentences about what was not chosen.
+    pub(crate) notes: Vec<String>,
+}
 
 impl Chosen {
     /// Their names, as a report tells them: `go`, or `go, pytest`.
     #[must_use]
     pub fn name(&self) -> String {
-        let names: Vec<&str> = self.0.iter().map(|detected| detected.framework.name()).collect();
+        let names: Vec<&str> = self.detected.iter().map(|detected| detected.framework.name()).collect();
         names.join(", ")
     }
 
     /// See [`Framework::blocks`]: of several it is not known whose part did not build.
     #[must_use]
     pub fn blocks(&self) -> bool {
-        self.0.iter().any(|detected| detected.framework.blocks())
+        self.detected.iter().any(|detected| detected.framework.blocks())
     }
 
     /// Milliseconds of wall time for a run that asks for none: as many as the slowest of them needs. `set` is what an
     /// operator has set for a framework, `else_ms` what runs have of whose framework nobody says anything.
     pub fn wall_ms(&self, set: impl Fn(&str) -> Option<u64>, else_ms: u64) -> u64 {
         let each = self
-            .0
+            .detected
             .iter()
             .map(|Detected { framework, .. }| set(framework.name()).or_else(|| framework.wall_ms()).unwrap_or(else_ms));
         each.max().unwrap_or(else_ms)
@@ -47,12 +51,14 @@ impl Chosen {
         want: &Want<'_>,
         browsing: Browsing,
     ) -> Result<(Plan, Box<dyn Parser>), PlanError> {
-        if let [only] = self.0.as_slice() {
-            return plan(only, kind, tree, want, browsing);
+        if let [only] = self.detected.as_slice() {
+            let (mut plan, parser) = plan(only, kind, tree, want, browsing)?;
+            plan.notes.extend(self.notes.iter().cloned());
+            return Ok((plan, parser));
         }
-        let mut all = Plan::default();
+        let mut all = Plan { notes: self.notes.clone(), ..Plan::default() };
         let mut together = Together { parts: Vec::new(), owners: Vec::new(), current: 0 };
-        for (selection, detected) in self.shares(tree, want.selection).iter().zip(&self.0) {
+        for (selection, detected) in self.shares(tree, want.selection).iter().zip(&self.detected) {
             let Some(selection) = selection else { continue };
             let (plan, parser) = plan(detected, kind, tree, &Want { selection, ..want.clone() }, browsing)?;
             let part = together.parts.len();
@@ -66,7 +72,7 @@ impl Chosen {
     /// What each is to run of `selection`; `None` for nothing.
     fn shares(&self, tree: &FileTree, selection: &Selection) -> Vec<Option<Selection>> {
         let of = |detected: &Detected| match selection {
-            Selection::Matching { filter, files } if !files.is_empty() => {
+            Selection::Matching { filter, files } if !files.is_empty() && detected.framework.selects() => {
                 let own = files.iter().filter(|file| detected.has(tree, file)).cloned();
                 let files: Vec<String> = own.collect();
                 (!files.is_empty()).then(|| Selection::Matching { filter: filter.clone(), files })
@@ -76,11 +82,15 @@ impl Chosen {
                 let own: Vec<RerunTarget> = targets.iter().filter(owns).cloned().collect();
                 (!own.is_empty()).then_some(Selection::Exactly(own))
             }
+            Selection::Matching { .. } if !detected.framework.selects() => {
+                let is_all = matches!(selection, Selection::Matching { filter: None, files } if files.is_empty());
+                is_all.then(|| selection.clone())
+            }
             other => Some(other.clone()),
         };
-        let shares: Vec<Option<Selection>> = self.0.iter().map(of).collect();
+        let shares: Vec<Option<Selection>> = self.detected.iter().map(of).collect();
         // What is nobody's is everybody's: each says what it makes of it.
-        if shares.iter().all(Option::is_none) { vec![Some(selection.clone()); self.0.len()] } else { shares }
+        if shares.iter().all(Option::is_none) { vec![Some(selection.clone()); self.detected.len()] } else { shares }
     }
 
     /// What the files that the run left say about coverage.
@@ -92,7 +102,7 @@ impl Chosen {
         finished: &BTreeMap<String, BTreeSet<String>>,
     ) -> Harvest {
         let mut all = Harvest::default();
-        for Detected { framework, projects } in &self.0 {
+        for Detected { framework, projects } in &self.detected {
             let harvest = framework.ingest(projects, workspace, files, finished);
             all.measured.extend(harvest.measured);
             all.notes.extend(harvest.notes);
@@ -116,7 +126,15 @@ fn plan(
                 framework.browse(tree, &mut plan, option, browsing)?;
             }
             let parser = framework.parser(&plan, want);
-            (plan, parser)
+            let unbuilt = framework.unbuilt(tree, projects);
+            (
+                plan,
+                if unbuilt.is_empty() {
+                    parser
+                } else {
+                    Box::new(Unbuilt { parser, notes: unbuilt, is_missed: false })
+                },
+            )
         }
         RunKind::Listing => {
             let plan = framework.plan_listing(projects, tree, want)?;
@@ -235,6 +253,94 @@ impl Parser for Together {
     }
 }
 
+/// A parser of projects that lack what a build makes: it says so where something could not be loaded.
+struct Unbuilt {
+    parser: Box<dyn Parser>,
+    notes: Vec<String>,
+    is_missed: bool,
+}
+
+/// What JavaScript runtimes and bundlers say of a module that is not there.
+const MISSED: [&str; 5] = [
+    "Cannot find module",
+    "Cannot find package",
+    "Could not resolve",
+    "Failed to resolve import",
+    "Failed to load url",
+];
+
+impl Unbuilt {
+    fn look(&mut self, events: &[RunnerEvent]) {
+        let is_missed = |text: &str| MISSED.iter().any(|words| text.contains(words));
+        self.is_missed |= events.iter().any(|event| match event {
+            RunnerEvent::Collector(collector) => is_missed(&collector.message) || is_missed(&collector.output),
+            RunnerEvent::TestFinished(case) => {
+                case.outcome.is_failure() && case.message.as_deref().is_some_and(is_missed)
+            }
+            _ => false,
+        });
+    }
+
+    fn hear(&mut self, events: &mut Vec<RunnerEvent>, tell: impl FnOnce(&mut dyn Parser, &mut Vec<RunnerEvent>)) {
+        let mut own = Vec::new();
+        tell(self.parser.as_mut(), &mut own);
+        self.look(&own);
+        events.append(&mut own);
+    }
+}
+
+impl Parser for Unbuilt {
+    fn step_started(&mut self, step: usize) {
+        self.parser.step_started(step);
+    }
+
+    fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        self.hear(events, |parser, events| parser.stdout(bytes, events));
+    }
+
+    fn stderr(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        self.hear(events, |parser, events| parser.stderr(bytes, events));
+    }
+
+    fn report(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        self.hear(events, |parser, events| parser.report(bytes, events));
+    }
+
+    fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
+        self.hear(events, |parser, events| parser.step_ended(exit, killed, events));
+    }
+
+    fn files(&mut self, files: &[(String, Vec<u8>)], events: &mut Vec<RunnerEvent>) {
+        self.hear(events, |parser, events| parser.files(files, events));
+    }
+
+    fn follow_up(&mut self) -> Vec<Step> {
+        self.parser.follow_up()
+    }
+
+    fn nothing_selected(&self) -> bool {
+        self.parser.nothing_selected()
+    }
+
+    fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
+        self.parser.left_by(path)
+    }
+
+    fn flaky(&self) -> u64 {
+        self.parser.flaky()
+    }
+
+    fn running(&self) -> Vec<TestId> {
+        self.parser.running()
+    }
+
+    fn summary(&self) -> StreamSummary {
+        let mut summary = self.parser.summary();
+        summary.notes.extend(self.notes.iter().filter(|_| self.is_missed).cloned());
+        summary
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -333,7 +439,9 @@ pub(crate) mod tests {
         ["x.a", "y.b", "z.b"].iter().for_each(|file| tree.add(*file));
         let chosen = [&A, &B].map(|framework| Detected { framework, projects: framework.detect(&tree) });
         let want = Want { workspace: "/ws", ..Want::plain(selection) };
-        let (plan, parser) = Chosen(chosen.into()).plan(RunKind::Tests, &tree, &want, Browsing::default()).unwrap();
+        let (plan, parser) = Chosen { detected: chosen.into(), notes: Vec::new() }
+            .plan(RunKind::Tests, &tree, &want, Browsing::default())
+            .unwrap();
         (plan.steps.iter().map(|step| format!("{} {}", step.programs[0], step.args[0])).collect(), parser)
     }
 
@@ -356,7 +464,7 @@ pub(crate) mod tests {
         let of = |frameworks: &[&'static Echo], set: &[(&str, u64)]| {
             let detected = frameworks.iter().map(|&framework| Detected { framework, projects: Vec::new() });
             let set = |name: &str| set.iter().find(|(framework, _)| *framework == name).map(|(_, ms)| *ms);
-            Chosen(detected.collect()).wall_ms(set, 10)
+            Chosen { detected: detected.collect(), notes: Vec::new() }.wall_ms(set, 10)
         };
         assert_eq!((of(&[&A], &[]), of(&[&B], &[]), of(&[&A, &B], &[])), (10, 20, 20));
         assert_eq!((of(&[&A], &[("a", 5)]), of(&[&B], &[("b", 5)]), of(&[&A, &B], &[("a", 30)])), (5, 5, 30));

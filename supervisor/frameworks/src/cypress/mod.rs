@@ -131,6 +131,18 @@ impl Framework for Cypress {
         js::projects(tree, Runner::Cypress)
     }
 
+    fn signs_in(&self, tree: &FileTree) -> String {
+        js::signs(tree, Runner::Cypress)
+    }
+
+    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::starts_it(tree, &project.dir, Runner::Cypress).then(|| js::manifest_of(&project.dir))
+    }
+
+    fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
+        js::is_linked(tree, &outer.dir)
+    }
+
     /// Not where the project has a runner for its units, which is what is meant by its tests.
     fn claims(&self, tree: &FileTree, project: &Project) -> bool {
         js::is_tested_by(tree, &project.dir, Runner::Cypress)

@@ -5,7 +5,8 @@
 //! of them covers every directory below it. Mocha and `node --test` do not, and each package is a project.
 
 use super::manifest::Manifest;
-use super::script::{Script, aside_of, delegates, is_unset, runners_of};
+use super::plain::{Plain, Purpose};
+use super::script::{Script, delegates, is_unset, plain_of, runners_of};
 use crate::framework::Project;
 use crate::paths::{is_within, join, project_of};
 use crate::tree::FileTree;
@@ -21,6 +22,9 @@ const TEST: &str = "test";
 
 /// Most commands of a script that one note names.
 const ASIDE_MAX: usize = 8;
+
+/// Longest script that a refusal repeats, in bytes.
+const SCRIPT_TOLD_MAX: usize = 200;
 
 /// Endings of configuration files in JavaScript and TypeScript.
 const MODULES: [&str; 6] = ["js", "cjs", "mjs", "ts", "cts", "mts"];
@@ -148,6 +152,11 @@ impl Runner {
         }
     }
 
+    /// Whether this is a runner's program, whatever it is told to do.
+    pub(super) fn is_program(name: &str) -> bool {
+        Runner::UNITS.into_iter().chain(Runner::BESIDE).any(|runner| runner.marks().programs.contains(&name))
+    }
+
     /// What it is called in a script.
     pub(super) fn program(self) -> &'static str {
         self.marks().programs.first().copied().unwrap_or("node")
@@ -194,13 +203,15 @@ fn projects_among(claims: &[Claimed<'_>], runner: Runner) -> Vec<Project> {
             Claim::Own => !marks.covers_below || !is_covered(dir),
             Claim::Inherited => !(is_beaten(dir) || marks.covers_below && is_covered(dir)),
         })
-        .map(|(dir, manifest, _)| {
-            let name = manifest.name.clone().unwrap_or_else(|| dir.rsplit('/').next().unwrap_or_default().to_owned());
-            Project { dir: (*dir).to_owned(), name }
-        })
+        .map(|(dir, manifest, _)| Project { dir: (*dir).to_owned(), name: name(manifest, dir) })
         .collect();
     projects.sort();
     projects
+}
+
+/// A package's name, or its directory's.
+fn name(manifest: &Manifest, dir: &str) -> String {
+    manifest.name.clone().unwrap_or_else(|| dir.rsplit('/').next().unwrap_or_default().to_owned())
 }
 
 fn claims(tree: &FileTree, runner: Runner) -> Vec<Claimed<'_>> {
@@ -216,25 +227,88 @@ pub(super) fn scripts(tree: &FileTree, dir: &str, runner: Runner, names: &[&str]
     all.find_map(|name| runners_of(&manifest.scripts, name).remove(&runner)).unwrap_or_default()
 }
 
-/// A sentence about what the test script does beside starting `runner`, if it starts it.
-pub(super) fn aside(tree: &FileTree, dir: &str, runner: Runner) -> Option<String> {
-    let Manifest { scripts, .. } = manifest(tree, dir)?;
-    if !runners_of(&scripts, TEST).contains_key(&runner) {
-        return None;
-    }
-    let aside = aside_of(&scripts, TEST, runner);
-    let more = aside.len().saturating_sub(ASIDE_MAX);
-    let told: Vec<String> = aside.iter().take(ASIDE_MAX).map(|command| format!("`{command}`")).collect();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let (name, told) = (runner.program(), told.join(", "));
-    (!told.is_empty()).then(|| format!("only {name} of the test script was run, and not {told}{more}"))
+/// Sentences about what the test script does beside its tests, none of which is run.
+pub(crate) fn aside(tree: &FileTree, dir: &str) -> Vec<String> {
+    let Some(Manifest { scripts, .. }) = manifest(tree, dir) else { return Vec::new() };
+    let plain = if delegates(&scripts, TEST) { Vec::new() } else { plain_of(&scripts, TEST) };
+    let of = |purpose| {
+        let all: Vec<&Plain> = plain.iter().filter(|plain| plain.purpose == purpose).collect();
+        let more = all.len().saturating_sub(ASIDE_MAX);
+        let told: Vec<String> = all.iter().take(ASIDE_MAX).map(|plain| format!("`{}`", plain.told)).collect();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!told.is_empty()).then(|| format!("{}{more}", told.join(", ")))
+    };
+    let checks = of(Purpose::Check).map(|told| format!("checks of the test script were not run: {told}"));
+    let builds = of(Purpose::Build).map(|told| {
+        format!("builds of the test script were not run: {told} (run them first where tests need what they make)")
+    });
+    checks.into_iter().chain(builds).collect()
 }
 
-/// Whether the project in `dir` has a test script of which nobody can say how it runs tests: it starts no runner, and leaves
-/// it to no other package.
-pub(super) fn is_unread(tree: &FileTree, dir: &str) -> bool {
-    let Some(Manifest { scripts, .. }) = manifest(tree, dir) else { return false };
-    !is_unset(&scripts, TEST) && runners_of(&scripts, TEST).is_empty() && !delegates(&scripts, TEST)
+/// The commands of the test script in `dir` that run tests and start no runner with an adapter.
+pub(crate) fn plain_tests(tree: &FileTree, dir: &str) -> Vec<Plain> {
+    let Some(Manifest { scripts, .. }) = manifest(tree, dir) else { return Vec::new() };
+    if is_unset(&scripts, TEST) || delegates(&scripts, TEST) {
+        return Vec::new();
+    }
+    plain_of(&scripts, TEST).into_iter().filter(|plain| plain.purpose == Purpose::Tests).collect()
+}
+
+/// The directories whose test scripts have such commands, as projects.
+pub(crate) fn plain_projects(tree: &FileTree) -> Vec<Project> {
+    let of = |(dir, manifest): (&str, Manifest)| {
+        (!plain_tests(tree, dir).is_empty()).then(|| Project { dir: dir.to_owned(), name: name(&manifest, dir) })
+    };
+    let mut projects: Vec<Project> = manifests(tree).filter_map(of).collect();
+    projects.sort();
+    projects
+}
+
+/// Where a package says how it is tested.
+pub(crate) fn manifest_of(dir: &str) -> String {
+    join(dir, MANIFEST)
+}
+
+/// Whether the tests in `dir` are for its test script to run, which starts no runner with an adapter: what runner there is
+/// besides, by its settings or dependencies, would be started without the script's arguments.
+pub(crate) fn is_left_to_script(tree: &FileTree, dir: &str) -> bool {
+    let starts_none = |manifest: Manifest| runners_of(&manifest.scripts, TEST).is_empty();
+    manifest(tree, dir).is_some_and(starts_none) && !plain_tests(tree, dir).is_empty()
+}
+
+/// Whether the test script in `dir` starts this runner.
+pub(crate) fn starts_it(tree: &FileTree, dir: &str, runner: Runner) -> bool {
+    manifest(tree, dir).is_some_and(|manifest| runners_of(&manifest.scripts, TEST).contains_key(&runner))
+}
+
+/// What the package in `dir` says of its own that is not there, and the script that makes it: its main file, `npm run build`.
+pub(crate) fn unbuilt(tree: &FileTree, dir: &str) -> Option<String> {
+    let manifest = manifest(tree, dir)?;
+    let script =
+        ["build", "compile", "prepare", "prepack"].into_iter().find(|name| manifest.scripts.contains_key(*name))?;
+    let main = manifest.main.as_deref()?.trim_start_matches("./");
+    let path = join(dir, main);
+    let is_there = |end: &&str| tree.contains(&format!("{path}{end}"));
+    (!["", ".js", ".cjs", ".mjs", "/index.js"].iter().any(|end| is_there(&end))).then(|| {
+        format!("the package's main file {main} is not there: run `npm run {script}` first if tests need what it makes")
+    })
+}
+
+/// What projects of a runner are recognised by, and what the root's test script starts instead.
+pub(crate) fn signs(tree: &FileTree, runner: Runner) -> String {
+    let marks = runner.marks();
+    let packages = marks.packages.iter().map(|name| format!("the dependency {name}"));
+    let configs = marks.configs.iter().map(|config| format!("{config}*"));
+    let program = runner.program();
+    let own = if runner == Runner::Node { "node --test".to_owned() } else { program.to_owned() };
+    let mut signs = vec![format!("a test script of package.json that starts {own}")];
+    signs.extend(configs.chain(packages));
+    let signs = signs.join(", ");
+    let script = manifest(tree, "").and_then(|manifest| manifest.scripts.get(TEST).cloned());
+    match script.filter(|script| script.len() <= SCRIPT_TOLD_MAX) {
+        Some(script) => format!("{signs}; that of package.json is `{script}`"),
+        None => signs,
+    }
 }
 
 /// Sentences about directories that are no projects of `runner` and could be taken for some: one whose own settings are not
@@ -264,7 +338,7 @@ pub(super) fn passed_over(tree: &FileTree, runner: Runner) -> Vec<String> {
 }
 
 /// Whether packages below `dir` are parts of a workspace, or of a whole of Jest's: how they are tested is its affair.
-fn is_linked(tree: &FileTree, dir: &str) -> bool {
+pub(crate) fn is_linked(tree: &FileTree, dir: &str) -> bool {
     let has = |name: &str| tree.contains(&join(dir, name));
     let is_workspace =
         |manifest: Manifest| manifest.names_projects || manifest.keys.iter().any(|key| key == "workspaces");

@@ -11,6 +11,8 @@ pub(super) struct Manifest {
     pub(super) name: Option<String>,
     /// Its scripts.
     pub(super) scripts: BTreeMap<String, String>,
+    /// The file that whoever takes the package gets.
+    pub(super) main: Option<String>,
     /// Names of the packages that it depends on, in whatever way.
     pub(super) dependencies: Vec<String>,
     /// Top-level keys, some of which are a runner's configuration.
@@ -23,6 +25,7 @@ pub(super) struct Manifest {
 #[serde(rename_all = "camelCase", default)]
 struct Known {
     name: Value,
+    main: Value,
     scripts: Value,
     dependencies: Value,
     dev_dependencies: Value,
@@ -45,6 +48,7 @@ impl Manifest {
         let dependencies = kinds.iter().filter_map(Value::as_object).flat_map(|names| names.keys().cloned());
         Manifest {
             name: known.name.as_str().map(str::to_owned),
+            main: known.main.as_str().map(str::to_owned),
             scripts: scripts.collect(),
             dependencies: dependencies.collect(),
             keys,

@@ -5,10 +5,12 @@
 //!
 //! A test's `package` is its file, its `name` the titles around it and its own, joined with [`TITLES`].
 
+mod borp;
 mod detect;
 mod launch;
 mod manifest;
 mod options;
+mod plain;
 mod script;
 mod selection;
 mod shell;
@@ -18,9 +20,13 @@ mod words;
 use crate::framework::{InjectedFile, REPORT, Want};
 use crate::tree::FileTree;
 
-pub(crate) use detect::{MARKERS, Runner, is_tested_by, projects};
+pub(crate) use detect::{
+    MARKERS, Runner, aside, is_left_to_script, is_linked, is_tested_by, manifest_of, plain_projects, plain_tests,
+    projects, signs, starts_it, unbuilt,
+};
 pub(crate) use launch::{Launch, PROGRAM};
 pub(crate) use options::{Flag, Handed, Options, Takes};
+pub(crate) use plain::Plain;
 pub(crate) use script::{NODE_VALUED, Script};
 pub(crate) use selection::{Group, Names, groups, groups_spelt, quote, retold, tests_among};
 pub(crate) use start::{Start, starts};

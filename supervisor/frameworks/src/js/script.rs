@@ -5,7 +5,8 @@
 //! unit`, `run-s test:*`), with the environment and the arguments that these are given. What cannot be read is told.
 
 use super::detect::Runner;
-use super::shell::{Command, commands};
+use super::plain::{self, KEYWORDS, Plain, Purpose};
+use super::shell::{Command, Then, commands};
 use std::collections::BTreeMap;
 
 /// Most scripts that one script may lead through (`npm run test:unit`).
@@ -43,11 +44,11 @@ const GATES: [&str; 3] = ["--100", "--check-coverage", "--check-coverage=true"];
 /// The same as a command of its own, after the tests.
 const GATE: &str = "check-coverage";
 
+/// What runs tests of Node's runner, with options and a search for files of its own.
+pub(super) const BORP: &str = "borp";
+
 /// What runs the scripts that are named, several or by pattern.
 const SEVERAL: [&str; 4] = ["npm-run-all", "npm-run-all2", "run-p", "run-s"];
-
-/// What is no check: it cannot make a test script fail.
-const HARMLESS: [&str; 10] = ["[", "clear", "echo", "export", "mkdir", "printf", "rimraf", "rm", "sleep", "true"];
 
 /// Options of `npx` with a value.
 const NPX_VALUED: [&str; 2] = ["--package", "-p"];
@@ -149,6 +150,8 @@ pub(crate) struct Script {
     pub(crate) args: Vec<String>,
     /// What stands in its way and was not read: `$FLAGS`.
     pub(crate) lost: Vec<String>,
+    /// The program that starts the runner, where it is not the runner's own.
+    pub(crate) program: Option<&'static str>,
 }
 
 impl Script {
@@ -186,16 +189,26 @@ pub(super) fn runners_of(scripts: &BTreeMap<String, String>, name: &str) -> BTre
     reading.found
 }
 
-/// What the script `name` does beside starting `runner`, with the scripts that npm runs before and after it.
-pub(super) fn aside_of(scripts: &BTreeMap<String, String>, name: &str, runner: Runner) -> Vec<String> {
+/// What the script `name` does beside starting runners, with the scripts that npm runs before and after it: its commands one by
+/// one, or all of it as one where it starts no runner and only a shell can run it.
+pub(super) fn plain_of(scripts: &BTreeMap<String, String>, name: &str) -> Vec<Plain> {
     let mut reading = Reading::of(scripts);
     for name in [&format!("pre{name}"), name, &format!("post{name}")] {
         reading.follow(name, &Script::default(), &[], 0);
     }
-    let others = reading.found.keys().filter(|other| **other != runner).map(|other| other.program().to_owned());
-    let mut aside: Vec<String> = others.chain(reading.aside).collect();
-    aside.dedup();
-    aside
+    let is_whole = reading.is_whole && reading.found.is_empty();
+    let has_tests = || reading.plain.iter().any(|plain| plain.purpose == Purpose::Tests);
+    if let Some(whole) = scripts.get(name).filter(|_| is_whole && has_tests()) {
+        let (told, line) = (whole.clone(), whole.clone());
+        return vec![Plain { told, line, env: BTreeMap::new(), purpose: Purpose::Tests }];
+    }
+    let mut told: Vec<Plain> = Vec::new();
+    for plain in reading.plain {
+        if !told.contains(&plain) {
+            told.push(plain);
+        }
+    }
+    told
 }
 
 /// Whether the script `name` leaves testing to the packages of a workspace.
@@ -226,50 +239,82 @@ enum By {
     Wrapper,
 }
 
+/// A command, and where it is.
+struct Place<'a> {
+    /// The script that it is in.
+    script: &'a str,
+    command: &'a Command,
+    /// Arguments that it has from outside.
+    args: &'a [String],
+    depth: usize,
+}
+
 struct Reading<'a> {
     scripts: &'a BTreeMap<String, String>,
     found: BTreeMap<Runner, Vec<Script>>,
     /// Commands that start no runner, as far as they were understood.
-    aside: Vec<String>,
+    plain: Vec<Plain>,
+    /// Directories that were changed to so far, as the script says it.
+    places: Vec<String>,
+    /// Whether a part of it runs beside another, instead of it, or under a condition.
+    is_whole: bool,
     /// Commands that may still be read.
     left: usize,
 }
 
 impl<'a> Reading<'a> {
     fn of(scripts: &'a BTreeMap<String, String>) -> Reading<'a> {
-        Reading { scripts, found: BTreeMap::new(), aside: Vec::new(), left: COMMANDS_MAX }
+        Reading {
+            scripts,
+            found: BTreeMap::new(),
+            plain: Vec::new(),
+            places: Vec::new(),
+            is_whole: false,
+            left: COMMANDS_MAX,
+        }
     }
 
     /// Reads the script `name`, whose last command gets these arguments, as npm puts them there.
     fn follow(&mut self, name: &str, above: &Script, args: &[String], depth: usize) {
         let Some(script) = self.scripts.get(name).filter(|_| depth < DEPTH_MAX) else { return };
         let mut commands = commands(script);
+        let last = commands.len().saturating_sub(1);
         if let Some(last) = commands.last_mut() {
             last.words.extend_from_slice(args);
         }
+        // Each script begins where its package is.
+        let places = std::mem::take(&mut self.places);
         let mut above = above.clone();
-        for Command { words, lost } in commands {
+        for (at, command) in commands.into_iter().enumerate() {
             if self.left == 0 {
-                return;
+                break;
             }
             self.left -= 1;
-            if matches!(words[0].as_str(), "cd" | "pushd") {
-                above.lost.push(words.join(" "));
+            if matches!(command.words[0].as_str(), "cd" | "pushd") {
+                above.lost.push(command.words.join(" "));
+                self.places.push(command.text);
                 continue;
             }
+            self.is_whole |= matches!(command.then, Then::Beside | Then::Else) || plain::is_compound(&command.words[0]);
             let mut so_far = above.clone();
-            so_far.lost.extend(lost);
-            self.command(name, &words, so_far, depth);
+            so_far.lost.extend(command.lost.iter().cloned());
+            let args = if at == last { args } else { &[] };
+            self.command(&Place { script: name, command: &command, args, depth }, so_far);
         }
+        self.places = places;
     }
 
-    fn command(&mut self, within: &str, words: &[String], mut so_far: Script, depth: usize) {
-        let (mut by, mut words, whole) = (By::Shell, words, words);
+    fn command(&mut self, place: &Place<'_>, mut so_far: Script) {
+        let Place { script: within, depth, .. } = *place;
+        let above = so_far.env.clone();
+        let (mut by, mut words) = (By::Shell, place.command.words.as_slice());
         while let Some((word, rest)) = words.split_first() {
             words = rest;
             let base = program(word, by);
             if let Some((name, value)) = assignment(word) {
                 so_far.env.insert(name.to_owned(), value.to_owned());
+            } else if by == By::Shell && KEYWORDS.contains(&word.as_str()) {
+                // What follows is a command like any other.
             } else if matches!(by, By::Npm | By::Manager) && self.scripts.contains_key(word) && word != within {
                 return self.follow(word, &so_far, &handed_on(rest, by), depth + 1);
             } else if matches!(base, "node" | "tsx") {
@@ -283,6 +328,10 @@ impl<'a> Reading<'a> {
                 }
                 so_far.node.extend_from_slice(options);
                 (by, words) = (By::Shell, after);
+            } else if base == BORP {
+                so_far.program = Some(BORP);
+                so_far.args = rest.to_vec();
+                return self.add(Runner::Node, so_far);
             } else if let Some(runner) = Runner::of_program(base, rest) {
                 so_far.args = rest.to_vec();
                 return self.add(runner, so_far);
@@ -300,20 +349,38 @@ impl<'a> Reading<'a> {
                 by = By::Shell;
             } else if WRAPPERS.contains(&base) {
                 by = By::Wrapper;
-                if rest.first().is_some_and(|word| word == GATE) {
-                    return self.aside.push(whole.join(" "));
+                match rest.first().map(String::as_str) {
+                    Some(GATE) => return self.beside(place, above, Purpose::Check, base),
+                    Some("merge" | "report") => return,
+                    _ => {}
                 }
             } else if by == By::Wrapper && GATES.contains(&word.as_str()) {
                 so_far.lost.push(word.clone());
             } else if NPX_VALUED.contains(&base) && by == By::Shell {
                 words = rest.get(1..).unwrap_or_default();
             } else if !word.starts_with('-') && by != By::Wrapper {
-                if !HARMLESS.contains(&base) {
-                    self.aside.push(whole.join(" "));
-                }
-                return;
+                let words = &place.command.words[place.command.words.len() - rest.len() - 1..];
+                let purpose =
+                    if Runner::is_program(base) { Purpose::Check } else { plain::purpose(base, words, within) };
+                return self.beside(place, above, purpose, base);
             }
         }
+        // Any word behind a wrapper may be its own; what follows `node -e` is no file.
+        if by == By::Wrapper || !so_far.node.is_empty() {
+            self.beside(place, above, Purpose::Tests, "");
+        }
+    }
+
+    /// A command that starts no runner. What reads another's output tests nothing.
+    fn beside(&mut self, place: &Place<'_>, env: BTreeMap<String, String>, purpose: Purpose, program: &str) {
+        let Place { command, args, .. } = *place;
+        if plain::is_harmless(program) {
+            return;
+        }
+        let purpose = if command.is_piped || command.then == Then::Beside { Purpose::Check } else { purpose };
+        let own = plain::line(&command.text, program, args);
+        let line = self.places.iter().map(String::as_str).chain([own.as_str()]).collect::<Vec<_>>().join(" && ");
+        self.plain.push(Plain { told: command.words.join(" "), line, env, purpose });
     }
 
     /// The scripts that `run-s` and its like are given.
@@ -470,7 +537,53 @@ mod tests {
     #[test]
     fn a_check_of_coverage_after_the_tests_is_beside_them() {
         let all = scripts(&[("test", "nyc mocha && nyc check-coverage --lines 90 && nyc report")]);
-        assert_eq!(aside_of(&all, "test", Runner::Mocha), ["nyc check-coverage --lines 90"]);
+        let told: Vec<_> = plain_of(&all, "test").into_iter().map(|plain| (plain.told, plain.purpose)).collect();
+        assert_eq!(told, [("nyc check-coverage --lines 90".to_owned(), Purpose::Check)]);
+    }
+
+    #[test]
+    fn what_starts_no_runner_is_a_line_for_a_shell() {
+        let of = |script: &str| {
+            let all = scripts(&[
+                ("test", script),
+                ("pretest", "npm run build && eslint ."),
+                ("build", "node make.js"),
+                ("unit", "tape 'test/*.js' | tap-spec"),
+                ("coverage", "nyc ava"),
+                ("more", "node x"),
+                ("hot", "node hot.js mocha x --exit"),
+            ]);
+            let is_test = |plain: &Plain| plain.purpose == Purpose::Tests;
+            let line = |plain: Plain| {
+                let env = plain.env.iter().map(|(name, value)| format!("{name}={value} "));
+                env.collect::<String>() + &plain.line
+            };
+            plain_of(&all, "test").into_iter().filter(is_test).map(line).collect::<Vec<_>>()
+        };
+        for (script, lines) in [
+            ("npm run lint && jest && A=b npm run unit -- -x", &["A=b tape 'test/*.js'"][..]),
+            ("npm run hot && npm run coverage", &["node hot.js mocha x --exit", "nyc ava --tap"]),
+            (
+                "tsc && cd tests/ts && python3 ./Test.py; node -e 'x()'",
+                &["cd tests/ts && python3 ./Test.py", "cd tests/ts && node -e 'x()'"],
+            ),
+            ("npm run more -- -y", &["node x '-y'"]),
+            ("C=d tap -j4 test/*.test.js", &["C=d tap -j4 test/*.test.js --reporter=tap"]),
+            ("node server.js & node test.js || exit 1", &["node server.js & node test.js || exit 1"]),
+            ("if [ -n x ]; then mocha; fi", &[]),
+            ("make check 2>&1 | tee log", &["make check 2>&1"]),
+            ("echo x && rimraf y && vitest list && npm install", &[]),
+        ] {
+            assert_eq!(of(script), lines, "{script}");
+        }
+        let purposes = |script: &str| {
+            let all = scripts(&[("test", script), ("pretest", "npm run build && eslint ."), ("build", "node make.js")]);
+            plain_of(&all, "test").into_iter().map(|plain| plain.purpose).collect::<Vec<_>>()
+        };
+        assert_eq!(purposes("jest && node x"), [Purpose::Build, Purpose::Check, Purpose::Tests]);
+        let borp = runners_of(&scripts(&[("test", "c8 borp -p 'test/*.js' --expose-gc")]), "test");
+        let borp = &borp[&Runner::Node][0];
+        assert_eq!((borp.program, borp.args.join(" ")), (Some(BORP), "-p test/*.js --expose-gc".to_owned()));
     }
 
     #[test]

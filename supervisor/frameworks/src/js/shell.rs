@@ -4,9 +4,6 @@
 //! A variable counts as empty, since runs have a clean environment, and what a command would print is not known; either is
 //! told as lost. So is nothing that a shell takes for itself: quotes, comments, and where output goes.
 
-use std::iter::Peekable;
-use std::str::Chars;
-
 /// A command of a script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Command {
@@ -14,17 +11,67 @@ pub(super) struct Command {
     pub(super) words: Vec<String>,
     /// What of it only a shell can read, as it is written: `$FLAGS`.
     pub(super) lost: Vec<String>,
+    /// The whole of it, as it is written.
+    pub(super) text: String,
+    /// What stands between it and the next one.
+    pub(super) then: Then,
+    /// Whether it reads what the one before it prints.
+    pub(super) is_piped: bool,
+}
+
+/// What stands after a command.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Then {
+    /// `&&`, `;`, a parenthesis or nothing.
+    #[default]
+    Next,
+    /// `|`
+    Pipe,
+    /// `||`
+    Else,
+    /// `&`
+    Beside,
 }
 
 /// The commands of a script, in its order.
 pub(super) fn commands(script: &str) -> Vec<Command> {
-    let mut lexer = Lexer { chars: script.chars().peekable(), ..Lexer::default() };
+    let mut lexer = Lexer { chars: Source { text: script, at: 0 }, ..Lexer::default() };
     lexer.read();
     lexer.commands
 }
 
+/// A script's characters, and how far they were read.
+#[derive(Default)]
+struct Source<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Source<'_> {
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn next_if(&mut self, is_it: impl FnOnce(char) -> bool) -> Option<char> {
+        let char = self.peek().filter(|char| is_it(*char))?;
+        self.at += char.len_utf8();
+        Some(char)
+    }
+}
+
+impl Iterator for Source<'_> {
+    type Item = char;
+
+    fn next(&mut self) -> Option<char> {
+        self.next_if(|_| true)
+    }
+}
+
+#[derive(Default)]
 struct Lexer<'a> {
-    chars: Peekable<Chars<'a>>,
+    chars: Source<'a>,
+    /// Where the current command begins.
+    from: usize,
     commands: Vec<Command>,
     command: Command,
     word: String,
@@ -32,19 +79,6 @@ struct Lexer<'a> {
     begun: bool,
     /// Whether the next word says where output goes.
     is_place: bool,
-}
-
-impl Default for Lexer<'_> {
-    fn default() -> Self {
-        Lexer {
-            chars: "".chars().peekable(),
-            commands: Vec::new(),
-            command: Command::default(),
-            word: String::new(),
-            begun: false,
-            is_place: false,
-        }
-    }
 }
 
 impl Lexer<'_> {
@@ -64,10 +98,15 @@ impl Lexer<'_> {
                     self.substitution(&text, format!("`{text}`"));
                 }
                 (None, '>' | '<') => self.redirection(),
-                (None, '&' | '|' | ';' | '(' | ')' | '\n') => self.end_command(),
+                (None, '&') if self.chars.peek() == Some('>') => {}
+                (None, '&' | '|' | ';' | '(' | ')' | '\n') => {
+                    let end = self.chars.at - char.len_utf8();
+                    self.end_command(end, char);
+                }
                 (None, '#') if !self.begun => {
+                    let end = self.chars.at - char.len_utf8();
                     self.until(|char| char == '\n');
-                    self.end_command();
+                    self.end_command(end, '\n');
                 }
                 (None, _) if char.is_whitespace() => self.end_word(),
                 _ => {
@@ -76,11 +115,11 @@ impl Lexer<'_> {
                 }
             }
         }
-        self.end_command();
+        self.end_command(self.chars.at, '\n');
     }
 
     fn dollar(&mut self) {
-        match self.chars.peek().copied() {
+        match self.chars.peek() {
             Some('(') => {
                 let mut depth = 0;
                 let text = self.until(|char| {
@@ -102,7 +141,7 @@ impl Lexer<'_> {
             Some('@' | '*') => drop(self.chars.next()),
             Some(first) if first.is_ascii_alphanumeric() || first == '_' => {
                 let mut name = String::from("$");
-                while let Some(char) = self.chars.next_if(|char| char.is_ascii_alphanumeric() || *char == '_') {
+                while let Some(char) = self.chars.next_if(|char| char.is_ascii_alphanumeric() || char == '_') {
                     name.push(char);
                 }
                 self.command.lost.push(name);
@@ -127,7 +166,7 @@ impl Lexer<'_> {
             (self.word, self.begun) = (String::new(), false);
         }
         self.end_word();
-        while self.chars.next_if(|char| ">|<&".contains(*char)).is_some() {}
+        while self.chars.next_if(|char| ">|<&".contains(char)).is_some() {}
         self.is_place = true;
     }
 
@@ -150,11 +189,24 @@ impl Lexer<'_> {
         }
     }
 
-    fn end_command(&mut self) {
+    /// A command ends before the byte `end`, where `by` stands.
+    fn end_command(&mut self, end: usize, by: char) {
         self.end_word();
         self.is_place = false;
-        let command = std::mem::take(&mut self.command);
+        let twice = self.chars.next_if(|char| char == by && "&|".contains(char)).is_some();
+        let then = match (by, twice) {
+            ('&', false) => Then::Beside,
+            ('|', false) => Then::Pipe,
+            ('|', true) => Then::Else,
+            _ => Then::Next,
+        };
+        let from = std::mem::replace(&mut self.from, self.chars.at);
+        let mut command = std::mem::take(&mut self.command);
         if !command.words.is_empty() {
+            let text = self.chars.text.get(from..end).unwrap_or_default();
+            text.trim().clone_into(&mut command.text);
+            command.then = then;
+            command.is_piped = self.commands.last().is_some_and(|before| before.then == Then::Pipe);
             self.commands.push(command);
         }
     }
@@ -171,6 +223,22 @@ mod tests {
 
     #[test]
     fn a_shells_own_is_taken_off_and_what_only_it_can_read_is_told() {
+        let texts = |script: &str| {
+            commands(script).into_iter().map(|one| (one.text, one.then, one.is_piped)).collect::<Vec<_>>()
+        };
+        let one = |text: &str, then, is_piped| (text.to_owned(), then, is_piped);
+        assert_eq!(
+            texts("A=b 'c d' && e \"$f\"|g || h >x 2>&1 & ü; (i) # j"),
+            [
+                one("A=b 'c d'", Then::Next, false),
+                one("e \"$f\"", Then::Pipe, false),
+                one("g", Then::Else, true),
+                one("h >x 2>&1", Then::Beside, false),
+                one("ü", Then::Next, false),
+                one("i", Then::Next, false),
+            ]
+        );
+        assert_eq!(read("a &> b"), ["a|"]);
         for (script, commands) in [
             ("a 'b c' \"d\\\"e\" f\\ g && h|i;j", &["a b c d\"e f g|", "h|", "i|", "j|"][..]),
             ("a $X --b \"$Y/c\" 'd$'", &["a --b /c d$|$X $Y"]),

@@ -1,8 +1,9 @@
 //! How often a runner is started for a selection, and each time with what of the test script: a script may start it several
 //! times, and each is a command of its own. Must not know how any runner spells its options.
 
-use super::detect::{Runner, aside, is_unread, passed_over, scripts};
-use super::{Group, Handed, Options, Script};
+use super::detect::{Runner, aside, is_left_to_script, passed_over, scripts};
+use super::script::BORP;
+use super::{Group, Handed, Options, Script, borp};
 use crate::tree::FileTree;
 
 /// One start of a runner.
@@ -38,16 +39,17 @@ pub(crate) fn starts<'a>(
     for group in groups {
         let mut scripts = scripts(tree, &group.project.dir, runner, names);
         if scripts.is_empty() {
-            if is_unread(tree, &group.project.dir) {
+            if is_left_to_script(tree, &group.project.dir) {
                 note(format!("the test script could not be read: {name} was started without its arguments"));
             }
             scripts.push(Script::default());
         }
         if group.files.is_empty() {
-            aside(tree, &group.project.dir, runner).into_iter().for_each(&mut note);
+            aside(tree, &group.project.dir).into_iter().for_each(&mut note);
         }
         let mut starts = Vec::new();
         for script in scripts {
+            let handed = if script.program == Some(BORP) { borp::HANDED } else { handed };
             let options = Options::of(&script, handed);
             options.note(name).into_iter().chain(script.note(name)).for_each(&mut note);
             starts.push(Start { group: group.clone(), script, options });
@@ -103,7 +105,8 @@ fn with_files(mut starts: Vec<Start<'_>>) -> Vec<Start<'_>> {
 
 impl Start<'_> {
     fn is_like(&self, other: &Start<'_>) -> bool {
-        let same = |one: &Script, other: &Script| (&one.env, &one.node) == (&other.env, &other.node);
+        let of = |script: &Script| (script.env.clone(), script.node.clone(), script.program);
+        let same = |one: &Script, other: &Script| of(one) == of(other);
         same(&self.script, &other.script) && self.options.are_those_of(&other.options)
     }
 }
@@ -164,12 +167,15 @@ mod tests {
         for script in ["", "npm test --workspaces", "mocha"] {
             assert_eq!(started(script, &[]).1, [""; 0], "{script}");
         }
-        let aside = "only mocha of the test script was run, and not `jest`, `lint .`, `npx tsc --noEmit`, `node check.js --all`";
-        let script = "echo a && npx tsc --noEmit && jest && mocha test && node check.js --all";
+        let script = "echo a && npx tsc --noEmit && jest && mocha test && node check.js --all && tsc";
         let mut tree = FileTree::default();
         let scripts = format!("{{\"scripts\":{{\"test\":{script:?},\"pretest\":\"lint .\"}}}}");
         tree.add_with_content("package.json", scripts);
-        assert_eq!(super::aside(&tree, "", Runner::Mocha).as_deref(), Some(aside));
+        let told = [
+            "checks of the test script were not run: `lint .`, `npx tsc --noEmit`",
+            "builds of the test script were not run: `tsc` (run them first where tests need what they make)",
+        ];
+        assert_eq!(aside(&tree, ""), told);
         let lost = "mocha was started without what of the test script was not read: $X";
         assert_eq!(started("mocha $X test", &[]), (vec!["test".to_owned()], vec![lost.to_owned()]));
     }

@@ -147,6 +147,26 @@ impl Framework for Mocha {
         js::projects(tree, Runner::Mocha)
     }
 
+    fn signs_in(&self, tree: &FileTree) -> String {
+        js::signs(tree, Runner::Mocha)
+    }
+
+    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::starts_it(tree, &project.dir, Runner::Mocha).then(|| js::manifest_of(&project.dir))
+    }
+
+    fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
+        js::is_linked(tree, &outer.dir)
+    }
+
+    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+        !js::is_left_to_script(tree, &project.dir)
+    }
+
+    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+        projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
+    }
+
     fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
         plan(projects, tree, want, &[])
     }

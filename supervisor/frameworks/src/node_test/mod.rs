@@ -8,6 +8,8 @@
 //! out of a test after its end, with that test's name and place. A `todo` test that
 //! fails is expected to; one that passes may have no body and counts as skipped.
 //!
+//! borp, which a test script may start in Node's place, looks for files itself and is given the same reporter.
+//!
 //! A name filter is `--test-name-pattern`, a regular expression over a test's own title and over all titles joined with
 //! blanks. So a rerun also runs a test elsewhere in the file whose own title is another's whole name. A subtest of a test
 //! (`t.test`, here `parent/child`) exists only while its parent runs, so its rerun is that of its outermost test.
@@ -79,6 +81,26 @@ impl Framework for NodeTest {
         js::projects(tree, Runner::Node)
     }
 
+    fn signs_in(&self, tree: &FileTree) -> String {
+        js::signs(tree, Runner::Node)
+    }
+
+    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::starts_it(tree, &project.dir, Runner::Node).then(|| js::manifest_of(&project.dir))
+    }
+
+    fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
+        js::is_linked(tree, &outer.dir)
+    }
+
+    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+        !js::is_left_to_script(tree, &project.dir)
+    }
+
+    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+        projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
+    }
+
     fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
         plan(projects, tree, want, false)
     }
@@ -97,8 +119,9 @@ impl Framework for NodeTest {
 }
 
 fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> Result<Plan, PlanError> {
-    let files: [(&str, &[u8]); 3] = [
+    let files: [(&str, &[u8]); 4] = [
         ("node/listing.cjs", include_bytes!("listing.cjs")),
+        ("node/named.cjs", include_bytes!("named.cjs")),
         ("node/output.cjs", include_bytes!("output.cjs")),
         ("node/reporter.cjs", include_bytes!("reporter.cjs")),
     ];
@@ -107,8 +130,12 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> 
     let groups = js::groups(projects, tree, &selection, NAME)?;
     for start in js::starts(tree, groups, (Runner::Node, NAME), HANDED, &[], &mut plan.notes) {
         let Start { group, script, options } = start;
-        let mut launch = Launch::of_node(tree, group.project, want, &script)
-            .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        let is_borp = script.program.is_some();
+        let mut launch = match script.program {
+            Some(program) => Launch::of(tree, group.project, want, program, &with_options(script, &group, want, lists)),
+            None => Launch::of_node(tree, group.project, want, &script),
+        };
+        launch = launch.with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
         launch = if lists {
             launch.with("PROCTOR_LISTING", "1")
         } else {
@@ -116,11 +143,18 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> 
             plan.dirs.push(printed.clone());
             launch.with("PROCTOR_OUTPUT", format!("{}/{printed}", want.scratch))
         };
+        if let Some(names) = group.names.expression().filter(|_| is_borp) {
+            launch = launch.with("PROCTOR_NAMES", names);
+        }
         let asked = matches!(want.selection, Selection::Matching { files, .. } if !files.is_empty());
         if asked || group.names.expression().is_some() || options.have(NAMES) {
             launch = launch.with("PROCTOR_ASKED", "1");
         }
-        plan.steps.push(launch.step(arguments(&group, options, want, lists)));
+        let args = match is_borp {
+            true => arguments_of_borp(&group, options, want),
+            false => arguments(&group, options, want, lists),
+        };
+        plan.steps.push(launch.step(args));
     }
     Ok(plan)
 }
@@ -153,6 +187,32 @@ fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, lists: bo
     args.extend(options.into_words());
     args.extend(files);
     args
+}
+
+/// borp starts Node's runner itself: what Node is to be told goes through the environment.
+fn with_options(mut script: js::Script, group: &Group<'_>, want: &Want<'_>, lists: bool) -> js::Script {
+    let file = if lists { "listing" } else { "output" };
+    script.node.push(format!("--require={}/node/{file}.cjs", want.scratch));
+    if group.names.expression().is_some() {
+        script.node.push(format!("--require={}/node/named.cjs", want.scratch));
+    }
+    script
+}
+
+fn arguments_of_borp(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
+    let reporter = format!("--reporter={}/node/reporter.cjs", want.scratch);
+    let mut files = std::mem::take(&mut options.positional);
+    if !group.files.is_empty() {
+        options = options.without(&["--pattern", "--ignore"]);
+        files =
+            if matches!(group.names, Names::Exactly(_)) { group.files.clone() } else { js::tests_among(&group.files) };
+    }
+    let mut args = vec!["--reporter=spec".to_owned(), reporter];
+    if let Some(parallel) = want.parallel {
+        options = options.without(&["--concurrency"]);
+        args.push(format!("--concurrency={}", parallel.max(1)));
+    }
+    args.into_iter().chain(options.into_words()).chain(files).collect()
 }
 
 /// A test, and those that it is perhaps a subtest of: a title may hold a `/` of its own, and what does not exist is not run.

@@ -114,6 +114,18 @@ impl Framework for Playwright {
         js::projects(tree, Runner::Playwright)
     }
 
+    fn signs_in(&self, tree: &FileTree) -> String {
+        js::signs(tree, Runner::Playwright)
+    }
+
+    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::starts_it(tree, &project.dir, Runner::Playwright).then(|| js::manifest_of(&project.dir))
+    }
+
+    fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
+        js::is_linked(tree, &outer.dir)
+    }
+
     /// Browser tests live beside others: where the test script starts another runner alone, that one is the project's.
     fn claims(&self, tree: &FileTree, project: &Project) -> bool {
         js::is_tested_by(tree, &project.dir, Runner::Playwright)

@@ -29,7 +29,7 @@ fn the_options_of_the_script_are_handed_on() {
     assert_eq!(args(script, &Selection::All, Some(3)), [format!("{OURS} {kept} e2e")]);
     let plan = planned(script, &Selection::All, None);
     let notes = [
-        "only playwright of the test script was run, and not `playwright install`",
+        "checks of the test script were not run: `playwright install`",
         "the test script gives playwright options that were not passed on: --ui",
     ];
     assert_eq!(plan.notes, notes);

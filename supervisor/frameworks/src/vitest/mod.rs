@@ -143,6 +143,26 @@ impl Framework for Vitest {
         js::projects(tree, Runner::Vitest)
     }
 
+    fn signs_in(&self, tree: &FileTree) -> String {
+        js::signs(tree, Runner::Vitest)
+    }
+
+    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::starts_it(tree, &project.dir, Runner::Vitest).then(|| js::manifest_of(&project.dir))
+    }
+
+    fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
+        js::is_linked(tree, &outer.dir)
+    }
+
+    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+        !js::is_left_to_script(tree, &project.dir)
+    }
+
+    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+        projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
+    }
+
     fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
         plan(projects, tree, want)
     }

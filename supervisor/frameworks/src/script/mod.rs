@@ -1,0 +1,263 @@
+//! What a JavaScript project's test script runs beside runners that have an adapter: `tape test/*.js`, `tap`, `ava`,
+//! `node test.js`, `make check`.
+//!
+//! Each such command is a line for a shell, with the programs of the project's packages on PATH, as `npm test` has them; one
+//! that only a shell can take apart (`a || b`, `server & test`, `for`) is the whole script. TAP on its output, also where it
+//! begins late, is read test by test, for which `tap` and `ava` are given an option; of any other command the exit status
+//! counts. A test's `package` is the command. The commands are run all or none: a filter and files select nothing of them, a
+//! rerun is one of the commands whose tests failed, and nothing is listed. What builds, lints or checks types is no test, and
+//! is told in a note. The scripts around one (`pretest:unit`) are not read, and coverage is not measured.
+
+use crate::custom;
+use crate::framework::{Framework, Parser, Plan, PlanError, Project, Step, StreamSummary, Want};
+use crate::js::{self, Launch, Plain};
+use crate::notes::Notes;
+use crate::paths::{Paths, join};
+use crate::said::ending;
+use crate::tree::FileTree;
+use proctor_core::bound::NAME_BYTES_MAX;
+use proctor_core::event::RunnerEvent;
+use proctor_core::outcome::Exit;
+use proctor_core::request::{RerunTarget, Selection};
+use proctor_core::test_case::TestId;
+
+/// The adapter for commands of a test script.
+#[derive(Debug, Clone, Copy)]
+pub struct Script;
+
+const NAME: &str = "script";
+
+/// The status with which a shell says that a program is not there.
+const NOT_FOUND: i32 = 127;
+
+impl Framework for Script {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        js::MARKERS
+    }
+
+    fn signs(&self) -> String {
+        "a test script of package.json with a command that starts no other runner known here".to_owned()
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        js::plain_projects(tree)
+    }
+
+    fn started_by(&self, _tree: &FileTree, project: &Project) -> Option<String> {
+        Some(js::manifest_of(&project.dir))
+    }
+
+    fn is_last_resort(&self) -> bool {
+        true
+    }
+
+    fn selects(&self) -> bool {
+        false
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        let chosen: Vec<&Project> = match want.selection {
+            Selection::Matching { filter: Some(_), .. } => return Err(no_part("--filter")),
+            Selection::Matching { files, .. } if !files.is_empty() => of_files(projects, files)?,
+            _ => projects.iter().collect(),
+        };
+        let mut plan = Plan { files: js::injected(&[]), ..Plan::default() };
+        for project in chosen {
+            let all = js::plain_tests(tree, &project.dir);
+            let is_wanted = |plain: &&Plain| is_wanted(want.selection, &package(project, plain));
+            // What is gone from the script can be run by all of it alone.
+            let some = all.iter().any(|plain| is_wanted(&plain));
+            for plain in all.iter().filter(|plain| !some || is_wanted(plain)) {
+                plan.steps.push(step(tree, project, plain, want));
+            }
+            plan.notes.extend(js::aside(tree, &project.dir));
+        }
+        Ok(plan)
+    }
+
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, _: &Want<'_>) -> Result<Plan, PlanError> {
+        let all = projects.iter().flat_map(|project| js::plain_tests(tree, &project.dir));
+        let told: Vec<String> = all.map(|plain| format!("`{}`", plain.told)).collect();
+        let note = format!("tests of commands of the test script are not known before they run: {}", told.join(", "));
+        let step = Step {
+            programs: vec!["true".to_owned()],
+            args: Vec::new(),
+            dir: String::new(),
+            env: std::collections::BTreeMap::new(),
+        };
+        Ok(Plan { steps: vec![step], notes: vec![note], ..Plan::default() })
+    }
+
+    fn owns(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
+        projects.iter().any(|project| {
+            js::plain_tests(tree, &project.dir).iter().any(|plain| package(project, plain) == target.package())
+        })
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        let packages = plan.steps.iter().map(|step| step.args.last().cloned().unwrap_or_default()).collect();
+        Box::new(Commands {
+            packages,
+            paths: Paths::new(want.workspace),
+            current: None,
+            name: String::new(),
+            summary: StreamSummary { structured: true, ..StreamSummary::default() },
+            notes: Notes::default(),
+        })
+    }
+}
+
+fn no_part(option: &'static str) -> PlanError {
+    PlanError::NotApplicable { option, framework: "commands of a test script, which run as a whole" }
+}
+
+/// The projects whose directories are named.
+fn of_files<'a>(projects: &'a [Project], files: &[String]) -> Result<Vec<&'a Project>, PlanError> {
+    let of = |file: &String| projects.iter().find(|project| project.dir == join("", file));
+    files.iter().map(|file| of(file).ok_or_else(|| no_part("a file"))).collect()
+}
+
+/// What the tests of a command are called after.
+fn package(project: &Project, plain: &Plain) -> String {
+    let name = if project.dir.is_empty() { plain.told.clone() } else { format!("{}: {}", project.dir, plain.told) };
+    let end = name.floor_char_boundary(NAME_BYTES_MAX / 4);
+    name[..end].to_owned()
+}
+
+fn is_wanted(selection: &Selection, package: &str) -> bool {
+    match selection {
+        Selection::Exactly(targets) => targets.iter().any(|target| target.package() == package),
+        _ => true,
+    }
+}
+
+fn step(tree: &FileTree, project: &Project, plain: &Plain, want: &Want<'_>) -> Step {
+    let depth = project.dir.split('/').filter(|part| !part.is_empty()).count();
+    let bins: Vec<String> =
+        (0..=depth).map(|levels| format!("$PWD/{}node_modules/.bin", "../".repeat(levels))).collect();
+    let line = format!("PATH=\"{}:$PATH\"; export PATH\n{}", bins.join(":"), plain.line);
+    let script = js::Script { env: plain.env.clone(), ..js::Script::default() };
+    let launch = Launch::of_node(tree, project, want, &script);
+    let args = ["-c".to_owned(), line, "sh".to_owned(), package(project, plain)];
+    Step { programs: vec!["sh".to_owned()], ..launch.step(args) }
+}
+
+/// Reads each command's output.
+struct Commands {
+    packages: Vec<String>,
+    paths: Paths,
+    current: Option<custom::Custom>,
+    name: String,
+    summary: StreamSummary,
+    notes: Notes,
+}
+
+impl Parser for Commands {
+    fn step_started(&mut self, step: usize) {
+        self.name = self.packages.get(step).cloned().unwrap_or_default();
+        self.current = Some(custom::Custom::of_output(&self.name, &self.paths));
+    }
+
+    fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        if let Some(current) = &mut self.current {
+            current.stdout(bytes, events);
+        }
+    }
+
+    fn stderr(&mut self, _bytes: &[u8], _events: &mut Vec<RunnerEvent>) {}
+
+    fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
+        let Some(mut current) = self.current.take() else { return };
+        current.step_ended(exit, killed, events);
+        let own = current.summary();
+        let name = &self.name;
+        self.notes.extend(own.notes.into_iter().map(|note| format!("`{name}`: {note}")));
+        if !own.structured && !killed {
+            self.notes.add(format!(
+                "`{name}` {} and printed no TAP: its exit status alone counts (a reporter that prints TAP shows its tests)",
+                ending(exit)
+            ));
+        }
+        self.summary.runner_missing |= exit == Exit::Code(NOT_FOUND) && !own.structured;
+        self.summary.structured &= own.structured;
+        self.summary.cut_off |= own.cut_off;
+    }
+
+    fn running(&self) -> Vec<TestId> {
+        Vec::new()
+    }
+
+    fn summary(&self) -> StreamSummary {
+        StreamSummary { notes: self.notes.to_vec(), ..self.summary.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proctor_core::test_case::TestOutcome;
+
+    const MANIFEST: &str = r#"{"scripts":{"test":"jest && tape 'x.js' && node check.js"}}"#;
+
+    fn tree() -> (FileTree, Vec<Project>) {
+        let mut tree = FileTree::default();
+        tree.add_with_content("a/package.json", MANIFEST);
+        let projects = Script.detect(&tree);
+        (tree, projects)
+    }
+
+    #[test]
+    fn each_command_is_a_step_with_the_packages_programs_on_path() {
+        let (tree, projects) = tree();
+        let plan = Script.plan(&projects, &tree, &Want::plain(&Selection::All)).unwrap();
+        let line = "PATH=\"$PWD/node_modules/.bin:$PWD/../node_modules/.bin:$PATH\"; export PATH\ntape 'x.js'";
+        assert_eq!((plan.steps.len(), plan.steps[0].args[1].as_str(), plan.steps[0].dir.as_str()), (2, line, "a"));
+        let test = TestId { package: "a: node check.js".to_owned(), name: "t".to_owned() };
+        let again = Selection::Exactly(vec![RerunTarget::Test(test)]);
+        let again = Script.plan(&projects, &tree, &Want::plain(&again)).unwrap();
+        assert_eq!((again.steps.len(), again.steps[0].args[3].as_str()), (1, "a: node check.js"));
+        let file = |file: &str| Selection::Matching { filter: None, files: vec![file.to_owned()] };
+        assert!(Script.plan(&projects, &tree, &Want::plain(&file("a/x.js"))).is_err());
+        assert_eq!(Script.plan(&projects, &tree, &Want::plain(&file("a"))).unwrap().steps.len(), 2);
+    }
+
+    #[test]
+    fn tap_is_read_test_by_test_and_an_exit_status_alone_is_told() {
+        let (tree, projects) = tree();
+        let want = Want::plain(&Selection::All);
+        let plan = Script.plan(&projects, &tree, &want).unwrap();
+        let run = |second: Exit| {
+            let (mut parser, mut events) = (Script.parser(&plan, &want), Vec::new());
+            parser.step_started(0);
+            parser.stdout(b"TAP version 13\nok 1 - a\nnot ok 2 - b\n1..2\n", &mut events);
+            parser.step_ended(Exit::Code(1), false, &mut events);
+            parser.step_started(1);
+            parser.stdout(b"all well\n", &mut events);
+            parser.step_ended(second, false, &mut events);
+            (events, parser.summary())
+        };
+        let (events, summary) = run(Exit::Code(2));
+        let told = |event: &RunnerEvent| match event {
+            RunnerEvent::TestFinished(case) => (case.id.package.clone(), case.outcome),
+            other => panic!("{other:?}"),
+        };
+        let package = "a: tape x.js".to_owned();
+        assert_eq!(
+            events.iter().map(told).collect::<Vec<_>>(),
+            [(package.clone(), TestOutcome::Passed), (package, TestOutcome::Failed)]
+        );
+        assert!(!summary.structured && !summary.cut_off && !summary.runner_missing);
+        let note = "`a: node check.js` exited with 2 and printed no TAP: its exit status alone counts \
+                    (a reporter that prints TAP shows its tests)";
+        assert_eq!(summary.notes, [note]);
+        assert!(run(Exit::Code(127)).1.runner_missing);
+    }
+}
