@@ -15,7 +15,7 @@ export GOTOOLCHAIN := local
 ROWS := ::by_
 ROWS_AT_A_TIME := 8
 
-.PHONY: help demo test bench soak load fuzz lint deny tools build clean
+.PHONY: help demo test bench soak load projects fuzz lint deny tools build clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -47,6 +47,10 @@ soak: tools ## 100,000 runs in a row through one supervisor; exits non-zero when
 load: ## 50 tenants with mixed runs and injected faults, LOAD_SECONDS=600; exits non-zero when a promise is broken
 	cargo build --release --locked --bins
 	PROCTOR_LOAD_SECONDS=$(or $(LOAD_SECONDS),600) cargo bench --locked -p proctor-tests -- load
+
+projects: ## compare totals of popular projects' tests with their own runners', ONLY=Go; needs the registries, writes tests/PROJECTS.md
+	cargo build --release --locked --bins
+	python3 tests/projects/compare.py --only "$(ONLY)"
 
 fuzz: ## feed every parser whatever comes up, SECONDS_EACH=600; exits non-zero when something does not hold
 	.ci/tools cargo-fuzz

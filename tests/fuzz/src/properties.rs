@@ -30,6 +30,7 @@ const ENDS: &[(&str, &[&[u8]])] = &[
     ("ctest", &[b"tests passed"]),
     ("maven", &[b"BUILD SUCCESS"]),
     ("playwright", &[b"end"]),
+    ("script", &[]),
     ("cypress", &[b"end"]),
     ("gradle", &[b"end"]),
     ("maestro", &[b"testsuite"]),

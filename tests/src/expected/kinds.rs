@@ -20,6 +20,7 @@ pub const SHOWN: &[(&str, [&str; KINDS.len()])] = &[
     ("node",       ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
     ("vitest",     ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
     ("playwright", ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
+    ("script",     ["pass", "fail", NONE,    "fail", NONE,         NONE,   "fail",  NONE,           "fail",    "fail",    NONE]),
     ("cargo",      ["pass", "fail", "crash", "skip", "builderror", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
     ("nextest",    ["pass", "fail", "error", "skip", "builderror", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
     ("ctest",      ["pass", "fail", "error", "skip", "builderror", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
@@ -38,6 +39,11 @@ pub const WITHOUT: &[(&str, &str, &str)] = &[
         "skip",
         "a flow passes or fails; those that tags leave out are not told, and a command in it that is skipped is no flow",
     ),
+    ("script", "error", "TAP has none"),
+    ("script", "collection", "TAP has none"),
+    ("script", "hang", "its commands are read as one of a caller's own is: custom/hang"),
+    ("script", "nothing", "a filter selects nothing of a command, and is refused"),
+    ("script", "many", "its commands are read as one of a caller's own is: custom/many"),
     ("maestro", "colours", "it is asked for none, and what a screen shows has none"),
 ];
 

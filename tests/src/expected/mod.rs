@@ -16,6 +16,7 @@ mod nextest;
 mod node;
 mod playwright;
 mod pytest;
+mod script;
 mod unittest;
 mod vitest;
 
@@ -31,6 +32,7 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("node", node::TABLE),
     ("vitest", vitest::TABLE),
     ("playwright", playwright::TABLE),
+    ("script", script::TABLE),
     ("cargo", cargo::TABLE),
     ("nextest", nextest::TABLE),
     ("ctest", ctest::TABLE),

@@ -49,6 +49,12 @@ fn directives<'a>(file: &'a str, keyword: &'a str) -> impl Iterator<Item = Strin
     })
 }
 
+/// Whether the `go.work` of the workspace's root uses the module.
+pub(super) fn is_in_a_work_file(tree: &FileTree, module: &Project) -> bool {
+    let root = tree.directories_with("go.work").find(|(dir, _)| dir.is_empty());
+    root.is_some_and(|(_, content)| directives(content, "use").any(|used| join("", &used) == module.dir))
+}
+
 /// Whether a `go.work` governs the module's directory without using the module; the go tool would then refuse to run it.
 pub(super) fn is_outside_its_work_file(tree: &FileTree, module: &Project) -> bool {
     let governing = tree

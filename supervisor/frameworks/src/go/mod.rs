@@ -53,6 +53,10 @@ impl Framework for Go {
         detect::modules(tree)
     }
 
+    fn includes(&self, tree: &FileTree, _outer: &Project, inner: &Project) -> bool {
+        detect::is_in_a_work_file(tree, inner)
+    }
+
     fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
         command::plan(projects, tree, want)
     }

@@ -8,7 +8,8 @@
 //! out of a test after its end, with that test's name and place. A `todo` test that
 //! fails is expected to; one that passes may have no body and counts as skipped.
 //!
-//! borp, which a test script may start in Node's place, looks for files itself and is given the same reporter.
+//! borp, which a test script may start in Node's place, looks for files itself and is given the same reporter; files that a
+//! request names are run by Node itself, since borp adds those of its settings.
 //!
 //! A name filter is `--test-name-pattern`, a regular expression over a test's own title and over all titles joined with
 //! blanks. So a rerun also runs a test elsewhere in the file whose own title is another's whole name. A subtest of a test
@@ -130,8 +131,11 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> 
     let groups = js::groups(projects, tree, &selection, NAME)?;
     for start in js::starts(tree, groups, (Runner::Node, NAME), HANDED, &[], &mut plan.notes) {
         let Start { group, script, options } = start;
-        let is_borp = script.program.is_some();
-        let mut launch = match script.program {
+        // borp adds the files of its own settings to those that it is told.
+        let is_borp = script.program.is_some() && group.files.is_empty();
+        let (script, options) =
+            if script.program.is_some() && !is_borp { by_node(script, &options) } else { (script, options) };
+        let mut launch = match script.program.filter(|_| is_borp) {
             Some(program) => Launch::of(tree, group.project, want, program, &with_options(script, &group, want, lists)),
             None => Launch::of_node(tree, group.project, want, &script),
         };
@@ -151,7 +155,7 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> 
             launch = launch.with("PROCTOR_ASKED", "1");
         }
         let args = match is_borp {
-            true => arguments_of_borp(&group, options, want),
+            true => arguments_of_borp(options, want),
             false => arguments(&group, options, want, lists),
         };
         plan.steps.push(launch.step(args));
@@ -199,20 +203,23 @@ fn with_options(mut script: js::Script, group: &Group<'_>, want: &Want<'_>, list
     script
 }
 
-fn arguments_of_borp(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
+fn arguments_of_borp(mut options: Options, want: &Want<'_>) -> Vec<String> {
     let reporter = format!("--reporter={}/node/reporter.cjs", want.scratch);
-    let mut files = std::mem::take(&mut options.positional);
-    if !group.files.is_empty() {
-        options = options.without(&["--pattern", "--ignore"]);
-        files =
-            if matches!(group.names, Names::Exactly(_)) { group.files.clone() } else { js::tests_among(&group.files) };
-    }
+    let files = std::mem::take(&mut options.positional);
     let mut args = vec!["--reporter=spec".to_owned(), reporter];
     if let Some(parallel) = want.parallel {
         options = options.without(&["--concurrency"]);
         args.push(format!("--concurrency={}", parallel.max(1)));
     }
     args.into_iter().chain(options.into_words()).chain(files).collect()
+}
+
+/// How Node itself runs files that borp would, with what of its options changes what they do.
+fn by_node(script: js::Script, options: &Options) -> (js::Script, Options) {
+    let args = if options.have(&["--expose-gc"]) { vec!["--expose-gc".to_owned()] } else { Vec::new() };
+    let script = js::Script { args, program: None, ..script };
+    let options = Options::of(&script, HANDED);
+    (script, options)
 }
 
 /// A test, and those that it is perhaps a subtest of: a title may hold a `/` of its own, and what does not exist is not run.

@@ -82,3 +82,26 @@ fn exactly_the_failed_tests_run_again_and_the_parents_of_subtests() {
     let whole = Selection::Exactly(vec![RerunTarget::Package("a.test.js".to_owned())]);
     assert_eq!(lines("", &whole), ["... ./a.test.js"]);
 }
+
+#[test]
+fn borp_is_given_the_reporter_and_node_the_files() {
+    let mut tree = FileTree::default();
+    let script = r#"{"scripts":{"test":"c8 borp -p 'test/*.js' --expose-gc --coverage"}}"#;
+    tree.add_with_content("package.json", script);
+    tree.add("test/a.js");
+    let projects = NodeTest.detect(&tree);
+    let planned = |selection: &Selection| {
+        let plan = NodeTest.plan(&projects, &tree, &Want::plain(selection)).unwrap();
+        let step = &plan.steps[0];
+        (format!("{} {}", step.programs[0], step.args.join(" ")), step.env.get("NODE_OPTIONS").cloned())
+    };
+    let (line, options) = planned(&Selection::All);
+    let borp = "node_modules/.bin/borp --reporter=spec --reporter=/s/node/reporter.cjs --pattern=test/*.js --expose-gc";
+    assert_eq!((line.as_str(), options.as_deref()), (borp, Some("--require=/s/node/output.cjs")));
+    let filter = proctor_core::filter::Filter::parse("a b").unwrap();
+    let (line, options) = planned(&Selection::Matching { filter, files: Vec::new() });
+    assert_eq!(line, borp);
+    assert_eq!(options.as_deref(), Some("--require=/s/node/output.cjs --require=/s/node/named.cjs"));
+    let (line, _) = planned(&Selection::Matching { filter: None, files: vec!["test/a.js".to_owned()] });
+    assert!(line.contains("--test ") && line.ends_with("--expose-gc ./test/a.js"), "{line}");
+}

@@ -246,7 +246,7 @@ mod tests {
         };
         let (events, summary) = run(Exit::Code(2));
         let told = |event: &RunnerEvent| match event {
-            RunnerEvent::TestFinished(case) => (case.id.package.clone(), case.outcome),
+            RunnerEvent::TestFinished(case) => (case.id().package, case.outcome),
             other => panic!("{other:?}"),
         };
         let package = "a: tape x.js".to_owned();

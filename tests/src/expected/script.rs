@@ -1,0 +1,22 @@
+//! What has to come of commands of a test script that start no runner with an adapter.
+
+use crate::row::{Case, Row};
+
+const PASSED: Row = Row { framework: "script", ..Row::PASSED };
+const FAILED: Row = Row { framework: "script", ..Row::FAILED };
+
+/// The rows.
+pub(super) const TABLE: &[Row] = &[
+    Row { name: "pass", fixture: "script/pass", tests: &[Case::passed("adds")], ..PASSED },
+    Row {
+        name: "fail",
+        fixture: "script/fail",
+        tests: &[
+            Case::passed("is at least 2"),
+            Case::failed("Größe").says("zu groß"),
+            Case::skipped("moon").says("too cloudy"),
+            Case::passed("whole"),
+        ],
+        ..FAILED
+    },
+];
