@@ -161,7 +161,7 @@ fn is_of_one_script(tree: &FileTree, found: &[Detected]) -> bool {
     };
     let mut all = found.iter().map(files);
     let Some(first) = all.next() else { return false };
-    all.fold(first, |common, files| common.into_iter().filter(|file| files.contains(file)).collect()).first().is_some()
+    !all.fold(first, |common, files| common.into_iter().filter(|file| files.contains(file)).collect()).is_empty()
 }
 
 /// Leaves the projects of the root and what these include, if there are any; `among` says whether a framework without one goes

@@ -289,7 +289,7 @@ pub(crate) fn unbuilt(tree: &FileTree, dir: &str) -> Option<String> {
     let main = manifest.main.as_deref()?.trim_start_matches("./");
     let path = join(dir, main);
     let is_there = |end: &&str| tree.contains(&format!("{path}{end}"));
-    (!["", ".js", ".cjs", ".mjs", "/index.js"].iter().any(|end| is_there(&end))).then(|| {
+    (!["", ".js", ".cjs", ".mjs", "/index.js"].iter().any(is_there)).then(|| {
         format!("the package's main file {main} is not there: run `npm run {script}` first if tests need what it makes")
     })
 }
