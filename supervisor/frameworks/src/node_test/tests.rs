@@ -98,7 +98,7 @@ fn borp_is_given_the_reporter_and_node_the_files() {
     let (line, options) = planned(&Selection::All);
     let borp = "node_modules/.bin/borp --reporter=spec --reporter=/s/node/reporter.cjs --pattern=test/*.js --expose-gc";
     assert_eq!((line.as_str(), options.as_deref()), (borp, Some("--require=/s/node/output.cjs")));
-    let filter = proctor_core::filter::Filter::parse("a b").unwrap();
+    let filter = Filter::parse("a b").unwrap();
     let (line, options) = planned(&Selection::Matching { filter, files: Vec::new() });
     assert_eq!(line, borp);
     assert_eq!(options.as_deref(), Some("--require=/s/node/output.cjs --require=/s/node/named.cjs"));
