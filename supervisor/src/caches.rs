@@ -9,6 +9,7 @@
 //! fallen by what was left then, there is nothing to do. `cache.trash` is where a cache goes in one step, while no run is
 //! there to miss it, and where all go that became another user's; what takes long happens after that.
 
+use proctor_core::bound::PATH_BYTES_MAX;
 use proctor_sandbox::{SCRATCH, lack, unless_lacking};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, mkdirat, openat, openat2, renameat,
@@ -36,9 +37,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 /// No further run adds to caches that are beyond so many times their bound. They are tidied only when no run is on, and runs
 /// that overlap, each within its own limit of disk, could go on like that for ever.
 const OVERFULL: u64 = 2;
-
-/// The longest path that the kernel opens, bytes. What lies deeper cannot be added up.
-const PATH_BYTES_MAX: usize = 4_095;
 
 /// Most bytes of names of directories that are still to be added up.
 const PENDING_BYTES_MAX: usize = 64 << 20;

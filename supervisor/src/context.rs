@@ -10,7 +10,7 @@ use crate::toolchain::Toolchain;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::quota::Quota;
-use proctor_sandbox::{RunAs, Sandbox};
+use proctor_sandbox::{RunAs, Sandbox, release_memory};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -32,31 +32,41 @@ pub struct Context {
     pub scheduler: Scheduler,
     /// Whether this host can run anything.
     pub host: HostMonitor,
-    /// Looks of all runs that are on.
+    /// Looks that are on, of all tenants.
     pub looks: Looks,
 }
 
 /// Looks at workspaces that go on at once, each on a thread: those of runs, and for a tenant those of its other calls too. A
 /// disk that does not answer holds them for as long.
+///
+/// Each has its memory: [`BYTES_SMALL`](crate::workspace::BYTES_SMALL), and a few of them
+/// [`BYTES_LARGE`](crate::workspace::BYTES_LARGE). So the looks of a host take at most 512 MiB together, those of a tenant 128.
 #[derive(Debug, Clone)]
-pub struct Looks(Arc<Semaphore>);
+pub struct Looks {
+    all: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+}
 
 impl Looks {
-    /// Of all runs: more than the disks of a host serve at a time.
+    /// Of all tenants: more than the disks of a host serve at a time.
     #[must_use]
     pub fn of_host() -> Looks {
-        Looks(Arc::new(Semaphore::new(256)))
+        Looks::new(256, 4)
     }
 
-    /// Of one tenant: what it cannot read leaves most threads to others.
+    /// Of one tenant: what it cannot read, and what is large, leaves most threads and memory to others.
     #[must_use]
     pub fn of_tenant() -> Looks {
-        Looks(Arc::new(Semaphore::new(64)))
+        Looks::new(64, 1)
+    }
+
+    fn new(all: usize, large: usize) -> Looks {
+        Looks { all: Arc::new(Semaphore::new(all)), large: Arc::new(Semaphore::new(large)) }
     }
 
     /// Waits until there may be one more; there is until what is returned is dropped.
     pub async fn one_more(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0).acquire_owned().await.ok()
+        Arc::clone(&self.all).acquire_owned().await.ok()
     }
 
     /// Looks, on a thread of the runtime's that may block.
@@ -68,6 +78,52 @@ impl Looks {
             look()
         });
         looked.await
+    }
+}
+
+/// Room for one look at all files of a workspace, of its tenant's and of the host's, until this is dropped.
+#[derive(Debug)]
+pub struct LookRoom {
+    looks: [Looks; 2],
+    all: [Option<OwnedSemaphorePermit>; 2],
+    large: Option<[OwnedSemaphorePermit; 2]>,
+}
+
+impl LookRoom {
+    /// Waits for room for a small look.
+    pub async fn small(tenant: &Looks, host: &Looks) -> LookRoom {
+        // The tenant's first: who waits for its own holds nothing of the host's.
+        let all = [tenant.one_more().await, host.one_more().await];
+        LookRoom { looks: [tenant.clone(), host.clone()], all, large: None }
+    }
+
+    /// Makes it room for a large look, if there is any now.
+    pub fn grow(&mut self) -> bool {
+        let more = |looks: &Looks| Arc::clone(&looks.large).try_acquire_owned().ok();
+        let [tenant, host] = &self.looks;
+        self.large = self.large.take().or_else(|| Some([more(tenant)?, more(host)?]));
+        self.large.is_some()
+    }
+
+    /// Waits until it is room for a large look, and meanwhile is none for a small one.
+    pub async fn grown(mut self) -> LookRoom {
+        self.all = [None, None];
+        let [tenant, host] = self.looks.clone().map(|looks| looks.large);
+        if let (Ok(of_tenant), Ok(of_host)) = (tenant.acquire_owned().await, host.acquire_owned().await) {
+            self.large = Some([of_tenant, of_host]);
+        }
+        let [tenant, host] = &self.looks;
+        self.all = [tenant.one_more().await, host.one_more().await];
+        self
+    }
+}
+
+impl Drop for LookRoom {
+    fn drop(&mut self) {
+        // What a large look has taken is of no use to what comes next, which is small.
+        if self.large.is_some() {
+            release_memory();
+        }
     }
 }
 
@@ -151,7 +207,7 @@ mod tests {
     #[tokio::test]
     async fn a_look_takes_its_place_until_it_is_over_whoever_waits_for_it() {
         let looks = Looks::of_tenant();
-        let others: Vec<_> = (1..looks.0.available_permits()).map(|_| looks.one_more().now_or_never()).collect();
+        let others: Vec<_> = (1..looks.all.available_permits()).map(|_| looks.one_more().now_or_never()).collect();
         let (go, gate) = std::sync::mpsc::sync_channel::<()>(0);
         // It is begun, and nobody waits for its end any more.
         assert!(looks.look(move || gate.recv()).now_or_never().is_none());
@@ -160,5 +216,30 @@ mod tests {
         go.send(()).unwrap();
         assert!(looks.one_more().await.is_some());
         drop(others);
+    }
+
+    #[tokio::test]
+    async fn large_looks_are_few_of_a_tenant_and_of_the_host_and_the_next_waits_for_one_to_end() {
+        let (host, tenant) = (Looks::of_host(), Looks::of_tenant());
+        let small = async |tenant: &Looks| LookRoom::small(tenant, &host).await;
+        let (mut first, mut second) = (small(&tenant).await, small(&tenant).await);
+        assert!(first.grow() && first.grow() && !second.grow(), "its tenant has one");
+        let mut others = Vec::new();
+        for _ in 1..4 {
+            let mut other = small(&Looks::of_tenant()).await;
+            assert!(other.grow());
+            others.push(other);
+        }
+        assert!(!small(&Looks::of_tenant()).await.grow(), "the host has four");
+        // It holds no place of a small one while it waits.
+        let mut waiting = Box::pin(second.grown());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        assert_eq!(tenant.all.available_permits(), 63);
+        drop(first);
+        let second = waiting.await;
+        assert_eq!((tenant.large.available_permits(), host.large.available_permits()), (0, 0));
+        drop((second, others));
+        assert_eq!((tenant.all.available_permits(), tenant.large.available_permits()), (64, 1));
+        assert_eq!((host.all.available_permits(), host.large.available_permits()), (256, 4));
     }
 }

@@ -10,6 +10,7 @@ use proctor_core::id::SessionId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::request::{RunKind, RunRequest, Selection};
+use proctor_core::test_case::Collector;
 use proctor_frameworks::detect::{self, DetectError};
 use proctor_frameworks::{ARTIFACTS, Chosen, InjectedFile, Parser, Plan, PlanError, Step, Want, custom};
 use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile};
@@ -91,6 +92,8 @@ pub struct Prepared {
     pub notes: Vec<String>,
     /// The environment of every command, before what its step adds.
     pub env: BTreeMap<String, String>,
+    /// Where there may be tests that the look at the workspace has left out: such a run is not green.
+    pub missed: Vec<Collector>,
 }
 
 /// Prepares `request` of `session`. Reads nothing but PATH, and where the workspace's Python comes from: not for a tokio thread.
@@ -123,14 +126,14 @@ pub fn prepare(
         scratch: SCRATCH,
         cache,
     };
-    let Planned { plan, parser, framework, chosen, wall_ms_max } = if request.command.is_empty() {
+    let Planned { plan, parser, framework, chosen, missed, wall_ms_max } = if request.command.is_empty() {
         plan_detected(policy, look, &request, kind, &want)?
     } else {
         check_custom(&request, kind)?;
         let wall_ms_max = policy.timeouts.get(custom::NAME).copied().unwrap_or(policy.defaults.wall_ms_max);
         let plan = custom::plan(&request.command, want.scratch, report);
         let parser = custom::parser_of(&request.command, root, report);
-        Planned { plan, parser, framework: custom::NAME.to_owned(), chosen: None, wall_ms_max }
+        Planned { plan, parser, framework: custom::NAME.to_owned(), chosen: None, missed: Vec::new(), wall_ms_max }
     };
     if plan.steps.len() > COMMANDS_MAX {
         return Err(PlanError::TooManySteps { steps: plan.steps.len(), max: COMMANDS_MAX }.into());
@@ -169,7 +172,7 @@ pub fn prepare(
         limits,
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
     };
-    Ok(Prepared { spec, parser, framework, chosen, notes, env })
+    Ok(Prepared { spec, parser, framework, chosen, notes, env, missed })
 }
 
 /// A command that replaces the framework's own runs as it is.
@@ -199,6 +202,7 @@ struct Planned {
     parser: Box<dyn Parser>,
     framework: String,
     chosen: Option<Chosen>,
+    missed: Vec<Collector>,
     /// For a run that asks for none.
     wall_ms_max: u64,
 }
@@ -214,7 +218,9 @@ fn plan_detected(
     let (plan, parser) = chosen.plan(kind, &look.tree, want, request.browsing)?;
     let wall_ms_max = chosen.wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);
     let framework = chosen.name();
-    Ok(Planned { plan, parser, framework, chosen: Some(chosen).filter(|_| kind == RunKind::Tests), wall_ms_max })
+    let missed = chosen.missed(&look.tree, &request.selection);
+    let chosen = Some(chosen).filter(|_| kind == RunKind::Tests);
+    Ok(Planned { plan, parser, framework, chosen, missed, wall_ms_max })
 }
 
 /// What a person has to know whose project's environment stands aside for another interpreter.

@@ -66,6 +66,9 @@ pub const POSITION_MAX: u32 = 1_000;
 /// Most finished runs whose events stay readable per session; the oldest is forgotten first.
 pub const FINISHED_RUNS_MAX: usize = 16;
 
+/// The longest path that the kernel opens, in bytes: `PATH_MAX` without the NUL at its end.
+pub const PATH_BYTES_MAX: usize = 4_095;
+
 /// Clips `text` to at most `bytes_max` bytes on a character boundary and marks the cut with an ellipsis.
 ///
 /// The result, mark included, is never longer than `bytes_max` (for `bytes_max` of 3 or more).

@@ -16,6 +16,7 @@ pub mod jest;
 mod js;
 mod junit;
 mod jvm;
+pub mod left_out;
 pub mod lines;
 pub mod maestro;
 pub mod maven;
@@ -39,6 +40,7 @@ pub mod vitest;
 
 pub use awaited::Awaited;
 pub use framework::*;
+pub use left_out::{Concerns, LeftOut, Why};
 pub use together::Chosen;
 pub use tree::FileTree;
 

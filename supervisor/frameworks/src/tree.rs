@@ -1,6 +1,7 @@
 //! A snapshot of a workspace's file tree: names of files, and the content of the few that detection reads. Must not
 //! know where it came from.
 
+use crate::left_out::{LEFT_OUT_MAX, LeftOut};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Files of a workspace, by path relative to it, `/`-separated.
@@ -9,6 +10,8 @@ pub struct FileTree {
     files: BTreeSet<String>,
     contents: BTreeMap<String, String>,
     truncated: bool,
+    left_out: Vec<LeftOut>,
+    left_out_unnamed: u64,
 }
 
 impl FileTree {
@@ -24,7 +27,7 @@ impl FileTree {
         self.files.insert(path);
     }
 
-    /// Marks the tree as larger than the edge reads.
+    /// Marks the tree as one that lacks files of the workspace, whatever they are.
     pub fn set_truncated(&mut self) {
         self.truncated = true;
     }
@@ -33,6 +36,28 @@ impl FileTree {
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.truncated
+    }
+
+    /// Notes a place where there may be tests and that is not in the snapshot.
+    pub fn leave_out(&mut self, left_out: LeftOut) {
+        let has_room = self.left_out.len() < LEFT_OUT_MAX;
+        match self.left_out.last_mut().filter(|last| last.path == left_out.path) {
+            Some(last) => last.concerns = last.concerns.and(left_out.concerns),
+            None if has_room => self.left_out.push(left_out),
+            None => self.left_out_unnamed += 1,
+        }
+    }
+
+    /// Places where there may be tests and that are not in the snapshot, at most [`LEFT_OUT_MAX`].
+    #[must_use]
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// How many more there are of these.
+    #[must_use]
+    pub fn left_out_unnamed(&self) -> u64 {
+        self.left_out_unnamed
     }
 
     /// Whether there is a file at `path`.

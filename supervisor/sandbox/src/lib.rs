@@ -52,7 +52,7 @@ mod user_limits;
 mod watch;
 pub mod worker;
 
-pub use arenas::share_arenas;
+pub use arenas::{release_memory, share_arenas};
 pub use error::SandboxError;
 pub use kill::KillSwitch;
 pub use lack::{lack, unless_lacking};

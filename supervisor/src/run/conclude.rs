@@ -61,7 +61,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         stdout,
         stderr,
     } = concluding;
-    let Course { parser, tally, awaited, isolation, launched_at, running, nothing_selected, kept, .. } = course;
+    let Course { parser, tally, awaited, isolation, launched_at, running, nothing_selected, kept, missed, .. } = course;
     let stream = parser.summary();
     let replaced = matches!(workspace.owner(), Err(WorkspaceError::Replaced)).then(|| GONE.to_owned());
     let left_out = (ending.kept_left_out > 0).then(|| {
@@ -90,6 +90,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         filtered,
         not_run: awaited.rest().into_iter().filter(|test| !running.contains(test)).collect(),
         unreached: stream.unreached
+            || missed
             || (chosen.as_ref().is_some_and(Chosen::blocks) && tally.build_errors + tally.collection_errors > 0),
         not_built: stream.not_built,
         running,

@@ -8,7 +8,7 @@ use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::moment::Moment;
 use proctor_core::outcome::Exit;
-use proctor_core::test_case::{TestId, TestOutcome};
+use proctor_core::test_case::{Collector, TestId, TestOutcome};
 use proctor_frameworks::{Awaited, Parser, Step};
 use proctor_sandbox::{Ending, SandboxEvent};
 use std::collections::BTreeSet;
@@ -35,6 +35,8 @@ pub(super) struct Course {
     pub(super) nothing_selected: BTreeSet<usize>,
     /// Names and sizes of the files that are kept, in the order of their contents.
     pub(super) kept: Vec<(String, u64)>,
+    /// Whether there may be tests that the run knew nothing of.
+    pub(super) missed: bool,
     killed: bool,
     in_step: bool,
     /// The step that runs or ran last, counted over all rounds.
@@ -62,6 +64,7 @@ impl Course {
             running: Vec::new(),
             nothing_selected: BTreeSet::new(),
             kept: Vec::new(),
+            missed: false,
             killed: false,
             in_step: false,
             step: 0,
@@ -177,6 +180,12 @@ impl Course {
         if let Some((_, bytes)) = self.kept.last_mut() {
             *bytes += len as u64;
         }
+    }
+
+    /// Takes in where tests may be that the run knew nothing of.
+    pub(super) fn miss(&mut self, missed: Vec<Collector>) -> Vec<RunEvent> {
+        self.missed |= !missed.is_empty();
+        self.count(missed.into_iter().map(|collector| RunnerEvent::Collector(Box::new(collector))).collect())
     }
 
     /// Takes in the files that the run left.

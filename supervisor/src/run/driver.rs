@@ -6,10 +6,10 @@ use super::course::Course;
 use super::{Killer, LogWriter, NotStarted, RunEnd, Spools, rounds};
 use crate::allowance::Counted;
 use crate::caches;
-use crate::context::{Context, Policy};
+use crate::context::{Context, LookRoom, Policy};
 use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
 use crate::scheduler::{EnterError, Place, Standing, Wanted};
-use crate::workspace::Workspace;
+use crate::workspace::{Look, Workspace};
 use proctor_core::coverage::Measured;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::id::{RunId, SessionId, TenantId};
@@ -90,8 +90,13 @@ pub async fn drive(drive: Drive, began: Began) -> Finished {
 
 type Ran = Result<(Report, Vec<Measured>), NotStarted>;
 
+/// Said of a run that was killed before all else.
+const NOT_LOOKED: &str = "ended before it looked at its workspace";
+
 /// What the look at a run's workspace comes to.
 enum Came {
+    /// There is no memory for it now, and nothing has come of it.
+    NoRoom(Box<(Drive, Began, LookRoom)>),
     /// It has no turn yet.
     Waits(Box<Looked>),
     /// It had its turn at once, and is over.
@@ -105,36 +110,54 @@ struct Over {
     untidy: bool,
 }
 
-async fn run_to_end(drive: Drive, began: Began) -> Ran {
+async fn run_to_end(mut drive: Drive, began: Began) -> Ran {
     let policy = Arc::clone(&drive.policy);
-    let one_more = async { (policy.looks.one_more().await, drive.context.looks.one_more().await) };
-    let one_more = tokio::select! {
-        one_more = one_more => one_more,
-        () = drive.killer.killed() => return Ok((killed(&drive, "", "ended before it looked at its workspace"), Vec::new())),
+    let context = Arc::clone(&drive.context);
+    let killer = drive.killer.clone();
+    let mut room = tokio::select! {
+        room = LookRoom::small(&policy.looks, &context.looks) => room,
+        () = killer.killed() => return Ok((killed(&drive, "", NOT_LOOKED), Vec::new())),
     };
-    // Who has the turn at once goes on where it has looked: each change of threads costs as much as a look.
-    let came = on_a_thread(move || {
-        let looked = look(drive, began);
-        drop(one_more);
-        let looked = looked?;
-        Ok(if looked.place.has_turn() {
-            Came::Ran(Box::new(run_in_turn(looked)))
-        } else {
-            Came::Waits(Box::new(looked))
-        })
-    });
-    let Over { ran, untidy } = match came.await? {
-        Came::Ran(over) => *over,
-        Came::Waits(mut looked) => match wait(&mut looked).await? {
-            Some(report) => return Ok((report, Vec::new())),
-            None => on_a_thread(move || Ok(run_in_turn(*looked))).await?,
-        },
+    let mut began = began;
+    let over = loop {
+        match on_a_thread(move || come(drive, began, room)).await? {
+            Came::Ran(over) => break *over,
+            Came::Waits(mut looked) => match wait(&mut looked).await? {
+                Some(report) => return Ok((report, Vec::new())),
+                None => break on_a_thread(move || Ok(run_in_turn(*looked))).await?,
+            },
+            Came::NoRoom(back) => {
+                (drive, began, room) = *back;
+                // A run that waits for the memory of its look waits as one that waits for its turn.
+                if drive.waits.is_none() {
+                    drive.waits = Some(policy.queued.one_more_run(policy.quota.queued_runs_max)?);
+                }
+                room = tokio::select! {
+                    room = room.grown() => room,
+                    () = killer.killed() => return Ok((killed(&drive, "", NOT_LOOKED), Vec::new())),
+                };
+            }
+        }
     };
+    let Over { ran, untidy } = over;
     if let Some(cache) = policy.cache.clone().filter(|_| untidy) {
         // Nobody waits for it but the end of this process.
         drop(spawn_blocking(move || caches::tidy(&cache, policy.cache_bytes_max)));
     }
     ran
+}
+
+/// Looks at the workspace, and runs at once what has its turn: each change of threads costs as much as a look.
+fn come(drive: Drive, began: Began, mut room: LookRoom) -> Result<Came, NotStarted> {
+    if let Some(text) = drive.context.host.refusal() {
+        return Err(PrepareError::HostFailed { text }.into());
+    }
+    let Some(look) = drive.workspace.look_within(&mut || room.grow()).map_err(PrepareError::from)? else {
+        return Ok(Came::NoRoom(Box::new((drive, began, room))));
+    };
+    let looked = enter(drive, began, look)?;
+    drop(room);
+    Ok(if looked.place.has_turn() { Came::Ran(Box::new(run_in_turn(looked))) } else { Came::Waits(Box::new(looked)) })
 }
 
 /// Work on a thread that is its own. Runs do not share the threads of the runtime, which are bounded and which nobody may take
@@ -209,13 +232,10 @@ impl Looked {
     }
 }
 
-fn look(mut drive: Drive, began: Began) -> Result<Looked, NotStarted> {
+/// Prepares the run, which nothing in its workspace refuses, and has it take its place on the host.
+fn enter(mut drive: Drive, began: Began, look: Look) -> Result<Looked, NotStarted> {
     let waits = drive.waits.take();
     let Drive { context, policy, session, workspace, request, kind, .. } = &drive;
-    if let Some(text) = context.host.refusal() {
-        return Err(PrepareError::HostFailed { text }.into());
-    }
-    let look = workspace.look().map_err(PrepareError::from)?;
     let prepared = prepare(context, policy, session, workspace, &look, request, *kind)?;
     if let Some(full) = policy.kept.full() {
         return Err(full.into());
@@ -243,7 +263,7 @@ fn run_in_turn(looked: Looked) -> Over {
 
 fn execute(looked: Looked) -> Ran {
     let Looked { mut drive, prepared, fingerprint, place: _place, mut began } = looked;
-    let Prepared { spec, parser, framework, chosen, mut notes, env } = prepared;
+    let Prepared { spec, parser, framework, chosen, mut notes, env, missed } = prepared;
     // A command of one's own runs whole, whatever was selected.
     let awaited = chosen.as_ref().map(|_| Awaited::of(&drive.request.selection)).unwrap_or_default();
     let mut course = Course::new(drive.context.clock.now(), spec.limits, parser, awaited);
@@ -254,6 +274,7 @@ fn execute(looked: Looked) -> Ran {
         }
     };
     let mut ending = round(&mut drive, &mut course, &spec, &mut tell)?;
+    drive.log.append_blocking(course.miss(missed));
     let mut commands = spec.commands.len();
     // A runner may show that further commands are needed; they share the deadline of the first.
     for number in 2.. {

@@ -2,11 +2,12 @@
 //! the run that goes on. One look at a time, for all who asked before it began. Must not know what becomes of them.
 
 use super::{About, Asked, SessionError, Started};
+use crate::context::LookRoom;
 use crate::prepare::{PrepareError, prepare};
 use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
 use std::sync::Arc;
 use tokio::sync::oneshot;
-use tokio::task::{JoinError, JoinHandle, spawn};
+use tokio::task::{JoinError, JoinHandle, spawn, spawn_blocking};
 
 /// Requests that may wait for a look: as many as may wait for a run.
 const WAITING_MAX: usize = 1_024;
@@ -57,8 +58,7 @@ impl Looking {
         let (asked, replies): (Vec<_>, Vec<_>) = self.next.drain(..).unzip();
         self.served = replies;
         let about = Arc::clone(about);
-        let looks = about.policy.now().looks.clone();
-        self.on = Some(spawn(async move { looks.look(move || look(&about, asked)).await }));
+        self.on = Some(spawn(looked(about, asked)));
     }
 
     /// Waits for the look that is on; for ever when there is none. What it saw goes with who asked, and the next begins.
@@ -81,12 +81,30 @@ impl Looking {
     }
 }
 
-fn look(about: &About, asked: Vec<Asked>) -> Vec<Seen> {
+/// Looks, once there is room for it, for all who asked.
+async fn looked(about: Arc<About>, mut asked: Vec<Asked>) -> Result<Vec<Seen>, JoinError> {
+    let mut room = LookRoom::small(&about.policy.now().looks, &about.context.looks).await;
+    loop {
+        let of_thread = Arc::clone(&about);
+        let seen = spawn_blocking(move || {
+            let seen = look(&of_thread, asked, &mut room);
+            (seen, room)
+        });
+        match seen.await? {
+            (Ok(seen), _) => return Ok(seen),
+            (Err(back), small) => (asked, room) = (back, small.grown().await),
+        }
+    }
+}
+
+/// What was seen, or who asked where there is no room for the look now.
+fn look(about: &About, asked: Vec<Asked>, room: &mut LookRoom) -> Result<Vec<Seen>, Vec<Asked>> {
     #[cfg(test)]
     about.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let look = match about.workspace.look().map_err(PrepareError::from) {
-        Ok(look) => look,
-        Err(why) => return asked.into_iter().map(|asked| (asked, Err(why.clone().into()))).collect(),
+    let look = match about.workspace.look_within(&mut || room.grow()).map_err(PrepareError::from) {
+        Ok(Some(look)) => look,
+        Ok(None) => return Err(asked),
+        Err(why) => return Ok(asked.into_iter().map(|asked| (asked, Err(why.clone().into()))).collect()),
     };
     let policy = about.policy.now();
     let prepared = |asked: &Asked| match &asked.request.selection {
@@ -111,5 +129,5 @@ fn look(about: &About, asked: Vec<Asked>) -> Vec<Seen> {
         };
         seen.push((asked, came.map(|()| look.fingerprint).map_err(SessionError::from)));
     }
-    seen
+    Ok(seen)
 }

@@ -6,11 +6,15 @@
 //! can have its device and inode, by which a run's sandbox knows it before it is mounted.
 
 mod look;
+mod passed_over;
 mod reach;
 #[cfg(test)]
 mod tests;
 
+pub use look::{BYTES_LARGE, BYTES_SMALL};
+
 use crate::place::Place;
+use look::Stopped;
 use proctor_core::moment::Moment;
 use proctor_core::request::Fingerprint;
 use proctor_frameworks::FileTree;
@@ -107,7 +111,7 @@ impl Root {
 pub struct Look {
     /// Names of files, with the content of those that detection reads.
     pub tree: FileTree,
-    /// `None` when there is more than a look takes in.
+    /// `None` when there is more than a look takes in: then an edit could go unseen.
     pub fingerprint: Option<Fingerprint>,
     /// The user to whom the workspace belongs.
     pub owner: u32,
@@ -299,10 +303,22 @@ impl Workspace {
 
     /// Looks at all files. Takes milliseconds for thousands of files: not for a tokio thread. A file or directory that this
     /// process may not read is passed over, and no other: a tree that is known by half would be taken for another project.
-    pub fn look(&self) -> Result<Look, WorkspaceError> {
+    ///
+    /// Takes at most [`BYTES_SMALL`] of memory unless `grow`, which is asked once, says that there may be [`BYTES_LARGE`]; `None`
+    /// where that is needed and refused.
+    pub fn look_within(&self, grow: &mut dyn FnMut() -> bool) -> Result<Option<Look>, WorkspaceError> {
         let owner = self.owner()?;
-        let (tree, fingerprint) = look::all_below(&self.0.dir).map_err(WorkspaceError::Host)?;
-        Ok(Look { tree, fingerprint, owner })
+        match look::all_below(&self.0.dir, grow) {
+            Ok(look::Found { tree, fingerprint }) => Ok(Some(Look { tree, fingerprint, owner })),
+            Err(Stopped::NoRoom) => Ok(None),
+            Err(Stopped::Host(error)) => Err(WorkspaceError::Host(error)),
+        }
+    }
+
+    /// Looks at all files with all the memory that a look may take.
+    pub fn look(&self) -> Result<Look, WorkspaceError> {
+        let look = self.look_within(&mut || true)?;
+        look.ok_or_else(|| WorkspaceError::Host(io::ErrorKind::OutOfMemory.into()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use nix::sched::CloneFlags;
+use proctor_frameworks::Why;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use std::ffi::OsStr;
 use std::fs;
@@ -65,6 +66,77 @@ fn an_edit_of_a_file_whose_name_is_no_text_is_an_edit() {
         assert_ne!(before.fingerprint, after.fingerprint, "{}", file.display());
         assert_eq!(before.tree, after.tree, "no request could name it");
     }
+}
+
+/// What is left out of a look at a workspace with a Go module, after `change` to it.
+fn left_out_after(change: impl FnOnce(&Path)) -> Vec<(String, Why)> {
+    let (dir, workspace) = workspace();
+    change(dir.path());
+    let look = workspace.look().unwrap();
+    look.tree.left_out().iter().map(|left_out| (left_out.path.clone(), left_out.why)).collect()
+}
+
+#[test]
+fn what_may_hold_tests_and_is_not_in_the_tree_is_left_out_by_name() {
+    let write = |path: PathBuf| {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    };
+    let nothing: [(String, Why); 0] = [];
+    let deep = format!("{}x", "d/".repeat(64));
+    assert_eq!(
+        left_out_after(|dir| write(dir.join(&deep))),
+        [("d/".repeat(64).trim_end_matches('/').to_owned(), Why::TooDeep)]
+    );
+    assert_eq!(left_out_after(|dir| write(dir.join(&deep[2..]))), nothing);
+    let strange = |name: &[u8]| OsStr::from_bytes(name).to_owned();
+    assert_eq!(left_out_after(|dir| write(dir.join(strange(b"caf\xe9")).join("picture.png"))), nothing);
+    let found = left_out_after(|dir| {
+        write(dir.join(strange(b"t/caf\xe9")).join("a/test_a.py"));
+        write(dir.join(strange(b"t/caf\xe9")).join("test_b.py"));
+    });
+    assert_eq!(found, [("t/caf\u{fffd}".to_owned(), Why::NotUtf8)]);
+    let large = |name: &str| left_out_after(|dir| fs::File::create(dir.join(name)).unwrap().set_len(2 << 20).unwrap());
+    assert_eq!(large("package.json"), [("package.json".to_owned(), Why::SettingsTooLarge)]);
+    assert_eq!(large("test.txt"), nothing, "data is called like that");
+    assert_eq!(large("picture.png"), nothing);
+}
+
+#[test]
+fn a_cache_tag_hides_nothing_but_a_cache() {
+    const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# This file is a cache directory tag.";
+    for (name, tag, beside, is_hidden) in [
+        ("tests", TAG, "x", false),
+        ("out", TAG, ".rustc_info.json", true),
+        ("env", TAG, "pyvenv.cfg", true),
+        ("target", TAG, "x", true),
+        ("target", "no tag", "x", false),
+        (".pytest_cache", TAG, "x", true),
+        ("env", "", "pyvenv.cfg", false),
+    ] {
+        let (dir, workspace) = workspace();
+        let cache = dir.path().join(name);
+        fs::create_dir(&cache).unwrap();
+        fs::write(cache.join("CACHEDIR.TAG"), tag).unwrap();
+        fs::write(cache.join(beside), "").unwrap();
+        fs::write(cache.join("test_a.py"), "").unwrap();
+        let look = workspace.look().unwrap();
+        assert_eq!(look.tree.contains(&format!("{name}/test_a.py")), !is_hidden, "{name} {beside}");
+        assert!(look.fingerprint.is_some() && look.tree.left_out().is_empty(), "{name} {beside}");
+    }
+}
+
+#[test]
+fn settings_in_another_encoding_are_read() {
+    let (dir, workspace) = workspace();
+    fs::write(dir.path().join("CMakeLists.txt"), b"# caf\xe9\nenable_testing()\n").unwrap();
+    fs::write(dir.path().join(".proctor.yaml"), b"# caf\xe9\n").unwrap();
+    let tree = workspace.look().unwrap().tree;
+    assert!(tree.content("CMakeLists.txt").unwrap().ends_with("\nenable_testing()\n"));
+    assert!(
+        tree.contains(".proctor.yaml") && tree.content(".proctor.yaml").is_none(),
+        "what bounds a run is not guessed at"
+    );
 }
 
 #[test]

@@ -73,3 +73,27 @@ async fn a_link_in_a_workspace_shows_no_directory_that_its_user_could_not_read()
         assert_eq!(followed.report().outcome(), expected, "{}", conda.display());
     }
 }
+
+#[tokio::test]
+async fn a_run_that_may_have_missed_tests_is_not_green_and_says_where() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("alpha").await;
+    let workspace = supervisor.empty_workspace("alpha", "deep");
+    let deep = format!("deep/{}", "d/".repeat(63));
+    fs::create_dir_all(workspace.join(&deep)).unwrap();
+    fs::create_dir(workspace.join("near")).unwrap();
+    let case = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        self.assertTrue(";
+    fs::write(workspace.join("near/test_near.py"), format!("{case}True)\n")).unwrap();
+    fs::write(workspace.join(&deep).join("test_deep.py"), format!("{case}False)\n")).unwrap();
+    give(&workspace, first_uid("alpha"));
+    let session_id = client.open(&workspace).await;
+    for (files, expected) in [(vec![], v1::Outcome::CollectionFailed), (vec!["near".to_owned()], v1::Outcome::Passed)] {
+        let request = v1::RunTestsRequest { session_id: session_id.clone(), files, ..Default::default() };
+        let followed = client.start(request).await.unwrap().to_end().await;
+        let report = followed.report();
+        assert_eq!(report.outcome(), expected, "{report:?}");
+        let missed: Vec<&str> = report.collectors.iter().map(|collector| collector.nodeid.as_str()).collect();
+        let named = [deep.trim_end_matches('/')];
+        assert_eq!(missed, if expected == v1::Outcome::Passed { &[][..] } else { &named[..] });
+    }
+}

@@ -3,6 +3,7 @@
 
 use super::ground::{Ground, Root, Stamp};
 use super::used::Use;
+use proctor_core::bound::PATH_BYTES_MAX;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, openat, openat2, statx,
 };
@@ -17,9 +18,6 @@ const PENDING_BYTES_MAX: usize = 16 << 20;
 
 /// Most files with several names that are known by number, so that they count once. Further ones count for each name.
 const LINKED_MAX: usize = 1 << 18;
-
-/// The longest path that the kernel opens, bytes.
-const PATH_BYTES_MAX: usize = 4_095;
 
 /// One way through the trees and the open files, which may take several looks.
 #[derive(Debug)]
