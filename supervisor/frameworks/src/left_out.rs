@@ -116,7 +116,7 @@ impl Chosen {
     #[must_use]
     pub fn missed(&self, tree: &FileTree, selection: &Selection) -> Vec<Collector> {
         let concerned = |left_out: &&LeftOut| {
-            self.0.iter().any(|detected| left_out.concerns.has(detected.framework.name()))
+            self.detected.iter().any(|detected| left_out.concerns.has(detected.framework.name()))
                 && self.may_select(tree, selection, &left_out.path)
         };
         let found: Vec<&LeftOut> = tree.left_out().iter().filter(concerned).collect();
@@ -145,7 +145,7 @@ impl Chosen {
             if !tree.contains(file) || is_of_tests {
                 return meets(file);
             }
-            let project = self.0.iter().find_map(|detected| project_of(&detected.projects, file));
+            let project = self.detected.iter().find_map(|detected| project_of(&detected.projects, file));
             project.is_none_or(|project| meets(&project.dir))
         })
     }
