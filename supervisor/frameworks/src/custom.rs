@@ -2,10 +2,10 @@
 //! not know what the command does.
 //!
 //! Its exit status decides. Results test by test come from a JUnit file, when it leaves one where `PROCTOR_JUNIT` says or
-//! beside it; else from TAP, when that is what it prints from its first lines on. Its plan may come last: what begins with
-//! a point or a comment is TAP if a plan follows, and none without one, also where points say `not ok`. Without either, lines
-//! such as `FAIL: x` name what failed; anything may print those, so they are said to be unstructured and never change what a
-//! run came to.
+//! beside it; else from TAP, when that is what it prints from one of its first lines on, in colours or not. Its plan may come last:
+//! what begins with a point or a comment is TAP if a plan follows, and none without one, also where points say `not ok`. A plan
+//! behind lines of another kind is one if a point or comment follows it. Without either, lines such as `FAIL: x` name what failed;
+//! anything may print those, so they are said to be unstructured and never change what a run came to.
 //!
 //! Nobody who brings a command need know of `PROCTOR_JUNIT`, so nothing follows from a command that leaves nothing there. A
 //! project that names a report of its own has said where its results are: a run that did not write it is cut off.
@@ -17,6 +17,7 @@ use crate::junit;
 use crate::lines::Lines;
 use crate::notes::Notes;
 use crate::paths::Paths;
+use crate::said::plain;
 use crate::tap::{self, Is, Perhaps, Tap};
 use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
@@ -34,6 +35,9 @@ const REPORT_VARIABLE: &str = "PROCTOR_JUNIT";
 /// Lines that are looked at for the beginning of TAP: a build may say something first.
 const LOOK_LINES_MAX: usize = 16;
 
+/// Mark that some programs put before the first character that they write.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// How TAP begins that says so.
 const VERSION: &str = "TAP version";
 
@@ -47,10 +51,10 @@ const WORDS: [(&str, TestOutcome); 6] = [
     ("XPASS: ", TestOutcome::Xpassed),
 ];
 
-/// Runs the command behind its first word, a path, and puts the file at that path where [`REPORT_VARIABLE`] says, if the
-/// command has written it: an older run may have left one.
+/// Runs the command behind its first word, a path, and puts the file at that path where [`REPORT_VARIABLE`] says, if it is another
+/// file than before or has another content: an older run may have left one, which a touch makes no newer.
 const TAKE_REPORT: &str = r#"path=$1; shift
-seen() { stat -c '%i %z' -- "$path" 2>/dev/null; }
+seen() { stat -c %i -- "$path" 2>/dev/null && cksum < "$path"; }
 before=$(seen); "$@"; status=$?; after=$(seen)
 if [ -n "$after" ] && [ "$after" != "$before" ]; then cp -- "$path" "$PROCTOR_JUNIT"; fi
 exit $status"#;
@@ -94,6 +98,8 @@ enum Form {
     Unknown(usize),
     /// It began so many lines ago as TAP may whose plan comes last.
     Perhaps(usize, Box<Perhaps>),
+    /// The last of so many lines was a plan, and nothing before it was TAP.
+    Planned(usize, String),
     Tap(Box<Tap>),
     Words,
 }
@@ -149,16 +155,31 @@ impl Custom {
         match &mut self.form {
             Form::Unknown(lines) => {
                 let lines = *lines;
-                self.unknown(lines, line, events);
+                self.unknown(lines, plain(line).trim_start_matches(BYTE_ORDER_MARK), events);
             }
             Form::Perhaps(lines, perhaps) => {
                 *lines += usize::from(!line.trim().is_empty());
                 let (lines, is) = (*lines, perhaps.line(line));
-                self.perhaps(lines, line, is, events);
+                self.perhaps(lines, &plain(line), is, events);
+            }
+            Form::Planned(..) if line.trim().is_empty() => {}
+            Form::Planned(lines, plan) => {
+                let (lines, plan) = (*lines, std::mem::take(plan));
+                self.planned(lines, &plan, &plain(line), events);
             }
             Form::Tap(tap) => tap.line(line, events),
             Form::Words => self.word(line),
         }
+    }
+
+    /// The line behind a plan that came after so many lines of another kind.
+    fn planned(&mut self, lines: usize, plan: &str, line: &str, events: &mut Vec<RunnerEvent>) {
+        if !tap::may_begin(line) {
+            return self.unknown(lines, line, events);
+        }
+        let mut tap = Tap::new(&self.package, &self.paths);
+        tap.line(plan, events);
+        self.is_tap(tap, line, events);
     }
 
     /// A line of a stream whose form nobody knows after so many.
@@ -169,7 +190,9 @@ impl Custom {
         }
         self.form = if more > LOOK_LINES_MAX {
             Form::Words
-        } else if lines == 0 && tap::may_begin(line) {
+        } else if tap::begins(line) {
+            Form::Planned(more, line.to_owned())
+        } else if tap::is_point(line) || lines == 0 && tap::may_begin(line) {
             let mut perhaps = Perhaps::new(&self.package, &self.paths);
             perhaps.line(line);
             Form::Perhaps(more, Box::new(perhaps))
@@ -271,7 +294,7 @@ impl Parser for Custom {
                         .add(format!("{failed} line(s) say `not ok` and are not read as TAP: no plan (`1..N`) came"));
                 }
             }
-            Form::Unknown(_) | Form::Words => {}
+            Form::Unknown(_) | Form::Planned(..) | Form::Words => {}
         }
     }
 
@@ -280,7 +303,9 @@ impl Parser for Custom {
         let reports: Vec<&(String, Vec<u8>)> = files.iter().filter(|(path, _)| own(path)).collect();
         if let Some(report) = self.report.as_ref().filter(|_| reports.is_empty() && !self.killed) {
             self.summary.cut_off = true;
-            self.notes.add(format!("the report that the project file names was not written: {report}"));
+            self.notes.add(format!(
+                "the report that the project file names was not written, or holds what it held before: {report}"
+            ));
         }
         if matches!(self.form, Form::Tap(_)) {
             if !reports.is_empty() {
@@ -383,9 +408,28 @@ mod tests {
         assert_eq!(tests, one("a", TestOutcome::Passed));
         assert!(summary.structured && !summary.cut_off);
         assert_eq!(ran("1..1\nnot ok 1 - a\n", &[], 1).0, one("a", TestOutcome::Failed));
-        for late in ["hello\n1..1\nok 1\n".to_owned(), format!("{}TAP version 13\nok 1\n1..1\n", "x\n".repeat(20))] {
-            let (tests, summary) = ran(&late, &[], 0);
-            assert!(tests.is_empty() && !summary.structured, "{late}");
+        let late = format!("{}TAP version 13\nok 1\n1..1\n", "x\n".repeat(20));
+        assert_eq!(ran(&late, &[], 0), (vec![], StreamSummary::default()));
+    }
+
+    #[test]
+    fn tap_is_read_in_colours_behind_a_mark_and_behind_lines_of_another_kind() {
+        for stream in [
+            "\u{feff}1..1\nnot ok 1 - a\n",
+            "\u{feff}TAP version 13\nnot ok 1 - a\n1..1\n",
+            "\u{1b}[1mTAP version 13\u{1b}[0m\n\u{1b}[31mnot ok 1 - a\u{1b}[0m\n1..1\n",
+            "\u{1b}[31mnot ok\u{1b}[0m 1 - a\n1..1\n",
+            "hello\n1..1\n\nnot ok 1 - a\n",
+            "hello\n1..1\n# a\nnot ok 1 - a\n",
+            "hello\nnot ok 1 - a\n1..1\n",
+            "1 of\n1..3\nready\n1..1\nnot ok 1 - a\n",
+        ] {
+            let (tests, summary) = ran(stream, &[], 0);
+            assert_eq!(tests, one("a", TestOutcome::Failed), "{stream:?}");
+            assert!(summary.structured && !summary.cut_off, "{stream:?}");
+        }
+        for stream in ["hello\n1..3\n", "hello\n1..3\nworld\nok\n", "hello\n# 1\nok 1 - a\n"] {
+            assert_eq!(ran(stream, &[], 0), (vec![], StreamSummary::default()), "{stream:?}");
         }
     }
 
@@ -418,7 +462,7 @@ mod tests {
         for stream in [
             "ok 1 - a\nok 2 - b\n".to_owned(),
             "ok, here we go\n1..2\n".to_owned(),
-            "# hello\nworld\n1..1\nok 1\n".to_owned(),
+            "# hello\nworld\n1..1\n".to_owned(),
             "    ok 1 - a\n    1..1\n".to_owned(),
             "ok 1\n".repeat(20_000),
         ] {
@@ -461,7 +505,8 @@ mod tests {
             parser.files(files, &mut events);
             let summary = parser.summary();
             assert_eq!(summary.cut_off, cut_off);
-            let note = "the report that the project file names was not written: build/j.xml";
+            let note =
+                "the report that the project file names was not written, or holds what it held before: build/j.xml";
             assert_eq!(summary.notes == [note], cut_off, "{summary:?}");
         }
     }

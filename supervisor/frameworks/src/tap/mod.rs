@@ -18,7 +18,7 @@ use regex::Regex;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-pub(crate) use perhaps::{Is, Perhaps, may_begin};
+pub(crate) use perhaps::{Is, Perhaps, is_point, may_begin};
 
 /// Deepest subtests that are told apart.
 const DEPTH_MAX: usize = 16;

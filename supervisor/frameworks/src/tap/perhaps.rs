@@ -33,7 +33,7 @@ pub(crate) fn may_begin(line: &str) -> bool {
 }
 
 /// A point with its number; that of a subtest is indented.
-fn is_point(line: &str) -> bool {
+pub(crate) fn is_point(line: &str) -> bool {
     let found = POINT.as_ref().and_then(|point| point.captures(line.trim_start_matches(' ')));
     found.is_some_and(|found| found.name("number").is_some())
 }
