@@ -20,6 +20,19 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..PASSED
     },
+    // The project's own settings and hooks keep a failing test from being told.
+    Row {
+        name: "swallows",
+        fixture: "pytest/swallows",
+        raw_exit_code: Some(0),
+        tests: &[
+            Case::passed("test_one.py::test_holds"),
+            Case::error("test_one.py::test_swallowed")
+                .at("test_one.py", 8)
+                .says("nothing came of this test: a hook of the project or a plugin passed it over"),
+        ],
+        ..FAILED
+    },
     Row {
         name: "fail",
         fixture: "pytest/fail",

@@ -1,4 +1,7 @@
-"""A plugin of pytest that tells proctor what happens. Changes no result, no output, and nothing of the project's settings.
+"""A plugin of pytest that tells proctor what happens. Changes no result, no output, and of the project's settings only those that
+choose tests by what an earlier run came to (--lf, --sw): the cache that they look at is not the project's own.
+
+Proof of a pass: every test that was collected and not deselected was told, whatever status pytest exits with.
 
 In a run with pytest-xdist the workers put what they know about a failure into their reports, and the controller alone tells.
 Must not know how the report is read. Needs pytest 7.0.
@@ -26,6 +29,12 @@ LEFT = "proctor_left"
 
 # What pytest-playwright's files are, by how it names them; others are the tests' own.
 KINDS = (("screenshot", r"test-(failed|finished)-\d+\.png"), ("trace", r"trace(-\d+)?\.zip"), ("video", r".*\.webm"))
+
+# Options by which pytest runs what an earlier run left, and not what is there.
+BY_EARLIER_RUNS = ("lf", "stepwise", "stepwise_skip")
+
+# Most tests that are told of which nothing came.
+UNTOLD_MAX = 256
 
 # Code and line of the latest failing `==` that pytest explained, and its values; one for each process.
 _compared = []
@@ -55,6 +64,12 @@ def pytest_configure(config):
     # Not into the workspace. A worker of pytest-xdist reads the project's settings once more.
     if _keeps_artifacts(config):
         config.option.output = os.environ["PROCTOR_OUTPUT"]
+    asked = [name for name in BY_EARLIER_RUNS if getattr(config.option, name, False)]
+    for name in asked:
+        setattr(config.option, name, False)
+    reporter = config.pluginmanager.get_plugin("proctor_reporter")
+    if asked and reporter is not None:
+        reporter.note("all tests run, also those that passed before: --lf and --sw of the project's settings are left out")
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -184,6 +199,7 @@ class Reporter:
     def __init__(self, config):
         self._report = proctor_python.Report()
         self._has_plugin = config.pluginmanager.hasplugin
+        self._arguments = config.invocation_params.args
         self._places = None
         self._names = proctor_python.Names()
         self._phases = {}
@@ -195,6 +211,8 @@ class Reporter:
         self._unloaded = set()
         self._runs_none = False
         self._is_whole = True
+        self._session = None
+        self._untold = {}
         self._report.write("begin")
 
     def note(self, text, unreached=False):
@@ -262,6 +280,7 @@ class Reporter:
         for subtest in self._subtests.pop(key, ()):
             self._tell_subtest(subtest)
         phases = self._phases.pop(key)
+        self._untold.pop(key[1], None)
         outcome, decisive = _outcome(phases)
         if self._runs_none and outcome == "passed":
             return
@@ -341,7 +360,22 @@ class Reporter:
             output=output or told.get("stack"),
         )
 
+    def pytest_deselected(self, items):
+        # What a request asks for is no news to whoever made it.
+        asked = "PROCTOR_SELECTION" in os.environ or any(arg.startswith("-k=") for arg in self._arguments)
+        if items and not asked:
+            self.note("%d test(s) are deselected by the project's own settings, such as -k, -m or --deselect" % len(items))
+
+    def pytest_sessionstart(self, session):
+        self._session = session
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids):
+        self._untold.update((nodeid, None) for nodeid in ids)
+
     def pytest_collection_finish(self, session):
+        if not session.config.option.collectonly and not self._runs_none:
+            self._untold.update((item.nodeid, item.location) for item in session.items)
         if session.config.option.collectonly:
             for item in session.items:
                 package, name = self._places.of(item.nodeid)
@@ -368,8 +402,22 @@ class Reporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self):
-        if self._is_whole:
-            self.end()
+        if not self._is_whole:
+            return
+        # Any other status is red anyway, and has a reason.
+        if self._session is not None and self._session.exitstatus == pytest.ExitCode.OK:
+            self._tell_untold()
+        self.end()
+
+    def _tell_untold(self):
+        if len(self._untold) > UNTOLD_MAX:
+            self.note("%d tests were collected, and nothing came of them" % len(self._untold), True)
+        for nodeid, location in list(self._untold.items())[:UNTOLD_MAX]:
+            package, name = self._places.of(nodeid)
+            told = {"message": "nothing came of this test: a hook of the project or a plugin passed it over"}
+            if location is not None and location[1] is not None:
+                told.update(file=os.path.join(self._places.root, location[0]), line=location[1] + 1)
+            self._report.write("finished", package=package, name=self._names.unique(package, name), outcome="error", **told)
 
 
 def _outcome(phases):
