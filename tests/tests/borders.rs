@@ -8,7 +8,7 @@
 mod mcp_client;
 
 use mcp_client::Mcp;
-use proctor_proto::{FILE_DESCRIPTOR_SET, v1};
+use proctor_proto::{FILE_DESCRIPTOR_SET, reason, v1};
 use proctor_tests::place::Place;
 use proctor_tests::supervisor::{Supervisor, token};
 use proctor_tests::wire::Client;
@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use tonic::{Code, Status};
+use tonic_types::StatusExt;
 
 /// What a call can name. Of another tenant, or of nobody.
 #[derive(Clone)]
@@ -212,7 +213,8 @@ async fn not_yours_and_not_there_are_the_same_answer_to_every_call() {
     for client in [&alpha, &beta] {
         for (name, status) in OfOperators::answers(client, &theirs, "").await {
             assert_eq!((status.code(), status.message()), (Code::PermissionDenied, "for operators only"), "{name}");
-            assert!(status.details().is_empty(), "{name}");
+            let info = status.get_details_error_info().unwrap();
+            assert_eq!((info.reason.as_str(), info.metadata.len()), (reason::OPERATORS_ONLY, 0), "{name}");
         }
     }
     // Nothing of it has touched what alpha has.
