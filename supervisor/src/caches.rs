@@ -1,5 +1,9 @@
-//! The bound of a tenant's build caches. Each entry of the cache directory is a whole cache (`go-build`, `cargo-home`):
-//! those that were not used for the longest time go until the rest is within the bound. Must not know what a cache is for.
+//! The bound of a tenant's build caches. The cache directory has one directory for each workspace ([`RunCache`]), whose
+//! entries are whole caches (`go-build`, `cargo`): those unused for the longest time are removed until the rest is within the
+//! bound. Must not know what a cache is for, but for Go's library ([`go_library`]), which is one of its own.
+//!
+//! Whatever else lies in the cache directory is left over (by an earlier version, or by a run with empty caches whose
+//! supervisor was killed) and is removed as soon as no run is on.
 //!
 //! A tenant's tests write there as they like, so nothing here follows a link, holds more than two directories open or
 //! calls itself: a tree may be as deep as a disk.
@@ -9,7 +13,13 @@
 //! fallen by what was left then, there is nothing to do. `cache.trash` is where a cache goes in one step, while no run is
 //! there to miss it, and where all go that became another user's; what takes long happens after that.
 
-use proctor_sandbox::{SCRATCH, lack, unless_lacking};
+mod go_library;
+mod run_cache;
+
+pub use go_library::{GoLibrary, MEMORY_BYTES_MIN as GO_LIBRARY_MEMORY_BYTES_MIN};
+pub use run_cache::{RunCache, of_run};
+
+use proctor_sandbox::{lack, unless_lacking};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, mkdirat, openat, openat2, renameat,
     statx, unlinkat,
@@ -43,6 +53,9 @@ const PATH_BYTES_MAX: usize = 4_095;
 /// Most bytes of names of directories that are still to be added up.
 const PENDING_BYTES_MAX: usize = 64 << 20;
 
+/// Most entries of one workspace's directory. There are some ten caches; one with more entries counts as too large.
+const CACHES_MAX: usize = 4_096;
+
 /// Most files with several names that are known by number, so that they count once.
 const LINKED_MAX: usize = 1 << 20;
 
@@ -54,13 +67,6 @@ const LOCK_TRIES: u32 = 10;
 
 /// One step of that wait.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
-
-/// Where a run has its caches: in the directory that outlives it, or without one below its own scratch directory. What the host
-/// has by that name is anybody's.
-#[must_use]
-pub fn of_run(kept: Option<&Path>) -> PathBuf {
-    kept.map_or_else(|| Path::new(SCRATCH).join("cache"), Path::to_path_buf)
-}
 
 /// Held by a run for as long as it lasts: no cache goes in between. `None` when there is no cache directory, or somebody
 /// else held the lock for a second.
@@ -136,6 +142,15 @@ pub fn throw_away(parent: &File, name: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// Takes the directory `name` out of the cache directory `cache` in one step; [`tidy`] or the thread that is started removes it.
+pub(crate) fn throw_out(cache: &Path, name: &str) -> io::Result<()> {
+    let trash = open_trash(CWD, &sibling(cache, ".trash"))?;
+    let dir = openat(CWD, cache, OPEN_DIR, Mode::empty())?;
+    throw(&dir, &CString::new(name)?, &trash, &mut 0)?;
+    std::thread::Builder::new().name("trash".to_owned()).spawn(move || empty_in_turn(&trash))?;
+    Ok(())
+}
+
 fn put_aside(parent: &File, name: &str) -> io::Result<File> {
     let trash = open_trash(parent, &sibling(Path::new(name), ".trash"))?;
     throw(parent, &CString::new(name)?, &trash, &mut 0)?;
@@ -174,7 +189,7 @@ fn try_tidy(cache: &Path, bytes_max: u64) -> io::Result<Tidied> {
     let dir = openat(CWD, cache, OPEN_DIR, Mode::empty())?;
     let mut caches = add_up(&dir)?;
     let mut tidied = Tidied::default();
-    if total(&caches) > bytes_max {
+    if total(&caches) > bytes_max || caches.iter().any(|cache| cache.is_left_over) {
         let lock = open_used(cache)?;
         match lock.try_lock() {
             Ok(()) => tidied = take_out(&dir, &trash, condemned(&mut caches, bytes_max))?,
@@ -251,22 +266,27 @@ impl Seen {
     }
 }
 
-/// One entry of the cache directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One cache: an entry of a workspace's directory, or of the cache directory itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Cache {
+    /// The workspace's directory that it is in.
+    workspace: Option<CString>,
     name: CString,
+    /// Whether it is no cache of any workspace.
+    is_left_over: bool,
     /// `u64::MAX` for one that cannot be added up.
     bytes: u64,
     /// When something in it was last written or read, seconds of the epoch.
     used: i64,
 }
 
-/// Takes out those that have to go: each that is too large by itself, then the longest unused until the rest is within
-/// `bytes_max`.
+/// Takes out those that have to go: what is left over, each that is too large by itself, then the longest unused until the
+/// rest is within `bytes_max`.
 fn condemned(caches: &mut Vec<Cache>, bytes_max: u64) -> Vec<Cache> {
-    caches.sort_by_key(|cache| (cache.bytes <= bytes_max, cache.used));
+    caches.sort_by_key(|cache| (!cache.is_left_over, cache.bytes <= bytes_max, cache.used));
+    let left_over = caches.iter().filter(|cache| cache.is_left_over).count();
     // A sum that is beyond all numbers cannot be taken from, so it is made anew.
-    let gone = (0..caches.len()).find(|gone| total(&caches[*gone..]) <= bytes_max).unwrap_or(caches.len());
+    let gone = (left_over..caches.len()).find(|gone| total(&caches[*gone..]) <= bytes_max).unwrap_or(caches.len());
     caches.drain(..gone).collect()
 }
 
@@ -277,10 +297,22 @@ fn total(caches: &[Cache]) -> u64 {
 fn take_out(dir: &OwnedFd, trash: &File, condemned: Vec<Cache>) -> io::Result<Tidied> {
     let mut tidied = Tidied::default();
     let mut number = 0;
-    for Cache { name, bytes, .. } in condemned {
-        throw(dir, &name, trash, &mut number)?;
+    for Cache { workspace, name, bytes, .. } in condemned {
+        let place = match &workspace {
+            Some(workspace) => {
+                let within = openat(dir, workspace, OPEN_DIR, Mode::empty())?;
+                move_up(&within, &name, trash, &mut number)?;
+                // The last one takes the workspace's directory along.
+                _ = unlinkat(dir, workspace, AtFlags::REMOVEDIR);
+                [workspace.to_bytes(), b"/", name.to_bytes()].concat()
+            }
+            None => {
+                move_up(dir, &name, trash, &mut number)?;
+                name.into_bytes()
+            }
+        };
         tidied.bytes = tidied.bytes.saturating_add(bytes);
-        tidied.removed.push(name);
+        tidied.removed.push(CString::new(place)?);
     }
     Ok(tidied)
 }
@@ -291,15 +323,54 @@ fn names(dir: &impl AsFd) -> io::Result<impl Iterator<Item = CString>> {
 }
 
 fn add_up(dir: &OwnedFd) -> io::Result<Vec<Cache>> {
-    let mut linked = HashSet::new();
-    names(dir)?.filter_map(|name| cache(dir, name, &mut linked).transpose()).collect()
+    let (mut linked, mut caches) = (HashSet::new(), Vec::new());
+    for name in names(dir)? {
+        if run_cache::is_of_workspace(&name) {
+            add_up_workspace(dir, name, &mut linked, &mut caches)?;
+        } else if let Some(found) = cache(dir, name, &mut linked)? {
+            caches.push(Cache { is_left_over: !go_library::is_name(&found.name), ..found });
+        }
+    }
+    Ok(caches)
+}
+
+/// Adds the caches in the directory of one workspace. It belongs to the user of its runs, who may have put anything there.
+fn add_up_workspace(
+    dir: &OwnedFd,
+    workspace: CString,
+    linked: &mut HashSet<u64>,
+    caches: &mut Vec<Cache>,
+) -> io::Result<()> {
+    let whole = |bytes, name| Cache { name, bytes, is_left_over: bytes == 0, ..Cache::default() };
+    let Some(within) = unless_lacking(openat(dir, &workspace, OPEN_DIR, Mode::empty()))? else {
+        caches.push(whole(0, workspace));
+        return Ok(());
+    };
+    let before = caches.len();
+    for name in names(&within)? {
+        if caches.len() - before >= CACHES_MAX {
+            caches.truncate(before);
+            caches.push(whole(u64::MAX, workspace));
+            return Ok(());
+        }
+        if let Some(found) = cache(&within, name, linked)? {
+            caches.push(Cache { workspace: Some(workspace.clone()), ..found });
+        }
+    }
+    if caches.len() == before {
+        caches.push(whole(0, workspace));
+    }
+    Ok(())
 }
 
 /// The cache `name` of `dir`; `None` when it is gone. It fails where the host was short of something: what was not seen is not
 /// too large.
 fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> io::Result<Option<Cache>> {
     let Some(top) = look_at(dir, &name)? else { return Ok(None) };
-    let mut cache = Cache { bytes: bytes(&top), used: top.stx_mtime.tv_sec, name };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    // A time to come says nothing, whoever has set it.
+    let known = |secs: i64| if u64::try_from(secs).is_ok_and(|secs| secs > now) { 0 } else { secs };
+    let mut cache = Cache { bytes: bytes(&top), used: known(top.stx_mtime.tv_sec), name, ..Cache::default() };
     let mut pending = if is_dir(&top) { vec![cache.name.as_bytes().to_vec()] } else { Vec::new() };
     let mut pending_bytes = cache.name.as_bytes().len();
     while let Some(path) = pending.pop() {
@@ -319,7 +390,7 @@ fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> io::Result<
             let Some(found) = look_at(entries.fd()?, entry.file_name())? else { continue };
             // Reading a directory is what happens here; reading a file is its use.
             let read = if is_dir(&found) { 0 } else { found.stx_atime.tv_sec };
-            cache.used = cache.used.max(found.stx_mtime.tv_sec).max(read);
+            cache.used = cache.used.max(known(found.stx_mtime.tv_sec)).max(known(read));
             let is_new =
                 is_dir(&found) || found.stx_nlink == 1 || linked.len() >= LINKED_MAX || linked.insert(found.stx_ino);
             if is_new {

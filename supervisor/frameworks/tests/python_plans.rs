@@ -97,7 +97,7 @@ fn everything() {
     assert_eq!(steps(&Unittest, &Selection::All), [": ./", ": ./slow", "sub: ./"]);
     let plan = plan(&Pytest, &Selection::All);
     let files: Vec<&str> = plan.files.iter().map(|file| file.path.as_str()).collect();
-    assert_eq!(files, ["pytest/proctor_pytest.py", "pytest/proctor_python.py"]);
+    assert_eq!(files, ["pytest/proctor.zip"]);
     let programs =
         [".venv/bin/python", "venv/bin/python", "../.venv/bin/python", "../venv/bin/python", "python3", "python"];
     assert_eq!(plan.steps[1].programs, programs);

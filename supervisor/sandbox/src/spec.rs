@@ -55,6 +55,9 @@ pub struct Jail {
     /// Further absolute paths that are visible inside at the same place and can be written (build caches). Missing ones
     /// are passed over.
     pub writable: Vec<PathBuf>,
+    /// Links that each run finds below [`SCRATCH`]: paths relative to it, and the absolute paths of directories that they lead
+    /// to, which are made where they are not there and the run may.
+    pub links: Vec<(String, PathBuf)>,
     /// Who the run is on this host.
     pub run_as: RunAs,
     /// Whether the run gets a network.
@@ -77,6 +80,7 @@ impl Jail {
             workspace_id: None,
             read_only: Vec::new(),
             writable: Vec::new(),
+            links: Vec::new(),
             run_as: RunAs::Supervisor,
             network: Network::None,
             required_layers: Vec::new(),

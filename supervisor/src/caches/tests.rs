@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use tempfile::TempDir;
 
 fn named(name: &str, bytes: u64, used: i64) -> Cache {
-    Cache { name: CString::new(name).unwrap(), bytes, used }
+    Cache { name: CString::new(name).unwrap(), bytes, used, ..Cache::default() }
 }
 
 #[test]
@@ -45,6 +45,9 @@ fn caches_are_added_up_when_they_may_be_beyond_their_bound_and_not_every_time() 
     }
 }
 
+/// The directory of a workspace.
+const WORKSPACE: &str = "00112233445566778899aabbccddeeff";
+
 struct World {
     dir: TempDir,
 }
@@ -52,8 +55,12 @@ struct World {
 impl World {
     fn new() -> World {
         let world = World { dir: tempfile::tempdir().unwrap() };
-        fs::create_dir(world.cache()).unwrap();
+        fs::create_dir_all(world.of_workspace()).unwrap();
         world
+    }
+
+    fn of_workspace(&self) -> PathBuf {
+        self.cache().join(WORKSPACE)
     }
 
     fn cache(&self) -> PathBuf {
@@ -62,22 +69,21 @@ impl World {
 
     /// A cache with a file of so many KiB, last used so many seconds ago.
     fn add(&self, name: &str, kib: usize, ago: u64) {
-        let dir = self.cache().join(name).join("deep/er");
+        let dir = self.of_workspace().join(name).join("deep/er");
         fs::create_dir_all(&dir).unwrap();
         let time = SystemTime::now() - Duration::from_secs(ago);
         let file = File::create(dir.join("file")).unwrap();
         (&file).write_all(&vec![7; kib << 10]).unwrap();
         file.set_times(fs::FileTimes::new().set_modified(time).set_accessed(time)).unwrap();
         for below in ["deep/er", "deep", ""] {
-            File::open(self.cache().join(name).join(below)).unwrap().set_modified(time).unwrap();
+            File::open(self.of_workspace().join(name).join(below)).unwrap().set_modified(time).unwrap();
         }
     }
 
+    /// The caches of the workspace that are left, or with the workspace itself, nothing.
     fn left(&self) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(self.cache())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let Ok(entries) = fs::read_dir(self.of_workspace()) else { return Vec::new() };
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -142,7 +148,7 @@ fn a_cache_that_cannot_be_read_for_want_of_descriptors_is_not_a_large_one() {
     let found = std::thread::spawn(move || {
         // Descriptors of this thread's own, of which none is left.
         unshare(CloneFlags::CLONE_FILES).unwrap();
-        let dir = openat(CWD, world.cache(), OPEN_DIR, Mode::empty()).unwrap();
+        let dir = openat(CWD, world.of_workspace(), OPEN_DIR, Mode::empty()).unwrap();
         let taken: Vec<OwnedFd> = std::iter::from_fn(|| rustix::io::dup(&dir).ok()).collect();
         let found = cache(&dir, c"go-build".to_owned(), &mut HashSet::new());
         drop(taken);
@@ -191,7 +197,7 @@ fn trash_with_names_like_ours_is_emptied() {
     for name in ["up-1", "up-2"] {
         world.add(name, 1_024, 0);
     }
-    fs::write(world.cache().join("file"), vec![7; 1 << 20]).unwrap();
+    fs::write(world.of_workspace().join("file"), vec![7; 1 << 20]).unwrap();
     assert_eq!(world.tidy(0).removed.len(), 3);
     assert_eq!(world.left(), [""; 0]);
 }
@@ -203,8 +209,9 @@ fn caches_that_are_of_no_use_are_out_of_the_way_at_once_and_then_gone() {
     let parent = File::open(world.dir.path()).unwrap();
     let trash = put_aside(&parent, "cache").unwrap();
     assert!(!world.cache().exists());
-    assert!(world.dir.path().join("cache.trash/up-1/go-build/deep/er/file").exists(), "nobody has waited");
-    fs::create_dir(world.cache()).unwrap();
+    let aside = world.dir.path().join("cache.trash/up-1").join(WORKSPACE);
+    assert!(aside.join("go-build/deep/er/file").exists(), "nobody has waited");
+    fs::create_dir_all(world.of_workspace()).unwrap();
     world.add("npm", 16, 0);
     put_aside(&parent, "cache").unwrap();
     empty_in_turn(&trash);
@@ -217,10 +224,10 @@ fn a_hostile_tree_goes_and_nothing_beyond_it() {
     let precious = world.dir.path().join("precious");
     fs::create_dir(&precious).unwrap();
     fs::write(precious.join("file"), vec![7; 2 << 20]).unwrap();
-    let bad = world.cache().join("bad");
+    let bad = world.of_workspace().join("bad");
     fs::create_dir(&bad).unwrap();
     symlink(&precious, bad.join("link")).unwrap();
-    symlink(&precious, world.cache().join("link")).unwrap();
+    symlink(&precious, world.of_workspace().join("link")).unwrap();
     fs::create_dir(bad.join("locked")).unwrap();
     fs::write(bad.join("locked/file"), "").unwrap();
     fs::set_permissions(bad.join("locked"), fs::Permissions::from_mode(0o000)).unwrap();
@@ -233,9 +240,50 @@ fn a_hostile_tree_goes_and_nothing_beyond_it() {
     drop(at);
     world.add("npm", 512, 0);
     let tidied = world.tidy(1);
-    assert_eq!(tidied.removed, [c"bad".to_owned()]);
+    assert_eq!(tidied.removed, [CString::new(format!("{WORKSPACE}/bad")).unwrap()]);
     assert_eq!(world.left(), ["link", "npm"]);
     let seen = Seen::read(&mut open_used(&world.cache()).unwrap()).unwrap();
     assert!(seen.bytes >= 512 << 10, "what is left is known, whatever went: {seen:?}");
     assert!(precious.join("file").exists());
+}
+
+#[test]
+fn what_is_no_cache_of_a_workspace_goes_as_soon_as_no_run_is_on() {
+    let world = World::new();
+    world.add("go-build", 16, 10);
+    let other = world.cache().join("ff112233445566778899aabbccddeeff");
+    fs::create_dir(&other).unwrap();
+    // Caches of an earlier version, of a run whose supervisor was killed, and an attempt to compile Go's library.
+    for name in ["cargo-home/config.toml", "fresh-0/go-build/a", "stage-0/a", "go-build"] {
+        fs::create_dir_all(world.cache().join(name)).unwrap();
+    }
+    fs::create_dir(world.cache().join("go-library-0")).unwrap();
+    let run = in_use(&world.cache()).unwrap();
+    assert_eq!(world.tidy(20), Tidied::default());
+    drop(run);
+    world.age();
+    assert_eq!(world.tidy(20).removed.len(), 5);
+    let mut left: Vec<_> = fs::read_dir(world.cache()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, [WORKSPACE, "go-library-0"]);
+    assert_eq!(world.left(), ["go-build"]);
+}
+
+#[test]
+fn the_caches_of_a_workspace_are_within_the_bound_of_all() {
+    let world = World::new();
+    world.add("npm", 1_024, 5_000);
+    let other = world.cache().join("ff112233445566778899aabbccddeeff");
+    fs::create_dir_all(other.join("go-build")).unwrap();
+    fs::write(other.join("go-build/a"), vec![7; 1 << 20]).unwrap();
+    assert_eq!(world.tidy(2).removed, [CString::new(format!("{WORKSPACE}/npm")).unwrap()]);
+    assert!(other.join("go-build/a").exists() && !world.of_workspace().exists());
+    // A time to come makes nothing younger.
+    world.add("npm", 1_024, 0);
+    let file = File::open(world.of_workspace().join("npm/deep/er/file")).unwrap();
+    file.set_modified(SystemTime::now() + PAUSE_MAX).unwrap();
+    File::open(other.join("go-build")).unwrap().set_modified(SystemTime::now() + PAUSE_MAX).unwrap();
+    let sum = add_up(&openat(CWD, world.cache(), OPEN_DIR, Mode::empty()).unwrap()).unwrap();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    assert!(sum.len() == 2 && sum.iter().all(|cache| cache.used <= i64::try_from(now).unwrap()), "{sum:?}");
 }

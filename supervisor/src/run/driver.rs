@@ -5,9 +5,10 @@ use super::conclude::{Concluding, conclude, without_running};
 use super::course::Course;
 use super::{Killer, LogWriter, NotStarted, RunEnd, Spools, rounds};
 use crate::allowance::Counted;
-use crate::caches;
+use crate::caches::{self, GO_LIBRARY_MEMORY_BYTES_MIN, RunCache};
 use crate::context::{Context, Policy};
 use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
+use crate::registry::random_id;
 use crate::scheduler::{EnterError, Place, Standing, Wanted};
 use crate::workspace::Workspace;
 use proctor_core::coverage::Measured;
@@ -21,7 +22,7 @@ use proctor_core::quota::{Amount, Refused};
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest};
 use proctor_frameworks::Awaited;
-use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, lack, shorten_slice};
+use proctor_sandbox::{Ending, RunSpec, SCRATCH, SandboxError, SandboxEvent, lack, shorten_slice};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -228,19 +229,50 @@ fn look(mut drive: Drive, began: Began) -> Result<Looked, NotStarted> {
 }
 
 /// The rest of the run, on the thread of the caller.
-fn run_in_turn(looked: Looked) -> Over {
+fn run_in_turn(mut looked: Looked) -> Over {
     let policy = Arc::clone(&looked.drive.policy);
-    let cache = policy.cache.as_deref();
-    let in_use = cache.and_then(caches::in_use);
-    let ran = execute(looked);
+    let Some(cache) = looked.prepared.run_cache.clone() else { return Over { ran: execute(looked), untidy: false } };
+    let in_use = match cache.open(policy.run_as) {
+        Ok(in_use) => in_use,
+        Err(error) => {
+            tracing::error!(%error, "a run has no cache directory");
+            return Over { ran: Err(host_failed("the directory of build caches failed")), untidy: false };
+        }
+    };
+    let ran = settle_go_library(&mut looked, &cache).and_then(|()| execute(looked));
     // Now that nothing of the run goes on any more.
+    cache.close();
     drop(in_use);
-    Over { ran, untidy: cache.is_some_and(|cache| caches::is_untidy(cache, policy.cache_bytes_max)) }
+    Over { ran, untidy: caches::is_untidy(cache.of_tenant(), policy.cache_bytes_max) }
+}
+
+/// Compiles Go's library where the run needs it and it is not there, and links it into the run's cache.
+fn settle_go_library(looked: &mut Looked, cache: &RunCache) -> Result<(), NotStarted> {
+    let Looked { drive, prepared, .. } = looked;
+    let (Some(library), Some(id)) = (&prepared.go_library, random_id()) else { return Ok(()) };
+    let has_memory = prepared.spec.limits.memory_bytes_max >= GO_LIBRARY_MEMORY_BYTES_MIN;
+    if !library.is_there() && has_memory && library.serves(&prepared.spec.commands) {
+        let Context { sandbox, toolchain, .. } = &*drive.context;
+        // Nothing of the request's or the project's.
+        let env = toolchain.base_env(&format!("{SCRATCH}/home"));
+        let began = drive.context.clock.now();
+        let attempt = (id.as_str(), drive.killer.switch());
+        if library.compile(sandbox.as_ref(), &prepared.spec, env, attempt).map_err(refused)? {
+            prepared.spec.jail.read_only.push(library.dir());
+            let text = "Go's standard library was compiled once for all workspaces, which took";
+            prepared.notes.push(format!("{text} {} s", drive.context.clock.now().ms_since(began) / 1_000));
+        }
+    }
+    let linked = library.link_into(&cache.dir(), drive.policy.run_as, id.as_str());
+    if let Err(error) = linked {
+        tracing::warn!(%error, "Go's library is not linked into the cache of a workspace, whose runs compile their own");
+    }
+    Ok(())
 }
 
 fn execute(looked: Looked) -> Ran {
     let Looked { mut drive, prepared, fingerprint, place: _place, mut began } = looked;
-    let Prepared { spec, parser, framework, chosen, mut notes, env } = prepared;
+    let Prepared { spec, parser, framework, chosen, mut notes, env, .. } = prepared;
     // A command of one's own runs whole, whatever was selected.
     let awaited = chosen.as_ref().map(|_| Awaited::of(&drive.request.selection)).unwrap_or_default();
     let mut course = Course::new(drive.context.clock.now(), spec.limits, parser, awaited);

@@ -1,6 +1,7 @@
 //! What the two adapters for Python share: whose project a file is, which files and tests a request means, the interpreter,
 //! and where caches go so that nothing is written to the workspace. Must not know how either runner is called.
 
+mod archive;
 mod detect;
 mod selection;
 
@@ -29,9 +30,8 @@ pub(crate) struct Steps<'a> {
 impl<'a> Steps<'a> {
     /// Without steps yet. `plugin` is the runner's module of ours, and its content.
     pub(crate) fn new(name: &'static str, want: &'a Want<'a>, plugin: (&str, &[u8])) -> Steps<'a> {
-        let file = |(module, bytes): (&str, &[u8])| injected(format!("{name}/{module}.py"), bytes.to_vec());
-        let files = [plugin, ("proctor_python", SHARED)].map(file).into();
-        Steps { name, want, plan: Plan { files, report: true, ..Plan::default() } }
+        let modules = archive::archive(format!("{name}/proctor.zip"), &[plugin, ("proctor_python", SHARED)]);
+        Steps { name, want, plan: Plan { files: vec![modules], report: true, ..Plan::default() } }
     }
 
     /// Adds a command in the directory of `project`, which runs only `tests` if there are any: names by file.
@@ -63,7 +63,7 @@ impl<'a> Steps<'a> {
         let Want { workspace, scratch, cache, .. } = *self.want;
         BTreeMap::from(
             [
-                ("PYTHONPATH", format!("{scratch}/{}", self.name)),
+                ("PYTHONPATH", format!("{scratch}/{}/proctor.zip", self.name)),
                 ("PYTHONPYCACHEPREFIX", format!("{cache}/pycache")),
                 ("HYPOTHESIS_STORAGE_DIRECTORY", format!("{cache}/hypothesis{workspace}")),
                 ("PROCTOR_REPORT", format!("{scratch}/{REPORT}")),
