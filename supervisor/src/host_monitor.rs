@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::drain::Drain;
 use proctor_core::host_health::{HostHealth, Trouble};
 use proctor_sandbox::{Sandbox, SandboxError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
@@ -21,7 +21,7 @@ pub struct HostMonitor(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
-    health: Mutex<HostHealth>,
+    health: watch::Sender<HostHealth>,
     /// Rung when a trial may be due sooner than was known.
     doubt: Notify,
     serves: watch::Sender<bool>,
@@ -31,14 +31,14 @@ impl HostMonitor {
     /// One that has no doubts yet.
     #[must_use]
     pub fn new(clock: Clock) -> HostMonitor {
-        let (health, doubt, serves) = (Mutex::default(), Notify::new(), watch::Sender::new(true));
+        let (health, doubt, serves) = (watch::Sender::default(), Notify::new(), watch::Sender::new(true));
         HostMonitor(Arc::new(Shared { clock, health, doubt, serves }))
     }
 
     /// Why nothing is run at the moment, in words that hold no path.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
-        let health = self.health();
+        let health = self.0.health.borrow();
         let Trouble { what, .. } = health.trouble()?;
         Some(format!("this host runs nothing until a worker comes up on it: {what}"))
     }
@@ -46,7 +46,7 @@ impl HostMonitor {
     /// What is wrong, for how many milliseconds, and how many workers do not die.
     #[must_use]
     pub fn trouble(&self) -> (Option<(String, u64)>, u64) {
-        let health = self.health();
+        let health = self.0.health.borrow();
         let trouble =
             health.trouble().map(|Trouble { what, since }| (what.clone(), self.0.clock.now().ms_since(*since)));
         (trouble, health.undead())
@@ -61,9 +61,10 @@ impl HostMonitor {
     /// Records what became of a run's worker.
     pub fn ran<T>(&self, outcome: &Result<T, SandboxError>) {
         match outcome {
-            Ok(_) => self.health().worker_came_up(),
+            Ok(_) => self.0.health.send_modify(HostHealth::worker_came_up),
             Err(error) if error.is_hosts() => {
-                self.health().worker_failed(self.0.clock.now());
+                let now = self.0.clock.now();
+                self.0.health.send_modify(|health| health.worker_failed(now));
                 self.0.doubt.notify_one();
             }
             Err(_) => {}
@@ -73,14 +74,14 @@ impl HostMonitor {
     /// Tries workers of `sandbox` whenever that is due, until `drain` begins.
     pub async fn keep(self, sandbox: Arc<dyn Sandbox>, drain: Drain) {
         loop {
-            let due = self.health().trial_at();
+            let due = self.0.health.borrow().trial_at();
             let pause = due.map_or(COUNT_EVERY, |due| Duration::from_millis(due.ms_since(self.0.clock.now())));
             tokio::select! {
                 () = drain.begun() => return,
                 () = self.0.doubt.notified() => continue,
                 () = tokio::time::sleep(pause.min(COUNT_EVERY)) => {}
             }
-            let is_due = self.health().trial_at().is_some_and(|due| due <= self.0.clock.now());
+            let is_due = self.0.health.borrow().trial_at().is_some_and(|due| due <= self.0.clock.now());
             let found = spawn_blocking({
                 let sandbox = Arc::clone(&sandbox);
                 move || (sandbox.undead(), is_due.then(|| sandbox.try_worker()))
@@ -94,27 +95,22 @@ impl HostMonitor {
 
     fn found(&self, undead: u64, tried: Option<Result<(), SandboxError>>) {
         let now = self.0.clock.now();
-        let serves = {
-            let mut health = self.health();
+        if let Some(Err(error)) = &tried {
+            tracing::error!(%error, source = ?std::error::Error::source(error), "a worker of no run did not come up");
+        }
+        self.0.health.send_modify(|health| {
             health.counted_undead(undead, now);
             if let Some(outcome) = tried {
-                if let Err(error) = &outcome {
-                    tracing::error!(%error, source = ?std::error::Error::source(error), "a worker of no run did not come up");
-                }
                 health.tried(outcome.map_err(|error| error.client_text()), now);
             }
-            health.trouble().is_none()
-        };
+        });
+        let serves = self.0.health.borrow().trouble().is_none();
         let has_changed = self.0.serves.send_if_modified(|told| std::mem::replace(told, serves) != serves);
         match (has_changed, serves) {
             (true, true) => tracing::info!("workers come up again: runs are taken on"),
             (true, false) => tracing::error!(why = ?self.refusal(), "this host is in trouble: runs are refused"),
             (false, _) => {}
         }
-    }
-
-    fn health(&self) -> MutexGuard<'_, HostHealth> {
-        self.0.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

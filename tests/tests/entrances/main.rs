@@ -54,13 +54,13 @@ macro_rules! rows {
 rows! {
     go: pass fail table panic crash undone builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes many
         filtered filtered_out command_passes command_fails command_crashes;
-    pytest: pass fail error skip collection conftest settings hang crash stops breaks setuponly workers unlike unicode many twoprojects
+    pytest: pass swallows fail error skip collection conftest settings hang crash stops breaks setuponly workers unlike unicode many twoprojects
         flaky doctest filtered filtered_out filter_is_wrong;
     unittest: pass fail error skip collection hang crash interrupt unicode moves brought loads others functions many
         filtered filtered_out;
     jest: pass fail error skip collection typescript flaky spies bail hang late crash unicode many filtered filtered_out;
     mocha: pass fail error skip collection teardown twice flaky spies bail hang crash leaves unicode many filtered filtered_out;
-    node: pass fail error skip collection late hang crash leaves loading unicode many filtered helper helper_filtered_out filtered_out;
+    node: pass fail error skip collection late hang crash leaves loading vanishes unicode many filtered helper helper_filtered_out filtered_out;
     vitest: pass fail error skip collection unhandled excluded flaky teardown hang crash unicode many filtered filtered_out;
     playwright: pass fail error skip flaky collection setup hang crash unicode many filtered filtered_out;
     cargo: pass fail skip builderror buildscript hang crash unicode harness many filtered filtered_out;

@@ -2,6 +2,7 @@
 //! other tools say afterwards. MCP offers no memory and pids limits, so there the defaults are hit.
 
 use crate::mcp_client::{Answer, Mcp};
+use proctor_proto::printable;
 use proctor_tests::expected::row;
 use proctor_tests::observed::Observed;
 use proctor_tests::place::{Before, Place};
@@ -139,8 +140,9 @@ fn block(failure: &Case) -> String {
     if let Some((file, line)) = failure.at {
         indented(&if line > 0 { format!("{file}:{line}") } else { file.to_owned() });
     }
-    // The one test with escapes in its message shows that they are taken out.
-    indented(&failure.message.unwrap_or_default().replace("\u{1b}[31m", "").replace("\u{1b}[0m", ""));
+    // The one test with escapes in its message shows that they are taken out, and what turns text around that it is shown.
+    let message = failure.message.unwrap_or_default().replace("\u{1b}[31m", "").replace("\u{1b}[0m", "");
+    indented(&printable::block(&message));
     if let (Some(expected), Some(actual)) = (failure.expected, failure.actual) {
         indented("--- diff ---");
         indented(&format!("got: {actual}"));
