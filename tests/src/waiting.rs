@@ -1,7 +1,7 @@
 //! A workspace whose test waits until it is told to go on, so that suites know where a run is without watching a clock. Must
 //! not know how the run was started.
 //!
-//! The marks lie in a directory that is tagged as a cache, which proctor passes over when it looks whether a workspace has
+//! The marks lie in `.cache`, tagged as a cache, which proctor passes over when it looks whether a workspace has
 //! changed.
 
 use crate::process::eventually;
@@ -21,9 +21,9 @@ import (
 func TestEnds(t *testing.T) { t.Log("done") }
 
 func TestWaits(t *testing.T) {
-	os.WriteFile("marks/here", nil, 0o666)
+	os.WriteFile(".cache/here", nil, 0o666)
 	for {
-		if _, err := os.Stat("marks/gate"); err == nil {
+		if _, err := os.Stat(".cache/gate"); err == nil {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -48,8 +48,8 @@ impl Waiting {
     /// Makes one at `workspace`.
     #[must_use]
     pub fn at(workspace: &Path) -> Waiting {
-        fs::create_dir_all(workspace.join("marks")).unwrap();
-        fs::write(workspace.join("marks/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n").unwrap();
+        fs::create_dir_all(workspace.join(".cache")).unwrap();
+        fs::write(workspace.join(".cache/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n").unwrap();
         fs::write(workspace.join("go.mod"), MODULE).unwrap();
         fs::write(workspace.join("waiting_test.go"), TEST).unwrap();
         Waiting { workspace: workspace.to_owned() }
@@ -57,18 +57,18 @@ impl Waiting {
 
     /// Waits until the test waits.
     pub fn until_it_waits(&self) {
-        eventually("the test waits", || self.workspace.join("marks/here").exists());
+        eventually("the test waits", || self.workspace.join(".cache/here").exists());
     }
 
     /// Lets the test go on.
     pub fn open_the_gate(&self) {
-        fs::write(self.workspace.join("marks/gate"), "").unwrap();
+        fs::write(self.workspace.join(".cache/gate"), "").unwrap();
     }
 
     /// Makes the next run wait again.
     pub fn close_the_gate(&self) {
         for mark in ["gate", "here"] {
-            _ = fs::remove_file(self.workspace.join("marks").join(mark));
+            _ = fs::remove_file(self.workspace.join(".cache").join(mark));
         }
     }
 

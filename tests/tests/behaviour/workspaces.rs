@@ -17,7 +17,7 @@ async fn a_workspace_that_vanishes_during_a_run_is_told_and_the_next_run_does_no
     run.until_running("TestWaits").await;
     let elsewhere = scene.waiting.workspace.with_file_name("elsewhere");
     fs::rename(&scene.waiting.workspace, &elsewhere).unwrap();
-    fs::write(elsewhere.join("marks/gate"), "").unwrap();
+    fs::write(elsewhere.join(".cache/gate"), "").unwrap();
     let followed = run.to_end().await;
     let notes = &followed.report().evidence.as_ref().unwrap().notes;
     let gone = "the workspace was moved, replaced or removed during the run";
