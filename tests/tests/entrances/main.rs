@@ -63,6 +63,7 @@ rows! {
     node: pass fail error skip collection late hang crash leaves loading vanishes unicode many filtered helper helper_filtered_out filtered_out;
     vitest: pass fail error skip collection unhandled excluded flaky teardown hang crash unicode many filtered filtered_out;
     playwright: pass fail error skip flaky collection setup hang crash unicode many filtered filtered_out;
+    script: pass fail;
     cargo: pass fail skip builderror buildscript hang crash unicode harness many filtered filtered_out;
     nextest: pass fail error skip builderror hang crash unicode many filtered filtered_out;
     ctest: pass fail error skip suites builderror linkerror configerror hang crash whole notests flood unicode many twins twoprojects
