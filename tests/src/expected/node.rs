@@ -9,6 +9,8 @@ const COLLECTION_FAILED: Row =
 
 const LEFT: &str = "its process left by itself (process.exit) before all of its tests were told";
 
+const UNFINISHED: &str = "did not finish: the file's process left by itself";
+
 /// The rows.
 pub(super) const TABLE: &[Row] = &[
     Row {
@@ -160,10 +162,14 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "node/vanishes",
         exit_code: 3,
         raw_exit_code: Some(0),
+        held: &["collection_failed", "failed"],
         tests: &[
             Case::passed("test/helped.test.mjs > holds"),
+            Case::error("test/helped.test.mjs > leaves where nobody sees tests").says(UNFINISHED),
             Case::passed("test/really.test.js > holds"),
+            Case::error("test/really.test.js > leaves past every listener").says(UNFINISHED),
             Case::passed("test/unheard.test.js > holds"),
+            Case::error("test/unheard.test.js > leaves with nobody told").says(UNFINISHED),
         ],
         collectors: &[
             Collector::collection("test/helped.test.mjs", LEFT),

@@ -232,6 +232,9 @@ class Run {
     const left = passed && !LISTING && file.printed?.left();
     if (left && (left.isEarly || (told === 0 && left.begun > 0))) {
       const message = 'its process left by itself (process.exit) before all of its tests were told';
+      for (const test of open.values()) {
+        say('finished', { ...test, nodeid: nodeid(test), outcome: 'error', message: "did not finish: the file's process left by itself" });
+      }
       return say('collector', { nodeid: file.file, message, output: file.said });
     }
     if (passed) {
