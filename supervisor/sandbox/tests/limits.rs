@@ -115,8 +115,8 @@ fn an_endless_fork_bomb_ends_with_its_deadline() {
 
 #[test]
 fn a_spinning_run_is_held_back_by_its_cpu_limit() {
-    // Some 0.15 s of processor, for as long as that may take.
-    let mut spin = spec("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done");
+    // Some 0.06 s of processor, for as long as that may take.
+    let mut spin = spec("i=0; while [ $i -lt 40000 ]; do i=$((i+1)); done");
     spin.limits.cpu_millis_max = 100;
     // An emulated processor takes forty times as long.
     spin.limits.wall_ms_max = 600_000;
