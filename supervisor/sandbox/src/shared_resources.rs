@@ -236,6 +236,11 @@ fn of_the_whole_kernel() -> Vec<SharedResource> {
             kept_by: SECCOMP,
         },
         none("huge pages", &[], SECCOMP),
+        none(
+            "where the pages of a file lie (mbind), keys of TCP connections, locks of open file descriptions",
+            &[],
+            SECCOMP,
+        ),
         none("watches on mounts (fanotify)", &["user/max_fanotify_*", "fs/fanotify/*"], SECCOMP),
         none("keys", &["kernel/keys/*"], SECCOMP),
         none("asynchronous requests (aio, io_uring)", &["fs/aio-*", "kernel/io_uring_*"], SECCOMP),

@@ -107,6 +107,13 @@ const ATTACHES_FILTER: &[u32] = &[
     libc::SO_ATTACH_REUSEPORT_CBPF.unsigned_abs(),
     libc::SO_ATTACH_REUSEPORT_EBPF.unsigned_abs(),
 ];
+const TCP: u32 = libc::IPPROTO_TCP.unsigned_abs();
+/// `TCP_MD5SIG`, `TCP_MD5SIG_EXT` and, since Linux 6.7, `TCP_AO_ADD_KEY`.
+const ADDS_KEY: &[u32] = &[14, 32, 38];
+
+/// `F_OFD_GETLK`, by which programs ask whether there are such locks, `F_OFD_SETLK` and `F_OFD_SETLKW`.
+const LOCKS_DESCRIPTION: &[u32] = &[36, 37, 38];
+
 const SET_SECCOMP: u32 = libc::PR_SET_SECCOMP.unsigned_abs();
 
 const MAP_HUGE: u32 = libc::MAP_HUGETLB.unsigned_abs();
@@ -169,6 +176,14 @@ const ROWS: &[Row] = &[
     Row { errno: libc::ENOMEM, ..deny_when(&[libc::SYS_mmap], &[any_bit(3, MAP_HUGE)]) },
     Row { errno: libc::ENOMEM, ..deny_when(&[libc::SYS_shmget], &[any_bit(2, SHM_HUGE)]) },
     Row { errno: libc::EINVAL, ..deny_when(&[libc::SYS_memfd_create], &[any_bit(1, libc::MFD_HUGETLB)]) },
+    // Keys of TCP connections are memory of the kernel that counts for nobody, 160 KiB for each socket. The answer is that of a
+    // kernel without them.
+    Row { errno: libc::ENOPROTOOPT, ..deny_when(&[libc::SYS_setsockopt], &[one_of(1, &[TCP]), one_of(2, ADDS_KEY)]) },
+    // So is where pages of a shared file shall be, which stays as long as the file when nothing maps it any more.
+    deny(&[libc::SYS_mbind]),
+    // And locks, which are counted where descriptors are. Those of an open file description outlive its last descriptor in a
+    // mapping or in a message, any number of them. The answer is that of a kernel without them.
+    Row { errno: libc::EINVAL, ..deny_when(&[libc::SYS_fcntl], &[one_of(1, LOCKS_DESCRIPTION)]) },
     // A limit of 1 byte is what keeps cores from a program that the kernel starts as root. Many programs set it to 0 and end
     // when they cannot: they hear that it is done, and no core is written.
     Row { errno: 0, ..deny_when(&[libc::SYS_setrlimit], &[one_of(0, &[CORE])]) },

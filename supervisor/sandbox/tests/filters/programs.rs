@@ -69,7 +69,7 @@ func main() {
 fn python_lives_below_all_filters() {
     let dir = tempfile::tempdir().unwrap();
     let program = r#"
-import asyncio, fcntl, mmap, multiprocessing, os, socket, sqlite3, struct, subprocess, tempfile, threading
+import asyncio, fcntl, mmap, multiprocessing, os, socket, sqlite3, subprocess, tempfile, threading
 
 def square(n): return n * n
 
@@ -85,8 +85,6 @@ if __name__ == "__main__":
     with open("locks", "w+") as f:
         fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB); fcntl.flock(f, fcntl.LOCK_UN)
         fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with open("ofd", "w+") as f:
-        fcntl.fcntl(f, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
     os.mkfifo("fifo"); socket.socketpair()
     with open("space", "w") as f: os.posix_fallocate(f.fileno(), 0, 1 << 20)
     assert os.stat("space").st_blocks == 2048

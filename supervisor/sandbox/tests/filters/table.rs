@@ -24,6 +24,13 @@ const TIOCSETD: c_long = 0x5423;
 const HIGH: c_long = 1 << 32;
 const KEEP_SIZE: c_long = libc::FALLOC_FL_KEEP_SIZE as c_long;
 const SOCKET: c_long = libc::SOL_SOCKET as c_long;
+const TCP: c_long = libc::IPPROTO_TCP as c_long;
+const TCP_MD5SIG: c_long = 14;
+const TCP_MD5SIG_EXT: c_long = 32;
+const TCP_AO_ADD_KEY: c_long = 38;
+const F_OFD_GETLK: c_long = 36;
+const F_OFD_SETLK: c_long = 37;
+const F_OFD_SETLKW: c_long = 38;
 const ANONYMOUS: c_long = (libc::MAP_ANONYMOUS | libc::MAP_PRIVATE) as c_long;
 const CORE: c_long = libc::RLIMIT_CORE as c_long;
 const CHILD_SIGNAL: c_long = libc::SIGCHLD as c_long;
@@ -96,6 +103,13 @@ pub(crate) const REFUSED: &[(c_long, [c_long; 5])] = &[
     (libc::SYS_setsockopt, [NO, HIGH | SOCKET, HIGH | libc::SO_ATTACH_BPF as c_long, 0, 0]),
     (libc::SYS_setsockopt, [NO, SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF as c_long, 0, 0]),
     (libc::SYS_setsockopt, [NO, SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF as c_long, 0, 0]),
+    (libc::SYS_setsockopt, [NO, TCP, TCP_MD5SIG, 0, 0]),
+    (libc::SYS_setsockopt, [NO, HIGH | TCP, HIGH | TCP_MD5SIG_EXT, 0, 0]),
+    (libc::SYS_setsockopt, [NO, TCP, TCP_AO_ADD_KEY, 0, 0]),
+    (libc::SYS_mbind, [0; 5]),
+    (libc::SYS_fcntl, [NO, F_OFD_GETLK, 0, 0, 0]),
+    (libc::SYS_fcntl, [NO, F_OFD_SETLK, 0, 0, 0]),
+    (libc::SYS_fcntl, [NO, HIGH | F_OFD_SETLKW, 0, 0, 0]),
     (libc::SYS_seccomp, [libc::SECCOMP_SET_MODE_FILTER as c_long, 0, 0, 0, 0]),
     (libc::SYS_prctl, [libc::PR_SET_SECCOMP as c_long, libc::SECCOMP_MODE_FILTER as c_long, 0, 0, 0]),
     (libc::SYS_mmap, [0, 0, 0, ANONYMOUS | libc::MAP_HUGETLB as c_long, NO]),
@@ -165,7 +179,9 @@ pub(crate) const ALLOWED: &[(c_long, [c_long; 5])] = &[
     (libc::SYS_name_to_handle_at, [NO, 0, 0, 0, 0]),
     (libc::SYS_memfd_create, [0; 5]),
     (libc::SYS_setsockopt, [NO, SOCKET, libc::SO_DETACH_FILTER as c_long, 0, 0]),
-    (libc::SYS_setsockopt, [NO, libc::IPPROTO_TCP as c_long, libc::SO_ATTACH_FILTER as c_long, 0, 0]),
+    (libc::SYS_setsockopt, [NO, TCP, libc::SO_ATTACH_FILTER as c_long, 0, 0]),
+    (libc::SYS_setsockopt, [NO, SOCKET, TCP_MD5SIG, 0, 0]),
+    (libc::SYS_fcntl, [NO, libc::F_SETLK as c_long, 0, 0, 0]),
     // Asks which answers a filter may give.
     (libc::SYS_seccomp, [2, 0, 0, 0, 0]),
     (libc::SYS_prctl, [libc::PR_SET_DUMPABLE as c_long, 0, 0, 0, 0]),
