@@ -48,6 +48,14 @@ pub(crate) fn is_within(path: &str, dir: &str) -> bool {
     dir.is_empty() || path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// `path` and every directory above it, the innermost first; the root is the empty string.
+pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| match path.rsplit_once('/') {
+        Some((dir, _)) => Some(dir),
+        None => (!path.is_empty()).then_some(""),
+    })
+}
+
 /// Joins two `/`-separated relative paths and resolves `.` and `..`; what climbs out of the root stays at the root.
 pub(crate) fn join(dir: &str, path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();

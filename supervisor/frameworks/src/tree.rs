@@ -71,6 +71,13 @@ impl FileTree {
         self.files.iter().map(String::as_str)
     }
 
+    /// The files below a directory, sorted; the empty one holds everything.
+    pub fn files_below(&self, dir: &str) -> impl Iterator<Item = &str> {
+        let prefix = if dir.is_empty() { String::new() } else { format!("{dir}/") };
+        let from = self.files.range(prefix.clone()..).map(String::as_str);
+        from.take_while(move |file| file.starts_with(&prefix))
+    }
+
     /// The content of a marker file.
     #[must_use]
     pub fn content(&self, path: &str) -> Option<&str> {

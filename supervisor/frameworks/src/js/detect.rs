@@ -8,8 +8,9 @@ use super::manifest::Manifest;
 use super::plain::{Plain, Purpose};
 use super::script::{Script, delegates, is_unset, plain_of, runners_of};
 use crate::framework::Project;
-use crate::paths::{is_within, join, project_of};
+use crate::paths::{ancestors, join};
 use crate::tree::FileTree;
+use std::collections::BTreeSet;
 
 /// Where a package says what it is.
 const MANIFEST: &str = "package.json";
@@ -193,10 +194,10 @@ type Claimed<'a> = (&'a str, Manifest, Claim);
 
 fn projects_among(claims: &[Claimed<'_>], runner: Runner) -> Vec<Project> {
     let marks = runner.marks();
-    let is_covered = |dir: &str| {
-        claims.iter().any(|(above, _, claim)| *above != dir && is_within(dir, above) && *claim == Claim::Own)
-    };
-    let is_beaten = |dir: &str| claims.iter().any(|(below, ..)| *below != dir && is_within(below, dir));
+    let all: BTreeSet<&str> = claims.iter().map(|(dir, ..)| *dir).collect();
+    let own: BTreeSet<&str> = claims.iter().filter(|(.., claim)| *claim == Claim::Own).map(|(dir, ..)| *dir).collect();
+    let is_covered = |dir: &str| ancestors(dir).skip(1).any(|above| own.contains(above));
+    let is_beaten = |dir: &str| has_below(&all, dir);
     let mut projects: Vec<Project> = claims
         .iter()
         .filter(|(dir, _, claim)| match claim {
@@ -207,6 +208,15 @@ fn projects_among(claims: &[Claimed<'_>], runner: Runner) -> Vec<Project> {
         .collect();
     projects.sort();
     projects
+}
+
+/// Whether one of `paths` is below the directory `dir`.
+fn has_below(paths: &BTreeSet<&str>, dir: &str) -> bool {
+    if dir.is_empty() {
+        return paths.last().is_some_and(|last| !last.is_empty());
+    }
+    let below = format!("{dir}/");
+    paths.range(below.as_str()..).next().is_some_and(|first| first.starts_with(&below))
 }
 
 /// A package's name, or its directory's.
@@ -319,15 +329,14 @@ pub(super) fn passed_over(tree: &FileTree, runner: Runner) -> Vec<String> {
     if projects.len() == claims.len() {
         return Vec::new();
     }
-    let is_project = |dir: &str| projects.iter().any(|project| project.dir == dir);
-    let others = || claims.iter().filter(|(dir, ..)| !is_project(dir));
+    let dirs: BTreeSet<&str> = projects.iter().map(|project| project.dir.as_str()).collect();
+    let project_above = |path| ancestors(path).find(|dir| dirs.contains(dir));
+    let others = || claims.iter().filter(|(dir, ..)| !dirs.contains(dir));
     let covered = others().filter(|(dir, _, claim)| {
-        let above = projects.iter().filter(|project| is_within(dir, &project.dir));
-        let above = above.max_by_key(|project| project.dir.len());
-        *claim == Claim::Own && above.is_some_and(|above| !is_linked(tree, &above.dir))
+        *claim == Claim::Own && project_above(dir).is_some_and(|above| !is_linked(tree, above))
     });
-    let left: Vec<&str> = tree.files().filter(|file| is_named(file) && project_of(&projects, file).is_none()).collect();
-    let beaten = others().filter(|(dir, ..)| left.iter().any(|file| is_within(file, dir)));
+    let left: BTreeSet<&str> = tree.files().filter(|file| is_named(file) && project_above(file).is_none()).collect();
+    let beaten = others().filter(|(dir, ..)| has_below(&left, dir));
     let covered: Vec<&str> = covered.map(|(dir, ..)| *dir).collect();
     let beaten: Vec<&str> = beaten.map(|(dir, ..)| if dir.is_empty() { "." } else { dir }).collect();
     let name = runner.program();
@@ -400,7 +409,7 @@ fn claim(tree: &FileTree, dir: &str, manifest: &Manifest, runner: Runner) -> Opt
     let is_nodes = runner == Runner::Node
         && !manifest.depends_on(&OTHERS)
         && is_unset(&manifest.scripts, TEST)
-        && tree.files().any(|file| is_in_package(tree, file, dir) && is_node_test(file, dir));
+        && tree.files_below(dir).any(|file| is_node_test(file, dir) && is_in_package(tree, file, dir));
     is_nodes.then_some(Claim::Own)
 }
 
@@ -411,10 +420,7 @@ fn claim_beside(tree: &FileTree, dir: &str, manifest: &Manifest, runner: Runner)
     }
     let is_installed = manifest.depends_on(runner.marks().packages);
     let is_meant = || match runner {
-        Runner::Cypress => {
-            let specs = if dir.is_empty() { "cypress/".to_owned() } else { format!("{dir}/cypress/") };
-            tree.files().any(|file| file.starts_with(&specs))
-        }
+        Runner::Cypress => tree.files_below(&join(dir, "cypress")).next().is_some(),
         _ => Runner::UNITS.into_iter().all(|unit| claim(tree, dir, manifest, unit).is_none()),
     };
     (is_installed && is_meant()).then_some(Claim::Inherited)
@@ -555,6 +561,25 @@ mod tests {
         assert_eq!(told(&[&below[..], &[("src/y.test.ts", "")]].concat()), beaten);
         assert_eq!(told(&[&below[..], &[("src/__tests__/y.js", ""), ("b.spec.css", "")]].concat()), beaten);
         assert_eq!(told(&[("package.json", BOTH), ("src/y.test.ts", "")]), "");
+    }
+
+    #[test]
+    fn each_of_many_packages_is_found_by_what_it_has() {
+        let mut tree = FileTree::default();
+        for number in 0..300 {
+            let (manifest, file) = match number % 3 {
+                0 => ("{}", "x.js"),
+                1 => (r#"{"dependencies":{"cypress":"1"}}"#, "cypress/x.cy.js"),
+                _ => (r#"{"dependencies":{"jest":"1"}}"#, "x.test.js"),
+            };
+            tree.add_with_content(format!("p{number}/package.json"), manifest);
+            tree.add(format!("p{number}/{file}"));
+        }
+        tree.add_with_content("p2/p/package.json", r#"{"scripts":{"test":"jest"}}"#);
+        for (runner, found) in [(Runner::Jest, 100), (Runner::Cypress, 100), (Runner::Node, 0)] {
+            assert_eq!(projects(&tree, runner).len(), found, "{runner:?}");
+            assert_eq!(passed_over(&tree, runner).len(), usize::from(runner == Runner::Jest), "{runner:?}");
+        }
     }
 
     #[test]

@@ -111,6 +111,9 @@ pub(super) const KEYWORDS: &[&str] = &["!", "do", "elif", "else", "if", "then", 
 /// Words of a shell that begin what only a shell can run.
 const COMPOUND: &[&str] = &["case", "for", "if", "until", "while"];
 
+/// Words of a shell before a command whose status decides what runs next.
+const CONDITIONS: &[&str] = &["elif", "if", "until", "while"];
+
 /// Words in the name of a script that makes something, and of one that looks at something.
 const BUILD_WORDS: &[&str] = &["build", "bundle", "compile", "generate", "prepare", "transpile"];
 const CHECK_WORDS: &[&str] = &[
@@ -140,6 +143,11 @@ const TAPPED: &[(&str, &str)] = &[("tap", "--reporter=tap"), ("ava", "--tap")];
 /// Whether a word begins what only a shell can run as a whole.
 pub(super) fn is_compound(word: &str) -> bool {
     COMPOUND.contains(&word)
+}
+
+/// Whether the command behind this word is a condition.
+pub(super) fn is_condition(word: &str) -> bool {
+    CONDITIONS.contains(&word)
 }
 
 /// Whether a program of this name can neither fail a script nor test anything.
@@ -180,7 +188,8 @@ pub(super) fn line(text: &str, program: &str, args: &[String]) -> String {
     while let Some((first, rest)) = line.split_once(char::is_whitespace) {
         let is_asked =
             matches!(first, "bun" | "exec" | "npx" | "pnpm" | "run" | "yarn") && !rest.trim_start().starts_with('-');
-        if !is_asked && !KEYWORDS.contains(&first) {
+        // Without it a command that fails would have passed.
+        if first == "!" || !is_asked && !KEYWORDS.contains(&first) {
             break;
         }
         line = rest.trim_start();
@@ -228,5 +237,6 @@ mod tests {
         assert_eq!(line("yarn run ava x -- -y", "ava", &[]), "ava x -- -y");
         assert_eq!(line("npx -p a tape", "tape", &[]), "npx -p a tape");
         assert_eq!(line("then node x", "node", &[]), "node x");
+        assert_eq!(line("then ! npx tape", "tape", &[]), "! npx tape");
     }
 }

@@ -15,6 +15,15 @@ const DEPTH_MAX: usize = 8;
 /// Most commands that are read, so that scripts which name each other many times come to an end.
 const COMMANDS_MAX: usize = 1_024;
 
+/// Most bytes that are read for each byte of a project's scripts: scripts name each other, few of them several times.
+const READINGS_MAX: usize = 8;
+
+/// Bytes that may be read of however little there is.
+const BYTES_MIN: usize = 16 * 1_024;
+
+/// Most directories that a script may change to one after the other.
+const CHANGES_MAX: usize = 16;
+
 /// Package managers, and the words with which they are asked for a script: either the next word is one, or a program.
 const MANAGERS: [&str; 6] = ["bun", "npm", "pnpm", "run", "run-script", "yarn"];
 
@@ -163,6 +172,13 @@ impl Script {
 }
 
 impl Script {
+    /// Bytes of what it holds.
+    fn bytes(&self) -> usize {
+        let of_env = self.env.iter().map(|(name, value)| name.len() + value.len());
+        let of_words = [&self.node, &self.args, &self.lost].into_iter().flatten().map(String::len);
+        of_env.chain(of_words).sum()
+    }
+
     /// Leaves out what Node takes on its command line alone, for a runner whose program is not started through it.
     fn lose_files_of_variables(&mut self) {
         let mut words = std::mem::take(&mut self.node).into_iter();
@@ -182,25 +198,28 @@ impl Script {
 pub(super) fn runners_of(scripts: &BTreeMap<String, String>, name: &str) -> BTreeMap<Runner, Vec<Script>> {
     let mut reading = Reading::of(scripts);
     reading.follow(name, &Script::default(), &[], 0);
-    if reading.left == 0 {
-        let lost = format!("what comes after {COMMANDS_MAX} commands");
+    if reading.is_cut {
+        let lost = format!("what comes after {} commands", reading.read);
         reading.found.values_mut().flatten().for_each(|script| script.lost.push(lost.clone()));
     }
     reading.found
 }
 
 /// What the script `name` does beside starting runners, with the scripts that npm runs before and after it: its commands one by
-/// one, or all of it as one where it starts no runner and only a shell can run it.
+/// one, or all of it as one where it starts no runner and only a shell can run it, or where it is too much to read.
 pub(super) fn plain_of(scripts: &BTreeMap<String, String>, name: &str) -> Vec<Plain> {
     let mut reading = Reading::of(scripts);
     for name in [&format!("pre{name}"), name, &format!("post{name}")] {
         reading.follow(name, &Script::default(), &[], 0);
     }
-    let is_whole = reading.is_whole && reading.found.is_empty();
-    let has_tests = || reading.plain.iter().any(|plain| plain.purpose == Purpose::Tests);
+    let is_whole = reading.is_cut || reading.is_whole && reading.found.is_empty();
+    let has_tests = || reading.is_cut || reading.plain.iter().any(|plain| plain.purpose == Purpose::Tests);
     if let Some(whole) = scripts.get(name).filter(|_| is_whole && has_tests()) {
         let (told, line) = (whole.clone(), whole.clone());
         return vec![Plain { told, line, env: BTreeMap::new(), purpose: Purpose::Tests }];
+    }
+    for condition in reading.conditions {
+        reading.plain[condition].purpose = Purpose::Check;
     }
     let mut told: Vec<Plain> = Vec::new();
     for plain in reading.plain {
@@ -254,29 +273,49 @@ struct Reading<'a> {
     found: BTreeMap<Runner, Vec<Script>>,
     /// Commands that start no runner, as far as they were understood.
     plain: Vec<Plain>,
+    /// Those of them whose status decides what runs next.
+    conditions: Vec<usize>,
     /// Directories that were changed to so far, as the script says it.
     places: Vec<String>,
     /// Whether a part of it runs beside another, instead of it, or under a condition.
     is_whole: bool,
-    /// Commands that may still be read.
-    left: usize,
+    /// Commands that were read.
+    read: usize,
+    /// Bytes that may still be read or kept.
+    bytes_left: usize,
+    /// Whether there is more than may be read.
+    is_cut: bool,
 }
 
 impl<'a> Reading<'a> {
     fn of(scripts: &'a BTreeMap<String, String>) -> Reading<'a> {
+        let bytes: usize = scripts.iter().map(|(name, script)| name.len() + script.len()).sum();
         Reading {
             scripts,
             found: BTreeMap::new(),
             plain: Vec::new(),
+            conditions: Vec::new(),
             places: Vec::new(),
             is_whole: false,
-            left: COMMANDS_MAX,
+            read: 0,
+            bytes_left: bytes.saturating_mul(READINGS_MAX).max(BYTES_MIN),
+            is_cut: false,
         }
+    }
+
+    /// Takes so many bytes of what may be read or kept; whether there were as many.
+    fn may_take(&mut self, bytes: usize) -> bool {
+        self.is_cut |= self.read == COMMANDS_MAX || bytes > self.bytes_left;
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
+        !self.is_cut
     }
 
     /// Reads the script `name`, whose last command gets these arguments, as npm puts them there.
     fn follow(&mut self, name: &str, above: &Script, args: &[String], depth: usize) {
         let Some(script) = self.scripts.get(name).filter(|_| depth < DEPTH_MAX) else { return };
+        if !self.may_take(script.len()) {
+            return;
+        }
         let mut commands = commands(script);
         let last = commands.len().saturating_sub(1);
         if let Some(last) = commands.last_mut() {
@@ -284,19 +323,27 @@ impl<'a> Reading<'a> {
         }
         // Each script begins where its package is.
         let places = std::mem::take(&mut self.places);
-        let mut above = above.clone();
+        let mut changes: Vec<Command> = Vec::new();
         for (at, command) in commands.into_iter().enumerate() {
-            if self.left == 0 {
-                break;
-            }
-            self.left -= 1;
+            // What a subshell changes to ends with it.
+            changes.retain(|change| command.within.starts_with(&change.within));
             if matches!(command.words[0].as_str(), "cd" | "pushd") {
-                above.lost.push(command.words.join(" "));
-                self.places.push(command.text);
+                self.is_cut |= changes.len() == CHANGES_MAX;
+                if self.is_cut {
+                    break;
+                }
+                changes.push(command);
                 continue;
             }
+            let kept = changes.iter().map(|change| change.text.len()).sum::<usize>() + above.bytes();
+            if !self.may_take(kept) {
+                break;
+            }
+            self.read += 1;
+            self.places = changes.iter().map(|change| change.text.clone()).collect();
             self.is_whole |= matches!(command.then, Then::Beside | Then::Else) || plain::is_compound(&command.words[0]);
             let mut so_far = above.clone();
+            so_far.lost.extend(changes.iter().map(|change| change.words.join(" ")));
             so_far.lost.extend(command.lost.iter().cloned());
             let args = if at == last { args } else { &[] };
             self.command(&Place { script: name, command: &command, args, depth }, so_far);
@@ -378,6 +425,9 @@ impl<'a> Reading<'a> {
             return;
         }
         let purpose = if command.is_piped || command.then == Then::Beside { Purpose::Check } else { purpose };
+        if plain::is_condition(&command.words[0]) {
+            self.conditions.push(self.plain.len());
+        }
         let own = plain::line(&command.text, program, args);
         let line = self.places.iter().map(String::as_str).chain([own.as_str()]).collect::<Vec<_>>().join(" && ");
         self.plain.push(Plain { told: command.words.join(" "), line, env, purpose });
@@ -391,6 +441,12 @@ impl<'a> Reading<'a> {
             let pattern = parts.next().unwrap_or_default();
             let args: Vec<String> = parts.skip_while(|part| *part == "--").map(str::to_owned).collect();
             let segments: Vec<&str> = pattern.split(':').collect();
+            // Behind a `**` each part of a name may be tried at each of the pattern.
+            let tries = if segments.contains(&"**") { segments.len() } else { 1 };
+            let names = if tries > 1 { scripts.keys().map(String::len).sum() } else { scripts.len() };
+            if !self.may_take(tries.saturating_mul(names)) {
+                return;
+            }
             for name in scripts.keys().filter(|name| *name != within) {
                 if matches(&segments, &name.split(':').collect::<Vec<_>>()) {
                     self.follow(name, so_far, &args, depth + 1);
@@ -438,19 +494,31 @@ fn options_of_node(words: &[String]) -> usize {
 
 /// Whether a name fits a pattern, each in its parts between colons: `*` within one, `**` for any number of them.
 fn matches(pattern: &[&str], name: &[&str]) -> bool {
-    match (pattern.split_first(), name.split_first()) {
-        (None, None) => true,
-        (Some((&"**", rest)), _) => (0..=name.len()).any(|from| matches(rest, &name[from..])),
-        (Some((part, rest)), Some((own, others))) => {
-            let fits = match part.split_once('*') {
-                Some((begin, end)) => {
-                    own.len() >= begin.len() + end.len() && own.starts_with(begin) && own.ends_with(end)
-                }
-                None => part == own,
-            };
-            fits && matches(rest, others)
+    let (mut at, mut from) = (0, 0);
+    // The last `**`, and the first part that it does not take. What was before need not be tried again.
+    let mut any: Option<(usize, usize)> = None;
+    while let Some(own) = name.get(from) {
+        match (pattern.get(at), any) {
+            (Some(&"**"), _) => {
+                any = Some((at, from));
+                at += 1;
+            }
+            (Some(part), _) if is_like(part, own) => (at, from) = (at + 1, from + 1),
+            (_, Some((before, taken))) => {
+                any = Some((before, taken + 1));
+                (at, from) = (before + 1, taken + 1);
+            }
+            _ => return false,
         }
-        _ => false,
+    }
+    pattern[at..].iter().all(|part| *part == "**")
+}
+
+/// Whether a part of a name fits a part of a pattern.
+fn is_like(part: &str, own: &str) -> bool {
+    match part.split_once('*') {
+        Some((begin, end)) => own.len() >= begin.len() + end.len() && own.starts_with(begin) && own.ends_with(end),
+        None => part == own,
     }
 }
 
@@ -584,6 +652,68 @@ mod tests {
         let borp = runners_of(&scripts(&[("test", "c8 borp -p 'test/*.js' --expose-gc")]), "test");
         let borp = &borp[&Runner::Node][0];
         assert_eq!((borp.program, borp.args.join(" ")), (Some(BORP), "-p test/*.js --expose-gc".to_owned()));
+    }
+
+    #[test]
+    fn a_pattern_with_many_wildcards_comes_to_an_end() {
+        let parts = |of: &'static str, count: usize, last: &'static str| -> Vec<&'static str> {
+            std::iter::repeat_n(of, count).chain([last]).collect()
+        };
+        assert!(!matches(&parts("**", 30, "b"), &parts("a", 60, "a")));
+        assert!(matches(&parts("**", 30, "b"), &parts("a", 60, "b")));
+        for (pattern, name, expected) in [
+            ("**", "", true),
+            ("a:**:b", "a:b", true),
+            ("a:**:b", "a:x:b:y:b", true),
+            ("a:**:b", "a:x:b:y", false),
+            ("**:a:**", "a", true),
+            ("a:*", "a", false),
+            ("a:*c", "a:bc", true),
+        ] {
+            let split = |text: &'static str| text.split(':').collect::<Vec<_>>();
+            assert_eq!(matches(&split(pattern), &split(name)), expected, "{pattern} {name}");
+        }
+    }
+
+    /// What would be read a thousand times over, or kept as often.
+    #[test]
+    fn scripts_that_are_too_much_to_read_are_run_as_they_are() {
+        let long = format!("mocha #{}", "y".repeat(900_000));
+        let again = "npm run a;".repeat(1_000);
+        let large = format!("E={} npm run many", "y".repeat(900_000));
+        let many: String = (0..1_000).map(|number| format!("mocha {number};")).collect();
+        let all = scripts(&[("test", &again), ("a", &long), ("large", &large), ("many", &many)]);
+        for name in ["test", "large"] {
+            let found = runners_of(&all, name).remove(&Runner::Mocha).unwrap_or_default();
+            assert!(found.iter().map(Script::bytes).sum::<usize>() < 20_000_000, "{name}");
+            let plain = plain_of(&all, name);
+            assert!(plain.len() == 1 && plain[0].line == all[name], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_subshell_takes_its_directory_along() {
+        let lines = |script: &str| {
+            plain_of(&scripts(&[("test", script)]), "test").into_iter().map(|plain| plain.line).collect::<Vec<_>>()
+        };
+        assert_eq!(lines("(cd web && tape x) && tape y"), ["cd web && tape x", "tape y"]);
+        assert_eq!(
+            lines("(cd a && (cd b; tape x) && tape y); (tape z)"),
+            ["cd a && cd b && tape x", "cd a && tape y", "tape z"]
+        );
+        assert_eq!(found("(cd web && jest); mocha")[1], (Runner::Mocha, "||".to_owned()));
+    }
+
+    #[test]
+    fn what_is_negated_or_a_condition_is_no_test_by_itself() {
+        let of = |script: &str| {
+            let all = plain_of(&scripts(&[("test", script)]), "test");
+            all.into_iter().map(|plain| (plain.line, plain.purpose)).collect::<Vec<_>>()
+        };
+        assert_eq!(of("! grep -r only test && jest"), [("! grep -r only test".to_owned(), Purpose::Tests)]);
+        assert_eq!(of("if node is-ci.js; then jest; fi"), [("node is-ci.js".to_owned(), Purpose::Check)]);
+        let whole = "if node test.js; then echo well; else exit 1; fi";
+        assert_eq!(of(whole), [(whole.to_owned(), Purpose::Tests)]);
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! A variable counts as empty, since runs have a clean environment, and what a command would print is not known; either is
 //! told as lost. So is nothing that a shell takes for itself: quotes, comments, and where output goes.
 
+/// Most subshells that a command is known to be in.
+const SUBSHELLS_MAX: usize = 16;
+
 /// A command of a script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Command {
@@ -17,6 +20,8 @@ pub(super) struct Command {
     pub(super) then: Then,
     /// Whether it reads what the one before it prints.
     pub(super) is_piped: bool,
+    /// The subshells that it is in, the outermost first, each by its number in the script.
+    pub(super) within: Vec<usize>,
 }
 
 /// What stands after a command.
@@ -79,6 +84,9 @@ struct Lexer<'a> {
     begun: bool,
     /// Whether the next word says where output goes.
     is_place: bool,
+    /// Subshells that are open, and how many there were.
+    within: Vec<usize>,
+    subshells: usize,
 }
 
 impl Lexer<'_> {
@@ -206,8 +214,18 @@ impl Lexer<'_> {
             let text = self.chars.text.get(from..end).unwrap_or_default();
             text.trim().clone_into(&mut command.text);
             command.then = then;
+            command.within.clone_from(&self.within);
             command.is_piped = self.commands.last().is_some_and(|before| before.then == Then::Pipe);
             self.commands.push(command);
+        }
+        match by {
+            '(' if self.within.len() < SUBSHELLS_MAX => {
+                self.within.push(self.subshells);
+                self.subshells += 1;
+            }
+            // Of what opens no subshell too: `case x in a)`.
+            ')' => _ = self.within.pop(),
+            _ => {}
         }
     }
 }
