@@ -61,10 +61,17 @@ pub fn lines(got: Option<&str>, want: Option<&str>) -> Vec<Line> {
 }
 
 fn both(got: &str, want: &str) -> Vec<Line> {
+    let (whole_got, whole_want) = (got, want);
     let (got, want) = (got.trim_end_matches('\n'), want.trim_end_matches('\n'));
     if got == want {
         let mut lines = one(Kind::Same, "got", got);
-        lines.push(Line::about("want reads the same"));
+        let ends = [whole_got, whole_want].map(|whole| whole.len() - got.len());
+        lines.push(Line::about(match ends {
+            [got, want] if got != want => {
+                format!("want reads the same, but for the line ends behind it: got has {got}, want {want}")
+            }
+            _ => "want reads the same".to_owned(),
+        }));
         return lines;
     }
     if got.contains('\n') || want.contains('\n') {
@@ -228,6 +235,8 @@ mod tests {
     fn short_values_are_side_by_side() {
         assert_eq!(shown("5", "3"), "got: 5\nwant: 3\n");
         assert_eq!(shown("x", "x"), "got: x\nwant reads the same\n");
+        let told = "got: x\nwant reads the same, but for the line ends behind it: got has 1, want 0\n";
+        assert_eq!(shown("x\n", "x"), told);
         assert_eq!(lines(None, None), []);
         let [one] = &lines(None, Some(""))[..] else { panic!("one line") };
         assert_eq!((one.kind, one.text.as_str()), (Kind::Want, "want: "));
