@@ -225,13 +225,37 @@ pub(super) fn build(host: HostTrees, identity: Identity) -> io::Result<()> {
             let user = if identity.is_other { become_user(identity) } else { Ok(()) };
             exit_with(user.and_then(|()| build_and_pivot(host)))
         }
-        ForkResult::Parent { child } => outcome_of(child).and_then(|()| Ok(rustix::process::chdir("/")?)),
+        ForkResult::Parent { child } => {
+            let built = outcome_of(child).map_err(|error| match error.raw_os_error() {
+                Some(libc::EACCES) => {
+                    ["/", NEW_ROOT].into_iter().find_map(|at| closed(Path::new(at), identity)).unwrap_or(error)
+                }
+                _ => error,
+            });
+            built.and_then(|()| Ok(rustix::process::chdir("/")?))
+        }
     }
+}
+
+/// Where the new root is mounted until it is one: any directory of the host that everybody may enter.
+const NEW_ROOT: &str = "/tmp";
+
+/// That the directory `at` keeps the run's user out, if it does.
+fn closed(at: &Path, Identity { uid, gid, .. }: Identity) -> Option<io::Error> {
+    let found = fs::metadata(at).ok()?;
+    let (may_search, who) = match (found.uid() == uid, found.gid() == gid) {
+        (true, _) => (0o100, 'u'),
+        (false, true) => (0o010, 'g'),
+        (false, false) => (0o001, 'o'),
+    };
+    let (at, mode) = (at.display(), found.mode() & 0o7777);
+    let reason = || format!("{at} on the host keeps the run's user {uid} out (mode {mode:04o}): chmod {who}+x {at}");
+    (mode & may_search == 0).then(|| io::Error::other(reason()))
 }
 
 fn build_and_pivot(host: HostTrees) -> io::Result<()> {
     // The host's own directories are in hand, so any of them may be hidden.
-    let new_root = Path::new("/tmp");
+    let new_root = Path::new(NEW_ROOT);
     let inside = |path: &Path| new_root.join(path.strip_prefix("/").unwrap_or(path));
     mount("root", new_root, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, ROOT_OPTIONS)?;
     for place in PLACES {
@@ -259,4 +283,33 @@ fn build_and_pivot(host: HostTrees) -> io::Result<()> {
     rustix::process::pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;
     Attributes::SEALED.set(open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_directory_that_keeps_the_runs_user_out_is_named_with_what_helps() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = fs::metadata(dir.path()).unwrap();
+        let said = |mode: u32, uid: u32, gid: u32| {
+            fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let identity = Identity { uid, gid, is_other: true, files_of: None };
+            closed(dir.path(), identity).map(|error| error.to_string())
+        };
+        let (uid, gid) = (own.uid(), own.gid());
+        let told = said(0o750, uid + 1, gid + 1).unwrap();
+        let path = dir.path().display();
+        assert_eq!(
+            told,
+            format!("{path} on the host keeps the run's user {} out (mode 0750): chmod o+x {path}", uid + 1)
+        );
+        assert!(said(0o705, uid + 1, gid).is_some_and(|told| told.contains("chmod g+x")));
+        assert_eq!(
+            [said(0o711, uid + 1, gid + 1), said(0o710, uid + 1, gid), said(0o700, uid, gid)],
+            [None, None, None]
+        );
+    }
 }
