@@ -22,13 +22,15 @@ pub struct Limits {
     pub tmp_bytes_max: u64,
     /// Bytes by which the workspace and the build caches may grow together. [`Limits::disk_inodes_max`] follows from it.
     pub disk_bytes_max: u64,
+    /// Bytes that the run may write to each disk of the host in a second.
+    pub write_bytes_per_s_max: u64,
 }
 
 const MIB: u64 = 1024 * 1024;
 
 impl Limits {
     /// What a run gets when nobody asks for anything: 2 GiB, 2 processors, 512 pids, 300 s, 5 s of grace, 256 MiB of
-    /// output, 1 GiB of `/tmp`, 10 GiB more on disk.
+    /// output, 1 GiB of `/tmp`, 10 GiB more on disk, written at 100 MiB a second.
     pub const DEFAULT: Limits = Limits {
         memory_bytes_max: 2048 * MIB,
         cpu_millis_max: 2_000,
@@ -38,6 +40,7 @@ impl Limits {
         log_bytes_max: 256 * MIB,
         tmp_bytes_max: 1024 * MIB,
         disk_bytes_max: 10 * 1024 * MIB,
+        write_bytes_per_s_max: 100 * MIB,
     };
 
     /// The ceiling of the wall time that a caller may ask for: 1,800 s.
@@ -54,6 +57,7 @@ impl Limits {
         log_bytes_max: 1024 * MIB,
         tmp_bytes_max: u64::MAX,
         disk_bytes_max: u64::MAX,
+        write_bytes_per_s_max: u64::MAX,
     };
 
     /// The limits that need something of the host, which may lack it: cgroup controllers, and a file system that tells how
@@ -80,6 +84,7 @@ impl Limits {
             log_bytes_max: self.log_bytes_max.min(other.log_bytes_max),
             tmp_bytes_max: self.tmp_bytes_max.min(other.tmp_bytes_max),
             disk_bytes_max: self.disk_bytes_max.min(other.disk_bytes_max),
+            write_bytes_per_s_max: self.write_bytes_per_s_max.min(other.write_bytes_per_s_max),
         }
     }
 
@@ -187,6 +192,8 @@ pub enum LimitKind {
     Tmp,
     /// [`Limits::disk_bytes_max`]
     Disk,
+    /// [`Limits::write_bytes_per_s_max`]
+    Writes,
 }
 
 impl LimitKind {
@@ -201,6 +208,7 @@ impl LimitKind {
             LimitKind::Log => "log",
             LimitKind::Tmp => "tmp",
             LimitKind::Disk => "disk",
+            LimitKind::Writes => "writes",
         }
     }
 }
@@ -262,8 +270,8 @@ mod tests {
 
     #[test]
     fn a_limit_has_one_name_everywhere() {
-        use LimitKind::{Cpu, Disk, Log, Memory, Pids, Tmp, Wall};
-        for kind in [Memory, Cpu, Pids, Wall, Log, Tmp, Disk] {
+        use LimitKind::{Cpu, Disk, Log, Memory, Pids, Tmp, Wall, Writes};
+        for kind in [Memory, Cpu, Pids, Wall, Log, Tmp, Disk, Writes] {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
     }

@@ -34,6 +34,7 @@ impl LimitKind {
             LimitKind::Pids => format!("{value} processes"),
             LimitKind::Wall => format!("{} s", thousandths(value)),
             LimitKind::Memory | LimitKind::Log | LimitKind::Tmp | LimitKind::Disk => show_bytes(value),
+            LimitKind::Writes => format!("{} a second", show_bytes(value)),
         }
     }
 }

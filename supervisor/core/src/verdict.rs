@@ -137,7 +137,7 @@ fn held(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> V
             LimitKind::Memory => _ = held.insert(Outcome::OutOfMemory),
             LimitKind::Pids => _ = held.insert(Outcome::PidsExhausted),
             LimitKind::Tmp | LimitKind::Disk => _ = held.insert(Outcome::DiskFull),
-            LimitKind::Cpu | LimitKind::Wall | LimitKind::Log => {}
+            LimitKind::Cpu | LimitKind::Wall | LimitKind::Log | LimitKind::Writes => {}
         }
     }
     if facts.worker_lost {

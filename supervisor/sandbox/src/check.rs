@@ -94,6 +94,7 @@ fn limits_rule(limits: &Limits) -> Result<(), String> {
         limits.log_bytes_max,
         limits.tmp_bytes_max,
         limits.disk_bytes_max,
+        limits.write_bytes_per_s_max,
     ];
     if all.contains(&0) { Err("every limit must be greater than zero".into()) } else { Ok(()) }
 }

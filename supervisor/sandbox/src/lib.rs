@@ -33,6 +33,7 @@ mod in_force;
 mod kill;
 mod lack;
 mod message;
+mod open_files;
 
 mod plan;
 mod pool;

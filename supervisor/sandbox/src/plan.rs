@@ -450,6 +450,9 @@ mod tests {
         assert_eq!(files_max(100, 2_000_000), 10_000);
         assert_eq!(files_max(u32::MAX, 2_000_000), FILES_MIN);
         assert_eq!(files_max(0, 2_000_000), FILES_MAX);
+        // A host with few: what a run needs to get anywhere goes before, and `pids` bounds how many have it.
+        assert_eq!(files_max(512, 50_000), FILES_MIN);
+        assert_eq!(files_max(4, 50_000), 6_250);
     }
 
     #[test]

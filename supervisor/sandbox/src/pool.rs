@@ -250,8 +250,10 @@ impl Drop for Pool {
 
 /// Whether a worker that was prepared with some limits can serve a run with others: the supervisor enforces the rest.
 fn is_enough(of: &Limits, wanted: &Limits) -> bool {
-    let prepared =
-        |limits: &Limits| (limits.memory_bytes_max, limits.cpu_millis_max, limits.pids_max, limits.tmp_bytes_max);
+    let prepared = |limits: &Limits| {
+        let Limits { memory_bytes_max, cpu_millis_max, pids_max, tmp_bytes_max, write_bytes_per_s_max, .. } = *limits;
+        (memory_bytes_max, cpu_millis_max, pids_max, tmp_bytes_max, write_bytes_per_s_max)
+    };
     prepared(of) == prepared(wanted)
 }
 

@@ -9,7 +9,7 @@ use crate::pool::Maker;
 use crate::room::{NOBODY, Worker};
 use crate::spec::{Jail, RunAs};
 use proctor_core::isolation::Layer;
-use proctor_core::limits::Limits;
+use proctor_core::limits::{LimitKind, Limits};
 use serde::Serialize;
 use std::fs;
 use std::os::unix::fs::chown;
@@ -82,7 +82,7 @@ pub(crate) fn probe(maker: &Maker) -> HostReport {
     let places = &maker.places;
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let mut rows = cgroup_rows(places);
-    rows.extend([sockets_row(places), leftovers_row(places)]);
+    rows.extend([sockets_row(places), writes_row(places), leftovers_row(places)]);
     rows.extend(layer_rows(maker));
     HostReport {
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
@@ -115,7 +115,7 @@ fn cgroup_rows(places: &Places) -> Vec<HostRow> {
         let missing = |limit| MissingLimit { limit, reason: reason.clone(), remedy: remedy.clone() };
         Opened { leaf: None, in_force: Vec::new(), missing: cgroup::LEAF_LIMITS.map(missing).to_vec() }
     };
-    let mut opened = cgroup::open(places, "", &Limits::DEFAULT).unwrap_or_else(passing);
+    let mut opened = cgroup::open(places, "", &Limits::DEFAULT, &[]).unwrap_or_else(passing);
     // Nothing is wrong with what a supervisor does as soon as it runs.
     opened.missing.retain(|missing| !cgroup::would_hand_down(places, cgroup::controller(missing.limit)));
     let has_kill = opened.leaf.as_ref().is_some_and(|leaf| leaf.birth().is_some());
@@ -208,6 +208,25 @@ fn leftovers_row(places: &Places) -> HostRow {
     };
     let (name, group, remedy) = ("leftover groups".to_owned(), RowGroup::Cgroup, remedy.to_owned());
     HostRow { name, group, status, detail, needed: false, remedy }
+}
+
+/// Whether a run's writes to the host's disks have a bound, tried on all of them.
+fn writes_row(places: &Places) -> HostRow {
+    let limit = LimitKind::Writes;
+    let opened = cgroup::open(places, "", &Limits::DEFAULT, &cgroup::all_disks());
+    let missing = match opened {
+        Ok(opened) => opened.missing.into_iter().find(|missing| missing.limit == limit),
+        Err(passing) => {
+            Some(MissingLimit { limit, reason: passing.to_string(), remedy: "look again in a moment".to_owned() })
+        }
+    };
+    // Nothing is wrong with what a supervisor does as soon as it runs.
+    let missing = missing.filter(|_| !cgroup::would_hand_down(places, cgroup::controller(limit)));
+    let (status, detail, remedy) = match missing {
+        Some(MissingLimit { reason, remedy, .. }) => (Status::Present, reason, remedy),
+        None => (Status::Usable, cgroup::scope_of_writes(places).to_owned(), String::new()),
+    };
+    HostRow { name: limit.name().to_owned(), group: RowGroup::Cgroup, status, detail, needed: true, remedy }
 }
 
 /// Whether the buffers of a run's sockets are bounded with its memory.

@@ -1,7 +1,7 @@
 //! A room as the supervisor holds it: the launcher, which has made what all runs of a jail share, and the workers that it
 //! forks. Must not know what a run is, or how many rooms there are.
 
-use crate::cgroup::{self, Counters, Leaf, Ledger, Mode, Opened, Passing, Places, REMOVE_WAIT, Tab};
+use crate::cgroup::{self, Counters, Disk, Leaf, Ledger, Mode, Opened, Passing, Places, REMOVE_WAIT, Tab};
 use crate::channel::{Channel, wait_readable};
 use crate::error::SandboxError;
 use crate::hold::Id;
@@ -23,7 +23,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -235,7 +235,8 @@ impl Room {
         jail: &Jail,
         limits: &Limits,
     ) -> Result<Worker, SandboxError> {
-        let Opened { leaf, in_force, missing } = cgroup::open(places, &jail.owner, limits).map_err(passing)?;
+        let Opened { leaf, in_force, missing } =
+            cgroup::open(places, &jail.owner, limits, &disks(jail)).map_err(passing)?;
         let in_force = InForce::of_leaf(leaf.is_some(), in_force, missing);
         in_force.refuse_without_leaf(jail)?;
         let (ours, theirs) = Channel::pair().map_err(SandboxError::kernel("making a control socket"))?;
@@ -292,6 +293,12 @@ impl Room {
             None => Err(launcher.lost("set-up")),
         }
     }
+}
+
+/// The disks that a run can write to.
+fn disks(jail: &Jail) -> Vec<Disk> {
+    let paths = std::iter::once(&jail.workspace).chain(&jail.writable);
+    cgroup::disks_of(paths.map(PathBuf::as_path))
 }
 
 fn passing(passing: Passing) -> SandboxError {

@@ -118,16 +118,25 @@ fn bound_by_the_leaf() -> Vec<SharedResource> {
             kept_by: &[Watch],
         },
         SharedResource {
+            name: "writes to disks",
+            counted_by: &[],
+            run: "limit `writes`; on v1 of what it waits for (fsync, O_DIRECT) alone".to_owned(),
+            tenant: RUNS,
+            ordinary: UNBOUND,
+            kept_by: &[Controller("io")],
+        },
+        SharedResource {
             name: "open files",
             counted_by: &["fs/file-max", "fs/file-nr", "fs/nr_open", "RLIMIT_NOFILE"],
             run: format!(
-                "for each process {}, or what leaves all of them half of `fs.file-max`, but {}",
+                "for each process {}, or what leaves all of them half of `fs.file-max`, but {}; all together a quarter of it, once \
+                 half is open",
                 thousands(FILES_MAX),
                 thousands(FILES_MIN)
             ),
             tenant: RUNS,
             ordinary: "the same for each process",
-            kept_by: &[Keeper::Layer(Layer::Rlimits), Controller("pids")],
+            kept_by: &[Keeper::Layer(Layer::Rlimits), Controller("pids"), Watch],
         },
         SharedResource {
             name: "System V segments, semaphores and queues",

@@ -8,6 +8,7 @@ use crate::error::SandboxError;
 use crate::figures::{Watched, is_full};
 use crate::kill::KillSwitch;
 use crate::message::{CpuTimes, Failure, FromInit, RunPlan, ToInit, pack};
+use crate::open_files::OpenFiles;
 use crate::room::{DEATH_WAIT, Worker};
 use crate::spec::{RunSpec, SandboxEvent};
 use crate::streams::{Outlet, Streams};
@@ -116,6 +117,7 @@ pub(crate) struct Watch<'a> {
     disk: Disk,
     kernel_memory: KernelMemory,
     next_count: Instant,
+    open_files: OpenFiles,
 }
 
 impl<'a> Watch<'a> {
@@ -151,6 +153,7 @@ impl<'a> Watch<'a> {
             disk,
             kernel_memory: KernelMemory::new(UNCHARGED_BYTES_MAX),
             next_count: begun + TICK,
+            open_files: OpenFiles::new(spec.limits.pids_max),
         }
     }
 
@@ -240,6 +243,7 @@ impl<'a> Watch<'a> {
             self.look_at_tmp();
             self.look_at_disk();
             self.look_at_kernel_memory(now);
+            self.look_at_open_files();
         }
         if now >= self.next_usage && self.first_start.is_some() {
             self.next_usage = now + USAGE_PAUSE;
@@ -377,6 +381,9 @@ impl<'a> Watch<'a> {
         let Some((message, fds)) = heard else {
             self.control_gone = Some(Instant::now() + DRAIN_WAIT);
             // Whatever init died of, the rest of the run dies with it.
+            if let Some(leaf) = self.leaf() {
+                leaf.lift();
+            }
             self.worker.kill();
             self.phase = Phase::Dying(Instant::now() + DEATH_WAIT);
             return Ok(());
@@ -553,6 +560,17 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// A run that leaves the host's other users few files to open is killed.
+    fn look_at_open_files(&mut self) {
+        if self.seen.killed.is_some() || self.ended_well {
+            return;
+        }
+        if let Some(note) = self.open_files.look(&Grown { init: self.worker.pid, leaf: self.leaf() }) {
+            self.seen.host_notes.push(note);
+            self.kill(KillReason::KernelMemory);
+        }
+    }
+
     /// The deadline: SIGTERM to everything, then the grace.
     fn terminate(&mut self, now: Instant) {
         if self.spec.limits.grace_ms == 0 {
@@ -582,7 +600,7 @@ impl<'a> Watch<'a> {
             self.seen.wall = start.elapsed();
         }
         if let Some(leaf) = self.leaf() {
-            leaf.lift_cpu();
+            leaf.lift();
         }
         self.worker.kill();
     }

@@ -14,6 +14,9 @@ const LOG_BYTES_MIN: u64 = 64 << 10;
 /// The least `/tmp`: below it nothing of proctor's own fits.
 const TMP_BYTES_MIN: u64 = 1 << 20;
 
+/// The slowest that a run may write: below it the end of a run waits for its disk.
+const WRITES_MIN: u64 = 1 << 20;
+
 /// The most processes of a run where `[max]` says nothing: the highest number that a kernel gives out unless it is told to
 /// give more, and far from what a host has for all.
 const PIDS_MAX: u32 = 32_768;
@@ -47,6 +50,7 @@ pub struct LimitsTable {
     log: Option<Bytes>,
     tmp: Option<Bytes>,
     disk: Option<Bytes>,
+    writes: Option<Bytes>,
 }
 
 impl LimitsTable {
@@ -62,6 +66,7 @@ impl LimitsTable {
             log_bytes_max: self.log.map_or(base.log_bytes_max, |size| size.bytes),
             tmp_bytes_max: self.tmp.map_or(base.tmp_bytes_max, |size| size.bytes),
             disk_bytes_max: self.disk.map_or(base.disk_bytes_max, |size| size.bytes),
+            write_bytes_per_s_max: self.writes.map_or(base.write_bytes_per_s_max, |size| size.bytes),
         }
     }
 
@@ -76,8 +81,11 @@ impl LimitsTable {
         };
         let too_long = self.timeout.is_some_and(|timeout| timeout.ms > Limits::WALL_MS_CEILING);
         let too_long = too_long.then(|| format!("timeout must be at most {}s", Limits::WALL_MS_CEILING / 1_000));
-        let least =
-            [("log", LimitKind::Log, self.log, LOG_BYTES_MIN), ("tmp", LimitKind::Tmp, self.tmp, TMP_BYTES_MIN)];
+        let least = [
+            ("log", LimitKind::Log, self.log, LOG_BYTES_MIN),
+            ("tmp", LimitKind::Tmp, self.tmp, TMP_BYTES_MIN),
+            ("writes", LimitKind::Writes, self.writes, WRITES_MIN),
+        ];
         let least = least.into_iter().filter_map(|(key, limit, asked, min)| {
             let asked = asked.map(|size| size.bytes).filter(|asked| *asked < min)?;
             Some((key, LimitError::TooSmall { limit, asked, min }.to_string()))
@@ -89,7 +97,7 @@ impl LimitsTable {
 impl LimitsTable {
     /// What it names beyond `most`, which counts instead. Each with its key.
     pub(super) fn beyond(&self, most: Limits) -> impl Iterator<Item = (&'static str, String)> + use<> {
-        use LimitKind::{Cpu, Disk, Log, Memory, Pids, Tmp, Wall};
+        use LimitKind::{Cpu, Disk, Log, Memory, Pids, Tmp, Wall, Writes};
         let named = self.over(most);
         let rows = [
             ("timeout", Wall, named.wall_ms_max, most.wall_ms_max),
@@ -100,6 +108,7 @@ impl LimitsTable {
             ("log", Log, named.log_bytes_max, most.log_bytes_max),
             ("tmp", Tmp, named.tmp_bytes_max, most.tmp_bytes_max),
             ("disk", Disk, named.disk_bytes_max, most.disk_bytes_max),
+            ("writes", Writes, named.write_bytes_per_s_max, most.write_bytes_per_s_max),
         ];
         rows.into_iter().filter(|(_, _, named, most)| named > most).map(|(key, kind, named, most)| {
             (key, format!("{key} {} is beyond [max]: runs get {}", kind.show(named), kind.show(most)))

@@ -6,10 +6,10 @@
 
 use nix::unistd::Uid;
 use proctor_core::isolation::Network;
-use proctor_core::limits::Limits;
-use proctor_core::outcome::KillReason;
+use proctor_core::limits::{LimitKind, Limits};
+use proctor_core::outcome::{Exit, KillReason};
 use proctor_sandbox::{
-    CommandSpec, Jail, KillSwitch, LAYERS, LinuxSandbox, PoolBounds, RunAs, RunSpec, Sandbox, SandboxEvent,
+    CommandSpec, Ending, Jail, KillSwitch, LAYERS, LinuxSandbox, PoolBounds, RunAs, RunSpec, Sandbox, SandboxEvent,
 };
 use proctor_tests::attack;
 use proctor_tests::guest::Guest;
@@ -79,11 +79,27 @@ impl Place {
     }
 
     /// Runs an attack as `user` to its end; its output as it comes.
-    fn run(&self, user: u32, args: &[&str], kill: &KillSwitch, mut hear: impl FnMut(&str)) {
+    fn run(&self, user: u32, args: &[&str], kill: &KillSwitch, mut hear: impl FnMut(&str)) -> Ending {
+        self.run_program(&self.attack(), user, args, Limits::DEFAULT, kill, &mut |event| {
+            if let SandboxEvent::Output { bytes, .. } = event {
+                hear(&String::from_utf8_lossy(bytes));
+            }
+        })
+    }
+
+    fn run_program(
+        &self,
+        program: &Path,
+        user: u32,
+        args: &[&str],
+        limits: Limits,
+        kill: &KillSwitch,
+        sink: &mut dyn FnMut(SandboxEvent<'_>),
+    ) -> Ending {
         let workspace = self.dir.path().join(user.to_string());
         let spec = RunSpec {
             commands: vec![CommandSpec {
-                program: self.attack(),
+                program: program.to_owned(),
                 args: args.iter().map(ToString::to_string).collect(),
                 dir: workspace.clone(),
                 env: vec![],
@@ -100,15 +116,10 @@ impl Place {
             scratch_dirs: vec![],
             artifacts: String::new(),
             report: false,
-            limits: Limits::DEFAULT,
+            limits,
             required_limits: vec![],
         };
-        let ended = self.sandbox.run(&spec, kill, &mut |event| {
-            if let SandboxEvent::Output { bytes, .. } = event {
-                hear(&String::from_utf8_lossy(bytes));
-            }
-        });
-        ended.unwrap();
+        self.sandbox.run(&spec, kill, sink).unwrap()
     }
 
     /// What is wrong with `row`; nothing when everybody has what is theirs.
@@ -118,7 +129,7 @@ impl Place {
         std::thread::scope(|scope| {
             let hoarding = scope.spawn(|| {
                 // Nobody listens any more once it was killed.
-                self.run(HOARDER, &["hoard", row.kind, &asked], &kill, |text| _ = say.send(text.to_owned()));
+                self.run(HOARDER, &["hoard", row.kind, &asked], &kill, |text| _ = say.send(text.to_owned()))
             });
             let hoard = said.recv().unwrap();
             let begun = Instant::now();
@@ -173,6 +184,74 @@ fn what_one_run_hoards_leaves_others_theirs() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Locks that a run asks for, of which 160,000 are the most; the kernel counts and bounds none.
+const LOCKS: &str = "400000";
+
+#[test]
+fn what_one_run_is_ended_for_leaves_others_theirs() {
+    let (place, kill) = (Place::new(), || KillSwitch::new().unwrap());
+    let (ending, taken) = std::thread::scope(|scope| {
+        let hoarding = scope.spawn(|| place.run(HOARDER, &["hoard", "locks", LOCKS], &kill(), |_| ()));
+        let mut taken = String::new();
+        place.run(NEIGHBOUR, &["take", "locks"], &kill(), |text| taken.push_str(text));
+        (hoarding.join().unwrap(), taken)
+    });
+    let by_root = command(&place.attack()).args(["take", "locks"]).current_dir(place.dir.path()).output().unwrap();
+    println!("locks: one run was ended: {:?}; a neighbour {}", ending.notes, taken.trim());
+    assert_eq!(ending.killed, Some(KillReason::KernelMemory), "{ending:?}");
+    assert!(ending.notes.iter().any(|note| note.contains("locks on files")), "{:?}", ending.notes);
+    for taken in [taken, String::from_utf8_lossy(&by_root.stdout).into_owned()] {
+        assert!(taken.starts_with("escaped: one"), "{taken}");
+    }
+}
+
+/// Bytes that the hoarder of the disk writes in a second, and all that it writes.
+const PACE: u64 = 2 << 20;
+const WRITTEN: u64 = 8 << 20;
+
+/// The host's disks are as quick as they are: what is asserted is that the run has its bound, and waits for it, and that a
+/// neighbour's write comes to the disk meanwhile.
+#[test]
+fn what_one_run_writes_leaves_others_the_disk() {
+    let place = Place::new();
+    let limits = Limits { write_bytes_per_s_max: PACE, ..Limits::DEFAULT };
+    let script = format!("echo begun; dd if=/dev/zero of=big bs=64k count={} oflag=direct,dsync", WRITTEN >> 16);
+    let (say, said) = sync_channel(64);
+    std::thread::scope(|scope| {
+        let place = &place;
+        let hoarding = scope.spawn(move || {
+            let (kill, mut bound) = (KillSwitch::new().unwrap(), None);
+            let ending =
+                place.run_program(Path::new("/bin/sh"), HOARDER, &["-c", &script], limits, &kill, &mut |event| {
+                    match event {
+                        SandboxEvent::Started { isolation } => {
+                            let writes = isolation.limits.iter().find(|limit| limit.limit == LimitKind::Writes);
+                            bound = writes.map(|limit| limit.max);
+                        }
+                        // Nobody listens any more once it has begun.
+                        SandboxEvent::Output { .. } => _ = say.try_send(()),
+                        _ => {}
+                    }
+                });
+            (ending, bound)
+        });
+        said.recv().unwrap();
+        let (kill, script) = (KillSwitch::new().unwrap(), "dd if=/dev/zero of=small bs=4k count=1 conv=fsync");
+        let sh = Path::new("/bin/sh");
+        let neighbour = place.run_program(sh, NEIGHBOUR, &["-c", script], limits, &kill, &mut |_| ());
+        assert_eq!(neighbour.exits, [Exit::Code(0)]);
+        let (ending, bound) = hoarding.join().unwrap();
+        let took = ending.resources.wall_s;
+        println!(
+            "one run has written {WRITTEN} bytes in {took} s; a neighbour's fsync took {} s",
+            neighbour.resources.wall_s
+        );
+        assert_eq!((ending.exits, bound), (vec![Exit::Code(0)], Some(PACE)));
+        // Four seconds, and the kernel lets the first slice go at once.
+        assert!(took > 2.0, "it was not held back: {took} s");
+    });
+}
+
 #[test]
 fn so_it_does_on_cgroup_v2() {
     let own = std::env::current_exe().unwrap();
@@ -181,7 +260,7 @@ fn so_it_does_on_cgroup_v2() {
         .file(built_attack())
         .file(program("proctor-worker"))
         .within(GUEST_WAIT)
-        .run(&[&[own.to_str().unwrap(), "what_one_run_hoards_leaves_others_theirs", "--nocapture"]]);
+        .run(&[&[own.to_str().unwrap(), "leaves_others", "--nocapture", "--test-threads=1"]]);
     println!("{}", outcome.all());
     outcome.assert_succeeded();
 }

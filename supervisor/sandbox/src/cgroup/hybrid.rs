@@ -80,9 +80,9 @@ impl Leaf for HybridLeaf {
         self.v2.favour(favour);
     }
 
-    fn lift_cpu(&self) {
-        self.v1.lift_cpu();
-        self.v2.lift_cpu();
+    fn lift(&self) {
+        self.v1.lift();
+        self.v2.lift();
     }
 
     fn freeze(&self, frozen: bool) -> bool {

@@ -10,6 +10,7 @@ mod settle;
 mod sweep;
 mod v1;
 mod v2;
+mod writes;
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub(crate) use place::{Mode, Places};
 pub(crate) use settle::{leave, settle, would_hand_down};
 pub(crate) use sweep::{given_up, sweep};
 pub(crate) use v1::SOCKETS;
+pub(crate) use writes::{Disk, all_disks, disks_of};
 
 pub(crate) use group::{Passing, REMOVE_WAIT};
 
@@ -65,8 +67,8 @@ pub(crate) trait Leaf: Send {
     fn counters(&self) -> Counters;
     /// Gives the tenant's group the weight of its favour: a help only, and nothing where no controller is.
     fn favour(&self, favour: Favour);
-    /// Lifts the cpu limit for the death of the run, since a throttled group dies slowly.
-    fn lift_cpu(&self);
+    /// Lifts what a run would die slowly with: the bounds of processors and of writes.
+    fn lift(&self);
     /// Stops everything in the leaf until it is told to go on. A kill reaches what is stopped. False where the host has no
     /// v2 hierarchy, whose core can do it: the v1 freezer holds up kills as well.
     fn freeze(&self, frozen: bool) -> bool;
@@ -121,7 +123,7 @@ pub(crate) struct Opened {
     pub(crate) missing: Vec<MissingLimit>,
 }
 
-/// The limits that a leaf enforces.
+/// The limits that every leaf enforces, beside how fast it writes where it has a disk.
 pub(crate) const LEAF_LIMITS: [LimitKind; 3] = [LimitKind::Memory, LimitKind::Cpu, LimitKind::Pids];
 
 /// The kernel clips larger memory limits to its largest page counter, which v2 reads as no limit.
@@ -141,6 +143,7 @@ pub(crate) fn controller(limit: LimitKind) -> &'static str {
     match limit {
         LimitKind::Memory => "memory",
         LimitKind::Cpu => "cpu",
+        LimitKind::Writes => "io",
         _ => "pids",
     }
 }
@@ -170,21 +173,30 @@ fn quota_us(cpu_millis_max: u64) -> (u64, u64) {
     (cpu_millis_max.min(CPU_MILLIS_CEILING) * PERIOD_US / 1_000, PERIOD_US)
 }
 
-/// Makes a leaf for a run of `owner` below the supervisor's own group, with `limits` written and read back: each in v1
-/// where its controller is mounted there, else in v2. What cannot be had on this host is told in [`Opened::missing`], and the
+/// How fast a leaf may write, and to which disks; `None` where nothing is bounded.
+type Pace<'a> = Option<(&'a [Disk], u64)>;
+
+/// Makes a leaf for a run of `owner`, which can write to `disks`, below the supervisor's own group, with `limits` written and
+/// read back: each in v1 where its controller is mounted there, else in v2. What cannot be had on this host is told in [`Opened::missing`], and the
 /// caller decides. It fails for what says nothing about the host, as a run must not be without a limit for that, and leaves
 /// nothing then.
 ///
 /// `owner` may be any text. All leaves of one owner share the processors with those of each other owner alike.
-pub(crate) fn open(places: &Places, owner: &str, limits: &Limits) -> Result<Opened, Passing> {
+pub(crate) fn open(places: &Places, owner: &str, limits: &Limits, disks: &[Disk]) -> Result<Opened, Passing> {
     let in_v1 = |limit: &LimitKind| places.v1.contains_key(controller(*limit));
     let (of_v1, of_v2): (Vec<LimitKind>, Vec<LimitKind>) = LEAF_LIMITS.into_iter().partition(in_v1);
+    let writes = limits.write_bytes_per_s_max;
+    let pace = (!disks.is_empty() && writes < u64::MAX).then_some((disks, writes));
+    let (pace_of_v1, pace_of_v2) = if places.v1.contains_key(v1::WRITES) { (pace, None) } else { (None, pace) };
     let (v2, told_by_v2) = match &places.v2 {
-        Some(own) => v2::open(places, own, owner, limits, &of_v2)?,
-        None => (None, of_v2.iter().map(|limit| Err(not_mounted(places.mode, *limit))).collect()),
+        Some(own) => v2::open(places, own, owner, limits, &of_v2, pace_of_v2)?,
+        None => {
+            let kinds = of_v2.iter().copied().chain(pace_of_v2.map(|_| LimitKind::Writes));
+            (None, kinds.map(|limit| Err(not_mounted(places.mode, limit))).collect())
+        }
     };
     // A group in v2 has the times of the processor without any controller.
-    let (v1, told_by_v1) = v1::open(places, owner, limits, &of_v1, v2.is_none())?;
+    let (v1, told_by_v1) = v1::open(places, owner, limits, &of_v1, pace_of_v1, v2.is_none())?;
     let (mut in_force, mut missing) = (Vec::new(), Vec::new());
     for told in told_by_v1.into_iter().chain(told_by_v2) {
         match told {
@@ -199,6 +211,15 @@ pub(crate) fn open(places: &Places, owner: &str, limits: &Limits) -> Result<Open
         (None, None) => None,
     };
     Ok(Opened { leaf, in_force, missing })
+}
+
+/// What of a run's writes the bound holds for on this host.
+pub(crate) fn scope_of_writes(places: &Places) -> &'static str {
+    if places.v1.contains_key(v1::WRITES) {
+        "of what a run waits for (fsync, O_DIRECT); cgroup v1 does not bound what the kernel writes back behind it"
+    } else {
+        "of all that a run writes to a disk"
+    }
 }
 
 fn not_mounted(mode: Mode, limit: LimitKind) -> MissingLimit {

@@ -46,7 +46,7 @@ fn host(v1_only: bool) -> Host {
 
 impl Host {
     fn leaf(&self) -> Box<dyn Leaf> {
-        let opened = open(&self.places, "tests", &LIMITS).unwrap();
+        let opened = open(&self.places, "tests", &LIMITS, &[]).unwrap();
         assert_eq!(opened.missing, []);
         opened.leaf.unwrap()
     }
@@ -117,6 +117,7 @@ macro_rules! on_every_kind_of_host {
 on_every_kind_of_host!(
     limits_read_back,
     limits_at_their_ceilings_read_back,
+    the_bound_of_writes_reads_back_until_it_is_lifted,
     a_memory_hog_is_killed_and_counted,
     refused_forks_are_counted,
     a_kill_reaches_every_process_of_a_fork_tree,
@@ -131,7 +132,7 @@ on_every_kind_of_host!(
 );
 
 fn limits_read_back(host: &Host) {
-    let opened = open(&host.places, "tests", &LIMITS).unwrap();
+    let opened = open(&host.places, "tests", &LIMITS, &[]).unwrap();
     let max: Vec<(LimitKind, u64)> = opened.in_force.iter().map(|limit| (limit.limit, limit.max)).collect();
     for expected in [(LimitKind::Memory, 32 << 20), (LimitKind::Cpu, 500), (LimitKind::Pids, 16)] {
         assert!(max.contains(&expected), "{max:?} {:?}", opened.missing);
@@ -145,12 +146,30 @@ fn limits_read_back(host: &Host) {
 }
 
 fn limits_at_their_ceilings_read_back(host: &Host) {
-    let opened = open(&host.places, "", &Limits::CEILING).unwrap();
+    let opened = open(&host.places, "", &Limits::CEILING, &[]).unwrap();
     assert_eq!((opened.in_force.len(), opened.missing), (3, vec![]));
 }
 
+fn the_bound_of_writes_reads_back_until_it_is_lifted(host: &Host) {
+    let (disks, limits) = (all_disks(), Limits { write_bytes_per_s_max: 8 << 20, ..LIMITS });
+    let opened = open(&host.places, "tests", &limits, &disks).unwrap();
+    let max = opened.in_force.iter().find(|limit| limit.limit == LimitKind::Writes).map(|limit| limit.max);
+    assert_eq!((max, opened.missing), ((!disks.is_empty()).then_some(8 << 20), vec![]));
+    let bounded = || -> usize {
+        let groups = host.groups_of(host.places.maker).into_iter();
+        let said = groups.flat_map(|dir| ["io.max", "blkio.throttle.write_bps_device"].map(|file| dir.join(file)));
+        said.filter_map(|file| fs::read_to_string(file).ok()).map(|said| said.matches("8388608").count()).sum()
+    };
+    assert_eq!(bounded(), disks.len());
+    let leaf = opened.leaf.unwrap();
+    leaf.lift();
+    assert_eq!(bounded(), 0);
+    drop(leaf);
+    host.assert_nothing_left();
+}
+
 fn a_memory_hog_is_killed_and_counted(host: &Host) {
-    let opened = open(&host.places, "tests", &LIMITS).unwrap();
+    let opened = open(&host.places, "tests", &LIMITS, &[]).unwrap();
     let by = opened.in_force.iter().find(|limit| limit.limit == LimitKind::Memory).unwrap().by.clone();
     let leaf = opened.leaf.unwrap();
     let mut bystander = shell("sleep 600");
@@ -234,7 +253,7 @@ fn what_is_frozen_stands_still_and_can_be_killed(host: &Host) {
 }
 
 fn what_the_processors_did_is_counted(host: &Host) {
-    let leaf = open(&host.places, "tests", &Limits { cpu_millis_max: 50, ..LIMITS }).unwrap().leaf.unwrap();
+    let leaf = open(&host.places, "tests", &Limits { cpu_millis_max: 50, ..LIMITS }, &[]).unwrap().leaf.unwrap();
     let mut held_back = shell("while :; do :; done");
     leaf.add(held_back.id(), false).unwrap();
     go(&mut held_back);
@@ -243,7 +262,7 @@ fn what_the_processors_did_is_counted(host: &Host) {
     let used = |counters: Counters| counters.cpu_user_s.unwrap() + counters.cpu_system_s.unwrap();
     eventually("its time is counted", || used(leaf.counters()) > 0.005);
     let counters = leaf.counters();
-    leaf.lift_cpu();
+    leaf.lift();
     // The period that was on when the limit was lifted is still counted.
     std::thread::sleep(Duration::from_millis(150));
     let before = leaf.counters();
@@ -256,7 +275,7 @@ fn what_the_processors_did_is_counted(host: &Host) {
 }
 
 fn waiting_for_a_processor_is_counted_where_the_kernel_does(host: &Host) {
-    let leaf = open(&host.places, "tests", &Limits { cpu_millis_max: 100_000, ..LIMITS }).unwrap().leaf.unwrap();
+    let leaf = open(&host.places, "tests", &Limits { cpu_millis_max: 100_000, ..LIMITS }, &[]).unwrap().leaf.unwrap();
     let has_psi = host.places.v2.as_ref().is_some_and(|own| own.join("cpu.pressure").exists());
     let before = leaf.counters();
     assert!(
@@ -319,7 +338,7 @@ fn a_dead_supervisors_groups_are_swept_with_what_lives_in_them(host: &Host) {
     let mut supervisor = shell("exit");
     let maker = Maker::of_process(supervisor.id());
     let its = Places { maker, ..host.places.clone() };
-    let leaf = open(&its, "tests", &LIMITS).unwrap().leaf.unwrap();
+    let leaf = open(&its, "tests", &LIMITS, &[]).unwrap().leaf.unwrap();
     let mut child = shell("sleep 600");
     leaf.add(child.id(), false).unwrap();
     // As if it had been killed, nothing of it is dropped.
@@ -382,8 +401,8 @@ fn a_process_is_born_in_the_v2_part_of_a_leaf() {
 #[test]
 fn owners_have_groups_of_their_own_with_equal_shares() {
     let host = host(false);
-    let one = [open(&host.places, "../a", &LIMITS).unwrap(), open(&host.places, "../a", &LIMITS).unwrap()];
-    let other = open(&host.places, "b/../a", &LIMITS).unwrap();
+    let one = [open(&host.places, "../a", &LIMITS, &[]).unwrap(), open(&host.places, "../a", &LIMITS, &[]).unwrap()];
+    let other = open(&host.places, "b/../a", &LIMITS, &[]).unwrap();
     let own = host.places.v1.get("cpu").or(host.places.v2.as_ref()).unwrap();
     let is_tenant = |dir: &PathBuf| dir.to_str().unwrap().contains("-tenant-") && dir.parent() == Some(own);
     let tenants: Vec<PathBuf> = host.groups_of(host.places.maker).into_iter().filter(is_tenant).collect();
@@ -407,7 +426,7 @@ fn a_tenant_that_takes_much_is_out_of_favour_in_whatever_group_it_has_then() {
     };
     let ledger = Arc::new(Ledger::default());
     let opened = |owner: &str| {
-        let leaf = open(&host.places, owner, &LIMITS).unwrap().leaf.unwrap();
+        let leaf = open(&host.places, owner, &LIMITS, &[]).unwrap().leaf.unwrap();
         let tab = Tab::open(&ledger, owner, &*leaf);
         (leaf, tab)
     };
@@ -438,13 +457,13 @@ fn a_tenant_that_takes_much_is_out_of_favour_in_whatever_group_it_has_then() {
 #[test]
 fn a_hierarchy_that_is_not_mounted_is_told() {
     let nowhere = Places { mode: Mode::None, v1: Default::default(), v2: None, maker: Maker::own() };
-    let opened = open(&nowhere, "tests", &LIMITS).unwrap();
+    let opened = open(&nowhere, "tests", &LIMITS, &[]).unwrap();
     assert!(opened.leaf.is_none() && opened.in_force.is_empty());
     assert_eq!(opened.missing.len(), 3);
     let host = host(true);
     let mut places = host.places.clone();
     if places.v1.remove("pids").is_some() {
-        let opened = open(&places, "tests", &LIMITS).unwrap();
+        let opened = open(&places, "tests", &LIMITS, &[]).unwrap();
         let missing = opened.missing.iter().find(|missing| missing.limit == LimitKind::Pids).unwrap();
         assert!(missing.reason.contains("pids"), "{missing:?}");
     }
@@ -489,16 +508,16 @@ fn a_delegated_group_is_settled_in_and_left_as_it_was() {
         // The limits are in v1, so nothing has to be handed down.
         settle(&places);
         assert_eq!(group::groups_in(&delegated.group), Vec::<PathBuf>::new());
-        assert_eq!(open(&places, "tests", &LIMITS).unwrap().missing, []);
+        assert_eq!(open(&places, "tests", &LIMITS, &[]).unwrap().missing, []);
         return;
     }
     // Who only looks sees that it would work, and changes nothing.
     assert!(would_hand_down(&places, "memory"));
-    assert_eq!(open(&places, "tests", &LIMITS).unwrap().missing.len(), of_v2);
+    assert_eq!(open(&places, "tests", &LIMITS, &[]).unwrap().missing.len(), of_v2);
     assert_eq!(group::groups_in(&delegated.group), Vec::<PathBuf>::new());
     let mut other = shell("sleep 600");
     settle(&places);
-    let opened = open(&places, "tests", &LIMITS).unwrap();
+    let opened = open(&places, "tests", &LIMITS, &[]).unwrap();
     assert_eq!(opened.missing.len(), of_v2);
     let missing = &opened.missing[0];
     assert!(missing.reason.contains("holds other processes") && missing.remedy.contains("Delegate=yes"), "{missing:?}");
@@ -507,11 +526,11 @@ fn a_delegated_group_is_settled_in_and_left_as_it_was() {
     other.kill().unwrap();
     other.wait().unwrap();
     settle(&places);
-    assert_eq!(open(&places, "tests", &LIMITS).unwrap().missing, []);
+    assert_eq!(open(&places, "tests", &LIMITS, &[]).unwrap().missing, []);
     let moved = Places::find();
     assert_eq!(moved, places);
     settle(&moved);
-    assert_eq!(open(&moved, "tests", &LIMITS).unwrap().missing, []);
+    assert_eq!(open(&moved, "tests", &LIMITS, &[]).unwrap().missing, []);
     leave(&moved).unwrap();
     assert_eq!(group::groups_in(&delegated.group), Vec::<PathBuf>::new());
     assert_eq!(Places::find(), places);

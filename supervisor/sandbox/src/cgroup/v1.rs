@@ -2,12 +2,13 @@
 //! anything of v2.
 //!
 //! Only in the cpu hierarchy the groups are nested in one of their tenant, whose weight is its favour. Memory and pids have
-//! no shares, and a level more costs every run the attempt to remove it. The blkio hierarchy is left out: it counts next to
-//! nothing of buffered writes, and takes a tenth of a millisecond from each run.
+//! no shares, and a level more costs every run the attempt to remove it. In the blkio hierarchy a run has a group
+//! for its bound alone: it counts next to nothing of buffered writes.
 
 use super::favour::Favour;
 use super::group::{self, Gauge, Obstacle, Passing};
-use super::{Counters, Leaf, MissingLimit, Part, Places, controller};
+use super::writes::{Throttle, Writes};
+use super::{Counters, Leaf, MissingLimit, Pace, Part, Places, controller};
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
 use rustix::event::{EventfdFlags, eventfd};
@@ -18,7 +19,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Every controller in whose v1 hierarchy a leaf may have a group.
-pub(super) const CONTROLLERS: [&str; 4] = ["memory", "cpu", "pids", "cpuacct"];
+pub(super) const CONTROLLERS: [&str; 5] = ["memory", "cpu", "pids", "cpuacct", WRITES];
+
+/// The controller that bounds writes.
+pub(super) const WRITES: &str = "blkio";
 
 pub(super) struct V1Leaf {
     /// By controller. Controllers that are mounted together share a directory.
@@ -33,6 +37,7 @@ pub(super) struct V1Leaf {
     cpu_system: Gauge,
     pids_peak: Gauge,
     pids_refused: Gauge,
+    writes: Option<Writes>,
 }
 
 /// A group for each of `kinds`, with its limit written and read back, and for the times of the processor if `with_times`.
@@ -42,6 +47,7 @@ pub(super) fn open(
     owner: &str,
     limits: &Limits,
     kinds: &[LimitKind],
+    pace: Pace<'_>,
     with_times: bool,
 ) -> Part<V1Leaf> {
     let (tenant, name) = (places.maker.tenant(owner), places.maker.leaf());
@@ -57,16 +63,30 @@ pub(super) fn open(
             Err(Obstacle::Passing(passing)) => return Err(passing),
         });
     }
+    let mut writes = None;
+    if let Some((disks, max)) = pace {
+        let limit = LimitKind::Writes;
+        let bound =
+            made.group(places, WRITES, &tenant, &name).and_then(|dir| Writes::bound(&dir, Throttle::V1, disks, max));
+        told.push(match bound {
+            Ok(bound) => {
+                writes = Some(bound);
+                Ok(LimitInForce { limit, max, by: "cgroup-v1".to_owned() })
+            }
+            Err(Obstacle::Denied(reason)) => Err(MissingLimit { limit, reason, remedy: remedy(limit) }),
+            Err(Obstacle::Passing(passing)) => return Err(passing),
+        });
+    }
     if with_times {
         // The run's init has the times of all that it reaped as well.
         let _times = made.group(places, "cpuacct", &tenant, &name);
     }
-    let leaf = (!made.dirs.is_empty()).then(|| V1Leaf::watching(made)).transpose()?;
+    let leaf = (!made.dirs.is_empty()).then(|| V1Leaf::watching(made, writes)).transpose()?;
     Ok((leaf, told))
 }
 
 fn remedy(limit: LimitKind) -> String {
-    let controller = controller(limit);
+    let controller = if limit == LimitKind::Writes { WRITES } else { controller(limit) };
     format!("run as root, or hand a writable {controller} group to this user and start proctor in it")
 }
 
@@ -167,7 +187,7 @@ fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, Obstacle> {
 
 impl V1Leaf {
     /// Opens what the leaf is watched by. A counter that cannot be opened is evidence that would be missed.
-    fn watching(mut made: Made) -> Result<V1Leaf, Passing> {
+    fn watching(mut made: Made, writes: Option<Writes>) -> Result<V1Leaf, Passing> {
         let dirs = &made.dirs;
         let gauge = |controller, file| Gauge::open(dir_of(dirs, controller), file);
         let oom_kills = gauge("memory", "memory.oom_control")?;
@@ -188,6 +208,7 @@ impl V1Leaf {
             pids_peak: gauge("pids", "pids.peak")?,
             pids_refused: gauge("pids", "pids.events")?,
             dirs: std::mem::take(&mut made.dirs),
+            writes,
         })
     }
 
@@ -274,7 +295,10 @@ impl Leaf for V1Leaf {
         }
     }
 
-    fn lift_cpu(&self) {
+    fn lift(&self) {
+        if let Some(writes) = &self.writes {
+            writes.lift();
+        }
         if let Some(cpu) = dir_of(&self.dirs, "cpu") {
             // A help only: a throttled run dies as well.
             let _lifted = group::write(cpu, "cpu.cfs_quota_us", "-1");

@@ -6,7 +6,8 @@
 use super::favour::Favour;
 use super::group::{self, Gauge, Nested, Obstacle, Passing};
 use super::settle::{self, enable, is_in, obstacle};
-use super::{Counters, Leaf, MissingLimit, Part, Places, controller};
+use super::writes::{Throttle, Writes};
+use super::{Counters, Leaf, MissingLimit, Pace, Part, Places, controller};
 use crate::lack::lack;
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
@@ -33,10 +34,18 @@ pub(super) struct V2Leaf {
     cpu_pressure: Gauge,
     memory_pressure: Gauge,
     io_pressure: Gauge,
+    writes: Option<Writes>,
 }
 
 /// A group below `own`, the supervisor's, with the limits of `kinds` written and read back.
-pub(super) fn open(places: &Places, own: &Path, owner: &str, limits: &Limits, kinds: &[LimitKind]) -> Part<V2Leaf> {
+pub(super) fn open(
+    places: &Places,
+    own: &Path,
+    owner: &str,
+    limits: &Limits,
+    kinds: &[LimitKind],
+    pace: Pace<'_>,
+) -> Part<V2Leaf> {
     let made = match make(places, own, owner, kinds) {
         Ok(made) => Ok(made),
         Err(Obstacle::Passing(passing)) => return Err(passing),
@@ -62,13 +71,35 @@ pub(super) fn open(places: &Places, own: &Path, owner: &str, limits: &Limits, ki
             Err((reason, remedy)) => Err(MissingLimit { limit, reason, remedy }),
         });
     }
-    Ok((made.ok().map(V2Leaf::watching).transpose()?, told))
+    let mut writes = None;
+    if let Some((disks, max)) = pace {
+        let limit = LimitKind::Writes;
+        let done = match &made {
+            Ok(Made { group, enabled, .. }) if is_in(enabled, controller(limit)) => {
+                match Writes::bound(&group.dir, Throttle::V2, disks, max) {
+                    Ok(bound) => Ok(bound),
+                    Err(Obstacle::Passing(passing)) => return Err(passing),
+                    Err(Obstacle::Denied(reason)) => Err((reason, remedy(limit).to_owned())),
+                }
+            }
+            _ => Err(obstacle(own, controller(limit))),
+        };
+        told.push(match done {
+            Ok(bound) => {
+                writes = Some(bound);
+                Ok(in_force(limit, max))
+            }
+            Err((reason, remedy)) => Err(MissingLimit { limit, reason, remedy }),
+        });
+    }
+    Ok((made.ok().map(|made| V2Leaf::watching(made, writes)).transpose()?, told))
 }
 
 /// Against a limit that its controller refuses.
 fn remedy(limit: LimitKind) -> &'static str {
     match limit {
         LimitKind::Memory => "use Linux 4.19 or newer, booted without swapaccount=0, or turn swap off",
+        LimitKind::Writes => "use a kernel that holds writes back (CONFIG_BLK_DEV_THROTTLING)",
         _ => "use a kernel that takes this limit",
     }
 }
@@ -166,7 +197,7 @@ fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, Obstacle> {
 impl V2Leaf {
     /// Opens what the leaf is watched by, which depends on the controllers that it has. A counter that cannot be opened is
     /// evidence that would be missed.
-    fn watching(Made { mut group, birth, enabled }: Made) -> Result<V2Leaf, Passing> {
+    fn watching(Made { mut group, birth, enabled }: Made, writes: Option<Writes>) -> Result<V2Leaf, Passing> {
         let gauge = |file| Gauge::open(Some(&group.dir), file);
         let of = |controller, file| Gauge::open(is_in(&enabled, controller).then_some(&group.dir), file);
         let memory_events = of("memory", "memory.events")?;
@@ -184,6 +215,7 @@ impl V2Leaf {
             memory_pressure: gauge("memory.pressure")?,
             io_pressure: gauge("io.pressure")?,
             dir: Some(group.dir.clone()),
+            writes,
         };
         group.is_kept = true;
         Ok(leaf)
@@ -296,7 +328,10 @@ impl Leaf for V2Leaf {
         }
     }
 
-    fn lift_cpu(&self) {
+    fn lift(&self) {
+        if let Some(writes) = &self.writes {
+            writes.lift();
+        }
         if let Some(dir) = &self.dir {
             // A help only: a throttled run dies as well, and on a hybrid host there is no such file.
             let _lifted = group::write(dir, "cpu.max", "max");
