@@ -73,6 +73,7 @@ pub(crate) const ROOMY: Limits = Limits {
     log_bytes_max: 64 * MIB,
     tmp_bytes_max: 256 * MIB,
     disk_bytes_max: 256 * MIB,
+    write_bytes_per_s_max: Limits::DEFAULT.write_bytes_per_s_max,
 };
 
 /// An attack that needs nothing but to be carried out.
