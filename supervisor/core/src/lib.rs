@@ -16,6 +16,7 @@ pub mod isolation;
 pub mod limits;
 pub mod moment;
 pub mod outcome;
+pub mod proof;
 pub mod quantity;
 pub mod queue;
 pub mod quota;

@@ -4,6 +4,7 @@
 use crate::bound::{NAME_BYTES_MAX, NOT_BUILT_MAX};
 use crate::limits::LimitKind;
 use crate::outcome::{Evidence, Exit, KillReason, LimitHit, Outcome};
+use crate::proof::Proof;
 use crate::report::Summary;
 use crate::test_case::TestId;
 use std::collections::BTreeSet;
@@ -32,8 +33,8 @@ pub struct Facts {
     pub collection_errors: u64,
     /// Whether the runner gives results test by test.
     pub structured: bool,
-    /// Whether the runner's stream ended early or could not be read in full.
-    pub cut_off: bool,
+    /// What shows that the runner came to its end and told everything.
+    pub proof: Proof,
     /// Which of the commands said that no test was selected: their status says nothing else.
     pub nothing_selected: BTreeSet<usize>,
     /// Whether the runner is not installed where its project looks for it.
@@ -82,7 +83,7 @@ pub fn judge(facts: Facts) -> Verdict {
     notes.extend(not_run(&facts));
     let held = held(&facts, raw_exit_code, &mut notes);
     let outcome = held.first().copied().unwrap_or(Outcome::WorkerLost);
-    let partial = facts.killed.is_some() || facts.worker_lost || facts.cut_off || !facts.running.is_empty();
+    let partial = facts.killed.is_some() || facts.worker_lost || !is_proven(&facts) || !facts.running.is_empty();
     let own_status = raw_exit_code.filter(|code| *code != 0 && facts.killed.is_none());
     Verdict {
         outcome,
@@ -103,6 +104,10 @@ pub fn judge(facts: Facts) -> Verdict {
             notes,
         },
     }
+}
+
+fn is_proven(facts: &Facts) -> bool {
+    facts.proof.holds(facts.summary.total)
 }
 
 // The first status that is not 0, and 0 only when every command that was to run exited with it. A command that had nothing
@@ -200,8 +205,12 @@ fn without_evidence_of_failure(facts: &Facts, raw_exit_code: Option<i32>, notes:
             return Outcome::Failed;
         }
     }
-    if facts.cut_off || !facts.running.is_empty() {
+    if !is_proven(facts) || !facts.running.is_empty() {
         notes.push("the runner exited with 0 before its results were complete".to_owned());
+        return Outcome::Failed;
+    }
+    if facts.unreached {
+        notes.push("the runner exited with 0, and not all of its tests had run".to_owned());
         return Outcome::Failed;
     }
     if !facts.structured {
@@ -236,6 +245,7 @@ mod tests {
             exits: vec![Exit::Code(0)],
             summary: Summary { total: 3, passed: 3, ..Summary::default() },
             structured: true,
+            proof: Proof::Shown { tests: 0 },
             ..Facts::default()
         }
     }
@@ -252,7 +262,7 @@ mod tests {
     #[test]
     fn each_ending_has_its_own_outcome() {
         type Change = fn(&mut Facts);
-        let rows: [(&str, Change, Outcome, i32); 31] = [
+        let rows: [(&str, Change, Outcome, i32); 33] = [
             ("green", |_| {}, Outcome::Passed, 0),
             (
                 "failed test",
@@ -266,7 +276,14 @@ mod tests {
             ("failed test, exit 0", |f| f.summary.failed = 1, Outcome::Failed, 1),
             ("error, exit 0", |f| f.summary.error = 1, Outcome::Failed, 1),
             ("exit 2, no failed test", |f| f.exits = vec![Exit::Code(2)], Outcome::Failed, 2),
-            ("cut off, exit 0", |f| f.cut_off = true, Outcome::Failed, 1),
+            ("no proof, exit 0", |f| f.proof = Proof::Missing, Outcome::Failed, 1),
+            (
+                "a test that the runner counted did not arrive",
+                |f| f.proof = Proof::Shown { tests: 4 },
+                Outcome::Failed,
+                1,
+            ),
+            ("not all tests ran, exit 0", |f| f.unreached = true, Outcome::Failed, 1),
             ("unfinished test, exit 0", |f| f.running = hung(), Outcome::Failed, 1),
             ("a wanted test told nothing", |f| f.not_run = hung(), Outcome::Failed, 1),
             (
@@ -445,11 +462,13 @@ mod tests {
         #[test]
         fn passed_means_that_everything_went_well(
             exits in prop::collection::vec(exit(), 0..3), commands in 0usize..3, total in 0u64..3, failed in 0u64..2,
-            error in 0u64..2, build_errors in 0u64..2, collection_errors in 0u64..2, lost: bool, cut_off: bool,
+            error in 0u64..2, build_errors in 0u64..2, collection_errors in 0u64..2, lost: bool,
+            proven in prop::option::of(0u64..3), unreached: bool,
             structured: bool, killed: bool, unfinished: bool, nothing_selected in prop::collection::btree_set(0usize..3, 0..3), runner_missing: bool,
         ) {
             let facts = Facts {
-                commands, exits: exits.clone(), worker_lost: lost, cut_off, structured, build_errors, collection_errors,
+                commands, exits: exits.clone(), worker_lost: lost, unreached, structured, build_errors, collection_errors,
+                proof: proven.map_or(Proof::Missing, |tests| Proof::Shown { tests }),
                 nothing_selected: nothing_selected.clone(), runner_missing,
                 killed: killed.then_some(KillReason::Cancelled),
                 running: if unfinished { hung() } else { Vec::new() },
@@ -464,7 +483,8 @@ mod tests {
                 let all_went_well = exits.iter().enumerate().all(went_well);
                 prop_assert!(commands > 0 && exits.len() == commands && all_went_well);
                 prop_assert!(exits.contains(&Exit::Code(0)));
-                prop_assert!(!lost && !cut_off && !killed && !unfinished && !runner_missing);
+                prop_assert!(proven.is_some_and(|tests| tests <= total) && !unreached);
+                prop_assert!(!lost && !killed && !unfinished && !runner_missing);
                 prop_assert_eq!(failed + error + build_errors + collection_errors, 0);
                 prop_assert!(!structured || total > 0);
             }

@@ -17,6 +17,7 @@ use crate::junit;
 use crate::lines::Lines;
 use crate::notes::Notes;
 use crate::paths::Paths;
+use crate::proof::Proofs;
 use crate::said::plain;
 use crate::tap::{self, Is, Perhaps, Tap};
 use proctor_core::bound::TEST_CASES_MAX;
@@ -121,6 +122,7 @@ pub(crate) struct Custom {
     went_well: bool,
     killed: bool,
     flaky: u64,
+    proofs: Proofs,
     summary: StreamSummary,
     notes: Notes,
 }
@@ -144,6 +146,7 @@ impl Custom {
             went_well: false,
             killed: false,
             flaky: 0,
+            proofs: Proofs::default(),
             summary: StreamSummary::default(),
             notes: Notes::default(),
         }
@@ -264,7 +267,9 @@ impl Custom {
 }
 
 impl Parser for Custom {
-    fn step_started(&mut self, _step: usize) {}
+    fn step_started(&mut self, _step: usize) {
+        self.proofs.start_step();
+    }
 
     fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
         let mut lines = std::mem::take(&mut self.lines);
@@ -279,11 +284,12 @@ impl Parser for Custom {
         lines.finish(|line| self.line(line, events));
         self.went_well = exit == Exit::Code(0) && !killed;
         self.killed = killed;
+        let mut is_whole = !killed;
         match std::mem::replace(&mut self.form, Form::Words) {
             Form::Tap(mut tap) => {
                 tap.finish(events);
                 let (cut_off, notes) = tap.verdict();
-                self.summary.cut_off = cut_off || lines.skipped() > 0;
+                is_whole &= !cut_off && lines.skipped() == 0;
                 self.notes.extend(notes.iter().cloned());
                 self.form = Form::Tap(tap);
             }
@@ -296,13 +302,16 @@ impl Parser for Custom {
             }
             Form::Unknown(_) | Form::Planned(..) | Form::Words => {}
         }
+        if is_whole {
+            self.proofs.show(0);
+        }
     }
 
     fn files(&mut self, files: &[(String, Vec<u8>)], events: &mut Vec<RunnerEvent>) {
         let own = |path: &str| path.split('/').any(|part| part == NAME) && path.ends_with(".xml");
         let reports: Vec<&(String, Vec<u8>)> = files.iter().filter(|(path, _)| own(path)).collect();
         if let Some(report) = self.report.as_ref().filter(|_| reports.is_empty() && !self.killed) {
-            self.summary.cut_off = true;
+            self.proofs.lose();
             self.notes.add(format!(
                 "the report that the project file names was not written, or holds what it held before: {report}"
             ));
@@ -317,7 +326,9 @@ impl Parser for Custom {
             let name = path.rsplit('/').next().unwrap_or(path);
             let told = junit::read(name, bytes, &self.paths, "", events);
             self.summary.structured = true;
-            self.summary.cut_off |= told.cut_off;
+            if told.cut_off {
+                self.proofs.lose();
+            }
             self.notes.extend(told.notes);
             self.flaky += told.flaky;
         }
@@ -337,13 +348,20 @@ impl Parser for Custom {
     fn summary(&self) -> StreamSummary {
         // Whoever counts the tests needs no status, and a failure that is seen is not hidden.
         let hides = self.hides.iter().filter(|_| self.went_well && !self.summary.structured);
-        StreamSummary { notes: self.notes.iter().chain(hides).cloned().collect(), ..self.summary.clone() }
+        let notes = self.notes.iter().chain(hides).cloned().collect();
+        StreamSummary { proof: self.proofs.proof(), notes, ..self.summary.clone() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proctor_core::proof::Proof;
+
+    /// What is known of a command whose status alone counts.
+    fn by_status() -> StreamSummary {
+        StreamSummary { proof: Proof::Shown { tests: 0 }, ..StreamSummary::default() }
+    }
 
     /// What a command that prints this, leaves these files and exits so comes to: tests and the summary.
     fn ran(stdout: &str, files: &[(&str, &str)], status: i32) -> (Vec<(String, TestOutcome)>, StreamSummary) {
@@ -391,7 +409,7 @@ mod tests {
 
     #[test]
     fn what_says_nothing_is_judged_by_its_exit_status_alone() {
-        assert_eq!(ran("--- FAIL: TestGhost\nFAILED\n FAIL: x\nFAIL:\n", &[], 1), (vec![], StreamSummary::default()));
+        assert_eq!(ran("--- FAIL: TestGhost\nFAILED\n FAIL: x\nFAIL:\n", &[], 1), (vec![], by_status()));
     }
 
     #[test]
@@ -406,10 +424,10 @@ mod tests {
     fn tap_is_read_from_its_first_lines_on() {
         let (tests, summary) = ran("make: nothing to do\nTAP version 13\nok 1 - a\n1..1\n", &[], 0);
         assert_eq!(tests, one("a", TestOutcome::Passed));
-        assert!(summary.structured && !summary.cut_off);
+        assert!(summary.structured && !summary.proof.is_missing());
         assert_eq!(ran("1..1\nnot ok 1 - a\n", &[], 1).0, one("a", TestOutcome::Failed));
         let late = format!("{}TAP version 13\nok 1\n1..1\n", "x\n".repeat(20));
-        assert_eq!(ran(&late, &[], 0), (vec![], StreamSummary::default()));
+        assert_eq!(ran(&late, &[], 0), (vec![], by_status()));
     }
 
     #[test]
@@ -426,10 +444,10 @@ mod tests {
         ] {
             let (tests, summary) = ran(stream, &[], 0);
             assert_eq!(tests, one("a", TestOutcome::Failed), "{stream:?}");
-            assert!(summary.structured && !summary.cut_off, "{stream:?}");
+            assert!(summary.structured && !summary.proof.is_missing(), "{stream:?}");
         }
         for stream in ["hello\n1..3\n", "hello\n1..3\nworld\nok\n", "hello\n# 1\nok 1 - a\n"] {
-            assert_eq!(ran(stream, &[], 0), (vec![], StreamSummary::default()), "{stream:?}");
+            assert_eq!(ran(stream, &[], 0), (vec![], by_status()), "{stream:?}");
         }
     }
 
@@ -446,15 +464,15 @@ mod tests {
         ] {
             let (tests, summary) = ran(stream, &[], 0);
             assert_eq!(tests, both, "{stream}");
-            assert!(summary.structured && !summary.cut_off && summary.notes.is_empty(), "{stream}");
+            assert!(summary.structured && !summary.proof.is_missing() && summary.notes.is_empty(), "{stream}");
         }
         let sub = "# Subtest: x\n    ok 1 - a\n    1..1\nok 1 - x\n1..1\n";
         assert_eq!(ran(sub, &[], 0).0, [one("x/a", Passed), one("x", Passed)].concat());
-        assert!(ran("ok 1 - a\n1..2\n", &[], 0).1.cut_off);
-        assert!(ran("ok 1 - a\nBail out! no disk\n", &[], 0).1.cut_off);
+        assert!(ran("ok 1 - a\n1..2\n", &[], 0).1.proof.is_missing());
+        assert!(ran("ok 1 - a\nBail out! no disk\n", &[], 0).1.proof.is_missing());
         let many: String = (1..=20_000).map(|number| format!("ok {number} - t{number}\n")).collect();
         let (tests, summary) = ran(&format!("{many}1..20000\n"), &[], 0);
-        assert!(tests.len() == 20_000 && summary.structured && !summary.cut_off);
+        assert!(tests.len() == 20_000 && summary.structured && !summary.proof.is_missing());
     }
 
     #[test]
@@ -467,11 +485,11 @@ mod tests {
             "ok 1\n".repeat(20_000),
         ] {
             let start: String = stream.chars().take(40).collect();
-            assert_eq!(ran(&stream, &[], 0), (vec![], StreamSummary::default()), "{start}");
+            assert_eq!(ran(&stream, &[], 0), (vec![], by_status()), "{start}");
         }
         let (tests, summary) = ran("ok 1 - a\nFAIL: x\nnot ok 2 - b\n", &[], 1);
         assert_eq!(tests, one("x", TestOutcome::Failed));
-        assert!(!summary.structured && !summary.cut_off);
+        assert!(!summary.structured && !summary.proof.is_missing());
         let note = "1 line(s) say `not ok` and are not read as TAP: no plan (`1..N`) came";
         assert_eq!(summary.notes[0], note);
         assert_eq!(ran("not ok 1 - a\n", &[], 0).1.notes, [note]);
@@ -480,7 +498,7 @@ mod tests {
     #[test]
     fn tap_that_ends_early_is_cut_off_and_makes_a_file_superfluous() {
         let (_, summary) = ran("1..2\nok 1 - a\n", &[("custom/junit.xml", "<testsuite/>")], 0);
-        assert!(summary.structured && summary.cut_off);
+        assert!(summary.structured && summary.proof.is_missing());
         assert_eq!(summary.notes.len(), 2);
     }
 
@@ -490,9 +508,9 @@ mod tests {
         for path in ["custom/junit.xml", "custom/deep/TEST-x.xml", "round-2/custom/junit.xml"] {
             let (tests, summary) = ran("PASS: t\n", &[(path, file)], 1);
             assert_eq!(tests, one("t", TestOutcome::Failed), "{path}");
-            assert!(summary.structured && !summary.cut_off);
+            assert!(summary.structured && !summary.proof.is_missing());
         }
-        assert!(ran("", &[("custom/junit.xml", "<testsuite><testcase")], 0).1.cut_off);
+        assert!(ran("", &[("custom/junit.xml", "<testsuite><testcase")], 0).1.proof.is_missing());
         assert!(!ran("", &[("other/junit.xml", file), ("custom/x.txt", file)], 0).1.structured);
     }
 
@@ -501,10 +519,11 @@ mod tests {
         let file = ("custom/junit.xml".to_owned(), b"<testsuite><testcase name='t'/></testsuite>".to_vec());
         for (files, killed, cut_off) in [(&[][..], false, true), (&[][..], true, false), (&[file][..], false, false)] {
             let (mut parser, mut events) = (parser_of(&[], "/ws", Some("build/j.xml")), Vec::new());
+            parser.step_started(0);
             parser.step_ended(Exit::Code(0), killed, &mut events);
             parser.files(files, &mut events);
             let summary = parser.summary();
-            assert_eq!(summary.cut_off, cut_off);
+            assert_eq!(summary.proof.is_missing(), cut_off || killed);
             let note =
                 "the report that the project file names was not written, or holds what it held before: build/j.xml";
             assert_eq!(summary.notes == [note], cut_off, "{summary:?}");
@@ -517,7 +536,7 @@ mod tests {
         let (tests, summary) = ran(said, &[], 2);
         let outcomes: Vec<&str> = tests.iter().map(|(_, outcome)| outcome.name()).collect();
         assert_eq!(outcomes, ["passed", "failed", "error", "skipped", "xfailed", "xpassed"]);
-        assert!(!summary.structured && !summary.cut_off && summary.notes.len() == 1);
+        assert!(!summary.structured && !summary.proof.is_missing() && summary.notes.len() == 1);
         let (tests, summary) = ran(said, &[], 0);
         assert!(tests.iter().all(|(_, outcome)| !outcome.is_failure()) && tests.len() == 4);
         assert_eq!(summary.notes[1], "2 line(s) say FAIL or ERROR, and the command exited with 0");

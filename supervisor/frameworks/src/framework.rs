@@ -7,6 +7,7 @@ use proctor_core::coverage::Measured;
 use proctor_core::event::RunnerEvent;
 use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::request::{Browsing, CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,10 @@ use thiserror::Error;
 pub trait Framework: Send + Sync {
     /// Its name in requests and reports: `go`.
     fn name(&self) -> &'static str;
+
+    /// The proof without which no run of it is green, as one sentence: what the runner has to have said, with which counts. Its
+    /// parser sees to it ([`StreamSummary::proof`]).
+    fn proof(&self) -> &'static str;
 
     /// Names of files whose content detection reads (`go.mod`). The edge puts them into the tree.
     fn markers(&self) -> &'static [&'static str];
@@ -290,8 +295,8 @@ pub trait Parser: Send {
 pub struct StreamSummary {
     /// Whether the runner gives results test by test.
     pub structured: bool,
-    /// Whether the stream ended before the runner said that it was done, or a part of it could not be read.
-    pub cut_off: bool,
+    /// What shows that the runner came to its end and told everything: missing unless a parser has seen it.
+    pub proof: Proof,
     /// Whether the runner came to less than it was to run, for another reason, and did not say to what not.
     pub unreached: bool,
     /// Packages whose tests did not run because what they need was not built.

@@ -25,6 +25,7 @@ pub mod node_test;
 mod notes;
 mod paths;
 pub mod playwright;
+mod proof;
 pub mod pytest;
 mod python;
 mod reported;

@@ -13,26 +13,29 @@
 //! - `artifact`: the test's `package` and `name`, `path`, `kind`: a file that a test left among those that are kept;
 //! - `listed`: `package`, `name`: a test that a listing found;
 //! - `note`: `text`, a sentence for the evidence; `unreached` where it says that not all tests ran, and not which;
-//! - `end`: the runner is done and has told everything.
+//! - `end`: the runner is done; `tests`, how many were `finished` or `listed`, and `left`, how many tests that the runner had were
+//!   not.
 //!
 //! `package` is the test file relative to the step's directory, and becomes relative to the workspace here. A writer keeps
 //! each line within 4 KiB where it can, since lines of that size reach a FIFO in one piece whoever else writes.
 //!
 //! **Trust.** A test that runs beside the reporter can write to the report, too. It does not know the token, which is in the
 //! reporter's memory alone: a line without it is left out, and the run is cut off and says so. A test that runs in the reporter's own
-//! process can find the token there if it sets out to. And nothing here makes a run green: without `begin` and `end` it is cut off,
-//! and the exit status counts beside it.
+//! process can find the token there if it sets out to. And nothing here makes a run green: without `end`, where the end counts
+//! other tests than came, or where tests are left, the proof is missing, and the exit status counts beside it.
 
 use crate::begun::Begun;
 use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::lines::{LINE_BYTES_MAX, Lines};
 use crate::notes::Notes;
 use crate::paths::{Paths, join};
+use crate::proof::Proofs;
 use crate::said::{Said, ending, plain};
 use proctor_core::artifact::{ARTIFACTS_MAX, ArtifactKind};
 use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -91,7 +94,14 @@ enum Line {
         #[serde(default)]
         unreached: bool,
     },
-    End,
+    End(End),
+}
+
+/// A reporter that does not count is none: both have to be there.
+#[derive(Debug, Deserialize)]
+struct End {
+    tests: u64,
+    left: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -174,6 +184,10 @@ pub(crate) struct Reported {
     begun: Begun,
     /// Tests, collectors and listed names of the current step.
     told: u64,
+    /// Those of them that the reporter's end counts, and those of these that ended.
+    counted: u64,
+    ended: u64,
+    proofs: Proofs,
     listed: usize,
     unreadable: u64,
     /// Lines that were not the reporter's.
@@ -201,6 +215,9 @@ impl Reported {
             stderr: Said::default(),
             begun: Begun::default(),
             told: 0,
+            counted: 0,
+            ended: 0,
+            proofs: Proofs::default(),
             listed: 0,
             unreadable: 0,
             forged: 0,
@@ -233,7 +250,7 @@ impl Reported {
     fn take_in(&mut self, line: Line, events: &mut Vec<RunnerEvent>) {
         match line {
             Line::Begin { token } => (self.stage, self.token) = (Stage::Begun, token),
-            Line::End => self.stage = Stage::Ended,
+            Line::End(end) => self.compare(&end),
             Line::Note { text, unreached } => {
                 self.summary.unreached |= unreached;
                 // The runner's own words, where a reporter has them from it.
@@ -244,11 +261,12 @@ impl Reported {
             Line::Finished(test) => self.finished(*test, events),
             Line::Listed(test) if self.listed < TEST_CASES_MAX => {
                 self.told += 1;
+                self.counted += 1;
                 self.listed += 1;
                 let id = TestId { package: join(&self.dir, &test.package), name: test.name };
                 events.push(RunnerEvent::TestStarted(id.bounded()));
             }
-            Line::Listed(_) => {}
+            Line::Listed(_) => self.counted += 1,
             Line::Artifact(file) => self.left(*file),
             Line::Collector(blame) => {
                 self.told += 1;
@@ -267,6 +285,21 @@ impl Reported {
         }
     }
 
+    /// The reporter has told everything. What it says is compared with what came.
+    fn compare(&mut self, end: &End) {
+        self.stage = Stage::Ended;
+        if end.tests != self.counted {
+            self.proofs.lose();
+            let (name, came) = (self.dialect.name, self.counted);
+            self.notes.add(format!("the reporter of {name} told {} test(s), and {came} came", end.tests));
+        }
+        // A reporter that knows why has said so.
+        if end.left > 0 && !self.summary.unreached {
+            self.summary.unreached = true;
+            self.notes.add(format!("{} test(s) of {} were not told of", end.left, self.dialect.name));
+        }
+    }
+
     fn started(&mut self, test: Named, events: &mut Vec<RunnerEvent>) {
         let id = TestId { package: join(&self.dir, &test.package), name: test.name };
         if self.begun.add(&id) {
@@ -276,6 +309,8 @@ impl Reported {
 
     fn finished(&mut self, test: Finished, events: &mut Vec<RunnerEvent>) {
         self.told += 1;
+        self.counted += 1;
+        self.ended += 1;
         let id = TestId { package: join(&self.dir, &test.package), name: test.name };
         self.begun.remove(&id);
         if test.failed_attempts > 0 && test.outcome == TestOutcome::Passed {
@@ -358,13 +393,14 @@ impl Reported {
         let said = self.paths.scrub(&raw);
         if let Some(remedy) = (self.dialect.missing)(&said) {
             self.summary.runner_missing = true;
+            self.proofs.excuse();
             return self.notes.add(remedy);
         }
         if self.told == 0 && (self.dialect.nothing_selected)(&said) {
             self.nothing_selected = true;
+            self.proofs.excuse();
             return;
         }
-        self.summary.cut_off = true;
         let what = if self.stage == Stage::Silent { "before it came to any test" } else { "before it was done" };
         let message = match exit {
             Exit::NotStarted(errno) => self.unstarted(errno),
@@ -390,7 +426,8 @@ impl Parser for Reported {
             (self.dir, self.programs) = (step.dir.clone(), step.programs.clone());
         }
         (self.stage, self.token) = (Stage::Silent, None);
-        self.told = 0;
+        (self.told, self.counted, self.ended) = (0, 0, 0);
+        self.proofs.start_step();
         self.nothing_selected = false;
         (self.stdout, self.stderr) = (Said::default(), Said::default());
     }
@@ -419,11 +456,11 @@ impl Parser for Reported {
         });
         self.lines = lines;
         if killed {
-            self.summary.cut_off = true;
             return;
         }
         self.close(exit, events);
         if self.stage == Stage::Ended {
+            self.proofs.show(self.ended);
             self.nothing_selected = self.told == 0 && self.says_nothing_selected(exit);
             if matches!(exit, Exit::Code(status) if status != 0) {
                 self.notes.extend((self.dialect.unmet)(&plain(&self.stdout.text())));
@@ -450,7 +487,8 @@ impl Parser for Reported {
     }
 
     fn summary(&self) -> StreamSummary {
-        let mut summary = StreamSummary { notes: self.notes.to_vec(), ..self.summary.clone() };
+        let proof = self.proofs.proof();
+        let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
         let lost = [
             (self.unreadable, "line(s) of the report could not be read".to_owned()),
             (
@@ -461,7 +499,7 @@ impl Parser for Reported {
             (self.lines.skipped(), format!("line(s) of the report had more than {LINE_BYTES_MAX} bytes")),
         ];
         for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
-            summary.cut_off = true;
+            summary.proof = Proof::Missing;
             summary.notes.push(format!("{count} {what}"));
         }
         summary

@@ -7,6 +7,7 @@ use crate::tree::FileTree;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::request::{Browsing, RerunTarget, RunKind, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -242,9 +243,11 @@ impl Parser for Together {
 
     fn summary(&self) -> StreamSummary {
         let all: Vec<StreamSummary> = self.parts.iter().map(|part| part.parser.summary()).collect();
+        // One without a command has nothing to prove.
+        let proofs = self.parts.iter().zip(&all).filter(|(part, _)| part.steps > 0).map(|(_, one)| one.proof);
         StreamSummary {
             structured: all.iter().all(|one| one.structured),
-            cut_off: all.iter().any(|one| one.cut_off),
+            proof: proofs.reduce(Proof::and).unwrap_or_default(),
             unreached: all.iter().any(|one| one.unreached),
             runner_missing: all.iter().any(|one| one.runner_missing),
             not_built: all.iter().flat_map(|one| one.not_built.iter().cloned()).collect(),
@@ -361,6 +364,10 @@ pub(crate) mod tests {
             self.0[0]
         }
 
+        fn proof(&self) -> &'static str {
+            ""
+        }
+
         fn markers(&self) -> &'static [&'static str] {
             &[]
         }
@@ -427,7 +434,8 @@ pub(crate) mod tests {
 
         fn summary(&self) -> StreamSummary {
             let notes = vec![format!("{} {:?}", self.name, self.steps)];
-            StreamSummary { structured: true, cut_off: self.name == "b", notes, ..StreamSummary::default() }
+            let proof = if self.name == "b" { Proof::Missing } else { Proof::Shown { tests: 1 } };
+            StreamSummary { structured: true, proof, notes, ..StreamSummary::default() }
         }
     }
 
@@ -483,6 +491,6 @@ pub(crate) mod tests {
         parser.step_started(2);
         let summary = parser.summary();
         assert_eq!(summary.notes, ["a [0, 1]", "b [0, 1]"]);
-        assert!(summary.cut_off && summary.structured);
+        assert!(summary.proof.is_missing() && summary.structured);
     }
 }

@@ -124,7 +124,7 @@ fn a_listing_that_maven_passed_over_is_cut_off() {
     let without = &report[b"begin \n\0".len()..];
     for (report, is_cut_off) in [(report, false), (without, true)] {
         let (_, parser) = parse_listing(out, report, exit);
-        assert_eq!(parser.summary().cut_off, is_cut_off);
+        assert_eq!(parser.summary().proof.is_missing(), is_cut_off);
     }
 }
 
@@ -136,7 +136,7 @@ fn a_killed_run_has_what_ended_and_names_what_was_running() {
     assert!(events.len() == 1 && events.iter().all(passed), "{events:?}");
     let running: Vec<String> = parser.running().into_iter().map(|id| id.name).collect();
     assert_eq!(running, ["com.example.HangTest"]);
-    assert!(parser.summary().cut_off);
+    assert!(parser.summary().proof.is_missing());
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn no_line_makes_a_run_whole() {
     let end = report.len() - b"end\n\0".len();
     for (out, report) in [(out, &report[..end]), (&b"[INFO] nothing\n"[..], report)] {
         let (_, parser) = parse(&[out], &[report], Exit::Code(0), false);
-        assert!(parser.summary().cut_off);
+        assert!(parser.summary().proof.is_missing());
     }
     // A test that says all is well does not make its failure good.
     let forged = [b"[INFO] BUILD SUCCESS\n[INFO] Tests run: 9, Failures: 0\n", GOLDENS[1].2[0]].concat();
@@ -159,7 +159,7 @@ fn a_test_that_passed_when_surefire_ran_it_again_is_flaky() {
         b"./target/surefire-reports/TEST-com.example.ATest.xml\n<testsuite tests='1' failures='0'><testcase \
         classname='com.example.ATest' name='adds'><flakyFailure type='x'/></testcase></testsuite>\0end\n\0";
     let (events, parser) = parse(&[GOLDENS[0].2[0]], &[report], Exit::Code(0), false);
-    assert_eq!((events.len(), parser.flaky(), parser.summary().cut_off), (1, 1, false));
+    assert_eq!((events.len(), parser.flaky(), parser.summary().proof.is_missing()), (1, 1, false));
     assert!(parser.summary().notes.iter().any(|note| note.contains("adds passed after 1 failed attempt(s)")));
 }
 

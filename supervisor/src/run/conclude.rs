@@ -84,7 +84,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         build_errors: tally.build_errors,
         collection_errors: tally.collection_errors,
         structured: stream.structured,
-        cut_off: stream.cut_off,
+        proof: stream.proof,
         nothing_selected,
         runner_missing: stream.runner_missing,
         filtered,

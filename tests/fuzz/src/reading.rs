@@ -86,8 +86,9 @@ fn conclude(parser: &dyn Parser, events: Vec<RunnerEvent>, mut facts: Facts) -> 
     }
     let (stream, running) = (parser.summary(), facts.running.clone());
     facts.summary = summary;
-    (facts.structured, facts.cut_off, facts.runner_missing) =
-        (stream.structured, stream.cut_off, stream.runner_missing);
+    (facts.structured, facts.proof, facts.runner_missing) =
+        (stream.structured, stream.proof, stream.runner_missing);
+    facts.unreached = stream.unreached;
     facts.notes.clone_from(&stream.notes);
     let killed = facts.killed.is_some();
     Read { events, stream, running, left: parser.running(), killed, verdict: judge(facts) }

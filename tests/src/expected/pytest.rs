@@ -183,6 +183,15 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
+    // A test stops its worker of pytest-xdist, and the project makes the status 0.
+    Row {
+        name: "halts",
+        fixture: "pytest/halts",
+        raw_exit_code: Some(0),
+        partial: true,
+        tests: &[Case::passed("test_halts.py::test_before"), Case::passed("test_halts.py::test_halts")],
+        ..FAILED
+    },
     Row {
         name: "breaks",
         fixture: "pytest/breaks",

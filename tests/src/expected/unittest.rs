@@ -5,6 +5,8 @@ use crate::row::{Ask, Case, Collector, Row};
 const PASSED: Row = Row { framework: "unittest", ..Row::PASSED };
 const FAILED: Row = Row { framework: "unittest", ..Row::FAILED };
 
+const UNBEGUN: &str = "did not run: unittest was stopped before it, or its suite passed it over";
+
 /// The rows.
 pub(super) const TABLE: &[Row] = &[
     Row {
@@ -140,6 +142,19 @@ pub(super) const TABLE: &[Row] = &[
             Case::failed("test_interrupt.TestInterrupt.test_b_interrupts")
                 .at("test_interrupt.py", 9)
                 .says("KeyboardInterrupt: enough"),
+        ],
+        ..FAILED
+    },
+    // A test stops the run, which looks well to unittest.
+    Row {
+        name: "stops",
+        fixture: "unittest/stops",
+        raw_exit_code: Some(0),
+        tests: &[
+            Case::skipped("setUpClass (test_stops.TestAside)").says("not on this host"),
+            Case::passed("test_stops.TestEarly.test_a_stops"),
+            Case::error("test_stops.py::TestEarly.test_b_never_begins").at("test_stops.py", 21).says(UNBEGUN),
+            Case::error("test_stops.py::TestLater.test_never_begins").at("test_stops.py", 26).says(UNBEGUN),
         ],
         ..FAILED
     },

@@ -54,9 +54,9 @@ macro_rules! rows {
 rows! {
     go: pass fail table panic crash undone builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes many
         filtered filtered_out command_passes command_fails command_crashes;
-    pytest: pass swallows fail error skip collection conftest settings hang crash stops breaks setuponly workers unlike unicode many twoprojects
+    pytest: pass swallows fail error skip collection conftest settings hang crash stops halts breaks setuponly workers unlike unicode many twoprojects
         flaky doctest filtered filtered_out filter_is_wrong;
-    unittest: pass fail error skip collection hang crash interrupt unicode moves brought loads others functions many
+    unittest: pass fail error skip collection hang crash interrupt stops unicode moves brought loads others functions many
         filtered filtered_out;
     jest: pass fail error skip collection typescript flaky spies bail hang late crash unicode many filtered filtered_out;
     mocha: pass fail error skip collection teardown twice flaky spies bail hang crash leaves unicode many filtered filtered_out;

@@ -1,6 +1,8 @@
 //! C and C++: projects of CMake, whose tests `ctest` runs, read as it prints; what GoogleTest, Catch2, doctest and `assert`
 //! say within them becomes place, message and values.
 //!
+//! Proof of a pass: ctest printed its sum, and as many results came as it has tests.
+//!
 //! A run is three rounds, and a project comes to the next one only when it got through the one before: configure, build
 //! (both into the cache, never into the workspace), test. `detect` finds projects, `command` writes the command lines,
 //! `parser` follows the rounds, `build` reads what CMake and compilers refuse (`linker` whom a linker blames), `verbose` reads
@@ -36,6 +38,10 @@ const NAME: &str = "ctest";
 impl Framework for Ctest {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "ctest printed its sum, and as many results came as it has tests"
     }
 
     fn markers(&self) -> &'static [&'static str] {

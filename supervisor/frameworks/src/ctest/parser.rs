@@ -7,10 +7,12 @@ use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::lines::{LINE_BYTES_MAX, Lines};
 use crate::notes::Notes;
 use crate::paths::Paths;
+use crate::proof::Proofs;
 use crate::said::{Said, ending};
 use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::test_case::TestId;
 use std::collections::HashSet;
 
@@ -58,6 +60,7 @@ pub(super) struct Rounds {
     said: Said,
     verbose: Verbose,
     listing: Listing,
+    proofs: Proofs,
     summary: StreamSummary,
     notes: Notes,
     /// Whether ctest said that there was nothing to run.
@@ -85,6 +88,7 @@ impl Rounds {
             said: Said::default(),
             verbose: Verbose::new("", "", &paths, HashSet::new()),
             listing: Listing::default(),
+            proofs: Proofs::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
             nothing_selected: false,
@@ -126,7 +130,7 @@ impl Rounds {
         self.verbose.close(&why, events);
         self.nothing_selected = self.said.text().contains(NO_TESTS) && self.verbose.told() == 0;
         if self.nothing_selected {
-            return;
+            return self.proofs.excuse();
         }
         if self.verbose.doubled {
             self.notes.add("several tests have the same name: all but the first are told with their number".to_owned());
@@ -134,12 +138,14 @@ impl Rounds {
         let place = command_directory(self.jobs.iter().flat_map(|job| &job.tests), self.verbose.project.as_deref());
         if !place {
             self.summary.runner_missing = true;
+            self.proofs.excuse();
             return self
                 .notes
                 .add("ctest looked elsewhere than where it was told to: CMake 3.20 or later is needed".to_owned());
         }
-        if !self.verbose.is_whole() {
-            self.summary.cut_off = true;
+        if self.verbose.is_whole() {
+            self.proofs.show(self.verbose.told());
+        } else {
             self.notes.add(format!("{why} before it was done"));
         }
     }
@@ -148,15 +154,13 @@ impl Rounds {
         let dir = self.step().1.to_owned();
         match std::mem::take(&mut self.listing).names() {
             Ok(names) => {
+                self.proofs.show(0);
                 let id = |name| TestId { package: command::package(&dir).to_owned(), name };
                 events.extend(
                     names.into_iter().take(TEST_CASES_MAX).map(|name| RunnerEvent::TestStarted(id(name).bounded())),
                 );
             }
-            Err(why) => {
-                self.summary.cut_off = true;
-                self.notes.add(why);
-            }
+            Err(why) => self.notes.add(why),
         }
     }
 }
@@ -170,6 +174,7 @@ fn command_directory<'a>(mut steps: impl Iterator<Item = &'a Step>, project: Opt
 impl Parser for Rounds {
     fn step_started(&mut self, step: usize) {
         self.now = step;
+        self.proofs.start_step();
         self.nothing_selected = false;
         self.said = Said::default();
         self.listing = Listing::default();
@@ -206,8 +211,11 @@ impl Parser for Rounds {
         let (round, dir) = self.step();
         let dir = dir.to_owned();
         if killed {
-            self.summary.cut_off = true;
             return;
+        }
+        // Of what comes before the tests a failure is told, and its status counts.
+        if round != Round::Tests {
+            self.proofs.excuse();
         }
         match (round, self.mode) {
             (Round::Properties, _) => self.properties_ended(),
@@ -233,9 +241,10 @@ impl Parser for Rounds {
     }
 
     fn summary(&self) -> StreamSummary {
-        let mut summary = StreamSummary { notes: self.notes.to_vec(), ..self.summary.clone() };
+        let proof = self.proofs.proof();
+        let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
         if self.lines.skipped() > 0 {
-            summary.cut_off = true;
+            summary.proof = Proof::Missing;
             summary
                 .notes
                 .push(format!("{} line(s) of ctest had more than {LINE_BYTES_MAX} bytes", self.lines.skipped()));

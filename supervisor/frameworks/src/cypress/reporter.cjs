@@ -4,7 +4,7 @@
 'use strict';
 
 const path = require('node:path');
-const { at, fileOf, nameOf, rootOf, say } = require('../js/report.cjs');
+const { at, end, fileOf, nameOf, rootOf, say } = require('../js/report.cjs');
 const { Twins, failure } = require('../js/thrown.cjs');
 
 // The title of the test that Cypress makes up for what a spec threw while it was loaded.
@@ -15,7 +15,7 @@ const CODE = /originated from your (?:test|application) code, not from Cypress\.
 // Nobody says which spec is the last. Cypress leaves by `process.exit`, and one that does so within a spec was not done.
 let isOpen;
 process.on('exit', () => {
-  if (isOpen === false) say('end');
+  if (isOpen === false) end();
 });
 
 module.exports = class Proctor {

@@ -1,9 +1,9 @@
 //! Go: `go test -json`, read as it streams.
 //!
-//! Proof of a pass: for each package the go tool says `pass`, and its test process printed the `PASS` with which `m.Run` ends
-//! after its last test; a package without test files is told as such by the go tool. Without it (`os.Exit(0)` in a `TestMain`
-//! or an `init`, a closed standard output) the package has an error named `TestMain`. A failed subtest is told when its outermost
-//! test ends: below one that passed it is an expected failure.
+//! Proof of a pass: the go tool said `pass` of every package, and each test process printed the `PASS` of `m.Run`, or its package
+//! has no test files.
+//! Without it (`os.Exit(0)` in a `TestMain` or an `init`, a closed standard output) the package has an error named `TestMain`.
+//! A failed subtest is told when its outermost test ends: below one that passed it is an expected failure.
 //!
 //! `detect` finds modules, `command` writes command lines, `parser` reads the event stream with `tracker` for what is
 //! going on in each package, `failure` turns a failed test's output into a message with a position, `build` does the
@@ -39,6 +39,10 @@ pub struct Go;
 impl Framework for Go {
     fn name(&self) -> &'static str {
         "go"
+    }
+
+    fn proof(&self) -> &'static str {
+        "the go tool said `pass` of every package, and each test process printed the `PASS` of `m.Run`, or its package has no test files"
     }
 
     fn markers(&self) -> &'static [&'static str] {

@@ -11,9 +11,11 @@ use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::lines::{LINE_BYTES_MAX, Lines};
 use crate::notes::Notes;
 use crate::paths::Paths;
+use crate::proof::Proofs;
 use proctor_core::bound::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::test_case::{CollectorKind, TestCase, TestId, TestOutcome};
 use std::collections::BTreeSet;
 
@@ -54,7 +56,7 @@ pub(super) struct GoParser {
     /// Packages of the current step that were not built, without a word on which build failed (before Go 1.24).
     unbuilt: BTreeSet<String>,
     listed: usize,
-    cut_off: bool,
+    proofs: Proofs,
     /// Whether tests did not run that nobody can name: behind the end of their process.
     unreached: bool,
     /// Packages that others took along which do not compile.
@@ -81,7 +83,7 @@ impl GoParser {
             saw_anything: false,
             unbuilt: BTreeSet::new(),
             listed: 0,
-            cut_off: false,
+            proofs: Proofs::default(),
             unreached: false,
             not_built: Vec::new(),
             notes: Notes::default(),
@@ -176,7 +178,7 @@ impl GoParser {
     /// Packages without an end in a step that ended by itself: their tests are errors.
     fn close_packages(&mut self, events: &mut Vec<RunnerEvent>) {
         for package in self.tracker.open_packages() {
-            self.cut_off = true;
+            self.proofs.lose();
             self.notes.add(format!("the runner ended before it said what became of {package}"));
             self.tracker.package_ended(&package, events);
         }
@@ -266,6 +268,7 @@ impl Parser for GoParser {
     fn step_started(&mut self, step: usize) {
         // An unknown step would have no directory; the last one known is the best guess, and a plan without steps has none.
         self.current = step.min(self.steps.len().saturating_sub(1));
+        self.proofs.start_step();
         self.saw_anything = false;
         self.unbuilt.clear();
         self.stderr.clear();
@@ -297,7 +300,6 @@ impl Parser for GoParser {
         self.stderr_lines.finish(|line| keep_line(kept, size, line));
         self.tracker.release_all(events);
         if killed {
-            self.cut_off = true;
             return;
         }
         self.close_packages(events);
@@ -308,10 +310,15 @@ impl Parser for GoParser {
             self.dragged_down.extend(unbuilt.into_iter().filter(|package| !self.builds.is_told(package)));
         }
         match exit {
-            Exit::Code(0) | Exit::NotStarted(_) => {}
-            Exit::Code(_) if !self.saw_anything => self.tell_refusal(events),
-            Exit::Code(_) => {}
-            Exit::Signal(_) => self.cut_off = true,
+            Exit::Code(0) | Exit::NotStarted(_) => self.proofs.excuse(),
+            Exit::Code(_) => {
+                if !self.saw_anything {
+                    self.tell_refusal(events);
+                }
+                // What each package lacks is told of the package.
+                self.proofs.excuse();
+            }
+            Exit::Signal(_) => {}
         }
         self.plan_plain_again();
     }
@@ -337,7 +344,7 @@ impl Parser for GoParser {
         }
         StreamSummary {
             structured: true,
-            cut_off: self.cut_off || skipped > 0,
+            proof: if skipped > 0 { Proof::Missing } else { self.proofs.proof() },
             unreached: self.unreached,
             not_built: self.not_built.clone(),
             notes,

@@ -1,5 +1,7 @@
 //! Gradle 4.4 or newer, with JUnit 4, JUnit 5 or TestNG, told of by an init script of ours.
 //!
+//! Proof of a pass: Gradle called the end of the build in our init script, and as many tests came as the script had told.
+//!
 //! `detect` finds builds, `selection` says what is to run, `command` writes the command line, `compiler` reads what compilers
 //! say, and `parser` gives what `init.gradle` reports its places in the workspace. None of them must know how a process is
 //! started.
@@ -44,6 +46,10 @@ const NAME: &str = "gradle";
 impl Framework for Gradle {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "Gradle called the end of the build in our init script, and as many tests came as the script had told"
     }
 
     fn markers(&self) -> &'static [&'static str] {

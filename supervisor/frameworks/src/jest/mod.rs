@@ -1,5 +1,7 @@
 //! Jest 29 or newer, with a reporter of ours beside the project's.
 //!
+//! Proof of a pass: Jest completed its run without an interruption, and every test file that it had found has its result.
+//!
 //! `run.cjs` starts the project's own Jest in the project's directory and adds `reporter.cjs` to the reporters that its
 //! configuration names; everything else of the configuration is in force. Jest's cache is proctor's to place, snapshots are not
 //! written (`--ci`), and nothing is watched.
@@ -158,6 +160,10 @@ const DIALECT: Dialect = Dialect {
 impl Framework for Jest {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "Jest completed its run without an interruption, and every test file that it had found has its result"
     }
 
     fn markers(&self) -> &'static [&'static str] {

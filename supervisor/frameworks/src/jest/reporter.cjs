@@ -5,7 +5,7 @@
 'use strict';
 
 const fs = require('node:fs');
-const { at, beforeStack, blame, fileOf, nameOf, placeOf, plain, say, stackOf, valueOf } = require('../js/report.cjs');
+const { at, beforeStack, blame, end, fileOf, nameOf, placeOf, plain, say, stackOf, valueOf } = require('../js/report.cjs');
 
 const OUTCOMES = { passed: 'passed', failed: 'failed', pending: 'skipped', skipped: 'skipped', disabled: 'skipped', todo: 'skipped' };
 const LISTING = process.env.PROCTOR_LISTING;
@@ -77,7 +77,7 @@ class Reporter {
     // With `bail` Jest ends the run here, and says of no file that it was left out.
     const left = (results?.numTotalTestSuites ?? 0) - this.ended;
     if (left > 0) say('note', { text: `${left} file(s) did not run: Jest ended before them (bail)`, unreached: true });
-    if (!results?.wasInterrupted) say('end');
+    if (!results?.wasInterrupted) end(Math.max(0, left));
   }
 
   file(test) {

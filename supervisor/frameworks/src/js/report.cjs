@@ -27,6 +27,9 @@ const token = randomBytes(16).toString('hex');
 const root = process.env.PROCTOR_ROOT ?? process.cwd();
 const rootOf = () => root;
 
+// Tests that are told, or listed.
+let tests = 0;
+
 // Events that are told with the next one.
 let held = '';
 
@@ -52,6 +55,11 @@ function sayTogether(event, fields) {
   hold(event, fields);
 }
 
+// Tells that the runner is done: how many tests were told, and how many that it had were `left` out. Nothing is green without it.
+function end(left = 0) {
+  say('end', { tests, left });
+}
+
 function tellHeld() {
   if (held !== '') write(taken());
 }
@@ -66,6 +74,7 @@ if (place) process.on('exit', tellHeld);
 
 // The fields behind the event, without an object that has both: a runner waits for each line.
 function line(event, fields = {}) {
+  if (event === 'finished' || event === 'listed') tests += 1;
   if (event === 'begin') return `{"event":"begin","token":"${token}"}\n`;
   const text = stringify(fields);
   // Half of a character, of which JSON writes the number, is no text to whoever reads this.
@@ -209,5 +218,5 @@ function blame(error, output = '') {
 const at = (place) => (place ? { file: place.file, line: place.line } : {});
 
 module.exports = {
-  SEPARATOR, at, beforeStack, blame, fileOf, firstParagraph, hold, nameOf, placeOf, plain, rootOf, say, sayTogether, stackOf, tellHeld, valueOf, Written,
+  SEPARATOR, at, beforeStack, blame, end, fileOf, firstParagraph, hold, nameOf, placeOf, plain, rootOf, say, sayTogether, stackOf, tellHeld, valueOf, Written,
 };

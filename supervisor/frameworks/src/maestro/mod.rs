@@ -1,5 +1,8 @@
 //! Maestro: flows in YAML that drive an app on a device.
 //!
+//! Proof of a pass: every flow that passed on the console is in the report as passed, and the report names as many flows as it
+//! counts.
+//!
 //! `flows` finds the flows and what their headers say, `command` writes the command line, `console` says what a line of
 //! Maestro's means, and `parser` puts console and report together. None of them must know how a process is started.
 //!
@@ -36,6 +39,10 @@ impl Framework for Maestro {
     }
 
     /// What a person looks for: flows have no names of their own, so [`Framework::reads`] asks for them.
+    fn proof(&self) -> &'static str {
+        "every flow that passed on the console is in the report as passed, and the report names as many flows as it counts"
+    }
+
     fn markers(&self) -> &'static [&'static str] {
         &[".maestro"]
     }

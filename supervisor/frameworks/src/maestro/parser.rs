@@ -10,10 +10,12 @@ use crate::junit;
 use crate::lines::Lines;
 use crate::notes::Notes;
 use crate::paths::Paths;
+use crate::proof::Proofs;
 use crate::said::{Said as Words, ending, plain};
 use proctor_core::bound::{MESSAGE_BYTES_MAX, TEST_CASES_MAX};
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 use regex::Regex;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -87,6 +89,7 @@ pub(super) struct MaestroParser {
     nothing_selected: bool,
     strangers: usize,
     flaky: u64,
+    proofs: Proofs,
     summary: StreamSummary,
     notes: Notes,
 }
@@ -109,6 +112,7 @@ impl MaestroParser {
             nothing_selected: false,
             strangers: 0,
             flaky: 0,
+            proofs: Proofs::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
         }
@@ -210,7 +214,7 @@ impl MaestroParser {
     }
 
     fn cut_off(&mut self, why: String) {
-        self.summary.cut_off = true;
+        self.proofs.lose();
         self.notes.add(why);
     }
 
@@ -219,10 +223,11 @@ impl MaestroParser {
         let raw = plain(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
         if NOTHING.iter().any(|words| raw.contains(words)) {
             self.nothing_selected = true;
-            return;
+            return self.proofs.excuse();
         }
         if let Some(option) = raw.lines().find(|line| line.starts_with("Unknown option")) {
             self.summary.runner_missing = true;
+            self.proofs.excuse();
             return self.notes.add(format!("maestro is too old, 1.39 or newer is needed: {}", option.trim()));
         }
         self.cut_off(format!("{NAME} {} before it came to any flow", ending(exit)));
@@ -275,7 +280,9 @@ impl MaestroParser {
         let dir = self.steps.get(number).map(|step| step.dir.clone()).unwrap_or_default();
         let mut found = Vec::new();
         let read = junit::read(&report(number), bytes, &self.paths, &dir, &mut found);
-        self.summary.cut_off |= read.cut_off;
+        if read.cut_off {
+            self.proofs.lose();
+        }
         self.notes.extend(read.notes);
         let mut reported = vec![None; flows];
         for event in found {
@@ -395,6 +402,7 @@ impl Names {
 impl Parser for MaestroParser {
     fn step_started(&mut self, step: usize) {
         self.current = step;
+        self.proofs.start_step();
         self.nothing_selected = false;
         self.running = None;
         (self.stdout, self.stderr) = (Words::default(), Words::default());
@@ -422,13 +430,14 @@ impl Parser for MaestroParser {
         self.lines = lines;
         if killed {
             self.open = None;
-            self.summary.cut_off = true;
             return;
         }
         self.close(events);
-        let Some(course) = self.course().filter(|course| !course.suite.is_empty) else { return };
+        let Some(course) = self.course().filter(|course| !course.suite.is_empty) else { return self.proofs.excuse() };
         course.ended = true;
         if course.has_told() || self.running.is_some() {
+            // Its report is compared with what was told when it is there.
+            self.proofs.show(0);
             self.left_open(exit, events);
             self.retry();
         } else {
@@ -466,9 +475,10 @@ impl Parser for MaestroParser {
     }
 
     fn summary(&self) -> StreamSummary {
-        let mut summary = StreamSummary { notes: self.notes.to_vec(), ..self.summary.clone() };
+        let proof = self.proofs.proof();
+        let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
         if self.lines.skipped() > 0 {
-            summary.cut_off = true;
+            summary.proof = Proof::Missing;
             summary.notes.push("lines of maestro's were too long to be read".to_owned());
         }
         summary
@@ -479,35 +489,38 @@ impl Parser for MaestroParser {
 pub(super) struct Listing {
     lines: Lines,
     listed: usize,
-    summary: StreamSummary,
+    proofs: Proofs,
 }
 
 impl Listing {
     pub(super) fn new(_: &Plan, _: &Want<'_>) -> Listing {
-        let summary = StreamSummary { structured: true, ..StreamSummary::default() };
-        Listing { lines: Lines::default(), listed: 0, summary }
+        Listing { lines: Lines::default(), listed: 0, proofs: Proofs::default() }
     }
 }
 
 impl Parser for Listing {
-    fn step_started(&mut self, _step: usize) {}
+    fn step_started(&mut self, _step: usize) {
+        self.proofs.start_step();
+    }
 
     fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        let Listing { lines, listed, summary } = self;
+        let Listing { lines, listed, proofs } = self;
         lines.feed(bytes, |line| match serde_json::from_slice::<Flow>(line) {
             Ok(flow) if *listed < TEST_CASES_MAX => {
                 *listed += 1;
                 events.push(RunnerEvent::TestStarted(id(&flow).bounded()));
             }
             Ok(_) => {}
-            Err(_) => summary.cut_off = true,
+            Err(_) => proofs.lose(),
         });
     }
 
     fn stderr(&mut self, _bytes: &[u8], _events: &mut Vec<RunnerEvent>) {}
 
     fn step_ended(&mut self, _exit: Exit, killed: bool, _events: &mut Vec<RunnerEvent>) {
-        self.summary.cut_off |= killed;
+        if !killed {
+            self.proofs.show(0);
+        }
     }
 
     fn running(&self) -> Vec<TestId> {
@@ -515,6 +528,6 @@ impl Parser for Listing {
     }
 
     fn summary(&self) -> StreamSummary {
-        self.summary.clone()
+        StreamSummary { structured: true, proof: self.proofs.proof(), ..StreamSummary::default() }
     }
 }

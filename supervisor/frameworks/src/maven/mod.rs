@@ -1,6 +1,9 @@
 //! Maven: Surefire and Failsafe, with JUnit 4, JUnit 5 or TestNG, read from the XML that they write for each test class as
 //! the class ends.
 //!
+//! Proof of a pass: Maven said `BUILD SUCCESS`, our copy of Surefire's files has its end, and each file names as many tests as it
+//! counts.
+//!
 //! `detect` finds reactors and their modules, `selection` says what goes to `-Dtest`, `command` writes the command line,
 //! `records` cuts the report into files, `console` says what a line of Maven's means, and `parser` puts them together.
 //! None of them must know how a process is started.
@@ -57,6 +60,10 @@ const NAME: &str = "maven";
 impl Framework for Maven {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "Maven said `BUILD SUCCESS`, our copy of Surefire's files has its end, and each file names as many tests as it counts"
     }
 
     fn markers(&self) -> &'static [&'static str] {

@@ -11,6 +11,7 @@ use crate::jvm::{Seen, Sources, id_of, whole_class};
 use crate::lines::Lines;
 use crate::notes::Notes;
 use crate::paths::{Paths, join};
+use crate::proof::Proofs;
 use crate::said::ending;
 use memchr::memmem;
 use proctor_core::bound::COLLECTORS_MAX;
@@ -47,6 +48,7 @@ pub(super) struct MavenParser {
     stops: Option<usize>,
     step: State,
     flaky: u64,
+    proofs: Proofs,
     summary: StreamSummary,
     notes: Notes,
 }
@@ -68,6 +70,8 @@ struct State {
     has_crashed: bool,
     names_follow: bool,
     told: usize,
+    /// Tests among what was told.
+    finished: u64,
     failures: usize,
     success: bool,
     /// Whether what lists tests was there.
@@ -121,6 +125,7 @@ impl MavenParser {
             stops: plan.notes.iter().find_map(|note| note.strip_prefix(STOPS)?.parse().ok()),
             step: State::default(),
             flaky: 0,
+            proofs: Proofs::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
         }
@@ -130,7 +135,7 @@ impl MavenParser {
         match record {
             Record::End => self.step.ended = true,
             Record::Unreadable => {
-                self.summary.cut_off = true;
+                self.proofs.lose();
                 self.notes.add("a part of what Surefire reported could not be read".to_owned());
             }
             Record::File(name, content) if self.mode == Mode::Listing => self.listed(name, content, events),
@@ -181,7 +186,9 @@ impl MavenParser {
         self.ended(class.unwrap_or_default());
         let mut found = Vec::new();
         let told = junit::read(&path, content, &self.paths, &self.dir, &mut found);
-        self.summary.cut_off |= told.cut_off;
+        if told.cut_off {
+            self.proofs.lose();
+        }
         self.flaky += told.flaky;
         self.notes.extend(told.notes);
         for event in found {
@@ -196,6 +203,7 @@ impl MavenParser {
                     continue;
                 }
                 RunnerEvent::TestFinished(case) => {
+                    self.step.finished += 1;
                     let case = self.step.seen.told(*case, &self.sources, module, &pom);
                     self.step.failures += usize::from(case.outcome.is_failure());
                     RunnerEvent::TestFinished(Box::new(case))
@@ -388,6 +396,7 @@ impl Parser for MavenParser {
     fn step_started(&mut self, step: usize) {
         self.dir = self.steps.get(step).or(self.steps.last()).map(|step| step.dir.clone()).unwrap_or_default();
         self.step = State::default();
+        self.proofs.start_step();
         self.records.forget();
     }
 
@@ -411,19 +420,17 @@ impl Parser for MavenParser {
         self.lines = lines;
         self.release(events);
         if killed {
-            self.summary.cut_off = true;
             return;
         }
         if !self.step.ended {
-            self.summary.cut_off = true;
             self.notes.add("the report of Maven's tests has no end".to_owned());
         } else if exit == Exit::Code(0) && !self.step.success {
-            self.summary.cut_off = true;
             self.notes
                 .add("Maven exited with 0 and did not say BUILD SUCCESS (a test that ended Maven itself)".to_owned());
         } else if exit == Exit::Code(0) && self.mode == Mode::Listing && !self.step.begun {
-            self.summary.cut_off = true;
             self.notes.add("Maven passed over what lists its tests".to_owned());
+        } else {
+            self.proofs.show(self.step.finished);
         }
         let before = events.len();
         self.close(exit, events);
@@ -453,7 +460,7 @@ impl Parser for MavenParser {
     }
 
     fn summary(&self) -> StreamSummary {
-        StreamSummary { notes: self.notes.to_vec(), ..self.summary.clone() }
+        StreamSummary { proof: self.proofs.proof(), notes: self.notes.to_vec(), ..self.summary.clone() }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Mocha 10 or newer, with a reporter of ours that lets the project's own, or `spec`, write what people read.
 //!
+//! Proof of a pass: Mocha ended its run, and as many tests ended as it had when it started; of a parallel run, it ended.
+//!
 //! The project's Mocha runs in the project's directory with its `.mocharc`, its `mocha` key of `package.json` and the options
 //! of its test script. Files on the command line are added to those of the configuration, so when a request names files,
 //! `config.cjs` hands the configuration on without them. `--exit` is never added: a run that open handles keep alive is the
@@ -133,6 +135,10 @@ const DIALECT: Dialect = Dialect {
 impl Framework for Mocha {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "Mocha ended its run, and as many tests ended as it had when it started; of a parallel run, it ended"
     }
 
     fn markers(&self) -> &'static [&'static str] {

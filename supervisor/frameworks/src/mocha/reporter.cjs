@@ -2,7 +2,7 @@
 // what people read. Must not know what was selected.
 'use strict';
 
-const { Written, fileOf, hold, nameOf, say, tellHeld } = require('../js/report.cjs');
+const { Written, end, fileOf, hold, nameOf, say, tellHeld } = require('../js/report.cjs');
 const itself = require('./itself.cjs');
 const { mocha, whole } = itself;
 const { Twins, failure } = require('../js/thrown.cjs');
@@ -33,10 +33,11 @@ module.exports = class Proctor {
       // What a hook does comes between a test's end and the next one's start.
       runner.on('hook', tellHeld);
     }
+    // Hooks may add tests, which Mocha does not run.
+    runner.once('start', () => (this.had = runner.grepTotal(this.whole)));
     runner.once('end', () => {
       this.twins.say();
-      if (options.dryRun !== true) this.tellLeft(runner);
-      say('end');
+      end(options.dryRun === true ? 0 : this.left(runner));
     });
     if (Array.isArray(options.globalTeardown)) options.globalTeardown = options.globalTeardown.map(telling);
     // Last, because Mocha's own put texts in the place of the values of an error that they have shown.
@@ -81,16 +82,19 @@ module.exports = class Proctor {
     }
   }
 
-  // With `bail`, an option of the run and of each suite, Mocha runs no test after one that failed, and says nothing of those.
-  tellLeft(runner) {
-    if (runner.failures === 0) return;
+  // With `bail`, an option of the run and of each suite, Mocha runs no test after one that failed, and says nothing of those. Nor
+  // does it of those that a failed hook keeps from running, which are the hook's. Where nothing failed, none may be left.
+  left(runner) {
+    const failed = runner.failures > 0;
     if (this.inTexts) {
       // What is in the files of a parallel run is known to its processes alone.
-      if (this.bails) say('note', { text: 'Mocha ended at a failure (bail), perhaps before other tests', unreached: true });
-      return;
+      if (failed && this.bails) say('note', { text: 'Mocha ended at a failure (bail), perhaps before other tests', unreached: true });
+      return 0;
     }
-    const left = runner.grepTotal(this.whole) - this.ended;
-    if (left > 0 && bails(this.whole)) say('note', { text: `${left} test(s) did not run: Mocha ended before them (bail)`, unreached: true });
+    const left = this.had - this.ended;
+    if (left <= 0 || (failed && !bails(this.whole))) return 0;
+    say('note', { text: `${left} test(s) did not run: Mocha ended before them${failed ? ' (bail)' : ''}`, unreached: true });
+    return left;
   }
 
   done(failures, callback) {

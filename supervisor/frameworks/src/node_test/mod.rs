@@ -1,6 +1,9 @@
 //! Node's own test runner, `node --test`, Node 22 or newer. Node 20 runs whole files well enough, and says so in a note: it
 //! knows a test by its own title alone, so filters and reruns of single tests go wrong there.
 //!
+//! Proof of a pass: the stream of `node --test` ended, every file that began ended, and the process of each said that no test was
+//! to come.
+//!
 //! The files are those that the project's test script names, else those that Node finds; the script's options stay, and a
 //! reporter of ours speaks beside `spec`. A file that ends badly outside of its tests is a collection error, and one that has
 //! no tests and ends well is a test itself, as Node counts it. Tests whose file calls `process.exit` are lost with it, as Node
@@ -68,6 +71,10 @@ const DIALECT: Dialect = Dialect {
 impl Framework for NodeTest {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "the stream of `node --test` ended, every file that began ended, and the process of each said that no test was to come"
     }
 
     fn markers(&self) -> &'static [&'static str] {

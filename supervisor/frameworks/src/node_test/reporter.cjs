@@ -7,7 +7,7 @@
 'use strict';
 
 const path = require('path');
-const { fileOf, say } = require('../js/report.cjs');
+const { end, fileOf, say } = require('../js/report.cjs');
 const { Printed } = require('./output.cjs');
 const { Twins, failure, lastWords } = require('../js/thrown.cjs');
 
@@ -141,7 +141,7 @@ class Run {
     if (hasId(data)) return;
     if (isFile(data)) {
       const file = this.#files.of(data.file);
-      if (file) file.done = true;
+      if (file) file.done = file.hasEnded = true;
     } else {
       this.#finished(data, this.#stack[data.nesting], passed);
     }
@@ -175,6 +175,11 @@ class Run {
     if (!file) return;
     if (file.late.length < LATE_MAX && LATE.test(data.message)) file.late.push(data.message);
     file.said ||= data.message;
+  }
+
+  /** How many files began and did not end. */
+  get left() {
+    return [...this.#files.all].filter((file) => !file.hasEnded).length;
   }
 
   /** Files whose end could not be judged before the events of those before them were through. */
@@ -220,6 +225,7 @@ class Run {
     const file = this.#files.of(data.file);
     if (!file) return;
     file.ended = data;
+    file.hasEnded = true;
     if (data.details.passed || file === this.#files.current || file.told > 0) this.#judge(file);
   }
 
@@ -335,7 +341,7 @@ module.exports = async function* proctor(source) {
   }
   if (!run) return;
   run.end();
-  say('end');
+  end(run.left);
   // Tests that were kept from running are no failures.
   if (LISTING) process.once('exit', () => (process.exitCode = 0));
 };

@@ -1,5 +1,7 @@
 //! `@playwright/test` 1.50 or newer, with a reporter of ours beside the project's.
 //!
+//! Proof of a pass: Playwright ended its run without an interruption, and every test of its suite was told.
+//!
 //! The project's Playwright runs in the project's directory with its configuration and the options of its test script. Our
 //! reporter is added through `PW_TEST_REPORTER`, which leaves those of the configuration and of `--reporter` in force. What
 //! tests leave (screenshots, traces, videos) goes to the run's artefact directory and not to the workspace; missing
@@ -96,6 +98,10 @@ const DIALECT: Dialect = Dialect {
 impl Framework for Playwright {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "Playwright ended its run without an interruption, and every test of its suite was told"
     }
 
     fn markers(&self) -> &'static [&'static str] {

@@ -5,7 +5,7 @@
 'use strict';
 
 const path = require('node:path');
-const { SEPARATOR, at, blame, fileOf, nameOf, plain, say, stackOf } = require('../js/report.cjs');
+const { SEPARATOR, at, blame, end, fileOf, nameOf, plain, say, stackOf } = require('../js/report.cjs');
 
 const OLDEST = [1, 50];
 
@@ -67,8 +67,8 @@ class Reporter {
     for (const [test, last] of this.open) if (!this.told.has(test)) this.tell(test, last);
     this.open.clear();
     const left = listing ? 0 : (this.suite?.allTests().filter((test) => !this.told.has(test)).length ?? 0);
-    if (left > 0) say('note', { text: `${left} test(s) did not run: Playwright ended before them (${result.status})` });
-    if (result.status !== 'interrupted') say('end');
+    if (left > 0) say('note', { text: `${left} test(s) did not run: Playwright ended before them (${result.status})`, unreached: true });
+    if (result.status !== 'interrupted') end(left);
   }
 
   tell(test, result) {

@@ -1,5 +1,7 @@
 //! Python: pytest through a plugin of ours, `proctor_pytest.py`, which tells what happens through the run's report.
 //!
+//! Proof of a pass: pytest came to the end of its session, and every test that it had collected and not deselected was told.
+//!
 //! Needs pytest 7.0, with pytest-xdist 2 if the project uses it; the plugin says so to an older one. The project's settings,
 //! plugins and hooks stay in force. Coverage is not measured by this version, whatever the project's own settings measure. A test
 //! that holds and whose teardown fails is one test with an error; pytest counts it twice. What tests of pytest-playwright leave
@@ -52,6 +54,10 @@ fn unmet(said: &str) -> Option<String> {
 impl Framework for Pytest {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "pytest came to the end of its session, and every test that it had collected and not deselected was told"
     }
 
     fn markers(&self) -> &'static [&'static str] {

@@ -33,9 +33,6 @@ KINDS = (("screenshot", r"test-(failed|finished)-\d+\.png"), ("trace", r"trace(-
 # Options by which pytest runs what an earlier run left, and not what is there.
 BY_EARLIER_RUNS = ("lf", "stepwise", "stepwise_skip")
 
-# Most tests that are told of which nothing came.
-UNTOLD_MAX = 256
-
 # Code and line of the latest failing `==` that pytest explained, and its values; one for each process.
 _compared = []
 
@@ -219,7 +216,7 @@ class Reporter:
         self._report.write("note", text=text, unreached=unreached)
 
     def end(self):
-        self._report.write("end")
+        self._report.end(left=len(self._untold))
 
     def unloadable(self, path, error):
         told = proctor_python.described(error)
@@ -410,9 +407,8 @@ class Reporter:
         self.end()
 
     def _tell_untold(self):
-        if len(self._untold) > UNTOLD_MAX:
-            self.note("%d tests were collected, and nothing came of them" % len(self._untold), True)
-        for nodeid, location in list(self._untold.items())[:UNTOLD_MAX]:
+        for nodeid, location in list(self._untold.items())[: proctor_python.UNTOLD_MAX]:
+            del self._untold[nodeid]
             package, name = self._places.of(nodeid)
             told = {"message": "nothing came of this test: a hook of the project or a plugin passed it over"}
             if location is not None and location[1] is not None:

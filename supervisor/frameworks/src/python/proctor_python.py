@@ -65,6 +65,9 @@ def forget_stale_bytecode():
                 pass
 
 
+# Most tests that are told by name of which nothing came in a run that looked well.
+UNTOLD_MAX = 256
+
 # As it is before any test has put something in its place: one that wrote nothing would be asked for ever.
 _write = os.write
 
@@ -79,12 +82,14 @@ class Report:
         path = os.environ.pop("PROCTOR_REPORT", None)
         self._token = os.urandom(16).hex()
         self._owner = os.getpid()
+        self._tests = 0
         self._file = os.open(path, os.O_WRONLY | os.O_CLOEXEC) if path else None
 
     def write(self, event, **fields):
         """Writes one event. A reader that is gone takes nothing from the tests."""
         if self._file is None or os.getpid() != self._owner:
             return
+        self._tests += event in ("finished", "listed")
         known = {key: _bounded(value) for key, value in fields.items() if value is not None}
         if event == "begin":
             line = json.dumps({"event": event, "token": self._token}) + "\n"
@@ -96,6 +101,11 @@ class Report:
                 rest = rest[_write(self._file, rest) :]
         except OSError:
             self._file = None
+
+
+    def end(self, left=0):
+        """Writes that the runner is done: how many tests were told, and how many that it had were not."""
+        self.write("end", tests=self._tests, left=left)
 
 
 class Values(reprlib.Repr):

@@ -88,6 +88,9 @@ pub(super) enum HarnessLine {
 #[derive(Debug, Deserialize)]
 pub(super) struct Suite {
     pub(super) event: String,
+    /// How many tests it has, when it begins.
+    #[serde(default)]
+    pub(super) test_count: u64,
     /// How many of its tests are ignored, when it ends.
     #[serde(default)]
     pub(super) ignored: u64,

@@ -1,5 +1,9 @@
 //! Rust: `cargo test`, with doctests, and cargo-nextest where a project is set up for it.
 //!
+//! Proof of a pass: with Cargo, every test program told as many tests as its harness had announced and closed its suite; one
+//! without a harness exited with 0. With nextest, nextest ended every suite that it had begun, and every test that began ended;
+//! its counts are of attempts and not used.
+//!
 //! `manifest` reads Cargo's files as far as planning needs them, `selection` turns a request into targets and names, `cargo`
 //! and `nextest` write command lines, `parser` reads both runners' streams with `event` for JSON and `text` for libtest's
 //! text, `failure` turns what a failed test printed into a message with a place, `build` does the same for the compiler, and
@@ -34,6 +38,10 @@ pub struct Cargo;
 impl Framework for Cargo {
     fn name(&self) -> &'static str {
         cargo::NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "every test program told as many tests as its harness had announced and closed its suite; one without a harness exited with 0"
     }
 
     fn markers(&self) -> &'static [&'static str] {
@@ -80,6 +88,10 @@ pub struct Nextest;
 impl Framework for Nextest {
     fn name(&self) -> &'static str {
         nextest::NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "nextest ended every suite that it had begun, and every test that began ended; its counts are of attempts and not used"
     }
 
     fn markers(&self) -> &'static [&'static str] {

@@ -1,6 +1,9 @@
 //! What a JavaScript project's test script runs beside runners that have an adapter: `tape test/*.js`, `tap`, `ava`,
 //! `node test.js`, `make check`.
 //!
+//! Proof of a pass: each command exited with 0, and where one prints TAP, its plan is there and as many points came as the plan
+//! has.
+//!
 //! Each such command is a line for a shell, with the programs of the project's packages on PATH, as `npm test` has them; one
 //! that only a shell can take apart (`a || b`, `server & test`, `for`) is the whole script. TAP on its output, also where it
 //! begins late, is read test by test, for which `tap` and `ava` are given an option; of any other command the exit status
@@ -13,11 +16,13 @@ use crate::framework::{Framework, Parser, Plan, PlanError, Project, Step, Stream
 use crate::js::{self, Launch, Plain};
 use crate::notes::Notes;
 use crate::paths::{Paths, join};
+use crate::proof::Proofs;
 use crate::said::ending;
 use crate::tree::FileTree;
 use proctor_core::bound::NAME_BYTES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 
@@ -33,6 +38,10 @@ const NOT_FOUND: i32 = 127;
 impl Framework for Script {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "each command exited with 0, and where one prints TAP, its plan is there and as many points came as the plan has"
     }
 
     fn markers(&self) -> &'static [&'static str] {
@@ -109,6 +118,7 @@ impl Framework for Script {
             paths: Paths::new(want.workspace),
             current: None,
             name: String::new(),
+            proofs: Proofs::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
         })
@@ -156,6 +166,7 @@ struct Commands {
     paths: Paths,
     current: Option<custom::Custom>,
     name: String,
+    proofs: Proofs,
     summary: StreamSummary,
     notes: Notes,
 }
@@ -163,7 +174,10 @@ struct Commands {
 impl Parser for Commands {
     fn step_started(&mut self, step: usize) {
         self.name = self.packages.get(step).cloned().unwrap_or_default();
-        self.current = Some(custom::Custom::of_output(&self.name, &self.paths));
+        self.proofs.start_step();
+        let mut current = custom::Custom::of_output(&self.name, &self.paths);
+        current.step_started(step);
+        self.current = Some(current);
     }
 
     fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
@@ -188,7 +202,9 @@ impl Parser for Commands {
         }
         self.summary.runner_missing |= exit == Exit::Code(NOT_FOUND) && !own.structured;
         self.summary.structured &= own.structured;
-        self.summary.cut_off |= own.cut_off;
+        if let Proof::Shown { tests } = own.proof {
+            self.proofs.show(tests);
+        }
     }
 
     fn running(&self) -> Vec<TestId> {
@@ -196,7 +212,7 @@ impl Parser for Commands {
     }
 
     fn summary(&self) -> StreamSummary {
-        StreamSummary { notes: self.notes.to_vec(), ..self.summary.clone() }
+        StreamSummary { proof: self.proofs.proof(), notes: self.notes.to_vec(), ..self.summary.clone() }
     }
 }
 
@@ -254,7 +270,7 @@ mod tests {
             events.iter().map(told).collect::<Vec<_>>(),
             [(package.clone(), TestOutcome::Passed), (package, TestOutcome::Failed)]
         );
-        assert!(!summary.structured && !summary.cut_off && !summary.runner_missing);
+        assert!(!summary.structured && !summary.proof.is_missing() && !summary.runner_missing);
         let note = "`a: node check.js` exited with 2 and printed no TAP: its exit status alone counts \
                     (a reporter that prints TAP shows its tests)";
         assert_eq!(summary.notes, [note]);

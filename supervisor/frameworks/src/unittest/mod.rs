@@ -1,6 +1,9 @@
 //! Python: unittest through a runner of ours, `proctor_unittest.py`, which finds tests as `python -m unittest discover` does
 //! and tells what happens through the run's report.
 //!
+//! Proof of a pass: our runner came to its end, and every test of the suite was begun and told; a skipped fixture or the `run` of
+//! a class may pass tests over.
+//!
 //! Needs Python 3.8. One command for each directory that unittest can be started in, since two of them may have modules of one
 //! name. A package that has a `load_tests` and no test files is seen in a directory that is called `test...`, or below one. An
 //! exception in a test is a failure, one in its fixtures an error. What tests print stays in the run's output and is not kept
@@ -27,6 +30,10 @@ const DIALECT: Dialect = Dialect { empty_status: Some(5), ..Dialect::plain(NAME)
 impl Framework for Unittest {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "our runner came to its end, and every test of the suite was begun and told; a skipped fixture or the `run` of a class may pass tests over"
     }
 
     fn markers(&self) -> &'static [&'static str] {

@@ -1,5 +1,8 @@
 """Runs the tests of unittest as `python -m unittest discover` does, and tells proctor what happens.
 
+Proof of a pass: every test of the suite that was loaded was begun and told, or a fixture around it, or a `run` of its class, says that
+it is not to run. A suite that a test has stopped (`result.stop()`, `failfast`) is none.
+
 Arguments: a start directory, then `-k=PATTERN` or nothing, then `--list` or nothing. Must not know how the report is read.
 """
 
@@ -27,8 +30,8 @@ NO_TESTS = 5
 # Fixtures of whole classes and modules. unittest puts a stand-in named after one where tests would be when it fails.
 FIXTURES = ("setUpClass", "setUpModule", "tearDownClass", "tearDownModule")
 
-# Modules that call setUp and the like.
-FIXTURES_RUN_IN = ("unittest.case", "unittest.async_case")
+# Modules that run a test, and call setUp and the like.
+TESTS_RUN_IN = ("unittest.case", "unittest.async_case")
 
 # What unittest puts in the place of a module that cannot be loaded.
 UNLOADABLE = "_FailedTest"
@@ -55,25 +58,28 @@ def main(arguments):
     found, selection = loader.discover(start), proctor_python.Selection(wholes)
     has_others = tell_others(loader, found, selection, report)
     suite = chosen(found, selection)
+    left = 0
     if "--list" in arguments:
         status = list_tests(suite, report)
     else:
-        status = run(suite, report)
-    report.write("end")
+        status, left = run(suite, report)
+    report.end(left)
     return 1 if has_others and status in (0, NO_TESTS) else status
 
 
 def run(suite, report):
+    """Runs the tests. What unittest's command would exit with, and how many tests were left of which nothing is told."""
     warnings = None if sys.warnoptions else "default"
-    names = proctor_python.Names()
+    names, unbegun = proctor_python.Names(), Unbegun(suite)
 
     def result(*arguments, **named):
-        return Result(report, names, *arguments, **named)
+        return Result(report, names, unbegun, *arguments, **named)
 
     outcome = unittest.TextTestRunner(resultclass=result, warnings=warnings).run(suite)
+    left = unbegun.tell(report, names, outcome)
     if outcome.testsRun == 0 and outcome.wasSuccessful() and not outcome.skipped:
-        return NO_TESTS
-    return 0 if outcome.wasSuccessful() else 1
+        return NO_TESTS, left
+    return (0 if outcome.wasSuccessful() else 1), left
 
 
 def list_tests(suite, report):
@@ -247,15 +253,60 @@ def unloadable(test, report, error=None):
     )
 
 
+class Unbegun:
+    """The tests of a suite that have not begun, by where they are told: unittest lets go of each test as it runs it."""
+
+    def __init__(self, suite):
+        self._tests = {}
+        for test in each(suite):
+            if isinstance(test, unittest.TestCase):
+                self._tests.setdefault(place(test), []).append((type(test), getattr(test, "_testMethodName", "")))
+        self._passed_over = set()
+
+    def begin(self, test):
+        """A test begins."""
+        same = self._tests.get(place(test))
+        if same:
+            same.pop()
+
+    def pass_over(self, fixture):
+        """A fixture of a class or module did not hold, or is skipped: unittest does not begin the tests within."""
+        self._passed_over.add(fixture)
+
+    def tell(self, report, names, outcome):
+        """Tells the tests that were to begin and did not, in a run that looks well. How many are left untold."""
+        left = [(at, test) for at, same in self._tests.items() for test in same if not self._is_excused(test[0])]
+        if not outcome.shouldStop:
+            runs = [test for test in left if getattr(test[1][0].run, "__module__", None) not in TESTS_RUN_IN]
+            if runs:
+                report.write("note", text="%d test(s) did not begin: the `run` of their class passed them over" % len(runs))
+            left = [test for test in left if test not in runs]
+        if left and not outcome.wasSuccessful():
+            report.write("note", text="%d test(s) did not run: unittest was stopped before them" % len(left), unreached=True)
+            return len(left)
+        for (package, name), (kind, method) in left[: proctor_python.UNTOLD_MAX]:
+            told = {"message": "did not run: unittest was stopped before it, or its suite passed it over"}
+            of = code_of(getattr(kind, method, None))
+            if of is not None and proctor_python.is_own(of.co_filename):
+                told.update(file=of.co_filename, line=of.co_firstlineno)
+            report.write("finished", package=package, name=names.unique(package, name), outcome="error", **told)
+        return max(0, len(left) - proctor_python.UNTOLD_MAX)
+
+    def _is_excused(self, kind):
+        around = "setUpClass (%s.%s)" % (kind.__module__, kind.__qualname__), "setUpModule (%s)" % kind.__module__
+        return not self._passed_over.isdisjoint(around)
+
+
 class Result(unittest.TextTestResult):
     """Says what unittest says, and tells each test when it ends.
 
     What there is to say about an exception is read before unittest takes its own frames out of it.
     """
 
-    def __init__(self, report, names, *arguments, **named):
+    def __init__(self, report, names, unbegun, *arguments, **named):
         super().__init__(*arguments, **named)
         self._report = report
+        self._unbegun = unbegun
         self._names = names
         self._began = {}
         self._told = {}
@@ -263,6 +314,7 @@ class Result(unittest.TextTestResult):
 
     def startTest(self, test):
         super().startTest(test)
+        self._unbegun.begin(test)
         self._written = Written()
         self._began[id(test)] = time.perf_counter()
         self._told[id(test)] = None
@@ -338,13 +390,14 @@ class Result(unittest.TextTestResult):
         """Whether an exception came out of setUp, tearDown or a cleanup."""
         names = []
         while tb is not None:
-            if tb.tb_frame.f_globals.get("__name__") in FIXTURES_RUN_IN:
+            if tb.tb_frame.f_globals.get("__name__") in TESTS_RUN_IN:
                 names.append(tb.tb_frame.f_code.co_name)
             tb = tb.tb_next
         return not {"_callSetUp", "_callTearDown", "_callCleanup", "doCleanups"}.isdisjoint(names)
 
     def _ended(self, test, told):
         if id(test) not in self._told:
+            self._unbegun.pass_over(test.id())
             self._tell(test, told, None)
         elif self._told[id(test)] is None or self._told[id(test)]["outcome"] in ("passed", "skipped"):
             self._told[id(test)] = told

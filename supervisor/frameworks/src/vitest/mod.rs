@@ -1,5 +1,8 @@
 //! Vitest 3 or newer, with a reporter of ours beside the project's.
 //!
+//! Proof of a pass: Vitest ended its run without an interruption, and no file and no test that it had collected is without a
+//! result.
+//!
 //! `run.mjs` starts the project's own Vitest in the project's directory and adds `reporter.cjs` to the reporters that its
 //! configuration names; everything else of the configuration is in force. Vite's cache is proctor's to place, snapshots are not
 //! written, and nothing is watched. Vitest is not asked where each test stands, since it would look at the stack for each of
@@ -129,6 +132,10 @@ const DIALECT: Dialect = Dialect {
 impl Framework for Vitest {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "Vitest ended its run without an interruption, and no file and no test that it had collected is without a result"
     }
 
     fn markers(&self) -> &'static [&'static str] {

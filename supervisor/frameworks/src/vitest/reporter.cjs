@@ -5,7 +5,7 @@
 
 const report = require('../js/report.cjs');
 
-const { SEPARATOR, at, beforeStack, blame, fileOf, nameOf, placeOf, plain, sayTogether: say, stackOf, valueOf } = report;
+const { SEPARATOR, at, beforeStack, blame, end, fileOf, nameOf, placeOf, plain, sayTogether: say, stackOf, valueOf } = report;
 
 class Reporter {
   constructor(filter) {
@@ -61,7 +61,7 @@ class Reporter {
     // A file that could not be loaded has no end of its own.
     for (const module of modules) this.tellErrors(module, module);
     this.tellUnhandled(errors);
-    if (reason !== 'interrupted') say('end');
+    if (reason !== 'interrupted') end(this.left(modules));
   }
 
   list(modules, errors) {
@@ -70,7 +70,18 @@ class Reporter {
       for (const test of module.children.allTests()) if (this.isSelected(test)) say('listed', this.idOf(test));
     }
     this.tellUnhandled(errors);
-    say('end');
+    end();
+  }
+
+  // Files that were not run, and tests that were collected and came to nothing.
+  left(modules) {
+    const isOpen = (state) => state === undefined || state === 'pending' || state === 'queued';
+    let left = 0;
+    for (const module of modules) {
+      if (isOpen(module.state?.() ?? 'passed')) left += 1;
+      for (const test of module.children.allTests()) if (isOpen(test.result()?.state)) left += 1;
+    }
+    return left;
   }
 
   became(test, result) {

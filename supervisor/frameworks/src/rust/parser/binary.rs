@@ -26,6 +26,8 @@ pub(super) struct Current {
     /// Whether its suite began, and did not end.
     pub(super) began: bool,
     pub(super) open: bool,
+    /// How many tests its harness said that it has.
+    pub(super) announced: u64,
 }
 
 /// A binary that ended with tests that had not.
@@ -49,6 +51,7 @@ impl RustParser {
             failed: 0,
             began: false,
             open: false,
+            announced: 0,
         });
     }
 
@@ -96,6 +99,8 @@ impl RustParser {
         let began = { text }.finish(&mut told);
         self.tell(told, events);
         let Some(current) = self.current.take() else { return };
+        // What one that broke lacks is told of it.
+        self.announced += Some(current.announced).filter(|announced| *announced <= current.told).unwrap_or_default();
         let how = if status > 128 {
             format!("was ended by signal {}", signal_name(status - 128))
         } else {
@@ -120,7 +125,7 @@ impl RustParser {
             let failure = Failure { message: (status != 0).then_some(message), ..failure };
             let failure = if status == 0 { Failure::default() } else { failure };
             self.finished(whole(&current.id), outcome, None, failure, &output, events);
-        } else if current.open || is_open || (!current.is_plain && !current.began) {
+        } else if current.open || is_open || current.told < current.announced || (!current.is_plain && !current.began) {
             self.broke(&current.id, &format!("the test program {how} before it had told its tests"), output, events);
         } else if status != 0 && current.failed == 0 {
             self.broke(&current.id, &format!("the test program {how} outside of its tests"), output, events);

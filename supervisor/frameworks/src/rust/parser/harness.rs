@@ -38,6 +38,7 @@ impl RustParser {
                 if let Some(current) = &mut self.current {
                     current.open = suite.event == "started";
                     current.began = true;
+                    current.announced += suite.test_count;
                 }
             }
             Some((_, HarnessLine::Test(test))) => self.test_line(*test, events),

@@ -20,12 +20,14 @@ use crate::framework::{Parser, Plan, Step, StreamSummary, Want};
 use crate::lines::{LINE_BYTES_MAX, Lines};
 use crate::notes::Notes;
 use crate::paths::Paths;
+use crate::proof::Proofs;
 use crate::said::{Said, plain};
 use binary::{Crash, Current};
 use building::Building;
 use harness::Silent;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::test_case::{CollectorKind, TestId, TestOutcome};
 use suites::Suites;
 
@@ -77,6 +79,9 @@ pub(super) struct RustParser {
     blamed: u64,
     listed: usize,
     flaky: u64,
+    proofs: Proofs,
+    /// Tests that the harnesses of this step's whole binaries said that they have.
+    announced: u64,
     summary: StreamSummary,
     notes: Notes,
 }
@@ -105,6 +110,8 @@ impl RustParser {
             blamed: 0,
             listed: 0,
             flaky: 0,
+            proofs: Proofs::default(),
+            announced: 0,
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
         }
@@ -180,7 +187,8 @@ impl Parser for RustParser {
         self.step = step;
         self.dir = self.steps.get(step).or(self.steps.last()).map(|step| step.dir.clone()).unwrap_or_default();
         self.stderr = Said::default();
-        self.blamed = 0;
+        (self.blamed, self.announced) = (0, 0);
+        self.proofs.start_step();
         self.building.begin();
         self.suites.begin();
         (self.current, self.doctests) = (None, Text::default());
@@ -220,9 +228,11 @@ impl Parser for RustParser {
         }
         let is_cut =
             self.suites.lack_a_part() || self.current.is_some() || self.doctests.is_open() || !self.begun.is_empty();
-        self.summary.cut_off |= killed || is_cut;
         if killed {
             return;
+        }
+        if !is_cut {
+            self.proofs.show(self.announced);
         }
         let how = "did not finish: the runner ended before it";
         for id in self.begun.take() {
@@ -259,13 +269,14 @@ impl Parser for RustParser {
     }
 
     fn summary(&self) -> StreamSummary {
-        let mut summary = StreamSummary { notes: self.notes.to_vec(), ..self.summary.clone() };
+        let proof = self.proofs.proof();
+        let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
         let lost = [
             (self.building.unreadable, "line(s) of Cargo's could not be read".to_owned()),
             (self.lines.skipped(), format!("line(s) of more than {LINE_BYTES_MAX} bytes were passed over")),
         ];
         for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
-            summary.cut_off = true;
+            summary.proof = Proof::Missing;
             summary.notes.push(format!("{count} {what}"));
         }
         summary

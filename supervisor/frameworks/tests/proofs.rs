@@ -1,0 +1,271 @@
+//! The proof of each adapter: a recorded run that passes does not once its proof is taken away. A new adapter has to have a row.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod support {
+    pub(crate) mod want;
+}
+
+use proctor_core::event::RunnerEvent;
+use proctor_core::outcome::{Exit, Outcome};
+use proctor_core::report::Summary;
+use proctor_core::request::Selection;
+use proctor_core::verdict::{Facts, judge};
+use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Want};
+use support::want::want;
+
+/// Where a runner speaks.
+#[derive(Clone, Copy)]
+enum Channel {
+    Stdout,
+    Report,
+    /// A file that it leaves, by this path.
+    File(&'static str),
+}
+
+use Channel::{File, Report, Stdout};
+
+/// A recorded run that passes.
+struct Recording {
+    framework: &'static str,
+    /// A project's file and its content.
+    file: (&'static str, &'static str),
+    /// Which step speaks.
+    step: usize,
+    told: &'static [(Channel, &'static str)],
+    /// What takes the proof away: a text and what stands for it.
+    without: &'static [(&'static str, &'static str)],
+}
+
+macro_rules! golden {
+    ($path:literal) => {
+        include_str!(concat!("../goldens/", $path))
+    };
+}
+
+const fn of_node(framework: &'static str, script: &'static str, told: &'static [(Channel, &'static str)]) -> Recording {
+    Recording { framework, file: ("package.json", script), step: 0, told, without: REPORTERS }
+}
+
+/// The end of a reporter of JavaScript: absent, without its counts, with other counts, with tests that are left.
+const REPORTERS: &[(&str, &str)] = &[
+    (r#"{"event":"end","#, r#"{"event":"note","text":"x","#),
+    (r#","left":0}"#, "}"),
+    (r#""end","tests":"#, r#""end","tests":1"#),
+    (r#""left":0"#, r#""left":1"#),
+];
+
+/// The same as Python writes it.
+const PYTHON: &[(&str, &str)] = &[
+    (r#"{"event": "end","#, r#"{"event": "note", "text": "x","#),
+    (r#", "left": 0}"#, "}"),
+    (r#""end", "tests": "#, r#""end", "tests": 1"#),
+    (r#""left": 0"#, r#""left": 1"#),
+];
+
+const RECORDINGS: &[Recording] = &[
+    Recording {
+        framework: "go",
+        file: ("go.mod", "module example.com/pass\n"),
+        step: 0,
+        told: &[(Stdout, golden!("go/pass.jsonl"))],
+        without: &[
+            (r#""Output":"PASS\n"}"#, r#""Output":"DONE\n"}"#),
+            (r#""Action":"pass","Package":"example.com/pass/calc","E"#, ""),
+        ],
+    },
+    Recording {
+        framework: "pytest",
+        file: ("pytest.ini", "[pytest]\n"),
+        step: 0,
+        told: &[(Report, golden!("pytest/pass.jsonl"))],
+        without: PYTHON,
+    },
+    Recording {
+        framework: "unittest",
+        file: ("test_money.py", ""),
+        step: 0,
+        told: &[(Report, golden!("unittest/pass.jsonl"))],
+        without: PYTHON,
+    },
+    of_node("jest", r#"{"scripts":{"test":"jest"}}"#, &[(Report, golden!("jest/pass.jsonl"))]),
+    of_node("mocha", r#"{"scripts":{"test":"mocha"}}"#, &[(Report, golden!("mocha/pass.jsonl"))]),
+    of_node("node", r#"{"scripts":{"test":"node --test"}}"#, &[(Report, golden!("node/pass.jsonl"))]),
+    of_node("vitest", r#"{"scripts":{"test":"vitest run"}}"#, &[(Report, golden!("vitest/pass.jsonl"))]),
+    of_node("playwright", r#"{"scripts":{"test":"playwright test"}}"#, &[(Report, golden!("playwright/pass.jsonl"))]),
+    Recording {
+        without: &[("1..2\n", ""), ("1..2\n", "1..3\n")],
+        ..of_node(
+            "script",
+            r#"{"scripts":{"test":"tape x.js"}}"#,
+            &[(Stdout, "TAP version 13\nok 1 - a\nok 2 - b\n1..2\n")],
+        )
+    },
+    Recording {
+        framework: "cargo",
+        file: ("Cargo.toml", "[package]\nname = 'pass'\n"),
+        step: 0,
+        told: &[(Stdout, golden!("rust/cargo-pass.out"))],
+        without: &[
+            (r#"{ "type": "suite", "event": "ok", "passed": 3,"#, "{"),
+            (r#""test_count": 3"#, r#""test_count": 4"#),
+            ("test result: ok. 2 passed;", ""),
+        ],
+    },
+    Recording {
+        framework: "nextest",
+        file: ("Cargo.toml", "[package]\nname = 'pass'\n"),
+        step: 0,
+        told: &[(Stdout, golden!("rust/nextest-pass.out"))],
+        without: &[
+            (
+                r#"{"type":"suite","event":"ok","passed":1,"failed":0,"ignored":0,"measured":0,"filtered_out":0,"exec_time":0.018"#,
+                "{",
+            ),
+            (r#"{"type":"suite","event":"started","#, "{"),
+        ],
+    },
+    Recording {
+        framework: "ctest",
+        file: ("CMakeLists.txt", "project(x)\nenable_testing()\n"),
+        step: 2,
+        told: &[(Stdout, golden!("ctest/pass.out"))],
+        without: &[("100% tests passed, 0 tests failed out of 7", ""), ("/7 Test", "/8 Test")],
+    },
+    Recording {
+        framework: "maven",
+        file: ("pom.xml", ""),
+        step: 0,
+        told: &[(Stdout, golden!("maven/pass.out")), (Report, golden!("maven/pass.report"))],
+        without: &[("BUILD SUCCESS", ""), ("\0end\n\0", "\0"), (r#"tests="4""#, r#"tests="5""#)],
+    },
+    Recording {
+        framework: "gradle",
+        file: ("build.gradle", ""),
+        step: 0,
+        told: &[(Report, golden!("gradle/pass.jsonl"))],
+        without: REPORTERS,
+    },
+    Recording {
+        framework: "maestro",
+        file: (".maestro/search.yaml", "appId: x\n---\n- launchApp\n"),
+        step: 0,
+        told: &[
+            (Stdout, "[Passed] search (1m 3s)\n\n1/1 Flows Passed in 1m 3s\n"),
+            (
+                File("maestro/report-0.xml"),
+                r#"<testsuites><testsuite tests="1" failures="0"><testcase name="search" status="SUCCESS"/></testsuite></testsuites>"#,
+            ),
+        ],
+        without: &[
+            (r#"<testcase name="search" status="SUCCESS"/>"#, ""),
+            (r#"tests="1""#, r#"tests="2""#),
+            (r#"status="SUCCESS"/>"#, r#"status="ERROR"><failure>x</failure></testcase>"#),
+        ],
+    },
+    of_node("cypress", r#"{"scripts":{"test":"cypress run"}}"#, &[(Report, golden!("cypress/pass.jsonl"))]),
+];
+
+/// What the recording comes to with `change` made to all that is told.
+fn outcome(recording: &Recording, change: impl Fn(&str) -> String) -> Outcome {
+    let framework = framework(recording.framework);
+    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    let mut tree = FileTree::default();
+    tree.add_with_content(recording.file.0, recording.file.1);
+    let plan = framework.plan(&framework.asked(&tree), &tree, &want).unwrap();
+    // ctest says where it looks for its tests: the recording, in its own build directory.
+    let build = plan.steps[0].args.get(3).cloned().unwrap_or_default();
+    let change = |told: &str| change(&told.replace("/cache/cmake/0123456789abcdef", &build));
+    let (mut parser, mut events) = (framework.parser(&plan, &want), Vec::new());
+    let (mut commands, mut step) = (plan.steps.len(), 0);
+    while step < commands {
+        parser.step_started(step);
+        for (channel, text) in recording.told.iter().filter(|_| step == recording.step) {
+            match channel {
+                Stdout => parser.stdout(change(text).as_bytes(), &mut events),
+                Report => parser.report(change(text).as_bytes(), &mut events),
+                File(_) => {}
+            }
+        }
+        parser.step_ended(Exit::Code(0), false, &mut events);
+        commands += parser.follow_up().len();
+        step += 1;
+    }
+    let file = |(channel, text): &(Channel, &str)| match channel {
+        File(path) => Some(((*path).to_owned(), change(text).into_bytes())),
+        Stdout | Report => None,
+    };
+    let files: Vec<(String, Vec<u8>)> = recording.told.iter().filter_map(file).collect();
+    parser.files(&files, &mut events);
+    let (mut summary, mut collection_errors) = (Summary::default(), 0);
+    for event in &events {
+        match event {
+            RunnerEvent::TestStarted(_) => {}
+            RunnerEvent::TestFinished(test) => summary.count(test.outcome),
+            RunnerEvent::Collector(_) => collection_errors += 1,
+        }
+    }
+    let stream = parser.summary();
+    let facts = Facts {
+        commands,
+        exits: vec![Exit::Code(0); commands],
+        summary,
+        collection_errors,
+        structured: stream.structured,
+        proof: stream.proof,
+        runner_missing: stream.runner_missing,
+        running: parser.running(),
+        unreached: stream.unreached,
+        notes: stream.notes,
+        ..Facts::default()
+    };
+    judge(facts).outcome
+}
+
+fn framework(name: &str) -> &'static dyn Framework {
+    *FRAMEWORKS.iter().find(|framework| framework.name() == name).unwrap()
+}
+
+#[test]
+fn no_run_passes_without_the_proof_of_its_adapter() {
+    for recording in RECORDINGS {
+        let name = recording.framework;
+        assert_eq!(outcome(recording, str::to_owned), Outcome::Passed, "{name}");
+        for (text, instead) in recording.without {
+            let is_there = recording.told.iter().any(|(_, told)| told.contains(text));
+            let outcome = outcome(recording, |told| told.replace(text, instead));
+            assert!(is_there && outcome != Outcome::Passed, "{name} without {text:?}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn every_adapter_has_a_recording_and_its_proof_in_its_file_and_in_the_readme() {
+    let sources = [
+        include_str!("../src/go/mod.rs"),
+        include_str!("../src/pytest/mod.rs"),
+        include_str!("../src/unittest/mod.rs"),
+        include_str!("../src/jest/mod.rs"),
+        include_str!("../src/mocha/mod.rs"),
+        include_str!("../src/node_test/mod.rs"),
+        include_str!("../src/vitest/mod.rs"),
+        include_str!("../src/playwright/mod.rs"),
+        include_str!("../src/script/mod.rs"),
+        include_str!("../src/rust/mod.rs"),
+        include_str!("../src/ctest/mod.rs"),
+        include_str!("../src/maven/mod.rs"),
+        include_str!("../src/gradle/mod.rs"),
+        include_str!("../src/maestro/mod.rs"),
+        include_str!("../src/cypress/mod.rs"),
+    ];
+    let heads = sources.map(|source| source.replace("\n//! ", " "));
+    let readme = include_str!("../../../README.md");
+    for framework in FRAMEWORKS {
+        let (name, proof) = (framework.name(), framework.proof());
+        assert!(RECORDINGS.iter().any(|recording| recording.framework == name), "{name} has no recording");
+        let row = readme.lines().find(|line| line.eq_ignore_ascii_case(&format!("| `{name}` | {proof} |")));
+        assert!(row.is_some(), "README's table of proofs lacks {name}: {proof}");
+        let told = heads.iter().any(|head| head.contains("Proof of a pass: ") && head.contains(proof));
+        assert!(told, "the first lines of {name} lack its proof: {proof}");
+    }
+}
