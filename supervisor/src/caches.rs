@@ -1,5 +1,9 @@
-//! The bound of a tenant's build caches. Each entry of the cache directory is a whole cache (`go-build`, `cargo-home`):
-//! those that were not used for the longest time go until the rest is within the bound. Must not know what a cache is for.
+//! The bounds of a tenant's build caches. The cache directory has one directory for the caches of each workspace ([`RunCache`])
+//! and one for Go's library ([`GoLibrary`]): those unused for the longest time are removed until the rest is within the bounds of
+//! bytes and of directories. Must not know what is in one.
+//!
+//! Whatever else lies in the cache directory is left over (by an earlier version, or by a run with empty caches whose
+//! supervisor was killed) and is removed as soon as no run is on.
 //!
 //! A tenant's tests write there as they like, so nothing here follows a link, holds more than two directories open or
 //! calls itself: a tree may be as deep as a disk.
@@ -9,8 +13,14 @@
 //! fallen by what was left then, there is nothing to do. `cache.trash` is where a cache goes in one step, while no run is
 //! there to miss it, and where all go that became another user's; what takes long happens after that.
 
+mod go_library;
+mod run_cache;
+
+pub use go_library::GoLibrary;
+pub use run_cache::{RunCache, of_run};
+
 use proctor_core::bound::PATH_BYTES_MAX;
-use proctor_sandbox::{SCRATCH, lack, unless_lacking};
+use proctor_sandbox::{lack, unless_lacking};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, mkdirat, openat, openat2, renameat,
     statx, unlinkat,
@@ -41,6 +51,9 @@ const OVERFULL: u64 = 2;
 /// Most bytes of names of directories that are still to be added up.
 const PENDING_BYTES_MAX: usize = 64 << 20;
 
+/// Most workspaces of one tenant that have caches, so that agents who make a clone for each task leave no more directories.
+const WORKSPACES_MAX: usize = 4_096;
+
 /// Most files with several names that are known by number, so that they count once.
 const LINKED_MAX: usize = 1 << 20;
 
@@ -52,13 +65,6 @@ const LOCK_TRIES: u32 = 10;
 
 /// One step of that wait.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
-
-/// Where a run has its caches: in the directory that outlives it, or without one below its own scratch directory. What the host
-/// has by that name is anybody's.
-#[must_use]
-pub fn of_run(kept: Option<&Path>) -> PathBuf {
-    kept.map_or_else(|| Path::new(SCRATCH).join("cache"), Path::to_path_buf)
-}
 
 /// Held by a run for as long as it lasts: no cache goes in between. `None` when there is no cache directory, or somebody
 /// else held the lock for a second.
@@ -134,6 +140,13 @@ pub fn throw_away(parent: &File, name: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// Takes the directory `name` out of the cache directory `cache` in one step; [`tidy`] removes it.
+fn throw_out(cache: &Path, name: &str) -> io::Result<()> {
+    let trash = open_trash(CWD, &sibling(cache, ".trash"))?;
+    let dir = openat(CWD, cache, OPEN_DIR, Mode::empty())?;
+    move_up(&dir, &CString::new(name)?, &trash, &mut 0)
+}
+
 fn put_aside(parent: &File, name: &str) -> io::Result<File> {
     let trash = open_trash(parent, &sibling(Path::new(name), ".trash"))?;
     throw(parent, &CString::new(name)?, &trash, &mut 0)?;
@@ -157,22 +170,22 @@ fn try_tidy(cache: &Path, bytes_max: u64) -> io::Result<Tidied> {
     if !cache.is_dir() {
         return Ok(Tidied::default());
     }
-    let mut used = open_used(cache)?;
-    if !is_due(&mut used, cache, bytes_max)? {
-        return Ok(Tidied::default());
-    }
     let trash = open_trash(CWD, &sibling(cache, ".trash"))?;
     match trash.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(Tidied::default()),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    // What a supervisor that was killed has left.
+    // Caches of runs with empty ones, and what a supervisor that was killed has left.
     empty(&trash)?;
+    let mut used = open_used(cache)?;
+    if !is_due(&mut used, cache, bytes_max)? {
+        return Ok(Tidied::default());
+    }
     let dir = openat(CWD, cache, OPEN_DIR, Mode::empty())?;
     let mut caches = add_up(&dir)?;
     let mut tidied = Tidied::default();
-    if total(&caches) > bytes_max {
+    if !is_within(&caches, bytes_max) || caches.iter().any(|cache| cache.is_left_over) {
         let lock = open_used(cache)?;
         match lock.try_lock() {
             Ok(()) => tidied = take_out(&dir, &trash, condemned(&mut caches, bytes_max))?,
@@ -253,19 +266,26 @@ impl Seen {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cache {
     name: CString,
+    /// Whether it is neither a workspace's nor Go's library.
+    is_left_over: bool,
     /// `u64::MAX` for one that cannot be added up.
     bytes: u64,
-    /// When something in it was last written or read, seconds of the epoch.
+    /// When a run last used it, seconds of the epoch.
     used: i64,
 }
 
-/// Takes out those that have to go: each that is too large by itself, then the longest unused until the rest is within
-/// `bytes_max`.
+/// Takes out those that have to go: what is left over, each that is too large by itself, then the longest unused until the
+/// rest is within its bounds.
 fn condemned(caches: &mut Vec<Cache>, bytes_max: u64) -> Vec<Cache> {
-    caches.sort_by_key(|cache| (cache.bytes <= bytes_max, cache.used));
+    caches.sort_by_key(|cache| (!cache.is_left_over, cache.bytes <= bytes_max, cache.used));
+    let left_over = caches.iter().filter(|cache| cache.is_left_over).count();
     // A sum that is beyond all numbers cannot be taken from, so it is made anew.
-    let gone = (0..caches.len()).find(|gone| total(&caches[*gone..]) <= bytes_max).unwrap_or(caches.len());
+    let gone = (left_over..caches.len()).find(|gone| is_within(&caches[*gone..], bytes_max)).unwrap_or(caches.len());
     caches.drain(..gone).collect()
+}
+
+fn is_within(caches: &[Cache], bytes_max: u64) -> bool {
+    caches.len() <= WORKSPACES_MAX && total(caches) <= bytes_max
 }
 
 fn total(caches: &[Cache]) -> u64 {
@@ -276,7 +296,7 @@ fn take_out(dir: &OwnedFd, trash: &File, condemned: Vec<Cache>) -> io::Result<Ti
     let mut tidied = Tidied::default();
     let mut number = 0;
     for Cache { name, bytes, .. } in condemned {
-        throw(dir, &name, trash, &mut number)?;
+        move_up(dir, &name, trash, &mut number)?;
         tidied.bytes = tidied.bytes.saturating_add(bytes);
         tidied.removed.push(name);
     }
@@ -297,7 +317,8 @@ fn add_up(dir: &OwnedFd) -> io::Result<Vec<Cache>> {
 /// too large.
 fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> io::Result<Option<Cache>> {
     let Some(top) = look_at(dir, &name)? else { return Ok(None) };
-    let mut cache = Cache { bytes: bytes(&top), used: top.stx_mtime.tv_sec, name };
+    let is_left_over = !run_cache::is_of_workspace(&name) && !go_library::is_name(&name);
+    let mut cache = Cache { bytes: bytes(&top), used: used(&top), name, is_left_over };
     let mut pending = if is_dir(&top) { vec![cache.name.as_bytes().to_vec()] } else { Vec::new() };
     let mut pending_bytes = cache.name.as_bytes().len();
     while let Some(path) = pending.pop() {
@@ -315,9 +336,6 @@ fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> io::Result<
                 continue;
             }
             let Some(found) = look_at(entries.fd()?, entry.file_name())? else { continue };
-            // Reading a directory is what happens here; reading a file is its use.
-            let read = if is_dir(&found) { 0 } else { found.stx_atime.tv_sec };
-            cache.used = cache.used.max(found.stx_mtime.tv_sec).max(read);
             let is_new =
                 is_dir(&found) || found.stx_nlink == 1 || linked.len() >= LINKED_MAX || linked.insert(found.stx_ino);
             if is_new {
@@ -340,6 +358,21 @@ fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> io::Result<
 fn look_at(dir: impl AsFd, name: &CStr) -> io::Result<Option<Statx>> {
     let at = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     unless_lacking(statx(dir, name, at, StatxFlags::BASIC_STATS))
+}
+
+/// When a run last used a cache: proctor sets the directory's time of change. Runs can set it too, and one that is to come says
+/// nothing.
+fn used(top: &Statx) -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let secs = top.stx_mtime.tv_sec;
+    if u64::try_from(secs).is_ok_and(|secs| secs <= now) { secs } else { 0 }
+}
+
+/// Marks the directory `cache` as used now.
+fn mark_used(cache: &Path) -> io::Result<File> {
+    let dir = File::from(openat(CWD, cache, OPEN_DIR, Mode::empty())?);
+    dir.set_modified(SystemTime::now())?;
+    Ok(dir)
 }
 
 fn is_dir(found: &Statx) -> bool {

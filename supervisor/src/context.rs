@@ -160,7 +160,8 @@ pub struct Policy {
     pub may_use_network: bool,
     /// The network of a run that asks for nothing.
     pub network: Network,
-    /// Directory that outlives runs, for build caches. The tenant's own. Without one the caches of a run go with it.
+    /// Directory that outlives runs, for the build caches of the tenant's workspaces ([`RunCache`](crate::caches::RunCache)).
+    /// Without one the caches of a run go with it.
     pub cache: Option<PathBuf>,
     /// Bytes that its caches may have between two runs, all together.
     pub cache_bytes_max: u64,

@@ -1,9 +1,10 @@
 //! From a request and a look at the workspace to the sandbox's specification, with every refusal before any process
 //! starts. Must not know sessions, the wire, or how anything is isolated.
 
-use crate::caches;
+use crate::caches::{GoLibrary, RunCache, of_run};
 use crate::context::{Context, Policy};
 use crate::project_file::{ProjectFile, ProjectFileError};
+use crate::registry::random_id;
 use crate::toolchain::{is_seen, unseen_environment};
 use crate::workspace::{Look, Workspace, WorkspaceError};
 use proctor_core::id::SessionId;
@@ -92,6 +93,10 @@ pub struct Prepared {
     pub notes: Vec<String>,
     /// The environment of every command, before what its step adds.
     pub env: BTreeMap<String, String>,
+    /// Where its caches are; `None` for below its scratch directory.
+    pub run_cache: Option<RunCache>,
+    /// Go's library, where the run may use one that is compiled for all workspaces.
+    pub go_library: Option<GoLibrary>,
     /// Where there may be tests that the look at the workspace has left out: such a run is not green.
     pub missed: Vec<Collector>,
 }
@@ -107,7 +112,9 @@ pub fn prepare(
     kind: RunKind,
 ) -> Result<Prepared, PrepareError> {
     let root = workspace.root().to_str().ok_or(PrepareError::PathNotUtf8)?;
-    let cache = caches::of_run(policy.cache.as_deref());
+    let run_cache = run_cache(policy, workspace, request)?;
+    let kept = run_cache.as_ref().map(RunCache::dir);
+    let cache = of_run(kept.as_deref());
     let cache = cache.to_str().ok_or(PrepareError::PathNotUtf8)?;
     check_owner(policy, look.owner)?;
     let file = ProjectFile::of(&look.tree)?;
@@ -117,6 +124,7 @@ pub fn prepare(
     if network == Network::Host && !policy.may_use_network {
         return Err(PrepareError::NetworkDenied);
     }
+    let nonce = random()?;
     let want = Want {
         selection: &request.selection,
         coverage: request.coverage,
@@ -125,6 +133,7 @@ pub fn prepare(
         workspace: root,
         scratch: SCRATCH,
         cache,
+        nonce: nonce.as_str(),
     };
     let Planned { plan, parser, framework, chosen, missed, wall_ms_max } = if request.command.is_empty() {
         plan_detected(policy, look, &request, kind, &want)?
@@ -143,9 +152,12 @@ pub fn prepare(
     notes.extend(clamped);
     notes.extend(plan.notes.iter().cloned());
     let mut env = context.toolchain.base_env(&format!("{SCRATCH}/home"));
-    env.extend(context.toolchain.caches(policy.cache.as_deref(), network));
+    let caches = context.toolchain.caches(kept.as_deref(), network);
+    env.extend(caches.env);
     env.extend(request.env.iter().map(|(name, value)| (name.clone(), value.clone())));
-    let read_only = context.toolchain.read_only(workspace.root(), policy.run_as.into());
+    let mut read_only = context.toolchain.read_only(workspace.root(), policy.run_as.into());
+    let go_library = run_cache.as_ref().and_then(|cache| go_library(context, workspace, &read_only, cache));
+    read_only.extend(go_library.iter().filter(|library| library.is_there()).map(GoLibrary::dir));
     let commands = commands_of(context, workspace, &read_only, &env, &plan.steps)?;
     notes.extend(note_of_environment(workspace, &read_only, &plan.steps));
     let mut required_layers = policy.required_layers.clone();
@@ -154,11 +166,15 @@ pub fn prepare(
     let spec = RunSpec {
         jail: Jail {
             owner: policy.owner.clone(),
-            session: session.to_string(),
+            // Nobody prepares a worker for caches that are gone.
+            session: if request.fresh { String::new() } else { session.to_string() },
             workspace: workspace.root().to_owned(),
             workspace_id: Some(workspace.identity()),
             read_only,
-            writable: policy.cache.iter().cloned().collect(),
+            writable: kept.into_iter().collect(),
+            // Made when the run has its turn.
+            writable_id: None,
+            links: caches.links,
             run_as: policy.run_as,
             network,
             required_layers,
@@ -172,7 +188,29 @@ pub fn prepare(
         limits,
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
     };
-    Ok(Prepared { spec, parser, framework, chosen, notes, env, missed })
+    Ok(Prepared { spec, parser, framework, chosen, notes, env, run_cache, go_library, missed })
+}
+
+/// The caches of a run of `request`; `None` where its tenant has none.
+fn run_cache(policy: &Policy, workspace: &Workspace, request: &RunRequest) -> Result<Option<RunCache>, PrepareError> {
+    let Some(tenants) = policy.cache.as_deref() else { return Ok(None) };
+    if !request.fresh {
+        return Ok(Some(RunCache::of_workspace(tenants, workspace)));
+    }
+    Ok(Some(RunCache::fresh(tenants, random()?.as_str())))
+}
+
+/// A word that nobody can have known.
+fn random() -> Result<SessionId, PrepareError> {
+    random_id().ok_or_else(|| PrepareError::HostFailed { text: "the kernel gives no random numbers".to_owned() })
+}
+
+/// Go's library for the toolchain that runs find on PATH. One that the workspace brings along is its own, and empty caches have
+/// none.
+fn go_library(context: &Context, workspace: &Workspace, read_only: &[PathBuf], cache: &RunCache) -> Option<GoLibrary> {
+    let elsewhere = |path: &Path| !path.starts_with(workspace.root()) && is_seen(path, workspace.root(), read_only);
+    let go = context.toolchain.find("go", elsewhere).filter(|_| !cache.is_fresh())?;
+    GoLibrary::of(cache.of_tenant(), go)
 }
 
 /// A command that replaces the framework's own runs as it is.

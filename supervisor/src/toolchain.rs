@@ -6,6 +6,7 @@ use crate::place::Place;
 use crate::reader::Reader;
 use crate::shown::{ENVIRONMENTS, Rules, Shown, is_program, is_system};
 use proctor_core::isolation::Network;
+use proctor_sandbox::SCRATCH;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -62,16 +63,33 @@ const INSTALLED: [(&str, &str); 8] = [
     ("VOLTA_HOME", ".volta"),
 ];
 
-/// Caches of tools, by the variable that names each: below the directory that outlives runs.
-const CACHES: [(&str, &str); 7] = [
+/// Caches of tools, by the variable that names each: below the directory that outlives runs. In none of them does its tool look
+/// for settings.
+const CACHES: [(&str, &str); 6] = [
     ("GOCACHE", "go-build"),
     ("GOMODCACHE", "go-mod"),
-    ("GRADLE_USER_HOME", "gradle"),
     ("PIP_CACHE_DIR", "pip"),
     ("UV_CACHE_DIR", "uv"),
     ("YARN_CACHE_FOLDER", "yarn"),
     ("npm_config_cache", "npm"),
 ];
+
+/// Homes of tools that have their settings and their caches in one directory, by the variable that names each. The directory is
+/// each run's own and empty, below its HOME; only the entries named here are links to what outlives the run.
+const HOMES: [(&str, &str, &[&str]); 2] =
+    [("CARGO_HOME", ".cargo", &["registry", "git"]), ("GRADLE_USER_HOME", ".gradle", &["caches", "wrapper", "jdks"])];
+
+/// The directory in which a run's HOME is, below its scratch directory.
+const HOME: &str = "home";
+
+/// Where tools find caches.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CachePlaces {
+    /// Variables that name them.
+    pub env: BTreeMap<String, String>,
+    /// Links to them, as in [`Jail::links`](proctor_sandbox::Jail).
+    pub links: Vec<(String, PathBuf)>,
+}
 
 /// Where Go asks for modules that the host has not, with a network.
 const GO_PROXIES: &str = "https://proxy.golang.org,direct";
@@ -239,9 +257,10 @@ impl Toolchain {
     }
 
     /// Where tools keep what outlives a run, in the directory `kept` if there is one, and where they look for what they lack.
-    /// What the host's user has downloaded is read and never written.
+    /// What the host's user has downloaded is read and never written. Settings of tools are never kept: where a tool has them
+    /// beside its caches, the run has a new directory for both.
     #[must_use]
-    pub fn caches(&self, kept: Option<&Path>, network: Network) -> BTreeMap<String, String> {
+    pub fn caches(&self, kept: Option<&Path>, network: Network) -> CachePlaces {
         let cache = caches::of_run(kept);
         let is_filled = |below| kept.is_some_and(|kept| is_filled(kept, below));
         let below = |name: &str| cache.join(name).to_string_lossy().into_owned();
@@ -253,22 +272,31 @@ impl Toolchain {
         set("GOPROXY", host.chain([beyond.to_owned()]).collect());
         // What a cache holds must be its owner's to remove.
         set("GOFLAGS", "-modcacherw".to_owned());
-        // Cargo has one home. Without a network the host's will do, until the tenant has filled its own.
-        let filled = is_filled("cargo-home/registry");
-        let host = self.cargo_home.as_ref().filter(|_| network == Network::None && !filled);
-        set("CARGO_HOME", host.map_or_else(|| below("cargo-home"), |home| home.to_string_lossy().into_owned()));
         if network == Network::None {
             set("CARGO_NET_OFFLINE", "true".to_owned());
         }
+        // Without a network the crates of the host's user will do, until the workspace has its own.
+        let filled = is_filled("cargo/registry/cache");
+        let host = self.cargo_home.as_ref().filter(|_| network == Network::None && !filled);
+        let mut links = Vec::new();
+        for (name, home, parts) in HOMES {
+            set(name, format!("{SCRATCH}/{HOME}/{home}"));
+            for part in parts {
+                let own = cache.join(home.trim_start_matches('.')).join(part);
+                let of_host = host.filter(|_| name == "CARGO_HOME").map(|host| host.join(part));
+                let kept = of_host.filter(|dir| dir.is_dir()).unwrap_or(own);
+                links.push((format!("{HOME}/{home}/{part}"), kept));
+            }
+        }
         // A JVM asks the user database, which does not know a run's HOME. As for Cargo, without a network the host's
-        // repository will do until the tenant has filled its own; Maven only reads it then, as does Gradle (`mavenLocal`).
-        let filled = is_filled("java/.m2/repository");
-        let host = self.maven_repository.iter().filter(|_| network == Network::None && !filled);
-        let host = host.map(|dir| format!(" -Dmaven.repo.local={}", dir.display()));
-        let options: String = [format!("-Duser.home={}", below("java"))].into_iter().chain(host).collect();
+        // repository will do until the workspace has its own; Maven only reads it then, as does Gradle (`mavenLocal`).
+        let filled = is_filled("m2/repository");
+        let host = self.maven_repository.as_ref().filter(|_| network == Network::None && !filled);
+        let repository = host.map_or_else(|| below("m2/repository"), |dir| dir.display().to_string());
+        let options = format!("-Duser.home={SCRATCH}/{HOME} -Dmaven.repo.local={repository}");
         set("GRADLE_OPTS", options.clone());
         set("MAVEN_OPTS", options);
-        env
+        CachePlaces { env, links }
     }
 
     /// A directory that all runs read and that holds `place`, or is in it.
@@ -360,6 +388,7 @@ pub fn check_variable(name: &str) -> Result<(), String> {
     if RESERVED.contains(&name)
         || named(&INSTALLED)
         || named(&CACHES)
+        || HOMES.iter().any(|(reserved, ..)| *reserved == name)
         || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || in_any_case.is_some_and(|start| start.eq_ignore_ascii_case(RESERVED_IN_ANY_CASE))
     {
@@ -459,20 +488,64 @@ mod tests {
         let (dir, toolchain) = host();
         let cache = dir.path().join("cache");
         let at = |path: &str| dir.path().join(path).to_str().unwrap().to_owned();
-        let env = toolchain.caches(Some(&cache), Network::None);
+        let crates = |network| {
+            let links = toolchain.caches(Some(&cache), network).links;
+            links.iter().find(|(path, _)| path == "home/.cargo/registry").unwrap().1.to_str().unwrap().to_owned()
+        };
+        let env = toolchain.caches(Some(&cache), Network::None).env;
         assert_eq!(env["GOMODCACHE"], at("cache/go-mod"));
         assert_eq!(env["GOPROXY"], format!("file://{},off", at("go/pkg/mod/cache/download")));
-        assert_eq!((env["CARGO_HOME"].as_str(), env["CARGO_NET_OFFLINE"].as_str()), (at(".cargo").as_str(), "true"));
-        let env = toolchain.caches(Some(&cache), Network::Host);
+        assert_eq!(env["CARGO_NET_OFFLINE"], "true");
+        assert_eq!(crates(Network::None), at(".cargo/registry"));
+        let env = toolchain.caches(Some(&cache), Network::Host).env;
         assert!(env["GOPROXY"].ends_with(",https://proxy.golang.org,direct"), "{}", env["GOPROXY"]);
-        assert_eq!((&env["CARGO_HOME"], env.get("CARGO_NET_OFFLINE")), (&at("cache/cargo-home"), None));
-        std::fs::create_dir_all(cache.join("cargo-home/registry")).unwrap();
-        assert_eq!(toolchain.caches(Some(&cache), Network::None)["CARGO_HOME"], at("cache/cargo-home"));
+        assert_eq!(env.get("CARGO_NET_OFFLINE"), None);
+        assert_eq!(crates(Network::Host), at("cache/cargo/registry"));
+        std::fs::create_dir_all(cache.join("cargo/registry/cache")).unwrap();
+        assert_eq!(crates(Network::None), at("cache/cargo/registry"));
         // What a link of the tenant's leads to is not its own, and whether it is there is not for it to know.
-        std::fs::remove_dir_all(cache.join("cargo-home")).unwrap();
-        symlink(dir.path().join(".cargo"), cache.join("cargo-home")).unwrap();
-        assert_eq!(toolchain.caches(Some(&cache), Network::None)["CARGO_HOME"], at(".cargo"));
-        assert_eq!(Toolchain::default().caches(Some(&cache), Network::None)["GOPROXY"], "off");
+        std::fs::create_dir_all(dir.path().join(".cargo/registry/cache")).unwrap();
+        std::fs::remove_dir_all(cache.join("cargo")).unwrap();
+        symlink(dir.path().join(".cargo"), cache.join("cargo")).unwrap();
+        assert_eq!(crates(Network::None), at(".cargo/registry"));
+        assert_eq!(Toolchain::default().caches(Some(&cache), Network::None).env["GOPROXY"], "off");
+    }
+
+    /// Every tool that runs are given a place for, with the files in which it looks for settings, below what its variable names.
+    /// None of them is in a directory that outlives the run.
+    #[test]
+    fn no_tool_looks_for_settings_in_what_outlives_a_run() {
+        let cache = Path::new("/cache");
+        let CachePlaces { env, links } = Toolchain::default().caches(Some(cache), Network::None);
+        let base = Toolchain::default().base_env("/tmp/proctor/home");
+        let of = |name: &str| env.get(name).or_else(|| base.get(name)).unwrap().clone();
+        let java = env["MAVEN_OPTS"].split(' ').find_map(|option| option.strip_prefix("-Duser.home=")).unwrap();
+        let settings = [
+            (of("CARGO_HOME"), &["config.toml", "config", "credentials.toml", "env", "bin/rustc"][..]),
+            (of("GRADLE_USER_HOME"), &["gradle.properties", "init.gradle", "init.gradle.kts", "init.d/x.gradle"]),
+            (java.to_owned(), &[".m2/settings.xml", ".m2/toolchains.xml", ".m2/extensions.xml", ".gradle/init.gradle"]),
+            (
+                of("HOME"),
+                &[".config/go/env", ".npmrc", ".yarnrc", ".yarnrc.yml", ".config/pip/pip.conf", ".pip/pip.conf"],
+            ),
+            (of("HOME"), &[".config/uv/uv.toml", ".mavenrc", ".gitconfig", ".cargo/config.toml", ".pydistutils.cfg"]),
+        ];
+        for (home, files) in settings {
+            for file in files {
+                let mut path = Path::new(&home).join(file);
+                for (link, target) in &links {
+                    if let Ok(below) = path.strip_prefix(Path::new(SCRATCH).join(link)) {
+                        path = target.join(below);
+                    }
+                }
+                assert!(path.starts_with(SCRATCH), "{}", path.display());
+            }
+        }
+        let named: Vec<&str> = CACHES.iter().map(|(name, _)| *name).chain(HOMES.map(|(name, ..)| name)).collect();
+        for (name, value) in &env {
+            let is_known = named.contains(&name.as_str()) || !value.contains("/cache") || name.ends_with("_OPTS");
+            assert!(is_known, "{name}={value}: say where its tool looks for settings");
+        }
     }
 
     #[test]
@@ -499,12 +572,13 @@ mod tests {
         let var = |name: &str| (name == "MAVEN_OPTS").then(|| format!("-Xmx1g {place}").into());
         let toolchain = Toolchain::from_env(var, Offer::nothing());
         assert!(toolchain.read_only(Path::new("/ws"), Reader::Supervisor).contains(&repository));
-        let options = |network| toolchain.caches(Some(&cache), network)["MAVEN_OPTS"].clone();
-        let home = format!("-Duser.home={}/java", cache.display());
+        let options = |network| toolchain.caches(Some(&cache), network).env["MAVEN_OPTS"].clone();
+        let home = "-Duser.home=/tmp/proctor/home";
+        let own = format!("{home} -Dmaven.repo.local={}/m2/repository", cache.display());
         assert_eq!(options(Network::None), format!("{home} {place}"));
-        assert_eq!(options(Network::Host), home);
-        std::fs::create_dir_all(cache.join("java/.m2/repository")).unwrap();
-        assert_eq!(options(Network::None), home);
+        assert_eq!(options(Network::Host), own);
+        std::fs::create_dir_all(cache.join("m2/repository")).unwrap();
+        assert_eq!(options(Network::None), own);
     }
 
     #[test]

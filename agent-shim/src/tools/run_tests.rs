@@ -57,6 +57,12 @@ pub(super) fn teaching() -> Teaching {
         ("repeat", number("Times to run the selection. Only 1, the default, in this version.")),
         ("parallel", number("Tests at the same time within one package, 1 to 256. Default: the runner's own choice.")),
         ("headed", boolean("Show the browser's window. Only for frameworks that drive browsers.")),
+        (
+            "fresh",
+            boolean(
+                "Run with empty build caches, to check a verdict without what earlier runs have left. Slow: compiles everything.",
+            ),
+        ),
         ("browser", one_of(&["chromium", "firefox", "webkit"], "Only for frameworks that drive browsers.")),
         ("max_tokens", schema::max_tokens()),
     ];
@@ -86,6 +92,7 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
         repeat: arguments.count("repeat", 1_000)?.unwrap_or_default(),
         parallel: arguments.count("parallel", 256)?.unwrap_or_default(),
         headed: arguments.flag("headed")?,
+        fresh: arguments.flag("fresh")?,
         browser: arguments.choice("browser", &browsers, "chromium, firefox or webkit")?.unwrap_or_default().to_owned(),
         ..RunTestsRequest::default()
     };

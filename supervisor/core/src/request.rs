@@ -38,6 +38,9 @@ pub struct RunRequest {
     /// Which browser, for frameworks that drive one.
     #[serde(default)]
     pub browsing: Browsing,
+    /// Whether the run has empty caches, which are removed when it ends, in place of its workspace's.
+    #[serde(default)]
+    pub fresh: bool,
 }
 
 /// What a request says about browsers.

@@ -169,6 +169,8 @@ pub struct Want<'a> {
     pub scratch: &'a str,
     /// Absolute path of a directory that outlives the run, for build caches.
     pub cache: &'a str,
+    /// Word that no earlier run can have known, for files of ours that a tool keeps a compiled form of by their content.
+    pub nonce: &'a str,
 }
 
 #[cfg(test)]
@@ -183,6 +185,7 @@ impl<'a> Want<'a> {
             workspace: "/w",
             scratch: "/s",
             cache: "/c",
+            nonce: "n",
         }
     }
 }

@@ -67,7 +67,9 @@ fn steps(framework: &dyn Framework, selection: &Selection) -> Vec<String> {
     let line = |step: &Step| {
         let line = format!("{}: {}", step.dir, step.args.join(" "));
         let cache = format!("-o cache_dir=/cache/pytest/workspace/{}", step.dir);
-        line.replace("-m pytest -p proctor_pytest ", "").replace(&cache, "").replace("-m proctor_unittest ", "")
+        line.replace("-m proctor_start pytest -p proctor_pytest ", "")
+            .replace(&cache, "")
+            .replace("-m proctor_start proctor_unittest ", "")
     };
     plan(framework, selection).steps.iter().map(|step| line(step).replace(":  ", ": ").trim_end().to_owned()).collect()
 }
@@ -97,7 +99,7 @@ fn everything() {
     assert_eq!(steps(&Unittest, &Selection::All), [": ./", ": ./slow", "sub: ./"]);
     let plan = plan(&Pytest, &Selection::All);
     let files: Vec<&str> = plan.files.iter().map(|file| file.path.as_str()).collect();
-    assert_eq!(files, ["pytest/proctor_pytest.py", "pytest/proctor_python.py"]);
+    assert_eq!(files, ["pytest/proctor.zip"]);
     let programs =
         [".venv/bin/python", "venv/bin/python", "../.venv/bin/python", "../venv/bin/python", "python3", "python"];
     assert_eq!(plan.steps[1].programs, programs);
@@ -107,7 +109,7 @@ fn everything() {
         "PROCTOR_OUTPUT=/scratch/artifacts/kept/pytest-0",
         "PROCTOR_REPORT=/scratch/report",
         "PROCTOR_WORKSPACE=/workspace",
-        "PYTHONPATH=/scratch/pytest",
+        "PYTHONPATH=/scratch/pytest/proctor.zip",
         "PYTHONPYCACHEPREFIX=/cache/pycache",
     ];
     assert_eq!(env, wanted);
@@ -121,7 +123,7 @@ fn unittest_starts_above_a_package_that_loads_its_tests_itself() {
     tree.add("lib/pkg/tests/check_a.py");
     let starts = |selection: &Selection| -> Vec<String> {
         let plan = Unittest.plan(&Unittest.detect(&tree), &tree, &want(selection)).unwrap();
-        plan.steps.iter().map(|step| step.args[2].clone()).collect()
+        plan.steps.iter().map(|step| step.args[3].clone()).collect()
     };
     assert_eq!(starts(&Selection::All), ["./", "./lib", "./slow", "./"]);
     assert_eq!(starts(&matching("", &["lib/pkg/tests/check_a.py"])), ["./lib"]);
@@ -135,7 +137,7 @@ fn unittest_starts_in_no_environment_and_nothing_built() {
         tree.add(file);
     }
     let plan = Unittest.plan(&Unittest.detect(&tree), &tree, &want(&Selection::All)).unwrap();
-    let starts: Vec<&str> = plan.steps.iter().map(|step| step.args[2].as_str()).collect();
+    let starts: Vec<&str> = plan.steps.iter().map(|step| step.args[3].as_str()).collect();
     assert_eq!(starts, ["./", "./slow", "./"]);
 }
 

@@ -69,7 +69,8 @@ fn command_rule(command: &CommandSpec) -> Result<(), String> {
 fn scratch_rule(spec: &RunSpec) -> Result<(), String> {
     let files = spec.scratch_files.iter().map(|file| file.path.as_str());
     let dirs = spec.scratch_dirs.iter().map(String::as_str);
-    if !files.chain(dirs).all(is_plain_relative) {
+    let links = spec.jail.links.iter().map(|(path, _)| path.as_str());
+    if !files.chain(dirs).chain(links).all(is_plain_relative) {
         return Err(format!("the path of a scratch file or directory {PLAIN_RELATIVE}"));
     }
     if !spec.artifacts.is_empty() && !is_plain_relative(&spec.artifacts) {

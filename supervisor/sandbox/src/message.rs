@@ -145,6 +145,7 @@ pub(crate) struct Allotment {
 pub(crate) struct RunPlan {
     pub(crate) commands: Vec<CommandSpec>,
     pub(crate) scratch_dirs: Vec<String>,
+    pub(crate) links: Vec<(String, PathBuf)>,
     pub(crate) scratch_files: Vec<PlannedFile>,
     /// Whether there is a FIFO beside the streams.
     pub(crate) report: bool,
@@ -168,6 +169,7 @@ impl RunPlan {
         RunPlan {
             commands: spec.commands.clone(),
             scratch_dirs: spec.scratch_dirs.clone(),
+            links: spec.jail.links.clone(),
             scratch_files: planned.collect(),
             report: spec.report,
         }

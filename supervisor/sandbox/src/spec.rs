@@ -61,6 +61,11 @@ pub struct Jail {
     /// Further absolute paths that are visible inside at the same place and can be written (build caches). Missing ones
     /// are passed over.
     pub writable: Vec<PathBuf>,
+    /// Device and inode of the first of them, if it matters: a worker that was prepared with another directory there is passed over.
+    pub writable_id: Option<(u64, u64)>,
+    /// Links that each run finds below [`SCRATCH`]: paths relative to it, and the absolute paths of directories that they lead
+    /// to, which are made where they are not there and the run may.
+    pub links: Vec<(String, PathBuf)>,
     /// Who the run is on this host.
     pub run_as: RunAs,
     /// Whether the run gets a network.
@@ -83,6 +88,8 @@ impl Jail {
             workspace_id: None,
             read_only: Vec::new(),
             writable: Vec::new(),
+            writable_id: None,
+            links: Vec::new(),
             run_as: RunAs::Supervisor,
             network: Network::None,
             required_layers: Vec::new(),

@@ -7,6 +7,7 @@ use proctor_core::outcome::Exit;
 use proctor_sandbox::{Jail, KillSwitch, LinuxSandbox, PoolBounds, RunSpec, Sandbox, SandboxEvent};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 use support::*;
@@ -282,6 +283,35 @@ fn many_threads_share_one_pool() {
             });
         }
     });
+    drop(sandbox);
+    assert_nothing_is_left();
+}
+
+/// A supervisor that removes caches leaves the worker that was prepared with them in what it has moved away.
+#[test]
+fn a_worker_that_was_prepared_with_another_writable_directory_is_passed_over() {
+    let _alone = one_at_a_time();
+    let (workspace, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let cache = kept.path().join("cache");
+    let sandbox = pooled(BOUNDS);
+    let spec = in_workspace("a", workspace.path(), &format!("echo said; echo x > {}/left", cache.display()));
+    let run = || {
+        fs::create_dir(&cache).unwrap();
+        let found = cache.metadata().unwrap();
+        let jail = Jail {
+            writable: vec![cache.clone()],
+            writable_id: Some((found.dev(), found.ino())),
+            links: vec![("home/tool/cache".to_owned(), cache.join("made"))],
+            ..spec.jail.clone()
+        };
+        assert_eq!(said(&sandbox, &RunSpec { jail, ..spec.clone() }), "said\n");
+        eventually("the next worker waits", || !waiting_workers().is_empty());
+        all_is_on_the_shelf(&sandbox);
+        assert!(cache.join("left").exists() && cache.join("made").is_dir());
+    };
+    run();
+    fs::rename(&cache, kept.path().join("trash")).unwrap();
+    run();
     drop(sandbox);
     assert_nothing_is_left();
 }

@@ -103,6 +103,7 @@ fn wanted(asked: &v1::RunTestsRequest, workspace: &Workspace) -> Result<RunReque
         env,
         parallel: (asked.parallel > 0).then_some(asked.parallel),
         browsing: Browsing { headed: asked.headed, browser: browser(&asked.browser)? },
+        fresh: asked.fresh,
     };
     check_command(&request)?;
     Ok(request)

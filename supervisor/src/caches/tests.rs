@@ -7,7 +7,13 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use tempfile::TempDir;
 
 fn named(name: &str, bytes: u64, used: i64) -> Cache {
-    Cache { name: CString::new(name).unwrap(), bytes, used }
+    Cache { name: CString::new(name).unwrap(), is_left_over: false, bytes, used }
+}
+
+/// The directory of a workspace called so, of at most 16 bytes.
+fn key(name: &str) -> String {
+    let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("{digits:0<32}")
 }
 
 #[test]
@@ -45,6 +51,15 @@ fn caches_are_added_up_when_they_may_be_beyond_their_bound_and_not_every_time() 
     }
 }
 
+/// What [`key`] was made of.
+fn name_of(entry: &str) -> String {
+    if !run_cache::is_of_workspace(&CString::new(entry).unwrap()) {
+        return entry.to_owned();
+    }
+    let bytes = (0..16).map(|at| u8::from_str_radix(&entry[2 * at..2 * at + 2], 16).unwrap());
+    String::from_utf8(bytes.take_while(|byte| *byte != 0).collect()).unwrap()
+}
+
 struct World {
     dir: TempDir,
 }
@@ -60,24 +75,22 @@ impl World {
         self.dir.path().join("cache")
     }
 
-    /// A cache with a file of so many KiB, last used so many seconds ago.
+    /// Caches of a workspace with a file of so many KiB, last used so many seconds ago.
     fn add(&self, name: &str, kib: usize, ago: u64) {
+        let name = &key(name);
         let dir = self.cache().join(name).join("deep/er");
         fs::create_dir_all(&dir).unwrap();
         let time = SystemTime::now() - Duration::from_secs(ago);
         let file = File::create(dir.join("file")).unwrap();
         (&file).write_all(&vec![7; kib << 10]).unwrap();
-        file.set_times(fs::FileTimes::new().set_modified(time).set_accessed(time)).unwrap();
-        for below in ["deep/er", "deep", ""] {
-            File::open(self.cache().join(name).join(below)).unwrap().set_modified(time).unwrap();
-        }
+        File::open(self.cache().join(name)).unwrap().set_modified(time).unwrap();
     }
 
+    /// Workspaces whose caches are left, and whatever else is.
     fn left(&self) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(self.cache())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let entries = fs::read_dir(self.cache()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| name_of(&entry.unwrap().file_name().into_string().unwrap())).collect();
         names.sort();
         names
     }
@@ -144,7 +157,7 @@ fn a_cache_that_cannot_be_read_for_want_of_descriptors_is_not_a_large_one() {
         unshare(CloneFlags::CLONE_FILES).unwrap();
         let dir = openat(CWD, world.cache(), OPEN_DIR, Mode::empty()).unwrap();
         let taken: Vec<OwnedFd> = std::iter::from_fn(|| rustix::io::dup(&dir).ok()).collect();
-        let found = cache(&dir, c"go-build".to_owned(), &mut HashSet::new());
+        let found = cache(&dir, CString::new(key("go-build")).unwrap(), &mut HashSet::new());
         drop(taken);
         found
     });
@@ -203,7 +216,10 @@ fn caches_that_are_of_no_use_are_out_of_the_way_at_once_and_then_gone() {
     let parent = File::open(world.dir.path()).unwrap();
     let trash = put_aside(&parent, "cache").unwrap();
     assert!(!world.cache().exists());
-    assert!(world.dir.path().join("cache.trash/up-1/go-build/deep/er/file").exists(), "nobody has waited");
+    assert!(
+        world.dir.path().join("cache.trash/up-1").join(key("go-build")).join("deep/er/file").exists(),
+        "nobody has waited"
+    );
     fs::create_dir(world.cache()).unwrap();
     world.add("npm", 16, 0);
     put_aside(&parent, "cache").unwrap();
@@ -217,7 +233,7 @@ fn a_hostile_tree_goes_and_nothing_beyond_it() {
     let precious = world.dir.path().join("precious");
     fs::create_dir(&precious).unwrap();
     fs::write(precious.join("file"), vec![7; 2 << 20]).unwrap();
-    let bad = world.cache().join("bad");
+    let bad = world.cache().join(key("bad"));
     fs::create_dir(&bad).unwrap();
     symlink(&precious, bad.join("link")).unwrap();
     symlink(&precious, world.cache().join("link")).unwrap();
@@ -233,9 +249,50 @@ fn a_hostile_tree_goes_and_nothing_beyond_it() {
     drop(at);
     world.add("npm", 512, 0);
     let tidied = world.tidy(1);
-    assert_eq!(tidied.removed, [c"bad".to_owned()]);
-    assert_eq!(world.left(), ["link", "npm"]);
+    assert_eq!(tidied.removed, [c"link".to_owned(), CString::new(key("bad")).unwrap()]);
+    assert_eq!(world.left(), ["npm"]);
     let seen = Seen::read(&mut open_used(&world.cache()).unwrap()).unwrap();
     assert!(seen.bytes >= 512 << 10, "what is left is known, whatever went: {seen:?}");
     assert!(precious.join("file").exists());
+}
+
+#[test]
+fn what_is_no_workspaces_goes_as_soon_as_no_run_is_on() {
+    let world = World::new();
+    world.add("one", 16, 10);
+    // Caches of an earlier version, of a run whose supervisor was killed, and an attempt to compile Go's library.
+    for name in ["cargo-home/config.toml", "fresh-0/go-build/a", "stage-0/a", "go-build"] {
+        fs::create_dir_all(world.cache().join(name)).unwrap();
+    }
+    fs::create_dir(world.cache().join("go-library-0")).unwrap();
+    let run = in_use(&world.cache()).unwrap();
+    assert_eq!(world.tidy(20), Tidied::default());
+    drop(run);
+    world.age();
+    assert_eq!(world.tidy(20).removed.len(), 4);
+    assert_eq!(world.left(), ["go-library-0", "one"]);
+}
+
+#[test]
+fn a_tenant_has_caches_of_so_many_workspaces_and_no_more() {
+    // The higher its number, the longer it is unused.
+    let caches = |count| (0..count).zip((i64::MIN..9).rev()).map(|(number, used)| named(&number.to_string(), 1, used)).collect();
+    let mut kept: Vec<Cache> = caches(WORKSPACES_MAX);
+    assert_eq!(condemned(&mut kept, u64::MAX), []);
+    let mut kept: Vec<Cache> = caches(WORKSPACES_MAX + 2);
+    let names: Vec<_> = condemned(&mut kept, u64::MAX).into_iter().map(|cache| cache.name).collect();
+    assert_eq!(names, [c"4097".to_owned(), c"4096".to_owned()], "the longest unused");
+    assert_eq!(kept.len(), WORKSPACES_MAX);
+}
+
+#[test]
+fn a_use_that_is_to_come_is_none() {
+    let world = World::new();
+    world.add("one", 16, 0);
+    let dir = world.cache().join(key("one"));
+    let seen = || add_up(&openat(CWD, world.cache(), OPEN_DIR, Mode::empty()).unwrap()).unwrap()[0].used;
+    File::open(&dir).unwrap().set_modified(SystemTime::now() + PAUSE_MAX).unwrap();
+    assert_eq!(seen(), 0);
+    mark_used(&dir).unwrap();
+    assert!(seen() > 0);
 }

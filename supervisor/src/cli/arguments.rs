@@ -95,6 +95,9 @@ pub(super) struct Run {
     /// The browser of tests that drive one.
     #[arg(long, value_enum, value_name = "NAME")]
     pub(super) browser: Option<Browser>,
+    /// Run with empty build caches, which are removed afterwards: checks a verdict without what earlier runs have left.
+    #[arg(long)]
+    pub(super) fresh: bool,
     /// A variable for the run; may be given several times. Those that decide what runs are refused.
     #[arg(long, value_name = "K=V")]
     pub(super) env: Vec<String>,
@@ -117,8 +120,8 @@ Examples:
 
 Ctrl-C cancels at once and still prints what is known. Without root, what the
 kernel gives is used and what is missing is listed. The last report and the
-coverage index stay under $XDG_STATE_HOME/proctor, build caches under
-$XDG_CACHE_HOME/proctor.";
+coverage index stay under $XDG_STATE_HOME/proctor, each workspace's
+build caches under $XDG_CACHE_HOME/proctor; --fresh runs without these.";
 
 const LIST_HELP: &str = "\
 Exit status: 0 listed, also where there are no tests; 3 something did not build

@@ -14,8 +14,9 @@ pub(super) fn user_dir(variable: &str, fallback: &str) -> Option<PathBuf> {
     set.or_else(home).map(|base| base.join("proctor"))
 }
 
-/// The build cache of runs that are `run_as`, made if it is not there: this user's own or another user's, side by side so
-/// that no run can write to the directory in which they lie. Where none can be made, builds start from nothing each time.
+/// The cache directory of runs that are `run_as`, made if it is not there: for workspaces of this user or of another user, side
+/// by side. It is this process's own; what is in it belongs to the user of the runs. Where none can be made, builds start from
+/// nothing each time.
 pub(super) fn cache(run_as: RunAs) -> Option<PathBuf> {
     let base = user_dir("XDG_CACHE_HOME", ".cache")?;
     match make(&base, run_as) {
@@ -29,7 +30,7 @@ pub(super) fn cache(run_as: RunAs) -> Option<PathBuf> {
 
 fn make(base: &Path, run_as: RunAs) -> std::io::Result<PathBuf> {
     match run_as {
-        RunAs::User { uid, gid } => own_dir(base, &[&format!("uid-{uid}")], Some((uid, gid))),
+        RunAs::User { uid, .. } => own_dir(base, &[&format!("uid-{uid}")], None),
         RunAs::Supervisor | RunAs::Nobody { .. } => own_dir(base, &["own"], None),
     }
 }

@@ -11,7 +11,6 @@ use crate::tenant::Tenant;
 use crate::toolchain::Toolchain;
 use futures_util::FutureExt;
 use proctor_core::bound::TENANTS_MAX;
-use proctor_sandbox::RunAs;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -163,13 +162,10 @@ pub(super) fn shown_roots(toolchain: &Toolchain, config: &Config) -> Vec<Problem
     problems
 }
 
-/// The build cache of a tenant, which belongs to the user of its runs.
+/// The cache directory of a tenant. It is the supervisor's own, and each directory in it the user's of the tenant's runs; one that
+/// belongs to somebody else, as in earlier versions, is begun anew.
 pub(super) fn own_cache(config: &Config, tenant: &Tenant) -> Result<(), String> {
-    let owner = match tenant.policy.run_as {
-        RunAs::User { uid, gid } => Some((uid, gid)),
-        RunAs::Supervisor | RunAs::Nobody { .. } => None,
-    };
-    let made = own_dir(&config.state_dir, &["tenants", tenant.id.as_str(), "cache"], owner);
+    let made = own_dir(&config.state_dir, &["tenants", tenant.id.as_str(), "cache"], None);
     made.map(drop).map_err(|error| format!("the build cache of tenant {:?}: {error}", tenant.id.as_str()))
 }
 

@@ -274,6 +274,7 @@ fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure
                 Browser::Webkit => request::Browser::Webkit,
             }),
         },
+        fresh: arguments.fresh,
     })
 }
 

@@ -253,6 +253,7 @@ mod tests {
             workspace: "/workspace",
             scratch: "/scratch",
             cache: "/cache",
+            nonce: "n",
         };
         let plan = Go.plan(&Go.detect(&tree), &tree, &want).unwrap();
         Course::new(Moment::default(), Limits::DEFAULT, Go.parser(&plan, &want), Awaited::default())

@@ -5,9 +5,10 @@ use super::conclude::{Concluding, conclude, without_running};
 use super::course::Course;
 use super::{Killer, LogWriter, NotStarted, RunEnd, Spools, rounds};
 use crate::allowance::Counted;
-use crate::caches;
+use crate::caches::{self, RunCache};
 use crate::context::{Context, LookRoom, Policy};
 use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
+use crate::registry::random_id;
 use crate::scheduler::{EnterError, Place, Standing, Wanted};
 use crate::workspace::{Look, Workspace};
 use proctor_core::coverage::Measured;
@@ -21,7 +22,7 @@ use proctor_core::quota::{Amount, Refused};
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
 use proctor_frameworks::Awaited;
-use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, lack, shorten_slice};
+use proctor_sandbox::{Ending, RunSpec, SCRATCH, SandboxError, SandboxEvent, lack, shorten_slice};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -251,19 +252,53 @@ fn enter(mut drive: Drive, began: Began, look: Look) -> Result<Looked, NotStarte
 }
 
 /// The rest of the run, on the thread of the caller.
-fn run_in_turn(looked: Looked) -> Over {
+fn run_in_turn(mut looked: Looked) -> Over {
     let policy = Arc::clone(&looked.drive.policy);
-    let cache = policy.cache.as_deref();
-    let in_use = cache.and_then(caches::in_use);
-    let ran = execute(looked);
+    let Some(cache) = looked.prepared.run_cache.clone() else { return Over { ran: execute(looked), untidy: false } };
+    let opened = match cache.open(policy.run_as) {
+        Ok(opened) => opened,
+        Err(error) => {
+            tracing::error!(%error, "a run has no cache directory");
+            return Over { ran: Err(host_failed("the directory of build caches failed")), untidy: false };
+        }
+    };
+    looked.prepared.spec.jail.writable_id = Some(opened.id);
+    let ran = settle_go_library(&mut looked, &cache).and_then(|()| execute(looked));
     // Now that nothing of the run goes on any more.
-    drop(in_use);
-    Over { ran, untidy: cache.is_some_and(|cache| caches::is_untidy(cache, policy.cache_bytes_max)) }
+    cache.close(opened);
+    let untidy = cache.is_fresh() || caches::is_untidy(cache.of_tenant(), policy.cache_bytes_max);
+    Over { ran, untidy }
+}
+
+/// Compiles Go's library where the run needs it and it is not there, and links it into the run's cache.
+fn settle_go_library(looked: &mut Looked, cache: &RunCache) -> Result<(), NotStarted> {
+    let (Some(library), Some(id)) = (looked.prepared.go_library.clone(), random_id()) else { return Ok(()) };
+    let spec = &looked.prepared.spec;
+    if !library.is_there() && library.serves(spec) {
+        // It takes a while, and nothing refuses the run any more.
+        looked.began();
+        let Looked { drive, prepared, .. } = looked;
+        let Context { sandbox, toolchain, clock, .. } = &*drive.context;
+        // Nothing of the request's or the project's.
+        let env = toolchain.base_env(&format!("{SCRATCH}/home"));
+        let began = clock.now();
+        let attempt = (id.as_str(), drive.killer.switch());
+        if library.compile(sandbox.as_ref(), &prepared.spec, env, attempt).map_err(refused)? {
+            prepared.spec.jail.read_only.push(library.dir());
+            let text = "Go's standard library was compiled once for all workspaces, which took";
+            prepared.notes.push(format!("{text} {} s", clock.now().ms_since(began) / 1_000));
+        }
+    }
+    let linked = library.link_into(&cache.dir(), looked.drive.policy.run_as, id.as_str());
+    if let Err(error) = linked {
+        tracing::warn!(%error, "Go's library is not linked into the cache of a workspace, whose runs compile their own");
+    }
+    Ok(())
 }
 
 fn execute(looked: Looked) -> Ran {
     let Looked { mut drive, prepared, fingerprint, place: _place, mut began } = looked;
-    let Prepared { spec, parser, framework, chosen, mut notes, env, missed } = prepared;
+    let Prepared { spec, parser, framework, chosen, mut notes, env, missed, .. } = prepared;
     // A command of one's own runs whole, whatever was selected.
     let awaited = chosen.as_ref().map(|_| Awaited::of(&drive.request.selection)).unwrap_or_default();
     let mut course = Course::new(drive.context.clock.now(), spec.limits, parser, awaited);

@@ -128,6 +128,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
         workspace: stream::WORKSPACE,
         scratch: "/scratch",
         cache: "/cache",
+        nonce: "n",
     };
     let mut tree = FileTree::default();
     tree.add_with_content("go.mod", "module example.com/bench\n");

@@ -26,6 +26,7 @@ pub fn want(selection: &Selection) -> Want<'_> {
         workspace: WORKSPACE,
         scratch: "/scratch",
         cache: "/cache",
+        nonce: "n",
     }
 }
 

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
 
+mod caches;
 mod fairness;
 mod following;
 mod interrupting;

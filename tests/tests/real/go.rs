@@ -3,7 +3,7 @@
 use crate::account::{Account, Place};
 use crate::project::{Breakage, Kind, Project, Runner, check};
 use crate::scene::Scene;
-use proctor_tests::place::{go_modules, on_path, own_cache};
+use proctor_tests::place::{go_build, go_modules, on_path};
 use proctor_tests::process::{installed, sources};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +69,7 @@ impl Runner for Go {
     fn plainly(&self, scene: &Scene) -> Account {
         let env = [
             ("PATH", std::env::var_os("PATH").unwrap()),
-            ("GOCACHE", own_cache().join("go-build").into()),
+            ("GOCACHE", go_build().into()),
             ("GOMODCACHE", go_modules().into()),
             ("GOPROXY", "off".into()),
             ("GOTOOLCHAIN", "local".into()),

@@ -4,7 +4,7 @@
 use crate::account::Account;
 use crate::project::{Breakage, Kind, Project, Runner, check};
 use crate::scene::Scene;
-use proctor_tests::place::own_cache;
+use proctor_tests::place::caches_named;
 use proctor_tests::process::{Said, installed, rustup_home, sources, tools};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -172,9 +172,8 @@ fn cargo_home() -> PathBuf {
 /// Runs Cargo, both streams in one, in the target directory that proctor has for the project: nothing is compiled twice.
 fn cargo(scene: &Scene, arguments: &[&str]) -> Said {
     let ours = format!("cargo-target-{}-", package(scene.project));
-    let dirs = fs::read_dir(own_cache()).unwrap().map(|entry| entry.unwrap().path());
-    let is_ours = |dir: &PathBuf| dir.file_name().unwrap().to_str().unwrap().starts_with(&ours);
-    let target = dirs.filter(is_ours).max_by_key(|dir| dir.metadata().unwrap().modified().unwrap()).unwrap();
+    let dirs = caches_named(|name| name.starts_with(&ours)).into_iter();
+    let target = dirs.max_by_key(|dir| dir.metadata().unwrap().modified().unwrap()).unwrap();
     let env = [
         ("PATH", std::env::var_os("PATH").unwrap()),
         ("CARGO_HOME", cargo_home().into()),

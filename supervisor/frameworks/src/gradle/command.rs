@@ -34,11 +34,14 @@ const COMMON: [&str; 7] = [
 ];
 
 /// The plan of a run.
+///
+/// Gradle keeps the compiled form of a script by its content, in a cache that tests can write; a word that is new each time keeps
+/// it from finding ours there.
 pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, mode: Mode) -> Result<Plan, PlanError> {
     let file = |path: &str, bytes: Vec<u8>| InjectedFile { path: path.to_owned(), bytes, executable: false };
     let mut plan = Plan {
         files: vec![
-            file(INIT, include_bytes!("init.gradle").to_vec()),
+            file(INIT, format!("{}// {}\n", include_str!("init.gradle"), want.nonce).into_bytes()),
             file(RUN, include_bytes!("run.sh").to_vec()),
             Sources::to_file(tree, SOURCES),
         ],

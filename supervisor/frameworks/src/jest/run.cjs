@@ -55,7 +55,10 @@ async function withOurRunner(...all) {
   const read = await readConfigs(...all);
   const configs = read.configs.map((one) => {
     if (!/[\\/]jest-circus[\\/]/.test(one.testRunner)) return one;
-    return Object.freeze({ ...one, testRunner: path.join(__dirname, 'runner.cjs'), proctorRunner: one.testRunner });
+    // Jest keeps what a transform makes of a file in its cache, which tests can write: ours is never transformed.
+    const transformIgnorePatterns = [...(one.transformIgnorePatterns ?? []), `^${path.dirname(__dirname)}/`];
+    const ours = { testRunner: path.join(__dirname, 'runner.cjs'), proctorRunner: one.testRunner };
+    return Object.freeze({ ...one, ...ours, transformIgnorePatterns });
   });
   return { ...read, configs };
 }

@@ -165,7 +165,7 @@ fn environment(want: &Want<'_>) -> BTreeMap<String, String> {
     BTreeMap::from([
         ("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", want.scratch)),
         // Where a wrapper keeps the Maven that it downloads.
-        ("MAVEN_USER_HOME".to_owned(), format!("{}/java/.m2", want.cache)),
+        ("MAVEN_USER_HOME".to_owned(), format!("{}/m2", want.cache)),
     ])
 }
 

@@ -2,7 +2,7 @@
 
 use crate::framework::{ARTIFACTS, Plan, PlanError, Project, Want};
 use crate::paths::is_within;
-use crate::python::{Steps, shares};
+use crate::python::{START, Steps, shares};
 use crate::tree::FileTree;
 use proctor_core::artifact::KEPT;
 
@@ -13,7 +13,7 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more:
     let mut steps = Steps::new(super::NAME, want, ("proctor_pytest", include_bytes!("proctor_pytest.py")));
     for share in shares(super::NAME, projects, tree, want.selection)? {
         let dir = &share.project.dir;
-        let mut args: Vec<String> = ["-m", "pytest", "-p", "proctor_pytest", "-o"].map(str::to_owned).into();
+        let mut args: Vec<String> = ["-m", START, "pytest", "-p", "proctor_pytest", "-o"].map(str::to_owned).into();
         args.push(format!("cache_dir={}/pytest{}/{dir}", want.cache, want.workspace));
         args.extend(more.iter().map(|argument| (*argument).to_owned()));
         args.extend(share.filter.iter().map(|filter| format!("-k={filter}")));

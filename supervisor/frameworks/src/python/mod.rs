@@ -1,6 +1,7 @@
 //! What the two adapters for Python share: whose project a file is, which files and tests a request means, the interpreter,
 //! and where caches go so that nothing is written to the workspace. Must not know how either runner is called.
 
+mod archive;
 mod detect;
 mod selection;
 
@@ -19,6 +20,9 @@ const ENVIRONMENTS: [&str; 2] = [".venv/bin/python", "venv/bin/python"];
 /// What both runners' plugins import.
 const SHARED: &[u8] = include_bytes!("proctor_python.py");
 
+/// Module that starts the runners' own.
+pub(crate) const START: &str = "proctor_start";
+
 /// A plan in the making: steps of one runner, with its plugin beside them.
 pub(crate) struct Steps<'a> {
     name: &'static str,
@@ -29,9 +33,9 @@ pub(crate) struct Steps<'a> {
 impl<'a> Steps<'a> {
     /// Without steps yet. `plugin` is the runner's module of ours, and its content.
     pub(crate) fn new(name: &'static str, want: &'a Want<'a>, plugin: (&str, &[u8])) -> Steps<'a> {
-        let file = |(module, bytes): (&str, &[u8])| injected(format!("{name}/{module}.py"), bytes.to_vec());
-        let files = [plugin, ("proctor_python", SHARED)].map(file).into();
-        Steps { name, want, plan: Plan { files, report: true, ..Plan::default() } }
+        let modules = [plugin, ("proctor_python", SHARED), (START, include_bytes!("proctor_start.py"))];
+        let modules = archive::archive(format!("{name}/proctor.zip"), &modules);
+        Steps { name, want, plan: Plan { files: vec![modules], report: true, ..Plan::default() } }
     }
 
     /// Adds a command in the directory of `project`, which runs only `tests` if there are any: names by file.
@@ -63,7 +67,7 @@ impl<'a> Steps<'a> {
         let Want { workspace, scratch, cache, .. } = *self.want;
         BTreeMap::from(
             [
-                ("PYTHONPATH", format!("{scratch}/{}", self.name)),
+                ("PYTHONPATH", format!("{scratch}/{}/proctor.zip", self.name)),
                 ("PYTHONPYCACHEPREFIX", format!("{cache}/pycache")),
                 ("HYPOTHESIS_STORAGE_DIRECTORY", format!("{cache}/hypothesis{workspace}")),
                 ("PROCTOR_REPORT", format!("{scratch}/{REPORT}")),

@@ -2,7 +2,7 @@
 
 use crate::framework::{Plan, PlanError, Project, Want};
 use crate::paths::{is_within, join, project_of};
-use crate::python::{Share, Steps, files_of_unittest, shares};
+use crate::python::{START, Share, Steps, files_of_unittest, shares};
 use crate::tree::FileTree;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,8 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more:
     for share in shares(super::NAME, projects, tree, want.selection)? {
         let tests = selected(&share);
         for start in starts(projects, tree, &share) {
-            let mut args: Vec<String> = ["-m", "proctor_unittest", &format!("./{start}")].map(str::to_owned).into();
+            let mut args: Vec<String> =
+                ["-m", START, "proctor_unittest", &format!("./{start}")].map(str::to_owned).into();
             args.extend(share.filter.iter().map(|filter| format!("-k={filter}")));
             args.extend(more.iter().map(|argument| (*argument).to_owned()));
             steps.add(share.project, args, &tests);

@@ -14,5 +14,6 @@ pub(crate) fn want(selection: &Selection) -> Want<'_> {
         workspace: "/workspace",
         scratch: "/scratch",
         cache: "/cache",
+        nonce: "n",
     }
 }

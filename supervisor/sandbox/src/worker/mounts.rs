@@ -18,7 +18,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -158,6 +158,13 @@ fn fill(plan: &RunPlan, mut files: &[u8]) -> io::Result<()> {
     let below = |path: &str| if is_scratch_writable(path) { Path::new(SCRATCH).join(path) } else { path.into() };
     for dir in &plan.scratch_dirs {
         fs::create_dir_all(below(dir))?;
+    }
+    for (path, target) in &plan.links {
+        // What cannot be made is missed by whoever looks for it.
+        _ = fs::create_dir_all(target);
+        let path = below(path);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        symlink(target, path)?;
     }
     for file in &plan.scratch_files {
         let (bytes, rest) =

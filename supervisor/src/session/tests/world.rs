@@ -188,7 +188,7 @@ impl World {
             require_limits: false,
             may_use_network: false,
             network: Network::None,
-            cache: Some(self.dir.path().join("cache")),
+            cache: Some(self.log.path().join("cache")),
             cache_bytes_max: crate::caches::BYTES_MAX,
         }
     }

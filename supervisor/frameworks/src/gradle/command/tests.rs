@@ -46,6 +46,17 @@ fn chosen(selection: &Selection) -> String {
 }
 
 #[test]
+fn the_init_script_of_a_run_is_in_no_cache() {
+    let tree = tree();
+    let script = |nonce| {
+        let want = Want { nonce, ..want(&Selection::All) };
+        let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &want).unwrap();
+        plan.files.iter().find(|file| file.path == INIT).unwrap().bytes.clone()
+    };
+    assert_ne!(script("1"), script("2"), "Gradle keeps what it compiles by a hash of the text");
+}
+
+#[test]
 fn a_run_without_a_network_leaves_nothing_behind_and_asks_nobody() {
     let tree = tree();
     let selection = Selection::All;
