@@ -258,9 +258,9 @@ impl Observed {
             running: row.running.iter().map(|test| (*test).to_owned()).collect(),
             hits: row.hits.iter().map(|hit| (*hit).to_owned()).collect(),
             output_bytes: self.output_bytes.max(row.output_bytes_min),
-            // The suites run where everything can be enforced: memory, cpu, pids, wall, log, tmp, disk.
+            // The suites run where everything can be enforced: memory, cpu, pids, wall, log, tmp, disk, writes.
             missing: 0,
-            limits_in_force: 7,
+            limits_in_force: 8,
             flaky: row.flaky,
         };
         assert!(*self == wanted, "row {}: got\n{self:#?}\nwant\n{wanted:#?}", row.name);
