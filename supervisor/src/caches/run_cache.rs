@@ -146,9 +146,8 @@ mod tests {
     }
 
     /// Frameworks that are told of caches, each with the fixture `pass`.
-    const FRAMEWORKS: [&str; 11] = [
-        "cargo", "ctest", "go", "gradle", "jest", "maven", "mocha", "nextest", "pytest", "unittest", "vitest",
-    ];
+    const FRAMEWORKS: [&str; 11] =
+        ["cargo", "ctest", "go", "gradle", "jest", "maven", "mocha", "nextest", "pytest", "unittest", "vitest"];
 
     /// All that a run of the framework `name` in `workspace` is told: arguments, variables, files and links.
     fn told(name: &str, workspace: &Workspace, cache: &Path) -> Vec<String> {

@@ -276,7 +276,8 @@ fn what_is_no_workspaces_goes_as_soon_as_no_run_is_on() {
 #[test]
 fn a_tenant_has_caches_of_so_many_workspaces_and_no_more() {
     // The higher its number, the longer it is unused.
-    let caches = |count| (0..count).zip((i64::MIN..9).rev()).map(|(number, used)| named(&number.to_string(), 1, used)).collect();
+    let caches =
+        |count| (0..count).zip((i64::MIN..9).rev()).map(|(number, used)| named(&number.to_string(), 1, used)).collect();
     let mut kept: Vec<Cache> = caches(WORKSPACES_MAX);
     assert_eq!(condemned(&mut kept, u64::MAX), []);
     let mut kept: Vec<Cache> = caches(WORKSPACES_MAX + 2);
