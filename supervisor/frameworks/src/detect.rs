@@ -1,7 +1,7 @@
 //! Which framework a workspace is for: the request's word first, then what the tree shows, then the files that the request
 //! names. Must not know any framework.
 
-use crate::paths::{is_within, project_of};
+use crate::paths::project_of;
 use crate::together::Chosen;
 use crate::tree::FileTree;
 use crate::{FRAMEWORKS, Framework, Project};
@@ -30,7 +30,7 @@ pub(crate) fn holds(extensions: &[&str], projects: &[Project], tree: &FileTree, 
         let extension = file.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, extension)| extension);
         extension.is_some_and(|extension| extensions.contains(&extension)) && project_of(projects, file).is_some()
     };
-    if tree.contains(path) { is_own(path) } else { tree.files().any(|file| is_within(file, path) && is_own(file)) }
+    if tree.contains(path) { is_own(path) } else { tree.files_below(path).any(is_own) }
 }
 
 /// Why no single framework could be chosen. The texts are part of the contract with agents.

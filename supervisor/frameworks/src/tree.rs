@@ -78,6 +78,12 @@ impl FileTree {
         from.take_while(move |file| file.starts_with(&prefix))
     }
 
+    /// Whether there is a file below a directory.
+    #[must_use]
+    pub fn has_below(&self, dir: &str) -> bool {
+        self.files_below(dir).next().is_some()
+    }
+
     /// The content of a marker file.
     #[must_use]
     pub fn content(&self, path: &str) -> Option<&str> {

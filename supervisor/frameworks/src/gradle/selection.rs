@@ -109,7 +109,7 @@ fn of_files<'a>(
         let path = join("", file);
         let build = project_of(projects, &path).ok_or_else(outside)?;
         let is_file = tree.contains(&path);
-        if !is_file && !tree.files().any(|file| is_within(file, &path)) && !tree.is_truncated() {
+        if !is_file && !tree.has_below(&path) && !tree.is_truncated() {
             return Err(outside());
         }
         let tests = |path: &str| Some((tests_of(path)?.to_owned(), class_of(path)?));
@@ -118,11 +118,11 @@ fn of_files<'a>(
             None if is_file || tests_of(&path).is_none() => {
                 // The innermost project for a file; for a directory, all in and below it.
                 let dir = if is_file { project_dir(tree, build, &path) } else { path.as_str() };
-                let holds_projects = is_file || tree.files().any(|file| is_script(file) && is_within(file, dir));
+                let holds_projects = is_file || tree.files_below(dir).any(is_script);
                 shares.add_all(build, if holds_projects { dir } else { project_dir(tree, build, dir) });
             }
             None => {
-                for (dir, class) in tree.files().filter(|file| is_within(file, &path)).filter_map(tests) {
+                for (dir, class) in tree.files_below(&path).filter_map(tests) {
                     shares.add(build, &dir, class_patterns(&class));
                 }
             }

@@ -420,7 +420,7 @@ fn claim_beside(tree: &FileTree, dir: &str, manifest: &Manifest, runner: Runner)
     }
     let is_installed = manifest.depends_on(runner.marks().packages);
     let is_meant = || match runner {
-        Runner::Cypress => tree.files_below(&join(dir, "cypress")).next().is_some(),
+        Runner::Cypress => tree.has_below(&join(dir, "cypress")),
         _ => Runner::UNITS.into_iter().all(|unit| claim(tree, dir, manifest, unit).is_none()),
     };
     (is_installed && is_meant()).then_some(Claim::Inherited)

@@ -6,7 +6,7 @@
 
 use super::script::Script;
 use crate::framework::{Project, Step, Want};
-use crate::paths::join;
+use crate::paths::{ancestors, join};
 use crate::tree::FileTree;
 use std::collections::BTreeMap;
 
@@ -118,10 +118,7 @@ impl Packages {
 
 /// The files for a project in `dir`, which are its own or above it, if its packages are not unpacked.
 fn packages(tree: &FileTree, dir: &str) -> Option<Packages> {
-    let mut dirs = std::iter::successors(Some(dir), |dir| {
-        (!dir.is_empty()).then(|| dir.rsplit_once('/').map_or("", |(parent, _)| parent))
-    });
-    dirs.find_map(|dir| {
+    ancestors(dir).find_map(|dir| {
         let there = |name: &&str| tree.contains(&join(dir, name));
         let file = [".pnp.cjs", ".pnp.js"].into_iter().find(there)?;
         let loader = Some(".pnp.loader.mjs").filter(there);

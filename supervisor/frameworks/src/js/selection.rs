@@ -108,11 +108,10 @@ fn of_files<'a>(
             return Err(outside());
         }
         let path = join("", file);
-        let below = if path.is_empty() { String::new() } else { format!("{path}/") };
         let is_file = tree.contains(&path);
         let mut members: Vec<&str> = vec![&path];
         if !is_file {
-            let inside: Vec<&str> = tree.files().filter(|file| file.starts_with(&below) && is_source(file)).collect();
+            let inside: Vec<&str> = tree.files_below(&path).filter(|file| is_source(file)).collect();
             members = if inside.is_empty() { members } else { inside };
         }
         for member in members {

@@ -7,7 +7,7 @@ use super::NAME;
 use super::detect::{MARKER, module_of};
 use crate::framework::{PlanError, Project};
 use crate::jvm::{class_of, identifier};
-use crate::paths::{is_within, join, project_of};
+use crate::paths::{join, project_of};
 use crate::tree::FileTree;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,7 +116,7 @@ fn of_files<'a>(
         }
         let path = join("", file);
         let reactor = project_of(projects, &path).ok_or_else(outside)?;
-        let known = tree.contains(&path) || tree.files().any(|file| is_within(file, &path)) || tree.is_truncated();
+        let known = tree.contains(&path) || tree.has_below(&path) || tree.is_truncated();
         if !known {
             return Err(outside());
         }
@@ -135,7 +135,7 @@ fn classes(tree: &FileTree, path: &str) -> Option<Vec<String>> {
     let found: Vec<String> = if tree.contains(path) {
         class_of(path).into_iter().collect()
     } else {
-        tree.files().filter(|file| is_within(file, path)).filter_map(class_of).collect()
+        tree.files_below(path).filter_map(class_of).collect()
     };
     let is_below_tests = format!("/{path}/").contains("/src/test/") || class_of(path).is_some();
     (is_below_tests && !found.is_empty()).then_some(found)

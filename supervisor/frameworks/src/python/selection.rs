@@ -85,7 +85,7 @@ fn of_files<'a>(
 /// The files or directories with the tests of `path`: a test file is its own, a directory has those below it, and what is
 /// beside tests belongs to all of these. A source file has the tests that are named after it, else all of its project.
 fn tests_of(tree: &FileTree, project: &Project, path: &str) -> Vec<String> {
-    if !tree.contains(path) && tree.files().any(|file| is_within(file, path)) {
+    if !tree.contains(path) && tree.has_below(path) {
         return vec![path.to_owned()];
     }
     let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -128,7 +128,7 @@ fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]
     let mut tests: BTreeMap<&Project, BTreeMap<String, Vec<String>>> = BTreeMap::new();
     for target in targets {
         let path = join("", target.package());
-        let is_there = tree.contains(&path) || tree.files().any(|file| is_within(file, &path));
+        let is_there = tree.contains(&path) || tree.has_below(&path);
         let project = project_of(projects, &path).filter(|_| is_there)?;
         paths.entry(project).or_default().insert(path.clone());
         let names = tests.entry(project).or_default().entry(relative(project, &path)).or_default();
