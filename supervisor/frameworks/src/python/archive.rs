@@ -18,7 +18,7 @@ pub(super) fn archive(path: String, modules: &[(&str, &[u8])]) -> InjectedFile {
         let name = format!("{module}.py");
         let offset = le32(bytes.len());
         // What the entry and its line in the directory have in common: flags, method, time, checksum, sizes, lengths.
-        let mut common = [VERSION.as_slice(), &[0; 4], &TIME_AND_DATE, &crc32(source).to_le_bytes()].concat();
+        let mut common = [VERSION.as_slice(), &[0; 4], &TIME_AND_DATE, &crc32fast::hash(source).to_le_bytes()].concat();
         common.extend(le32(source.len()));
         common.extend(le32(source.len()));
         common.extend(&le32(name.len())[..2]);
@@ -37,21 +37,14 @@ fn le32(number: usize) -> [u8; 4] {
     u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes()
 }
 
-/// The checksum of the format: CRC-32 with the reflected polynomial 0xEDB88320.
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(u32::MAX, |sum, byte| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { (sum >> 1) ^ 0xEDB8_8320 } else { sum >> 1 })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_archive_has_its_modules_and_the_directory_of_them() {
-        // The check value of CRC-32.
-        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+        // The check value of the format's CRC-32.
+        assert_eq!(crc32fast::hash(b"123456789"), 0xCBF4_3926);
         let file = archive("p.zip".to_owned(), &[("a", b"x = 1\n"), ("bc", b"")]);
         let bytes = &file.bytes;
         let find = |word: &[u8]| bytes.windows(word.len()).position(|window| window == word);
