@@ -22,6 +22,8 @@ pub(crate) use sweep::{given_up, sweep};
 pub(crate) use v1::SOCKETS;
 pub(crate) use writes::{Disk, all_disks, disks_of};
 
+use writes::Throttle;
+
 pub(crate) use group::{Passing, REMOVE_WAIT};
 
 use favour::Favour;
@@ -138,7 +140,7 @@ const CPU_MILLIS_CEILING: u64 = 100_000_000;
 /// The cpu controller's period. A quota is a share of it.
 const PERIOD_US: u64 = 100_000;
 
-/// The kernel's name of the controller that enforces `limit`.
+/// The kernel's name of the controller that enforces `limit`, in v2.
 pub(crate) fn controller(limit: LimitKind) -> &'static str {
     match limit {
         LimitKind::Memory => "memory",
@@ -148,17 +150,31 @@ pub(crate) fn controller(limit: LimitKind) -> &'static str {
     }
 }
 
-/// Writes one limit into a group, and returns what read back.
-type Put = fn(&Path, u64) -> Result<u64, Obstacle>;
+/// What a leaf is bounded to.
+#[derive(Clone, Copy)]
+struct Bounds<'a> {
+    limits: &'a Limits,
+    /// The disks to which [`LimitKind::Writes`] applies.
+    disks: &'a [Disk],
+}
+
+/// How one kind of hierarchy takes the limits for which it has files of its own.
+struct Files {
+    /// Each writes a limit into a group, and returns what read back.
+    memory: fn(&Path, u64) -> Result<u64, Obstacle>,
+    cpu: fn(&Path, u64) -> Result<u64, Obstacle>,
+    writes: Throttle,
+}
 
 /// The part of a leaf that one kind of hierarchy has, and what became of each limit.
 type Part<L> = Result<(Option<L>, Vec<Result<LimitInForce, MissingLimit>>), Passing>;
 
-/// Puts `limit` on the group `dir`. The two kinds of hierarchies have other files for memory and cpu, and the same for pids.
-fn put_on(dir: &Path, limit: LimitKind, limits: &Limits, (memory, cpu): (Put, Put)) -> Result<u64, Obstacle> {
+/// Puts `limit` on the group `dir`. Both kinds of hierarchies have the same file for pids.
+fn put_on(dir: &Path, limit: LimitKind, Bounds { limits, disks }: Bounds<'_>, files: &Files) -> Result<u64, Obstacle> {
     match limit {
-        LimitKind::Memory => memory(dir, limits.memory_bytes_max.min(MEMORY_BYTES_CEILING)),
-        LimitKind::Cpu => cpu(dir, limits.cpu_millis_max.into()),
+        LimitKind::Memory => (files.memory)(dir, limits.memory_bytes_max.min(MEMORY_BYTES_CEILING)),
+        LimitKind::Cpu => (files.cpu)(dir, limits.cpu_millis_max.into()),
+        LimitKind::Writes => files.writes.bound(dir, disks, limits.write_bytes_per_s_max),
         _ => group::set_exactly(dir, "pids.max", pids(limits)),
     }
 }
@@ -173,30 +189,24 @@ fn quota_us(cpu_millis_max: u64) -> (u64, u64) {
     (cpu_millis_max.min(CPU_MILLIS_CEILING) * PERIOD_US / 1_000, PERIOD_US)
 }
 
-/// How fast a leaf may write, and to which disks; `None` where nothing is bounded.
-type Pace<'a> = Option<(&'a [Disk], u64)>;
-
 /// Makes a leaf for a run of `owner`, which can write to `disks`, below the supervisor's own group, with `limits` written and
-/// read back: each in v1 where its controller is mounted there, else in v2. What cannot be had on this host is told in [`Opened::missing`], and the
-/// caller decides. It fails for what says nothing about the host, as a run must not be without a limit for that, and leaves
-/// nothing then.
+/// read back: each in v1 where its controller is mounted there, else in v2. What cannot be had on this host is told in
+/// [`Opened::missing`], and the caller decides. It fails for what says nothing about the host, as a run must not be without a
+/// limit for that, and leaves nothing then.
 ///
 /// `owner` may be any text. All leaves of one owner share the processors with those of each other owner alike.
 pub(crate) fn open(places: &Places, owner: &str, limits: &Limits, disks: &[Disk]) -> Result<Opened, Passing> {
-    let in_v1 = |limit: &LimitKind| places.v1.contains_key(controller(*limit));
-    let (of_v1, of_v2): (Vec<LimitKind>, Vec<LimitKind>) = LEAF_LIMITS.into_iter().partition(in_v1);
-    let writes = limits.write_bytes_per_s_max;
-    let pace = (!disks.is_empty() && writes < u64::MAX).then_some((disks, writes));
-    let (pace_of_v1, pace_of_v2) = if places.v1.contains_key(v1::WRITES) { (pace, None) } else { (None, pace) };
+    let in_v1 = |limit: &LimitKind| places.v1.contains_key(v1::controller(*limit));
+    let has_pace = !disks.is_empty() && limits.write_bytes_per_s_max < u64::MAX;
+    let kinds = LEAF_LIMITS.into_iter().chain(has_pace.then_some(LimitKind::Writes));
+    let (of_v1, of_v2): (Vec<LimitKind>, Vec<LimitKind>) = kinds.partition(in_v1);
+    let bounds = Bounds { limits, disks };
     let (v2, told_by_v2) = match &places.v2 {
-        Some(own) => v2::open(places, own, owner, limits, &of_v2, pace_of_v2)?,
-        None => {
-            let kinds = of_v2.iter().copied().chain(pace_of_v2.map(|_| LimitKind::Writes));
-            (None, kinds.map(|limit| Err(not_mounted(places.mode, limit))).collect())
-        }
+        Some(own) => v2::open(places, own, owner, bounds, &of_v2)?,
+        None => (None, of_v2.iter().map(|limit| Err(not_mounted(places.mode, *limit))).collect()),
     };
     // A group in v2 has the times of the processor without any controller.
-    let (v1, told_by_v1) = v1::open(places, owner, limits, &of_v1, pace_of_v1, v2.is_none())?;
+    let (v1, told_by_v1) = v1::open(places, owner, bounds, &of_v1, v2.is_none())?;
     let (mut in_force, mut missing) = (Vec::new(), Vec::new());
     for told in told_by_v1.into_iter().chain(told_by_v2) {
         match told {
@@ -215,7 +225,7 @@ pub(crate) fn open(places: &Places, owner: &str, limits: &Limits, disks: &[Disk]
 
 /// What of a run's writes the bound holds for on this host.
 pub(crate) fn scope_of_writes(places: &Places) -> &'static str {
-    if places.v1.contains_key(v1::WRITES) {
+    if places.v1.contains_key(v1::controller(LimitKind::Writes)) {
         "of what a run waits for (fsync, O_DIRECT); cgroup v1 does not bound what the kernel writes back behind it"
     } else {
         "of all that a run writes to a disk"

@@ -7,10 +7,10 @@
 
 use super::favour::Favour;
 use super::group::{self, Gauge, Obstacle, Passing};
-use super::writes::{Throttle, Writes};
-use super::{Counters, Leaf, MissingLimit, Pace, Part, Places, controller};
+use super::writes::{Disk, Throttle};
+use super::{Bounds, Counters, Files, Leaf, MissingLimit, Part, Places};
 use proctor_core::isolation::LimitInForce;
-use proctor_core::limits::{LimitKind, Limits};
+use proctor_core::limits::LimitKind;
 use rustix::event::{EventfdFlags, eventfd};
 use std::fs::{self, File};
 use std::io;
@@ -19,10 +19,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Every controller in whose v1 hierarchy a leaf may have a group.
-pub(super) const CONTROLLERS: [&str; 5] = ["memory", "cpu", "pids", "cpuacct", WRITES];
+pub(super) const CONTROLLERS: [&str; 5] = ["memory", "cpu", "pids", "cpuacct", "blkio"];
 
-/// The controller that bounds writes.
-pub(super) const WRITES: &str = "blkio";
+const FILES: Files = Files { memory: limit_memory, cpu: limit_cpu, writes: Throttle::V1 };
+
+/// The name in v1 of the controller that enforces `limit`.
+pub(super) fn controller(limit: LimitKind) -> &'static str {
+    match limit {
+        LimitKind::Writes => "blkio",
+        _ => super::controller(limit),
+    }
+}
 
 pub(super) struct V1Leaf {
     /// By controller. Controllers that are mounted together share a directory.
@@ -37,7 +44,8 @@ pub(super) struct V1Leaf {
     cpu_system: Gauge,
     pids_peak: Gauge,
     pids_refused: Gauge,
-    writes: Option<Writes>,
+    /// Whose bound is lifted for the death of the run.
+    disks: Vec<Disk>,
 }
 
 /// A group for each of `kinds`, with its limit written and read back, and for the times of the processor if `with_times`.
@@ -45,9 +53,8 @@ pub(super) struct V1Leaf {
 pub(super) fn open(
     places: &Places,
     owner: &str,
-    limits: &Limits,
+    bounds: Bounds<'_>,
     kinds: &[LimitKind],
-    pace: Pace<'_>,
     with_times: bool,
 ) -> Part<V1Leaf> {
     let (tenant, name) = (places.maker.tenant(owner), places.maker.leaf());
@@ -56,23 +63,9 @@ pub(super) fn open(
     for &limit in kinds {
         let done = made
             .group(places, controller(limit), &tenant, &name)
-            .and_then(|dir| super::put_on(&dir, limit, limits, (limit_memory, limit_cpu)));
+            .and_then(|dir| super::put_on(&dir, limit, bounds, &FILES));
         told.push(match done {
             Ok(max) => Ok(LimitInForce { limit, max, by: "cgroup-v1".to_owned() }),
-            Err(Obstacle::Denied(reason)) => Err(MissingLimit { limit, reason, remedy: remedy(limit) }),
-            Err(Obstacle::Passing(passing)) => return Err(passing),
-        });
-    }
-    let mut writes = None;
-    if let Some((disks, max)) = pace {
-        let limit = LimitKind::Writes;
-        let bound =
-            made.group(places, WRITES, &tenant, &name).and_then(|dir| Writes::bound(&dir, Throttle::V1, disks, max));
-        told.push(match bound {
-            Ok(bound) => {
-                writes = Some(bound);
-                Ok(LimitInForce { limit, max, by: "cgroup-v1".to_owned() })
-            }
             Err(Obstacle::Denied(reason)) => Err(MissingLimit { limit, reason, remedy: remedy(limit) }),
             Err(Obstacle::Passing(passing)) => return Err(passing),
         });
@@ -81,12 +74,12 @@ pub(super) fn open(
         // The run's init has the times of all that it reaped as well.
         let _times = made.group(places, "cpuacct", &tenant, &name);
     }
-    let leaf = (!made.dirs.is_empty()).then(|| V1Leaf::watching(made, writes)).transpose()?;
+    let leaf = (!made.dirs.is_empty()).then(|| V1Leaf::watching(made, bounds.disks)).transpose()?;
     Ok((leaf, told))
 }
 
 fn remedy(limit: LimitKind) -> String {
-    let controller = if limit == LimitKind::Writes { WRITES } else { controller(limit) };
+    let controller = controller(limit);
     format!("run as root, or hand a writable {controller} group to this user and start proctor in it")
 }
 
@@ -187,7 +180,7 @@ fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, Obstacle> {
 
 impl V1Leaf {
     /// Opens what the leaf is watched by. A counter that cannot be opened is evidence that would be missed.
-    fn watching(mut made: Made, writes: Option<Writes>) -> Result<V1Leaf, Passing> {
+    fn watching(mut made: Made, disks: &[Disk]) -> Result<V1Leaf, Passing> {
         let dirs = &made.dirs;
         let gauge = |controller, file| Gauge::open(dir_of(dirs, controller), file);
         let oom_kills = gauge("memory", "memory.oom_control")?;
@@ -208,7 +201,7 @@ impl V1Leaf {
             pids_peak: gauge("pids", "pids.peak")?,
             pids_refused: gauge("pids", "pids.events")?,
             dirs: std::mem::take(&mut made.dirs),
-            writes,
+            disks: disks.to_vec(),
         })
     }
 
@@ -296,8 +289,8 @@ impl Leaf for V1Leaf {
     }
 
     fn lift(&self) {
-        if let Some(writes) = &self.writes {
-            writes.lift();
+        if let Some(blkio) = dir_of(&self.dirs, controller(LimitKind::Writes)) {
+            FILES.writes.lift(blkio, &self.disks);
         }
         if let Some(cpu) = dir_of(&self.dirs, "cpu") {
             // A help only: a throttled run dies as well.

@@ -6,11 +6,11 @@
 use super::favour::Favour;
 use super::group::{self, Gauge, Nested, Obstacle, Passing};
 use super::settle::{self, enable, is_in, obstacle};
-use super::writes::{Throttle, Writes};
-use super::{Counters, Leaf, MissingLimit, Pace, Part, Places, controller};
+use super::writes::{Disk, Throttle};
+use super::{Bounds, Counters, Files, Leaf, MissingLimit, Part, Places, controller};
 use crate::lack::lack;
 use proctor_core::isolation::LimitInForce;
-use proctor_core::limits::{LimitKind, Limits};
+use proctor_core::limits::LimitKind;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{Mode, OFlags};
 use std::fs;
@@ -34,65 +34,40 @@ pub(super) struct V2Leaf {
     cpu_pressure: Gauge,
     memory_pressure: Gauge,
     io_pressure: Gauge,
-    writes: Option<Writes>,
+    /// Whose bound is lifted for the death of the run.
+    disks: Vec<Disk>,
 }
 
+const FILES: Files = Files { memory: limit_memory, cpu: limit_cpu, writes: Throttle::V2 };
+
 /// A group below `own`, the supervisor's, with the limits of `kinds` written and read back.
-pub(super) fn open(
-    places: &Places,
-    own: &Path,
-    owner: &str,
-    limits: &Limits,
-    kinds: &[LimitKind],
-    pace: Pace<'_>,
-) -> Part<V2Leaf> {
+pub(super) fn open(places: &Places, own: &Path, owner: &str, bounds: Bounds<'_>, kinds: &[LimitKind]) -> Part<V2Leaf> {
     let made = match make(places, own, owner, kinds) {
         Ok(made) => Ok(made),
         Err(Obstacle::Passing(passing)) => return Err(passing),
         Err(Obstacle::Denied(reason)) => Err(reason),
     };
-    let in_force = |limit, max| LimitInForce { limit, max, by: "cgroup-v2".to_owned() };
     let mut told = Vec::with_capacity(kinds.len());
     for &limit in kinds {
         let name = controller(limit);
         let done = match &made {
             Ok(Made { group, enabled, .. }) if is_in(enabled, name) => {
-                match super::put_on(&group.dir, limit, limits, (limit_memory, limit_cpu)) {
+                match super::put_on(&group.dir, limit, bounds, &FILES) {
                     Ok(max) => Ok(max),
                     Err(Obstacle::Passing(passing)) => return Err(passing),
                     Err(Obstacle::Denied(reason)) => Err((reason, remedy(limit).to_owned())),
                 }
             }
             Ok(_) => Err(obstacle(own, name)),
-            Err(reason) => Err((format!("a {name} group cannot be made: {reason}"), obstacle(own, name).1)),
+            Err(reason) => Err((format!("no {name} group can be made: {reason}"), obstacle(own, name).1)),
         };
         told.push(match done {
-            Ok(max) => Ok(in_force(limit, max)),
+            Ok(max) => Ok(LimitInForce { limit, max, by: "cgroup-v2".to_owned() }),
             Err((reason, remedy)) => Err(MissingLimit { limit, reason, remedy }),
         });
     }
-    let mut writes = None;
-    if let Some((disks, max)) = pace {
-        let limit = LimitKind::Writes;
-        let done = match &made {
-            Ok(Made { group, enabled, .. }) if is_in(enabled, controller(limit)) => {
-                match Writes::bound(&group.dir, Throttle::V2, disks, max) {
-                    Ok(bound) => Ok(bound),
-                    Err(Obstacle::Passing(passing)) => return Err(passing),
-                    Err(Obstacle::Denied(reason)) => Err((reason, remedy(limit).to_owned())),
-                }
-            }
-            _ => Err(obstacle(own, controller(limit))),
-        };
-        told.push(match done {
-            Ok(bound) => {
-                writes = Some(bound);
-                Ok(in_force(limit, max))
-            }
-            Err((reason, remedy)) => Err(MissingLimit { limit, reason, remedy }),
-        });
-    }
-    Ok((made.ok().map(|made| V2Leaf::watching(made, writes)).transpose()?, told))
+    let disks = if kinds.contains(&LimitKind::Writes) { bounds.disks } else { &[] };
+    Ok((made.ok().map(|made| V2Leaf::watching(made, disks)).transpose()?, told))
 }
 
 /// Against a limit that its controller refuses.
@@ -197,7 +172,7 @@ fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, Obstacle> {
 impl V2Leaf {
     /// Opens what the leaf is watched by, which depends on the controllers that it has. A counter that cannot be opened is
     /// evidence that would be missed.
-    fn watching(Made { mut group, birth, enabled }: Made, writes: Option<Writes>) -> Result<V2Leaf, Passing> {
+    fn watching(Made { mut group, birth, enabled }: Made, disks: &[Disk]) -> Result<V2Leaf, Passing> {
         let gauge = |file| Gauge::open(Some(&group.dir), file);
         let of = |controller, file| Gauge::open(is_in(&enabled, controller).then_some(&group.dir), file);
         let memory_events = of("memory", "memory.events")?;
@@ -215,7 +190,7 @@ impl V2Leaf {
             memory_pressure: gauge("memory.pressure")?,
             io_pressure: gauge("io.pressure")?,
             dir: Some(group.dir.clone()),
-            writes,
+            disks: disks.to_vec(),
         };
         group.is_kept = true;
         Ok(leaf)
@@ -329,10 +304,8 @@ impl Leaf for V2Leaf {
     }
 
     fn lift(&self) {
-        if let Some(writes) = &self.writes {
-            writes.lift();
-        }
         if let Some(dir) = &self.dir {
+            FILES.writes.lift(dir, &self.disks);
             // A help only: a throttled run dies as well, and on a hybrid host there is no such file.
             let _lifted = group::write(dir, "cpu.max", "max");
         }

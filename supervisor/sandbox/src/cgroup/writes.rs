@@ -6,6 +6,7 @@
 
 use super::group::{self, Obstacle};
 use rustix::fs::{major, minor, stat, statfs};
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,10 +42,13 @@ impl Disk {
 
 /// The disks that hold `paths`. Of a file system that does not say which disk it is on (btrfs, overlayfs), all of the host's.
 pub(crate) fn disks_of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Vec<Disk> {
-    let mut found = Vec::new();
+    let (mut devices, mut found) = (HashSet::new(), Vec::new());
     for path in paths {
         // What is not there is not written.
         let Ok(at) = stat(path) else { continue };
+        if !devices.insert(at.st_dev) {
+            continue;
+        }
         match whole(major(at.st_dev), minor(at.st_dev)) {
             Some(disk) => found.push(disk),
             None if statfs(path).is_ok_and(|of| IN_MEMORY.contains(&of.f_type)) => {}
@@ -99,6 +103,26 @@ impl Throttle {
         }
     }
 
+    /// Bounds what the group `dir` writes to each of `disks`.
+    pub(super) fn bound(self, dir: &Path, disks: &[Disk], bytes_per_s: u64) -> Result<u64, Obstacle> {
+        let file = self.file();
+        for &disk in disks {
+            let said = group::set(dir, file, &self.line(disk, Some(bytes_per_s)))?;
+            if !self.has(&said, disk, bytes_per_s) {
+                return Err(format!("{file} does not say what was written for a disk").into());
+            }
+        }
+        Ok(bytes_per_s)
+    }
+
+    /// Lets what the group `dir` has waiting for its turn go at once.
+    pub(super) fn lift(self, dir: &Path, disks: &[Disk]) {
+        for &disk in disks {
+            // A help only: it goes in its turn.
+            let _lifted = group::write(dir, self.file(), &self.line(disk, None));
+        }
+    }
+
     /// Whether `said`, all of the file, has that bound.
     fn has(self, said: &str, disk: Disk, bytes_per_s: u64) -> bool {
         let (name, wanted) = (disk.to_string(), self.line(disk, Some(bytes_per_s)));
@@ -108,36 +132,6 @@ impl Throttle {
             .map(str::split_ascii_whitespace)
             .find_map(|mut words| (words.next() == Some(name.as_str())).then_some(words));
         line.is_some_and(|mut words| words.any(|word| Some(word) == value))
-    }
-}
-
-/// A bound that was read back.
-#[derive(Debug)]
-pub(super) struct Writes {
-    dir: PathBuf,
-    throttle: Throttle,
-    disks: Vec<Disk>,
-}
-
-impl Writes {
-    /// Bounds what the group `dir` writes to each of `disks`.
-    pub(super) fn bound(dir: &Path, throttle: Throttle, disks: &[Disk], bytes_per_s: u64) -> Result<Writes, Obstacle> {
-        let file = throttle.file();
-        for &disk in disks {
-            let said = group::set(dir, file, &throttle.line(disk, Some(bytes_per_s)))?;
-            if !throttle.has(&said, disk, bytes_per_s) {
-                return Err(format!("{file} does not say what was written for a disk").into());
-            }
-        }
-        Ok(Writes { dir: dir.to_owned(), throttle, disks: disks.to_vec() })
-    }
-
-    /// Lets what waits for its turn go at once.
-    pub(super) fn lift(&self) {
-        for &disk in &self.disks {
-            // A help only: it goes in its turn.
-            let _lifted = group::write(&self.dir, self.throttle.file(), &self.throttle.line(disk, None));
-        }
     }
 }
 
