@@ -507,8 +507,7 @@ impl<'a> Watch<'a> {
     /// [`TICK_AFTER_BELL`]; [`TICK`] where there is no bell), and is killed as out of memory when it takes longer. Between
     /// two commands the run is not over, whatever the first of them exited with.
     fn look_at_leaf(&mut self) {
-        let decided = self.seen.killed.is_some() || self.ended_well;
-        if !decided && self.leaf().is_some_and(|leaf| leaf.oom_kills() > 0) {
+        if !self.is_decided() && self.leaf().is_some_and(|leaf| leaf.oom_kills() > 0) {
             self.kill(KillReason::OutOfMemory);
         }
     }
@@ -521,7 +520,7 @@ impl<'a> Watch<'a> {
 
     /// A run that has put too much on disk is killed, also in the grace after its deadline.
     fn look_at_disk(&mut self) {
-        let run = Grown { init: self.worker.pid, leaf: self.leaf() };
+        let run = self.processes();
         match self.disk.look(&run) {
             Seen::Again(pause) => self.next_tick = self.next_tick.min(Instant::now() + pause),
             Seen::Beyond => {
@@ -540,7 +539,7 @@ impl<'a> Watch<'a> {
         if now < self.next_count || self.disk.holds_the_run() || self.first_start.is_none() {
             return;
         }
-        let run = Grown { init: self.worker.pid, leaf: self.leaf() };
+        let run = self.processes();
         let has_own_network = self.spec.jail.network == Network::None;
         let sockets = has_own_network.then(|| format!("/proc/{}/net/netlink", run.init));
         self.next_count = now + TICK;
@@ -551,9 +550,8 @@ impl<'a> Watch<'a> {
                 self.next_tick = self.next_tick.min(self.next_count);
             }
             Counted::Beyond(found) => {
-                if !self.ended_well && self.seen.killed.is_none() {
-                    self.seen.host_notes.push(found.note(UNCHARGED_BYTES_MAX));
-                    self.kill(KillReason::KernelMemory);
+                if !self.is_decided() {
+                    self.blame(found.note(UNCHARGED_BYTES_MAX));
                 }
                 self.kernel_memory.release(&run);
             }
@@ -562,13 +560,22 @@ impl<'a> Watch<'a> {
 
     /// A run that leaves the host's other users few files to open is killed.
     fn look_at_open_files(&mut self) {
-        if self.seen.killed.is_some() || self.ended_well {
-            return;
+        if !self.is_decided()
+            && let Some(note) = self.open_files.look(&self.processes())
+        {
+            self.blame(note);
         }
-        if let Some(note) = self.open_files.look(&Grown { init: self.worker.pid, leaf: self.leaf() }) {
-            self.seen.host_notes.push(note);
-            self.kill(KillReason::KernelMemory);
-        }
+    }
+
+    /// Whether the outcome no longer depends on what the run takes.
+    fn is_decided(&self) -> bool {
+        self.seen.killed.is_some() || self.ended_well
+    }
+
+    /// Ends a run for what it has taken of the kernel, which `note` says.
+    fn blame(&mut self, note: String) {
+        self.seen.host_notes.push(note);
+        self.kill(KillReason::KernelMemory);
     }
 
     /// The deadline: SIGTERM to everything, then the grace.
@@ -631,15 +638,19 @@ impl<'a> Watch<'a> {
     fn leaf(&self) -> Option<&'a dyn Leaf> {
         self.worker.leaf.as_deref()
     }
+
+    fn processes(&self) -> Processes<'a> {
+        Processes { init: self.worker.pid, leaf: self.leaf() }
+    }
 }
 
-/// The run as its disk is looked at.
-struct Grown<'a> {
+/// The processes of the run, for those that look at what it takes.
+struct Processes<'a> {
     init: u32,
     leaf: Option<&'a dyn Leaf>,
 }
 
-impl Subject for Grown<'_> {
+impl Subject for Processes<'_> {
     fn pids(&self) -> Vec<u32> {
         processes_below(self.init)
     }
