@@ -87,27 +87,12 @@ impl OpenFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Own;
-
-    impl Subject for Own {
-        fn pids(&self) -> Vec<u32> {
-            vec![std::process::id()]
-        }
-
-        fn freeze(&self, _: bool) -> bool {
-            false
-        }
-
-        fn is_frozen(&self) -> bool {
-            false
-        }
-    }
+    use crate::disk::tests::Freezable;
 
     #[test]
     fn who_has_a_quarter_of_what_a_host_has_is_to_blame_once_half_is_open() {
         let held: Vec<fs::File> = (0..100).map(|_| fs::File::open("/dev/null").unwrap()).collect();
-        let blamed = |open, max| Host { open, max }.blame(&Own).is_some();
+        let blamed = |open, max| Host { open, max }.blame(&Freezable::own()).is_some();
         assert!(blamed(201, 400));
         assert!(!blamed(200, 400), "half is left");
         assert!(!blamed(100_000, 100_000), "somebody else has them");

@@ -256,42 +256,8 @@ fn unreclaimable_bytes() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::tests::Freezable;
     use rustix::fs::{FlockOperation, flock};
-    use std::cell::Cell;
-
-    struct Own(Cell<Option<bool>>);
-
-    impl Subject for Own {
-        fn pids(&self) -> Vec<u32> {
-            vec![std::process::id()]
-        }
-
-        fn freeze(&self, frozen: bool) -> bool {
-            self.0.set(Some(frozen));
-            true
-        }
-
-        fn is_frozen(&self) -> bool {
-            self.0.get() == Some(true)
-        }
-    }
-
-    /// A run without processes: descriptors of this one are other tests' too.
-    struct Empty;
-
-    impl Subject for Empty {
-        fn pids(&self) -> Vec<u32> {
-            Vec::new()
-        }
-
-        fn freeze(&self, _: bool) -> bool {
-            panic!("a run that has no locks is not frozen")
-        }
-
-        fn is_frozen(&self) -> bool {
-            false
-        }
-    }
 
     const MIB: u64 = 1 << 20;
 
@@ -305,7 +271,7 @@ mod tests {
 
     #[test]
     fn locks_beyond_the_bound_are_found_once_the_host_has_more_memory_in_use() {
-        let (dir, run) = (tempfile::tempdir().unwrap(), Own(Cell::new(None)));
+        let (dir, run) = (tempfile::tempdir().unwrap(), Freezable::own());
         // Each descriptor of its own has a lock; beyond the bound of 50,000 bytes are 250.
         let held: Vec<File> = (0..300).map(|_| File::create(dir.path().join("file")).unwrap()).collect();
         held.iter().for_each(|file| flock(file, FlockOperation::LockShared).unwrap());
@@ -316,7 +282,10 @@ mod tests {
         assert!(found.note(50_000).contains("locks on files"), "{}", found.note(50_000));
         memory.release(&run);
         drop(held);
-        assert_eq!(looked(&mut memory, 102 * MIB, &Empty), Counted::Within, "somebody else has taken it");
+        // Descriptors of this process are other tests' too.
+        let empty = Freezable::empty(true);
+        assert_eq!(looked(&mut memory, 102 * MIB, &empty), Counted::Within, "somebody else has taken it");
+        assert_eq!(empty.frozen.get(), None, "a run that has no locks is not frozen");
     }
 
     /// Locks in a table that a thread alone has, in one whose first thread is gone too.
@@ -336,7 +305,7 @@ mod tests {
             });
             ready.wait();
             let mut memory = KernelMemory::new(50_000);
-            let run = Own(Cell::new(None));
+            let run = Freezable::own();
             looked(&mut memory, 100 * MIB, &run);
             let counted = looked(&mut memory, 101 * MIB, &run);
             go_on.wait();
@@ -360,7 +329,7 @@ mod tests {
     #[test]
     fn memory_that_others_free_is_no_room_for_more() {
         let mut memory = KernelMemory::new(10 * MIB);
-        let run = Own(Cell::new(None));
+        let run = Freezable::own();
         looked(&mut memory, 100 * MIB, &run);
         looked(&mut memory, 50 * MIB, &run);
         assert!(memory.alarm.is_some_and(|alarm| alarm <= 65 * MIB), "{memory:?}");

@@ -17,7 +17,7 @@
 mod ground;
 mod processes;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod used;
 mod walk;
 

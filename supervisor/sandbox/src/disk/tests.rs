@@ -109,14 +109,27 @@ fn a_file_system_that_tells_nothing_cannot_be_watched() {
 }
 
 /// A run that writes down whether it is frozen, and stops at once or never.
-struct Freezable {
+pub(crate) struct Freezable {
+    pids: Vec<u32>,
     stops: bool,
-    frozen: Cell<Option<bool>>,
+    pub(crate) frozen: Cell<Option<bool>>,
+}
+
+impl Freezable {
+    /// One without processes.
+    pub(crate) fn empty(stops: bool) -> Freezable {
+        Freezable { pids: Vec::new(), stops, frozen: Cell::new(None) }
+    }
+
+    /// This process.
+    pub(crate) fn own() -> Freezable {
+        Freezable { pids: vec![std::process::id()], ..Freezable::empty(true) }
+    }
 }
 
 impl Subject for Freezable {
     fn pids(&self) -> Vec<u32> {
-        Vec::new()
+        self.pids.clone()
     }
 
     fn freeze(&self, frozen: bool) -> bool {
@@ -148,7 +161,7 @@ const AT_ONCE: WalkTimes =
 #[test]
 fn a_walk_that_takes_long_freezes_the_run_begins_anew_and_releases_it() {
     let (dir, mut disk) = large_workspace(0, AT_ONCE);
-    let run = Freezable { stops: true, frozen: Cell::new(None) };
+    let run = Freezable::empty(true);
     assert_eq!(disk.look_until(over_after_steps(200), &run), Seen::Again(PAUSE_OF_A_WALK));
     assert_eq!((run.frozen.get(), disk.motion), (Some(true), Motion::Stopping));
     // Written by a system call that had begun, into a directory that was walked before.
@@ -163,7 +176,7 @@ fn a_walk_that_takes_long_freezes_the_run_begins_anew_and_releases_it() {
 #[test]
 fn a_run_beyond_its_limit_stays_frozen_until_it_is_released() {
     let (_dir, mut disk) = large_workspace(2 * MIB, AT_ONCE);
-    let run = Freezable { stops: true, frozen: Cell::new(None) };
+    let run = Freezable::empty(true);
     assert_eq!(disk.look_until(over_after_steps(2), &run), Seen::Again(PAUSE_OF_A_WALK));
     let mut seen = Seen::Again(PAUSE_OF_A_WALK);
     while seen == Seen::Again(PAUSE_OF_A_WALK) {
@@ -177,7 +190,7 @@ fn a_run_beyond_its_limit_stays_frozen_until_it_is_released() {
 #[test]
 fn files_that_cannot_be_counted_in_time_are_all_that_is_missing() {
     let never = WalkTimes { free: Duration::ZERO, unfreezable_max: Duration::ZERO, frozen_max: Duration::ZERO };
-    let runs: [&dyn Subject; 2] = [&Freezable { stops: false, frozen: Cell::new(None) }, &Nobody];
+    let runs: [&dyn Subject; 2] = [&Freezable::empty(false), &Nobody];
     for run in runs {
         let (_dir, mut disk) = large_workspace(0, never);
         assert_eq!(disk.look_until(over_after_steps(2), run), Seen::Again(PAUSE_OF_A_WALK));
