@@ -3,10 +3,10 @@
 
 use crate::context::Context;
 use crate::reader::Reader;
-use crate::toolchain::is_seen;
+use crate::toolchain::{HOME, home, is_seen};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
-use proctor_sandbox::{CommandSpec, HostReport, Jail, KillSwitch, RowGroup, RunSpec, SCRATCH, SandboxEvent, Status};
+use proctor_sandbox::{CommandSpec, HostReport, Jail, KillSwitch, RowGroup, RunSpec, SandboxEvent, Status};
 use serde::Serialize;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -170,11 +170,11 @@ fn version(
             program,
             args: vec![argument.to_owned()],
             dir: jail.workspace.clone(),
-            env: context.toolchain.base_env(&format!("{SCRATCH}/home")).into_iter().collect(),
+            env: context.toolchain.base_env(&home()).into_iter().collect(),
         }],
         jail,
         scratch_files: Vec::new(),
-        scratch_dirs: vec!["home".to_owned()],
+        scratch_dirs: vec![HOME.to_owned()],
         artifacts: String::new(),
         report: false,
         limits: Limits { wall_ms_max: 10_000, grace_ms: 100, ..Limits::DEFAULT },

@@ -5,7 +5,7 @@ use crate::caches::{GoLibrary, RunCache, of_run};
 use crate::context::{Context, Policy};
 use crate::project_file::{ProjectFile, ProjectFileError};
 use crate::registry::random_id;
-use crate::toolchain::{is_seen, unseen_environment};
+use crate::toolchain::{HOME, home, is_seen, unseen_environment};
 use crate::workspace::{Look, Workspace, WorkspaceError};
 use proctor_core::id::SessionId;
 use proctor_core::isolation::{Layer, Network};
@@ -151,7 +151,7 @@ pub fn prepare(
     let (limits, clamped) = Limits::resolve(&request.limits, defaults, file.narrow(policy.ceiling));
     notes.extend(clamped);
     notes.extend(plan.notes.iter().cloned());
-    let mut env = context.toolchain.base_env(&format!("{SCRATCH}/home"));
+    let mut env = context.toolchain.base_env(&home());
     let caches = context.toolchain.caches(kept.as_deref(), network);
     env.extend(caches.env);
     env.extend(request.env.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -182,7 +182,7 @@ pub fn prepare(
         },
         commands,
         scratch_files: plan.files.into_iter().map(file).collect(),
-        scratch_dirs: plan.dirs.into_iter().chain(["home".to_owned()]).collect(),
+        scratch_dirs: plan.dirs.into_iter().chain([HOME.to_owned()]).collect(),
         artifacts: if plan.artifacts { ARTIFACTS.to_owned() } else { String::new() },
         report: plan.report,
         limits,

@@ -1,7 +1,7 @@
 //! The user of a run as a reader of this host: which directories it could list anyway, by owner and mode from the root down.
 //! Must not know what is shown to a run, nor why.
 
-use proctor_sandbox::RunAs;
+use proctor_sandbox::{Class, RunAs};
 use rustix::process::geteuid;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -111,14 +111,9 @@ fn names(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(name).collect()
 }
 
-/// Whether the mode gives this user all of `wanted`: the first class that the user is in decides.
+/// Whether the mode gives this user all of `wanted`.
 fn grants(found: &Metadata, uid: u32, gid: u32, wanted: u32) -> bool {
-    let shift = match (found.uid() == uid, found.gid() == gid) {
-        (true, _) => 6,
-        (false, true) => 3,
-        (false, false) => 0,
-    };
-    (found.mode() >> shift) & wanted == wanted
+    Class::of(found, uid, gid).bits(found.mode()) & wanted == wanted
 }
 
 /// Whether nobody but root and the user `own` can put something else in the place of what is in this directory.

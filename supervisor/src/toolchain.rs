@@ -79,8 +79,14 @@ const CACHES: [(&str, &str); 6] = [
 const HOMES: [(&str, &str, &[&str]); 2] =
     [("CARGO_HOME", ".cargo", &["registry", "git"]), ("GRADLE_USER_HOME", ".gradle", &["caches", "wrapper", "jdks"])];
 
-/// The directory in which a run's HOME is, below its scratch directory.
-const HOME: &str = "home";
+/// The directory that is a run's HOME, below its scratch directory.
+pub const HOME: &str = "home";
+
+/// The HOME of a run.
+#[must_use]
+pub fn home() -> String {
+    format!("{SCRATCH}/{HOME}")
+}
 
 /// Where tools find caches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -279,13 +285,13 @@ impl Toolchain {
         let filled = is_filled("cargo/registry/cache");
         let host = self.cargo_home.as_ref().filter(|_| network == Network::None && !filled);
         let mut links = Vec::new();
-        for (name, home, parts) in HOMES {
-            set(name, format!("{SCRATCH}/{HOME}/{home}"));
+        for (name, dir, parts) in HOMES {
+            set(name, format!("{}/{dir}", home()));
             for part in parts {
-                let own = cache.join(home.trim_start_matches('.')).join(part);
+                let own = cache.join(dir.trim_start_matches('.')).join(part);
                 let of_host = host.filter(|_| name == "CARGO_HOME").map(|host| host.join(part));
                 let kept = of_host.filter(|dir| dir.is_dir()).unwrap_or(own);
-                links.push((format!("{HOME}/{home}/{part}"), kept));
+                links.push((format!("{HOME}/{dir}/{part}"), kept));
             }
         }
         // A JVM asks the user database, which does not know a run's HOME. As for Cargo, without a network the host's
@@ -293,7 +299,7 @@ impl Toolchain {
         let filled = is_filled("m2/repository");
         let host = self.maven_repository.as_ref().filter(|_| network == Network::None && !filled);
         let repository = host.map_or_else(|| below("m2/repository"), |dir| dir.display().to_string());
-        let options = format!("-Duser.home={SCRATCH}/{HOME} -Dmaven.repo.local={repository}");
+        let options = format!("-Duser.home={} -Dmaven.repo.local={repository}", home());
         set("GRADLE_OPTS", options.clone());
         set("MAVEN_OPTS", options);
         CachePlaces { env, links }

@@ -25,6 +25,7 @@ mod artifacts;
 mod cgroup;
 mod channel;
 mod check;
+mod class;
 mod disk;
 mod error;
 mod figures;
@@ -54,6 +55,7 @@ mod watch;
 pub mod worker;
 
 pub use arenas::{release_memory, share_arenas};
+pub use class::Class;
 pub use error::SandboxError;
 pub use kill::KillSwitch;
 pub use lack::{lack, unless_lacking};

@@ -7,6 +7,7 @@
 
 use super::{CWD, OPEN_DIR, open_trash, sibling, throw};
 use crate::owned::own_dir;
+use crate::toolchain::HOME;
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason};
@@ -173,7 +174,7 @@ impl GoLibrary {
                     format!("package library\n\nimport \"testing\"\n{imports}\nfunc Test(*testing.T) {{}}\n"),
                 ),
             ],
-            scratch_dirs: vec!["home".to_owned()],
+            scratch_dirs: vec![HOME.to_owned()],
             artifacts: String::new(),
             report: false,
             limits: Limits { wall_ms_max: WALL_MS_MAX, ..like.limits },

@@ -10,6 +10,7 @@ use crate::context::{Context, LookRoom, Policy};
 use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
 use crate::registry::random_id;
 use crate::scheduler::{EnterError, Place, Standing, Wanted};
+use crate::toolchain::home;
 use crate::workspace::{Look, Workspace};
 use proctor_core::coverage::Measured;
 use proctor_core::event::{RunEvent, Stream};
@@ -22,7 +23,7 @@ use proctor_core::quota::{Amount, Refused};
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
 use proctor_frameworks::Awaited;
-use proctor_sandbox::{Ending, RunSpec, SCRATCH, SandboxError, SandboxEvent, lack, shorten_slice};
+use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, lack, shorten_slice};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -280,7 +281,7 @@ fn settle_go_library(looked: &mut Looked, cache: &RunCache) -> Result<(), NotSta
         let Looked { drive, prepared, .. } = looked;
         let Context { sandbox, toolchain, clock, .. } = &*drive.context;
         // Nothing of the request's or the project's.
-        let env = toolchain.base_env(&format!("{SCRATCH}/home"));
+        let env = toolchain.base_env(&home());
         let began = clock.now();
         let attempt = (id.as_str(), drive.killer.switch());
         if library.compile(sandbox.as_ref(), &prepared.spec, env, attempt).map_err(refused)? {

@@ -6,6 +6,7 @@ use super::attributes::Attributes;
 use super::identity::{become_user, exit_with, id_map, outcome_of, show_as_own};
 use super::layers::HOST_NAME;
 use super::mounts::attach;
+use crate::class::Class;
 use crate::hold::hold;
 use crate::message::{Identity, RoomPlan};
 use nix::unistd::{ForkResult, fork};
@@ -240,17 +241,16 @@ pub(super) fn build(host: HostTrees, identity: Identity) -> io::Result<()> {
 /// Where the new root is mounted until it is one: any directory of the host that everybody may enter.
 const NEW_ROOT: &str = "/tmp";
 
+/// Permission bit of one class.
+const SEARCH: u32 = 0o1;
+
 /// That the directory `at` keeps the run's user out, if it does.
 fn closed(at: &Path, Identity { uid, gid, .. }: Identity) -> Option<io::Error> {
     let found = fs::metadata(at).ok()?;
-    let (may_search, who) = match (found.uid() == uid, found.gid() == gid) {
-        (true, _) => (0o100, 'u'),
-        (false, true) => (0o010, 'g'),
-        (false, false) => (0o001, 'o'),
-    };
-    let (at, mode) = (at.display(), found.mode() & 0o7777);
+    let class = Class::of(&found, uid, gid);
+    let (at, mode, who) = (at.display(), found.mode() & 0o7777, class.letter());
     let reason = || format!("{at} on the host keeps the run's user {uid} out (mode {mode:04o}): chmod {who}+x {at}");
-    (mode & may_search == 0).then(|| io::Error::other(reason()))
+    (class.bits(mode) & SEARCH == 0).then(|| io::Error::other(reason()))
 }
 
 fn build_and_pivot(host: HostTrees) -> io::Result<()> {
