@@ -4,6 +4,7 @@
 //! **The form.** One JSON object a line. `event` is one of
 //! - `begin`: the reporter was loaded and the runner is about to collect; `token`, a word of its own choice, with which and a blank
 //!   each of its later lines begins;
+//! - `opened` and `closed`: `package`: a file that is loaded and run, from a runner that may not tell of its tests as they begin;
 //! - `started`: `package`, `name`;
 //! - `finished`: the same, `outcome` in the words of [`TestOutcome`], and as far as known `nodeid`, `duration_s`, `file`
 //!   (absolute, or relative to the step's directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`,
@@ -39,6 +40,9 @@ use proctor_core::proof::Proof;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+
+/// Most files that one note names.
+const OPEN_TOLD_MAX: usize = 8;
 
 /// What a runner means by giving up, as far as its words show. Every field is a question about what it printed.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +88,8 @@ enum Line {
         #[serde(default)]
         token: Option<String>,
     },
+    Opened(File),
+    Closed(File),
     Started(Named),
     Finished(Box<Finished>),
     Collector(Box<Blame>),
@@ -102,6 +108,11 @@ enum Line {
 struct End {
     tests: u64,
     left: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct File {
+    package: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -182,6 +193,8 @@ pub(crate) struct Reported {
     stdout: Said,
     stderr: Said,
     begun: Begun,
+    /// Files that are open, as tests without a name.
+    open: Begun,
     /// Tests, collectors and listed names of the current step.
     told: u64,
     /// Those of them that the reporter's end counts, and those of these that ended.
@@ -202,10 +215,15 @@ pub(crate) struct Reported {
 
 impl Reported {
     pub(crate) fn new(dialect: Dialect, plan: &Plan, want: &Want<'_>) -> Reported {
+        Reported::of(dialect, Paths::new(want.workspace), plan.steps.clone())
+    }
+
+    /// Of these steps of a plan.
+    pub(crate) fn of(dialect: Dialect, paths: Paths, steps: Vec<Step>) -> Reported {
         Reported {
             dialect,
-            paths: Paths::new(want.workspace),
-            steps: plan.steps.clone(),
+            paths,
+            steps,
             dir: String::new(),
             programs: Vec::new(),
             stage: Stage::Silent,
@@ -214,6 +232,7 @@ impl Reported {
             stdout: Said::default(),
             stderr: Said::default(),
             begun: Begun::default(),
+            open: Begun::default(),
             told: 0,
             counted: 0,
             ended: 0,
@@ -257,6 +276,8 @@ impl Reported {
                 self.stdout.add(format!("\n{text}\n").as_bytes());
                 self.notes.add(text);
             }
+            Line::Opened(file) => drop(self.open.add(&self.whole_file(&file))),
+            Line::Closed(file) => self.open.remove(&self.whole_file(&file)),
             Line::Started(test) => self.started(test, events),
             Line::Finished(test) => self.finished(*test, events),
             Line::Listed(test) if self.listed < TEST_CASES_MAX => {
@@ -298,6 +319,22 @@ impl Reported {
             self.summary.unreached = true;
             self.notes.add(format!("{} test(s) of {} were not told of", end.left, self.dialect.name));
         }
+    }
+
+    fn whole_file(&self, file: &File) -> TestId {
+        TestId { package: join(&self.dir, &file.package), name: String::new() }
+    }
+
+    /// The files that were open when the runner was killed, where it is not known which of their tests ran.
+    fn tell_open(&mut self) {
+        let files: Vec<String> = self.open.take().into_iter().map(|file| file.package).collect();
+        if files.is_empty() || !self.begun.is_empty() {
+            return;
+        }
+        let more = files.len().saturating_sub(OPEN_TOLD_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let told = files.iter().take(OPEN_TOLD_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+        self.notes.add(format!("{} had begun and not ended: {told}{more}", self.dialect.name));
     }
 
     fn started(&mut self, test: Named, events: &mut Vec<RunnerEvent>) {
@@ -429,6 +466,7 @@ impl Parser for Reported {
         (self.told, self.counted, self.ended) = (0, 0, 0);
         self.proofs.start_step();
         self.nothing_selected = false;
+        self.open = Begun::default();
         (self.stdout, self.stderr) = (Said::default(), Said::default());
     }
 
@@ -456,7 +494,7 @@ impl Parser for Reported {
         });
         self.lines = lines;
         if killed {
-            return;
+            return self.tell_open();
         }
         self.close(exit, events);
         if self.stage == Stage::Ended {

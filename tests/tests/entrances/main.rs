@@ -9,6 +9,7 @@ mod grpc;
 mod mcp;
 mod mcp_client;
 mod mcp_texts;
+mod oldest;
 mod python;
 mod turn;
 

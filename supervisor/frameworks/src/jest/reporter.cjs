@@ -24,6 +24,16 @@ class Reporter {
 
   onTestFileStart(test) {
     this.files.set(test.path, { started: new Map(), told: new Map(), became: new Map(), output: new Map(), retries: mayRetry(test) });
+    say('opened', { package: fileOf(test.path) });
+  }
+
+  // What Jest called the start and the end of a file before 26.
+  onTestStart(test) {
+    this.onTestFileStart(test);
+  }
+
+  onTestResult(test, result) {
+    this.onTestFileResult(test, result);
   }
 
   onTestCaseStart(test, info) {
@@ -47,6 +57,7 @@ class Reporter {
     this.files.delete(test.path);
     this.ended += 1;
     const name = fileOf(test.path);
+    say('closed', { package: name });
     const counts = new Map();
     for (const one of result.testResults) {
       const title = this.nameOf(one);
@@ -136,7 +147,8 @@ function failure(test, result) {
   const [details] = result.failureDetails ?? [];
   // An error with a cause, or of several errors, has the one that the test threw first.
   const matcher = details?.matcherResult ?? details?.error?.matcherResult;
-  const said = matcher?.message ? plain(matcher.message) : beforeStack(thrown);
+  // Before Jest 28 the message is a function that makes one.
+  const said = typeof matcher?.message === 'string' ? plain(matcher.message) : beforeStack(thrown);
   // A snapshot that is not there has no expected value.
   const absent = /Snapshot/.test(matcher?.name) && matcher.expected === undefined;
   const both = matcher && 'expected' in matcher && 'actual' in matcher && !absent;

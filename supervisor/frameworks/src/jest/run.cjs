@@ -7,7 +7,7 @@ const { createRequire } = require('node:module');
 
 const { blame, say } = require('../js/report.cjs');
 
-const OLDEST = 29;
+const OLDEST = 24;
 
 const fromProject = createRequire(path.join(process.cwd(), 'package.json'));
 
@@ -50,9 +50,14 @@ async function withOurReporter(argv, projects) {
   }
 }
 
-// The project's configuration, but for what runs a file: ours stands before it, so that it is known what each test prints.
-async function withOurRunner(...all) {
-  const read = await readConfigs(...all);
+// The project's configuration, but for what runs a file: ours stands before it, so that it is known what each test prints. Jest
+// 24 reads configurations at once, and does not wait for them.
+function withOurRunner(...all) {
+  const read = readConfigs(...all);
+  return typeof read.then === 'function' ? read.then(throughOurs) : throughOurs(read);
+}
+
+function throughOurs(read) {
   const configs = read.configs.map((one) => {
     if (!/[\\/]jest-circus[\\/]/.test(one.testRunner)) return one;
     // Jest keeps what a transform makes of a file in its cache, which tests can write: ours is never transformed.

@@ -11,6 +11,8 @@ function directory() {
   return dir;
 }
 
+const major = () => Number.parseInt(require(path.join(directory(), 'package.json')).version, 10);
+
 // A module's one thing, whichever kind of module it is.
 const whole = (module) => module.default ?? module;
 
@@ -22,4 +24,4 @@ function options() {
   return require(files.find(existsSync));
 }
 
-module.exports = { mocha, options, whole };
+module.exports = { major, mocha, options, whole };

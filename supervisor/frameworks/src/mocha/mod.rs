@@ -1,4 +1,4 @@
-//! Mocha 10 or newer, with a reporter of ours that lets the project's own, or `spec`, write what people read.
+//! Mocha 6 or newer, with a reporter of ours that lets the project's own, or `spec`, write what people read.
 //!
 //! Proof of a pass: Mocha ended its run, and as many tests ended as it had when it started; of a parallel run, it ended.
 //!
@@ -120,12 +120,23 @@ const LEFT_OUT: &[&str] =
 
 const HANDED: Handed = Handed::AllBut { left_out: LEFT_OUT, valued: VALUED, bare: Some(BARE) };
 
+/// Files of ours that Mocha is given.
+pub(crate) const FILES: &[(&str, &[u8])] = &[
+    ("mocha/config.cjs", include_bytes!("config.cjs")),
+    ("mocha/itself.cjs", include_bytes!("itself.cjs")),
+    ("mocha/reporter.cjs", include_bytes!("reporter.cjs")),
+];
+
 /// Options of a script that a request's own filter replaces.
 const FILTERS: &[&str] = &["--grep", "-g", "--fgrep", "-f", "--invert", "-i"];
 
-const DIALECT: Dialect = Dialect {
+/// What Mocha means by what it says.
+pub(crate) const DIALECT: Dialect = Dialect {
     between: js::TITLES,
-    missing: |said| js::missing(said, NAME),
+    missing: |said| {
+        let is_old = said.contains("unknown option `--no-color'");
+        js::missing(said, NAME).or_else(|| is_old.then(|| "this mocha is too old: 6 or newer is needed".to_owned()))
+    },
     nothing_selected: |said| said.contains("No test files found"),
     blamed: js::blamed,
     reason: js::reason,
@@ -188,12 +199,7 @@ impl Framework for Mocha {
 }
 
 fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
-    let files: [(&str, &[u8]); 3] = [
-        ("mocha/config.cjs", include_bytes!("config.cjs")),
-        ("mocha/itself.cjs", include_bytes!("itself.cjs")),
-        ("mocha/reporter.cjs", include_bytes!("reporter.cjs")),
-    ];
-    let mut plan = Plan { files: js::injected(&files), report: true, ..Plan::default() };
+    let mut plan = Plan { files: js::injected(FILES), report: true, ..Plan::default() };
     let selection = js::retold(want.selection, |target| vec![of_hook(target)]);
     let groups = js::groups(projects, tree, &selection, NAME)?;
     for start in js::starts(tree, groups, (Runner::Mocha, NAME), HANDED, &[], &mut plan.notes) {

@@ -5,6 +5,13 @@
 const { Written, end, fileOf, hold, nameOf, say, tellHeld } = require('../js/report.cjs');
 const itself = require('./itself.cjs');
 const { mocha, whole } = itself;
+
+// The first that can load tests and run none (`--dry-run`), and the first that runs files beside each other.
+const DRY = 9;
+const PARALLEL = 8;
+
+// An expression that no title matches.
+const NOTHING = /(?!)/;
 const { Twins, failure } = require('../js/thrown.cjs');
 
 // A hook's title as Mocha makes it: `"before each" hook: its name for "a test"`.
@@ -20,7 +27,12 @@ module.exports = class Proctor {
     this.ended = 0;
     this.bails = options.bail === true;
     say('begin');
-    if (options.dryRun === true) {
+    if (options.parallel && itself.major() < PARALLEL) {
+      say('note', { text: `Mocha ${itself.major()} runs one file after the other: --parallel is of Mocha ${PARALLEL}` });
+    }
+    if (options.dryRun === true && itself.major() < DRY) {
+      runner.on('start', () => list(runner));
+    } else if (options.dryRun === true) {
       runner.on('test', (test) => say('listed', named(test)));
       runner.on('pending', (test) => say('listed', named(test)));
     } else {
@@ -102,6 +114,13 @@ module.exports = class Proctor {
     else callback(failures);
   }
 };
+
+// What would run. Nothing of it does: no title matches.
+function list(runner) {
+  const isAsked = (test) => runner._grep.test(test.fullTitle()) !== Boolean(runner._invert);
+  runner.suite.eachTest((test) => isAsked(test) && say('listed', named(test)));
+  runner.grep(NOTHING, false);
+}
 
 const bails = (suite) => suite.bail() || suite.suites.some(bails);
 

@@ -1,5 +1,5 @@
-//! Node's own test runner, `node --test`, Node 22 or newer. Node 20 runs whole files well enough, and says so in a note: it
-//! knows a test by its own title alone, so filters and reruns of single tests go wrong there.
+//! Node's own test runner, `node --test`, Node 18.15 or newer. Before 22 Node knows a test by its own title alone, so filters and
+//! reruns of single tests go wrong there, which a note says; Node 18 does not tell that a test begins, either.
 //!
 //! Proof of a pass: the stream of `node --test` ended, every file that began ended, and the process of each said that no test was
 //! to come.
@@ -62,7 +62,9 @@ const DIALECT: Dialect = Dialect {
     reason: js::reason,
     missing: |said| {
         let is_old = said.contains("bad option: --test");
-        is_old.then(|| "this Node has no test runner that takes a reporter: install Node 22 or newer".to_owned())
+        is_old.then(|| {
+            "this Node has no test runner that takes a reporter: install Node 18.15 or newer, better 22".to_owned()
+        })
     },
     nothing_selected: |said| said.contains("Could not find "),
     ..Dialect::plain(NAME)

@@ -3,7 +3,8 @@
 //
 // Node 24 and newer say of each event which test of which file it is, as things happen. Older ones name the title and the
 // depth alone, and hold back the events of a file until those before it are through; then only the events in the order of
-// declaration (`test:start`, `test:pass`, `test:fail`) say which suite a test is in.
+// declaration (`test:start`, `test:pass`, `test:fail`) say which suite a test is in. Node 18 has none but those, and says of a
+// file only that it failed outside of its tests, or that it has none.
 'use strict';
 
 const path = require('path');
@@ -82,6 +83,8 @@ class Run {
   #stack = [];
   #open = [];
   #twins = new Twins();
+  // Whether this Node tells of ends as they come.
+  #hasEnds = false;
 
   'test:enqueue'(data) {
     if (isFile(data)) return;
@@ -119,6 +122,7 @@ class Run {
   }
 
   'test:complete'(data) {
+    this.#hasEnds = true;
     if (isFile(data)) return this.#fileEnded(data);
     if (hasId(data)) {
       // One whose suite's hook failed ends without having begun.
@@ -142,6 +146,7 @@ class Run {
     if (isFile(data)) {
       const file = this.#files.of(data.file);
       if (file) file.done = file.hasEnded = true;
+      if (!this.#hasEnds) this.#fileEnded({ ...data, details: { ...data.details, passed } });
     } else {
       this.#finished(data, this.#stack[data.nesting], passed);
     }
@@ -184,7 +189,13 @@ class Run {
 
   /** Files whose end could not be judged before the events of those before them were through. */
   end() {
-    for (const file of this.#files.all) this.#judge(file);
+    for (const file of this.#files.all) {
+      if (!this.#hasEnds && !file.isJudged) {
+        file.ended ??= { details: { passed: true } };
+        file.hasEnded = true;
+      }
+      this.#judge(file);
+    }
     this.#twins.say();
   }
 
@@ -233,7 +244,7 @@ class Run {
     const { ended, open, told } = file;
     file.ended = undefined;
     if (!ended) return;
-    file.done = true;
+    file.done = file.isJudged = true;
     const { passed, error } = ended.details;
     const left = passed && !LISTING && file.printed?.left();
     if (left && (left.isEarly || (told === 0 && left.begun > 0))) {

@@ -52,6 +52,17 @@ fn a_test_is_named_and_placed_from_the_workspace() {
     assert_eq!(parser.summary(), whole());
 }
 
+#[test]
+fn a_kill_names_the_files_that_were_open_where_no_test_is_known_to_run() {
+    let opened = "{\"event\":\"begin\"}\n{\"event\":\"opened\",\"package\":\"a.js\"}\n{\"event\":\"opened\",\"package\":\"b.js\"}\n\
+                  {\"event\":\"closed\",\"package\":\"a.js\"}\n";
+    let notes = |report: &str, killed: bool| step(report, "", Exit::Signal(9), killed).1.summary().notes;
+    assert_eq!(notes(opened, true), ["runner had begun and not ended: pkg/b.js"]);
+    let started = format!("{opened}{{\"event\":\"started\",\"package\":\"b.js\",\"name\":\"t\"}}\n");
+    assert_eq!(notes(&started, true), [""; 0]);
+    assert_eq!(notes(opened, false), ["runner was ended by signal 9 before it was done"]);
+}
+
 /// A report whose reporter has a token, with `foreign` lines before its end.
 fn with_token(foreign: &str) -> String {
     let [begin, started, finished, end] = PASSING.lines().collect::<Vec<_>>().try_into().unwrap();

@@ -1,4 +1,4 @@
-//! Vitest 3 or newer, with a reporter of ours beside the project's.
+//! Vitest 1 or newer, with a reporter of ours beside the project's.
 //!
 //! Proof of a pass: Vitest ended its run without an interruption, and no file and no test that it had collected is without a
 //! result.
@@ -220,5 +220,6 @@ fn files() -> Vec<InjectedFile> {
         js::file("js/report.cjs", include_bytes!("../js/report.cjs")),
         js::file("vitest/run.mjs", include_bytes!("run.mjs")),
         js::file("vitest/reporter.cjs", include_bytes!("reporter.cjs")),
+        js::file("vitest/tasks.cjs", include_bytes!("tasks.cjs")),
     ]
 }

@@ -9,8 +9,12 @@ import { pathToFileURL } from 'node:url';
 const require = createRequire(import.meta.url);
 const { blame, sayTogether: say } = require('../js/report.cjs');
 const { Reporter } = require('./reporter.cjs');
+const { Tasks } = require('./tasks.cjs');
 
-const OLDEST = 3;
+const OLDEST = 1;
+
+// An expression that no name matches: before Vitest 3 there is no other way to load files and run none of their tests.
+const NOTHING = '(?!)';
 
 // What proctor asks for, as one object of JSON: files, whether those are sources (related), expression, cache, workers.
 const settings = JSON.parse(process.env.PROCTOR_VITEST);
@@ -35,16 +39,30 @@ function locate() {
   }
 }
 
-const { createVitest, parseCLI, version } = await import(pathToFileURL(locate()));
+const located = locate();
+const own = await import(pathToFileURL(located));
+const { createVitest } = own;
+// Vitest 1 and 2 do not say which they are.
+const version = own.version ?? require(path.join(path.dirname(located), '..', 'package.json')).version;
 const major = Number.parseInt(version, 10);
+const speaksOfTasks = major < 3;
 if (!(major >= OLDEST)) giveUp(`vitest ${version} is too old: ${OLDEST} or newer is needed`);
 
 process.env.TEST = 'true';
 process.env.VITEST = 'true';
 process.env.NODE_ENV ??= 'test';
 
+// Before Vitest 1.5 its command line is in a file of no certain name, but it is read by the same package.
+function parse(words) {
+  if (own.parseCLI) return own.parseCLI(['vitest', 'run', ...words]);
+  const { cac } = createRequire(located)('cac');
+  const { args, options } = cac('vitest').parse(['node', 'vitest', ...words], { run: false });
+  const { '--': _, ...rest } = options;
+  return { filter: [...args], options: { ...rest, cache: { dir: settings.cache } } };
+}
+
 async function prepare() {
-  const { filter, options } = parseCLI(['vitest', 'run', ...process.argv.slice(2)]);
+  const { filter, options } = parse(process.argv.slice(2));
   // As Vitest's own command line does: the word is one more, and not all that the configuration has.
   if (options.exclude) options.cliExclude = [options.exclude].flat();
   delete options.exclude;
@@ -53,14 +71,17 @@ async function prepare() {
   Object.assign(options, { run: true, watch: false, passWithNoTests: false });
   if (related) options.related = absolute;
   if (expression) options.testNamePattern = expression;
+  const pattern = options.testNamePattern;
+  if (listing && speaksOfTasks) options.testNamePattern = NOTHING;
   if (workers) Object.assign(options, { maxWorkers: workers }, major < 4 ? { minWorkers: 1 } : {});
   const vitest = await create(options, { cacheDir: cache });
   // What a snapshot lacks is a failure, as on a build server, and no file in the workspace.
   for (const place of [vitest.config.snapshotOptions, vitest.snapshot?.options]) {
     if (place) place.updateSnapshot = 'none';
   }
-  const reporter = new Reporter(vitest.config.testNamePattern);
-  vitest.reporters.push(reporter);
+  const asked = listing && speaksOfTasks ? pattern && new RegExp(pattern) : vitest.config.testNamePattern;
+  const reporter = new Reporter(asked);
+  vitest.reporters.push(speaksOfTasks ? new Tasks(reporter, vitest, listing) : reporter);
   return { vitest, reporter, filters: related ? [] : absolute.length > 0 ? absolute : filter };
 }
 
@@ -77,7 +98,7 @@ async function create(options, vite) {
 
 async function main() {
   const { vitest, reporter, filters } = await prepare();
-  if (listing) {
+  if (listing && !speaksOfTasks) {
     say('begin');
     const { testModules, unhandledErrors } = await vitest.collect(filters);
     reporter.list(testModules, unhandledErrors);
