@@ -1,4 +1,5 @@
-//! What has to come of the fixtures of unittest.
+//! What has to come of the fixtures of unittest. `fixtures/unittest/django` is not in it: it needs a Python with Django, which one
+//! suite alone has (`entrances::django`).
 
 use crate::row::{Ask, Case, Collector, Row};
 

@@ -5,6 +5,7 @@
 
 mod browser;
 mod command_line;
+mod django;
 mod grpc;
 mod mcp;
 mod mcp_client;
@@ -78,7 +79,7 @@ rows! {
 }
 
 /// Fixtures that are in no row, for a reason that their framework's table gives.
-const ASIDE: &[&str] = &["go/race", "pytest/browser"];
+const ASIDE: &[&str] = &["go/race", "pytest/browser", "unittest/django"];
 
 #[test]
 fn every_row_and_every_fixture_is_driven() {

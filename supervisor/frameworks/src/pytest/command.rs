@@ -10,7 +10,7 @@ use proctor_core::artifact::KEPT;
 ///
 /// Files are named from `./`, so that none can be read as an option or as a file of options.
 pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
-    let mut steps = Steps::new(super::NAME, want, ("proctor_pytest", include_bytes!("proctor_pytest.py")));
+    let mut steps = Steps::new(super::NAME, want, &[("proctor_pytest", include_bytes!("proctor_pytest.py"))]);
     for share in shares(super::NAME, projects, tree, want.selection)? {
         let dir = &share.project.dir;
         let mut args: Vec<String> = ["-m", START, "pytest", "-p", "proctor_pytest", "-o"].map(str::to_owned).into();

@@ -2,7 +2,7 @@
 //! unittest. Must not know how tests are run.
 
 use crate::framework::Project;
-use crate::paths::is_within;
+use crate::paths::{is_within, join};
 use crate::tree::FileTree;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,6 +88,22 @@ const PASSED_OVER: [&str; 6] = ["build", "dist", "node_modules", "site-packages"
 
 /// Directories whose projects are what the tests of another one are about.
 const OF_SAMPLES: [&str; 5] = ["tests", "test", "testing", "testdata", "fixtures"];
+
+/// The file by which a Django project is run.
+pub(crate) const MANAGE: &str = "manage.py";
+
+/// What it says, in every version of Django.
+const OF_DJANGO: &str = "DJANGO_SETTINGS_MODULE";
+
+/// Whether the content of a file says if it is a Django project's.
+pub(crate) fn may_be_django(file: &str) -> bool {
+    split(file).1 == MANAGE
+}
+
+/// Whether a directory has a Django project, whose tests need its settings and its databases.
+pub(crate) fn is_django(tree: &FileTree, dir: &str) -> bool {
+    tree.content(&join(dir, MANAGE)).is_some_and(|content| content.contains(OF_DJANGO))
+}
 
 /// Directories of which no tests are taken: those of [`PASSED_OVER`], hidden ones, and environments.
 struct PassedOver<'a>(BTreeSet<&'a str>);
@@ -195,7 +211,27 @@ impl<'a> Look<'a> {
                 }
             }
         }
-        Look { tree, owned }
+        Look { tree, owned }.with_django()
+    }
+
+    /// Gives what is below a `manage.py` to a project of its own, unless pytest runs it. The outermost one has it.
+    fn with_django(mut self) -> Look<'a> {
+        let manages = self.tree.files().filter(|file| may_be_django(file)).map(|file| split(file).0);
+        let mut dirs: Vec<&str> = manages.filter(|dir| is_django(self.tree, dir)).collect();
+        dirs.sort_unstable_by_key(|dir| dir.len());
+        for dir in dirs {
+            let is_around = |of: &&&str| **of != dir && is_within(dir, of);
+            let around = self.owned.keys().filter(is_around).max_by_key(|of| of.len()).copied();
+            let is_of_unittest = |of: &&str| self.runner(of, &self.owned[*of]) == Some(Runner::Unittest);
+            let Some(around) = around.filter(|of| is_of_unittest(of) && !is_django(self.tree, of)) else { continue };
+            let files = self.owned.get_mut(around).map(std::mem::take).unwrap_or_default();
+            let (own, others): (Vec<&str>, Vec<&str>) = files.into_iter().partition(|file| is_within(file, dir));
+            self.owned.insert(around, others);
+            if !own.is_empty() {
+                self.owned.entry(dir).or_default().extend(own);
+            }
+        }
+        self
     }
 
     /// The runner of a project, if it has tests at all.
@@ -296,6 +332,19 @@ mod tests {
         assert_eq!(found(&["package.json", "py/requirements.txt=", "py/t/test_x.py"]), unittest(&["py"]));
         assert_eq!(found(&["lib/python3/site-packages/x/test_a.py", ".tox/test_a.py", "src/a.py"]), (vec![], vec![]));
         assert_eq!(found(&["env/pyvenv.cfg", "env/x/test_a.py"]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_django_project_is_where_its_manage_py_is() {
+        let manage = "backend/manage.py=os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'site.settings')";
+        let files = ["pyproject.toml=django", manage, "backend/shop/tests.py", "tests/test_a.py"];
+        assert_eq!(found(&files), unittest(&["", "backend"]));
+        assert_eq!(found(&files[..3]), unittest(&["backend"]));
+        assert_eq!(
+            found(&["pyproject.toml=pytest-django", manage, "backend/shop/tests.py", "test_a.py"]),
+            pytest(&[""])
+        );
+        assert_eq!(found(&["backend/manage.py=print()", "backend/shop/tests.py"]), unittest(&[""]));
     }
 
     #[test]

@@ -6,8 +6,8 @@ mod detect;
 mod selection;
 
 pub(crate) use detect::{
-    MARKERS, Runner, files_of_unittest, may_load_tests, needs, projects, projects_for_pytest, signs_of_pytest,
-    signs_of_unittest,
+    MANAGE, MARKERS, Runner, files_of_unittest, is_django, may_be_django, may_load_tests, needs, projects,
+    projects_for_pytest, signs_of_pytest, signs_of_unittest,
 };
 pub(crate) use selection::{Share, shares};
 
@@ -31,9 +31,10 @@ pub(crate) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Without steps yet. `plugin` is the runner's module of ours, and its content.
-    pub(crate) fn new(name: &'static str, want: &'a Want<'a>, plugin: (&str, &[u8])) -> Steps<'a> {
-        let modules = [plugin, ("proctor_python", SHARED), (START, include_bytes!("proctor_start.py"))];
+    /// Without steps yet. `plugins` are the runner's modules of ours, and their content.
+    pub(crate) fn new(name: &'static str, want: &'a Want<'a>, plugins: &[(&str, &[u8])]) -> Steps<'a> {
+        let shared: [(&str, &[u8]); 2] = [("proctor_python", SHARED), (START, include_bytes!("proctor_start.py"))];
+        let modules = [plugins, &shared].concat();
         let modules = archive::archive(format!("{name}/proctor.zip"), &modules);
         Steps { name, want, plan: Plan { files: vec![modules], report: true, ..Plan::default() } }
     }

@@ -1,22 +1,33 @@
-//! Writes the command lines of our runner for unittest. Must not know how its results are read.
+//! Writes the command lines of our runners for unittest and for Django's. Must not know how its results are read.
 
 use crate::framework::{Plan, PlanError, Project, Want};
 use crate::paths::{is_within, join, project_of};
-use crate::python::{START, Share, Steps, files_of_unittest, shares};
+use crate::python::{MANAGE, START, Share, Steps, files_of_unittest, is_django, shares};
 use crate::tree::FileTree;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Modules of ours.
+const MODULES: &[(&str, &[u8])] = &[
+    ("proctor_unittest", include_bytes!("proctor_unittest.py")),
+    ("proctor_django", include_bytes!("proctor_django.py")),
+];
+
 /// The plan of a run, or with `more` arguments of a listing.
 pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
-    let mut steps = Steps::new(super::NAME, want, ("proctor_unittest", include_bytes!("proctor_unittest.py")));
+    let mut steps = Steps::new(super::NAME, want, MODULES);
     if want.parallel.is_some() {
         steps.note("parallel has no effect: unittest runs tests one at a time".to_owned());
     }
     for share in shares(super::NAME, projects, tree, want.selection)? {
         let tests = selected(&share);
-        for start in starts(projects, tree, &share) {
-            let mut args: Vec<String> =
-                ["-m", START, "proctor_unittest", &format!("./{start}")].map(str::to_owned).into();
+        let commands = if is_django(tree, &share.project.dir) {
+            vec![["-m", START, "proctor_django", MANAGE].map(str::to_owned)]
+        } else {
+            let of = |start: String| ["-m", START, "proctor_unittest", &format!("./{start}")].map(str::to_owned);
+            starts(projects, tree, &share).into_iter().map(of).collect()
+        };
+        for command in commands {
+            let mut args = command.to_vec();
             args.extend(share.filter.iter().map(|filter| format!("-k={filter}")));
             args.extend(more.iter().map(|argument| (*argument).to_owned()));
             steps.add(share.project, args, &tests);

@@ -10,6 +10,10 @@
 //! with each test: to capture it would change what they see. A test that a `load_tests` brings along counts to the file with its
 //! code, be it a doctest's, and one of a library to the module that brings it. Coverage is not measured by this version. Must not
 //! know how a process is started.
+//!
+//! In a directory with Django's `manage.py` the tests are run by the project's own test runner (`TEST_RUNNER`), as by
+//! `manage.py test` with all tests below: it makes the test databases, and `proctor_django.py` stands before it. Files and names
+//! are picked among what it found. Tests run one at a time, and in the settings that `manage.py` names.
 
 mod command;
 
@@ -25,7 +29,14 @@ pub struct Unittest;
 const NAME: &str = "unittest";
 
 /// Python 3.12 and newer, and our runner for those before, exit so when no test was there.
-const DIALECT: Dialect = Dialect { empty_status: Some(5), ..Dialect::plain(NAME) };
+const DIALECT: Dialect = Dialect {
+    empty_status: Some(5),
+    missing: |said| {
+        let ours = said.lines().filter_map(|line| line.strip_prefix("proctor: "));
+        ours.map(str::to_owned).find(|line| line.starts_with("django is not installed"))
+    },
+    ..Dialect::plain(NAME)
+};
 
 impl Framework for Unittest {
     fn name(&self) -> &'static str {
@@ -41,7 +52,7 @@ impl Framework for Unittest {
     }
 
     fn reads(&self, path: &str) -> bool {
-        python::may_load_tests(path)
+        python::may_load_tests(path) || python::may_be_django(path)
     }
 
     fn signs(&self) -> String {
@@ -54,6 +65,10 @@ impl Framework for Unittest {
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
         python::projects(tree, Runner::Unittest)
+    }
+
+    fn includes(&self, tree: &FileTree, _outer: &Project, inner: &Project) -> bool {
+        python::is_django(tree, &inner.dir)
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
