@@ -13,6 +13,7 @@ mod mcp_texts;
 mod oldest;
 mod python;
 mod turn;
+mod wrapped;
 
 use proctor_tests::expected::TABLES;
 use proctor_tests::process::sources;

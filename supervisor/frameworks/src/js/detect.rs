@@ -274,6 +274,12 @@ pub(crate) fn plain_projects(tree: &FileTree) -> Vec<Project> {
     projects
 }
 
+/// Whether a command of the test script in `dir` may start Mocha, since the package or one around it depends on it.
+pub(crate) fn may_start_mocha(tree: &FileTree, dir: &str) -> bool {
+    let mut around = ancestors(dir).filter_map(|of| manifest(tree, of));
+    around.any(|manifest| manifest.depends_on(Runner::Mocha.marks().packages))
+}
+
 /// Where a package says how it is tested.
 pub(crate) fn manifest_of(dir: &str) -> String {
     join(dir, MANIFEST)

@@ -21,8 +21,8 @@ use crate::framework::{InjectedFile, REPORT, Want};
 use crate::tree::FileTree;
 
 pub(crate) use detect::{
-    MARKERS, Runner, aside, is_left_to_script, is_linked, is_tested_by, manifest_of, plain_projects, plain_tests,
-    projects, signs, starts_it, unbuilt,
+    MARKERS, Runner, aside, is_left_to_script, is_linked, is_tested_by, manifest_of, may_start_mocha, plain_projects,
+    plain_tests, projects, signs, starts_it, unbuilt,
 };
 pub(crate) use launch::{Launch, PROGRAM};
 pub(crate) use options::{Flag, Handed, Options, Takes};
@@ -31,6 +31,9 @@ pub(crate) use script::{NODE_VALUED, Script};
 pub(crate) use selection::{Group, Names, groups, groups_spelt, quote, retold, tests_among};
 pub(crate) use start::{Start, starts};
 pub(crate) use words::{blamed, reason};
+
+/// A file of ours, below the scratch directory, that Node loads first in every process below a test script.
+pub(crate) const INJECT: (&str, &[u8]) = ("js/inject.cjs", include_bytes!("inject.cjs"));
 
 /// Extensions of what a runner could take for a source.
 pub(crate) const EXTENSIONS: &[&str] = &["cjs", "cts", "js", "jsx", "mjs", "mts", "svelte", "ts", "tsx", "vue"];

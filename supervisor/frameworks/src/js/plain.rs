@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
+/// The option of a program that runs the tests with a text in their titles.
+pub(crate) type FilterOption = fn(&str) -> String;
+
 /// A command of a test script that starts no runner with an adapter.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Plain {
     /// The command as a person writes it.
     pub(crate) told: String,
@@ -14,6 +17,15 @@ pub(crate) struct Plain {
     pub(crate) env: BTreeMap<String, String>,
     /// What it is for.
     pub(crate) purpose: Purpose,
+    /// How its program, which is one of [`FILTERED`], is told which tests to run.
+    pub(crate) filter: Option<FilterOption>,
+}
+
+impl Plain {
+    /// The line with the tests that `filter` picks, where its program takes one.
+    pub(crate) fn filtered(&self, filter: &str) -> Option<String> {
+        Some(format!("{} {}", self.line, quoted(&(self.filter?)(filter))))
+    }
 }
 
 /// What a command of a test script is for.
@@ -140,6 +152,20 @@ const CHECK_WORDS: &[&str] = &[
 /// The option by which a program prints TAP.
 const TAPPED: &[(&str, &str)] = &[("tap", "--reporter=tap"), ("ava", "--tap")];
 
+/// The option by which a program runs the tests with a text in their titles.
+const FILTERED: &[(&str, FilterOption)] =
+    &[("ava", |text| format!("--match=*{text}*")), ("qunit", |text| format!("--filter={text}"))];
+
+/// How the program of this name is told which tests to run.
+pub(super) fn filter_of(program: &str) -> Option<FilterOption> {
+    FILTERED.iter().find(|(name, _)| *name == program).map(|(_, filter)| *filter)
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// Whether a word begins what only a shell can run as a whole.
 pub(super) fn is_compound(word: &str) -> bool {
     COMPOUND.contains(&word)
@@ -196,7 +222,8 @@ pub(super) fn line(text: &str, program: &str, args: &[String]) -> String {
     }
     let mut line = line.to_owned();
     for arg in args {
-        line.push_str(&format!(" '{}'", arg.replace('\'', r"'\''")));
+        line.push(' ');
+        line.push_str(&quoted(arg));
     }
     let is_it = |name: &str| program == name || program.is_empty() && line.split_whitespace().any(|word| word == name);
     if let Some((_, option)) = TAPPED.iter().find(|(name, _)| is_it(name))

@@ -216,14 +216,18 @@ pub(super) fn plain_of(scripts: &BTreeMap<String, String>, name: &str) -> Vec<Pl
     let has_tests = || reading.is_cut || reading.plain.iter().any(|plain| plain.purpose == Purpose::Tests);
     if let Some(whole) = scripts.get(name).filter(|_| is_whole && has_tests()) {
         let (told, line) = (whole.clone(), whole.clone());
-        return vec![Plain { told, line, env: BTreeMap::new(), purpose: Purpose::Tests }];
+        return vec![Plain { told, line, env: BTreeMap::new(), purpose: Purpose::Tests, filter: None }];
     }
     for condition in reading.conditions {
         reading.plain[condition].purpose = Purpose::Check;
     }
     let mut told: Vec<Plain> = Vec::new();
     for plain in reading.plain {
-        if !told.contains(&plain) {
+        let is_same = |other: &Plain| {
+            let of = |plain: &Plain| (plain.told.clone(), plain.line.clone(), plain.env.clone(), plain.purpose);
+            of(other) == of(&plain)
+        };
+        if !told.iter().any(is_same) {
             told.push(plain);
         }
     }
@@ -430,7 +434,8 @@ impl<'a> Reading<'a> {
         }
         let own = plain::line(&command.text, program, args);
         let line = self.places.iter().map(String::as_str).chain([own.as_str()]).collect::<Vec<_>>().join(" && ");
-        self.plain.push(Plain { told: command.words.join(" "), line, env, purpose });
+        let filter = plain::filter_of(program).filter(|_| !command.is_piped && !line.contains(" -- "));
+        self.plain.push(Plain { told: command.words.join(" "), line, env, purpose, filter });
     }
 
     /// The scripts that `run-s` and its like are given.

@@ -16,9 +16,12 @@ const FILE: &[&str] = &["file", "fileName"];
 const LINE: &[&str] = &["line", "lineNumber"];
 const STACK: &[&str] = &["stack"];
 const PLACE: &[&str] = &["location", "at"];
+/// What AVA tells in the place of a message: the assertion, and a diff with `-` before what came and `+` before what was wanted.
+const ASSERTION: &[&str] = &["assertion"];
+const DIFFERENCE: &[&str] = &["'Difference (- actual, + expected):'"];
 
 static PAIR: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"^(?P<indent>\s*)(?P<key>\w+):(?:\s+(?P<value>.*))?$").ok());
+    LazyLock::new(|| Regex::new(r"^(?P<indent>\s*)(?P<key>\w+|'[^']+')\s*:(?:\s+(?P<value>.*))?$").ok());
 /// `file.js:3:1`, and Perl's `at t/a.t line 3.`
 static AT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?P<file>[^\s:()']+\.\w+):(?P<line>\d+)").ok());
 static AT_LINE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\bat (?P<file>\S+) line (?P<line>\d+)\.").ok());
@@ -87,7 +90,7 @@ impl Diagnostics {
         let text = |keys: &[&str]| self.value(keys).map(|value| paths.scrub(&value)).filter(|value| !value.is_empty());
         let comments = paths.scrub(self.comments.trim_end());
         let first = comments.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned);
-        case.message = text(MESSAGE).or(first);
+        case.message = text(MESSAGE).or(first).or_else(|| text(ASSERTION));
         case.stack = text(STACK).filter(|_| told);
         case.output = Some(comments.clone()).filter(|comments| told && !comments.is_empty());
         if !told {
@@ -99,6 +102,9 @@ impl Diagnostics {
             let read = got.map(|got| (unquoted(&got["expected"]), unquoted(&got["actual"])));
             (case.expected, case.actual) = read.or_else(|| values(case.message.as_deref()?)).unzip();
         }
+        if let Some(difference) = text(DIFFERENCE).filter(|_| case.expected.is_none() && case.actual.is_none()) {
+            (case.expected, case.actual) = (Some(side(&difference, '-')), Some(side(&difference, '+')));
+        }
         let place = self.place(paths);
         (case.file, case.line) = place.unzip();
     }
@@ -107,7 +113,9 @@ impl Diagnostics {
         let inside = |file: &str, line: &str| {
             let line = line.trim().parse().ok().filter(|line| *line > 0)?;
             let file = file.strip_prefix("//").filter(|file| file.starts_with('/')).unwrap_or(file);
-            Some((paths.relative_to("", file)?, line))
+            // A library's own line says nothing of the test.
+            let is_own = |file: &String| !file.split('/').any(|part| part == "node_modules");
+            Some((paths.relative_to("", file).filter(is_own)?, line))
         };
         let named = self.value(FILE).zip(self.value(LINE)).and_then(|(file, line)| inside(&file, &line));
         let read = |regex: &LazyLock<Option<Regex>>, text: &str| {
@@ -133,10 +141,17 @@ impl Diagnostics {
                 continue;
             }
             let (indent, value) = (pair["indent"].len(), pair.name("value").map_or("", |value| value.as_str()));
-            if !matches!(value, "|" | "|-" | "|+" | ">" | ">-" | ">+") {
+            let deeper = |line: &&String| line.is_empty() || line.len() - line.trim_start().len() > indent;
+            // QUnit's values are JSON as it is.
+            if let Some(close) = matches!(value, "{" | "[").then(|| if value == "{" { "}" } else { "]" }) {
+                let within: Vec<&str> = lines.take_while(deeper).map(|line| line.trim()).collect();
+                return Some(format!("{value} {} {close}", within.join(" ")));
+            }
+            // A number says how far a block is indented.
+            let style: String = value.chars().filter(|char| !char.is_ascii_digit()).collect();
+            if !matches!(style.as_str(), "|" | "|-" | "|+" | ">" | ">-" | ">+") || style.len() + 1 < value.len() {
                 return Some(unquoted(value)).filter(|value| !value.is_empty());
             }
-            let deeper = |line: &&String| line.is_empty() || line.len() - line.trim_start().len() > indent;
             let block: Vec<&str> = lines.take_while(deeper).map(String::as_str).collect();
             let common =
                 block.iter().filter(|line| !line.is_empty()).map(|line| line.len() - line.trim_start().len()).min();
@@ -147,6 +162,12 @@ impl Diagnostics {
         }
         None
     }
+}
+
+/// One side of a diff by lines: what has another sign than `without` before it, which is a blank on both.
+fn side(difference: &str, without: char) -> String {
+    let own = difference.lines().filter(|line| !line.starts_with(without));
+    own.map(|line| line.get(2..).unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
 /// A scalar without its quotes.

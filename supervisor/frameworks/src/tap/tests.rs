@@ -159,6 +159,26 @@ fn only_a_version_or_a_plan_begins_a_stream() {
     }
 }
 
+#[test]
+fn what_ava_and_qunit_compared_is_known() {
+    let ava = "TAP version 13\nnot ok 1 - a › fails\n  ---\n    name: AssertionError\n    assertion: t.deepEqual()\n    details:\n      \
+               'Difference (- actual, + expected):': |2-\n          {\n        -   a: 1,\n        +   a: 2,\n          }\n    message: ''\n    \
+               at: >-\n      ExecutionContext.deepEqual\n      (file:///ws/node_modules/ava/lib/assert.js:339:15)\n  ...\n1..1\n";
+    let qunit = "TAP version 13\nnot ok 1 math > fails\n  ---\n  message: same\n  severity: failed\n  actual  : {\n    \"a\": 1\n  }\n  \
+                 expected: {\n    \"a\": 2\n  }\n  stack: |\n        at Object.<anonymous> (/ws/test/a.js:3:66)\n  ...\n  ---\n  \
+                 message: more\n  ...\n1..1\n";
+    for (stream, name, message, expected, actual, place) in [
+        (ava, "a › fails", "t.deepEqual()", "{\n  a: 2,\n}", "{\n  a: 1,\n}", None),
+        (qunit, "math > fails", "same", "{ \"a\": 2 }", "{ \"a\": 1 }", Some("test/a.js")),
+    ] {
+        let (cases, cut_off, _) = read(stream);
+        let case = &cases[0];
+        assert_eq!((case.name.as_str(), case.message.as_deref(), cut_off), (name, Some(message), false));
+        assert_eq!((case.expected.as_deref(), case.actual.as_deref()), (Some(expected), Some(actual)));
+        assert_eq!(case.file.as_deref(), place);
+    }
+}
+
 proptest! {
     #[test]
     fn no_lines_make_it_panic(lines in prop::collection::vec(prop_oneof![

@@ -1,0 +1,51 @@
+//! Test scripts that cannot be read and start Mocha all the same: each of its tests is told. Must not know how the adapter does it.
+
+use proctor_tests::place::Place;
+use proctor_tests::process::{installed, tools};
+use serde_json::{Value, json};
+use std::os::unix::fs::symlink;
+use std::sync::Once;
+
+/// A workspace whose test script is a program of its own, which starts Mocha on `test.js`.
+fn place(test: &str) -> Place {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| installed("node-packages"));
+    let place = Place::empty();
+    symlink(tools().join("node/lib/node_modules"), place.workspace.join("node_modules")).unwrap();
+    place.write("package.json", r#"{"scripts":{"test":"node run.js"},"devDependencies":{"mocha":"11"}}"#);
+    let run = "const { spawnSync } = require('child_process');\n\
+               const { status } = spawnSync('mocha', ['-R', 'dot', 'test.js'], { stdio: 'inherit' });\nprocess.exit(status);\n";
+    place.write("run.js", run);
+    place.write("test.js", test);
+    place
+}
+
+fn report(place: &Place, arguments: &[&str]) -> (i32, Value) {
+    let said = place.proctor(&[&["run", "--output", "json"], arguments].concat());
+    (said.status, said.json())
+}
+
+#[test]
+fn tests_of_mocha_below_a_script_that_is_not_read_are_told_one_by_one() {
+    let place = place("it('adds', () => {});\nit('fails', () => {\n  require('assert').strictEqual(1, 2);\n});\n");
+    let (status, told) = report(&place, &[]);
+    assert_eq!((status, &told["framework"], &told["outcome"]), (1, &json!("script"), &json!("failed")));
+    let tests: Vec<Value> =
+        told["tests"].as_array().unwrap().iter().map(|test| json!([test["name"], test["outcome"]])).collect();
+    assert_eq!(json!(tests), json!([["test.js > fails", "failed"], ["test.js > adds", "passed"]]));
+    let failed = &told["tests"][0];
+    assert_eq!(
+        json!([failed["package"], failed["file"], failed["line"], failed["expected"], failed["actual"]]),
+        json!(["node run.js", "test.js", 3, "2", "1"])
+    );
+    let (status, again) = report(&place, &["--failed"]);
+    assert_eq!((status, again["tests"].as_array().unwrap().len()), (1, 2), "a rerun is one of the command");
+}
+
+#[test]
+fn a_mocha_below_a_script_that_leaves_by_itself_has_not_passed() {
+    let place =
+        place("it('adds', () => {});\nit('leaves', () => process.exit(0));\nit('fails', () => { throw 1; });\n");
+    let (status, told) = report(&place, &[]);
+    assert_eq!((status, &told["outcome"]), (1, &json!("failed")), "{told:#}");
+}
