@@ -100,8 +100,9 @@ pub struct CachePlaces {
 /// Where Go asks for modules that the host has not, with a network.
 const GO_PROXIES: &str = "https://proxy.golang.org,direct";
 
-/// Variables that are handed on as they are: language and time zone change how tests print and sort.
-const HANDED_ON: [&str; 6] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME"];
+/// Variables that are handed on as they are: language and time zone change how tests print and sort, and the toolchain that
+/// the host's user has picked comes before the project's.
+const HANDED_ON: [&str; 7] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "RUSTUP_TOOLCHAIN"];
 
 /// Variables that decide what runs, what becomes of it or where it writes. Neither a request nor a project file can set them.
 const RESERVED: [&str; 53] = [
@@ -259,6 +260,11 @@ impl Toolchain {
         env.insert("HOME".to_owned(), home.to_owned());
         env.insert("TMPDIR".to_owned(), "/tmp".to_owned());
         env.insert("TERM".to_owned(), "dumb".to_owned());
+        if env.contains_key("RUSTUP_HOME") {
+            // A run only reads what rustup has installed. A component that is not there is passed over, as most are for an
+            // editor, and a toolchain is named instead of looked for without a network.
+            env.insert("RUSTUP_AUTO_INSTALL".to_owned(), "0".to_owned());
+        }
         env
     }
 
@@ -486,7 +492,10 @@ mod tests {
             expected,
             "a workspace is not sealed in parts"
         );
-        assert_eq!(toolchain.base_env("/h")["RUSTUP_HOME"], dir.path().join(".rustup").to_str().unwrap());
+        let env = toolchain.base_env("/h");
+        assert_eq!(env["RUSTUP_HOME"], dir.path().join(".rustup").to_str().unwrap());
+        assert_eq!(env["RUSTUP_AUTO_INSTALL"], "0", "what rustup has is only read");
+        assert_eq!(Toolchain::default().base_env("/h").get("RUSTUP_AUTO_INSTALL"), None);
     }
 
     #[test]

@@ -97,6 +97,7 @@ fn choose_among(
         }
         let mut found = vec![Detected { framework, projects }];
         let mut notes = Vec::new();
+        drop_covered(tree, &mut found, selection);
         if narrows {
             notes.extend(of_the_root(tree, &mut found, false));
             notes.extend(left_to_others(tree, &found[0], &detected(frameworks, tree)));
@@ -104,6 +105,7 @@ fn choose_among(
         return Ok(Chosen { detected: found, notes });
     }
     let mut found = detected(frameworks, tree);
+    drop_covered(tree, &mut found, selection);
     if !files.is_empty() && found.len() > 1 && !everything {
         if files.iter().all(|file| found.iter().any(|detected| detected.has(tree, file))) {
             found.retain(|detected| files.iter().any(|file| detected.has(tree, file)));
@@ -162,6 +164,19 @@ fn is_of_one_script(tree: &FileTree, found: &[Detected]) -> bool {
     let mut all = found.iter().map(files);
     let Some(first) = all.next() else { return false };
     !all.fold(first, |common, files| common.into_iter().filter(|file| files.contains(file)).collect()).is_empty()
+}
+
+/// Leaves out projects whose tests a run of the root's has among its own: what failed in it is its own to run again. Files that
+/// are named keep the project that they are in.
+fn drop_covered(tree: &FileTree, found: &mut [Detected], selection: &Selection) {
+    if matches!(selection, Selection::Matching { files, .. } if !files.is_empty()) {
+        return;
+    }
+    for Detected { framework, projects } in found {
+        if let Some(root) = projects.iter().find(|project| project.dir.is_empty()).cloned() {
+            projects.retain(|project| *project == root || !framework.covers(tree, &root, project));
+        }
+    }
 }
 
 /// Leaves the projects of the root and what these include, if there are any; `among` says whether a framework without one goes
@@ -287,6 +302,20 @@ mod tests {
             told.starts_with("mocha; the project of the root was run, and not those below it: a (mocha)"),
             "{told}"
         );
+        let flask = [
+            ("pyproject.toml", "[tool.pytest.ini_options]\ntestpaths = ['tests']"),
+            ("tests/test_a.py", ""),
+            ("tests/samples/pytest.ini", ""),
+            ("examples/tutorial/pyproject.toml", "[tool.pytest.ini_options]"),
+            ("examples/tutorial/tests/test_b.py", ""),
+            ("downstream/recipes/pytest.toml", "[package]\nname = 'pytest'"),
+        ];
+        let told = of_files(&flask, None, &Selection::All);
+        let of_flask = "the project of the root was run, and not those below it: examples/tutorial (pytest)";
+        assert_eq!(told, format!("pytest; {of_flask} (--file DIR runs one)"));
+        assert_eq!(of_files(&flask, Some("pytest"), &Selection::All), told);
+        let everywhere = [&[("pyproject.toml", "[tool.pytest.ini_options]")], &flask[1..]].concat();
+        assert_eq!(of_files(&everywhere, None, &Selection::All), "pytest", "pytest collects what is below it as well");
         let linked = r#"{"scripts":{"test":"mocha"},"workspaces":["a"]}"#;
         assert_eq!(of_files(&[("package.json", linked), ("a/package.json", mocha)], None, &Selection::All), "mocha");
     }

@@ -73,6 +73,11 @@ pub trait Framework: Send + Sync {
         false
     }
 
+    /// Whether a run of the `outer` project has the tests of the `inner` one below it among its own, with its own settings.
+    fn covers(&self, _tree: &FileTree, _outer: &Project, _inner: &Project) -> bool {
+        false
+    }
+
     /// The file whose test script starts it in this project. Frameworks that one file starts are run together.
     fn started_by(&self, _tree: &FileTree, _project: &Project) -> Option<String> {
         None

@@ -28,6 +28,7 @@ pub mod playwright;
 mod proof;
 pub mod pytest;
 mod python;
+mod remedies;
 mod reported;
 pub mod rust;
 mod said;

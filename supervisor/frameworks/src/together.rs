@@ -3,6 +3,7 @@
 
 use crate::detect::Detected;
 use crate::framework::{Harvest, Parser, Plan, PlanError, Step, StreamSummary, Want};
+use crate::remedies::WithRemedies;
 use crate::tree::FileTree;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::event::RunnerEvent;
@@ -127,20 +128,13 @@ fn plan(
                 framework.browse(tree, &mut plan, option, browsing)?;
             }
             let parser = framework.parser(&plan, want);
-            let unbuilt = framework.unbuilt(tree, projects);
-            (
-                plan,
-                if unbuilt.is_empty() {
-                    parser
-                } else {
-                    Box::new(Unbuilt { parser, notes: unbuilt, is_missed: false })
-                },
-            )
+            let parser = WithRemedies::new(parser, want.network, framework.unbuilt(tree, projects));
+            (plan, Box::new(parser))
         }
         RunKind::Listing => {
             let plan = framework.plan_listing(projects, tree, want)?;
             let parser = framework.listing(&plan, want);
-            (plan, parser)
+            (plan, Box::new(WithRemedies::new(parser, want.network, Vec::new())))
         }
     })
 }
@@ -253,94 +247,6 @@ impl Parser for Together {
             not_built: all.iter().flat_map(|one| one.not_built.iter().cloned()).collect(),
             notes: all.into_iter().flat_map(|one| one.notes).collect(),
         }
-    }
-}
-
-/// A parser of projects that lack what a build makes: it says so where something could not be loaded.
-struct Unbuilt {
-    parser: Box<dyn Parser>,
-    notes: Vec<String>,
-    is_missed: bool,
-}
-
-/// What JavaScript runtimes and bundlers say of a module that is not there.
-const MISSED: [&str; 5] = [
-    "Cannot find module",
-    "Cannot find package",
-    "Could not resolve",
-    "Failed to resolve import",
-    "Failed to load url",
-];
-
-impl Unbuilt {
-    fn look(&mut self, events: &[RunnerEvent]) {
-        let is_missed = |text: &str| MISSED.iter().any(|words| text.contains(words));
-        self.is_missed |= events.iter().any(|event| match event {
-            RunnerEvent::Collector(collector) => is_missed(&collector.message) || is_missed(&collector.output),
-            RunnerEvent::TestFinished(case) => {
-                case.outcome.is_failure() && case.message.as_deref().is_some_and(is_missed)
-            }
-            _ => false,
-        });
-    }
-
-    fn hear(&mut self, events: &mut Vec<RunnerEvent>, tell: impl FnOnce(&mut dyn Parser, &mut Vec<RunnerEvent>)) {
-        let mut own = Vec::new();
-        tell(self.parser.as_mut(), &mut own);
-        self.look(&own);
-        events.append(&mut own);
-    }
-}
-
-impl Parser for Unbuilt {
-    fn step_started(&mut self, step: usize) {
-        self.parser.step_started(step);
-    }
-
-    fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        self.hear(events, |parser, events| parser.stdout(bytes, events));
-    }
-
-    fn stderr(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        self.hear(events, |parser, events| parser.stderr(bytes, events));
-    }
-
-    fn report(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        self.hear(events, |parser, events| parser.report(bytes, events));
-    }
-
-    fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
-        self.hear(events, |parser, events| parser.step_ended(exit, killed, events));
-    }
-
-    fn files(&mut self, files: &[(String, Vec<u8>)], events: &mut Vec<RunnerEvent>) {
-        self.hear(events, |parser, events| parser.files(files, events));
-    }
-
-    fn follow_up(&mut self) -> Vec<Step> {
-        self.parser.follow_up()
-    }
-
-    fn nothing_selected(&self) -> bool {
-        self.parser.nothing_selected()
-    }
-
-    fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
-        self.parser.left_by(path)
-    }
-
-    fn flaky(&self) -> u64 {
-        self.parser.flaky()
-    }
-
-    fn running(&self) -> Vec<TestId> {
-        self.parser.running()
-    }
-
-    fn summary(&self) -> StreamSummary {
-        let mut summary = self.parser.summary();
-        summary.notes.extend(self.notes.iter().filter(|_| self.is_missed).cloned());
-        summary
     }
 }
 

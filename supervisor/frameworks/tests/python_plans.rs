@@ -170,7 +170,11 @@ fn exactly_what_failed() {
     assert_eq!(exact.steps[1].env["PROCTOR_SELECTION"], "/scratch/pytest/1.json");
     assert_eq!(steps(&Unittest, &failed), [": ./", ": ./slow", "sub: ./"]);
     assert_eq!(selected(&plan(&Unittest, &failed))[0], format!("unittest/0.json {tests}"));
-    assert_eq!(steps(&Pytest, &exactly(&[(".", "")])), [": --ignore=./sub"], "settings that were not understood");
+    assert_eq!(
+        steps(&Pytest, &exactly(&[(".", "")])),
+        [":"],
+        "settings that were not understood: the whole of it, as at first"
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod fairness;
 mod following;
 mod interrupting;
 mod operating;
+mod projects;
 mod queueing;
 mod rerunning;
 mod services;

@@ -151,12 +151,6 @@ pub(super) fn collector(package: &str, kind: CollectorKind, text: &[String], dir
 
 /// What a person can do about errors whose words do not say it.
 fn remedy(message: &str) -> Option<&'static str> {
-    if message.contains("GOPROXY=off") || message.contains("dial tcp") {
-        return Some(
-            "the run has no network: fetch the module once outside (`go mod download`), vendor it (`go mod vendor`), or \
-             allow the run a network",
-        );
-    }
     if message.contains("GOTOOLCHAIN=local") {
         return Some("install that Go version on the host: a run uses the toolchain that is there");
     }
@@ -193,15 +187,5 @@ mod tests {
         };
         assert_eq!((told.file.as_deref(), told.line), (Some("m/a/a.go"), Some(5)));
         assert_eq!(told.message, "expected '(', found ')' (and 3 more errors)");
-    }
-
-    #[test]
-    fn the_missing_network_is_told_with_its_remedy() {
-        let text = ["# x".to_owned(), "x.go:2:8: module lookup disabled by GOPROXY=off".to_owned()];
-        let RunnerEvent::Collector(told) = collector("x", CollectorKind::Build, &text, "m", &Paths::new("/w")) else {
-            panic!("not a collector")
-        };
-        assert_eq!((told.file.as_deref(), told.line), (Some("m/x.go"), Some(2)));
-        assert!(told.message.starts_with("module lookup disabled by GOPROXY=off\nthe run has no network: "));
     }
 }

@@ -19,15 +19,13 @@ use std::sync::LazyLock;
 /// What stands for the file of a class of which no file is known.
 const SCRIPT: &str = "build.gradle";
 
-/// What Gradle says when an artefact is neither there nor to be had.
-const OFFLINE: &str = "for offline mode";
-
 static WHERE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"'(/[^'\n]+)' line: (\d+)").ok());
 
 const DIALECT: Dialect = Dialect {
     missing: |said| {
         said.contains("gradle: not found").then(|| {
-            "the project's Gradle was not downloaded yet and the host has none: run once with a network".to_owned()
+            "the project's Gradle was not downloaded yet and the host has none: run it once with --network host"
+                .to_owned()
         })
     },
     nothing_selected: |said| said.contains("ask 'test' not found in "),
@@ -48,7 +46,6 @@ pub(super) struct GradleParser {
     reported: Reported,
     sources: Sources,
     seen: Seen,
-    offline: bool,
 }
 
 impl GradleParser {
@@ -57,7 +54,6 @@ impl GradleParser {
             reported: Reported::new(DIALECT, plan, want),
             sources: Sources::of_file(&plan.files, SOURCES),
             seen: Seen::default(),
-            offline: false,
         }
     }
 
@@ -99,7 +95,6 @@ impl GradleParser {
 
     /// A task that compiled in vain becomes one record for each file.
     fn collector(&mut self, collector: Collector, events: &mut Vec<RunnerEvent>) {
-        self.offline |= collector.message.contains(OFFLINE);
         let found = if collector.kind == CollectorKind::Build { refused(&collector.output) } else { Vec::new() };
         if found.is_empty() {
             events.push(RunnerEvent::Collector(Box::new(collector)));
@@ -152,12 +147,6 @@ impl Parser for GradleParser {
     }
 
     fn summary(&self) -> StreamSummary {
-        let mut summary = self.reported.summary();
-        if self.offline {
-            summary.notes.push(
-                "without a network Gradle has only what an earlier run downloaded: run once with a network".to_owned(),
-            );
-        }
-        summary
+        self.reported.summary()
     }
 }

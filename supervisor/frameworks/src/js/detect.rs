@@ -481,6 +481,22 @@ mod tests {
     }
 
     #[test]
+    fn a_main_file_that_is_not_there_names_the_script_that_makes_it() {
+        let told = |manifest: &str, files: &[&str]| {
+            let mut tree = FileTree::default();
+            tree.add_with_content("package.json", manifest);
+            files.iter().for_each(|file| tree.add(*file));
+            unbuilt(&tree, "")
+        };
+        let immer = r#"{"main":"./dist/cjs/index.js","scripts":{"build":"tsup","test":"vitest"}}"#;
+        let note = "the package's main file dist/cjs/index.js is not there: run `npm run build` first if tests need what it makes";
+        assert_eq!(told(immer, &["src/immer.ts"]).unwrap(), note);
+        assert_eq!(told(immer, &["dist/cjs/index.js"]), None);
+        assert_eq!(told(r#"{"main":"lib","scripts":{"build":"x"}}"#, &["lib/index.js"]), None);
+        assert_eq!(told(r#"{"main":"lib","scripts":{"test":"x"}}"#, &[]), None, "nothing makes it");
+    }
+
+    #[test]
     fn cypress_stands_beside_the_runner_of_units() {
         let e2e = |script: &str| format!(r#"{{"scripts":{{"test":"{script}"}},"devDependencies":{{"cypress":"14"}}}}"#);
         let tested = |files: &[(&str, &str)]| {

@@ -30,9 +30,6 @@ const OUTPUT_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of the files that are held back until Maven has ended. What is beyond is told at once.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What Maven says when an artefact is neither there nor to be had.
-const OFFLINE: &str = "offline";
-
 /// The parser of a run or listing.
 pub(super) struct MavenParser {
     mode: Mode,
@@ -368,26 +365,16 @@ impl MavenParser {
         let is_told = |goal: &Goal| {
             (goal.runs_tests() && explained) || goal.why.starts_with("Compilation fail") && !blamed.is_empty()
         };
-        let mut offline = false;
         for goal in goals.iter().filter(|goal| failed && !is_told(goal)) {
-            offline |= goal.why.contains(OFFLINE);
             collect(pom.clone(), (None, None), goal.message(), String::new());
         }
         // Warnings of a build that went on are nobody's concern.
         for Blame { file, line, message, output } in blamed.into_iter().filter(|_| failed) {
-            offline |= message.contains(OFFLINE);
             explained = true;
             collect(file.clone(), (Some(file), line), message, output);
         }
         if failed && !explained && goals.is_empty() && !matches!(exit, Exit::Signal(_) | Exit::NotStarted(_)) {
             collect(pom, (None, None), format!("Maven {} and did not say why", ending(exit)), String::new());
-        }
-        if offline {
-            self.notes.add(
-                "without a network Maven has only what was downloaded before: run `mvn dependency:go-offline` as the host's \
-                 user, or run with a network"
-                    .to_owned(),
-            );
         }
     }
 }

@@ -11,14 +11,16 @@ use proctor_core::artifact::KEPT;
 /// Files are named from `./`, so that none can be read as an option or as a file of options.
 pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
     let mut steps = Steps::new(super::NAME, want, &[("proctor_pytest", include_bytes!("proctor_pytest.py"))]);
-    for share in shares(super::NAME, projects, tree, want.selection)? {
+    let shares = shares(super::NAME, projects, tree, want.selection)?;
+    let run: Vec<&Project> = shares.iter().map(|share| share.project).collect();
+    for share in shares {
         let dir = &share.project.dir;
         let mut args: Vec<String> = ["-m", START, "pytest", "-p", "proctor_pytest", "-o"].map(str::to_owned).into();
         args.push(format!("cache_dir={}/pytest{}/{dir}", want.cache, want.workspace));
         args.extend(more.iter().map(|argument| (*argument).to_owned()));
         args.extend(share.filter.iter().map(|filter| format!("-k={filter}")));
         if share.paths.is_empty() {
-            args.extend(nested(projects, share.project).map(|within| format!("--ignore=./{within}")));
+            args.extend(nested(&run, share.project).map(|within| format!("--ignore=./{within}")));
         }
         args.extend(share.paths.iter().map(|path| format!("./{path}")));
         steps.add(share.project, args, &share.tests);
@@ -39,8 +41,8 @@ fn keeping(mut plan: Plan, want: &Want<'_>) -> Plan {
     plan
 }
 
-/// Directories of projects within `project`, relative to it: pytest would run their tests with its own.
-fn nested<'a>(projects: &'a [Project], project: &'a Project) -> impl Iterator<Item = &'a str> {
-    let within = projects.iter().filter(|other| other.dir != project.dir && is_within(&other.dir, &project.dir));
+/// Directories of projects within `project` that have a command of their own, relative to it: pytest would run their tests twice.
+fn nested<'a>(run: &'a [&Project], project: &'a Project) -> impl Iterator<Item = &'a str> {
+    let within = run.iter().filter(|other| other.dir != project.dir && is_within(&other.dir, &project.dir));
     within.map(|other| other.dir[project.dir.len()..].trim_start_matches('/'))
 }

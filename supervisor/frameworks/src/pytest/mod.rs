@@ -64,6 +64,10 @@ impl Framework for Pytest {
         python::MARKERS
     }
 
+    fn reads(&self, path: &str) -> bool {
+        python::may_be_of_another_tool(path)
+    }
+
     fn signs(&self) -> String {
         python::signs_of_pytest()
     }
@@ -78,6 +82,10 @@ impl Framework for Pytest {
 
     fn asked(&self, tree: &FileTree) -> Vec<Project> {
         python::projects_for_pytest(tree)
+    }
+
+    fn covers(&self, tree: &FileTree, outer: &Project, inner: &Project) -> bool {
+        python::collects(tree, outer, inner)
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {

@@ -341,6 +341,9 @@ class Reporter:
             said, which = str(report.longrepr).strip().split("\n"), 0 if isinstance(report.longrepr, str) else -1
             told = getattr(report, TOLD, None) or {"message": said[which]}
             self._collector(os.path.join(self._places.root, report.nodeid), told, report.longreprtext)
+        elif report.skipped:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            self.note("%s was skipped as a whole, and pytest counts it as one test: %s" % (report.nodeid, reason))
 
     def _collector(self, path, told, output=None):
         # An absolute path: proctor names it as seen from the workspace. Each worker of pytest-xdist loads every file.

@@ -1,6 +1,7 @@
 //! Finds Python projects and says which of the two runners each is for: pytest where anything shows that it is used, else
 //! unittest. Must not know how tests are run.
 
+use super::config::{OWN_FILES, SHARED_FILES, has_table, is_of_another_tool, test_paths};
 use crate::framework::Project;
 use crate::paths::{is_within, join};
 use crate::tree::FileTree;
@@ -13,37 +14,32 @@ pub(crate) enum Runner {
     Unittest,
 }
 
-/// Files of pytest alone.
-const OF_PYTEST: [&str; 5] = ["pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "conftest.py"];
+/// The file of a directory's fixtures and hooks, which only pytest reads.
+const CONFTEST: &str = "conftest.py";
 
 /// What a project for pytest is recognised by.
 pub(crate) fn signs_of_pytest() -> String {
-    format!(
-        "{}, pytest's settings in {}, or files named test*.py or *_test.py",
-        OF_PYTEST.join(", "),
-        files_with_tables()
-    )
+    format!("{}, pytest's settings in {}, or files named test*.py or *_test.py", files_of_pytest(), files_with_tables())
 }
 
 /// What a project for unittest is recognised by.
 pub(crate) fn signs_of_unittest() -> String {
-    let (own, tables) = (OF_PYTEST.join(", "), files_with_tables());
+    let (own, tables) = (files_of_pytest(), files_with_tables());
     format!(
         "files named test*.py, without {own}, pytest's settings in {tables}, or its name among what the project needs"
     )
 }
 
-fn files_with_tables() -> String {
-    TABLES.map(|(file, _)| file).join(", ")
+fn files_of_pytest() -> String {
+    format!("{}, {CONFTEST}", OWN_FILES.join(", "))
 }
 
-/// Files that make a directory a project of its own, also within another one.
-const OF_ITS_OWN: [&str; 6] =
-    ["pyproject.toml", "setup.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"];
+fn files_with_tables() -> String {
+    SHARED_FILES.map(|(file, _)| file).join(", ")
+}
 
-/// Tables of settings files that are pytest's.
-const TABLES: [(&str, &str); 3] =
-    [("pyproject.toml", "[tool.pytest"), ("tox.ini", "[pytest]"), ("setup.cfg", "[tool:pytest]")];
+/// Files that make a directory a project of its own, also within another one, as those of pytest do.
+const OF_ITS_OWN: [&str; 2] = ["pyproject.toml", "setup.py"];
 
 /// Files whose content says whether a project uses pytest: its settings, and what it needs.
 pub(crate) const MARKERS: &[&str] = &[
@@ -176,11 +172,14 @@ struct Look<'a> {
 impl<'a> Look<'a> {
     fn at(tree: &'a FileTree) -> Look<'a> {
         let passed_over = PassedOver::of(tree);
-        let places: Vec<(&str, &str)> = tree.files().map(split).filter(|(dir, _)| !passed_over.has(dir)).collect();
+        let files: Vec<&str> =
+            tree.files().filter(|file| !passed_over.has(split(file).0) && !is_of_another_tool(tree, file)).collect();
+        let places: Vec<(&str, &str)> = files.iter().map(|file| split(file)).collect();
         let with = |names: &[&str]| -> BTreeSet<&str> {
             places.iter().filter(|(_, name)| names.contains(name)).map(|(dir, _)| *dir).collect()
         };
-        let (own, conftests) = (with(&OF_ITS_OWN), with(&["conftest.py"]));
+        let own: BTreeSet<&str> = with(&OF_ITS_OWN).union(&with(&OWN_FILES)).copied().collect();
+        let conftests = with(&[CONFTEST]);
         let any: BTreeSet<&str> = places
             .iter()
             .filter(|(_, name)| MARKERS.contains(name) && !SAY_NOTHING.contains(name))
@@ -197,15 +196,15 @@ impl<'a> Look<'a> {
             innermost.or_else(|| above(&any)).or_else(|| above(&conftests)).or_else(|| (!is_foreign).then_some(""))
         };
         let mut owned: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for file in tree.files() {
+        for file in files {
             let (dir, name) = split(file);
-            let counts = is_test_file(name) || OF_PYTEST.contains(&name) || is_of_unittest(tree, file);
-            if let Some(of) = Some(dir).filter(|dir| counts && !passed_over.has(dir)).and_then(owner) {
+            let counts = is_test_file(name) || is_of_pytest(name) || is_of_unittest(tree, file);
+            if let Some(of) = Some(dir).filter(|_| counts).and_then(owner) {
                 owned.entry(of).or_default().push(file);
             }
         }
-        for (name, table) in TABLES {
-            for (dir, _) in tree.directories_with(name).filter(|(_, content)| content.contains(table)) {
+        for (name, table) in SHARED_FILES {
+            for (dir, _) in tree.directories_with(name).filter(|(_, content)| has_table(content, table)) {
                 if let Some(of) = Some(dir).filter(|dir| !passed_over.has(dir)).and_then(owner) {
                     owned.entry(of).or_default();
                 }
@@ -237,7 +236,7 @@ impl<'a> Look<'a> {
     /// The runner of a project, if it has tests at all.
     fn runner(&self, dir: &str, files: &[&str]) -> Option<Runner> {
         let names = || files.iter().map(|file| split(file).1);
-        let is_set_up = names().any(|name| OF_PYTEST.contains(&name)) || self.has_table(dir);
+        let is_set_up = names().any(is_of_pytest) || self.has_table(dir);
         let has_tests = names().any(is_test_file);
         if is_set_up || (has_tests && needs(self.tree, dir, "pytest")) {
             return Some(Runner::Pytest);
@@ -246,19 +245,23 @@ impl<'a> Look<'a> {
     }
 
     fn has_table(&self, dir: &str) -> bool {
-        TABLES.iter().any(|(name, table)| {
-            self.tree.directories_with(name).any(|(of, content)| of == dir && content.contains(table))
+        SHARED_FILES.iter().any(|(name, table)| {
+            self.tree.directories_with(name).any(|(of, content)| of == dir && has_table(content, table))
         })
     }
 }
 
+/// Directories with lists of what the project around them needs.
+const OF_LISTS: [&str; 4] = ["requirements", "tests", "test", "testing"];
+
 /// Whether what the project in `dir` or one around it needs names `package`. Lists of requirements have a directory of their
-/// own at times.
+/// own at times, or lie beside the tests.
 pub(crate) fn needs(tree: &FileTree, dir: &str, package: &str) -> bool {
     MARKERS.iter().any(|name| {
         tree.directories_with(name).any(|(of, content)| {
-            let of = of.strip_suffix("requirements").map_or(of, |parent| parent.trim_end_matches('/'));
-            is_within(dir, of) && content.contains(package)
+            let (parent, last) = of.rsplit_once('/').unwrap_or(("", of));
+            let is_list = name.ends_with(".txt") && OF_LISTS.contains(&last);
+            is_within(dir, if is_list { parent } else { of }) && content.contains(package)
         })
     })
 }
@@ -269,6 +272,30 @@ fn is_sample(dir: &str, projects: &BTreeSet<&str>) -> bool {
         let within = dir[around.len()..].trim_start_matches('/');
         within.split('/').any(|part| OF_SAMPLES.contains(&part))
     })
+}
+
+/// Whether a file of this name is pytest's alone.
+fn is_of_pytest(name: &str) -> bool {
+    name == CONFTEST || OWN_FILES.contains(&name)
+}
+
+/// Whether the content of a file with a name of pytest's says if it is pytest's.
+pub(crate) fn may_be_of_another_tool(file: &str) -> bool {
+    let name = split(file).1;
+    name.ends_with(".toml") && OWN_FILES.contains(&name)
+}
+
+/// Whether pytest, started in `outer` without any path, collects the tests of the project `inner` below it as its own.
+pub(crate) fn collects(tree: &FileTree, outer: &Project, inner: &Project) -> bool {
+    // A pattern is as good as what stands before it.
+    let literal =
+        |path: &str| path.split('/').take_while(|part| !part.contains(['*', '?', '['])).collect::<Vec<_>>().join("/");
+    let mut paths =
+        test_paths(tree, &outer.dir).iter().map(|path| join(&outer.dir, &literal(path))).collect::<Vec<_>>();
+    if paths.is_empty() {
+        paths.push(outer.dir.clone());
+    }
+    paths.iter().any(|path| is_within(&inner.dir, path) || is_within(path, &inner.dir))
 }
 
 fn split(file: &str) -> (&str, &str) {
@@ -310,6 +337,7 @@ mod tests {
             "setup.cfg=[tool:pytest]",
             "requirements-dev.txt=pytest>=7",
             "requirements/test.txt=pytest-cov",
+            "tests/requirements.txt=pretend\npytest>=6.2",
             "setup.py=tests_require=['pytest']",
         ] {
             assert_eq!(found(&[sign, "setup.py", "tests/test_a.py"]), pytest(&[""]), "{sign}");

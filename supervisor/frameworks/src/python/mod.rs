@@ -2,11 +2,13 @@
 //! and where caches go so that nothing is written to the workspace. Must not know how either runner is called.
 
 mod archive;
+mod config;
 mod detect;
 mod selection;
 
 pub(crate) use detect::{
-    MANAGE, MARKERS, Runner, files_of_unittest, is_django, may_be_django, may_load_tests, needs, projects,
+    MANAGE, MARKERS, Runner, collects, files_of_unittest, is_django, may_be_django, may_be_of_another_tool,
+    may_load_tests, needs, projects,
     projects_for_pytest, signs_of_pytest, signs_of_unittest,
 };
 pub(crate) use selection::{Share, shares};

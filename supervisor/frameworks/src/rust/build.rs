@@ -59,10 +59,32 @@ pub(super) fn refusal(nodeid: &str, kind: CollectorKind, said: &str, here: Here<
     let said = here.paths.scrub(said);
     let from = said.lines().position(|line| line.starts_with("error"))?;
     let lines: Vec<&str> = said.lines().skip(from).collect();
-    let message = lines[0].split_once(": ").map_or(lines[0], |(_, message)| message).to_owned();
+    let message = complaint(&lines);
     let (file, line) = lines.iter().find_map(|line| blamed(line, here)).unzip();
     let collector = Collector { nodeid: nodeid.to_owned(), kind, file, line, message, output: lines.join("\n") };
     Some(RunnerEvent::Collector(Box::new(collector.bounded())))
+}
+
+/// Most lines of Cargo's that become one message: those below the first, and of each cause the first.
+const COMPLAINT_LINES_MAX: usize = 8;
+
+/// What Cargo complains about, in one line: the first one, the list that it announces, and the chain of its causes.
+fn complaint(lines: &[&str]) -> String {
+    let first = lines.first().copied().unwrap_or_default();
+    let first = first.split_once(": ").map_or(first, |(_, message)| message);
+    let is_set_in = |line: &&&str| line.starts_with("  ");
+    let mut listed: Vec<&str> = Vec::new();
+    if first.ends_with(':') {
+        listed.extend(lines.iter().skip(1).take_while(is_set_in).map(|line| line.trim()));
+        listed.dedup();
+    }
+    listed.truncate(COMPLAINT_LINES_MAX);
+    let after = lines.iter().zip(lines.iter().skip(1));
+    let causes = after.filter(|(line, _)| **line == "Caused by:").map(|(_, cause)| cause.trim());
+    let parts = [first].into_iter().filter(|_| listed.is_empty()).chain(causes.take(COMPLAINT_LINES_MAX));
+    let announced = (!listed.is_empty()).then(|| format!("{first} {}", listed.join("; ")));
+    let parts: Vec<String> = announced.into_iter().chain(parts.map(str::to_owned)).collect();
+    parts.join(": ")
 }
 
 /// How Cargo begins to tell of a build script that failed, before its package: `a v0.1.0 (/workspace/a)`.
@@ -118,6 +140,35 @@ mod tests {
                 other => panic!("{other:?}"),
             })
             .collect()
+    }
+
+    #[test]
+    fn a_refusal_has_the_list_that_it_announces_and_its_causes() {
+        let paths = Paths::new("/ws");
+        for (said, wanted) in [
+            (
+                "warning: x\nerror: rustc 1.85.0 is not supported by the following packages:\n  a@0.1.0 requires rustc 1.99\n  \
+                 a@0.1.0 requires rustc 1.99\n  b@1.0.0 requires rustc 1.98\nEither upgrade rustc or select compatible\n",
+                "rustc 1.85.0 is not supported by the following packages: a@0.1.0 requires rustc 1.99; b@1.0.0 requires \
+                 rustc 1.98",
+            ),
+            (
+                "error: failed to parse manifest at `/ws/Cargo.toml`\n\nCaused by:\n  failed to parse the `edition` key\n\n\
+                 Caused by:\n  supported edition values are `2015` or `2018`, but `2099` is unknown\n",
+                "failed to parse manifest at `Cargo.toml`: failed to parse the `edition` key: supported edition values are \
+                 `2015` or `2018`, but `2099` is unknown",
+            ),
+            (
+                "error: no matching package named `x` found\nlocation searched: y\n",
+                "no matching package named `x` found",
+            ),
+            ("error: there is:\n", "there is:"),
+        ] {
+            match refusal(".", CollectorKind::Collection, said, Here { paths: &paths, dir: "" }) {
+                Some(RunnerEvent::Collector(told)) => assert_eq!(told.message, wanted),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]
