@@ -8,8 +8,7 @@ mod selection;
 
 pub(crate) use detect::{
     MANAGE, MARKERS, Runner, collects, files_of_unittest, is_django, may_be_django, may_be_of_another_tool,
-    may_load_tests, needs, projects,
-    projects_for_pytest, signs_of_pytest, signs_of_unittest,
+    may_load_tests, needs, projects, projects_for_pytest, signs_of_pytest, signs_of_unittest,
 };
 pub(crate) use selection::{Share, shares};
 
