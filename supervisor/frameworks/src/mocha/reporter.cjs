@@ -156,7 +156,13 @@ function projects(runner, options) {
 }
 
 function configured() {
-  return itself.options().loadOptions(process.argv.slice(2).filter((word) => !word.startsWith('--reporter='))).reporter;
+  return itself.options().loadOptions(withoutUs(process.argv.slice(2))).reporter;
+}
+
+// Mocha before 6.1 starts itself once more where it is given any option, with each value in a word of its own.
+function withoutUs(words) {
+  const kept = words.filter((word, at) => word !== `--reporter=${__filename}` && !(word === '--reporter' && words[at + 1] === __filename));
+  return kept.filter((word) => word !== __filename);
 }
 
 // A test that has begun is asked for once more when it ends.
