@@ -100,7 +100,7 @@ ATTACK(fill_shared_memory) {
     return fill("System V shared memory", bytes, length);
 }
 
-/* `FILE BYTES` */
+/* `FILE BYTES MILLISECONDS`: how long the file stays, for whom only looks at what is there and may look late. */
 ATTACK(fill_file) {
     static char bytes[65536];
     size_t length = (size_t)number(args[1]);
@@ -113,6 +113,7 @@ ATTACK(fill_file) {
         sleep_ms(400);
         return held("%s after %zu KiB", strerrorname_np(error), written / 1024);
     }
+    sleep_ms(number(args[2]));
     unlink(args[0]);
     return escaped("%zu MiB in %s", length / MIB, args[0]);
 }

@@ -112,7 +112,7 @@ static const struct {
     {"fill_mapping", fill_mapping, 1},
     {"fill_memfd", fill_memfd, 1},
     {"fill_shared_memory", fill_shared_memory, 1},
-    {"fill_file", fill_file, 2},
+    {"fill_file", fill_file, 3},
     {"make_files", make_files, 2},
     {"open_descriptors", open_descriptors, 1},
     {"flood_output", flood_output, 1},

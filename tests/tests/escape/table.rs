@@ -279,17 +279,17 @@ pub(crate) const ROWS: &[Row] = &[
         .limits(LITTLE_MEMORY)
         .end(End::Killed(KillReason::OutOfMemory))
         .needs_privilege(NO_CGROUP),
-    row("memory by /tmp", &["fill_file", "/tmp/flood", "67108864"])
+    row("memory by /tmp", &["fill_file", "/tmp/flood", "67108864", "0"])
         .limits(LITTLE_MEMORY)
         .end(End::Killed(KillReason::OutOfMemory))
         .needs_privilege(NO_CGROUP),
-    row("memory by /dev/shm", &["fill_file", "/dev/shm/flood", "67108864"])
+    row("memory by /dev/shm", &["fill_file", "/dev/shm/flood", "67108864", "0"])
         .limits(LITTLE_MEMORY)
         .end(End::Killed(KillReason::OutOfMemory))
         .needs_privilege(NO_CGROUP),
-    row("fill /tmp", &["fill_file", "/tmp/flood", "8388608"]).limits(LITTLE_TMP).end(End::Hit(LimitKind::Tmp)),
-    row("fill /dev/shm", &["fill_file", "/dev/shm/flood", "67108864"]).limits(LITTLE_TMP),
-    row("fill the workspace", &["fill_file", "flood", "67108864"])
+    row("fill /tmp", &["fill_file", "/tmp/flood", "8388608", "0"]).limits(LITTLE_TMP).end(End::Hit(LimitKind::Tmp)),
+    row("fill /dev/shm", &["fill_file", "/dev/shm/flood", "67108864", "0"]).limits(LITTLE_TMP),
+    row("fill the workspace", &["fill_file", "flood", "67108864", "4000"])
         .limits(LITTLE_DISK)
         .end(End::Killed(KillReason::DiskFull)),
     row("inodes of /tmp", &["make_files", "/tmp", "4096"]).limits(LITTLE_TMP).end(End::Hit(LimitKind::Tmp)),
