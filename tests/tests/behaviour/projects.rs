@@ -28,3 +28,23 @@ fn pytest_runs_as_at_the_root_and_a_module_that_is_skipped_as_a_whole_is_named()
     assert!(notes.iter().any(|note| named(note.as_str().unwrap())), "{notes:?}");
     assert!(!notes.iter().any(|note| note.as_str().unwrap().contains("below it")), "{notes:?}");
 }
+
+/// A test of Node's has the steps that it has without us: with one more, the inner one would end after its parent, and fail.
+#[test]
+fn a_subtest_that_nobody_waits_for_passes_as_it_does_without_us() {
+    let place = Place::with("node/pass");
+    place.write("test/unawaited.test.js", UNAWAITED);
+    let report = place.proctor(&["run", "--output", "json"]).json();
+    let told = |name: &str| {
+        let tests = report["tests"].as_array().unwrap();
+        tests.iter().find(|test| test["name"] == name).unwrap_or_else(|| panic!("{report:#}"))["outcome"].clone()
+    };
+    assert_eq!((told("outer"), told("outer/inner")), ("passed".into(), "passed".into()));
+}
+
+const UNAWAITED: &str = "'use strict';
+const { test } = require('node:test');
+test('outer', async (t) => {
+  t.test('inner', async () => {});
+});
+";

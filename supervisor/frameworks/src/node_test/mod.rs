@@ -1,5 +1,5 @@
-//! Node's own test runner, `node --test`, Node 18.15 or newer. Before 22 Node knows a test by its own title alone, so filters and
-//! reruns of single tests go wrong there, which a note says; Node 18 does not tell that a test begins, either.
+//! Node's own test runner, `node --test`, Node 18.17 or 20.6 and newer. Before 22 Node knows a test by its own title alone, so
+//! filters and reruns of single tests go wrong there, which a note says; Node 18 does not tell that a test begins, either.
 //!
 //! Proof of a pass: the stream of `node --test` ended, every file that began ended, and the process of each said that no test was
 //! to come.
@@ -61,10 +61,8 @@ const DIALECT: Dialect = Dialect {
     blamed: js::blamed,
     reason: js::reason,
     missing: |said| {
-        let is_old = said.contains("bad option: --test");
-        is_old.then(|| {
-            "this Node has no test runner that takes a reporter: install Node 18.15 or newer, better 22".to_owned()
-        })
+        let is_old = said.contains("bad option: --test") || said.contains("Node 18.17, 20.6 or newer is needed");
+        is_old.then(|| "this Node is too old: install Node 18.17, 20.6 or newer, better 22".to_owned())
     },
     nothing_selected: |said| said.contains("Could not find "),
     ..Dialect::plain(NAME)

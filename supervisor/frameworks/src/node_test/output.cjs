@@ -4,6 +4,7 @@
 // Where tests run at the same time, nobody can tell who wrote: then nothing is kept of either.
 'use strict';
 
+const { createHook } = require('node:async_hooks');
 const { createHash } = require('node:crypto');
 const fs = require('node:fs');
 const path = require('node:path');
@@ -52,7 +53,7 @@ class Output {
     else if (chunk instanceof Uint8Array && !FRAME.equals(chunk.subarray(0, 2))) test.text += Buffer.from(chunk).toString();
   }
 
-  begin({ fullName: name }) {
+  begin(name) {
     const beside = this.#open.filter((other) => !name.startsWith(`${other.name} > `));
     for (const other of beside) other.isMixed = true;
     this.#begun += 1;
@@ -67,11 +68,11 @@ class Output {
     leave(this.place, { begun: this.#begun, isEarly: this.#open.length > 0 || !this.#isThrough });
   }
 
-  end({ fullName: name, passed }) {
+  end(name, hasFailed) {
     const at = this.#open.findLastIndex((test) => test.name === name);
     if (at < 0) return;
     const [{ text, isMixed }] = this.#open.splice(at, 1);
-    if (passed !== false || isMixed || text === '') return;
+    if (!hasFailed || isMixed || text === '') return;
     const line = `${stringify([name, text.slice(0, TEXT_MAX)])}\n`;
     this.#left -= line.length;
     if (this.#left >= 0) appendFileSync(this.place, line);
@@ -117,7 +118,37 @@ class Printed {
   }
 }
 
-// Whether a file has to do with tests by its own words: hooks in any other would make Node treat it as one that has.
+// Says when a test begins and when it is judged. Not by hooks of tests: each of them makes Node wait once more before a test, so
+// that a subtest that nobody waits for is no longer through before its parent is, and fails. Node hands its own kind of test to
+// nobody, but shows each thing that can wait as it is made, and the first test of a process is made before any runs.
+function follow(output) {
+  const watched = createHook({
+    init(_id, type, _trigger, made) {
+      const kind = type === 'Test' && Object.getPrototypeOf(made);
+      if (typeof kind?.run !== 'function' || typeof kind.postRun !== 'function') return;
+      watched.disable();
+      const { run, postRun } = kind;
+      const isTest = (test) => Object.getPrototypeOf(test) === kind && test.parent && !test.skipped;
+      kind.run = function (...rest) {
+        if (isTest(this)) output.begin(wholeName(this));
+        return run.apply(this, rest);
+      };
+      kind.postRun = function (...rest) {
+        if (isTest(this)) output.end(wholeName(this), this.passed === false);
+        return postRun.apply(this, rest);
+      };
+    },
+  }).enable();
+}
+
+// A test's name with those of what it is in, as Node itself writes it.
+function wholeName(test) {
+  const names = [];
+  for (let at = test; at.parent; at = at.parent) names.unshift(at.name);
+  return names.join(' > ');
+}
+
+// Whether a file has to do with tests by its own words: a hook in any other would make Node treat it as one that has.
 function isOfTests(file) {
   try {
     return /['"](?:node:)?test['"]/.test(fs.readFileSync(file, 'utf8'));
@@ -132,12 +163,10 @@ function start(dir) {
   const place = keptOf(dir, file);
   if (!isOfTests(file)) return watchOther(place);
   const output = new Output(place);
-  const { after, afterEach, beforeEach } = require('node:test');
-  beforeEach((test) => output.begin(test));
-  afterEach((test) => output.end(test));
+  follow(output);
   // Where Node is to force the exit, a file without tests would wait for this hook for ever.
   if (process.execArgv.includes('--test-force-exit')) output.through();
-  else after(() => output.through());
+  else require('node:test').after(() => output.through());
   output.watch(process.stdout);
   output.watch(process.stderr);
   atEnd({ beforeExit: () => output.through(), exit: () => output.leave() });

@@ -12,7 +12,15 @@ const { end, fileOf, say } = require('../js/report.cjs');
 const { Printed } = require('./output.cjs');
 const { Twins, failure, lastWords } = require('../js/thrown.cjs');
 
-const NEEDED = 22;
+const [MAJOR, MINOR] = process.versions.node.split('.').map(Number);
+
+// Before, nothing tells that a file's process has left by itself: what it had not told counts as never there.
+if (MAJOR < 18 || MAJOR === 19 || (MAJOR === 18 && MINOR < 17) || (MAJOR === 20 && MINOR < 6)) {
+  throw new Error(`Node 18.17, 20.6 or newer is needed, this is ${process.versions.node}`);
+}
+
+// The first that picks tests by their whole names.
+const WHOLE_NAMES = 22;
 
 // A listing tells names; `listing.cjs` makes every test fail before it begins.
 const LISTING = process.env.PROCTOR_LISTING !== undefined;
@@ -333,6 +341,12 @@ function place(data) {
   return [data.file, data.line, data.column, data.nesting, data.name].join('\0');
 }
 
+// Node before 18.19 and 20.10 gives a file's event nothing but its name.
+function located(data) {
+  const isBare = data.nesting === 0 && data.file === undefined && path.isAbsolute(data.name ?? '');
+  return isBare ? { ...data, file: data.name, line: 1, column: 1 } : data;
+}
+
 // Whether an event is about a file that has a process of its own, which the runner shows as a test.
 function isFile(data) {
   return data.nesting === 0 && data.line === 1 && data.column === 1 && !data.entryFile && path.resolve(data.name) === data.file;
@@ -340,15 +354,15 @@ function isFile(data) {
 
 module.exports = async function* proctor(source) {
   say('begin');
-  if (Number.parseInt(process.versions.node, 10) < NEEDED) {
-    const text = `Node ${process.versions.node} picks tests by their own titles alone: filters and reruns of single tests need Node ${NEEDED}`;
+  if (MAJOR < WHOLE_NAMES) {
+    const text = `Node ${process.versions.node} picks tests by their own titles alone: filters and reruns of single tests need Node ${WHOLE_NAMES}`;
     say('note', { text });
   }
   let run = new Run();
   for await (const { type, data } of source) {
     // What comes after a signal is no test's doing, and the report ends without its end.
     if (type === 'test:interrupted') run = undefined;
-    if (typeof run?.[type] === 'function') run[type](data);
+    if (typeof run?.[type] === 'function') run[type](located(data));
   }
   if (!run) return;
   run.end();
