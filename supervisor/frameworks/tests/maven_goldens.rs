@@ -43,6 +43,9 @@ const GOLDENS: &[(&str, i32, [&[u8]; 2])] = goldens![
     "stopped" 1,
 ];
 
+/// The last record of a run that went well.
+const END: &[u8] = b"token end \nsuccess\0";
+
 /// The same of listings.
 const LISTINGS: &[(&str, i32, [&[u8]; 2])] = goldens!["list-fail" 0, "list-junit4" 0];
 
@@ -121,7 +124,7 @@ fn every_listing_reads_as_its_snapshot() {
 #[test]
 fn a_listing_that_maven_passed_over_is_cut_off() {
     let (_, exit, [out, report]) = LISTINGS[0];
-    let without = &report[b"begin \n\0".len()..];
+    let without = &report[..report.len() - END.len()];
     for (report, is_cut_off) in [(report, false), (without, true)] {
         let (_, parser) = parse_listing(out, report, exit);
         assert_eq!(parser.summary().proof.is_missing(), is_cut_off);
@@ -142,11 +145,12 @@ fn a_killed_run_has_what_ended_and_names_what_was_running() {
 #[test]
 fn no_line_makes_a_run_whole() {
     let (_, _, [out, report]) = GOLDENS[0];
-    let end = report.len() - b"end\n\0".len();
-    for (out, report) in [(out, &report[..end]), (&b"[INFO] nothing\n"[..], report)] {
-        let (_, parser) = parse(&[out], &[report], Exit::Code(0), false);
-        assert!(parser.summary().proof.is_missing());
-    }
+    let end = report.len() - END.len();
+    let is_missing = |report: &[&[u8]]| parse(&[out], report, Exit::Code(0), false).1.summary().proof.is_missing();
+    assert!(is_missing(&[&report[..end]]));
+    assert!(is_missing(&[&report[..end], b"end \nsuccess\0"]), "a test does not know the token");
+    assert!(is_missing(&[b"x file a\n\0", report]), "a test wrote");
+    assert!(!is_missing(&[report]));
     // A test that says all is well does not make its failure good.
     let forged = [b"[INFO] BUILD SUCCESS\n[INFO] Tests run: 9, Failures: 0\n", GOLDENS[1].2[0]].concat();
     let (events, _) = parse(&[&forged], &[GOLDENS[1].2[1]], Exit::Code(0), false);
@@ -156,8 +160,9 @@ fn no_line_makes_a_run_whole() {
 #[test]
 fn a_test_that_passed_when_surefire_ran_it_again_is_flaky() {
     let report: &[u8] =
-        b"./target/surefire-reports/TEST-com.example.ATest.xml\n<testsuite tests='1' failures='0'><testcase \
-        classname='com.example.ATest' name='adds'><flakyFailure type='x'/></testcase></testsuite>\0end\n\0";
+        b"begin \ntoken\0token file target/surefire-reports/TEST-com.example.ATest.xml\n<testsuite tests='1' failures='0'><testcase \
+        classname='com.example.ATest' name='adds'><flakyFailure type='x'/></testcase></testsuite>\0token ran \n1 0\0\
+        token end \nsuccess\0";
     let (events, parser) = parse(&[GOLDENS[0].2[0]], &[report], Exit::Code(0), false);
     assert_eq!((events.len(), parser.flaky(), parser.summary().proof.is_missing()), (1, 1, false));
     assert!(parser.summary().notes.iter().any(|note| note.contains("adds passed after 1 failed attempt(s)")));
@@ -168,7 +173,7 @@ fn a_test_that_passed_when_surefire_ran_it_again_is_flaky() {
 fn what_an_attempt_came_to_that_was_run_again_is_not_told() {
     let file = |result: &str| {
         format!(
-            "./target/surefire-reports/TEST-com.example.ATest.xml\n<testsuite tests='1'><testcase \
+            "token file target/surefire-reports/TEST-com.example.ATest.xml\n<testsuite tests='1'><testcase \
              classname='com.example.ATest' name='adds'>{result}</testcase></testsuite>\0"
         )
     };
@@ -178,7 +183,8 @@ fn what_an_attempt_came_to_that_was_run_again_is_not_told() {
     let plan = Maven.plan(&Maven.detect(&tree), &tree, &want).unwrap();
     let outcomes = |results: &[&str], exit, killed| {
         let report: String = results.iter().map(|result| file(result)).collect();
-        let said = Said { out: &[GOLDENS[0].2[0]], report: &[report.as_bytes(), b"end\n\0"], ..Said::default() };
+        let said =
+            Said { out: &[GOLDENS[0].2[0]], report: &[b"begin \ntoken\0", report.as_bytes(), END], ..Said::default() };
         let (events, parser) = jvm::read(Maven.parser(&plan, &want), said, exit, killed);
         let told = events.iter().map(|event| match event {
             RunnerEvent::TestFinished(test) => test.outcome,
@@ -221,7 +227,25 @@ fn a_run_that_may_have_stopped_after_failures_has_not_reached_everything() {
 fn a_file_that_is_told_twice_is_told_once() {
     let (_, _, [out, report]) = GOLDENS[0];
     let once = parse(&[out], &[report], Exit::Code(0), false).0;
-    assert_eq!(parse(&[out], &[&report[..report.len() - 5], report], Exit::Code(0), false).0, once);
+    assert_eq!(parse(&[out], &[&report[..report.len() - END.len()], report], Exit::Code(0), false).0, once);
+}
+
+/// Whatever runs beside Surefire can write its files anew and remove them.
+#[test]
+fn files_with_fewer_tests_or_failures_than_surefire_counted_are_no_proof() {
+    let (_, _, [out, report]) = GOLDENS[0];
+    let text = String::from_utf8(report.to_vec()).unwrap();
+    for (counted, noted) in
+        [("5 0", "counted 5 test(s), 0 of them failed, and its files have 4 and 0"), ("4 1", "4 and 0")]
+    {
+        let other = text.replace("ran \n4 0", &format!("ran \n{counted}"));
+        let (_, parser) = parse(&[out], &[other.as_bytes()], Exit::Code(0), false);
+        let summary = parser.summary();
+        assert!(summary.proof.is_missing() && summary.notes.iter().any(|note| note.contains(noted)), "{summary:?}");
+    }
+    // An old Surefire does not count in Maven's log.
+    let without = text.replace("ran \n4 0", "ran \n");
+    assert!(!parse(&[out], &[without.as_bytes()], Exit::Code(0), false).1.summary().proof.is_missing());
 }
 
 proptest! {

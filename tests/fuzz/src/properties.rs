@@ -28,7 +28,7 @@ const ENDS: &[(&str, &[&[u8]])] = &[
     ("cargo", &[b"proctor-ended", b"test result"]),
     ("nextest", &[b"suite"]),
     ("ctest", &[b"tests passed"]),
-    ("maven", &[b"BUILD SUCCESS"]),
+    ("maven", &[b"end \nsuccess"]),
     ("playwright", &[b"end"]),
     ("script", &[]),
     ("cypress", &[b"end"]),

@@ -8,6 +8,9 @@ const PASSED: Row = Row { framework: "maven", ..Row::PASSED };
 const FAILED: Row = Row { framework: "maven", ..Row::FAILED };
 const BUILD_FAILED: Row = Row { framework: "maven", ..Row::BUILD_FAILED };
 
+/// Maven exits with 0, no test that is known failed, and nothing shows that this is all.
+const UNPROVEN: Row = Row { raw_exit_code: Some(0), partial: true, ..FAILED };
+
 const GREET: &str = "src/test/java/com/example/GreetTest.java";
 
 /// The rows.
@@ -96,6 +99,38 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
+    // A test knows where the report is, and tells of another one.
+    Row {
+        name: "forges",
+        fixture: "maven/forges",
+        tests: &[Case::passed("com.example.ForgeTest#tellsOfAnotherTest")],
+        ..UNPROVEN
+    },
+    // A test puts another file in the place of the one that says that the next class failed, in a project that goes on after that.
+    Row {
+        name: "replaces",
+        fixture: "maven/replaces",
+        tests: &[
+            Case::passed("com.example.AliveTest#holds"),
+            Case::passed("com.example.FailTest#fails"),
+            Case::passed("com.example.LastTest#holds"),
+        ],
+        ..UNPROVEN
+    },
+    // The project has its tests run in Maven's own process, and one ends it with the words that Maven has for a good end.
+    Row { name: "ends", fixture: "maven/ends", tests: &[Case::passed("com.example.AliveTest#holds")], ..UNPROVEN },
+    // A test has Maven's own JVM load an agent that does the same.
+    Row {
+        name: "attaches",
+        fixture: "maven/attaches",
+        tests: &[
+            Case::error("com.example.EndTest#hasMavenLoadAnAgent")
+                .at("src/test/java/com/example/EndTest.java", 32)
+                .says("com.sun.tools.attach.AttachNotSupportedException: The VM does not support the attach mechanism"),
+            Case::passed("com.example.AliveTest#holds"),
+        ],
+        ..FAILED
+    },
     Row {
         name: "hang",
         fixture: "maven/hang",
@@ -103,7 +138,7 @@ pub(super) const TABLE: &[Row] = &[
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
-        raw_exit_code: None,
+        raw_exit_code: Some(143),
         partial: true,
         held: &["timed_out"],
         killed: Some("deadline"),

@@ -73,7 +73,7 @@ rows! {
         filtered filtered_out;
     custom: junit junit_cut_off tap tap_whose_plan_comes_last words words_of_a_command_that_exits_with_0
         junit_broken tap_of_nothing tap_of_skips hang crash unicode many no_report projectfile;
-    maven: pass fail flaky modules builderror crash hang many filtered filtered_out;
+    maven: pass fail flaky modules builderror crash forges replaces ends attaches hang many filtered filtered_out;
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
     maestro: pass fail collection flaky hang crash unicode many filtered filtered_out;
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;

@@ -3,13 +3,11 @@
 // what is in a class, what its test framework finds there. Changes no file, and touches no other plugin. Runs on Java 8 and
 // newer and needs nothing but Maven to be compiled. Must not know what becomes of what it tells.
 //
-// A record is a kind and the module's directory, a newline, a text, a NUL: `begin`, `listed` (a test a line), `broken` (a
-// class and why it cannot be read), `note`.
+// A record is one of `Report.java`'s, with the module's directory: `listed` (a test a line), `broken` (a class and why it cannot
+// be read), `note`.
 
 import java.io.File;
-import java.io.FileOutputStream;
 import java.io.IOException;
-import java.io.OutputStream;
 import java.lang.annotation.Annotation;
 import java.lang.reflect.Array;
 import java.lang.reflect.InvocationTargetException;
@@ -17,17 +15,14 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.net.URL;
 import java.net.URLClassLoader;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
-import org.apache.maven.AbstractMavenLifecycleParticipant;
 import org.apache.maven.artifact.Artifact;
 import org.apache.maven.artifact.versioning.ComparableVersion;
-import org.apache.maven.execution.MavenSession;
 import org.apache.maven.execution.MojoExecutionEvent;
 import org.apache.maven.execution.MojoExecutionListener;
 import org.apache.maven.plugin.MojoExecutionException;
@@ -39,14 +34,9 @@ import org.eclipse.aether.graph.Dependency;
 import org.eclipse.aether.resolution.ArtifactResult;
 import org.eclipse.aether.resolution.DependencyRequest;
 
-public class Listing extends AbstractMavenLifecycleParticipant implements MojoExecutionListener {
-    // Maven's own, which it puts here (components.xml).
+public class Listing implements MojoExecutionListener {
+    // Maven's own, which it puts here (listing.xml).
     private RepositorySystem repositories;
-
-    @Override
-    public void afterProjectsRead(MavenSession session) {
-        say("begin", "", "");
-    }
 
     @Override
     public void beforeMojoExecution(MojoExecutionEvent event) throws MojoExecutionException {
@@ -389,13 +379,7 @@ public class Listing extends AbstractMavenLifecycleParticipant implements MojoEx
         return cause.toString();
     }
 
-    // Modules may be built at the same time.
-    private static synchronized void say(String kind, String dir, String text) {
-        byte[] record = (kind + " " + dir + "\n" + text.replace('\0', ' ') + "\0").getBytes(StandardCharsets.UTF_8);
-        try (OutputStream told = new FileOutputStream(System.getenv("PROCTOR_LISTED"), true)) {
-            told.write(record);
-        } catch (IOException problem) {
-            throw new IllegalStateException(problem);
-        }
+    private static void say(String kind, String dir, String text) {
+        Report.say(kind, dir, text);
     }
 }

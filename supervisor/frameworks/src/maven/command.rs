@@ -12,21 +12,21 @@ use std::collections::BTreeMap;
 /// The source files of the workspace, for the parser.
 pub(super) const SOURCES: &str = "maven/sources";
 
-/// Where `mvn` looks for what to read before it starts, below `$HOME`, which is `home` in the scratch directory.
-const BEFORE: &str = "home/.mavenrc";
+/// HOME of `mvn` itself, where it looks for what to read before it starts. It is none in which a test can write.
+const HOME: &str = "maven/home";
 
 /// What no test is called: for the one of Surefire and Failsafe that has nothing to run.
 const NOTHING: &str = "proctor.NoTest";
 
-/// Directory of what a listing brings along.
-const LISTING: &str = "maven/listing";
+/// Directory of what Maven is extended with.
+const EXTENSION: &str = "maven/extension";
 
 /// The plan of a run.
 pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
     if want.parallel.is_some() {
         return Err(PlanError::NotApplicable { option: "parallel", framework: NAME });
     }
-    let mut plan = plan_with(include_bytes!("watch.sh"), projects, tree, want)?;
+    let mut plan = plan_with(&[("components.xml", include_bytes!("components.xml"))], projects, tree, want)?;
     if tree.directories_with(MARKER).any(|(_, pom)| pom.contains("rerunFailingTestsCount")) {
         plan.notes.push(RERUNS.to_owned());
     }
@@ -50,20 +50,27 @@ pub(super) const RERUNS: &str = "this project runs failed tests again (rerunFail
 
 /// The plan of a listing: the same command, within which an extension of ours takes the place of the tests.
 pub(super) fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-    let mut plan = plan_with(include_bytes!("list.sh"), projects, tree, want)?;
-    plan.files.extend([
-        file(&format!("{LISTING}/Listing.java"), include_bytes!("Listing.java")),
-        file(&format!("{LISTING}/components.xml"), include_bytes!("components.xml")),
-    ]);
-    for step in &mut plan.steps {
-        step.env.insert("PROCTOR_LISTING".to_owned(), format!("{}/{LISTING}", want.scratch));
-    }
-    Ok(plan)
+    let listing: [(&str, &[u8]); 2] =
+        [("components.xml", include_bytes!("listing.xml")), ("Listing.java", include_bytes!("Listing.java"))];
+    plan_with(&listing, projects, tree, want)
 }
 
-fn plan_with(before: &[u8], projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-    let mut plan =
-        Plan { files: vec![file(BEFORE, before), Sources::to_file(tree, SOURCES)], report: true, ..Plan::default() };
+fn plan_with(
+    extension: &[(&str, &[u8])],
+    projects: &[Project],
+    tree: &FileTree,
+    want: &Want<'_>,
+) -> Result<Plan, PlanError> {
+    let mut plan = Plan {
+        files: vec![
+            file(&format!("{HOME}/.mavenrc"), include_bytes!("start.sh")),
+            file(&format!("{EXTENSION}/Report.java"), include_bytes!("Report.java")),
+            Sources::to_file(tree, SOURCES),
+        ],
+        report: true,
+        ..Plan::default()
+    };
+    plan.files.extend(extension.iter().map(|(name, bytes)| file(&format!("{EXTENSION}/{name}"), bytes)));
     plan.steps = shares(projects, tree, want.selection)?.iter().map(|share| step(share, tree, want)).collect();
     Ok(plan)
 }
@@ -163,6 +170,9 @@ fn programs(reactor: &Project, tree: &FileTree, want: &Want<'_>) -> Vec<String> 
 
 fn environment(want: &Want<'_>) -> BTreeMap<String, String> {
     BTreeMap::from([
+        ("HOME".to_owned(), format!("{}/{HOME}", want.scratch)),
+        ("PROCTOR_HOME".to_owned(), format!("{}/home", want.scratch)),
+        ("PROCTOR_EXTENSION".to_owned(), format!("{}/{EXTENSION}", want.scratch)),
         ("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", want.scratch)),
         // Where a wrapper keeps the Maven that it downloads.
         ("MAVEN_USER_HOME".to_owned(), format!("{}/m2", want.cache)),

@@ -28,8 +28,6 @@ pub(super) enum Said<'a> {
     NothingSelected,
     /// A module was passed over because one that it needs failed.
     PassedOver(&'a str),
-    /// Maven is content.
-    Success,
     /// Nothing of interest.
     Other,
 }
@@ -42,7 +40,6 @@ fn group<'a>(found: &Captures<'a>, number: usize) -> Option<&'a str> {
 
 /// Shapes of lines, the surest first.
 const SHAPES: &[(&str, Meaning)] = &[
-    (r"^\[INFO\] BUILD SUCCESS\s*$", |_| Some(Said::Success)),
     // Before Surefire 2.20 this has no level.
     (r"^(?:\[INFO\] )?Running ([\w.$]+)\s*$", |found| group(found, 1).map(Said::Running)),
     (r"^(?:\[\w+\] )?Tests run: .* in ([\w.$]+)\s*$", |found| group(found, 1).map(Said::Ran)),
@@ -141,9 +138,7 @@ mod tests {
             ("[ERROR] The forked VM terminated without properly saying goodbye.", Said::Crashed),
             ("[INFO] web ............... SKIPPED", Said::PassedOver("web")),
             ("  symbol:   class B", Said::Detail("symbol:   class B")),
-            ("[INFO] BUILD SUCCESS", Said::Success),
-            ("  [INFO] BUILD SUCCESS", Said::Other),
-            ("BUILD SUCCESS", Said::Other),
+            ("[INFO] BUILD SUCCESS", Said::Other),
         ] {
             assert_eq!(said(line), meaning, "{line}");
         }

@@ -1,18 +1,26 @@
 //! Maven: Surefire and Failsafe, with JUnit 4, JUnit 5 or TestNG, read from the XML that they write for each test class as
 //! the class ends.
 //!
-//! Proof of a pass: Maven said `BUILD SUCCESS`, our copy of Surefire's files has its end, and each file names as many tests as it
-//! counts.
+//! Proof of a pass: our extension in Maven told that the build ended well, and Surefire's files have as many tests and failures as
+//! Surefire counted.
 //!
 //! `detect` finds reactors and their modules, `selection` says what goes to `-Dtest`, `command` writes the command line,
 //! `records` cuts the report into files, `console` says what a line of Maven's means, and `parser` puts them together.
 //! None of them must know how a process is started.
 //!
-//! **One source.** Results come from the XML files alone: they name every test with its class, stack and output, in a form
-//! that has not changed since Surefire 2.4, and no test can print what reads like one. `watch.sh`, which `mvn` reads before
-//! it starts, sends each to the report when it is whole, so a killed run has what had ended. The console says what never
-//! comes to a file: what does not compile, which class was running, why a goal failed. A forged line of it can make a run
-//! red or name a class too many; green takes exit status 0, `BUILD SUCCESS` and a report with its end.
+//! **The extension.** `mvn` reads `start.sh` before it starts, which compiles `Report.java` against the Maven that runs and has
+//! Maven load it: a second of a processor, in every run, since a test could change what is kept. It watches the directories in
+//! which Surefire and Failsafe write the XML of each test class, as JUnit 4, JUnit 5 and TestNG have in one form since Surefire
+//! 2.4, and sends each file when it is whole, so a killed run has what had ended. When one of their runs is over it tells what that
+//! counted, which since Surefire 2.20 goes through Maven's log and not through the output of tests; and at last, how the build
+//! ended. Each of its records begins with a token that is in Maven's memory alone.
+//!
+//! **What a test can forge.** Its JVM is not Maven's. What it writes to the report, prints, or does to Surefire's files does not
+//! make a run green: records lack the token, the console says only what never comes to a file (what does not compile, which class
+//! was running, why a goal failed), and files that were changed or removed are fewer than the counts. Maven's JVM refuses agents.
+//! What is left is Surefire's own channel, the streams of the test JVM, on which a test can say that it passed, as code in the
+//! runner's own process can everywhere; and a project that has its tests run in Maven's process (`forkCount` 0) has them beside our
+//! extension.
 //!
 //! Maven builds where it always does, in the workspace's `target`: no option moves that for a project that does not foresee
 //! it. A start is told for a class only (`running` after a kill), since no file tells it for a test. There is no way to run
@@ -20,8 +28,8 @@
 //! Maven 3.6.1 (`-ntp`).
 //!
 //! **Listing.** Surefire has no dry run, and that of JUnit 5.10 passes over what has parameters, and is an option that
-//! everything older passes over itself and runs. So the same command runs with an extension of ours in Maven (`Listing.java`,
-//! which `list.sh` compiles against the Maven that runs): it turns off each Surefire and Failsafe that is about to begin, asks
+//! everything older passes over itself and runs. So the same command runs with another extension of ours (`Listing.java`, beside the
+//! first one's report): it turns off each Surefire and Failsafe that is about to begin, asks
 //! it which classes it would have run, and asks JUnit, in Maven's own process, for the tests in them. Everything before is
 //! done as in a run: sources are compiled, and what other plugins do in these phases is done. A test with parameters is listed
 //! once; of TestNG it is what its annotations say; what the settings take by JUnit 4's categories or TestNG's groups and suite
@@ -47,13 +55,6 @@ use proctor_core::request::RerunTarget;
 #[derive(Debug, Clone, Copy)]
 pub struct Maven;
 
-/// What becomes of the tests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    Running,
-    Listing,
-}
-
 /// Its name.
 const NAME: &str = "maven";
 
@@ -63,7 +64,7 @@ impl Framework for Maven {
     }
 
     fn proof(&self) -> &'static str {
-        "Maven said `BUILD SUCCESS`, our copy of Surefire's files has its end, and each file names as many tests as it counts"
+        "our extension in Maven told that the build ended well, and Surefire's files have as many tests and failures as Surefire counted"
     }
 
     fn markers(&self) -> &'static [&'static str] {
@@ -101,10 +102,6 @@ impl Framework for Maven {
     }
 
     fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(parser::MavenParser::new(plan, want, Mode::Running))
-    }
-
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(parser::MavenParser::new(plan, want, Mode::Listing))
+        Box::new(parser::MavenParser::new(plan, want))
     }
 }

@@ -1,6 +1,5 @@
 //! Puts together what the files and the console of a run say. Must not know what a line or a file means.
 
-use super::Mode;
 use super::command::{RERUNS, SOURCES, STOPS};
 use super::console::{Said, said};
 use super::detect::MARKER;
@@ -32,7 +31,6 @@ const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The parser of a run or listing.
 pub(super) struct MavenParser {
-    mode: Mode,
     paths: Paths,
     sources: Sources,
     steps: Vec<Step>,
@@ -70,12 +68,19 @@ struct State {
     /// Tests among what was told.
     finished: u64,
     failures: usize,
-    success: bool,
-    /// Whether what lists tests was there.
-    begun: bool,
-    ended: bool,
+    /// Tests that Surefire and Failsafe counted, and those of them that failed.
+    counted: (u64, u64),
+    /// How the build ended, once our extension told it.
+    ended: Option<Ended>,
     said_nothing_selected: bool,
     nothing_selected: bool,
+}
+
+/// How Maven says that a build ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Success,
+    Failure,
 }
 
 /// A file that does not compile, or a project that cannot be read.
@@ -109,9 +114,8 @@ impl Goal {
 }
 
 impl MavenParser {
-    pub(super) fn new(plan: &Plan, want: &Want<'_>, mode: Mode) -> MavenParser {
+    pub(super) fn new(plan: &Plan, want: &Want<'_>) -> MavenParser {
         MavenParser {
-            mode,
             paths: Paths::new(want.workspace),
             sources: Sources::of_file(&plan.files, SOURCES),
             steps: plan.steps.clone(),
@@ -130,12 +134,22 @@ impl MavenParser {
 
     fn record(&mut self, record: &Record<'_>, events: &mut Vec<RunnerEvent>) {
         match record {
-            Record::End => self.step.ended = true,
+            Record::Begin => {}
+            Record::End { success } => self.step.ended = Some(if *success { Ended::Success } else { Ended::Failure }),
             Record::Unreadable => {
                 self.proofs.lose();
                 self.notes.add("a part of what Surefire reported could not be read".to_owned());
             }
-            Record::File(name, content) if self.mode == Mode::Listing => self.listed(name, content, events),
+            Record::Forged => {
+                self.proofs.lose();
+                self.notes.add(FORGED.to_owned());
+            }
+            Record::Ran(counts) => {
+                let (tests, failures) = counts.unwrap_or_default();
+                let (all, failed) = self.step.counted;
+                self.step.counted = (all.saturating_add(tests), failed.saturating_add(failures));
+            }
+            Record::Listed(kind, module, text) => self.listed(kind, module, text, events),
             Record::File(name, content) => {
                 let mut hasher = DefaultHasher::new();
                 (name, content).hash(&mut hasher);
@@ -214,13 +228,11 @@ impl MavenParser {
     }
 
     /// What `Listing.java` says: a kind with a module's directory, and a text.
-    fn listed(&mut self, name: &str, content: &[u8], events: &mut Vec<RunnerEvent>) {
-        let (kind, module) = name.split_once(' ').unwrap_or((name, ""));
+    fn listed(&mut self, kind: &str, module: &str, content: &[u8], events: &mut Vec<RunnerEvent>) {
         let module = join(&self.dir, module);
         let pom = join(&module, MARKER);
         let text = String::from_utf8_lossy(content);
         match kind {
-            "begin" => self.step.begun = true,
             "listed" => {
                 for test in text.lines().filter(|test| !test.is_empty()) {
                     self.step.told += 1;
@@ -250,7 +262,6 @@ impl MavenParser {
         let meaning = said(line.trim_end_matches('\r'));
         let names_follow = std::mem::take(&mut self.step.names_follow);
         match meaning {
-            Said::Success => self.step.success = true,
             Said::Running(class) if self.step.running.len() < CLASSES_MAX => self.step.running.push(class.to_owned()),
             Said::Ran(class) => self.ended(class),
             Said::Compiler { file, line, message } => self.blame(Some(file), Some(line), message),
@@ -327,6 +338,18 @@ impl MavenParser {
         if let Some(goal) = self.step.goals.last_mut().filter(|goal| goal.why.is_empty()) {
             goal.why = why;
         }
+    }
+
+    /// What is to be said where less came in files than Surefire counted: whatever runs beside it can write and remove them.
+    fn short(&self) -> Option<String> {
+        let (tests, failures) = self.step.counted;
+        let came = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let (told, failed) = (came(self.step.told), came(self.step.failures));
+        (tests > told || failures > failed).then(|| {
+            format!(
+                "Surefire counted {tests} test(s), {failures} of them failed, and its files have {told} and {failed}"
+            )
+        })
     }
 
     /// Classes of which nothing came, in a run that did not pass.
@@ -409,22 +432,19 @@ impl Parser for MavenParser {
         if killed {
             return;
         }
-        if !self.step.ended {
-            self.notes.add("the report of Maven's tests has no end".to_owned());
-        } else if exit == Exit::Code(0) && !self.step.success {
-            self.notes
-                .add("Maven exited with 0 and did not say BUILD SUCCESS (a test that ended Maven itself)".to_owned());
-        } else if exit == Exit::Code(0) && self.mode == Mode::Listing && !self.step.begun {
-            self.notes.add("Maven passed over what lists its tests".to_owned());
-        } else {
-            self.proofs.show(self.step.finished);
+        match self.step.ended {
+            None => self.notes.add(format!("Maven {} before it told the end of its build", ending(exit))),
+            Some(_) => match self.short().filter(|_| exit == Exit::Code(0)) {
+                Some(short) => self.notes.add(short),
+                None => self.proofs.show(self.step.finished),
+            },
         }
         let before = events.len();
         self.close(exit, events);
         self.explain(exit, events);
         self.summary.unreached |= self.stops.is_some_and(|stops| self.step.failures >= stops);
         let is_empty = self.step.told == 0 && events.len() == before;
-        let is_content = exit == Exit::Code(0) && self.step.success;
+        let is_content = exit == Exit::Code(0) && self.step.ended == Some(Ended::Success);
         self.step.nothing_selected = is_empty && (is_content || self.step.said_nothing_selected);
     }
 
@@ -450,6 +470,9 @@ impl Parser for MavenParser {
         StreamSummary { proof: self.proofs.proof(), notes: self.notes.to_vec(), ..self.summary.clone() }
     }
 }
+
+/// What a run says in which something else than our extension wrote to the report.
+const FORGED: &str = "a part of Maven's report was not Maven's own: something that the tests ran wrote there";
 
 /// What Surefire writes for a class of JUnit 4 or a test of TestNG when the project has it stop after so many failures
 /// (`skipAfterFailureCount`). Nobody chose to skip it, and what it would come to is not known.
@@ -481,7 +504,7 @@ mod tests {
     #[test]
     fn of_a_test_that_ran_again_the_last_file_counts_however_large_it_is() {
         let plan = Plan { notes: vec![RERUNS.to_owned()], ..Plan::default() };
-        let mut parser = MavenParser::new(&plan, &Want::plain(&Selection::All), Mode::Running);
+        let mut parser = MavenParser::new(&plan, &Want::plain(&Selection::All));
         let file = |inside: &str| {
             format!(r#"<testsuite name="ATest"><testcase name="a" classname="ATest">{inside}</testcase></testsuite>"#)
         };

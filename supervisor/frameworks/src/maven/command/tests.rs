@@ -123,15 +123,17 @@ fn a_listing_is_the_same_command_with_an_extension_of_ours() {
     let projects = Maven.detect(&tree);
     let selection = matching("ATest#adds*", &[]);
     let run = Maven.plan(&projects, &tree, &want(&selection)).unwrap();
-    let mut listing = Maven.plan_listing(&projects, &tree, &want(&selection)).unwrap();
-    let place = listing.steps[0].env.remove("PROCTOR_LISTING").unwrap();
+    let listing = Maven.plan_listing(&projects, &tree, &want(&selection)).unwrap();
     assert_eq!(listing.steps, run.steps);
-    for name in ["Listing.java", "components.xml"] {
-        let file = listing.files.iter().find(|file| format!("/tmp/proctor/{}", file.path) == format!("{place}/{name}"));
-        assert!(file.is_some_and(|file| !file.bytes.is_empty()), "{name}");
-    }
-    let before = |plan: &Plan| plan.files.iter().find(|file| file.path == BEFORE).unwrap().bytes.clone();
-    assert_ne!(before(&listing), before(&run));
+    let env = &run.steps[0].env;
+    let extension = |plan: &Plan| -> Vec<String> {
+        let place = env["PROCTOR_EXTENSION"].strip_prefix("/tmp/proctor/").unwrap();
+        plan.files.iter().filter_map(|file| Some(file.path.strip_prefix(place)?.to_owned())).collect()
+    };
+    assert_eq!(extension(&run), ["/Report.java", "/components.xml"]);
+    assert_eq!(extension(&listing), ["/Report.java", "/components.xml", "/Listing.java"]);
+    assert_eq!((&*env["HOME"], &*env["PROCTOR_HOME"]), ("/tmp/proctor/maven/home", "/tmp/proctor/home"));
+    assert!(run.files.iter().any(|file| file.path == "maven/home/.mavenrc"));
 }
 
 #[test]

@@ -1,0 +1,280 @@
+// Runs in Maven beside the project's own plugins (maven.ext.class.path) and writes proctor's report: each file of Surefire's or
+// Failsafe's as soon as it is whole, how many tests each of their runs counted, and how the build ended. Tests that run in a JVM
+// of their own, as they do unless a project wants it otherwise, cannot read the word that each record begins with. Touches no
+// setting and no file. Runs on Java 8 and newer and needs nothing but Maven to be compiled. Must not know what becomes of what it
+// tells.
+//
+// A record is the word and a blank, a kind, a blank and a path, a newline, a text, a NUL: `file` (what is in it), `ran` (the
+// module's directory; tests and failures, or nothing where this Surefire does not say them through Maven's log), `end`
+// (`success` or `failure`). The first one is `begin`, without the word, which is its text.
+
+import java.io.File;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
+import java.util.Map;
+import java.util.Scanner;
+import java.util.UUID;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.maven.eventspy.EventSpy;
+import org.apache.maven.execution.ExecutionEvent;
+import org.apache.maven.execution.MavenExecutionResult;
+import org.apache.maven.execution.MavenSession;
+import org.apache.maven.execution.MojoExecutionEvent;
+import org.apache.maven.execution.MojoExecutionListener;
+import org.apache.maven.plugin.Mojo;
+import org.apache.maven.plugin.logging.Log;
+import org.apache.maven.project.MavenProject;
+import org.codehaus.plexus.logging.Logger;
+
+public class Report implements EventSpy, MojoExecutionListener, Runnable, InvocationHandler {
+    // How often files are looked for, in milliseconds.
+    private static final long LOOK_MS = 200;
+    // What is longer is cut off, which its reader sees.
+    private static final long FILE_BYTES_MAX = 48 * 1024 * 1024;
+    private static final String WHOLE = "</testsuite>";
+    // What Surefire counts at the end of all forks; that of a class says which.
+    private static final Pattern COUNTED = Pattern.compile(
+        "(?:\u001b\\[[0-9;]*m)*Tests run: (\\d+), Failures: (\\d+), Errors: (\\d+), Skipped: \\d+(?:, Flakes: \\d+)?(?:\u001b\\[[0-9;]*m|\\s)*");
+    // Maven makes one of this class for each of its parts, so what they share is the class's.
+    private static final String TOKEN = UUID.randomUUID().toString();
+    private static final Map<Object, String> COUNTS = Collections.synchronizedMap(new IdentityHashMap<Object, String>());
+    // Directories that are looked in, each with the states of its files that are known.
+    private static final Map<Path, Map<Path, String>> KNOWN = new HashMap<>();
+    private static OutputStream stream;
+    private static Path root = new File("").getAbsoluteFile().toPath();
+
+    private final Object mojo;
+    private final Object logger;
+
+    public Report() {
+        this(null, null);
+    }
+
+    // Hears what `mojo` has `logger` write.
+    private Report(Object mojo, Object logger) {
+        this.mojo = mojo;
+        this.logger = logger;
+    }
+
+    @Override
+    public void init(Context context) throws IOException {
+        say("begin", "", TOKEN);
+        Thread looks = new Thread(this, "proctor");
+        looks.setDaemon(true);
+        looks.start();
+        // A JVM that ends early has no end, and the files that it has.
+        Runtime.getRuntime().addShutdownHook(new Thread(this::look));
+    }
+
+    @Override
+    public void onEvent(Object event) {
+        if (event instanceof ExecutionEvent && ((ExecutionEvent) event).getType() == ExecutionEvent.Type.ProjectStarted) {
+            MavenProject project = ((ExecutionEvent) event).getProject();
+            ofSession(((ExecutionEvent) event).getSession());
+            for (String name : new String[] {"surefire-reports", "failsafe-reports"}) {
+                watch(new File(project.getBuild().getDirectory(), name));
+            }
+        } else if (event instanceof MavenExecutionResult) {
+            look();
+            say("end", "", ((MavenExecutionResult) event).hasExceptions() ? "failure" : "success");
+        }
+    }
+
+    @Override
+    public void close() {}
+
+    private static void ofSession(MavenSession session) {
+        try {
+            root = new File(session.getRequest().getBaseDirectory()).getCanonicalFile().toPath();
+        } catch (IOException problem) {
+            // The directory that Maven was started in will do.
+        }
+    }
+
+    @Override
+    public void beforeMojoExecution(MojoExecutionEvent event) {
+        Mojo mojo = event.getMojo();
+        if (reports(event) != null) watch(reports(event));
+        if (!runs(event)) return;
+        COUNTS.put(mojo, "");
+        if (mojo.getLog() != null) mojo.setLog((Log) heard(Log.class, mojo, mojo.getLog()));
+        for (Class<?> type = mojo.getClass(); type != null; type = type.getSuperclass()) {
+            for (Field field : type.getDeclaredFields()) {
+                if (field.getType() != Logger.class) continue;
+                try {
+                    field.setAccessible(true);
+                    if (field.get(mojo) != null) field.set(mojo, heard(Logger.class, mojo, field.get(mojo)));
+                } catch (ReflectiveOperationException | RuntimeException problem) {
+                    // It is not heard then, and its counts are not told.
+                }
+            }
+        }
+    }
+
+    @Override
+    public void afterMojoExecutionSuccess(MojoExecutionEvent event) {
+        ended(event);
+    }
+
+    @Override
+    public void afterExecutionFailure(MojoExecutionEvent event) {
+        ended(event);
+    }
+
+    private void ended(MojoExecutionEvent event) {
+        if (reports(event) != null) look();
+        if (!runs(event)) return;
+        String counts = COUNTS.remove(event.getMojo());
+        say("ran", relative(event.getProject().getBasedir().toPath()), counts == null ? "" : counts);
+    }
+
+    private static boolean runs(MojoExecutionEvent event) {
+        String plugin = event.getExecution().getArtifactId();
+        String goal = event.getExecution().getGoal();
+        return plugin.equals("maven-surefire-plugin") && goal.equals("test")
+            || plugin.equals("maven-failsafe-plugin") && goal.equals("integration-test");
+    }
+
+    // Where any plugin that says so writes its files.
+    private static File reports(MojoExecutionEvent event) {
+        try {
+            Method getter = event.getMojo().getClass().getMethod("getReportsDirectory");
+            return getter.getReturnType() == File.class ? (File) getter.invoke(event.getMojo()) : null;
+        } catch (ReflectiveOperationException | RuntimeException none) {
+            return null;
+        }
+    }
+
+    private static Object heard(Class<?> type, Object mojo, Object logger) {
+        return Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, new Report(mojo, logger));
+    }
+
+    // The last count is Surefire's own: what tests have it write comes before.
+    @Override
+    public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+        if (arguments != null && arguments.length > 0 && arguments[0] instanceof CharSequence) {
+            Matcher counted = COUNTED.matcher((CharSequence) arguments[0]);
+            if (counted.matches()) {
+                long failures = Long.parseLong(counted.group(2)) + Long.parseLong(counted.group(3));
+                COUNTS.put(mojo, counted.group(1) + " " + failures);
+            }
+        }
+        try {
+            return method.invoke(logger, arguments);
+        } catch (InvocationTargetException thrown) {
+            throw thrown.getCause();
+        }
+    }
+
+    // What an earlier run left there is known from the beginning.
+    private static void watch(File reports) {
+        synchronized (KNOWN) {
+            Path directory = reports.getAbsoluteFile().toPath().normalize();
+            if (KNOWN.containsKey(directory)) return;
+            Map<Path, String> files = new HashMap<>();
+            for (File file : filesIn(directory)) files.put(file.toPath(), stateOf(file.toPath()));
+            KNOWN.put(directory, files);
+        }
+    }
+
+    @Override
+    public void run() {
+        try {
+            while (true) {
+                Thread.sleep(LOOK_MS);
+                look();
+            }
+        } catch (InterruptedException end) {
+            // Nobody interrupts it but the end of Maven.
+        }
+    }
+
+    private void look() {
+        synchronized (KNOWN) {
+            for (Map.Entry<Path, Map<Path, String>> directory : KNOWN.entrySet()) {
+                for (File file : filesIn(directory.getKey())) tell(file.toPath(), directory.getValue());
+            }
+        }
+    }
+
+    private static File[] filesIn(Path directory) {
+        File[] files = directory.toFile().listFiles((parent, name) -> name.startsWith("TEST-") && name.endsWith(".xml"));
+        return files == null ? new File[0] : files;
+    }
+
+    // A class whose failed tests run again has its file written anew, at any moment.
+    private static void tell(Path file, Map<Path, String> known) {
+        String state = stateOf(file);
+        if (state == null || state.equals(known.get(file))) return;
+        try {
+            byte[] content = Files.size(file) > FILE_BYTES_MAX ? new byte[0] : Files.readAllBytes(file);
+            int tail = Math.max(0, content.length - 64);
+            String end = new String(content, tail, content.length - tail, StandardCharsets.ISO_8859_1);
+            if (content.length > 0 && !end.contains(WHOLE) || !state.equals(stateOf(file))) return;
+            known.put(file, state);
+            say("file", relative(file), content);
+        } catch (IOException gone) {
+            // It is looked at again.
+        }
+    }
+
+    private static String stateOf(Path file) {
+        try {
+            BasicFileAttributes found = Files.readAttributes(file, BasicFileAttributes.class);
+            return found.isRegularFile() ? found.fileKey() + " " + found.size() + " " + found.lastModifiedTime() : null;
+        } catch (IOException gone) {
+            return null;
+        }
+    }
+
+    private static String relative(Path path) {
+        try {
+            path = path.toRealPath();
+        } catch (IOException gone) {
+            // As it is named, then.
+        }
+        return root.relativize(path.toAbsolutePath()).toString();
+    }
+
+    static void say(String kind, String path, String text) {
+        say(kind, path, text.replace('\0', ' ').getBytes(StandardCharsets.UTF_8));
+    }
+
+    // Modules may be built at the same time.
+    private static synchronized void say(String kind, String path, byte[] text) {
+        String word = kind.equals("begin") ? "" : TOKEN + " ";
+        byte[] head = (word + kind + " " + path + "\n").getBytes(StandardCharsets.UTF_8);
+        byte[] record = new byte[head.length + text.length + 1];
+        System.arraycopy(head, 0, record, 0, head.length);
+        System.arraycopy(text, 0, record, head.length, text.length);
+        try {
+            if (stream == null) stream = new FileOutputStream(place());
+            stream.write(record);
+        } catch (IOException problem) {
+            throw new IllegalStateException(problem);
+        }
+    }
+
+    // Where the report is lies beside this class: in the environment every test would have it.
+    private static String place() throws IOException {
+        try (InputStream place = Report.class.getResourceAsStream("/proctor-report")) {
+            if (place == null) throw new IOException("proctor's extension of Maven is not whole");
+            return new Scanner(place, "UTF-8").useDelimiter("\n").next();
+        }
+    }
+}
