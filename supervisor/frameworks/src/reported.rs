@@ -195,6 +195,8 @@ pub(crate) struct Reported {
     begun: Begun,
     /// Files that are open, as tests without a name.
     open: Begun,
+    /// Files that were closed in the current step.
+    closed: u64,
     /// Tests, collectors and listed names of the current step.
     told: u64,
     /// Those of them that the reporter's end counts, and those of these that ended.
@@ -233,6 +235,7 @@ impl Reported {
             stderr: Said::default(),
             begun: Begun::default(),
             open: Begun::default(),
+            closed: 0,
             told: 0,
             counted: 0,
             ended: 0,
@@ -246,6 +249,17 @@ impl Reported {
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
         }
+    }
+
+    /// How many files were closed in the current step.
+    pub(crate) fn closed(&self) -> u64 {
+        self.closed
+    }
+
+    /// Takes the proof away, for a reason that a parser around this one knows.
+    pub(crate) fn lose(&mut self, why: String) {
+        self.proofs.lose();
+        self.notes.add(why);
     }
 
     fn line(&mut self, line: &[u8], events: &mut Vec<RunnerEvent>) {
@@ -277,7 +291,10 @@ impl Reported {
                 self.notes.add(text);
             }
             Line::Opened(file) => drop(self.open.add(&self.whole_file(&file))),
-            Line::Closed(file) => self.open.remove(&self.whole_file(&file)),
+            Line::Closed(file) => {
+                self.closed += 1;
+                self.open.remove(&self.whole_file(&file));
+            }
             Line::Started(test) => self.started(test, events),
             Line::Finished(test) => self.finished(*test, events),
             Line::Listed(test) if self.listed < TEST_CASES_MAX => {
@@ -466,7 +483,7 @@ impl Parser for Reported {
         (self.told, self.counted, self.ended) = (0, 0, 0);
         self.proofs.start_step();
         self.nothing_selected = false;
-        self.open = Begun::default();
+        (self.open, self.closed) = (Begun::default(), 0);
         (self.stdout, self.stderr) = (Said::default(), Said::default());
     }
 

@@ -122,6 +122,12 @@ fn parser(framework: &dyn Framework) -> Box<dyn Parser> {
 fn parse(golden: &Golden, chunks: &[&[u8]], killed: bool) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
     let (mut parser, mut events) = (parser(golden.1), Vec::new());
     parser.step_started(0);
+    // Cypress prints how many specs it has.
+    if golden.1.name() == "cypress" {
+        let specs =
+            golden.3.split(|byte| *byte == b'\n').filter(|line| line.starts_with(br#"{"event":"opened""#)).count();
+        parser.stdout(format!("  Specs:  {specs} found (...)\n").as_bytes(), &mut events);
+    }
     chunks.iter().for_each(|chunk| parser.report(chunk, &mut events));
     parser.step_ended(golden.2, killed, &mut events);
     (events, parser)

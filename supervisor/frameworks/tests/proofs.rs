@@ -168,7 +168,22 @@ const RECORDINGS: &[Recording] = &[
             (r#"status="SUCCESS"/>"#, r#"status="ERROR"><failure>x</failure></testcase>"#),
         ],
     },
-    of_node("cypress", r#"{"scripts":{"test":"cypress run"}}"#, &[(Report, golden!("cypress/pass.jsonl"))]),
+    Recording {
+        without: &[
+            (r#"{"event":"end","#, r#"{"event":"note","text":"x","#),
+            (r#","left":0}"#, "}"),
+            (r#""end","tests":"#, r#""end","tests":1"#),
+            (r#""left":0"#, r#""left":1"#),
+            ("Specs:", "Spec:"),
+            ("2 found", "3 found"),
+            (r#"{"event":"closed","package":"cypress/e2e/sum.cy.js"}"#, ""),
+        ],
+        ..of_node(
+            "cypress",
+            r#"{"scripts":{"test":"cypress run"}}"#,
+            &[(Stdout, "  Specs:  2 found (shop.cy.js, sum.cy.js)\n"), (Report, golden!("cypress/pass.jsonl"))],
+        )
+    },
 ];
 
 /// What the recording comes to with `change` made to all that is told.

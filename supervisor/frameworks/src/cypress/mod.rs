@@ -1,11 +1,12 @@
 //! Cypress 10 or newer, with a reporter of ours that lets the project's own, or `spec`, write what people read.
 //!
-//! Proof of a pass: Cypress left by itself when no spec was open, and as many tests came as our reporter had told; how many specs
-//! there are nobody says.
+//! Proof of a pass: Cypress left by itself when no spec was open, as many specs ended as it had said that it found, and as many
+//! tests came as our reporter had told.
 //!
 //! `cypress run` loads a reporter of Mocha's kind for each spec; its path is all that is added to the command line. The
 //! project's configuration stays as it is, but for where screenshots and videos go. Which reporter the project has is read
 //! from its script and from the text of its `cypress.config`; one that is computed there is not found, and `spec` writes.
+//! How many specs there are Cypress prints before the first (`specs`), so a script's `--quiet` is not passed on.
 //! The forms are those of Cypress's own sources (`packages/server/lib/reporter`) and documentation; its binary could not
 //! be had.
 //!
@@ -14,13 +15,16 @@
 //! spec throws while it is loaded is a collection error. Tests that Cypress leaves out after a failed hook are skipped.
 //! What a test prints is in the browser. Coverage is not measured.
 
+mod specs;
+
 use crate::framework::{ARTIFACTS, Framework, LONG_MS, Parser, Plan, PlanError, Project, REPORT, Step, Want};
 use crate::js::{self, Group, Handed, Launch, Names, Options, Runner, Script, Start};
-use crate::paths::join;
+use crate::paths::{is_within, join};
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
 use proctor_core::request::{Browsing, RerunTarget, Selection};
 use regex::Regex;
+use specs::SpecCount;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -72,7 +76,7 @@ const VALUED: &[&str] = &[
     "-t",
 ];
 
-/// Options that change what is reported where, that wait for a person, or that speak to a service.
+/// Options that change what is printed or reported where, that wait for a person, or that speak to a service.
 const LEFT_OUT: &[&str] = &[
     "--auto-cancel-after-failures",
     "--ci-build-id",
@@ -81,11 +85,13 @@ const LEFT_OUT: &[&str] = &[
     "--no-exit",
     "--parallel",
     "--project",
+    "--quiet",
     "--record",
     "--reporter",
     "--tag",
     "-P",
     "-k",
+    "-q",
     "-r",
     "-t",
 ];
@@ -119,7 +125,7 @@ impl Framework for Cypress {
     }
 
     fn proof(&self) -> &'static str {
-        "Cypress left by itself when no spec was open, and as many tests came as our reporter had told; how many specs there are nobody says"
+        "Cypress left by itself when no spec was open, as many specs ended as it had said that it found, and as many tests came as our reporter had told"
     }
 
     fn markers(&self) -> &'static [&'static str] {
@@ -192,7 +198,7 @@ impl Framework for Cypress {
     }
 
     fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+        Box::new(SpecCount::new(Reported::new(DIALECT, plan, want)))
     }
 }
 
@@ -292,15 +298,21 @@ fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Resul
     let mut plan = Plan { report: true, notes: vec!["cypress lists specs, not tests".to_owned()], ..Plan::default() };
     for (number, group) in js::groups(projects, tree, want.selection, NAME)?.into_iter().enumerate() {
         let dir = &group.project.dir;
-        let within = |file: &str| file.strip_prefix(dir.as_str()).map(|file| file.trim_start_matches('/').to_owned());
-        let own = tree.files().filter_map(within).filter(|file| SPECS.iter().any(|mark| file.contains(mark)));
+        let below = |file: &str| file[dir.len()..].trim_start_matches('/').to_owned();
+        let own = tree
+            .files()
+            .filter(|file| is_within(file, dir))
+            .map(below)
+            .filter(|file| SPECS.iter().any(|mark| file.contains(mark)));
         let mut files: Vec<String> = if group.files.is_empty() { own.collect() } else { group.files.clone() };
         if let Names::Filter(filter) = &group.names {
             files.retain(|file| file.contains(filter.trim_matches('*')));
         }
         let listed = files.iter().map(|file| serde_json::json!({"event": "listed", "package": file, "name": file}));
         let lines = [serde_json::json!({"event": "begin"})].into_iter().chain(listed);
-        let lines = lines.chain([serde_json::json!({"event": "end"})]).map(|line| format!("{line}\n"));
+        let lines = lines
+            .chain([serde_json::json!({"event": "end", "tests": files.len(), "left": 0})])
+            .map(|line| format!("{line}\n"));
         let list = format!("{LIST}-{number}");
         plan.files.push(js::file(&list, lines.collect::<String>().as_bytes()));
         let files = ["", &format!("{}/{list}", want.scratch), &format!("{}/{REPORT}", want.scratch)].map(str::to_owned);

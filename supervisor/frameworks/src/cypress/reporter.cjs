@@ -12,7 +12,7 @@ const OUTSIDE = 'An uncaught error was detected outside of a test';
 const HOOK = /^"(?:before|after) (?:all|each)" hook/;
 const CODE = /originated from your (?:test|application) code, not from Cypress\.[^>]*> ([^]*?)(?=\n\s*\n(?:When Cypress|Cypress could)|$)/;
 
-// Nobody says which spec is the last. Cypress leaves by `process.exit`, and one that does so within a spec was not done.
+// Nobody says here which spec is the last: Cypress prints how many there are. It leaves by `process.exit`, and one that does so within a spec was not done.
 let isOpen;
 process.on('exit', () => {
   if (isOpen === false) end();
@@ -25,6 +25,7 @@ module.exports = class Proctor {
     this.told = new Set();
     if (isOpen === undefined) say('begin');
     isOpen = true;
+    say('opened', { package: this.package });
     runner.on('test', (test) => this.started(test));
     runner.on('pass', (test) => this.finished(test, {}));
     runner.on('pending', (test) => this.tell(nameOf(test.titlePath()), { outcome: 'skipped' }));
@@ -32,6 +33,7 @@ module.exports = class Proctor {
     runner.once('end', () => {
       this.skipped(runner.suite);
       this.twins.say();
+      say('closed', { package: this.package });
       isOpen = false;
     });
     this.other = projects(runner, options);

@@ -2,6 +2,8 @@
 
 use super::*;
 use proctor_core::filter::Filter;
+use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::request::{Browser, CoverageMode};
 use proctor_core::test_case::TestId;
 
@@ -38,8 +40,8 @@ fn the_script_makes_the_command_line_but_for_what_reports() {
     let plan = planned(&tree(script, ""), &Selection::All, false);
     let step = &plan.steps[0];
     assert_eq!(step.programs, ["node_modules/.bin/cypress", "node_modules/.bin/cypress"]);
-    assert_eq!(step.args.join(" "), "run --reporter=/s/cypress/reporter.cjs --config=retries=2 -b chrome -q");
-    let noted = "the test script gives cypress options that were not passed on: -r mochawesome --record --key=k";
+    assert_eq!(step.args.join(" "), "run --reporter=/s/cypress/reporter.cjs --config=retries=2 -b chrome");
+    let noted = "the test script gives cypress options that were not passed on: -r mochawesome --record --key=k -q";
     assert_eq!(plan.notes, [noted]);
     for (name, value) in [
         ("CYPRESS_SCREENSHOTS_FOLDER", "/s/artifacts/cypress/screenshots"),
@@ -60,7 +62,7 @@ fn the_browser_that_is_asked_for_takes_the_place_of_the_scripts() {
         let mut plan = planned(&tree, &Selection::All, false);
         let asked = Browsing { headed: true, browser: Some(Browser::Firefox) };
         Cypress.browse(&tree, &mut plan, "browser", asked).unwrap();
-        let expected = "run --reporter=/s/cypress/reporter.cjs -q --headed --browser=firefox";
+        let expected = "run --reporter=/s/cypress/reporter.cjs --headed --browser=firefox";
         assert_eq!(plan.steps[0].args.join(" "), expected, "{script}");
     }
 }
@@ -108,4 +110,27 @@ fn specs_are_listed_without_cypress() {
     let listed: Vec<&str> = text.lines().filter(|line| line.contains("listed")).collect();
     assert_eq!(listed.len(), 2, "{text}");
     assert_eq!(plan.steps[0].args[3..], ["/s/cypress/specs.jsonl-0", "/s/report"]);
+    let mut listing = Cypress.listing(&plan, &Want::plain(&Selection::All));
+    listing.step_started(0);
+    listing.report(text.as_bytes(), &mut Vec::new());
+    listing.step_ended(Exit::Code(0), false, &mut Vec::new());
+    assert_eq!(listing.summary().proof, Proof::Shown { tests: 0 });
+}
+
+#[test]
+fn a_project_lists_no_specs_of_one_whose_name_begins_with_its_own() {
+    let mut tree = FileTree::default();
+    for name in ["web", "web2"] {
+        tree.add_with_content(format!("{name}/package.json"), r#"{"scripts":{"e2e":"cypress run"}}"#);
+        tree.add(format!("{name}/cypress.config.js"));
+        tree.add(format!("{name}/cypress/e2e/{name}.cy.js"));
+    }
+    let plan = planned(&tree, &Selection::All, true);
+    let listed = |dir: &str| {
+        let step = plan.steps.iter().position(|step| step.dir == dir).unwrap();
+        String::from_utf8(plan.files[step].bytes.clone()).unwrap()
+    };
+    let line = |name: &str| format!(r#""package":"cypress/e2e/{name}.cy.js""#);
+    assert!(listed("web").contains(&line("web")) && !listed("web").contains("web2"), "{}", listed("web"));
+    assert!(listed("web2").contains(&line("web2")));
 }
