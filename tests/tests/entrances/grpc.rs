@@ -165,3 +165,19 @@ async fn tests_are_listed_without_running_them() {
     assert_eq!(answer.framework, "go");
     assert!(!client.failures(&session).await.has_run, "a listing leaves the failures alone");
 }
+
+/// Prints what an earlier run left in its caches, and leaves it.
+const LEAVES: [&str; 3] =
+    ["sh", "-c", r#"mkdir -p "$GOCACHE"; cat "$GOCACHE/left" || true; echo kept > "$GOCACHE/left""#];
+
+#[tokio::test]
+async fn a_fresh_run_has_empty_caches_and_leaves_the_workspaces_as_they_are() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("beta").await;
+    let session = client.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
+    for (fresh, found) in [(false, ""), (false, "kept\n"), (true, ""), (false, "kept\n"), (true, "")] {
+        let ask = Ask { command: &LEAVES, ..Ask::ALL };
+        let followed = client.start(RunTestsRequest { fresh, ..request(&session, &ask) }).await.unwrap().to_end().await;
+        assert_eq!(followed.report().stdout_tail, found, "fresh: {fresh}");
+    }
+}

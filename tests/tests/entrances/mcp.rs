@@ -166,3 +166,15 @@ async fn check_covering(row: &Row, mcp: &Mcp) {
         assert_eq!(packages, covering.packages, "{answer:?}");
     }
 }
+
+#[tokio::test]
+async fn a_fresh_run_has_empty_caches_and_leaves_the_workspaces_as_they_are() {
+    let place = Place::empty();
+    let mcp = Mcp::on(&place).await;
+    let leaves = r#"mkdir -p "$GOCACHE"; cat "$GOCACHE/left" || true; echo kept > "$GOCACHE/left""#;
+    for (fresh, found) in [(false, ""), (false, "kept\n"), (true, ""), (false, "kept\n"), (true, "")] {
+        let ran = mcp.call("run_tests", json!({"command": ["sh", "-c", leaves], "fresh": fresh})).await;
+        assert_eq!(ran.structured["stdout_tail"], found, "fresh: {fresh}, {ran:?}");
+    }
+    mcp.leave().await;
+}
