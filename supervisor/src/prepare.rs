@@ -156,7 +156,9 @@ pub fn prepare(
     env.extend(caches.env);
     env.extend(request.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     let mut read_only = context.toolchain.read_only(workspace.root(), policy.run_as.into());
-    let go_library = run_cache.as_ref().and_then(|cache| go_library(context, workspace, &read_only, cache));
+    let runs_go = chosen.is_none() && kind == RunKind::Tests || may_run_go(&plan.steps);
+    let go_library =
+        run_cache.as_ref().filter(|_| runs_go).and_then(|cache| go_library(context, workspace, &read_only, cache));
     read_only.extend(go_library.iter().filter(|library| library.is_there()).map(GoLibrary::dir));
     let commands = commands_of(context, workspace, &read_only, &env, &plan.steps)?;
     notes.extend(note_of_environment(workspace, &read_only, &plan.steps));
@@ -203,6 +205,11 @@ fn run_cache(policy: &Policy, workspace: &Workspace, request: &RunRequest) -> Re
 /// A word that nobody can have known.
 fn random() -> Result<SessionId, PrepareError> {
     random_id().ok_or_else(|| PrepareError::HostFailed { text: "the kernel gives no random numbers".to_owned() })
+}
+
+/// Whether the steps of a framework start Go, or a shell, which may (the commands of a test script).
+fn may_run_go(steps: &[Step]) -> bool {
+    steps.iter().flat_map(|step| &step.programs).any(|program| program == "go" || program == "sh")
 }
 
 /// Go's library for the toolchain that runs find on PATH. One that the workspace brings along is its own, and empty caches have

@@ -160,6 +160,17 @@ fn what_one_workspaces_run_can_write_no_other_workspace_sees() {
 }
 
 #[test]
+fn links_to_gos_library_are_laid_where_a_run_may_start_go() {
+    let place = Place::empty();
+    let test = "import os, unittest\n\nclass A(unittest.TestCase):\n    def test_a(self):\n        \
+                self.assertFalse(os.path.lexists(os.environ['GOCACHE'] + '/library'))\n";
+    place.write("test_a.py", test);
+    assert_eq!(told(&run(&place)), ("passed".into(), 1.into(), 0.into()));
+    let said = place.proctor(&["run", "--", "sh", "-c", "test -L \"$GOCACHE/library\""]);
+    assert_eq!(said.status, 0, "{said:?}");
+}
+
+#[test]
 fn empty_caches_are_gone_with_their_run() {
     let place = Place::empty();
     let home = place.root().join("cache");
