@@ -1,7 +1,7 @@
 //! What is in force for one run, and the refusal of a run that lacks what it requires: once for what the supervisor has put
 //! in force, once for what the worker has. Must not put anything in force itself.
 
-use crate::cgroup::MissingLimit;
+use crate::cgroup::{self, MissingLimit};
 use crate::disk::Disk;
 use crate::error::SandboxError;
 use crate::figures;
@@ -79,6 +79,11 @@ impl InForce {
         self.missing_layers = missing;
         self.limits.push(tmp_limit(limits, scratch)?);
         Ok(())
+    }
+
+    /// Whether the bound of writes is that of v1, which knows nothing of what the kernel writes back.
+    pub(crate) fn bounds_writes_in_v1(&self) -> bool {
+        self.limits.iter().any(|limit| limit.limit == LimitKind::Writes && limit.by == cgroup::V1)
     }
 
     /// Why `layer` is not in force, and what helps; `None` when it is.

@@ -22,6 +22,7 @@
 
 mod arenas;
 mod artifacts;
+mod buffered_writes;
 mod cgroup;
 mod channel;
 mod check;
@@ -39,6 +40,7 @@ mod open_files;
 mod plan;
 mod pool;
 mod probe;
+mod processes;
 mod room;
 mod sandbox;
 mod set_up;
@@ -47,6 +49,7 @@ mod slice;
 mod spec;
 mod spool;
 mod streams;
+mod token_bucket;
 mod uncharged;
 mod undead;
 mod unstarted;

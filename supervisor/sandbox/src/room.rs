@@ -1,6 +1,7 @@
 //! A room as the supervisor holds it: the launcher, which has made what all runs of a jail share, and the workers that it
 //! forks. Must not know what a run is, or how many rooms there are.
 
+use crate::buffered_writes::BufferedWrites;
 use crate::cgroup::{self, Counters, Disk, Leaf, Ledger, Mode, Opened, Passing, Places, REMOVE_WAIT, Tab};
 use crate::channel::{Channel, wait_readable};
 use crate::error::SandboxError;
@@ -10,7 +11,7 @@ use crate::lack::lack;
 use crate::message::{Failure, FromInit, FromLauncher, Identity, MissingLayer, RoomPlan, ToInit, ToLauncher, pack};
 use crate::plan;
 use crate::set_up::{SET_UP_WAITS, first_word};
-use crate::spec::{Jail, RunAs};
+use crate::spec::{Jail, RunAs, RunSpec};
 use crate::undead::Undead;
 use crate::user_limits::UserLimits;
 use proctor_core::isolation::{Layer, Network};
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a killed run may take to be dead. A namespace of a thousand spinning processes takes about a second; a
 /// process inside a hanging disk or network file system takes as long as that hangs.
@@ -299,6 +300,14 @@ impl Room {
 fn disks(jail: &Jail) -> Vec<Disk> {
     let paths = std::iter::once(&jail.workspace).chain(&jail.writable);
     cgroup::disks_of(paths.map(PathBuf::as_path))
+}
+
+/// The watch of what a run writes behind the page cache, where its limit `writes` is in v1.
+pub(crate) fn buffered_writes(spec: &RunSpec, worker: &Worker, now: Instant) -> Option<BufferedWrites> {
+    worker.in_force.bounds_writes_in_v1().then(|| {
+        let disks = u64::try_from(disks(&spec.jail).len()).unwrap_or(1).max(1);
+        BufferedWrites::new(spec.limits.write_bytes_per_s_max, disks, now)
+    })
 }
 
 fn passing(passing: Passing) -> SandboxError {

@@ -120,10 +120,10 @@ fn bound_by_the_leaf() -> Vec<SharedResource> {
         SharedResource {
             name: "writes to disks",
             counted_by: &[],
-            run: "limit `writes`; on v1 of what it waits for (fsync, O_DIRECT) alone".to_owned(),
+            run: "limit `writes`; on v1 without a v2 hierarchy of what it waits for (fsync, O_DIRECT) alone".to_owned(),
             tenant: RUNS,
             ordinary: UNBOUND,
-            kept_by: &[Controller("io")],
+            kept_by: &[Controller("io"), Watch],
         },
         SharedResource {
             name: "open files",

@@ -2,14 +2,16 @@
 //! until nothing of the run is left to hear. It decides when a run is killed and records why before the first signal.
 //! Must not know how a layer, a limit or a kill is made.
 
+use crate::buffered_writes::BufferedWrites;
 use crate::cgroup::Leaf;
-use crate::disk::{Disk, Seen, Subject, processes_below};
+use crate::disk::{Disk, Seen};
 use crate::error::SandboxError;
 use crate::figures::{Watched, is_full};
 use crate::kill::KillSwitch;
 use crate::message::{CpuTimes, Failure, FromInit, RunPlan, ToInit, pack};
 use crate::open_files::OpenFiles;
-use crate::room::{DEATH_WAIT, Worker};
+use crate::processes::{Holder, Holders, Processes};
+use crate::room::{self, DEATH_WAIT, Worker};
 use crate::spec::{RunSpec, SandboxEvent};
 use crate::streams::{Outlet, Streams};
 use crate::uncharged::{Counted, KernelMemory, UNCHARGED_BYTES_MAX};
@@ -118,6 +120,10 @@ pub(crate) struct Watch<'a> {
     kernel_memory: KernelMemory,
     next_count: Instant,
     open_files: OpenFiles,
+    /// `None` where the kernel bounds all that a run writes, or nothing does.
+    writes: Option<BufferedWrites>,
+    next_writes: Instant,
+    holders: Holders,
 }
 
 impl<'a> Watch<'a> {
@@ -154,6 +160,9 @@ impl<'a> Watch<'a> {
             kernel_memory: KernelMemory::new(UNCHARGED_BYTES_MAX),
             next_count: begun + TICK,
             open_files: OpenFiles::new(spec.limits.pids_max),
+            writes: room::buffered_writes(spec, worker, begun),
+            next_writes: begun,
+            holders: Holders::default(),
         }
     }
 
@@ -217,6 +226,7 @@ impl<'a> Watch<'a> {
         }
         self.seen.worker_lost = !self.seen.is_empty && self.seen.killed.is_none();
         self.seen.output_bytes = self.streams.bytes;
+        self.seen.host_notes.extend(self.writes.as_ref().and_then(|writes| writes.note(Instant::now())));
         Ok(self.seen)
     }
 
@@ -245,12 +255,24 @@ impl<'a> Watch<'a> {
             self.look_at_kernel_memory(now);
             self.look_at_open_files();
         }
+        self.look_at_writes(now);
         if now >= self.next_usage && self.first_start.is_some() {
             self.next_usage = now + USAGE_PAUSE;
             let memory_bytes = self.leaf().and_then(Leaf::memory_bytes);
             (self.sink)(SandboxEvent::Usage { memory_bytes });
         }
         Ok(())
+    }
+
+    /// A run that writes faster than it may behind the page cache stands still until the time for it is over.
+    fn look_at_writes(&mut self, now: Instant) {
+        if now < self.next_writes || self.first_start.is_none() {
+            return;
+        }
+        let (run, leaf) = (self.processes(Holder::Writes), self.leaf());
+        let Some(writes) = &mut self.writes else { return };
+        let unwritten = || leaf.and_then(Leaf::unwritten_bytes);
+        self.next_writes = now + writes.look(now, &run, run.init, unwritten);
     }
 
     /// Waits for the first thing to hear, or for the next clock.
@@ -289,7 +311,8 @@ impl<'a> Watch<'a> {
             self.phase;
         let draining = self.pending.as_ref().map(|pending| pending.until).or(self.control_gone);
         let rests = self.rests(now).then_some(self.rests_until);
-        [Some(until), Some(self.next_tick), draining, rests].into_iter().flatten().min().unwrap_or(until)
+        let writes = (self.writes.is_some() && self.first_start.is_some()).then_some(self.next_writes);
+        [Some(until), Some(self.next_tick), draining, rests, writes].into_iter().flatten().min().unwrap_or(until)
     }
 
     // Nothing gathers that nobody will add to.
@@ -520,7 +543,7 @@ impl<'a> Watch<'a> {
 
     /// A run that has put too much on disk is killed, also in the grace after its deadline.
     fn look_at_disk(&mut self) {
-        let run = self.processes();
+        let run = self.processes(Holder::Disk);
         match self.disk.look(&run) {
             Seen::Again(pause) => self.next_tick = self.next_tick.min(Instant::now() + pause),
             Seen::Beyond => {
@@ -539,7 +562,7 @@ impl<'a> Watch<'a> {
         if now < self.next_count || self.disk.holds_the_run() || self.first_start.is_none() {
             return;
         }
-        let run = self.processes();
+        let run = self.processes(Holder::KernelMemory);
         let has_own_network = self.spec.jail.network == Network::None;
         let sockets = has_own_network.then(|| format!("/proc/{}/net/netlink", run.init));
         self.next_count = now + TICK;
@@ -561,7 +584,7 @@ impl<'a> Watch<'a> {
     /// A run that leaves the host's other users few files to open is killed.
     fn look_at_open_files(&mut self) {
         if !self.is_decided()
-            && let Some(note) = self.open_files.look(&self.processes())
+            && let Some(note) = self.open_files.look(&self.processes(Holder::KernelMemory))
         {
             self.blame(note);
         }
@@ -584,6 +607,11 @@ impl<'a> Watch<'a> {
             return self.kill(KillReason::Deadline);
         }
         self.record(KillReason::Deadline);
+        let run = self.processes(Holder::Writes);
+        if let Some(writes) = &mut self.writes {
+            // It could not hear it.
+            writes.release(Instant::now(), &run);
+        }
         self.say(&ToInit::Terminate);
         self.phase = Phase::Terminating(now + Duration::from_millis(self.spec.limits.grace_ms));
     }
@@ -639,28 +667,8 @@ impl<'a> Watch<'a> {
         self.worker.leaf.as_deref()
     }
 
-    fn processes(&self) -> Processes<'a> {
-        Processes { init: self.worker.pid, leaf: self.leaf() }
-    }
-}
-
-/// The processes of the run, for those that look at what it takes.
-struct Processes<'a> {
-    init: u32,
-    leaf: Option<&'a dyn Leaf>,
-}
-
-impl Subject for Processes<'_> {
-    fn pids(&self) -> Vec<u32> {
-        processes_below(self.init)
-    }
-
-    fn freeze(&self, frozen: bool) -> bool {
-        self.leaf.is_some_and(|leaf| leaf.freeze(frozen))
-    }
-
-    fn is_frozen(&self) -> bool {
-        self.leaf.is_some_and(Leaf::is_frozen)
+    fn processes(&self, holder: Holder) -> Processes<'a> {
+        Processes { init: self.worker.pid, leaf: self.leaf(), holder, holders: self.holders.clone() }
     }
 }
 

@@ -6,7 +6,7 @@
 mod support;
 
 use proctor_core::isolation::{Layer, Network};
-use proctor_core::limits::LimitKind;
+use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_sandbox::{Ending, KillSwitch, RunSpec, Sandbox};
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ fn a_fork_bomb_is_refused_at_the_pids_limit_and_counted() {
 #[test]
 fn an_endless_fork_bomb_ends_with_its_deadline() {
     let mut bomb = spec("exec perl -e '$SIG{TERM} = \"IGNORE\"; fork while 1'");
-    bomb.limits = proctor_core::limits::Limits { pids_max: 64, wall_ms_max: 5_000, grace_ms: 200, ..bomb.limits };
+    bomb.limits = Limits { pids_max: 64, wall_ms_max: 5_000, grace_ms: 200, ..bomb.limits };
     let (ending, heard) = run(&bomb);
     assert_eq!(ending.killed, Some(KillReason::Deadline), "{ending:?}");
     assert!(heard.took < Duration::from_secs(60), "{:?}", heard.took);
@@ -184,7 +184,7 @@ fn the_bound_counts_all_commands_together() {
 #[test]
 fn limits_at_their_ceilings_are_accepted() {
     let mut most = spec("true");
-    most.limits = proctor_core::limits::Limits::CEILING;
+    most.limits = Limits::CEILING;
     most.required_limits = vec![LimitKind::Memory, LimitKind::Cpu, LimitKind::Pids, LimitKind::Tmp];
     let (ending, _) = try_run(&most, &KillSwitch::new().unwrap(), |_| {}).unwrap();
     assert_exits(&ending, &[Exit::Code(0)]);
@@ -433,4 +433,48 @@ fn a_full_disk_and_a_full_tmp_are_told_for_bytes_and_for_files() {
         let hit = hit(&ending, limit).unwrap();
         assert_eq!(hit.count, 1, "{script}: {hit:?}");
     }
+}
+
+/// Bytes that a run may write in a second, and those that it writes behind the page cache if nobody stops it.
+const PACE: u64 = 8 << 20;
+const BUFFERED: u64 = 512 << 20;
+
+/// v1 does not know whose pages the kernel writes back. Five seconds by the run's own clock are enough for 56 MiB.
+#[test]
+fn writes_that_a_run_does_not_wait_for_are_held_back_on_v1() {
+    let is_v1 = Cgroups::here().by != "cgroup-v2";
+    // On v2 they are the kernel's to hold back, and a guest has little room.
+    let wanted = if is_v1 { BUFFERED } else { PACE };
+    let writer = format!(
+        "import os, time
+file, chunk, written, until = os.open(\"file\", os.O_RDWR | os.O_CREAT), bytes(4 << 20), 0, time.monotonic() + 5
+while written < {wanted} and time.monotonic() < until:
+    written += os.write(file, chunk)
+    time.sleep(0.005)
+print(written)"
+    );
+    let workspace = tempfile::tempdir_in("/var/tmp").unwrap();
+    let mut writing = spec(&format!("exec python3 -c '{writer}'"));
+    writing.jail.workspace = workspace.path().to_owned();
+    writing.commands[0].dir = workspace.path().to_owned();
+    writing.limits.write_bytes_per_s_max = PACE;
+    let (ending, heard) = run(&writing);
+    assert_exits(&ending, &[Exit::Code(0)]);
+    let written: u64 = heard.stdout.trim().parse().unwrap();
+    let notes = ending.notes.iter().filter(|note| note.contains("held back") && note.contains("8192 KiB a second"));
+    assert_eq!(notes.count(), usize::from(is_v1), "{ending:?}");
+    assert!(written < BUFFERED, "{written} {ending:?}");
+}
+
+#[test]
+fn a_run_that_is_held_back_hears_that_its_time_is_over() {
+    let workspace = tempfile::tempdir_in("/var/tmp").unwrap();
+    // As much as takes minutes at that pace; on v2 it waits for nothing.
+    let mut writing = spec("trap 'echo heard; exit 7' TERM; head -c 64M /dev/zero > file; while :; do sleep 0.1; done");
+    writing.jail.workspace = workspace.path().to_owned();
+    writing.commands[0].dir = workspace.path().to_owned();
+    writing.limits =
+        Limits { write_bytes_per_s_max: 100 << 10, wall_ms_max: 2_000, grace_ms: 60_000, ..writing.limits };
+    let (ending, heard) = run(&writing);
+    assert_eq!((ending.killed, heard.stdout.as_str()), (Some(KillReason::Deadline), "heard\n"), "{ending:?}");
 }

@@ -46,6 +46,10 @@ impl Leaf for HybridLeaf {
         self.v1.memory_bytes().or_else(|| self.v2.memory_bytes())
     }
 
+    fn unwritten_bytes(&self) -> Option<u64> {
+        self.v1.unwritten_bytes()
+    }
+
     fn oom_kills(&self) -> u64 {
         // The memory controller is in one of them only.
         self.v1.oom_kills() + self.v2.oom_kills()

@@ -19,7 +19,7 @@ pub(crate) use favour::{Ledger, Tab};
 pub(crate) use place::{Mode, Places};
 pub(crate) use settle::{leave, settle, would_hand_down};
 pub(crate) use sweep::{given_up, sweep};
-pub(crate) use v1::SOCKETS;
+pub(crate) use v1::{SOCKETS, V1};
 pub(crate) use writes::{Disk, all_disks, disks_of};
 
 use writes::Throttle;
@@ -58,6 +58,8 @@ pub(crate) trait Leaf: Send {
     fn pids(&self) -> Vec<u32>;
     /// Memory in use, bytes.
     fn memory_bytes(&self) -> Option<u64>;
+    /// Bytes of the leaf's pages that are not yet on a disk; `None` where v1 does not count them.
+    fn unwritten_bytes(&self) -> Option<u64>;
     /// Processes that the kernel has killed for memory so far.
     fn oom_kills(&self) -> u64;
     /// Readable when the leaf was at its memory limit, until [`Leaf::hush`]. The counter may rise a little later, or never
@@ -225,10 +227,14 @@ pub(crate) fn open(places: &Places, owner: &str, limits: &Limits, disks: &[Disk]
 
 /// What of a run's writes the bound holds for on this host.
 pub(crate) fn scope_of_writes(places: &Places) -> &'static str {
-    if places.v1.contains_key(v1::controller(LimitKind::Writes)) {
-        "of what a run waits for (fsync, O_DIRECT); cgroup v1 does not bound what the kernel writes back behind it"
-    } else {
+    if !places.v1.contains_key(v1::controller(LimitKind::Writes)) {
         "of all that a run writes to a disk"
+    } else if places.v2.is_some() {
+        "of all that a run writes to a disk; one that writes faster behind the page cache, which cgroup v1 does not bound, is frozen \
+         for a time"
+    } else {
+        "of what a run waits for (fsync, O_DIRECT); cgroup v1 does not bound what the kernel writes back behind it, and there is no \
+         v2 hierarchy to freeze a run by"
     }
 }
 

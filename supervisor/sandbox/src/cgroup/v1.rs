@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 /// Every controller in whose v1 hierarchy a leaf may have a group.
 pub(super) const CONTROLLERS: [&str; 5] = ["memory", "cpu", "pids", "cpuacct", "blkio"];
 
+/// What reports call it.
+pub(crate) const V1: &str = "cgroup-v1";
+
 const FILES: Files = Files { memory: limit_memory, cpu: limit_cpu, writes: Throttle::V1 };
 
 /// The name in v1 of the controller that enforces `limit`.
@@ -39,6 +42,7 @@ pub(super) struct V1Leaf {
     oom_kills: Gauge,
     memory_peak: Gauge,
     memory_touched: Gauge,
+    memory_stat: Gauge,
     throttled: Gauge,
     cpu_user: Gauge,
     cpu_system: Gauge,
@@ -65,7 +69,7 @@ pub(super) fn open(
             .group(places, controller(limit), &tenant, &name)
             .and_then(|dir| super::put_on(&dir, limit, bounds, &FILES));
         told.push(match done {
-            Ok(max) => Ok(LimitInForce { limit, max, by: "cgroup-v1".to_owned() }),
+            Ok(max) => Ok(LimitInForce { limit, max, by: V1.to_owned() }),
             Err(Obstacle::Denied(reason)) => Err(MissingLimit { limit, reason, remedy: remedy(limit) }),
             Err(Obstacle::Passing(passing)) => return Err(passing),
         });
@@ -195,6 +199,7 @@ impl V1Leaf {
             memory_peak: gauge("memory", "memory.max_usage_in_bytes")?,
             // With swap at the same bound, that is the one that is met.
             memory_touched: gauge("memory", "memory.memsw.failcnt")?.or_else(|| gauge("memory", "memory.failcnt"))?,
+            memory_stat: gauge("memory", "memory.stat")?,
             throttled: gauge("cpu", "cpu.stat")?,
             cpu_user: gauge("cpuacct", "cpuacct.usage_user")?,
             cpu_system: gauge("cpuacct", "cpuacct.usage_sys")?,
@@ -253,6 +258,11 @@ impl Leaf for V1Leaf {
 
     fn memory_bytes(&self) -> Option<u64> {
         group::number(dir_of(&self.dirs, "memory")?, "memory.usage_in_bytes")
+    }
+
+    fn unwritten_bytes(&self) -> Option<u64> {
+        let [dirty, writeback] = self.memory_stat.all_keyed(["dirty", "writeback"]);
+        dirty?.checked_add(writeback?)
     }
 
     fn oom_kills(&self) -> u64 {

@@ -254,6 +254,10 @@ impl Leaf for V2Leaf {
         group::number(self.dir.as_deref()?, "memory.current")
     }
 
+    fn unwritten_bytes(&self) -> Option<u64> {
+        None
+    }
+
     fn oom_kills(&self) -> u64 {
         self.memory_events.keyed("oom_kill").unwrap_or(0)
     }

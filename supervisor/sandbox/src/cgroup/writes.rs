@@ -2,7 +2,8 @@
 //! Must not know whose group it is.
 //!
 //! In v2 the bound holds for all that is written, since the kernel knows whose page it writes back. In v1 it holds for what a
-//! process waits for (fsync, O_SYNC, O_DIRECT); what the kernel writes back behind it is nobody's there.
+//! process waits for (fsync, O_SYNC, O_DIRECT); what the kernel writes back behind it is nobody's there, and
+//! `buffered_writes` watches it.
 
 use super::group::{self, Obstacle};
 use rustix::fs::{major, minor, stat, statfs};

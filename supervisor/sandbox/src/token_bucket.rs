@@ -1,0 +1,143 @@
+//! A token bucket: so many bytes a second, and a burst of those that were not taken before. Pure arithmetic: must not read a
+//! clock.
+
+use std::time::{Duration, Instant};
+
+/// Faster than any disk; the sums of what is below cannot overflow.
+const BYTES_PER_S_CEILING: u64 = 1 << 40;
+
+/// What may still be taken, bytes. More than that can be taken, and is a debt then.
+#[derive(Debug)]
+pub(crate) struct TokenBucket {
+    bytes_per_s: i64,
+    capacity: i64,
+    /// Below zero it is a debt.
+    level: i64,
+    filled: Instant,
+}
+
+impl TokenBucket {
+    /// A full one, which holds what comes in during `burst`.
+    pub(crate) fn new(bytes_per_s: u64, burst: Duration, now: Instant) -> TokenBucket {
+        let bytes_per_s = i64::try_from(bytes_per_s.clamp(1, BYTES_PER_S_CEILING)).unwrap_or(i64::MAX);
+        let capacity = gained(bytes_per_s, burst);
+        TokenBucket { bytes_per_s, capacity, level: capacity, filled: now }
+    }
+
+    /// Adds what has come in until `now`.
+    pub(crate) fn refill(&mut self, now: Instant) {
+        let more = gained(self.bytes_per_s, now.saturating_duration_since(self.filled));
+        // What is less than a byte is not lost.
+        if more > 0 {
+            self.level = self.level.saturating_add(more).min(self.capacity);
+            self.filled = now;
+        }
+    }
+
+    /// Takes `bytes`, whether they are there or not.
+    pub(crate) fn take(&mut self, bytes: u64) {
+        self.level = self.level.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Drops the debt, if there is one.
+    pub(crate) fn forgive(&mut self) {
+        self.level = self.level.max(0);
+    }
+
+    /// Bytes that can be taken without a debt.
+    pub(crate) fn left(&self) -> u64 {
+        u64::try_from(self.level).unwrap_or(0)
+    }
+
+    /// How long it takes until the debt is paid; `None` without one.
+    pub(crate) fn debt(&self) -> Option<Duration> {
+        let bytes = Some(self.level).filter(|level| *level < 0)?.unsigned_abs();
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s.unsigned_abs());
+        Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    }
+}
+
+fn gained(bytes_per_s: i64, time: Duration) -> i64 {
+    let bytes = u128::from(bytes_per_s.unsigned_abs()) * time.as_nanos() / 1_000_000_000;
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn holds_what_comes_in_during_a_burst_and_no_more() {
+        let begun = Instant::now();
+        let mut bucket = TokenBucket::new(100, 2 * SECOND, begun);
+        assert_eq!(bucket.left(), 200);
+        bucket.refill(begun + 60 * SECOND);
+        assert_eq!(bucket.left(), 200);
+        bucket.take(150);
+        bucket.refill(begun + 61 * SECOND);
+        assert_eq!((bucket.left(), bucket.debt()), (150, None));
+    }
+
+    #[test]
+    fn a_debt_is_paid_at_the_rate() {
+        let begun = Instant::now();
+        let mut bucket = TokenBucket::new(100, 2 * SECOND, begun);
+        bucket.take(500);
+        assert_eq!((bucket.left(), bucket.debt()), (0, Some(3 * SECOND)));
+        bucket.refill(begun + SECOND);
+        assert_eq!(bucket.debt(), Some(2 * SECOND));
+        bucket.refill(begun + 3 * SECOND);
+        assert_eq!((bucket.left(), bucket.debt()), (0, None));
+    }
+
+    #[test]
+    fn what_is_taken_over_a_long_time_is_the_rate_however_it_is_taken() {
+        let begun = Instant::now();
+        for (at_once, pause_ms) in [(1, 1), (40_000, 10), (1_300_000, 250)] {
+            let mut bucket = TokenBucket::new(100_000, 2 * SECOND, begun);
+            let (mut now, mut taken) = (begun, 0);
+            while now < begun + 100 * SECOND {
+                now += Duration::from_millis(pause_ms);
+                bucket.refill(now);
+                if bucket.debt().is_none() {
+                    bucket.take(at_once);
+                    taken += at_once;
+                }
+            }
+            assert!(taken <= 10_200_000 + at_once, "{at_once} bytes every {pause_ms} ms: {taken}");
+        }
+    }
+
+    #[test]
+    fn a_slow_rate_loses_nothing_to_many_looks() {
+        let begun = Instant::now();
+        let mut bucket = TokenBucket::new(10, SECOND, begun);
+        bucket.take(10);
+        for ms in 1..=1_000 {
+            bucket.refill(begun + Duration::from_millis(ms));
+        }
+        assert_eq!(bucket.left(), 10);
+    }
+
+    #[test]
+    fn a_debt_can_be_forgiven_and_a_rest_stays() {
+        let begun = Instant::now();
+        let mut bucket = TokenBucket::new(100, 2 * SECOND, begun);
+        bucket.take(50);
+        bucket.forgive();
+        assert_eq!(bucket.left(), 150);
+        bucket.take(u64::MAX);
+        bucket.forgive();
+        assert_eq!((bucket.left(), bucket.debt()), (0, None));
+    }
+
+    #[test]
+    fn no_rate_is_too_large() {
+        let mut bucket = TokenBucket::new(u64::MAX, 2 * SECOND, Instant::now());
+        bucket.take(u64::MAX);
+        bucket.take(u64::MAX);
+        assert!(bucket.debt().is_some_and(|debt| debt > SECOND));
+    }
+}
