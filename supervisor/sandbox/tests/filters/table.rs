@@ -68,6 +68,8 @@ pub(crate) const REFUSED: &[(c_long, [c_long; 5])] = &[
     (libc::SYS_move_mount, [NO, 0, NO, 0, 0]),
     (libc::SYS_mount_setattr, [NO, 0, 0, 0, 0]),
     (libc::SYS_open_by_handle_at, [NO, 0, 0, 0, 0]),
+    (libc::SYS_sync, [0; 5]),
+    (libc::SYS_syncfs, [NO, 0, 0, 0, 0]),
     (libc::SYS_fallocate, [NO, 0, 0, 1, 0]),
     (libc::SYS_fallocate, [NO, HIGH, 0, 1, 0]),
     (libc::SYS_fallocate, [NO, KEEP_SIZE, 0, 1, 0]),
