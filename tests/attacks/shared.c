@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/rtnetlink.h>
 #include <linux/seccomp.h>
 #include <mqueue.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,13 +171,71 @@ static int take_lock(long i) {
     return file < 0 ? -1 : fcntl(file, F_SETLK, &lock);
 }
 
+/* One answer of the kernel that nobody reads. Kernels differ in how many a socket keeps, so there are many sockets. */
+static int take_netlink(long i) {
+    enum { OF_A_SOCKET = 1000, BUFFER = 4 << 20 };
+    static int end = -1;
+    struct {
+        struct nlmsghdr header;
+        struct ifinfomsg about;
+    } ask = {
+        .header = {.nlmsg_len = sizeof ask, .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST},
+        .about = {.ifi_index = 1},
+    };
+    if (i % OF_A_SOCKET == 0) {
+        int bytes = BUFFER;
+        end = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+        if (end < 0 || setsockopt(end, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes) != 0) return -1;
+    }
+    if (send(end, &ask, sizeof ask, 0) < 0) return -1;
+    char first;
+    return i == 0 && recv(end, &first, 1, MSG_PEEK | MSG_DONTWAIT) < 0 ? -1 : 0;
+}
+
+/* Bytes of a datagram or a stream that nobody reads: what two sockets keep by default. */
+enum { UNREAD_BYTES = 60000 };
+static const char unread[UNREAD_BYTES];
+
+/* A socket that is bound to the loopback, whose address is put into `at`. */
+static int bound_socket(int type, struct sockaddr_in *at) {
+    socklen_t size = sizeof *at;
+    *at = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)at, size) != 0) return -1;
+    return getsockname(fd, (struct sockaddr *)at, &size) == 0 ? fd : -1;
+}
+
+/* What was not kept is lost without a word, so it is looked for. */
+static int take_datagram(long i) {
+    (void)i;
+    struct sockaddr_in at;
+    char first;
+    int to = bound_socket(SOCK_DGRAM, &at), by = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (to < 0 || by < 0) return -1;
+    if (sendto(by, unread, sizeof unread, MSG_DONTWAIT, (struct sockaddr *)&at, sizeof at) < 0) return -1;
+    return recv(to, &first, 1, MSG_PEEK | MSG_DONTWAIT) < 0 ? -1 : to;
+}
+
+static int take_stream(long i) {
+    (void)i;
+    static int listener = -1;
+    static struct sockaddr_in at;
+    if (listener < 0 && ((listener = bound_socket(SOCK_STREAM, &at)) < 0 || listen(listener, 8) != 0)) return -1;
+    int by = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (by < 0 || connect(by, (struct sockaddr *)&at, sizeof at) != 0) return -1;
+    if (accept4(listener, NULL, NULL, SOCK_CLOEXEC) < 0) return -1;
+    ssize_t sent = send(by, unread, sizeof unread, MSG_DONTWAIT);
+    if (sent >= 0 && sent < UNREAD_BYTES) errno = EAGAIN;
+    return sent == UNREAD_BYTES ? by : -1;
+}
+
 static const struct {
     const char *name;
     int (*take)(long);
 } kinds[] = {
     {"inotify", take_inotify}, {"watches", take_watch},      {"timers", take_timer}, {"signals", take_signal},
     {"descriptors", take_descriptor}, {"terminals", take_terminal}, {"queues", take_queue},
-    {"locks", take_lock},
+    {"locks", take_lock}, {"netlink", take_netlink}, {"datagrams", take_datagram}, {"streams", take_stream},
 };
 
 static int (*kind(const char *name))(long) {

@@ -122,6 +122,12 @@ impl Place {
         self.sandbox.run(&spec, kill, sink).unwrap()
     }
 
+    /// What an attack of root on the host gets.
+    fn taken_by_root(&self, kind: &str) -> String {
+        let output = command(&self.attack()).args(["take", kind]).current_dir(self.dir.path()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// What is wrong with `row`; nothing when everybody has what is theirs.
     fn judge(&self, row: &Row) -> Vec<String> {
         let (say, said) = sync_channel(64);
@@ -136,11 +142,9 @@ impl Place {
             let mut taken = String::new();
             self.run(NEIGHBOUR, &["take", row.kind], &KillSwitch::new().unwrap(), |text| taken.push_str(text));
             let took = begun.elapsed();
-            let by_root =
-                command(&self.attack()).args(["take", row.kind]).current_dir(self.dir.path()).output().unwrap();
+            let by_root = self.taken_by_root(row.kind);
             kill.kill(KillReason::Cancelled);
             hoarding.join().unwrap();
-            let by_root = String::from_utf8_lossy(&by_root.stdout).into_owned();
             println!(
                 "{}: one run has {}; a neighbour {} in {took:?}, root {}",
                 row.kind,
@@ -184,24 +188,79 @@ fn what_one_run_hoards_leaves_others_theirs() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Locks that a run asks for, of which 160,000 are the most; the kernel counts and bounds none.
-const LOCKS: &str = "400000";
+/// What a run is ended for, as the attack `hoard` names it, and how much of it is asked for. The kernel counts and bounds neither:
+/// 160,000 locks are the most, or as many answers of netlink as fit into 32 MiB, some 15,000.
+const ENDED_FOR: [(&str, &str, &str); 2] =
+    [("locks", "400000", "locks on files"), ("netlink", "200000", "MiB in netlink sockets")];
 
 #[test]
 fn what_one_run_is_ended_for_leaves_others_theirs() {
     let (place, kill) = (Place::new(), || KillSwitch::new().unwrap());
-    let (ending, taken) = std::thread::scope(|scope| {
-        let hoarding = scope.spawn(|| place.run(HOARDER, &["hoard", "locks", LOCKS], &kill(), |_| ()));
-        let mut taken = String::new();
-        place.run(NEIGHBOUR, &["take", "locks"], &kill(), |text| taken.push_str(text));
-        (hoarding.join().unwrap(), taken)
-    });
-    let by_root = command(&place.attack()).args(["take", "locks"]).current_dir(place.dir.path()).output().unwrap();
-    println!("locks: one run was ended: {:?}; a neighbour {}", ending.notes, taken.trim());
-    assert_eq!(ending.killed, Some(KillReason::KernelMemory), "{ending:?}");
-    assert!(ending.notes.iter().any(|note| note.contains("locks on files")), "{:?}", ending.notes);
-    for taken in [taken, String::from_utf8_lossy(&by_root.stdout).into_owned()] {
-        assert!(taken.starts_with("escaped: one"), "{taken}");
+    for (kind, asked, words) in ENDED_FOR {
+        let (ending, taken) = std::thread::scope(|scope| {
+            let hoarding = scope.spawn(|| place.run(HOARDER, &["hoard", kind, asked], &kill(), |_| ()));
+            let mut taken = String::new();
+            place.run(NEIGHBOUR, &["take", kind], &kill(), |text| taken.push_str(text));
+            (hoarding.join().unwrap(), taken)
+        });
+        println!("{kind}: one run was ended: {:?}; a neighbour {}", ending.notes, taken.trim());
+        assert_eq!(ending.killed, Some(KillReason::KernelMemory), "{kind}: {ending:?}");
+        assert!(ending.notes.iter().any(|note| note.contains(words)), "{:?}", ending.notes);
+        for taken in [taken, place.taken_by_root(kind)] {
+            assert!(taken.starts_with("escaped: one"), "{kind}: {taken}");
+        }
+    }
+}
+
+/// Memory of a run that hoards in the buffers of sockets; how many datagrams or streams of 60,000 bytes it asks for, 120 MB in
+/// all; and how many it may have: on v1 a quarter of its memory beside it and some that the kernel grants a connection in any case, on
+/// v2 what fits into its memory, beyond which it is killed.
+const SOCKETS_MEMORY: u64 = 64 << 20;
+const SOCKETS_ASKED: &str = "2000";
+const SOCKETS_MAX: [u64; 2] = [400, 1_100];
+
+#[test]
+fn what_one_run_keeps_in_sockets_leaves_others_theirs() {
+    let place = Place::new();
+    let limits = Limits { memory_bytes_max: SOCKETS_MEMORY, ..Limits::DEFAULT };
+    let is_v2 = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    for kind in ["datagrams", "streams"] {
+        let (say, said) = sync_channel(64);
+        let kill = KillSwitch::new().unwrap();
+        let (hoard, taken, by_root, ending) = std::thread::scope(|scope| {
+            let (place, kill) = (&place, &kill);
+            let hoarding = scope.spawn(move || {
+                place.run_program(
+                    &place.attack(),
+                    HOARDER,
+                    &["hoard", kind, SOCKETS_ASKED],
+                    limits,
+                    kill,
+                    &mut |event| {
+                        if let SandboxEvent::Output { bytes, .. } = event {
+                            // Nobody listens any more once it was killed.
+                            _ = say.send(String::from_utf8_lossy(bytes).into_owned());
+                        }
+                    },
+                )
+            });
+            // A run that was killed says nothing.
+            let hoard = said.recv().unwrap_or_default();
+            let mut taken = String::new();
+            place.run(NEIGHBOUR, &["take", kind], &KillSwitch::new().unwrap(), |text| taken.push_str(text));
+            let by_root = place.taken_by_root(kind);
+            kill.kill(KillReason::Cancelled);
+            (hoard, taken, by_root, hoarding.join().unwrap())
+        });
+        println!("{kind}: one run has {}; a neighbour {}, root {}", hoard.trim(), taken.trim(), by_root.trim());
+        let had = hoard.split([' ', ',']).nth(1).and_then(|count| count.parse::<u64>().ok());
+        match had {
+            Some(had) => assert!((1..=SOCKETS_MAX[usize::from(is_v2)]).contains(&had), "{kind}: {hoard}"),
+            None => assert_eq!((is_v2, ending.killed), (true, Some(KillReason::OutOfMemory)), "{kind}: {ending:?}"),
+        }
+        for taken in [taken, by_root] {
+            assert!(taken.starts_with("escaped: one"), "{kind}: {taken}");
+        }
     }
 }
 
