@@ -4,4 +4,5 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
 
 mod itself;
+mod open_files;
 mod sandbox;
