@@ -80,7 +80,8 @@ READERS = {
     "cargo": lambda t: (total(r"^test result: .*? (\d+) passed", t), total(r"^test result: .*? (\d+) failed", t), total(r"^test result: .*? (\d+) ignored", t)),
     "ctest": lambda t: ctest(t),
     "go": read_go,
-    "jest": lambda t: (total(r"^Tests: .*?(\d+) passed", t), total(r"^Tests: .*?(\d+) failed", t), total(r"^Tests: .*?(\d+) skipped", t) + total(r"^Tests: .*?(\d+) todo", t)),
+    # A suite that does not run is named twice, where it fails and in the summary of failures where there is one; its tests never.
+    "jest": lambda t: (total(r"^Tests: .*?(\d+) passed", t), total(r"^Tests: .*?(\d+) failed", t) + len(set(re.findall(r"^FAIL +(\S+)(?= ?.*\n +● Test suite failed to run)", t, re.M))), total(r"^Tests: .*?(\d+) skipped", t) + total(r"^Tests: .*?(\d+) todo", t)),
     "maven": lambda t: maven(t),
     "mocha": lambda t: (total(r"^ *(\d+) passing", t), total(r"^ *(\d+) failing", t), total(r"^ *(\d+) pending", t)),
     "pytest": lambda t: pytest(t),
@@ -121,7 +122,7 @@ def maven(text):
 # What checks style, builds bundles or publishes is nothing that tests need, and is often newer than what a registry has.
 NO_TESTS = re.compile(r"eslint|eclint|neostandard|^standard$|^snazzy$|prettier|npmignore|safe-publish|in-publish|evalmd|browserify|"
                       r"bundle-collapser|common-shakeify|unassertify|uglify|auto-changelog|^pre-commit$|husky|lint-staged|lint|np$|rollup|"
-                      r"webpack|commitlint|standard-version|typedoc|^@arethetypeswrong|^tsd$|size-limit")
+                      r"commitlint|standard-version|typedoc|^@arethetypeswrong|^tsd$|size-limit")
 
 TRIM = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).resolve()))} --trim"
 NPM = TRIM + " && {extra} npm install --ignore-scripts --no-audit --no-fund --silent --legacy-peer-deps"

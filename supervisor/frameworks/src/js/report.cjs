@@ -130,21 +130,23 @@ function framesOf(stack) {
   return frames;
 }
 
+// Where our own code lies, of which no stack that people read has a frame.
+const OURS = path.dirname(__dirname) + path.sep;
+
 // Where the project's own code was when `stack` was taken.
 function placeOf(stack) {
   const below = root + path.sep;
-  const ours = path.dirname(__dirname) + path.sep;
-  const own = (frame) => !frame.file.includes(`${path.sep}node_modules${path.sep}`) && !frame.file.startsWith(ours);
+  const own = (frame) => !frame.file.includes(`${path.sep}node_modules${path.sep}`) && !frame.file.startsWith(OURS);
   const frames = framesOf(stack).filter(own);
   return frames.find((frame) => frame.file.startsWith(below)) ?? frames[0];
 }
 
 const RUNNERS = /\/node_modules\/(?:@?jest|expect|@?vitest|vite-node|tinypool|mocha|@?playwright)[/-]|\bnode:internal\b|<anonymous>\)$/;
 
-// The lines of a stack that are frames, without the runner's own.
+// The lines of a stack that are frames, without the runner's own and ours.
 function stackOf(stack) {
   const frames = plain(stack).split('\n').filter((line) => /^\s*at /.test(line));
-  return frames.filter((line) => !RUNNERS.test(line)).map((line) => line.trim()).join('\n');
+  return frames.filter((line) => !RUNNERS.test(line) && !line.includes(OURS)).map((line) => line.trim()).join('\n');
 }
 
 // What an error says, without its class if that is the plain one, and without its frames.

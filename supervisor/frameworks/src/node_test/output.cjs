@@ -128,9 +128,9 @@ function follow(output) {
       if (typeof kind?.run !== 'function' || typeof kind.postRun !== 'function') return;
       watched.disable();
       const { run, postRun } = kind;
-      const isTest = (test) => Object.getPrototypeOf(test) === kind && test.parent && !test.skipped;
+      const isTest = (test) => Object.getPrototypeOf(test) === kind && test.parent;
       kind.run = function (...rest) {
-        if (isTest(this)) output.begin(wholeName(this));
+        if (isTest(this) && !this.skipped) output.begin(wholeName(this));
         return run.apply(this, rest);
       };
       kind.postRun = function (...rest) {
