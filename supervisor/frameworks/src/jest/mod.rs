@@ -12,7 +12,7 @@
 //! and before 28 of the tests of a file when the file is done: of a kill no more is known than which files were under way.
 //! Coverage is not measured.
 
-use crate::framework::{Framework, InjectedFile, Parser, Plan, PlanError, Project, Step, Want};
+use crate::framework::{Framework, Parser, Plan, PlanError, Project, Step, Want};
 use crate::js::{self, Flag, Group, Handed, Launch, Options, Runner, Start, Takes};
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
@@ -150,7 +150,15 @@ const HANDED: Handed = Handed::These {
 /// An expression that no name matches, for a listing.
 const NOTHING: &str = "(?!)";
 
-const DIALECT: Dialect = Dialect {
+/// What a run loads beside what all runners of JavaScript do.
+pub(crate) const FILES: &[(&str, &[u8])] = &[
+    ("jest/hook.cjs", include_bytes!("hook.cjs")),
+    ("jest/reporter.cjs", include_bytes!("reporter.cjs")),
+    ("jest/run.cjs", include_bytes!("run.cjs")),
+    ("jest/runner.cjs", include_bytes!("runner.cjs")),
+];
+
+pub(crate) const DIALECT: Dialect = Dialect {
     missing: |said| js::missing(said, NAME),
     nothing_selected: |said| said.contains("No tests found"),
     between: js::TITLES,
@@ -230,7 +238,7 @@ fn plan(
     want: &Want<'_>,
     step: impl Fn(Launch, &Group<'_>, Vec<String>) -> Step,
 ) -> Result<Plan, PlanError> {
-    let mut plan = Plan { files: files(), report: true, ..Plan::default() };
+    let mut plan = Plan { files: js::injected(FILES), report: true, ..Plan::default() };
     let groups = js::groups(projects, tree, want.selection, NAME)?;
     for start in js::starts(tree, groups, (Runner::Jest, NAME), HANDED, &[], &mut plan.notes) {
         let Start { group, script, options } = start;
@@ -256,13 +264,4 @@ fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<St
     args.extend(options.into_words().filter(|option| want.parallel.is_none() || !in_parallel(option)));
     args.extend(want.parallel.map(|parallel| format!("--maxWorkers={}", parallel.max(1))));
     args
-}
-
-fn files() -> Vec<InjectedFile> {
-    vec![
-        js::file("js/report.cjs", include_bytes!("../js/report.cjs")),
-        js::file("jest/run.cjs", include_bytes!("run.cjs")),
-        js::file("jest/reporter.cjs", include_bytes!("reporter.cjs")),
-        js::file("jest/runner.cjs", include_bytes!("runner.cjs")),
-    ]
 }

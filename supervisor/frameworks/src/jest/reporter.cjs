@@ -19,7 +19,7 @@ class Reporter {
   }
 
   onRunStart() {
-    say('begin');
+    say('begin', { runner: 'jest' });
   }
 
   onTestFileStart(test) {

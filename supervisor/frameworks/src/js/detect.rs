@@ -274,10 +274,15 @@ pub(crate) fn plain_projects(tree: &FileTree) -> Vec<Project> {
     projects
 }
 
-/// Whether a command of the test script in `dir` may start Mocha, since the package or one around it depends on it.
-pub(crate) fn may_start_mocha(tree: &FileTree, dir: &str) -> bool {
+/// Packages that bring Jest under another program.
+const JEST_WITHIN: &[&str] = &["@craco/craco", "@wordpress/scripts", "react-app-rewired", "react-scripts"];
+
+/// Whether a command of the test script in `dir` may start a runner that our reporter can be added to from outside, since the
+/// package or one around it depends on it.
+pub(crate) fn may_start_ours(tree: &FileTree, dir: &str) -> bool {
+    let packages = [Runner::Mocha.marks().packages, Runner::Jest.marks().packages, JEST_WITHIN];
     let mut around = ancestors(dir).filter_map(|of| manifest(tree, of));
-    around.any(|manifest| manifest.depends_on(Runner::Mocha.marks().packages))
+    around.any(|manifest| packages.iter().any(|packages| manifest.depends_on(packages)))
 }
 
 /// Where a package says how it is tested.

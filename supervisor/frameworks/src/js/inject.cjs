@@ -1,10 +1,11 @@
-// Loaded by every Node process below a test script that is run as it is: one that turns out to be Mocha's gets a reporter of ours
-// beside its own. Must not know the script, or how the reporter tells.
+// Loaded by every Node process below a test script that is run as it is: one that turns out to run Mocha or Jest gets a reporter of
+// ours beside those of the project. Must not know the script, or how a reporter tells.
 //
-// The reporter takes `PROCTOR_REPORT` out of the environment, so what Mocha's tests start is let alone.
+// The reporter takes `PROCTOR_REPORT` out of the environment, so what tests start is let alone.
 'use strict';
 
 const { realpathSync } = require('fs');
+const Module = require('module');
 const path = require('path');
 
 // Mocha's own files that a person, a wrapper or Mocha itself starts; the second starts the first where Node needs options.
@@ -12,6 +13,12 @@ const MOCHA = /[\\/]mocha[\\/]bin[\\/]_?mocha(\.c?js)?$/;
 
 // With which it runs no tests.
 const IDLE = ['--help', '-h', '--version', '-V', '--list-interfaces', '--list-reporters', '--watch', '-w'];
+
+const reporter = `--reporter=${path.join(__dirname, '..', 'mocha', 'reporter.cjs')}`;
+
+// What every way of running Jest's tests comes to: its command line, or a program such as `react-scripts`.
+const JEST = '@jest/core';
+const JEST_OLDEST = 24;
 
 function isMocha() {
   try {
@@ -22,12 +29,29 @@ function isMocha() {
   }
 }
 
-const reporter = `--reporter=${path.join(__dirname, '..', 'mocha', 'reporter.cjs')}`;
-
 // Of several reporters Mocha takes the last; what comes after `--` is no option.
-function add() {
+function addToMocha() {
   const end = process.argv.indexOf('--');
   process.argv.splice(end < 0 ? process.argv.length : end, 0, reporter);
 }
 
-if (process.env.PROCTOR_REPORT && isMocha() && !process.argv.includes(reporter)) add();
+function watchForJest() {
+  const load = Module._load;
+  Module._load = function (request, parent, ...rest) {
+    if (request === JEST && process.env.PROCTOR_REPORT) {
+      Module._load = load;
+      addToJest(Module._resolveFilename(request, parent));
+    }
+    return load.call(this, request, parent, ...rest);
+  };
+}
+
+function addToJest(core) {
+  const { version } = Module.createRequire(core)('../package.json');
+  if (Number.parseInt(version, 10) >= JEST_OLDEST) require('../jest/hook.cjs').hook(core);
+}
+
+if (process.env.PROCTOR_REPORT) {
+  if (!isMocha()) watchForJest();
+  else if (!process.argv.includes(reporter)) addToMocha();
+}

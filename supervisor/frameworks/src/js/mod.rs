@@ -21,7 +21,7 @@ use crate::framework::{InjectedFile, REPORT, Want};
 use crate::tree::FileTree;
 
 pub(crate) use detect::{
-    MARKERS, Runner, aside, is_left_to_script, is_linked, is_tested_by, manifest_of, may_start_mocha, plain_projects,
+    MARKERS, Runner, aside, is_left_to_script, is_linked, is_tested_by, manifest_of, may_start_ours, plain_projects,
     plain_tests, projects, signs, starts_it, unbuilt,
 };
 pub(crate) use launch::{Launch, PROGRAM};

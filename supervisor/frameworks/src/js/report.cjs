@@ -75,7 +75,7 @@ if (place) process.on('exit', tellHeld);
 // The fields behind the event, without an object that has both: a runner waits for each line.
 function line(event, fields = {}) {
   if (event === 'finished' || event === 'listed') tests += 1;
-  if (event === 'begin') return `{"event":"begin","token":"${token}"}\n`;
+  if (event === 'begin') return `${stringify({ event, token, ...fields })}\n`;
   const text = stringify(fields);
   // Half of a character, of which JSON writes the number, is no text to whoever reads this.
   const whole = text.includes('\\ud') ? stringify(fields, inWhole) : text;

@@ -26,7 +26,7 @@ module.exports = class Proctor {
     this.whole = runner.suite;
     this.ended = 0;
     this.bails = options.bail === true;
-    say('begin');
+    say('begin', { runner: 'mocha' });
     if (options.parallel && itself.major() < PARALLEL) {
       say('note', { text: `Mocha ${itself.major()} runs one file after the other: --parallel is of Mocha ${PARALLEL}` });
     }

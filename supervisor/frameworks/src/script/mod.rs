@@ -2,14 +2,14 @@
 //! `node test.js`, `make check`.
 //!
 //! Proof of a pass: each command exited with 0, and where one prints TAP, its plan is there and as many points came as the plan
-//! has; where Mocha tells its tests, Mocha's own proof.
+//! has; where Mocha or Jest tells its tests, the runner's own proof.
 //!
 //! Each such command is a line for a shell, with the programs of the project's packages on PATH, as `npm test` has them; one
 //! that only a shell can take apart (`a || b`, `server & test`, `for`) is the whole script. TAP on its output, also where it
 //! begins late, is read test by test, for which `tap` and `ava` are given an option; of any other command the exit status
-//! counts. Where the project depends on Mocha, each process that turns out to be Mocha's (`ts-mocha`, a script that starts it)
-//! gets our reporter through `NODE_OPTIONS` (`inject.cjs`): its tests are then told one by one, in the place of the command's
-//! output, and without the end of one that began no run is green.
+//! counts. Where the project depends on Mocha or Jest, each process that turns out to run its tests (`ts-mocha`, `react-scripts test`,
+//! a script that starts it) gets our reporter through `NODE_OPTIONS` (`inject.cjs`): the tests are then told one by one, in the
+//! place of the command's output, and without the end of one that began no run is green.
 //!
 //! A test's `package` is the command. The commands are run all or none, but for a filter where all of them are of AVA (`--match`)
 //! or QUnit (`--filter`): another filter and files select nothing of them. A rerun is one of the commands whose tests failed, and
@@ -20,6 +20,7 @@ mod reporters;
 
 use crate::custom;
 use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Step, StreamSummary, Want};
+use crate::jest;
 use crate::js::{self, Launch, Plain};
 use crate::mocha;
 use crate::notes::Notes;
@@ -50,7 +51,7 @@ impl Framework for Script {
     }
 
     fn proof(&self) -> &'static str {
-        "each command exited with 0, and where one prints TAP, its plan is there and as many points came as the plan has; where Mocha tells its tests, Mocha's own proof"
+        "each command exited with 0, and where one prints TAP, its plan is there and as many points came as the plan has; where Mocha or Jest tells its tests, the runner's own proof"
     }
 
     fn markers(&self) -> &'static [&'static str] {
@@ -91,8 +92,8 @@ impl Framework for Script {
             _ => (None, projects.iter().collect()),
         };
         let mut plan = Plan { files: js::injected(&[]), ..Plan::default() };
-        if chosen.iter().any(|project| js::may_start_mocha(tree, &project.dir)) {
-            let files: Vec<(&str, &[u8])> = mocha::FILES.iter().copied().chain([js::INJECT]).collect();
+        if chosen.iter().any(|project| js::may_start_ours(tree, &project.dir)) {
+            let files: Vec<(&str, &[u8])> = [mocha::FILES, jest::FILES, &[js::INJECT]].concat();
             plan = Plan { files: js::injected(&files), report: true, ..Plan::default() };
         }
         for project in chosen {
@@ -176,7 +177,7 @@ fn step(tree: &FileTree, project: &Project, plain: &Plain, line: &str, want: &Wa
         (0..=depth).map(|levels| format!("$PWD/{}node_modules/.bin", "../".repeat(levels))).collect();
     let line = format!("PATH=\"{}:$PATH\"; export PATH\n{line}", bins.join(":"));
     let mut script = js::Script { env: plain.env.clone(), ..js::Script::default() };
-    let is_injected = js::may_start_mocha(tree, &project.dir);
+    let is_injected = js::may_start_ours(tree, &project.dir);
     if is_injected {
         script.node.push(format!("--require={}/{}", want.scratch, js::INJECT.0));
     }
@@ -308,7 +309,7 @@ mod tests {
                 "{token} {{\"event\":\"finished\",\"package\":\"a.ts\",\"name\":\"t\",\"outcome\":\"{outcome}\"}}\n"
             )
         };
-        let begin = |token: &str| format!("{{\"event\":\"begin\",\"token\":\"{token}\"}}\n");
+        let begin = |token: &str| format!("{{\"event\":\"begin\",\"token\":\"{token}\",\"runner\":\"mocha\"}}\n");
         let run = |report: String| {
             let (mut parser, mut events) = (Script.parser(&plan, &want), Vec::new());
             parser.step_started(0);

@@ -2,11 +2,12 @@
 //! begins with the token of its own. Must not know the command, or how a reporter came to be there.
 
 use crate::framework::{Parser, Step, StreamSummary};
+use crate::jest;
 use crate::lines::Lines;
 use crate::mocha;
 use crate::notes::Notes;
 use crate::paths::Paths;
-use crate::reported::Reported;
+use crate::reported::{Dialect, Reported};
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
@@ -23,11 +24,15 @@ const TOKEN_BYTES_MAX: usize = 64;
 /// What stands between a file and the titles within it.
 const BETWEEN: &str = " > ";
 
+/// The runners whose reporters can come to be below a command.
+const RUNNERS: [Dialect; 2] = [mocha::DIALECT, jest::DIALECT];
+
 /// With which a reporter begins.
 #[derive(Debug, Deserialize)]
 struct Begin {
     event: String,
     token: String,
+    runner: String,
 }
 
 /// The reporters of the current command.
@@ -79,14 +84,15 @@ impl Reporters {
             let is_token = !begin.token.is_empty() && begin.token.len() <= TOKEN_BYTES_MAX;
             begin.event == "begin" && is_token && !begin.token.contains(' ') && self.by_token.len() < REPORTERS_MAX
         });
-        let Some(begin) = begin else {
+        let of = |begin: Begin| Some((RUNNERS.into_iter().find(|runner| runner.name == begin.runner)?, begin.token));
+        let Some((dialect, token)) = begin.and_then(of) else {
             self.foreign += u64::from(!line.is_empty());
             return;
         };
-        let mut reported = Reported::of(mocha::DIALECT, self.paths.clone(), self.steps.clone());
+        let mut reported = Reported::of(dialect, self.paths.clone(), self.steps.clone());
         reported.step_started(self.step);
         [line, b"\n"].iter().for_each(|bytes| reported.report(bytes, events));
-        self.by_token.insert(begin.token, reported);
+        self.by_token.insert(token, reported);
     }
 
     /// What the reporters come to. One that did not say that it was done leaves the whole without a proof.
