@@ -25,6 +25,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parent.parent
+# Not within this repository: Cargo would take a project there for a member of its workspace.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "proctor-projects"
 SECONDS_MAX = 900
 Totals = collections.namedtuple("Totals", "passed failed skipped status")
 
@@ -257,7 +259,7 @@ def main():
     ask = argparse.ArgumentParser()
     ask.add_argument("--only", default="")
     ask.add_argument("--out", type=Path, default=HERE.parent / "PROJECTS.md")
-    ask.add_argument("--cache", type=Path, default=Path(os.environ.get("PROCTOR_TOOLS", TOP / ".tools")) / "projects")
+    ask.add_argument("--cache", type=Path, default=CACHE)
     ask.add_argument("--trim", action="store_true", help="take out of ./package.json what no test needs, and nothing else")
     asked = ask.parse_args()
     if asked.trim:

@@ -1,5 +1,5 @@
-//! What a person can do about a failure whose cause lies outside of the tests: nothing was downloaded, nothing was built. Wraps
-//! the parser of any framework. Must not know one.
+//! What a person can do about a failure whose cause lies outside of the tests: nothing was downloaded, a download cannot be read,
+//! nothing was built. Wraps the parser of any framework. Must not know one.
 
 use crate::framework::{Parser, Step, StreamSummary};
 use proctor_core::artifact::ArtifactKind;
@@ -38,6 +38,13 @@ const MISSED: [&str; 6] = [
     "Failed to load url",
 ];
 
+/// Where Cargo keeps what it has downloaded, with the modes that the packages were published with: `fnv` 1.0.7 lets its owner alone
+/// read it, who is the host's user and not that of a run.
+const CRATES: &str = "/.cargo/registry/";
+
+const UNREADABLE: &str =
+    "a download of the host's user that nobody else may read: as that user, chmod -R a+rX ~/.cargo/registry";
+
 /// A parser that says beside a failure what helps.
 pub(crate) struct WithRemedies {
     parser: Box<dyn Parser>,
@@ -72,10 +79,12 @@ impl WithRemedies {
             let fetch = fetch.map(|fetch| format!(", or `{fetch}` as the host's user")).unwrap_or_default();
             format!("not downloaded, and the run has no network: run it once with --network host{fetch}")
         });
+        let is_shut = texts.iter().any(|text| text.contains(CRATES) && text.contains("Permission denied"));
+        let unreadable = is_shut.then(|| UNREADABLE.to_owned());
         let is_missed = texts.iter().any(|text| misses_a_module(text));
         self.misses_a_module |= is_missed;
         let build = self.unbuilt.iter().filter(|_| is_missed).cloned();
-        let mut lines: Vec<String> = download.into_iter().chain(build).collect();
+        let mut lines: Vec<String> = download.into_iter().chain(unreadable).chain(build).collect();
         if !lines.is_empty() {
             lines.push(std::mem::take(&mut collector.message));
             let told = Collector { message: lines.join("\n"), ..collector.as_ref().clone() };
@@ -235,6 +244,15 @@ mod tests {
         }
         let (told, _) = heard(collector("expected `;`", "error: expected `;`"), Network::None);
         assert_eq!(told.unwrap(), "expected `;`");
+    }
+
+    #[test]
+    fn a_download_that_a_run_may_not_read_says_who_has_to_open_it() {
+        let said = "couldn't read `/h/.cargo/registry/src/i-1/fnv-1.0.7/lib.rs`: Permission denied (os error 13)";
+        let (told, _) = heard(collector(said, ""), Network::None);
+        assert_eq!(told.unwrap(), format!("{UNREADABLE}\n{said}"));
+        let own = "couldn't read `src/lib.rs`: Permission denied (os error 13)";
+        assert_eq!(heard(collector(own, ""), Network::None).0.unwrap(), own);
     }
 
     #[test]
