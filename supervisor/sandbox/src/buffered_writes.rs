@@ -20,6 +20,9 @@ const BURST: Duration = Duration::from_secs(2);
 /// As fast as a run may dirty pages: what one processor copies.
 const FASTEST_BYTES_PER_MS: u64 = 2 << 20;
 
+/// When a run is first looked at: most have not written by then what they may write at once, and many are over.
+pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(100);
+
 /// The shortest and the longest pause between two looks.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
 
@@ -50,14 +53,11 @@ pub(crate) struct BufferedWrites {
 }
 
 impl BufferedWrites {
-    /// Of a run that has not begun and may write `bytes_per_s_max` to each of `disks`. Nobody tells which of them a page is for.
+    /// Of a run that may write `bytes_per_s_max` to each of `disks`. Nobody tells which of them a page is for.
+    ///
+    /// What the host had dirtied when the run began is not known, so the first look asks the run: all that it has is its own.
     pub(crate) fn new(bytes_per_s_max: u64, disks: u64, now: Instant) -> BufferedWrites {
-        let bucket = TokenBucket::new(bytes_per_s_max.saturating_mul(disks), BURST, now);
-        let host_dirtied = host_dirtied_bytes();
-        BufferedWrites {
-            is_off: host_dirtied.is_none(),
-            ..Self::since(host_dirtied.unwrap_or(0), bytes_per_s_max, bucket)
-        }
+        Self::since(0, bytes_per_s_max, TokenBucket::new(bytes_per_s_max.saturating_mul(disks), BURST, now))
     }
 
     fn since(host_dirtied: u64, bytes_per_s_max: u64, bucket: TokenBucket) -> BufferedWrites {

@@ -302,12 +302,10 @@ fn disks(jail: &Jail) -> Vec<Disk> {
     cgroup::disks_of(paths.map(PathBuf::as_path))
 }
 
-/// The watch of what a run writes behind the page cache, where its limit `writes` is in v1.
-pub(crate) fn buffered_writes(spec: &RunSpec, worker: &Worker, now: Instant) -> Option<BufferedWrites> {
-    worker.in_force.bounds_writes_in_v1().then(|| {
-        let disks = u64::try_from(disks(&spec.jail).len()).unwrap_or(1).max(1);
-        BufferedWrites::new(spec.limits.write_bytes_per_s_max, disks, now)
-    })
+/// The watch of what a run writes behind the page cache, to disks that its limit `writes` is for.
+pub(crate) fn buffered_writes(spec: &RunSpec, now: Instant) -> BufferedWrites {
+    let disks = u64::try_from(disks(&spec.jail).len()).unwrap_or(1).max(1);
+    BufferedWrites::new(spec.limits.write_bytes_per_s_max, disks, now)
 }
 
 fn passing(passing: Passing) -> SandboxError {

@@ -2,7 +2,7 @@
 //! until nothing of the run is left to hear. It decides when a run is killed and records why before the first signal.
 //! Must not know how a layer, a limit or a kill is made.
 
-use crate::buffered_writes::BufferedWrites;
+use crate::buffered_writes::{BufferedWrites, FIRST_LOOK};
 use crate::cgroup::Leaf;
 use crate::disk::{Disk, Seen};
 use crate::error::SandboxError;
@@ -120,7 +120,7 @@ pub(crate) struct Watch<'a> {
     kernel_memory: KernelMemory,
     next_count: Instant,
     open_files: OpenFiles,
-    /// `None` where the kernel bounds all that a run writes, or nothing does.
+    /// `None` before the first look, and where the kernel bounds all that a run writes, or nothing does.
     writes: Option<BufferedWrites>,
     next_writes: Instant,
     holders: Holders,
@@ -160,8 +160,8 @@ impl<'a> Watch<'a> {
             kernel_memory: KernelMemory::new(UNCHARGED_BYTES_MAX),
             next_count: begun + TICK,
             open_files: OpenFiles::new(spec.limits.pids_max),
-            writes: room::buffered_writes(spec, worker, begun),
-            next_writes: begun,
+            writes: None,
+            next_writes: begun + FIRST_LOOK,
             holders: Holders::default(),
         }
     }
@@ -266,13 +266,17 @@ impl<'a> Watch<'a> {
 
     /// A run that writes faster than it may behind the page cache stands still until the time for it is over.
     fn look_at_writes(&mut self, now: Instant) {
-        if now < self.next_writes || self.first_start.is_none() {
+        if now < self.next_writes || self.first_start.is_none() || !self.watches_writes() {
             return;
         }
         let (run, leaf) = (self.processes(Holder::Writes), self.leaf());
-        let Some(writes) = &mut self.writes else { return };
+        let writes = self.writes.get_or_insert_with(|| room::buffered_writes(self.spec, now));
         let unwritten = || leaf.and_then(Leaf::unwritten_bytes);
         self.next_writes = now + writes.look(now, &run, run.init, unwritten);
+    }
+
+    fn watches_writes(&self) -> bool {
+        self.worker.in_force.bounds_writes_in_v1()
     }
 
     /// Waits for the first thing to hear, or for the next clock.
@@ -311,7 +315,7 @@ impl<'a> Watch<'a> {
             self.phase;
         let draining = self.pending.as_ref().map(|pending| pending.until).or(self.control_gone);
         let rests = self.rests(now).then_some(self.rests_until);
-        let writes = (self.writes.is_some() && self.first_start.is_some()).then_some(self.next_writes);
+        let writes = (self.watches_writes() && self.first_start.is_some()).then_some(self.next_writes);
         [Some(until), Some(self.next_tick), draining, rests, writes].into_iter().flatten().min().unwrap_or(until)
     }
 
