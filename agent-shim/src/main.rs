@@ -14,6 +14,7 @@
 
 mod answer;
 mod arguments;
+mod call;
 mod call_error;
 mod certificates;
 mod command_line;

@@ -2,20 +2,17 @@
 
 use crate::answer;
 use crate::arguments::{Arguments, clip};
-use crate::call_error::CallError;
-use crate::progress::{Progress, Standing};
-use crate::reconnect;
+use crate::call::Call;
 use crate::session::Session;
-use crate::supervisor::{Clients, Supervisor};
+use crate::supervisor::Supervisor;
 use crate::tools::Tool;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode, Implementation,
-    InitializeResult, ListToolsResult, PaginatedRequestParams, ProgressToken, ServerCapabilities, ServerConfig,
+    InitializeResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
-use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
 use std::path::PathBuf;
-use tonic::Status;
 
 const INSTRUCTIONS: &str = "\
 Runs this workspace's tests in a sandbox and remembers how they ended. Usual order: run_tests after an edit; \
@@ -66,61 +63,6 @@ impl Shim {
             Ok(answer) => answer.into_result(),
             Err(error) => answer::refusal(name, &error, self.supervisor.is_private()),
         }
-    }
-}
-
-/// One call of a tool: what it may use.
-pub(crate) struct Call<'a> {
-    supervisor: &'a Supervisor,
-    session: &'a Session,
-    client: Option<(Peer<RoleServer>, ProgressToken)>,
-}
-
-impl Call<'_> {
-    /// The session of the workspace.
-    pub(crate) fn session(&self) -> &Session {
-        self.session
-    }
-
-    /// Asks something that needs no session.
-    pub(crate) async fn ask<T, F>(&self, ask: impl Fn(Clients) -> F) -> Result<T, CallError>
-    where
-        F: Future<Output = Result<T, Status>>,
-    {
-        match self.attempt(&ask).await {
-            Err(error) if reconnect::is_worthwhile(self.supervisor, &error).await => {
-                reconnect::explained(self.supervisor, self.attempt(&ask).await).await
-            }
-            answer => answer,
-        }
-    }
-
-    async fn attempt<T, F>(&self, ask: &impl Fn(Clients) -> F) -> Result<T, CallError>
-    where
-        F: Future<Output = Result<T, Status>>,
-    {
-        Ok(ask(self.clients().await?).await?)
-    }
-
-    /// The supervisor's services.
-    pub(crate) async fn clients(&self) -> Result<Clients, CallError> {
-        Ok(self.supervisor.clients().await?)
-    }
-
-    /// Asks something in the session.
-    pub(crate) async fn in_session<T, F>(&self, ask: impl Fn(Clients, String) -> F) -> Result<T, CallError>
-    where
-        F: Future<Output = Result<T, Status>>,
-    {
-        self.session.call(self.supervisor, ask).await
-    }
-
-    /// Does `work`, reporting to the client meanwhile, beginning with `standing`.
-    pub(crate) async fn reporting<T>(&self, standing: Standing, work: impl AsyncFnOnce(&Progress) -> T) -> T {
-        let progress = Progress::start(self.client.clone(), standing);
-        let done = work(&progress).await;
-        progress.finish().await;
-        done
     }
 }
 

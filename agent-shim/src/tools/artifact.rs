@@ -3,8 +3,8 @@
 
 use super::get_test_report::context;
 use crate::answer::{self, Answer, PICTURE};
+use crate::call::Call;
 use crate::call_error::CallError;
-use crate::shim::Call;
 use crate::{report, shorten};
 use proctor_proto::text;
 use proctor_proto::v1::{GetReportResponse, ReadArtifactRequest};

@@ -1,15 +1,16 @@
 //! `get_run`: a run as a handle: how it is getting on, its end, its output piece by piece, its cancellation. Must not know
 //! how a run was started.
 
-use super::{Teaching, run};
+use super::run;
+use super::spec::{ToolSpec, seconds};
 use crate::answer::Answer;
 use crate::arguments::Arguments;
+use crate::call::Call;
 use crate::call_error::CallError;
 use crate::follow::{Ended, Follow};
 use crate::output::{self, Span, stream_name};
 use crate::progress::Standing;
 use crate::schema::{self, boolean, number, object, one_of, string};
-use crate::shim::Call;
 use crate::shorten;
 use proctor_proto::text;
 use proctor_proto::v1::{
@@ -33,7 +34,7 @@ once how far the run is, or gives the same answer as run_tests when it has ended
 whose call your own timer cut off (such a run ends by itself after 30 s without a caller). stream and cursor read on in \
 output that was truncated. cancel kills it at once.";
 
-pub(super) fn teaching() -> Teaching {
+pub(super) fn spec() -> ToolSpec {
     let input = [
         ("run_id", string("A run, as structuredContent.run_id of run_tests has it. Default: the last one.")),
         ("wait_s", number("Seconds to wait for the run to end, 0 (default) to 600.")),
@@ -53,7 +54,7 @@ pub(super) fn teaching() -> Teaching {
         ("report", object("When it has ended: the report, as structuredContent of run_tests.")),
         ("output", object("With stream: stream, cursor, next_cursor, total_bytes, end.")),
     ];
-    Teaching {
+    ToolSpec {
         title: "Look at a run",
         description: DESCRIPTION,
         input: schema::arguments(&input, &[]),
@@ -224,14 +225,14 @@ fn structured(status: &GetRunResponse) -> Value {
         json!({
             "tests_finished": progress.tests_finished,
             "tests_failed": progress.tests_failed,
-            "elapsed_s": super::seconds(progress.elapsed_ms),
+            "elapsed_s": seconds(progress.elapsed_ms),
             "memory_bytes": progress.memory_bytes,
         })
     });
     json!({
         "state": state_name(status.state()),
         "run_id": status.run_id,
-        "age_s": super::seconds(status.age_ms),
+        "age_s": seconds(status.age_ms),
         "progress": progress,
         "stdout_bytes": status.stdout_bytes,
         "stderr_bytes": status.stderr_bytes,

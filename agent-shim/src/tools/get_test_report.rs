@@ -1,12 +1,13 @@
 //! `get_test_report`. Must not know how a report is made.
 
-use super::{Teaching, artifact, get_run, run};
+use super::spec::ToolSpec;
+use super::{artifact, get_run, run};
 use crate::answer::Answer;
 use crate::arguments::Arguments;
+use crate::call::Call;
 use crate::call_error::CallError;
 use crate::report::{self, Context};
 use crate::schema::{self, one_of};
-use crate::shim::Call;
 use crate::{shorten, summary};
 use proctor_proto::v1::{GetReportRequest, GetReportResponse, ReportFormat};
 use proctor_proto::{reason, text};
@@ -18,13 +19,13 @@ Cheaper than run_tests when you only want to know how things stood; last_test_fa
 themselves. Formats of this version: summary (a few lines) and json (the whole document as text). With artifact it shows \
 a screenshot, trace or video that the run left, by its name in the document's artifacts.";
 
-pub(super) fn teaching() -> Teaching {
+pub(super) fn spec() -> ToolSpec {
     let input = [
         ("format", one_of(&["summary", "json"], "summary (default): a few lines. json: the document.")),
         ("artifact", schema::string("A file that the run left, by its name in artifacts, in place of the report.")),
         ("max_tokens", schema::max_tokens()),
     ];
-    Teaching {
+    ToolSpec {
         title: "Report of the last run",
         description: DESCRIPTION,
         input: schema::arguments(&input, &[]),

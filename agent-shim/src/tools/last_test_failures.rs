@@ -1,12 +1,12 @@
 //! `last_test_failures`. Must not know how failures are found.
 
-use super::Teaching;
+use super::spec::{ToolSpec, seconds};
 use crate::answer::Answer;
 use crate::arguments::Arguments;
+use crate::call::Call;
 use crate::call_error::CallError;
 use crate::report::{counts, tests};
 use crate::schema::{self, boolean, number, object, objects, string};
-use crate::shim::Call;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::{Failure, LastTestFailuresRequest, LastTestFailuresResponse, Outcome};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ The failures of the last run in this session, with file:line, message and the wa
 anything. Call it after a run_tests that did not pass, instead of reading its raw output. Build and collection errors \
 are listed as failures too. Every run replaces the list; while a run is going on it still shows the one before.";
 
-pub(super) fn teaching() -> Teaching {
+pub(super) fn spec() -> ToolSpec {
     let failure = [
         ("nodeid", string("The test or package in the runner's own form.")),
         ("package", string("What the framework runs as a unit; absent for a build or collection error.")),
@@ -50,7 +50,7 @@ pub(super) fn teaching() -> Teaching {
         ("not_run", schema::tests("Tests that were to run again and of which nothing came; they are still to be run.")),
         ("not_run_left_out", number("How many more there are.")),
     ];
-    Teaching {
+    ToolSpec {
         title: "Failures of the last run",
         description: DESCRIPTION,
         input: schema::arguments(&[("limit", number("Most failures listed. Default 50, more than 500 is 500."))], &[]),
@@ -90,7 +90,7 @@ fn structured(answer: &LastTestFailuresResponse) -> Value {
         "framework": answer.framework,
         "outcome": text::outcome_name(answer.outcome()),
         "structured": answer.structured,
-        "age_s": super::seconds(answer.age_ms),
+        "age_s": seconds(answer.age_ms),
         "summary": counts(&answer.summary.unwrap_or_default()),
         "failures": answer.failures.iter().map(failure).collect::<Vec<_>>(),
         "total": answer.total,

@@ -1,13 +1,13 @@
 //! `list_tests`. Must not know how a framework lists.
 
-use super::Teaching;
+use super::spec::ToolSpec;
 use crate::answer::Answer;
 use crate::arguments::Arguments;
+use crate::call::Call;
 use crate::call_error::CallError;
 use crate::progress::Standing;
 use crate::report::tests;
 use crate::schema::{self, number, objects, string};
-use crate::shim::Call;
 use proctor_proto::printable::line;
 use proctor_proto::text;
 use proctor_proto::v1::{Collector, ListTestsRequest, ListTestsResponse};
@@ -23,7 +23,7 @@ List the workspace's tests without running them. Call it to find the name for a 
 found at all. The code is compiled or imported for it, in the sandbox, so it can take as long as a build. Does not touch \
 what last_test_failures and tests_covering know.";
 
-pub(super) fn teaching() -> Teaching {
+pub(super) fn spec() -> ToolSpec {
     let input = [
         ("framework", schema::framework()),
         ("filter", schema::filter()),
@@ -41,7 +41,7 @@ pub(super) fn teaching() -> Teaching {
         ("left_out", number("Tests beyond limit.")),
         ("collectors", objects(&collector, "Packages or files that could not be listed.")),
     ];
-    Teaching {
+    ToolSpec {
         title: "List tests",
         description: DESCRIPTION,
         input: schema::arguments(&input, &[]),

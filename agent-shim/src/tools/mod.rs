@@ -8,17 +8,15 @@ mod list_tests;
 mod run;
 mod run_failing_tests;
 mod run_tests;
+mod spec;
 mod tests_covering;
 
 use crate::answer::Answer;
 use crate::arguments::Arguments;
+use crate::call::Call;
 use crate::call_error::CallError;
-use crate::shim::Call;
-use rmcp::model::{JsonObject, ToolAnnotations};
-use std::sync::Arc;
-
-/// Longest run that may be asked for, in seconds.
-const TIMEOUT_S_MAX: u32 = 1_800;
+use rmcp::model::ToolAnnotations;
+use spec::ToolSpec;
 
 /// A tool. A closed list, so that no call can go astray.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,14 +62,14 @@ impl Tool {
 
     /// What the agent is told about it.
     pub(crate) fn definition(self) -> rmcp::model::Tool {
-        let Teaching { title, description, input, output, reads_only } = match self {
-            Tool::RunTests => run_tests::teaching(),
-            Tool::RunFailingTests => run_failing_tests::teaching(),
-            Tool::LastTestFailures => last_test_failures::teaching(),
-            Tool::TestsCovering => tests_covering::teaching(),
-            Tool::ListTests => list_tests::teaching(),
-            Tool::GetRun => get_run::teaching(),
-            Tool::GetTestReport => get_test_report::teaching(),
+        let ToolSpec { title, description, input, output, reads_only } = match self {
+            Tool::RunTests => run_tests::spec(),
+            Tool::RunFailingTests => run_failing_tests::spec(),
+            Tool::LastTestFailures => last_test_failures::spec(),
+            Tool::TestsCovering => tests_covering::spec(),
+            Tool::ListTests => list_tests::spec(),
+            Tool::GetRun => get_run::spec(),
+            Tool::GetTestReport => get_test_report::spec(),
         };
         // Runs execute project code in a sandbox: not read-only, but nothing outside the workspace is within its reach.
         let annotations = ToolAnnotations::with_title(title).read_only(reads_only).destructive(false).open_world(false);
@@ -93,20 +91,6 @@ impl Tool {
             Tool::GetTestReport => get_test_report::call(call, arguments).await,
         }
     }
-}
-
-// What a tool's file says about it.
-struct Teaching {
-    title: &'static str,
-    description: &'static str,
-    input: Arc<JsonObject>,
-    output: Arc<JsonObject>,
-    reads_only: bool,
-}
-
-// Milliseconds as seconds; no run is long enough for the conversion to lose one.
-fn seconds(ms: u64) -> f64 {
-    std::time::Duration::from_millis(ms).as_secs_f64()
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! What running tools have in common: follow the run, read its output, render it. Must not know why the run was started.
 
+use super::spec::TIMEOUT_S_MAX;
 use crate::answer::Answer;
 use crate::arguments::{ArgumentError, Arguments};
+use crate::call::Call;
 use crate::call_error::CallError;
 use crate::follow::{Ended, Follow};
 use crate::output::{Span, head, how_to_read_on};
 use crate::progress::{Progress, Standing};
 use crate::report::{self, Context};
-use crate::shim::Call;
 use crate::supervisor::Clients;
 use crate::{remains, shorten, summary};
 use proctor_proto::reason;
@@ -20,7 +21,7 @@ const FAILURES_MAX: u32 = 50;
 
 /// The limits that `timeout` asks for.
 pub(super) fn limits(arguments: &mut Arguments) -> Result<Option<Limits>, ArgumentError> {
-    let timeout = arguments.seconds("timeout", super::TIMEOUT_S_MAX)?;
+    let timeout = arguments.seconds("timeout", TIMEOUT_S_MAX)?;
     let wall_ms = timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
     Ok(wall_ms.map(|wall_ms| Limits { wall_ms, ..Limits::default() }))
 }

@@ -1,12 +1,13 @@
 //! `run_failing_tests`. Must not know how a run is followed or rendered.
 
-use super::{Teaching, run};
+use super::run;
+use super::spec::ToolSpec;
 use crate::answer::Answer;
 use crate::arguments::Arguments;
+use crate::call::Call;
 use crate::call_error::CallError;
 use crate::report;
 use crate::schema::{self, number};
-use crate::shim::Call;
 use proctor_proto::reason;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::RunFailingTestsRequest;
@@ -17,13 +18,13 @@ Run again exactly what failed in the last run of this session: the failing tests
 Call it after a fix; it is much faster than run_tests. When it passes, call run_tests once without a filter: a fix can \
 break something else. Answers as run_tests does.";
 
-pub(super) fn teaching() -> Teaching {
+pub(super) fn spec() -> ToolSpec {
     let properties = [
         ("limit", number("Most failures to run again. Default: all of them.")),
         ("timeout", schema::timeout()),
         ("max_tokens", schema::max_tokens()),
     ];
-    Teaching {
+    ToolSpec {
         title: "Run failing tests again",
         description: DESCRIPTION,
         input: schema::arguments(&properties, &[]),

@@ -1,12 +1,13 @@
 //! `run_tests`. Must not know how a run is followed or rendered.
 
-use super::{Teaching, run};
+use super::run;
+use super::spec::ToolSpec;
 use crate::answer::Answer;
 use crate::arguments::Arguments;
+use crate::call::Call;
 use crate::call_error::CallError;
 use crate::report;
 use crate::schema::{self, boolean, number, one_of, strings};
-use crate::shim::Call;
 use proctor_proto::v1::{CoverageMode, RunTestsRequest};
 use serde_json::json;
 
@@ -20,7 +21,7 @@ Instead: last_test_failures reads the failures of the last run again without run
 only what failed; list_tests only lists; get_run reads on in long output or waits for a run whose call was cut off. The \
 same call again while its run is going on and nothing has changed joins that run instead of starting another.";
 
-pub(super) fn teaching() -> Teaching {
+pub(super) fn spec() -> ToolSpec {
     let env = json!({
         "type": "object",
         "additionalProperties": {"type": "string"},
@@ -66,7 +67,7 @@ pub(super) fn teaching() -> Teaching {
         ("browser", one_of(&["chromium", "firefox", "webkit"], "Only for frameworks that drive browsers.")),
         ("max_tokens", schema::max_tokens()),
     ];
-    Teaching {
+    ToolSpec {
         title: "Run tests",
         description: DESCRIPTION,
         input: schema::arguments(&properties, &[]),

@@ -1,12 +1,12 @@
 //! `tests_covering`. Must not know how coverage is measured.
 
-use super::Teaching;
+use super::spec::ToolSpec;
 use crate::answer::Answer;
 use crate::arguments::Arguments;
+use crate::call::Call;
 use crate::call_error::CallError;
 use crate::report::tests;
 use crate::schema::{self, boolean, number, string};
-use crate::shim::Call;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::{Attribution, TestsCoveringRequest, TestsCoveringResponse};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ Which tests execute a file, or one line of it, as the runs of this session have 
 to know what guards it, or after, to run only what matters: pass the packages' files or a filter to run_tests. Needs a \
 run_tests before it, of Go tests: nothing else is measured in this version. It runs nothing itself and reads no source.";
 
-pub(super) fn teaching() -> Teaching {
+pub(super) fn spec() -> ToolSpec {
     let input = [
         ("file", string("Source file, relative to the workspace: internal/tools/read.go. Required.")),
         ("line", number("Line from 1. Leave it out for any line of the file.")),
@@ -31,7 +31,7 @@ pub(super) fn teaching() -> Teaching {
         ("attribution", string("test: the test itself executes it; file or package: some test of the same one does.")),
         ("file_changed", boolean("Whether the file has changed since it was measured, so that lines may have moved.")),
     ];
-    Teaching {
+    ToolSpec {
         title: "Tests that execute a file or line",
         description: DESCRIPTION,
         input: schema::arguments(&input, &["file"]),
