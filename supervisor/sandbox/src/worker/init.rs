@@ -2,10 +2,10 @@
 //! behind, and hears the supervisor at any time. Must not know clocks or limits.
 
 use super::command::{self, Started};
-use super::launcher::{Halt, failed, hear_deaths};
 use super::layers::Hands;
 use super::mounts;
 use super::report::Report;
+use super::shared::{Halt, failed, hear_deaths};
 use crate::cgroup::THIS_THREAD;
 use crate::channel::Channel;
 use crate::message::{CpuTimes, Failure, FromInit, RunPlan, ToInit, unpack};

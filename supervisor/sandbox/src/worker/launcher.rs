@@ -4,12 +4,11 @@
 use super::fork::{self, Forked};
 use super::init;
 use super::layers::Hands;
+use super::shared::{Halt, failed, hear_deaths};
 use crate::channel::Channel;
-use crate::message::{Failure, FromLauncher, MissingLayer, RoomPlan, ToLauncher, unpack};
+use crate::message::{Failure, FromLauncher, RoomPlan, ToLauncher, unpack};
 use crate::plan::{Stage, Step};
 use crate::slice;
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, set_parent_process_death_signal, wait};
@@ -17,19 +16,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
-
-/// Why the worker cannot go on.
-pub(super) enum Halt {
-    /// A layer without which there is no run.
-    Refused(MissingLayer),
-    /// Something that should not fail.
-    Failed { step: &'static str, source: io::Error },
-}
-
-/// Turns what the kernel said at `step` into a [`Halt`].
-pub(super) fn failed<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Halt {
-    move |error| Halt::Failed { step, source: error.into() }
-}
 
 pub(super) fn run() -> ExitCode {
     slice::shorten();
@@ -105,13 +91,6 @@ fn serve(control: &Channel) -> Result<(), Halt> {
     }
     reap(&mut inits, WaitOptions::empty());
     Ok(())
-}
-
-pub(super) fn hear_deaths() -> io::Result<SignalFd> {
-    let mut child_died = SigSet::empty();
-    child_died.add(Signal::SIGCHLD);
-    child_died.thread_block()?;
-    Ok(SignalFd::with_flags(&child_died, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }
 
 fn reap(inits: &mut Vec<Pid>, how: WaitOptions) {

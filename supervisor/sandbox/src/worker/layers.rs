@@ -1,9 +1,9 @@
 //! Carries out the rows of a plan, one after the other, and keeps account of what is in force. Must not decide which rows
 //! there are (`plan`).
 
-use super::launcher::Halt;
 use super::root::HostTrees;
 use super::seccomp::{Filter, SetId};
+use super::shared::{HOST_NAME, Halt};
 use super::{capabilities, identity, landlock, mounts, root};
 use crate::hold::hold;
 use crate::lack::is_for_good;
@@ -17,9 +17,6 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
-
-/// The host name inside every run.
-pub(super) const HOST_NAME: &str = "proctor";
 
 /// Limits that the kernel counts for a user, and the most that a run has of each, which is half of the user's at most: pending
 /// signals and timers, bytes of POSIX message queues.

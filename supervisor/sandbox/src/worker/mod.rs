@@ -19,6 +19,7 @@ mod mounts;
 mod report;
 mod root;
 mod seccomp;
+mod shared;
 
 use std::process::ExitCode;
 

@@ -4,8 +4,8 @@
 
 use super::attributes::Attributes;
 use super::identity::{become_user, exit_with, id_map, outcome_of, show_as_own};
-use super::layers::HOST_NAME;
 use super::mounts::attach;
+use super::shared::HOST_NAME;
 use crate::class::Class;
 use crate::hold::hold;
 use crate::message::{Identity, RoomPlan};
