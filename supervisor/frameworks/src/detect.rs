@@ -1,37 +1,12 @@
 //! Which framework a workspace is for: the request's word first, then what the tree shows, then the files that the request
 //! names. Must not know any framework.
 
-use crate::paths::project_of;
-use crate::together::Chosen;
+use crate::project::Project;
+use crate::together::{Chosen, Detected};
 use crate::tree::FileTree;
-use crate::{FRAMEWORKS, Framework, Project};
+use crate::{FRAMEWORKS, Framework};
 use proctor_core::request::{ALL_FRAMEWORKS, Selection};
 use thiserror::Error;
-
-/// A framework and its projects in one workspace.
-#[derive(Clone)]
-pub struct Detected {
-    /// The adapter.
-    pub framework: &'static dyn Framework,
-    /// Its projects, at least one.
-    pub projects: Vec<Project>,
-}
-
-impl Detected {
-    /// Whether a file or directory is one of its projects' own.
-    pub(crate) fn has(&self, tree: &FileTree, path: &str) -> bool {
-        holds(self.framework.extensions(), &self.projects, tree, path)
-    }
-}
-
-/// Whether `path` is a source file of these projects, or a directory with one.
-pub(crate) fn holds(extensions: &[&str], projects: &[Project], tree: &FileTree, path: &str) -> bool {
-    let is_own = |file: &str| {
-        let extension = file.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, extension)| extension);
-        extension.is_some_and(|extension| extensions.contains(&extension)) && project_of(projects, file).is_some()
-    };
-    if tree.contains(path) { is_own(path) } else { tree.files_below(path).any(is_own) }
-}
 
 /// Why no single framework could be chosen. The texts are part of the contract with agents.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -1,6 +1,6 @@
 //! What every adapter offers: detect, plan, parse, ingest. Must not know any framework.
 
-use crate::detect::holds;
+use crate::project::{Project, holds};
 use crate::tree::FileTree;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::coverage::Measured;
@@ -146,15 +146,6 @@ pub trait Framework: Send + Sync {
     ) -> Harvest {
         Harvest::default()
     }
-}
-
-/// One project of one framework within a workspace.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Project {
-    /// Directory relative to the workspace, `/`-separated, empty for the root.
-    pub dir: String,
-    /// The project's own name (Go's module path), which prefixes its package names.
-    pub name: String,
 }
 
 /// What an adapter has to know to plan a run.

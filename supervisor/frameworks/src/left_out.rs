@@ -2,7 +2,8 @@
 //! not know how one looks.
 
 use crate::FRAMEWORKS;
-use crate::paths::{is_within, project_of};
+use crate::paths::is_within;
+use crate::project::project_of;
 use crate::together::Chosen;
 use crate::tree::FileTree;
 use proctor_core::request::Selection;

@@ -25,6 +25,7 @@ pub mod node_test;
 mod notes;
 mod paths;
 pub mod playwright;
+mod project;
 mod proof;
 pub mod pytest;
 mod python;
@@ -43,7 +44,8 @@ pub mod vitest;
 pub use awaited::Awaited;
 pub use framework::*;
 pub use left_out::{Concerns, LeftOut, Why};
-pub use together::Chosen;
+pub use project::Project;
+pub use together::{Chosen, Detected};
 pub use tree::FileTree;
 
 /// Every adapter, in the order in which several detected ones are named.

@@ -1,7 +1,5 @@
 //! Paths of a workspace: relative to it, within a project, and kept out of texts. Must not know what the texts say.
 
-use crate::framework::Project;
-
 /// Where the workspace is, as the runner sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
@@ -69,11 +67,6 @@ pub(crate) fn join(dir: &str, path: &str) -> String {
         }
     }
     parts.join("/")
-}
-
-/// The project that a file or directory belongs to: the innermost one above it.
-pub(crate) fn project_of<'a>(projects: &'a [Project], path: &str) -> Option<&'a Project> {
-    projects.iter().filter(|project| is_within(path, &project.dir)).max_by_key(|project| project.dir.len())
 }
 
 #[cfg(test)]

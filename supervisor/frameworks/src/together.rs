@@ -1,8 +1,8 @@
 //! The frameworks of one run as one: their commands one after the other, their results in one stream. Must not know any
 //! framework.
 
-use crate::detect::Detected;
-use crate::framework::{Harvest, Parser, Plan, PlanError, Step, StreamSummary, Want};
+use crate::framework::{Framework, Harvest, Parser, Plan, PlanError, Step, StreamSummary, Want};
+use crate::project::{Project, holds};
 use crate::remedies::WithRemedies;
 use crate::tree::FileTree;
 use proctor_core::artifact::ArtifactKind;
@@ -12,6 +12,22 @@ use proctor_core::proof::Proof;
 use proctor_core::request::{Browsing, RerunTarget, RunKind, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A framework and its projects in one workspace.
+#[derive(Clone)]
+pub struct Detected {
+    /// The adapter.
+    pub framework: &'static dyn Framework,
+    /// Its projects, at least one.
+    pub projects: Vec<Project>,
+}
+
+impl Detected {
+    /// Whether a file or directory is one of its projects' own.
+    pub(crate) fn has(&self, tree: &FileTree, path: &str) -> bool {
+        holds(self.framework.extensions(), &self.projects, tree, path)
+    }
+}
 
 /// The frameworks that were chosen for a run, at least one.
 #[derive(Clone)]
@@ -253,7 +269,7 @@ impl Parser for Together {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::framework::{Framework, Project};
+    use crate::framework::Framework;
 
     /// Plans a step for each thing that it is asked for, tells of it as a test, and wants one more step after each.
     /// Its source files are named after it.

@@ -1,8 +1,9 @@
 //! Writes the command lines: configure, build, test or list. Must not know how output is read.
 
 use super::NAME;
-use crate::framework::{Plan, PlanError, Project, REPORT, Step, Want};
-use crate::paths::{is_within, join, project_of};
+use crate::framework::{Plan, PlanError, REPORT, Step, Want};
+use crate::paths::{is_within, join};
+use crate::project::{Project, project_of};
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Finds CMake projects that have tests. Must not know how they are built.
 
-use crate::framework::Project;
 use crate::paths::is_within;
+use crate::project::Project;
 use crate::tree::FileTree;
 use regex::Regex;
 use std::sync::LazyLock;

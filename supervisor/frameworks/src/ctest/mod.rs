@@ -24,7 +24,8 @@ mod listing;
 mod parser;
 mod verbose;
 
-use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Want};
+use crate::project::Project;
 use crate::tree::FileTree;
 use proctor_core::request::RerunTarget;
 

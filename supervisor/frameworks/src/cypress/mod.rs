@@ -17,9 +17,10 @@
 
 mod specs;
 
-use crate::framework::{ARTIFACTS, Framework, LONG_MS, Parser, Plan, PlanError, Project, REPORT, Step, Want};
+use crate::framework::{ARTIFACTS, Framework, LONG_MS, Parser, Plan, PlanError, REPORT, Step, Want};
 use crate::js::{self, Group, Handed, Launch, Names, Options, Runner, Script, Start};
 use crate::paths::{is_within, join};
+use crate::project::Project;
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
 use proctor_core::request::{Browsing, RerunTarget, Selection};

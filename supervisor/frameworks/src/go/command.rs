@@ -3,7 +3,8 @@
 use super::cover;
 use super::detect::is_outside_its_work_file;
 use super::selection::{Group, groups};
-use crate::framework::{InjectedFile, Plan, PlanError, Project, Step, Want};
+use crate::framework::{InjectedFile, Plan, PlanError, Step, Want};
+use crate::project::Project;
 use crate::tree::FileTree;
 use proctor_core::request::CoverageMode;
 use std::collections::BTreeMap;

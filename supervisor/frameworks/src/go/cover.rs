@@ -7,9 +7,10 @@
 //! are the binary's own.
 
 use super::expression::{Expression, Extent};
-use crate::framework::{Harvest, InjectedFile, Project, Step};
+use crate::framework::{Harvest, InjectedFile, Step};
 use crate::paths::Paths;
 use crate::paths::join;
+use crate::project::Project;
 use proctor_core::bound::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
 use proctor_core::coverage::{Attribution, LineSpan, Measured};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -165,7 +166,7 @@ fn top_level(finished: &BTreeSet<String>, run: &[u8]) -> [Vec<String>; 2] {
 fn package_at(projects: &[Project], paths: &Paths, dir: &[u8]) -> Option<String> {
     let dir = std::str::from_utf8(dir).ok()?;
     let dir = paths.relative(&format!("{dir}/"))?;
-    let module = crate::paths::project_of(projects, &dir)?;
+    let module = crate::project::project_of(projects, &dir)?;
     let below = dir.strip_prefix(&module.dir)?.trim_start_matches('/');
     Some(if below.is_empty() { module.name.clone() } else { format!("{}/{below}", module.name) })
 }

@@ -1,8 +1,8 @@
 //! Finds Go modules in a file tree and says which package a file, and which module a package, belongs to. Must not know
 //! how tests are run.
 
-use crate::framework::Project;
 use crate::paths::{is_within, join};
+use crate::project::Project;
 use crate::tree::FileTree;
 use std::collections::BTreeSet;
 

@@ -27,7 +27,8 @@ mod trace;
 mod tracker;
 mod undecided;
 
-use crate::framework::{Framework, Harvest, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, Harvest, Parser, Plan, PlanError, Want};
+use crate::project::Project;
 use crate::tree::FileTree;
 use proctor_core::request::RerunTarget;
 use std::collections::{BTreeMap, BTreeSet};

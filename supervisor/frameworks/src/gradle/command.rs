@@ -1,9 +1,10 @@
 //! Writes the command lines of a run or listing. Must not know how output is read.
 
 use super::selection::{Share, shares};
-use crate::framework::{InjectedFile, Plan, PlanError, Project, REPORT, Step, Want};
+use crate::framework::{InjectedFile, Plan, PlanError, REPORT, Step, Want};
 use crate::jvm::Sources;
 use crate::paths::join;
+use crate::project::Project;
 use crate::tree::FileTree;
 use proctor_core::isolation::Network;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Finds what Gradle builds as a whole: a directory with settings, or the outermost one with a build script. Must not know how
 //! tests are run.
 
-use crate::framework::Project;
 use crate::paths::is_within;
+use crate::project::Project;
 use crate::tree::FileTree;
 use std::collections::BTreeSet;
 

@@ -29,10 +29,9 @@ mod detect;
 mod parser;
 mod selection;
 
-use crate::detect::holds;
-use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Want};
 use crate::jvm::EXTENSIONS;
-use crate::paths::project_of;
+use crate::project::{Project, holds, project_of};
 use crate::tree::FileTree;
 use proctor_core::request::RerunTarget;
 

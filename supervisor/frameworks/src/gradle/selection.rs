@@ -5,9 +5,10 @@
 
 use super::NAME;
 use super::detect::{is_script, project_dir};
-use crate::framework::{PlanError, Project};
+use crate::framework::PlanError;
 use crate::jvm::{class_of, identifier, split};
-use crate::paths::{is_within, join, project_of};
+use crate::paths::{is_within, join};
+use crate::project::{Project, project_of};
 use crate::tree::FileTree;
 use proctor_core::request::{RerunTarget, Selection};
 use serde::Serialize;

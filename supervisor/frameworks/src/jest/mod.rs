@@ -12,8 +12,9 @@
 //! and before 28 of the tests of a file when the file is done: of a kill no more is known than which files were under way.
 //! Coverage is not measured.
 
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, Step, Want};
+use crate::framework::{Framework, Parser, Plan, PlanError, Step, Want};
 use crate::js::{self, Flag, Group, Handed, Launch, Options, Runner, Start, Takes};
+use crate::project::Project;
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
 

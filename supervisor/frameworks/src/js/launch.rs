@@ -5,8 +5,9 @@
 //! it, as `yarn node` would do, and Yarn itself is not needed.
 
 use super::script::Script;
-use crate::framework::{Project, Step, Want};
+use crate::framework::{Step, Want};
 use crate::paths::{ancestors, join};
+use crate::project::Project;
 use crate::tree::FileTree;
 use std::collections::BTreeMap;
 

@@ -11,6 +11,7 @@ mod launch;
 mod manifest;
 mod options;
 mod plain;
+mod runner;
 mod script;
 mod selection;
 mod shell;
@@ -21,12 +22,13 @@ use crate::framework::{InjectedFile, REPORT, Want};
 use crate::tree::FileTree;
 
 pub(crate) use detect::{
-    MARKERS, Runner, aside, is_left_to_script, is_linked, is_tested_by, manifest_of, may_start_ours, plain_projects,
+    MARKERS, aside, is_left_to_script, is_linked, is_tested_by, manifest_of, may_start_ours, plain_projects,
     plain_tests, projects, signs, starts_it, unbuilt,
 };
 pub(crate) use launch::{Launch, PROGRAM};
 pub(crate) use options::{Flag, Handed, Options, Takes};
 pub(crate) use plain::Plain;
+pub(crate) use runner::Runner;
 pub(crate) use script::{NODE_VALUED, Script};
 pub(crate) use selection::{Group, Names, groups, groups_spelt, quote, retold, tests_among};
 pub(crate) use start::{Start, starts};

@@ -4,8 +4,8 @@
 //! What is read goes through the programs that start others (`npx`, `c8`, `dotenv`) and through other scripts (`npm run
 //! unit`, `run-s test:*`), with the environment and the arguments that these are given. What cannot be read is told.
 
-use super::detect::Runner;
 use super::plain::{self, KEYWORDS, Plain, Purpose};
+use super::runner::Runner;
 use super::shell::{Command, Then, commands};
 use std::collections::BTreeMap;
 

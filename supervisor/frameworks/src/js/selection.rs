@@ -1,8 +1,9 @@
 //! Turns what a request selects into files and names, one group for each command. Must not know how a runner is told.
 
 use super::{EXTENSIONS, TITLES};
-use crate::framework::{PlanError, Project};
-use crate::paths::{join, project_of};
+use crate::framework::PlanError;
+use crate::paths::join;
+use crate::project::{Project, project_of};
 use crate::tree::FileTree;
 use proctor_core::bound::NAME_BYTES_MAX;
 use proctor_core::request::{RerunTarget, Selection};

@@ -1,7 +1,8 @@
 //! How often a runner is started for a selection, and each time with what of the test script: a script may start it several
 //! times, and each is a command of its own. Must not know how any runner spells its options.
 
-use super::detect::{Runner, aside, is_left_to_script, passed_over, scripts};
+use super::detect::{aside, is_left_to_script, passed_over, scripts};
+use super::runner::Runner;
 use super::script::BORP;
 use super::{Group, Handed, Options, Script, borp};
 use crate::tree::FileTree;
@@ -123,8 +124,8 @@ fn covers(pattern: &str, file: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::framework::Project;
     use crate::js::Names;
+    use crate::project::Project;
 
     const HANDED: Handed = Handed::AllBut { left_out: &["--coverage"], valued: &["-r"], bare: None };
 

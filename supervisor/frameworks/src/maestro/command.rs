@@ -2,8 +2,9 @@
 
 use super::NAME;
 use super::flows::{self, Flow};
-use crate::framework::{ARTIFACTS, InjectedFile, Plan, PlanError, Project, Step, Want};
-use crate::paths::{is_within, join, project_of};
+use crate::framework::{ARTIFACTS, InjectedFile, Plan, PlanError, Step, Want};
+use crate::paths::{is_within, join};
+use crate::project::{Project, project_of};
 use crate::tree::FileTree;
 use proctor_core::request::Selection;
 use serde::{Deserialize, Serialize};

@@ -4,8 +4,8 @@
 //! **YAML.** Lines with a key at their beginning are read, and scalars and lists of scalars after it. Anything else of the
 //! language is passed over, so that no anchor, no alias and no depth costs more than the bytes it is written in.
 
-use crate::framework::Project;
 use crate::paths::{is_within, join};
+use crate::project::Project;
 use crate::tree::FileTree;
 use regex::Regex;
 use serde::{Deserialize, Serialize};

@@ -24,7 +24,8 @@ mod console;
 mod flows;
 mod parser;
 
-use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Want};
+use crate::project::Project;
 use crate::tree::FileTree;
 
 /// The adapter for Maestro.

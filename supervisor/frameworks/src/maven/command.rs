@@ -3,8 +3,9 @@
 use super::NAME;
 use super::detect::{MARKER, has_failsafe, modules};
 use super::selection::{Share, shares};
-use crate::framework::{InjectedFile, Plan, PlanError, Project, REPORT, Step, Want};
+use crate::framework::{InjectedFile, Plan, PlanError, REPORT, Step, Want};
 use crate::jvm::Sources;
+use crate::project::Project;
 use crate::tree::FileTree;
 use proctor_core::isolation::Network;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Finds what Maven builds together: a `pom.xml` with the modules that it names, and theirs. Must not know how tests are
 //! run.
 
-use crate::framework::Project;
 use crate::paths::{is_within, join};
+use crate::project::Project;
 use crate::tree::FileTree;
 use std::collections::BTreeSet;
 

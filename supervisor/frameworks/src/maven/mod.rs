@@ -45,9 +45,9 @@ mod parser;
 mod records;
 mod selection;
 
-use crate::detect::holds;
-use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Want};
 use crate::jvm::EXTENSIONS;
+use crate::project::{Project, holds};
 use crate::tree::FileTree;
 use proctor_core::request::RerunTarget;
 

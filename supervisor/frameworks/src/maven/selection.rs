@@ -5,9 +5,10 @@
 
 use super::NAME;
 use super::detect::{MARKER, module_of};
-use crate::framework::{PlanError, Project};
+use crate::framework::PlanError;
 use crate::jvm::{class_of, identifier};
-use crate::paths::{join, project_of};
+use crate::paths::join;
+use crate::project::{Project, project_of};
 use crate::tree::FileTree;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};

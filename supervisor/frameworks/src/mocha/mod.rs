@@ -15,8 +15,9 @@
 //! What a test prints is known, but not in a parallel run. Coverage is not measured.
 
 use crate::awaited::is_hook;
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Want};
+use crate::framework::{Framework, Parser, Plan, PlanError, REPORT, Want};
 use crate::js::{self, Group, Handed, Launch, Options, Runner, Start};
+use crate::project::Project;
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
 use proctor_core::request::RerunTarget;

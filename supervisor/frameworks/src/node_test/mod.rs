@@ -22,8 +22,9 @@
 //! imports `node:test` and runs its tests one after the other, in a process of the file (`output.cjs`); Node itself tells it by
 //! file alone. Coverage is not measured.
 
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Want};
+use crate::framework::{Framework, Parser, Plan, PlanError, REPORT, Want};
 use crate::js::{self, Group, Handed, Launch, Names, Options, Runner, Start};
+use crate::project::Project;
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
 use proctor_core::request::{RerunTarget, Selection};

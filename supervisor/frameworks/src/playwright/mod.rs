@@ -13,9 +13,10 @@
 //! has retries are told at the end of the run. Both values of an assertion are read from its words. Coverage is not
 //! measured.
 
-use crate::framework::{ARTIFACTS, Framework, InjectedFile, LONG_MS, Parser, Plan, PlanError, Project, REPORT, Want};
+use crate::framework::{ARTIFACTS, Framework, InjectedFile, LONG_MS, Parser, Plan, PlanError, REPORT, Want};
 use crate::js::{self, Flag, Group, Handed, Launch, Names, Options, Runner, Script, Start, Takes};
 use crate::paths::{is_within, join};
+use crate::project::Project;
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
 use proctor_core::artifact::KEPT;

@@ -1,7 +1,8 @@
 //! Writes pytest's command lines. Must not know how its results are read.
 
-use crate::framework::{ARTIFACTS, Plan, PlanError, Project, Want};
+use crate::framework::{ARTIFACTS, Plan, PlanError, Want};
 use crate::paths::is_within;
+use crate::project::Project;
 use crate::python::{START, Steps, shares};
 use crate::tree::FileTree;
 use proctor_core::artifact::KEPT;

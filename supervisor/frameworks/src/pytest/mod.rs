@@ -10,7 +10,8 @@
 
 mod command;
 
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, Step, Want};
+use crate::framework::{Framework, Parser, Plan, PlanError, Step, Want};
+use crate::project::Project;
 use crate::python::{self, Runner};
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;

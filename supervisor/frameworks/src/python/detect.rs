@@ -2,8 +2,8 @@
 //! unittest. Must not know how tests are run.
 
 use super::config::{OWN_FILES, SHARED_FILES, has_table, is_of_another_tool, test_paths};
-use crate::framework::Project;
 use crate::paths::{is_within, join};
+use crate::project::Project;
 use crate::tree::FileTree;
 use std::collections::{BTreeMap, BTreeSet};
 

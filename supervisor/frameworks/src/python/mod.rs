@@ -12,7 +12,8 @@ pub(crate) use detect::{
 };
 pub(crate) use selection::{Share, shares};
 
-use crate::framework::{InjectedFile, Plan, Project, REPORT, Step, Want};
+use crate::framework::{InjectedFile, Plan, REPORT, Step, Want};
+use crate::project::Project;
 use std::collections::BTreeMap;
 
 /// Environments that a project has beside its files.

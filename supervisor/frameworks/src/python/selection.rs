@@ -1,8 +1,9 @@
 //! Turns what a request selects into files and test names for each project. Must not know how a runner is told of them.
 
 use super::detect::is_test_file;
-use crate::framework::{PlanError, Project};
-use crate::paths::{is_within, join, project_of};
+use crate::framework::PlanError;
+use crate::paths::{is_within, join};
+use crate::project::{Project, project_of};
 use crate::tree::FileTree;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,8 +6,9 @@
 
 use super::manifest::{own_runner, packages, wants_all_members};
 use super::selection::{Group, Names, groups};
-use crate::framework::{InjectedFile, Plan, PlanError, Project, Step, Want};
+use crate::framework::{InjectedFile, Plan, PlanError, Step, Want};
 use crate::paths::join;
+use crate::project::Project;
 use crate::tree::FileTree;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -2,8 +2,8 @@
 //! have, which test binaries have no harness, and the project's own runner. Must not know command lines.
 
 use super::names::Binary;
-use crate::framework::Project;
-use crate::paths::{is_within, join, project_of};
+use crate::paths::{is_within, join};
+use crate::project::{Project, project_of};
 use crate::tree::FileTree;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -23,8 +23,9 @@ mod parser;
 mod selection;
 mod text;
 
-use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, LONG_MS, Parser, Plan, PlanError, Want};
 use crate::paths::join;
+use crate::project::Project;
 use crate::tree::FileTree;
 use parser::{Mode, RustParser, Speaker};
 

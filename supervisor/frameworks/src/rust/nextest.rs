@@ -8,7 +8,8 @@
 use super::cargo::{COLOUR, common, names};
 use super::names::Binary;
 use super::selection::groups;
-use crate::framework::{Plan, PlanError, Project, Step, Want};
+use crate::framework::{Plan, PlanError, Step, Want};
+use crate::project::Project;
 use crate::tree::FileTree;
 use serde::Deserialize;
 use std::collections::BTreeMap;

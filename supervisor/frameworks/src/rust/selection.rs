@@ -3,8 +3,9 @@
 
 use super::manifest::{Package, packages};
 use super::names::{Binary, DOCTEST_LINE};
-use crate::framework::{PlanError, Project};
-use crate::paths::{is_within, join, project_of};
+use crate::framework::PlanError;
+use crate::paths::{is_within, join};
+use crate::project::{Project, project_of};
 use crate::tree::FileTree;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};

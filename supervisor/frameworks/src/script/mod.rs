@@ -19,12 +19,13 @@
 mod reporters;
 
 use crate::custom;
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, REPORT, Step, StreamSummary, Want};
+use crate::framework::{Framework, Parser, Plan, PlanError, REPORT, Step, StreamSummary, Want};
 use crate::jest;
 use crate::js::{self, Launch, Plain};
 use crate::mocha;
 use crate::notes::Notes;
 use crate::paths::{Paths, join};
+use crate::project::Project;
 use crate::proof::Proofs;
 use crate::said::ending;
 use crate::tree::FileTree;

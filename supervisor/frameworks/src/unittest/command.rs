@@ -1,7 +1,8 @@
 //! Writes the command lines of our runners for unittest and for Django's. Must not know how its results are read.
 
-use crate::framework::{Plan, PlanError, Project, Want};
-use crate::paths::{is_within, join, project_of};
+use crate::framework::{Plan, PlanError, Want};
+use crate::paths::{is_within, join};
+use crate::project::{Project, project_of};
 use crate::python::{MANAGE, START, Share, Steps, files_of_unittest, is_django, shares};
 use crate::tree::FileTree;
 use std::collections::{BTreeMap, BTreeSet};

@@ -17,7 +17,8 @@
 
 mod command;
 
-use crate::framework::{Framework, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, Parser, Plan, PlanError, Want};
+use crate::project::Project;
 use crate::python::{self, Runner};
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;

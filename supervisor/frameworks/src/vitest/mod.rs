@@ -14,8 +14,9 @@
 //!
 //! A name filter is Vitest's `--testNamePattern`, a regular expression. Coverage is not measured.
 
-use crate::framework::{Framework, InjectedFile, Parser, Plan, PlanError, Project, Want};
+use crate::framework::{Framework, InjectedFile, Parser, Plan, PlanError, Want};
 use crate::js::{self, Flag, Group, Handed, Runner, Start, Takes};
+use crate::project::Project;
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
 use serde::Serialize;
