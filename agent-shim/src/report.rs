@@ -3,6 +3,7 @@
 
 use crate::call_error::CallError;
 use crate::schema;
+use proctor_proto::v1::GetReportResponse;
 use proctor_proto::v1::{Summary, TestId};
 use serde_json::{Map, Value, json};
 
@@ -20,6 +21,13 @@ pub(crate) struct Context<'a> {
     pub(crate) attached: bool,
     /// A wish for a shorter answer, in bytes.
     pub(crate) bytes_max: Option<usize>,
+}
+
+impl Context<'_> {
+    /// Of a run whose report was fetched.
+    pub(crate) fn of(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Context<'_> {
+        Context { run_id: &fetched.run_id, attached: false, bytes_max }
+    }
 }
 
 /// The report `document` with its lists bounded and `context` beside them.

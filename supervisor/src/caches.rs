@@ -19,20 +19,18 @@ mod run_cache;
 pub use go_library::GoLibrary;
 pub use run_cache::{RunCache, of_run};
 
+use crate::trash::{OPEN_DIR, empty, move_up, names, open_trash, sibling};
 use proctor_core::bound::PATH_BYTES_MAX;
 use proctor_sandbox::{lack, unless_lacking};
-use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, mkdirat, openat, openat2, renameat,
-    statx, unlinkat,
-};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, ResolveFlags, Statx, StatxFlags, openat, openat2, statx};
 use rustix::io::Errno;
 use std::collections::HashSet;
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// The bound of the caches of a tenant whose table says nothing, and of a user's own: 20 GiB.
@@ -56,9 +54,6 @@ const WORKSPACES_MAX: usize = 4_096;
 
 /// Most files with several names that are known by number, so that they count once.
 const LINKED_MAX: usize = 1 << 20;
-
-const OPEN_DIR: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// A run waits for its lock in this many steps and then goes on without: caches that are taken out are only renamed.
 const LOCK_TRIES: u32 = 10;
@@ -129,36 +124,6 @@ pub fn tidy(cache: &Path, bytes_max: u64) {
     }
 }
 
-/// Takes all caches, the directory `name` of `parent`, out of use in one step. Removing them takes long, and nobody waits for
-/// it: a thread of its own does it, or whoever tidies next.
-pub fn throw_away(parent: &File, name: &str) -> io::Result<()> {
-    let trash = put_aside(parent, name)?;
-    let emptying = std::thread::Builder::new().name("trash".to_owned()).spawn(move || empty_in_turn(&trash));
-    if let Err(error) = emptying {
-        tracing::warn!(%error, "build caches that are of no use any more are removed later");
-    }
-    Ok(())
-}
-
-/// Takes the directory `name` out of the cache directory `cache` in one step; [`tidy`] removes it.
-fn throw_out(cache: &Path, name: &str) -> io::Result<()> {
-    let trash = open_trash(CWD, &sibling(cache, ".trash"))?;
-    let dir = openat(CWD, cache, OPEN_DIR, Mode::empty())?;
-    move_up(&dir, &CString::new(name)?, &trash, &mut 0)
-}
-
-fn put_aside(parent: &File, name: &str) -> io::Result<File> {
-    let trash = open_trash(parent, &sibling(Path::new(name), ".trash"))?;
-    throw(parent, &CString::new(name)?, &trash, &mut 0)?;
-    Ok(trash)
-}
-
-fn empty_in_turn(trash: &File) {
-    if let Err(error) = trash.lock().and_then(|()| empty(trash)) {
-        tracing::warn!(%error, "build caches that are of no use any more could not be removed");
-    }
-}
-
 /// What went.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tidied {
@@ -202,12 +167,6 @@ fn try_tidy(cache: &Path, bytes_max: u64) -> io::Result<Tidied> {
     Ok(tidied)
 }
 
-fn sibling(cache: &Path, extension: &str) -> PathBuf {
-    let mut name = cache.file_name().unwrap_or(OsStr::new("cache")).to_owned();
-    name.push(extension);
-    cache.with_file_name(name)
-}
-
 /// Only its owner can open it, since whoever can may lock it; and it is never a link or a FIFO that somebody put there.
 fn open_used(cache: &Path) -> io::Result<File> {
     let safely = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
@@ -215,13 +174,6 @@ fn open_used(cache: &Path) -> io::Result<File> {
     options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(safely);
     let used = options.open(sibling(cache, ".used"))?;
     if used.metadata()?.is_file() { Ok(used) } else { Err(io::Error::other("not a regular file")) }
-}
-
-fn open_trash(dir: impl AsFd, path: &Path) -> io::Result<File> {
-    match mkdirat(&dir, path, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => Ok(openat(&dir, path, OPEN_DIR, Mode::empty())?.into()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn free_bytes(dir: &Path) -> io::Result<u64> {
@@ -303,11 +255,6 @@ fn take_out(dir: &OwnedFd, trash: &File, condemned: Vec<Cache>) -> io::Result<Ti
     Ok(tidied)
 }
 
-fn names(dir: &impl AsFd) -> io::Result<impl Iterator<Item = CString>> {
-    let entries = Dir::read_from(dir)?.filter_map(Result::ok).map(|entry| entry.file_name().to_owned());
-    Ok(entries.filter(|name| ![c".", c".."].contains(&name.as_c_str())))
-}
-
 fn add_up(dir: &OwnedFd) -> io::Result<Vec<Cache>> {
     let mut linked = HashSet::new();
     names(dir)?.filter_map(|name| cache(dir, name, &mut linked).transpose()).collect()
@@ -382,72 +329,6 @@ fn is_dir(found: &Statx) -> bool {
 fn bytes(found: &Statx) -> u64 {
     // Blocks are of 512 bytes, whatever the file system's own are.
     found.stx_blocks.saturating_mul(512)
-}
-
-/// Removes everything in `trash`. A directory in a directory is moved up first, so that no depth is too deep.
-fn empty(trash: &File) -> io::Result<()> {
-    let mut number = 0;
-    loop {
-        let tops: Vec<CString> = names(trash)?.take(4_096).collect();
-        if tops.is_empty() {
-            return Ok(());
-        }
-        for top in tops {
-            if remove_file(trash, &top)? {
-                continue;
-            }
-            let dir = open_to_empty(trash, &top)?;
-            for name in names(&dir)? {
-                if !remove_file(&dir, &name)? {
-                    move_up(&dir, &name, trash, &mut number)?;
-                }
-            }
-            unlinkat(trash, &top, AtFlags::REMOVEDIR)?;
-        }
-    }
-}
-
-/// Whether `name` is gone; a directory stays.
-fn remove_file(dir: &impl AsFd, name: &CStr) -> io::Result<bool> {
-    match unlinkat(dir, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(true),
-        Err(Errno::ISDIR) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// A directory whose entries can be removed: Go keeps its modules in directories that cannot be written.
-fn open_to_empty(trash: &File, name: &CStr) -> io::Result<OwnedFd> {
-    make_writable(trash, name)?;
-    Ok(openat(trash, name, OPEN_DIR, Mode::empty())?)
-}
-
-/// Moves `name` into `trash`, under the next number that is not taken: a name of its own choice would meet others.
-fn throw(dir: &impl AsFd, name: &CStr, trash: &File, number: &mut u64) -> rustix::io::Result<()> {
-    loop {
-        *number += 1;
-        match renameat(dir, name, trash, format!("up-{number}")) {
-            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR | Errno::ISDIR) => {}
-            other => return other,
-        }
-    }
-}
-
-fn move_up(dir: &OwnedFd, name: &CStr, trash: &File, number: &mut u64) -> io::Result<()> {
-    match throw(dir, name, trash, number) {
-        // Its own `..` changes, so it has to be writable itself.
-        Err(Errno::ACCESS) => {
-            make_writable(dir, name)?;
-            throw(dir, name, trash, number)
-        }
-        other => other,
-    }?;
-    Ok(())
-}
-
-/// For a supervisor without privilege; the trash is out of every run's reach, so nothing is replaced by a link here.
-fn make_writable(dir: &impl AsFd, name: &CStr) -> io::Result<()> {
-    Ok(rustix::fs::chmodat(dir, name, Mode::RWXU, AtFlags::empty())?)
 }
 
 #[cfg(test)]

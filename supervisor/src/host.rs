@@ -3,7 +3,8 @@
 
 use crate::context::Context;
 use crate::reader::Reader;
-use crate::toolchain::{HOME, home, is_seen};
+use crate::toolchain::is_seen;
+use crate::variables::{HOME, home};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
 use proctor_sandbox::{CommandSpec, HostReport, Jail, KillSwitch, RowGroup, RunSpec, SandboxEvent, Status};

@@ -57,5 +57,7 @@ pub mod session;
 pub mod shown;
 pub mod tenant;
 pub mod toolchain;
+mod trash;
 pub mod units;
+pub mod variables;
 pub mod workspace;

@@ -2,7 +2,7 @@
 //! caches. A run may put links wherever it can write, so no step of the way there follows one. Must not know whose runs or
 //! what is cached.
 
-use crate::caches::throw_away;
+use crate::trash::throw_away;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;

@@ -1,8 +1,8 @@
 //! The project file: what the people of a workspace have settled for every run in it. A request comes before it, and the
 //! tenant's policy stands above both. Must not know how a run is planned.
 
-use crate::toolchain::{check_env, check_variable};
 use crate::units::{Bytes, Cpus, Duration};
+use crate::variables::{check_env, check_variable};
 use proctor_core::bound::PARALLEL_MAX;
 use proctor_core::isolation::Network;
 use proctor_core::limits::{LimitRequest, Limits};

@@ -5,8 +5,8 @@ use crate::caches;
 use crate::place::Place;
 use crate::reader::Reader;
 use crate::shown::{ENVIRONMENTS, Rules, Shown, is_program, is_system};
+use crate::variables::{CACHES, HOME, HOMES, INSTALLED, home};
 use proctor_core::isolation::Network;
-use proctor_sandbox::SCRATCH;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -50,44 +50,6 @@ impl Offer {
     }
 }
 
-/// Directories in which toolchains keep what is installed, by the variable that names each and the place below the home
-/// where it is otherwise: runs have another HOME.
-const INSTALLED: [(&str, &str); 8] = [
-    ("ASDF_DATA_DIR", ".asdf"),
-    ("CYPRESS_CACHE_FOLDER", ".cache/Cypress"),
-    ("JAVA_HOME", ""),
-    ("NODENV_ROOT", ".nodenv"),
-    ("PYENV_ROOT", ".pyenv"),
-    ("RBENV_ROOT", ".rbenv"),
-    ("RUSTUP_HOME", ".rustup"),
-    ("VOLTA_HOME", ".volta"),
-];
-
-/// Caches of tools, by the variable that names each: below the directory that outlives runs. In none of them does its tool look
-/// for settings.
-const CACHES: [(&str, &str); 6] = [
-    ("GOCACHE", "go-build"),
-    ("GOMODCACHE", "go-mod"),
-    ("PIP_CACHE_DIR", "pip"),
-    ("UV_CACHE_DIR", "uv"),
-    ("YARN_CACHE_FOLDER", "yarn"),
-    ("npm_config_cache", "npm"),
-];
-
-/// Homes of tools that have their settings and their caches in one directory, by the variable that names each. The directory is
-/// each run's own and empty, below its HOME; only the entries named here are links to what outlives the run.
-const HOMES: [(&str, &str, &[&str]); 2] =
-    [("CARGO_HOME", ".cargo", &["registry", "git"]), ("GRADLE_USER_HOME", ".gradle", &["caches", "wrapper", "jdks"])];
-
-/// The directory that is a run's HOME, below its scratch directory.
-pub const HOME: &str = "home";
-
-/// The HOME of a run.
-#[must_use]
-pub fn home() -> String {
-    format!("{SCRATCH}/{HOME}")
-}
-
 /// Where tools find caches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CachePlaces {
@@ -103,86 +65,6 @@ const GO_PROXIES: &str = "https://proxy.golang.org,direct";
 /// Variables that are handed on as they are: language and time zone change how tests print and sort, and the toolchain that
 /// the host's user has picked comes before the project's.
 const HANDED_ON: [&str; 7] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "RUSTUP_TOOLCHAIN"];
-
-/// Variables that decide what runs, what becomes of it or where it writes. Neither a request nor a project file can set them.
-const RESERVED: [&str; 53] = [
-    "PATH",
-    "HOME",
-    "TMPDIR",
-    "SHELL",
-    "ENV",
-    "BASH_ENV",
-    "GOFLAGS",
-    "GOENV",
-    "GOTOOLCHAIN",
-    "GOCACHE",
-    "GOMODCACHE",
-    "GOPROXY",
-    "GOROOT",
-    "GOPATH",
-    "GOWORK",
-    "GOTMPDIR",
-    "GOSUMDB",
-    "PYTEST_ADDOPTS",
-    "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
-    "PYTEST_PLUGINS",
-    "PYTHONBREAKPOINT",
-    "PYTHONEXECUTABLE",
-    "PYTHONHOME",
-    "PYTHONINSPECT",
-    // Its assertions vanish.
-    "PYTHONOPTIMIZE",
-    "PYTHONPATH",
-    "PYTHONPYCACHEPREFIX",
-    "PYTHONSTARTUP",
-    "PYTHONUSERBASE",
-    "NODE_OPTIONS",
-    "NODE_PATH",
-    "RUSTC",
-    "RUSTC_BOOTSTRAP",
-    "RUSTC_WORKSPACE_WRAPPER",
-    "RUSTC_WRAPPER",
-    "RUSTDOC",
-    "RUSTDOCFLAGS",
-    "RUSTFLAGS",
-    "RUSTUP_TOOLCHAIN",
-    "JAVA_OPTS",
-    "JAVA_TOOL_OPTIONS",
-    "JDK_JAVA_OPTIONS",
-    "_JAVA_OPTIONS",
-    "JAVACMD",
-    "MAKEFLAGS",
-    "GNUMAKEFLAGS",
-    "MOCHA_OPTIONS",
-    // A runner that sees it takes itself for a part of another, and runs nothing.
-    "NODE_TEST_CONTEXT",
-    // GoogleTest and Catch2 take a filter and a share of all tests from Bazel.
-    "BAZEL_TEST",
-    "TESTBRIDGE_TEST_ONLY",
-    "IFS",
-    "MAESTRO_OPTS",
-    "ELECTRON_RUN_AS_NODE",
-];
-
-/// The same for families of variables. Each is an option of its tool's: filters, retries, which files are tests.
-const RESERVED_PREFIXES: [&str; 13] = [
-    "BOOST_TEST_",
-    "CARGO_",
-    "CMAKE_",
-    "CTEST_",
-    "CYPRESS_",
-    "GIT_",
-    "GRADLE_",
-    "GTEST_",
-    "LD_",
-    "MAVEN_",
-    "NEXTEST_",
-    "PROCTOR_",
-    "RUST_TEST_",
-];
-
-/// The same for a tool that reads its variables in any case.
-const RESERVED_IN_ANY_CASE: &str = "npm_config_";
 
 impl Toolchain {
     /// Reads PATH and the toolchains' places from a process environment, and looks at what is there.
@@ -367,51 +249,10 @@ pub fn is_seen(path: &Path, workspace: &Path, read_only: &[PathBuf]) -> bool {
     is_system(path) || path.starts_with(workspace) || read_only.iter().any(|shown| path.starts_with(shown))
 }
 
-/// Checks what a request or a project file says about the environment of a run.
-pub fn check_env(env: &BTreeMap<String, String>) -> Result<(), String> {
-    const VARIABLES_MAX: usize = 64;
-    const BYTES_MAX: usize = 32 * 1024;
-    if env.len() > VARIABLES_MAX {
-        return Err(format!("at most {VARIABLES_MAX} variables, got {}", env.len()));
-    }
-    let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if bytes > BYTES_MAX {
-        return Err(format!("at most {BYTES_MAX} bytes together, got {bytes}"));
-    }
-    for (name, value) in env {
-        check_variable(name)?;
-        if value.contains('\0') {
-            return Err(format!("{name} contains a NUL byte"));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a request or a project file may set `name`, and if not, why.
-pub fn check_variable(name: &str) -> Result<(), String> {
-    let mut chars = name.chars();
-    let well_formed = chars.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
-        && chars.all(|other| other.is_ascii_alphanumeric() || other == '_');
-    if !well_formed {
-        return Err(format!("{name:?} is not a variable's name ([A-Za-z_][A-Za-z0-9_]*)"));
-    }
-    let named = |table: &[(&str, &str)]| table.iter().any(|(reserved, _)| *reserved == name);
-    let in_any_case = name.get(..RESERVED_IN_ANY_CASE.len());
-    if RESERVED.contains(&name)
-        || named(&INSTALLED)
-        || named(&CACHES)
-        || HOMES.iter().any(|(reserved, ..)| *reserved == name)
-        || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || in_any_case.is_some_and(|start| start.eq_ignore_ascii_case(RESERVED_IN_ANY_CASE))
-    {
-        return Err(format!("{name} decides what runs and cannot be set"));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proctor_sandbox::SCRATCH;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -594,43 +435,5 @@ mod tests {
         assert_eq!(options(Network::Host), own);
         std::fs::create_dir_all(cache.join("m2/repository")).unwrap();
         assert_eq!(options(Network::None), own);
-    }
-
-    #[test]
-    fn a_request_cannot_set_what_decides_what_runs() {
-        for refused in [
-            "GOCACHE",
-            "PIP_CACHE_DIR",
-            "RUSTUP_HOME",
-            "LD_PRELOAD",
-            "MAVEN_ARGS",
-            "GRADLE_OPTS",
-            "GOFLAGS",
-            "PATH",
-            "CARGO_HOME",
-            "PYTHONOPTIMIZE",
-            "MOCHA_OPTIONS",
-            "NODE_TEST_CONTEXT",
-            "BAZEL_TEST",
-            "TESTBRIDGE_TEST_ONLY",
-            "BOOST_TEST_RESULT_CODE",
-            "CYPRESS_SPEC_PATTERN",
-            "RUST_TEST_THREADS",
-            "npm_config_ignore_scripts",
-            "NPM_CONFIG_SCRIPT_SHELL",
-            "Npm_Config_prefix",
-            "A-B",
-            "",
-            "1A",
-        ] {
-            assert!(check_variable(refused).is_err(), "{refused}");
-        }
-        for allowed in ["DATABASE_URL", "NODE_ENV", "RUST_LOG", "PYTHONHASHSEED", "npm_config"] {
-            assert!(check_variable(allowed).is_ok(), "{allowed}");
-        }
-        let mut once = RESERVED.to_vec();
-        once.sort_unstable();
-        once.dedup();
-        assert_eq!(once.len(), RESERVED.len(), "a name stands twice");
     }
 }

@@ -1,7 +1,6 @@
 //! A file that a run left, for an agent: text as text, a picture as a picture, and of anything else what it is. Must not know
 //! how the tool is called.
 
-use super::get_test_report::context;
 use crate::answer::{self, Answer, PICTURE};
 use crate::call::Call;
 use crate::call_error::CallError;
@@ -28,7 +27,7 @@ pub(super) async fn show(
     // The supervisor says what is wrong with a name that the report does not list.
     let size = listed.and_then(|artifact| artifact["bytes"].as_u64()).unwrap_or_default();
     let bytes = read(call, &fetched.run_id, name).await?;
-    let mut structured = report::structured(&fetched.document, &context(fetched, bytes_max))?;
+    let mut structured = report::structured(&fetched.document, &report::Context::of(fetched, bytes_max))?;
     let picture = PICTURES.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, mime)| *mime);
     let is_whole = bytes.len() as u64 == size;
     let said = match (picture, std::str::from_utf8(&bytes)) {

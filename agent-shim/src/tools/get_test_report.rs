@@ -58,7 +58,7 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
 }
 
 fn as_json(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Result<Answer, CallError> {
-    let structured = report::structured(&fetched.document, &context(fetched, bytes_max))?;
+    let structured = report::structured(&fetched.document, &Context::of(fetched, bytes_max))?;
     let whole = String::from_utf8_lossy(&fetched.document);
     let bytes_max = bytes_max.unwrap_or(text::STREAM_BYTES_MAX);
     let shown = shorten::first_lines(&whole, bytes_max);
@@ -79,7 +79,7 @@ async fn as_summary(
     fetched: &GetReportResponse,
     bytes_max: Option<usize>,
 ) -> Result<Answer, CallError> {
-    let structured = report::structured(&fetched.document, &context(fetched, bytes_max))?;
+    let structured = report::structured(&fetched.document, &Context::of(fetched, bytes_max))?;
     let run = get_run::status(call, &fetched.run_id, 0).await?;
     let report = run.report.ok_or(CallError::Document)?;
     let mut lines = vec![summary::headline(&report)];
@@ -89,8 +89,4 @@ async fn as_summary(
     hints.remove(0); // the headline is in the text already
     let text = shorten::lines(&lines, bytes_max.unwrap_or(usize::MAX));
     Ok(Answer { text, summary: hints, structured })
-}
-
-pub(super) fn context(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Context<'_> {
-    Context { run_id: &fetched.run_id, attached: false, bytes_max }
 }

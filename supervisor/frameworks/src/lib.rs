@@ -20,6 +20,7 @@ pub mod left_out;
 pub mod lines;
 pub mod maestro;
 pub mod maven;
+mod missed;
 pub mod mocha;
 pub mod node_test;
 mod notes;

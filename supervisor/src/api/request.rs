@@ -4,7 +4,7 @@
 use super::status;
 use crate::context::Looks;
 use crate::convert;
-use crate::toolchain::check_env;
+use crate::variables::check_env;
 use crate::workspace::Workspace;
 use proctor_core::bound::PARALLEL_MAX;
 use proctor_core::filter::Filter;

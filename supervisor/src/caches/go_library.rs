@@ -5,14 +5,14 @@
 //! So proctor compiles it in a sandbox of its own, in which nothing of any tenant's is. Runs see the result read-only, and the
 //! GOCACHE of each workspace begins with links to it. Another toolchain is another library. Must not know how a run is driven.
 
-use super::{CWD, OPEN_DIR, open_trash, sibling, throw};
 use crate::owned::own_dir;
-use crate::toolchain::HOME;
+use crate::trash::{OPEN_DIR, open_trash, sibling, throw, throw_out};
+use crate::variables::HOME;
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_sandbox::{CommandSpec, Jail, KillSwitch, RunAs, RunSpec, Sandbox, SandboxError, ScratchFile};
-use rustix::fs::{Mode, RenameFlags, openat, readlinkat, renameat_with};
+use rustix::fs::{CWD, Mode, RenameFlags, openat, readlinkat, renameat_with};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -132,7 +132,7 @@ impl GoLibrary {
             }
             _ => {}
         }
-        _ = super::throw_out(&self.tenants, &stage).inspect_err(failed);
+        _ = throw_out(&self.tenants, &stage).inspect_err(failed);
         ending.map(|_| self.is_there())
     }
 

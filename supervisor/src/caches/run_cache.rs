@@ -1,8 +1,9 @@
 //! The directory in which one run has its build caches. It is one workspace's alone, so that nothing a run leaves there is read
 //! by a run in another workspace; a run with empty caches has one that is removed when the run ends.
 
-use super::{in_use, mark_used, throw_out};
+use super::{in_use, mark_used};
 use crate::owned::own_dir;
+use crate::trash::throw_out;
 use crate::workspace::Workspace;
 use proctor_sandbox::{RunAs, SCRATCH};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};

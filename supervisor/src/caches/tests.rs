@@ -1,9 +1,12 @@
 //! What becomes of caches within and beyond their bound, as their user leaves them.
 
 use super::*;
+use crate::trash::{empty_in_turn, put_aside};
 use nix::sched::{CloneFlags, unshare};
+use rustix::fs::mkdirat;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 fn named(name: &str, bytes: u64, used: i64) -> Cache {

@@ -9,7 +9,7 @@ use super::{Failure, HOST, USAGE, human, local, print};
 use crate::prepare::PrepareError;
 use crate::run::{Files, NotStarted, RunEnd};
 use crate::session::{SessionError, Started};
-use crate::toolchain::check_env;
+use crate::variables::check_env;
 use crate::workspace::Workspace;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::filter::Filter;

@@ -10,7 +10,7 @@ use crate::context::{Context, LookRoom, Policy};
 use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
 use crate::registry::random_id;
 use crate::scheduler::{EnterError, Place, Standing, Wanted};
-use crate::toolchain::home;
+use crate::variables::home;
 use crate::workspace::{Look, Workspace};
 use proctor_core::coverage::Measured;
 use proctor_core::event::{RunEvent, Stream};
