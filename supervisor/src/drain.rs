@@ -1,7 +1,6 @@
 //! The end of a supervisor: begun by whoever asks first, brought forward by whoever cannot wait, told when it is over. Must
 //! not know who asks, nor what a run is.
 
-use crate::session::Closed;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -12,6 +11,15 @@ pub const DRAIN: Duration = Duration::from_secs(30);
 
 /// Longest time that anybody may give them: a day.
 pub const DRAIN_MAX: Duration = Duration::from_secs(86_400);
+
+/// What became of the runs of a session that was closed, or of all of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Those that ended between the beginning of the drain and the close.
+    pub finished: usize,
+    /// Those that the close ended.
+    pub cancelled: usize,
+}
 
 /// The end of one supervisor. Clones are the same one.
 #[derive(Debug, Clone)]

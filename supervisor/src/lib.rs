@@ -48,6 +48,7 @@ pub mod owned;
 pub mod place;
 pub mod prepare;
 pub mod project_file;
+mod random_id;
 pub mod reader;
 pub mod registry;
 pub mod run;

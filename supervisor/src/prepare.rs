@@ -4,7 +4,7 @@
 use crate::caches::{GoLibrary, RunCache, of_run};
 use crate::context::{Context, Policy};
 use crate::project_file::{ProjectFile, ProjectFileError};
-use crate::registry::random_id;
+use crate::random_id::random_id;
 use crate::toolchain::{is_seen, unseen_environment};
 use crate::variables::{HOME, home};
 use crate::workspace::{Look, Workspace, WorkspaceError};

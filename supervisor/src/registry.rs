@@ -3,7 +3,9 @@
 
 use crate::bounds::Bounds;
 use crate::context::Context;
-use crate::session::{Closed, Memory, Opening, SessionHandle, prepare_actor};
+use crate::drain::Closed;
+use crate::random_id::random_id;
+use crate::session::{Memory, Opening, SessionHandle, prepare_actor};
 use crate::tenant::Tenant;
 use crate::workspace::Workspace;
 use futures_util::FutureExt;
@@ -416,11 +418,3 @@ fn holding((tenant, owned): (&TenantId, &Owned)) -> Holding {
 /// How long sessions stay readable when the last run of a drain has ended: who is told of a run's end asks for its output and
 /// its report then.
 const READ_ON: Duration = Duration::from_secs(2);
-
-/// A fresh session name: 128 random bits.
-#[must_use]
-pub fn random_id() -> Option<SessionId> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).ok()?;
-    Some(SessionId::new(format!("{:032x}", u128::from_ne_bytes(bytes))))
-}

@@ -10,7 +10,7 @@ use crate::caches;
 use crate::clock::Clock;
 use crate::context::{Context, Looks, Policy};
 use crate::host_monitor::HostMonitor;
-use crate::registry::random_id;
+use crate::random_id::random_id;
 use crate::scheduler::Scheduler;
 use crate::session::{self, Memory, SessionHandle};
 use crate::toolchain::{Offer, Toolchain};

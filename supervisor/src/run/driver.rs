@@ -8,7 +8,7 @@ use crate::allowance::Counted;
 use crate::caches::{self, RunCache};
 use crate::context::{Context, LookRoom, Policy};
 use crate::prepare::{PrepareError, Prepared, commands_of, prepare};
-use crate::registry::random_id;
+use crate::random_id::random_id;
 use crate::scheduler::{EnterError, Place, Standing, Wanted};
 use crate::variables::home;
 use crate::workspace::{Look, Workspace};

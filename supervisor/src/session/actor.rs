@@ -2,9 +2,10 @@
 //! anything; what a session does is in [`proctor_core::session`].
 
 use super::looking::{Looking, Reply, Seen};
-use super::{About, Asked, Closed, Memory, Message, SessionError, Started, Status};
+use super::{About, Asked, Memory, Message, SessionError, Started, Status};
 use crate::allowance::Counted;
 use crate::audit::{self, Line};
+use crate::drain::Closed;
 use crate::prepare::PrepareError;
 use crate::run::{
     self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, Spools, Watch, without_running,

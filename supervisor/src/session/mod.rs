@@ -8,6 +8,7 @@ mod wreck;
 
 use crate::bounds::IDLE_MAX;
 use crate::context::{Context, CurrentPolicy};
+use crate::drain::Closed;
 use crate::prepare::PrepareError;
 use crate::run::RunHandle;
 use crate::workspace::Workspace;
@@ -131,15 +132,6 @@ impl Status {
     pub fn new_at(now: Moment) -> Status {
         Status { running: None, waiting: 0, last: None, created_at: now, used_at: now }
     }
-}
-
-/// What became of the runs of a session that was closed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Closed {
-    /// Those that ended between [`SessionHandle::drain`] and the close.
-    pub finished: usize,
-    /// Those that the close ended.
-    pub cancelled: usize,
 }
 
 /// What a session remembers, for whoever keeps it between processes.
