@@ -14,6 +14,16 @@ pub struct FileTree {
     left_out_unnamed: u64,
 }
 
+#[cfg(test)]
+impl FileTree {
+    /// Of these files with their contents.
+    pub(crate) fn holding(files: &[(&str, &str)]) -> FileTree {
+        let mut tree = FileTree::default();
+        files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
+        tree
+    }
+}
+
 impl FileTree {
     /// Adds a file by name.
     pub fn add(&mut self, path: impl Into<String>) {

@@ -213,12 +213,6 @@ fn glob(pattern: &str) -> Option<Regex> {
 mod tests {
     use super::*;
 
-    fn tree(files: &[(&str, &str)]) -> FileTree {
-        let mut tree = FileTree::default();
-        files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
-        tree
-    }
-
     const FLOW: &str = "appId: com.example\n---\n- launchApp\n";
 
     #[test]
@@ -267,7 +261,7 @@ mod tests {
 
     #[test]
     fn directories_with_flows_are_projects() {
-        let tree = tree(&[
+        let tree = FileTree::holding(&[
             (".maestro/login.yaml", FLOW),
             (".maestro/config.yaml", "flows: '*'\n---\nappId: x\n---\n"),
             ("app/maestro/sub/deep.yml", FLOW),
@@ -284,7 +278,7 @@ mod tests {
     fn the_suite_is_what_the_configuration_says() {
         let tagged = "appId: x\nname: T\ntags:\n  - slow\n---\n- launchApp\n";
         let names = |config: Option<&str>| -> String {
-            let mut tree = tree(&[
+            let mut tree = FileTree::holding(&[
                 ("m/.maestro/a.yaml", FLOW),
                 ("m/.maestro/b.yml", tagged),
                 ("m/.maestro/sub/c.yaml", FLOW),

@@ -101,12 +101,6 @@ fn words(value: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn tree(files: &[(&str, &str)]) -> FileTree {
-        let mut tree = FileTree::default();
-        files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
-        tree
-    }
-
     #[test]
     fn reads_test_paths_in_every_form_and_the_first_file_decides() {
         for (file, content, paths) in [
@@ -121,13 +115,13 @@ mod tests {
             ("pyproject.toml", "[tool.pytest]", &[]),
             ("pyproject.toml", "not [ toml", &[]),
         ] {
-            assert_eq!(test_paths(&tree(&[(file, content)]), ""), paths, "{file}: {content}");
+            assert_eq!(test_paths(&FileTree::holding(&[(file, content)]), ""), paths, "{file}: {content}");
             let (deep, other) = (format!("d/{file}"), ("d/setup.cfg", "[tool:pytest]\ntestpaths = other"));
-            let found = test_paths(&tree(&[other, (&deep, content)]), "d");
+            let found = test_paths(&FileTree::holding(&[other, (&deep, content)]), "d");
             let decides = paths != [""; 0] || content == "[tool.pytest]" || file == "setup.cfg";
             assert_eq!(found, if decides { paths } else { &["other"] }, "{file}: {content}");
         }
-        let ini = tree(&[("pytest.ini", ""), ("pyproject.toml", "[tool.pytest]\ntestpaths = ['a']")]);
+        let ini = FileTree::holding(&[("pytest.ini", ""), ("pyproject.toml", "[tool.pytest]\ntestpaths = ['a']")]);
         assert!(test_paths(&ini, "").is_empty(), "an empty pytest.ini is a configuration");
     }
 
@@ -139,9 +133,9 @@ mod tests {
             ("[package]\nname = 'pytest'", true),
             ("# [pytest]\nname = 'x'", true),
         ] {
-            let tree = tree(&[("recipes/pytest.toml", content)]);
+            let tree = FileTree::holding(&[("recipes/pytest.toml", content)]);
             assert_eq!(is_of_another_tool(&tree, "recipes/pytest.toml"), is_other, "{content}");
         }
-        assert!(!is_of_another_tool(&tree(&[("pytest.ini", "[x]")]), "pytest.ini"));
+        assert!(!is_of_another_tool(&FileTree::holding(&[("pytest.ini", "[x]")]), "pytest.ini"));
     }
 }

@@ -236,15 +236,9 @@ fn is_here(target: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn tree(files: &[(&str, &str)]) -> FileTree {
-        let mut tree = FileTree::default();
-        files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
-        tree
-    }
-
     #[test]
     fn a_workspace_holds_what_is_below_it_unless_it_says_otherwise() {
-        let tree = tree(&[
+        let tree = FileTree::holding(&[
             ("Cargo.toml", "[workspace]\nmembers = ['crates/*']\nexclude = ['tools']\n[package]\nname = 'root'\n"),
             ("crates/a/Cargo.toml", "[package]\nname = 'a'\n[[test]]\nname = 'ui-tests'\nharness = false\n"),
             ("crates/a/tests/ui/Cargo.toml", "[workspace]\n[package]\nname = 'ui'\n"),
@@ -269,7 +263,7 @@ mod tests {
 
     #[test]
     fn projects_without_a_common_root_are_each_their_own() {
-        let tree = tree(&[("b/Cargo.toml", "broken ["), ("a/Cargo.toml", "[package]\nname = 'x'\n")]);
+        let tree = FileTree::holding(&[("b/Cargo.toml", "broken ["), ("a/Cargo.toml", "[package]\nname = 'x'\n")]);
         let found: Vec<(String, String)> =
             workspaces(&tree).into_iter().map(|project| (project.dir, project.name)).collect();
         assert_eq!(found, [("a".to_owned(), "x".to_owned()), ("b".to_owned(), "b".to_owned())]);
@@ -278,7 +272,7 @@ mod tests {
     #[test]
     fn the_projects_own_runner_is_found_above_it() {
         let here = format!("[target.{}-unknown-linux-gnu]\nrunner = ['tools/run', '--fast']\n", std::env::consts::ARCH);
-        let tree = tree(&[
+        let tree = FileTree::holding(&[
             (".cargo/config.toml", &here),
             ("a/.cargo/config.toml", "[target.wasm32-wasip1]\nrunner = 'wasmtime'\n"),
             ("b/.cargo/config.toml", "[target.'cfg(unix)']\nrunner = 'nice -n 5'\n"),
