@@ -1,7 +1,7 @@
 //! The supervisor: the tokio edge of proctor, between the wire and the sandbox.
 //!
-//! A request flows one way down: [`api`] (authenticate, validate, translate) -> [`registry`] (find the session) ->
-//! [`session`] (its actor: refuse, attach or start) -> [`run`] (a turn on the host, the adapter's command, the sandbox,
+//! A request flows one way down: [`grpc`] (authenticate, validate, translate) -> [`sessions::registry`] (find the session) ->
+//! [`sessions`] (its actor: refuse, attach or start) -> [`runs`] (a turn on the host, the adapter's command, the sandbox,
 //! the parser). Events flow one way up: into the run's log, from which subscribers read, and back to the actor.
 //!
 //! # Tasks and channels
@@ -26,39 +26,17 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nothing can be written")]
 
-pub mod access;
-pub mod allowance;
-pub mod api;
-pub mod audit;
-pub mod bounds;
 pub mod caches;
 pub mod calendar;
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod context;
-pub mod convert;
-pub mod drain;
+pub mod grpc;
 pub mod host;
-pub mod host_monitor;
-pub mod lookout;
-pub mod notify;
-mod outbox;
-pub mod owned;
-pub mod place;
-pub mod prepare;
-pub mod project_file;
+pub mod net;
+pub mod ops;
 mod random_id;
-pub mod reader;
-pub mod registry;
-pub mod run;
-pub mod scheduler;
-pub mod serve;
-pub mod session;
-pub mod shown;
-pub mod tenant;
-pub mod toolchain;
-mod trash;
-pub mod units;
-pub mod variables;
+pub mod runs;
+pub mod sessions;
+pub mod tenants;
 pub mod workspace;

@@ -5,9 +5,9 @@
 //! So proctor compiles it in a sandbox of its own, in which nothing of any tenant's is. Runs see the result read-only, and the
 //! GOCACHE of each workspace begins with links to it. Another toolchain is another library. Must not know how a run is driven.
 
-use crate::owned::own_dir;
-use crate::trash::{OPEN_DIR, open_trash, sibling, throw, throw_out};
-use crate::variables::HOME;
+use crate::host::environment::HOME;
+use crate::host::state_dir::own_dir;
+use crate::host::trash::{OPEN_DIR, open_trash, sibling, throw, throw_out};
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason};

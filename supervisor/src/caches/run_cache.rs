@@ -2,8 +2,8 @@
 //! by a run in another workspace; a run with empty caches has one that is removed when the run ends.
 
 use super::{in_use, mark_used};
-use crate::owned::own_dir;
-use crate::trash::throw_out;
+use crate::host::state_dir::own_dir;
+use crate::host::trash::throw_out;
 use crate::workspace::Workspace;
 use proctor_sandbox::{RunAs, SCRATCH};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
@@ -121,7 +121,7 @@ pub struct OpenCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toolchain::{CachePlaces, Toolchain};
+    use crate::host::toolchain::{CachePlaces, Toolchain};
     use proctor_core::isolation::Network;
     use proctor_core::request::{Browsing, CoverageMode, RunKind, Selection};
     use proctor_frameworks::{Want, detect};

@@ -1,7 +1,7 @@
 //! What becomes of caches within and beyond their bound, as their user leaves them.
 
 use super::*;
-use crate::trash::{empty_in_turn, put_aside};
+use crate::host::trash::{empty_in_turn, put_aside};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::mkdirat;
 use std::fs;

@@ -1,7 +1,7 @@
 //! `proctor admin`: what an operator asks of a running supervisor, over its unix socket. Must not know how it is answered.
 
 use super::arguments::{Admin, AdminCommand, Asked, Drain};
-use super::{Failure, local, print, token};
+use super::{Failure, in_process, print, token};
 use proctor_proto::client::connect_unix;
 use proctor_proto::printable::line;
 use proctor_proto::v1::host_client::HostClient;
@@ -14,10 +14,10 @@ use tonic::{Code, Status};
 pub(super) fn admin(arguments: &Admin) -> Result<u8, Failure> {
     match &arguments.command {
         AdminCommand::Token => token::token(),
-        AdminCommand::Tenants(asked) => local::runtime()?.block_on(tenants(asked)),
-        AdminCommand::Sessions(asked) => local::runtime()?.block_on(sessions(asked)),
-        AdminCommand::Runs(asked) => local::runtime()?.block_on(runs(asked)),
-        AdminCommand::Drain(asked) => local::runtime()?.block_on(drain(asked)),
+        AdminCommand::Tenants(asked) => in_process::runtime()?.block_on(tenants(asked)),
+        AdminCommand::Sessions(asked) => in_process::runtime()?.block_on(sessions(asked)),
+        AdminCommand::Runs(asked) => in_process::runtime()?.block_on(runs(asked)),
+        AdminCommand::Drain(asked) => in_process::runtime()?.block_on(drain(asked)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the command line accepts, with the help that teaches it. Must not know what is done with it.
 
-use crate::drain::DRAIN_MAX;
-use crate::units::{Bytes, Cpus, Duration, milliseconds};
+use crate::config::units::{Bytes, Cpus, Duration, milliseconds};
+use crate::ops::drain::DRAIN_MAX;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_core::bound::PARALLEL_MAX;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! `proctor doctor`: what this host can enforce, for a person or a program. Must not change anything on the host.
 
 use super::arguments::{Doctor, Output};
-use super::{Failure, local, print};
-use crate::host::{Check, checks};
+use super::{Failure, in_process, print};
+use crate::host::checks::{Check, checks};
 use proctor_proto::printable::line;
 use proctor_sandbox::Status;
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ const NOT_WHOLE: u8 = 1;
 /// Prints all checks; exit status 0 when runs get every layer and limit, 1 otherwise.
 pub(super) fn doctor(arguments: &Doctor) -> Result<u8, Failure> {
     // The scheduler, which nothing here asks for a turn, is a task.
-    let runtime = local::runtime()?;
+    let runtime = in_process::runtime()?;
     let context = {
         let _within = runtime.enter();
-        local::context_to_look()?
+        in_process::context_to_look()?
     };
     let checks = checks(&context);
     match arguments.output {

@@ -3,9 +3,9 @@
 use super::arguments::{List, Output};
 use super::run::{ended, failure};
 use super::signals::Signals;
-use super::{CANCELLED, Failure, local, print};
-use crate::convert;
-use crate::run::TestsStarted;
+use super::{CANCELLED, Failure, in_process, print};
+use crate::grpc::convert;
+use crate::runs::TestsStarted;
 use proctor_core::outcome::Outcome;
 use proctor_core::request::{IfBusy, RunKind, RunRequest};
 use proctor_core::test_case::{Collector, TestId};
@@ -25,10 +25,10 @@ struct Listing<'a> {
 
 /// `proctor list`: exit status 0 when everything was listed, 3 when something could not be built, else as `run`.
 pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
-    let workspace = local::workspace(&arguments.path)?;
-    local::runtime()?.block_on(async {
+    let workspace = in_process::workspace(&arguments.path)?;
+    in_process::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
-        let (session, _) = local::session(workspace)?;
+        let (session, _) = in_process::session(workspace)?;
         let request = RunRequest { framework: arguments.framework.clone(), ..RunRequest::default() };
         let started = session.start(request, RunKind::Listing, IfBusy::Queue).await.map_err(|error| failure(&error))?;
         let _watch = started.handle.watch();

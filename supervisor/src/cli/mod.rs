@@ -3,27 +3,27 @@
 
 mod admin;
 mod arguments;
+mod config_reload;
 mod doctor;
-mod home;
-mod human;
+mod in_process;
+mod last_run;
+mod last_run_store;
 mod list;
-mod live;
-mod local;
-mod log_queue;
-mod logs;
+mod live_output;
+mod log_writer;
+mod logging;
 mod print;
-mod progress;
-mod reload;
-mod remember;
+mod progress_line;
 mod run;
 mod serve;
-mod show;
 mod signals;
+mod terminal_report;
 mod token;
+mod xdg_dirs;
 
 use arguments::{Cli, Command};
 use clap::Parser;
-use logs::Logs;
+use logging::Logs;
 use std::process::ExitCode;
 
 /// Exit status for a mistake on the command line.
@@ -73,9 +73,9 @@ pub fn main() -> ExitCode {
     let answered = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::List(arguments) => list::list(&arguments),
-        Command::Failures(arguments) => show::failures(&arguments),
-        Command::Covering(arguments) => show::covering(&arguments),
-        Command::Report(arguments) => show::report(&arguments),
+        Command::Failures(arguments) => last_run::failures(&arguments),
+        Command::Covering(arguments) => last_run::covering(&arguments),
+        Command::Report(arguments) => last_run::report(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Admin(arguments) => admin::admin(&arguments),

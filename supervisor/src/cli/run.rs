@@ -1,15 +1,15 @@
 //! `proctor run`: one run of the workspace at hand, watched to its end. Must not know how it looks on a terminal.
 
 use super::arguments::{Browser, Coverage, Network, Output, Run};
-use super::live::Live;
-use super::progress::Progress;
-use super::remember::Total;
+use super::last_run_store::Total;
+use super::live_output::Live;
+use super::progress_line::Progress;
 use super::signals::Signals;
-use super::{Failure, HOST, USAGE, human, local, print};
-use crate::prepare::PrepareError;
-use crate::run::{Files, NotStarted, RunEnd};
-use crate::session::{SessionError, Started};
-use crate::variables::check_env;
+use super::{Failure, HOST, USAGE, in_process, print, terminal_report};
+use crate::host::environment::check_env;
+use crate::runs::prepare::PrepareError;
+use crate::runs::{Files, NotStarted, RunEnd};
+use crate::sessions::{SessionError, Started};
 use crate::workspace::Workspace;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::filter::Filter;
@@ -32,14 +32,14 @@ const PART: usize = 256 * 1_024;
 
 /// Carries out the command; the result is the exit status of the program.
 pub(super) fn run(arguments: &Run) -> Result<u8, Failure> {
-    let workspace = local::workspace(&arguments.path)?;
+    let workspace = in_process::workspace(&arguments.path)?;
     let request = request(arguments, &workspace)?;
-    local::runtime()?.block_on(watch(arguments, workspace, request))
+    in_process::runtime()?.block_on(watch(arguments, workspace, request))
 }
 
 async fn watch(arguments: &Run, workspace: Workspace, request: RunRequest) -> Result<u8, Failure> {
     let mut signals = Signals::new()?;
-    let (session, remembered) = local::session(workspace)?;
+    let (session, remembered) = in_process::session(workspace)?;
     let is_whole = request.selection.is_whole() && request.command.is_empty();
     let expected = if is_whole { remembered.total(request.framework.as_deref()) } else { None };
     let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
@@ -55,7 +55,7 @@ async fn watch(arguments: &Run, workspace: Workspace, request: RunRequest) -> Re
     screen.rest(&files);
     session.close().await;
     let printed = match arguments.output {
-        Output::Human => print::answer(&human::report(&report, screen.output.is_some())),
+        Output::Human => print::answer(&terminal_report::report(&report, screen.output.is_some())),
         Output::Json => print::document(&*report),
     };
     // That the next command will not know of it is only a pity.
@@ -140,7 +140,7 @@ fn write_live(stdout: &str, stderr: &str) {
 // A signal cancels; the run then ends by itself and its partial report is printed.
 async fn follow(
     started: &Started,
-    session: &crate::session::SessionHandle,
+    session: &crate::sessions::SessionHandle,
     screen: &mut Screen,
     signals: &mut Signals,
 ) -> Result<Arc<Report>, Failure> {
@@ -287,7 +287,7 @@ fn selection(arguments: &Run, workspace: &Workspace) -> Result<Selection, Failur
     let files = arguments
         .file
         .iter()
-        .map(|file| workspace.existing(file).map_err(|error| local::unseen("--file", &error)))
+        .map(|file| workspace.existing(file).map_err(|error| in_process::unseen("--file", &error)))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(if filter.is_none() && files.is_empty() { Selection::All } else { Selection::Matching { filter, files } })
 }

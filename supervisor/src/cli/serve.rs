@@ -2,24 +2,24 @@
 //! answered.
 
 use super::arguments::Serve;
-use super::local::{self, Shared};
-use super::reload::{Reloading, Users, own_cache, shown_roots};
+use super::config_reload::{Reloading, Users, own_cache, shown_roots};
+use super::in_process::{self, Shared};
 use super::{Failure, USAGE, print};
-use crate::access::{self, Access, Current, Loaded};
-use crate::api::Api;
-use crate::audit::{Audit, Event, Line};
-use crate::bounds::Bounds;
 use crate::clock::Clock;
 use crate::config::{Config, Machine, Problem, Told};
-use crate::context::Context;
-use crate::drain::Drain;
-use crate::notify::Manager;
-use crate::owned::hold;
-use crate::place::Place;
-use crate::registry::Registry;
-use crate::serve::{self, Listener, Served};
-use crate::tenant::Tenants;
-use crate::toolchain::Offer;
+use crate::grpc::Api;
+use crate::host::resolved_path::Place;
+use crate::host::state_dir::hold;
+use crate::host::toolchain::Offer;
+use crate::net::{self, Listener, Served};
+use crate::ops::audit::{Audit, Event, Line};
+use crate::ops::drain::Drain;
+use crate::ops::systemd::Manager;
+use crate::runs::context::Context;
+use crate::sessions::limits::Bounds;
+use crate::sessions::registry::Registry;
+use crate::tenants::Tenants;
+use crate::tenants::access::{self, Access, Current, Loaded};
 use proctor_core::isolation::Layer;
 use proctor_proto::printable;
 use proctor_sandbox::{PoolBounds, SandboxError};
@@ -35,7 +35,7 @@ use tokio::sync::watch;
 pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
     match (&arguments.config, &arguments.root) {
         (Some(path), _) => {
-            let may_switch = local::own_uid()? == 0;
+            let may_switch = in_process::own_uid()? == 0;
             let loaded = access::load(path, may_switch, &Tenants::default(), |config| on_path(config, arguments.check))
                 .map_err(|told| told.iter().map(Told::to_string).collect::<Vec<_>>().join("\nproctor: "))
                 .map_err(|text| Failure { code: USAGE, text })?;
@@ -44,9 +44,9 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
                 print::answer(&format!("{}: ok", printable::line(&path.display().to_string())))?;
                 return Ok(0);
             }
-            local::runtime()?.block_on(daemon(path, loaded, may_switch))
+            in_process::runtime()?.block_on(daemon(path, loaded, may_switch))
         }
-        (None, Some(root)) => local::runtime()?.block_on(private(root)),
+        (None, Some(root)) => in_process::runtime()?.block_on(private(root)),
         (None, None) => Err(Failure::usage("serve needs --config or --private --root")),
     }
 }
@@ -57,7 +57,7 @@ fn on_path(config: &Config, checks: bool) -> Vec<Problem> {
     let names = config.private_places().iter().flat_map(Place::names).collect();
     // Those of the file are the file's own problems, whatever PATH is.
     let offer = Offer { toolchains: Vec::new(), private: watch::channel(names).1 };
-    let problems = shown_roots(&local::toolchain(offer), config).into_iter();
+    let problems = shown_roots(&in_process::toolchain(offer), config).into_iter();
     let by_this_path = |problem: Problem| {
         Problem::note(problem.at, format!("{}; this is by the PATH of `--check` itself", problem.text))
     };
@@ -85,13 +85,13 @@ async fn daemon(path: &Path, loaded: Loaded, may_switch: bool) -> Result<u8, Fai
     let audit = Audit::open(place, clock).map_err(|error| Failure::host(format!("{told}: {error}")))?;
     let budget = config.host.budget(Machine::here());
     let shared = Shared { budget, pool: config.host.pool.pool(), offer, clock, audit: Some(audit.clone()) };
-    let context = local::context(shared)?;
+    let context = in_process::context(shared)?;
     let (access, current) = watch::channel(Arc::new(access));
     let api = api(context, current.clone(), config.host.bounds(), Drain::new(config.host.drain()));
     let mut listeners = Vec::new();
     if let Some(path) = &config.listen.unix {
         let mode = config.listen.mode().map_err(|error| Failure::usage(error.to_string()))?;
-        listeners.push(serve::bind_unix(path, mode).await.map_err(|error| Failure::host(error.to_string()))?);
+        listeners.push(net::bind_unix(path, mode).await.map_err(|error| Failure::host(error.to_string()))?);
         tracing::info!(socket = %path.display(), "listening");
     }
     if let Some(address) = config.listen.tcp {
@@ -138,13 +138,13 @@ fn cannot_switch() -> SandboxError {
 }
 
 async fn private(root: &Path) -> Result<u8, Failure> {
-    let workspace = local::workspace(root)?;
-    let policy = local::policy(&workspace)?;
-    let tenants = Tenants::private(local::own_uid()?, workspace.root().to_owned(), policy);
+    let workspace = in_process::workspace(root)?;
+    let policy = in_process::policy(&workspace)?;
+    let tenants = Tenants::private(in_process::own_uid()?, workspace.root().to_owned(), policy);
     let access = watch::channel(Arc::new(Access::of(tenants))).1;
     // Its one client ends it, and does not wait.
     let drain = Drain::new(Duration::ZERO);
-    let api = api(local::context(Shared::alone(PoolBounds::DEFAULT))?, access, Bounds::default(), drain);
+    let api = api(in_process::context(Shared::alone(PoolBounds::DEFAULT))?, access, Bounds::default(), drain);
     let mut hangup = hangups()?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
@@ -193,6 +193,6 @@ async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failu
     let undescribed = |error| Failure::host(format!("the description of the services cannot be read: {error}"));
     let routes = api.routes().await.map_err(undescribed)?;
     let served = Served { routes, registry, drain, sandbox };
-    serve::serve(served, listeners).await.map_err(|error| Failure::host(error.to_string()))?;
+    net::serve(served, listeners).await.map_err(|error| Failure::host(error.to_string()))?;
     Ok(0)
 }

@@ -1,8 +1,8 @@
 //! Where the audit log is, and how much of it is kept. Must not know what is written there.
 
 use super::{Problem, changed};
-use crate::audit;
-use crate::units::Bytes;
+use crate::config::units::Bytes;
+use crate::ops::audit;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 

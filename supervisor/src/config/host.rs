@@ -3,10 +3,10 @@
 
 use super::limits::too_small;
 use super::{Problem, changed};
-use crate::bounds::{Bounds, IDLE_MIN};
-use crate::drain::{DRAIN, DRAIN_MAX};
-use crate::place::Place;
-use crate::units::{Bytes, Cpus, Duration};
+use crate::config::units::{Bytes, Cpus, Duration};
+use crate::host::resolved_path::Place;
+use crate::ops::drain::{DRAIN, DRAIN_MAX};
+use crate::sessions::limits::{Bounds, IDLE_MIN};
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::Amount;
 use proctor_sandbox::PoolBounds;
@@ -21,9 +21,9 @@ pub struct Host {
     memory: Option<Bytes>,
     /// Processors that runs may use together; default: for each processor as much as a run gets that asks for nothing.
     cpus: Option<Cpus>,
-    /// Sessions at the same time, of all tenants together; default [`crate::bounds::SESSIONS_MAX`].
+    /// Sessions at the same time, of all tenants together; default [`crate::sessions::limits::SESSIONS_MAX`].
     pub sessions_max: Option<u32>,
-    /// How long a session lives that nobody uses; default [`crate::bounds::IDLE_MAX`].
+    /// How long a session lives that nobody uses; default [`crate::sessions::limits::IDLE_MAX`].
     pub session_idle: Option<Duration>,
     /// How long runs may go on when the supervisor ends; default [`DRAIN`].
     pub drain: Option<Duration>,

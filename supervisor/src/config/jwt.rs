@@ -1,7 +1,7 @@
 //! Whose JSON web tokens count. Must not know how one is verified.
 
 use super::Problem;
-use crate::units::Duration;
+use crate::config::units::Duration;
 use serde::Deserialize;
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! Limits of runs, and how long each framework's may take. Must not know whose table it is.
 
 use super::Problem;
-use crate::units::{Bytes, Cpus, Duration};
+use crate::config::units::{Bytes, Cpus, Duration};
 use proctor_core::limits::{LimitError, LimitKind, LimitRequest, Limits};
 use proctor_core::quota::Amount;
 use proctor_frameworks::{FRAMEWORKS, custom};

@@ -2,8 +2,8 @@
 //! enforced.
 
 use super::limits::too_small;
-use crate::allowance::{Allowance, Kept};
-use crate::units::{Bytes, Cpus};
+use crate::config::units::{Bytes, Cpus};
+use crate::tenants::allowance::{Allowance, Kept};
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::{Amount, Quota};
 use serde::Deserialize;

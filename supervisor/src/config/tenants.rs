@@ -4,9 +4,9 @@
 use super::limits::LimitsTable;
 use super::quota::QuotaTable;
 use super::{Config, Problem};
-use crate::bounds::{KEPT_BESIDE_LOG, KEPT_MEMORY_MIN};
-use crate::place::Place;
-use crate::units::Bytes;
+use crate::config::units::Bytes;
+use crate::host::resolved_path::Place;
+use crate::sessions::limits::{KEPT_BESIDE_LOG, KEPT_MEMORY_MIN};
 use crate::workspace::is_of_the_system;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
@@ -232,7 +232,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use crate::config::tests::{parse, problems, problems_of};
-    use crate::tenant::Tenants;
+    use crate::tenants::Tenants;
     use crate::workspace::Workspace;
     use std::os::unix::fs::symlink;
 

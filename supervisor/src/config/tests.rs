@@ -1,8 +1,8 @@
 //! What the whole host file comes to, and how the tests of its parts read one.
 
 use super::{Config, Machine, Reading};
-use crate::bounds::Bounds;
-use crate::drain::DRAIN;
+use crate::ops::drain::DRAIN;
+use crate::sessions::limits::Bounds;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::Amount;
 use proctor_frameworks::FRAMEWORKS;

@@ -5,23 +5,23 @@
 //! a link or a mount that takes its place in the meantime is never looked at; and as long as it is held, no other directory
 //! can have its device and inode, by which a run's sandbox knows it before it is mounted.
 
-mod look;
-mod passed_over;
-mod reach;
+mod ignored_dirs;
+mod lookup;
+mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use look::{BYTES_LARGE, BYTES_SMALL};
+pub use scan::{BYTES_LARGE, BYTES_SMALL};
 
-use crate::place::Place;
-use look::Stopped;
+use crate::host::resolved_path::Place;
+use lookup::{Reach, beneath};
 use proctor_core::moment::Moment;
 use proctor_core::request::Fingerprint;
 use proctor_frameworks::FileTree;
 use proctor_sandbox::lack;
-use reach::{Reach, beneath};
 use rustix::fs::{FileType, OFlags, readlink};
 use rustix::io::Errno;
+use scan::Stopped;
 use std::ffi::OsString;
 use std::hash::{Hash, Hasher};
 use std::io;
@@ -308,8 +308,8 @@ impl Workspace {
     /// where that is needed and refused.
     pub fn look_within(&self, grow: &mut dyn FnMut() -> bool) -> Result<Option<Look>, WorkspaceError> {
         let owner = self.owner()?;
-        match look::all_below(&self.0.dir, grow) {
-            Ok(look::Found { tree, fingerprint }) => Ok(Some(Look { tree, fingerprint, owner })),
+        match scan::all_below(&self.0.dir, grow) {
+            Ok(scan::Found { tree, fingerprint }) => Ok(Some(Look { tree, fingerprint, owner })),
             Err(Stopped::NoRoom) => Ok(None),
             Err(Stopped::Host(error)) => Err(WorkspaceError::Host(error)),
         }

@@ -1,0 +1,149 @@
+//! The Results service: what sessions remember, and listings. Must not know how it was learnt.
+
+use super::encode_permit::Turn;
+use super::run_request::{Bounds, clamp};
+use super::{Api, call_record, run_request, status};
+use crate::grpc::convert;
+use crate::runs::{RunEnd, TestsStarted};
+use proctor_core::id::RunId;
+use proctor_core::request::RunKind;
+use proctor_proto::v1::results_server::Results;
+use proctor_proto::{reason, v1};
+use tonic::{Request, Response, Status};
+
+/// Failures in an answer.
+const FAILURES: Bounds = Bounds { default: 50, max: 500 };
+
+/// Covering tests in an answer.
+const COVERING: Bounds = Bounds { default: 200, max: 10_000 };
+
+/// Listed tests in an answer.
+const LISTED: Bounds = Bounds { default: 10_000, max: 100_000 };
+
+#[tonic::async_trait]
+impl Results for Api {
+    async fn list_tests(
+        &self,
+        request: Request<v1::ListTestsRequest>,
+    ) -> Result<Response<v1::ListTestsResponse>, Status> {
+        let mut known = self.known(&request)?;
+        self.accepting()?;
+        let asked = request.into_inner();
+        let session = self.session(&known.tenant, &asked.session_id).await?;
+        let wanted = run_request::list_tests(&asked, session.workspace())?;
+        let waiting = convert::waiting(v1::IfBusy::Queue, asked.priority());
+        let _subscription = status::subscribe(&known.tenant)?;
+        let started =
+            session.start(wanted, RunKind::Listing, waiting).await.map_err(|error| status::session(&error))?;
+        call_record::run(started.run.as_str());
+        if started.attached_age_ms.is_some() {
+            call_record::found();
+        }
+        let _watch = started.handle.watch();
+        let unread = |error| status::read(&error);
+        let end = tokio::select! {
+            lost = known.lost() => return Err(lost),
+            end = started.handle.end() => end.map_err(unread)?,
+        };
+        let report = match end {
+            RunEnd::Report(report) => report,
+            RunEnd::NotStarted(why) => return Err(status::not_started(&why)),
+        };
+        let turn = Turn::of(known.tenant.allowance.wire()).await;
+        let TestsStarted { tests, missed } = started.handle.tests_started().await.map_err(unread)?;
+        let limit = clamp(asked.limit, LISTED);
+        let mut listing = turn.make(move || convert::listing(&report, &tests, limit)).await?;
+        listing.partial |= missed > 0;
+        Ok(Response::new(listing))
+    }
+
+    async fn last_test_failures(
+        &self,
+        request: Request<v1::LastTestFailuresRequest>,
+    ) -> Result<Response<v1::LastTestFailuresResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        let asked = request.into_inner();
+        let session = self.session(&tenant, &asked.session_id).await?;
+        let last = session.last_run(clamp(asked.limit, FAILURES)).await.map_err(|error| status::session(&error))?;
+        Ok(Response::new(convert::last_run(last.as_ref(), self.context.clock.now())))
+    }
+
+    async fn tests_covering(
+        &self,
+        request: Request<v1::TestsCoveringRequest>,
+    ) -> Result<Response<v1::TestsCoveringResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        let asked = request.into_inner();
+        let session = self.session(&tenant, &asked.session_id).await?;
+        let file = run_request::covered(&asked, session.workspace(), &tenant.policy.looks).await?;
+        let covering = session.covering(file.clone(), asked.line).await.map_err(|error| status::session(&error))?;
+        let measured_at = covering.as_ref().and_then(|covering| covering.measured_at);
+        let file_changed = match measured_at {
+            Some(since) => {
+                let (workspace, since) = (session.workspace().clone(), self.context.clock.among_files(since));
+                let changed = tenant.policy.looks.look(move || workspace.changed_since(&file, since)).await;
+                changed.unwrap_or(true)
+            }
+            None => false,
+        };
+        Ok(Response::new(convert::covering(covering.as_ref(), clamp(asked.limit, COVERING), file_changed)))
+    }
+
+    async fn affected_tests(
+        &self,
+        request: Request<v1::AffectedTestsRequest>,
+    ) -> Result<Response<v1::AffectedTestsResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        self.session(&tenant, &request.get_ref().session_id).await?;
+        Err(status::not_in_this_version("AffectedTests"))
+    }
+
+    async fn analyze_failures(
+        &self,
+        request: Request<v1::AnalyzeFailuresRequest>,
+    ) -> Result<Response<v1::AnalyzeFailuresResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        self.session(&tenant, &request.get_ref().session_id).await?;
+        Err(status::not_in_this_version("AnalyzeFailures"))
+    }
+
+    async fn history(&self, request: Request<v1::HistoryRequest>) -> Result<Response<v1::HistoryResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        self.session(&tenant, &request.get_ref().session_id).await?;
+        Err(status::not_in_this_version("History"))
+    }
+
+    async fn get_report(
+        &self,
+        request: Request<v1::GetReportRequest>,
+    ) -> Result<Response<v1::GetReportResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        let asked = request.into_inner();
+        let session = self.session(&tenant, &asked.session_id).await?;
+        run_request::check_enum::<v1::ReportFormat>("format", asked.format)?;
+        if !matches!(asked.format(), v1::ReportFormat::Unspecified | v1::ReportFormat::Json) {
+            return Err(status::invalid("format", "format must be JSON in this version"));
+        }
+        let run = if asked.run_id.is_empty() {
+            let last = session.status().await.map_err(|error| status::session(&error))?.last;
+            last.ok_or_else(|| status::failed(reason::NO_RUN_YET, "no run has ended in this session"))?.0
+        } else {
+            call_record::run(&asked.run_id);
+            RunId::new(asked.run_id)
+        };
+        let denied = || status::denied("run");
+        let handle = session.run(run.clone()).await.map_err(|_| denied())?.ok_or_else(denied)?;
+        let report = match handle.snapshot().await.map_err(|_| denied())?.end {
+            Some(RunEnd::Report(report)) => report,
+            Some(RunEnd::NotStarted(why)) => return Err(status::not_started(&why)),
+            None => return Err(status::failed(reason::NO_RUN_YET, "the run has not ended")),
+        };
+        let written = Turn::of(tenant.allowance.wire()).await.make(move || serde_json::to_vec(report.as_ref())).await?;
+        let document = written.map_err(|_| status::internal("the report could not be written"))?;
+        Ok(Response::new(v1::GetReportResponse {
+            run_id: run.to_string(),
+            content_type: "application/json".to_owned(),
+            document,
+        }))
+    }
+}

@@ -1,0 +1,253 @@
+//! The Sessions service. Must not know runs beyond their names.
+
+use super::run_request::{Bounds, clamp};
+use super::{Api, call_record, status};
+use crate::grpc::convert;
+use crate::runs::prepare::check_owner;
+use crate::sessions::registry::{Opened, Wanted};
+use crate::sessions::{self, SessionHandle};
+use crate::tenants::Tenant;
+use crate::workspace::{Workspace, WorkspaceError};
+use proctor_proto::v1;
+use proctor_proto::v1::sessions_server::Sessions;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::{Request, Response, Status};
+
+/// Sessions on a page.
+const PAGE: Bounds = Bounds { default: 100, max: 1_000 };
+
+/// Longest client_request_id, in bytes.
+const REQUEST_ID_MAX: usize = 128;
+
+#[tonic::async_trait]
+impl Sessions for Api {
+    async fn create_session(
+        &self,
+        request: Request<v1::CreateSessionRequest>,
+    ) -> Result<Response<v1::CreateSessionResponse>, Status> {
+        let known = self.known(&request)?;
+        let tenant = Arc::clone(&known.tenant);
+        self.accepting()?;
+        let asked = request.into_inner();
+        if asked.client_request_id.len() > REQUEST_ID_MAX {
+            let why = format!("client_request_id: at most {REQUEST_ID_MAX} bytes");
+            return Err(status::invalid("client_request_id", why));
+        }
+        if asked.idle_ms_max > 0 && !asked.separate {
+            let why = "idle_ms_max: others share the session; ask for a separate one";
+            return Err(status::invalid("idle_ms_max", why.to_owned()));
+        }
+        let workspace = open_below(asked.workspace, &tenant).await?;
+        let (client_request_id, separate) = (asked.client_request_id, asked.separate);
+        let idle_max = Some(asked.idle_ms_max).filter(|ms| *ms > 0).map(Duration::from_millis);
+        let wanted = Wanted { tenant, workspace, client_request_id, separate, idle_max };
+        let (opened, admitted) = self.open(wanted).await?;
+        call_record::session(opened.session.id().as_str());
+        if opened.existing {
+            call_record::found();
+        }
+        if !admitted {
+            return Err(known.unknown());
+        }
+        // A new one has done nothing yet, and need not be asked.
+        let session = match opened.existing {
+            true => self.describe(&opened.session).await?,
+            false => self.described(&opened.session, sessions::Status::new_at(self.context.clock.now())),
+        };
+        Ok(Response::new(v1::CreateSessionResponse { session: Some(session), existing: opened.existing }))
+    }
+
+    async fn get_session(
+        &self,
+        request: Request<v1::GetSessionRequest>,
+    ) -> Result<Response<v1::GetSessionResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        let session = self.session(&tenant, &request.get_ref().session_id).await?;
+        let session = Some(self.describe(&session).await?);
+        Ok(Response::new(v1::GetSessionResponse { session }))
+    }
+
+    async fn list_sessions(
+        &self,
+        request: Request<v1::ListSessionsRequest>,
+    ) -> Result<Response<v1::ListSessionsResponse>, Status> {
+        let tenant: Arc<Tenant> = self.tenant(&request)?;
+        let asked = request.into_inner();
+        let size = clamp(asked.page_size, PAGE);
+        // One more than the page, to know whether there is another.
+        let mut found = self.registry.list(tenant.id.clone(), asked.page_token, size + 1).await;
+        let more = found.len() > size;
+        found.truncate(size);
+        let next_page_token =
+            found.last().filter(|_| more).map_or_else(String::new, |session| session.id().to_string());
+        let mut sessions = Vec::with_capacity(found.len());
+        for session in found {
+            // One that ended in the meantime is not listed.
+            sessions.extend(self.describe(&session).await.ok());
+        }
+        Ok(Response::new(v1::ListSessionsResponse { sessions, next_page_token }))
+    }
+
+    async fn close_session(
+        &self,
+        request: Request<v1::CloseSessionRequest>,
+    ) -> Result<Response<v1::CloseSessionResponse>, Status> {
+        let tenant = self.tenant(&request)?;
+        self.session(&tenant, &request.get_ref().session_id).await?.close().await;
+        Ok(Response::new(v1::CloseSessionResponse {}))
+    }
+}
+
+impl Api {
+    // A session, and whether it may be: the host file may have been read anew since the tenant was looked up, and its other
+    // sessions closed. It is looked at whether or not its caller is still there; one that may not be is closed.
+    async fn open(&self, wanted: Wanted) -> Result<(Opened, bool), Status> {
+        let (registry, access, tenant) = (self.registry.clone(), self.access.clone(), wanted.tenant.id.clone());
+        let opening = tokio::spawn(async move {
+            let opened = registry.create(wanted).await.map_err(|error| status::create(&error))?;
+            let admitted = access.borrow().admits(&tenant, opened.session.workspace());
+            if !admitted {
+                opened.session.close().await;
+            }
+            Ok((opened, admitted))
+        });
+        opening.await.map_err(|_| status::internal("the session could not be opened"))?
+    }
+
+    /// A session as it is now.
+    pub(super) async fn describe(&self, session: &SessionHandle) -> Result<v1::Session, Status> {
+        let status = session.status().await.map_err(|error| status::session(&error))?;
+        Ok(self.described(session, status))
+    }
+
+    fn described(&self, session: &SessionHandle, status: sessions::Status) -> v1::Session {
+        let now = self.context.clock.now();
+        let (last_run_id, last_outcome) = status
+            .last
+            .map_or((String::new(), v1::Outcome::Unspecified), |last| (last.0.to_string(), convert::outcome(last.1)));
+        v1::Session {
+            session_id: session.id().to_string(),
+            running_run_id: status.running.map_or_else(String::new, |run| run.to_string()),
+            queued_runs: u32::try_from(status.waiting).unwrap_or(u32::MAX),
+            last_run_id,
+            last_outcome: last_outcome.into(),
+            age_ms: now.ms_since(status.created_at),
+            idle_ms: now.ms_since(status.used_at),
+            idle_ms_max: u64::try_from(session.idle_max().as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+// What is not below a root is not said to exist or not, nor looked at, whichever way a link leads. What is at hand is taken at
+// once, which takes microseconds: the two changes of threads of a look would cost more.
+async fn open_below(path: String, tenant: &Arc<Tenant>) -> Result<Workspace, Status> {
+    if let Some(found) = Workspace::at_hand(&tenant.roots, Path::new(&path)) {
+        return admitted(found, tenant);
+    }
+    let whose = Arc::clone(tenant);
+    let opened = tenant.policy.looks.look(move || {
+        let found = Workspace::open_below(&whose.roots, Path::new(&path)).map_err(refused)?;
+        admitted(found, &whose)
+    });
+    opened.await.map_err(|_| status::internal("the workspace could not be looked at"))?
+}
+
+fn admitted((found, owner): (Workspace, u32), tenant: &Tenant) -> Result<Workspace, Status> {
+    let own = |place: &PathBuf| place.starts_with(found.root()) || found.root().starts_with(place);
+    if tenant.reserved.iter().any(own) {
+        return Err(refused(WorkspaceError::Reserved));
+    }
+    check_owner(&tenant.policy, owner).map_err(|error| status::prepare(&error))?;
+    Ok(found)
+}
+
+fn refused(error: WorkspaceError) -> Status {
+    status::workspace(&error, "workspace")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Reading;
+    use crate::host::monitor::HostMonitor;
+    use crate::host::toolchain::Toolchain;
+    use crate::ops::audit::Audit;
+    use crate::ops::drain::Drain;
+    use crate::runs::context::{Context, Looks};
+    use crate::runs::scheduler::Scheduler;
+    use crate::sessions::limits::Bounds;
+    use crate::sessions::registry::Registry;
+    use crate::tenants::Tenants;
+    use crate::tenants::access::Access;
+    use futures_util::FutureExt;
+    use proctor_core::quota::Amount;
+    use proctor_sandbox::{Ending, KillSwitch, RunSpec, Sandbox, SandboxError, SandboxEvent};
+    use std::time::Duration;
+    use tokio::sync::watch;
+
+    struct Unused;
+
+    impl Sandbox for Unused {
+        fn run(
+            &self,
+            _spec: &RunSpec,
+            _kill: &KillSwitch,
+            _sink: &mut dyn FnMut(SandboxEvent<'_>),
+        ) -> Result<Ending, SandboxError> {
+            unreachable!("nothing is run")
+        }
+    }
+
+    fn api(access: watch::Receiver<Arc<Access>>) -> Api {
+        let clock = Clock::new();
+        let context = Arc::new(Context {
+            sandbox: Arc::new(Unused),
+            toolchain: Toolchain::default(),
+            clock,
+            audit: Audit::off(),
+            host: HostMonitor::new(clock),
+            scheduler: Scheduler::start(clock, Amount { memory_bytes: 0, cpu_millis: 0 }),
+            looks: Looks::of_host(),
+        });
+        let registry = Registry::start(Arc::clone(&context), Bounds::default());
+        Api { context, registry, access, drain: Drain::new(Duration::ZERO) }
+    }
+
+    /// The host file was read anew after the tenant was looked up.
+    #[tokio::test]
+    async fn a_session_of_a_tenant_who_is_gone_is_closed_whenever_its_caller_leaves() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("[[tenant]]\nid = \"gone\"\nroots = [{:?}]\n", dir.path());
+        let before = Tenants::from_config(Reading::of(&text).config(), false, &Tenants::default());
+        let tenant = &before.all()[0];
+        let (access, current) = watch::channel(Arc::new(Access::of(Tenants::default())));
+        let api = api(current);
+        let (mut looks, mut is_answered) = (0, false);
+        while !is_answered {
+            let workspace = Workspace::open(dir.path()).unwrap();
+            let client_request_id = String::new();
+            let wanted =
+                Wanted { tenant: Arc::clone(tenant), workspace, client_request_id, separate: true, idle_max: None };
+            let mut opening = Box::pin(api.open(wanted));
+            // Its caller leaves after so many looks, and the next time after one more.
+            for _ in 0..looks {
+                if let Some(opened) = (&mut opening).now_or_never() {
+                    assert!(!opened.unwrap().1, "it may not be");
+                    is_answered = true;
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            drop(opening);
+            while access.receiver_count() > 1 {
+                tokio::task::yield_now().await;
+            }
+            let left = api.registry.list(tenant.id.clone(), String::new(), 1).await;
+            assert!(left.is_empty(), "after {looks} looks");
+            looks += 1;
+        }
+    }
+}

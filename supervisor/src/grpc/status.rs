@@ -1,0 +1,465 @@
+//! The one conversion from errors to gRPC statuses, with the details that programs read. Must not know what led to an
+//! error. No text of a status carries a path of this host.
+
+use crate::runs::prepare::PrepareError;
+use crate::runs::{NotStarted, ReadError};
+use crate::sessions::SessionError;
+use crate::sessions::registry::CreateError;
+use crate::tenants::Tenant;
+use crate::tenants::allowance::{Allowance, Counted, UNTAKEN_BYTES_MAX};
+use crate::workspace::WorkspaceError;
+use proctor_core::bound::clip;
+use proctor_core::quota::Refused;
+use proctor_core::session::Refusal;
+use proctor_frameworks::PlanError;
+use proctor_frameworks::detect::DetectError;
+use proctor_proto::{printable, reason};
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::time::Duration;
+use tonic::codegen::http::HeaderMap;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+/// When to try again after a quota was used up or the host was short of something: runs end and sessions close within seconds.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// When to try again while a supervisor goes down: another one is in its place within seconds.
+const RETRY_ELSEWHERE: Duration = Duration::from_secs(5);
+
+/// Most bytes of one text in a status. It goes out twice, in headers, escaped there and in the details: what is longer than a
+/// peer's bound on headers (8 KiB by default in gRPC's own libraries) breaks the call, or the whole connection.
+const TEXT_BYTES_MAX: usize = 1_024;
+
+/// Most bytes of a field's name: a part of it may be the caller's.
+const FIELD_BYTES_MAX: usize = 128;
+
+// Every status of ours is made here, so none is without a reason.
+fn status(code: Code, reason: &str, metadata: &[(&str, &str)], text: String, mut details: ErrorDetails) -> Status {
+    let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    details.set_error_info(reason, reason::DOMAIN, metadata.collect::<HashMap<_, _>>());
+    // What a caller has sent may be in it, and a person may read it.
+    let text = printable::block(&text).into_owned();
+    Status::with_error_details(code, clip(text, TEXT_BYTES_MAX), details)
+}
+
+fn plain(code: Code, reason: &str, text: impl Into<String>) -> Status {
+    status(code, reason, &[], text.into(), ErrorDetails::new())
+}
+
+/// Gives a status that goes out in `headers`, or as trailers, a reason if it has none: those of the transport, of health and of
+/// reflection, and INTERNAL.
+pub(super) fn give_reason(headers: &mut HeaderMap) {
+    let Some(status) = Status::from_header_map(headers).filter(|status| status.code() != Code::Ok) else { return };
+    let mut details = status.get_error_details();
+    if details.error_info().is_some() {
+        return;
+    }
+    details.set_error_info(name(status.code()), reason::DOMAIN, HashMap::new());
+    let told = Status::with_error_details(status.code(), status.message(), details);
+    if told.add_header(headers).is_err() {
+        tracing::error!(%status, "a status that is no header");
+    }
+}
+
+/// The name of a code in the documentation of gRPC.
+fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+pub(super) fn unauthenticated(text: &str) -> Status {
+    plain(Code::Unauthenticated, reason::UNAUTHENTICATED, text)
+}
+
+pub(super) fn not_a_tenant() -> Status {
+    plain(Code::PermissionDenied, reason::NOT_A_TENANT, "this caller is an operator, not a tenant")
+}
+
+pub(super) fn denied(what: &str) -> Status {
+    plain(Code::PermissionDenied, reason::NOT_YOURS, format!("no such {what} of this tenant"))
+}
+
+pub(super) fn operators_only() -> Status {
+    plain(Code::PermissionDenied, reason::OPERATORS_ONLY, "for operators only")
+}
+
+pub(super) fn draining() -> Status {
+    let details = ErrorDetails::with_retry_info(Some(RETRY_ELSEWHERE));
+    status(Code::Unavailable, reason::DRAINING, &[], Refusal::Draining.to_string(), details)
+}
+
+pub(super) fn not_in_this_version(what: &str) -> Status {
+    plain(Code::Unimplemented, reason::NOT_IN_THIS_VERSION, format!("{what} is not in this version"))
+}
+
+/// A service or method that nobody has.
+pub(super) fn no_such_method() -> Status {
+    plain(Code::Unimplemented, name(Code::Unimplemented), "no service here has such a method")
+}
+
+/// What should not have happened.
+pub(super) fn internal(text: impl Into<String>) -> Status {
+    plain(Code::Internal, name(Code::Internal), text)
+}
+
+/// A cursor that leads nowhere.
+pub(super) fn beyond(cursor: u64, next: u64) -> Status {
+    plain(Code::OutOfRange, reason::CURSOR_BEYOND, format!("cursor {cursor} is beyond the run's next event {next}"))
+}
+
+/// UNAVAILABLE for which the host is the cause.
+fn host_failed(text: impl Into<String>) -> Status {
+    let details = ErrorDetails::with_retry_info(Some(RETRY));
+    status(Code::Unavailable, reason::HOST_FAILED, &[], text.into(), details)
+}
+
+/// The host could not read back what a run wrote: its stream can be taken up again at the event that has it.
+pub(super) fn unread(sequence: u64) -> Status {
+    host_failed(format!("the output of event {sequence} could not be read back: watch the run from there again"))
+}
+
+/// INVALID_ARGUMENT that names the field.
+pub(super) fn invalid(field: &str, why: impl Into<String>) -> Status {
+    let (field, why) = (clip(field.to_owned(), FIELD_BYTES_MAX), clip(why.into(), TEXT_BYTES_MAX));
+    // Most explanations begin with the field already, because agents and people see only the text.
+    let text = if why.starts_with(&field) { why.clone() } else { format!("{field}: {why}") };
+    let details = ErrorDetails::with_bad_request_violation(field.clone(), why);
+    status(Code::InvalidArgument, reason::INVALID_ARGUMENT, &[("field", &field)], text, details)
+}
+
+/// FAILED_PRECONDITION with a reason.
+pub(super) fn failed(reason: &str, text: impl Into<String>) -> Status {
+    failed_with(reason, text, &[])
+}
+
+fn failed_with(reason: &str, text: impl Into<String>, metadata: &[(&str, &str)]) -> Status {
+    status(Code::FailedPrecondition, reason, metadata, text.into(), ErrorDetails::new())
+}
+
+fn used_up(quota: &str, how: impl Display) -> String {
+    format!("quota `{quota}` is used up: {how}")
+}
+
+fn exhausted(quota: &str, text: impl Into<String>) -> Status {
+    out_of(quota, text.into(), Some(RETRY))
+}
+
+fn out_of(quota: &str, text: String, retry: Option<Duration>) -> Status {
+    let mut details = retry.map(|retry| ErrorDetails::with_retry_info(Some(retry))).unwrap_or_default();
+    details.add_quota_failure_violation(quota, clip(text.clone(), TEXT_BYTES_MAX));
+    status(Code::ResourceExhausted, reason::QUOTA, &[("quota", quota)], text, details)
+}
+
+pub(super) fn too_many_requests(allowance: &Allowance, wait: Duration) -> Status {
+    let max = allowance.requests_per_second;
+    out_of("requests_per_second", used_up("requests_per_second", format!("{max} in a second")), Some(wait))
+}
+
+/// More of requests has come than the caller may have on the way.
+pub(super) fn too_much_arrives(bytes_max: u64) -> Status {
+    exhausted("request_bytes", used_up("request_bytes", format!("{bytes_max} bytes of requests that are not answered")))
+}
+
+/// A request that stays too large however often it is sent.
+pub(super) fn too_large(bytes_max: u64) -> Status {
+    let text = format!("a request that anybody may send has at most {bytes_max} bytes");
+    plain(Code::OutOfRange, reason::REQUEST_TOO_LARGE, text)
+}
+
+/// A request that does not come to its end.
+pub(super) fn late(within: Duration) -> Status {
+    let text = format!("the request did not arrive within {} s", within.as_secs());
+    plain(Code::DeadlineExceeded, reason::REQUEST_LATE, text)
+}
+
+/// A call whose caller waits no longer.
+pub(super) fn too_late() -> Status {
+    let text = "there was no answer within the caller's own deadline (`grpc-timeout`)";
+    plain(Code::DeadlineExceeded, reason::DEADLINE_EXCEEDED, text)
+}
+
+/// More answers were made than the caller takes.
+pub(super) fn too_much_untaken() -> Status {
+    let text = "read what was asked for, or ask for less at a time";
+    let text = format!("quota `answer_bytes` is used up: {UNTAKEN_BYTES_MAX} bytes of answers are not taken: {text}");
+    exhausted("answer_bytes", text)
+}
+
+/// An answer that is not taken to its end.
+pub(super) fn left_lying(within: Duration) -> Status {
+    let text = format!("quota `answer_time` is used up: an answer has {} s to be taken: ask again", within.as_secs());
+    exhausted("answer_time", text)
+}
+
+pub(super) fn too_many_open_calls(max: u32) -> Status {
+    exhausted(
+        "open_calls",
+        format!("quota `open_calls` is used up: {max} calls of health and reflection on a connection"),
+    )
+}
+
+/// Takes a stream out of what the tenant may have.
+pub(super) fn subscribe(tenant: &Tenant) -> Result<Counted, Status> {
+    let max = tenant.allowance.subscribers_max;
+    let full = || exhausted("subscribers", used_up("subscribers", format!("{max} streams of events")));
+    tenant.allowance.subscribe().ok_or_else(full)
+}
+
+pub(super) fn create(error: &CreateError) -> Status {
+    match error {
+        CreateError::TooMany { .. } => exhausted("sessions_max", used_up("sessions_max", error)),
+        CreateError::HostFull => exhausted("host.sessions_max", used_up("host.sessions_max", error)),
+        CreateError::Draining => draining(),
+        CreateError::Unavailable => plain(Code::Unavailable, name(Code::Unavailable), error.to_string()),
+    }
+}
+
+pub(super) fn workspace(error: &WorkspaceError, field: &str) -> Status {
+    match error {
+        WorkspaceError::Elsewhere => {
+            plain(Code::PermissionDenied, reason::WORKSPACE_ELSEWHERE, format!("{field}: {error}"))
+        }
+        WorkspaceError::NotAbsolute => invalid(field, format!("{field} {error}")),
+        WorkspaceError::Host(cause) => {
+            tracing::error!(error = %cause, "a workspace cannot be looked at");
+            host_failed(format!("{error}: the same request may be sent again"))
+        }
+        error => invalid(field, error.to_string()),
+    }
+}
+
+pub(super) fn session(error: &SessionError) -> Status {
+    match error {
+        SessionError::Gone => denied("session"),
+        SessionError::Host => internal(error.to_string()),
+        SessionError::TooMany { .. } => exhausted("session_looks", used_up("session_looks", error)),
+        SessionError::Refused(refusal) => refused(refusal),
+        SessionError::Prepare(error) => prepare(error),
+        SessionError::Quota(refused) => quota(refused),
+    }
+}
+
+fn quota(refused: &Refused) -> Status {
+    if *refused == Refused::UnknownTenant {
+        return denied("session");
+    }
+    let name = refused.quota();
+    if refused.is_transient() {
+        return exhausted(name, used_up(name, refused));
+    }
+    // What stays refused until somebody configures otherwise is not used up, nor worth another try.
+    out_of(name, refused.to_string(), None)
+}
+
+fn refused(refusal: &Refusal) -> Status {
+    let text = refusal.to_string();
+    match refusal {
+        Refusal::Busy => failed(reason::BUSY, text),
+        Refusal::QueueFull => exhausted("session_queued_runs", used_up("session_queued_runs", text)),
+        Refusal::Quota(refused) => quota(refused),
+        Refusal::NoRunYet => failed(reason::NO_RUN_YET, text),
+        Refusal::NothingToRerun { framework } => {
+            failed_with(reason::NOTHING_TO_RERUN, text, &[("framework", framework)])
+        }
+        Refusal::Draining => draining(),
+        Refusal::Closing => denied("session"),
+    }
+}
+
+pub(super) fn prepare(error: &PrepareError) -> Status {
+    let text = error.to_string();
+    match error {
+        PrepareError::Detect(DetectError::NoProject) => failed(reason::NO_PROJECT, text),
+        PrepareError::Detect(DetectError::Polyglot { .. }) => failed(reason::POLYGLOT, text),
+        PrepareError::Detect(DetectError::NotHere { .. }) => failed(reason::FRAMEWORK_NOT_HERE, text),
+        PrepareError::Detect(DetectError::Unknown { .. }) => invalid("framework", text),
+        PrepareError::Plan(PlanError::FileOutsideProject { .. }) => invalid("files", text),
+        PrepareError::Plan(PlanError::TooManySteps { .. }) => failed(reason::TOO_MANY_COMMANDS, text),
+        PrepareError::Plan(PlanError::NotApplicable { option, .. }) => invalid(option, text),
+        PrepareError::RunnerMissing { .. } => failed(reason::RUNNER_MISSING, text),
+        PrepareError::ProjectFile(_) => failed(reason::PROJECT_FILE, text),
+        PrepareError::NetworkDenied => plain(Code::PermissionDenied, reason::NETWORK_DENIED, text),
+        PrepareError::PathNotUtf8 => invalid("workspace", text),
+        PrepareError::HostFailed { .. } => host_failed(text),
+        PrepareError::WorkspaceReplaced => failed(reason::WORKSPACE_REPLACED, text),
+        PrepareError::WorkspaceOwner { uid } => {
+            failed_with(reason::WORKSPACE_OWNER, text, &[("uid", &uid.to_string())])
+        }
+    }
+}
+
+pub(super) fn read(error: &ReadError) -> Status {
+    match error {
+        // Of whoever was let in before it was forgotten; who comes later finds no such run.
+        ReadError::Forgotten => failed(reason::RUN_FORGOTTEN, error.to_string()),
+        ReadError::TooMany { .. } => exhausted("run_readers", used_up("run_readers", error)),
+    }
+}
+
+pub(super) fn not_started(error: &NotStarted) -> Status {
+    match error {
+        NotStarted::Prepare(error) => prepare(error),
+        NotStarted::Refused(refusal) => refused(refusal),
+        NotStarted::Quota(refused) => quota(refused),
+        NotStarted::Invalid { text } => invalid("command", text),
+        NotStarted::LayerMissing { text } => failed(reason::LAYER_MISSING, text),
+        NotStarted::LimitMissing { text } => failed(reason::LIMIT_MISSING, text),
+        NotStarted::Host { text } => internal(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::ReadError;
+    use std::io;
+
+    #[test]
+    fn a_host_that_failed_is_unavailable_with_a_reason_and_a_time_and_no_path() {
+        let short = || io::Error::from_raw_os_error(24); // EMFILE
+        let of_workspace = workspace(&WorkspaceError::Host(short()), "workspace");
+        let of_run = prepare(&WorkspaceError::Host(short()).into());
+        for status in [of_workspace, of_run] {
+            let info = status.get_details_error_info().unwrap();
+            assert_eq!((status.code(), info.reason.as_str()), (Code::Unavailable, reason::HOST_FAILED));
+            assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(RETRY));
+            assert!(status.message().starts_with("the supervisor has no file descriptor left: "), "{status}");
+            assert!(status.message().ends_with("the same request may be sent again"), "{status}");
+        }
+        let gone = prepare(&WorkspaceError::Replaced.into());
+        assert_eq!(gone.get_details_error_info().unwrap().reason, reason::WORKSPACE_REPLACED);
+    }
+
+    fn all() -> Vec<(Status, Code, &'static str)> {
+        use Code::*;
+        let (second, session) = (Duration::from_secs(1), SessionError::Gone);
+        let no_program = PrepareError::RunnerMissing { program: "go".into(), is_there: false };
+        let text = || "why".to_owned();
+        let nothing = Refusal::NothingToRerun { framework: "go".into() };
+        let too_many = PlanError::TooManySteps { steps: 2, max: 1 };
+        vec![
+            (unauthenticated("why"), Unauthenticated, reason::UNAUTHENTICATED),
+            (not_a_tenant(), PermissionDenied, reason::NOT_A_TENANT),
+            (denied("run"), PermissionDenied, reason::NOT_YOURS),
+            (operators_only(), PermissionDenied, reason::OPERATORS_ONLY),
+            (draining(), Unavailable, reason::DRAINING),
+            (not_in_this_version("History"), Unimplemented, reason::NOT_IN_THIS_VERSION),
+            (no_such_method(), Unimplemented, "UNIMPLEMENTED"),
+            (internal("why"), Internal, "INTERNAL"),
+            (beyond(2, 1), OutOfRange, reason::CURSOR_BEYOND),
+            (unread(1), Unavailable, reason::HOST_FAILED),
+            (invalid("limit", "why"), InvalidArgument, reason::INVALID_ARGUMENT),
+            (failed(reason::BUSY, "why"), FailedPrecondition, reason::BUSY),
+            (too_much_arrives(1), ResourceExhausted, reason::QUOTA),
+            (too_large(1), OutOfRange, reason::REQUEST_TOO_LARGE),
+            (late(second), DeadlineExceeded, reason::REQUEST_LATE),
+            (too_late(), DeadlineExceeded, reason::DEADLINE_EXCEEDED),
+            (too_much_untaken(), ResourceExhausted, reason::QUOTA),
+            (left_lying(second), ResourceExhausted, reason::QUOTA),
+            (too_many_open_calls(1), ResourceExhausted, reason::QUOTA),
+            (create(&CreateError::TooMany { max: 1 }), ResourceExhausted, reason::QUOTA),
+            (create(&CreateError::HostFull), ResourceExhausted, reason::QUOTA),
+            (create(&CreateError::Draining), Unavailable, reason::DRAINING),
+            (create(&CreateError::Unavailable), Unavailable, "UNAVAILABLE"),
+            (workspace(&WorkspaceError::Elsewhere, "workspace"), PermissionDenied, reason::WORKSPACE_ELSEWHERE),
+            (workspace(&WorkspaceError::NotADirectory, "workspace"), InvalidArgument, reason::INVALID_ARGUMENT),
+            (super::session(&session), PermissionDenied, reason::NOT_YOURS),
+            (super::session(&SessionError::Host), Internal, "INTERNAL"),
+            (super::session(&SessionError::TooMany { max: 1 }), ResourceExhausted, reason::QUOTA),
+            (quota(&Refused::UnknownTenant), PermissionDenied, reason::NOT_YOURS),
+            (quota(&Refused::RunningRuns), ResourceExhausted, reason::QUOTA),
+            (refused(&Refusal::QueueFull), ResourceExhausted, reason::QUOTA),
+            (refused(&Refusal::NoRunYet), FailedPrecondition, reason::NO_RUN_YET),
+            (refused(&nothing), FailedPrecondition, reason::NOTHING_TO_RERUN),
+            (refused(&Refusal::Closing), PermissionDenied, reason::NOT_YOURS),
+            (prepare(&DetectError::NoProject.into()), FailedPrecondition, reason::NO_PROJECT),
+            (prepare(&DetectError::Polyglot { names: vec![] }.into()), FailedPrecondition, reason::POLYGLOT),
+            (failed(reason::FRAMEWORK_NOT_HERE, "why"), FailedPrecondition, reason::FRAMEWORK_NOT_HERE),
+            (failed(reason::PROJECT_FILE, "why"), FailedPrecondition, reason::PROJECT_FILE),
+            (prepare(&too_many.into()), FailedPrecondition, reason::TOO_MANY_COMMANDS),
+            (prepare(&no_program), FailedPrecondition, reason::RUNNER_MISSING),
+            (prepare(&PrepareError::NetworkDenied), PermissionDenied, reason::NETWORK_DENIED),
+            (prepare(&PrepareError::WorkspaceReplaced), FailedPrecondition, reason::WORKSPACE_REPLACED),
+            (prepare(&PrepareError::WorkspaceOwner { uid: 1 }), FailedPrecondition, reason::WORKSPACE_OWNER),
+            (read(&ReadError::Forgotten), FailedPrecondition, reason::RUN_FORGOTTEN),
+            (not_started(&NotStarted::Invalid { text: text() }), InvalidArgument, reason::INVALID_ARGUMENT),
+            (not_started(&NotStarted::LayerMissing { text: text() }), FailedPrecondition, reason::LAYER_MISSING),
+            (not_started(&NotStarted::LimitMissing { text: text() }), FailedPrecondition, reason::LIMIT_MISSING),
+            (not_started(&NotStarted::Host { text: text() }), Internal, "INTERNAL"),
+        ]
+    }
+
+    #[test]
+    fn every_error_has_its_reason_and_every_reason_an_error() {
+        let all = all();
+        for (status, code, reason) in &all {
+            let info = status.get_details_error_info().unwrap();
+            assert_eq!((status.code(), info.reason.as_str(), info.domain.as_str()), (*code, *reason, reason::DOMAIN));
+        }
+        let documented = include_str!("../../../proto/src/reason.rs").lines();
+        for name in documented.filter_map(|line| line.strip_prefix("pub const ")?.split_once(':')).map(|(name, _)| name)
+        {
+            assert!(name == "DOMAIN" || all.iter().any(|(_, _, reason)| *reason == name), "{name} is no error's");
+        }
+    }
+
+    #[test]
+    fn a_status_that_others_made_is_given_a_reason_and_keeps_the_rest() {
+        for (status, reason) in [(Status::not_found("no service x"), "NOT_FOUND"), (denied("run"), reason::NOT_YOURS)] {
+            let mut headers = HeaderMap::new();
+            status.add_header(&mut headers).unwrap();
+            give_reason(&mut headers);
+            let told = Status::from_header_map(&headers).unwrap();
+            assert_eq!((told.code(), told.message()), (status.code(), status.message()));
+            assert_eq!(told.get_details_error_info().unwrap().reason, reason);
+        }
+        let mut fine = HeaderMap::new();
+        Status::ok("").add_header(&mut fine).unwrap();
+        let before = fine.clone();
+        give_reason(&mut fine);
+        assert_eq!(fine, before);
+    }
+
+    #[test]
+    fn what_is_used_up_is_told_so_with_a_time_and_what_is_too_small_without() {
+        let full = quota(&Refused::QueuedRuns { max: 3 });
+        assert_eq!(full.message(), "quota `queued_runs` is used up: 3 runs of this tenant wait already");
+        assert!(full.get_details_retry_info().is_some_and(|info| info.retry_delay.is_some()));
+        let none = quota(&Refused::RunningRuns);
+        assert_eq!(none.message(), "this tenant may have no runs");
+        assert!(none.get_details_retry_info().is_none_or(|info| info.retry_delay.is_none()));
+        for (status, name) in [(full, "queued_runs"), (none, "running_runs")] {
+            assert_eq!(status.get_details_error_info().unwrap().metadata["quota"], name);
+        }
+    }
+
+    #[test]
+    fn one_reader_of_a_run_too_many_is_told_of_the_quota() {
+        let status = read(&ReadError::TooMany { max: 7 });
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        assert_eq!(status.get_details_error_info().unwrap().metadata["quota"], "run_readers");
+        assert!(status.get_details_retry_info().unwrap().retry_delay.is_some());
+        assert_eq!(status.message(), "quota `run_readers` is used up: 7 readers wait for this run already");
+        let forgotten = read(&ReadError::Forgotten);
+        let info = forgotten.get_details_error_info().unwrap();
+        assert_eq!((forgotten.code(), info.reason.as_str()), (Code::FailedPrecondition, reason::RUN_FORGOTTEN));
+    }
+}

@@ -1,0 +1,200 @@
+//! What this host offers, line by line: the kernel's layers from the sandbox, the toolchains by running them once. The
+//! content of `proctor doctor` and `GetHost`. Must not know who asks.
+
+use crate::host::environment::{HOME, home};
+use crate::host::read_access::Reader;
+use crate::host::toolchain::is_seen;
+use crate::runs::context::Context;
+use proctor_core::limits::Limits;
+use proctor_core::outcome::Exit;
+use proctor_sandbox::{CommandSpec, HostReport, Jail, KillSwitch, RowGroup, RunSpec, SandboxEvent, Status};
+use serde::Serialize;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// kernel, cgroup, namespace, security, toolchain.
+    pub group: &'static str,
+    /// What was looked at.
+    pub name: String,
+    /// Whether runs can have it.
+    pub status: Status,
+    /// What was found.
+    pub detail: String,
+    /// Whether runs lack a layer or a limit of this version when it is not usable.
+    pub needed: bool,
+    /// The command or setting that mends it; empty when it is usable, or not needed.
+    pub remedy: String,
+}
+
+/// A program that runs need, how it tells its version, and where to get it.
+const TOOLCHAINS: [(&str, &str, &str); 5] = [
+    ("go", "version", "install Go 1.21 or newer and put its bin directory on the supervisor's PATH"),
+    ("cargo", "--version", "install Rust with rustup and put cargo on the supervisor's PATH"),
+    ("python3", "--version", "install Python 3.9 or newer (Debian: apt-get install python3)"),
+    ("node", "--version", "install Node.js 20 or newer (Debian: apt-get install nodejs)"),
+    ("java", "-version", "install a JDK 17 or newer (Debian: apt-get install default-jdk)"),
+];
+
+/// All lines. Starts each toolchain once, in the sandbox: not for a tokio thread.
+#[must_use]
+pub fn checks(context: &Context) -> Vec<Check> {
+    checks_until(context, None)
+}
+
+/// The same, cut short once somebody has asked `kill` for it.
+#[must_use]
+pub fn checks_until(context: &Context, kill: Option<&KillSwitch>) -> Vec<Check> {
+    let report = context.sandbox.probe();
+    let mut checks = kernel(&report);
+    checks.push(workers(context));
+    checks.extend(report.rows.iter().map(|row| Check {
+        group: match row.group {
+            RowGroup::Cgroup => "cgroup",
+            RowGroup::Namespace => "namespace",
+            RowGroup::Filter => "security",
+        },
+        name: row.name.clone(),
+        status: row.status,
+        detail: row.detail.clone(),
+        needed: row.needed,
+        remedy: row.remedy.clone(),
+    }));
+    let wanted = TOOLCHAINS.iter().take_while(|_| kill.is_none_or(|kill| kill.reason().is_none()));
+    checks.extend(wanted.map(|(program, argument, remedy)| toolchain(context, kill, program, argument, remedy)));
+    checks
+}
+
+fn kernel(report: &HostReport) -> Vec<Check> {
+    let fact = |name: &str, detail: String| Check {
+        group: "kernel",
+        name: name.to_owned(),
+        status: Status::Usable,
+        detail,
+        needed: false,
+        remedy: String::new(),
+    };
+    let memory = match report.memory_bytes {
+        0 => "unknown".to_owned(),
+        bytes => proctor_core::quantity::show_bytes(bytes),
+    };
+    let who =
+        if report.privileged { "yes" } else { "no: runs get a user namespace, and limits need a delegated cgroup" };
+    vec![
+        fact("release", report.kernel.clone()),
+        fact("processors", report.cpus.to_string()),
+        fact("memory", memory),
+        fact("privileged", who.to_owned()),
+        fact("cgroup mode", report.cgroup_mode.clone()),
+    ]
+}
+
+/// What this supervisor has seen of its workers. One that has just begun has seen nothing.
+fn workers(context: &Context) -> Check {
+    let (trouble, undead) = context.host.trouble();
+    let (status, detail) = match (trouble, undead) {
+        (Some((what, for_ms)), _) => (Status::Missing, format!("runs are refused since {} s: {what}", for_ms / 1_000)),
+        (None, 0) => (Status::Usable, "none is known to be stuck".to_owned()),
+        (None, undead) => (Status::Present, format!("{undead} are alive although they were killed")),
+    };
+    let remedy = match status {
+        Status::Usable => "",
+        _ => {
+            "look for processes in state D (ps -eo pid,stat,wchan,args) and for the kernel's own words (dmesg); if they stay, \
+             restart the host"
+        }
+    };
+    let (name, remedy) = ("workers".to_owned(), remedy.to_owned());
+    Check { group: "kernel", name, status, detail, needed: true, remedy }
+}
+
+fn toolchain(context: &Context, kill: Option<&KillSwitch>, program: &str, argument: &str, remedy: &str) -> Check {
+    let line = |status, detail: String| Check {
+        group: "toolchain",
+        name: program.to_owned(),
+        remedy: if status == Status::Usable { String::new() } else { remedy.to_owned() },
+        status,
+        detail,
+        // Which toolchains are needed is for the workspaces to say.
+        needed: false,
+    };
+    let room = match Room::new() {
+        Ok(room) => room,
+        Err(error) => return line(Status::Present, format!("no directory to try it in: {error}")),
+    };
+    let read_only = context.toolchain.read_only(&room.0, Reader::Supervisor);
+    let Some(path) = context.toolchain.find(program, |path| is_seen(path, &room.0, &read_only)) else {
+        return line(Status::Missing, "not found on PATH".to_owned());
+    };
+    match version(context, kill, path, argument, Jail { read_only, ..Jail::at(&room.0) }) {
+        Ok(version) => line(Status::Usable, version),
+        Err(why) => line(Status::Present, why),
+    }
+}
+
+/// An empty directory in the place of a workspace, gone when it is dropped.
+struct Room(PathBuf);
+
+impl Room {
+    fn new() -> io::Result<Room> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        let name = format!("proctor-look-{:016x}", u64::from_ne_bytes(bytes));
+        let room = std::env::temp_dir().canonicalize()?.join(name);
+        DirBuilder::new().mode(0o700).create(&room)?;
+        Ok(Room(room))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, "a directory for looking at toolchains could not be removed");
+        }
+    }
+}
+
+// The first line that the program says, whichever stream it says it on.
+fn version(
+    context: &Context,
+    kill: Option<&KillSwitch>,
+    program: PathBuf,
+    argument: &str,
+    jail: Jail,
+) -> Result<String, String> {
+    let spec = RunSpec {
+        commands: vec![CommandSpec {
+            program,
+            args: vec![argument.to_owned()],
+            dir: jail.workspace.clone(),
+            env: context.toolchain.base_env(&home()).into_iter().collect(),
+        }],
+        jail,
+        scratch_files: Vec::new(),
+        scratch_dirs: vec![HOME.to_owned()],
+        artifacts: String::new(),
+        report: false,
+        limits: Limits { wall_ms_max: 10_000, grace_ms: 100, ..Limits::DEFAULT },
+        required_limits: Vec::new(),
+    };
+    let kill = kill.cloned().map_or_else(KillSwitch::new, Ok).map_err(|error| error.to_string())?;
+    let mut said = Vec::new();
+    let ending = context
+        .sandbox
+        .run(&spec, &kill, &mut |event| {
+            if let SandboxEvent::Output { bytes, .. } = event {
+                // A version is a line; a program that says more is not asked further.
+                said.extend_from_slice(&bytes[..bytes.len().min(4_096)]);
+            }
+        })
+        .map_err(|error| error.client_text())?;
+    let said = String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned();
+    match ending.exits.first() {
+        Some(Exit::Code(0)) => Ok(said),
+        other => Err(format!("does not run: {other:?} {said}")),
+    }
+}

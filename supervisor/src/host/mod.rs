@@ -1,0 +1,13 @@
+//! The build host: its toolchains and what a run is shown of them, its health, its checks for `proctor doctor`, and the
+//! supervisor's own directories on it.
+
+pub mod check_cache;
+pub mod checks;
+pub mod environment;
+pub mod monitor;
+pub mod read_access;
+pub mod resolved_path;
+pub mod state_dir;
+pub mod toolchain;
+pub mod toolchain_mounts;
+pub mod trash;

@@ -1,0 +1,199 @@
+//! What must hold of a log: bounds, numbers without gaps, and that nothing outlives it.
+
+use super::*;
+use crate::runs::without_running;
+use crate::tenants::allowance::Kept;
+use futures_util::FutureExt;
+use proctor_core::event::Stream;
+use proctor_core::limits::Limits;
+use proctor_core::outcome::KillReason;
+
+fn log() -> (LogWriter, RunHandle) {
+    open(Clock::new(), &Spools::default(), Kept::unbounded().room())
+}
+
+fn end() -> RunEnd {
+    let report = without_running(Moment(0), Limits::DEFAULT, "", KillReason::Cancelled, "");
+    RunEnd::Report(Arc::new(report))
+}
+
+#[tokio::test]
+async fn one_reader_too_many_is_told_so_and_the_others_wait() {
+    let (writer, handle) = log();
+    let mut waiting = tokio::task::JoinSet::new();
+    // Two of each are too many, whoever they are.
+    for _ in 0..WAITING_READERS_MAX + 2 {
+        let (reader, waiter) = (handle.clone(), handle.clone());
+        waiting.spawn(async move { reader.read(0).await.map(|batch| batch.len()) });
+        waiting.spawn(async move { waiter.end().await.map(|_| 1) });
+    }
+    for _ in 0..4 {
+        assert_eq!(waiting.join_next().await.unwrap().unwrap(), Err(TOO_MANY));
+    }
+    assert!(handle.snapshot().await.is_ok());
+    writer.end(end(), None).await;
+    while let Some(answer) = waiting.join_next().await {
+        assert_eq!(answer.unwrap(), Ok(1));
+    }
+    drop(writer);
+    assert!(handle.read(0).await.is_ok(), "a log that has its end stays readable");
+}
+
+#[tokio::test]
+async fn who_is_ahead_waits_for_its_event_alone() {
+    let (writer, handle) = log();
+    let mut waiting = Vec::new();
+    // The last is first, so that none has its turn by its place.
+    for from in (0..WAITING_READERS_MAX as u64).rev() {
+        let mut reader = Box::pin(handle.read(from));
+        assert!(reader.as_mut().now_or_never().is_none());
+        handle.snapshot().await.expect("questions are taken in as they come, so the reader waits now");
+        waiting.push(reader);
+    }
+    for from in 0..WAITING_READERS_MAX as u64 {
+        writer.append(vec![RunEvent::Missed { events: 1 }]).await;
+        let read = waiting.pop().unwrap().await.unwrap();
+        assert_eq!(read.iter().map(|entry| entry.sequence).collect::<Vec<_>>(), [from]);
+        let next = waiting.last_mut().map(|next| next.as_mut().now_or_never().is_some());
+        assert_ne!(next, Some(true), "event {from} is none of the next one's");
+    }
+}
+
+fn output(stream: Stream, offset: u64, len: u32) -> RunEvent {
+    RunEvent::Output { stream, offset, len }
+}
+
+// The number, the stream, where it begins and how long it is, of each event.
+async fn told(handle: &RunHandle, from: u64) -> Vec<(u64, Stream, u64, u32)> {
+    let entries = handle.read(from).await.unwrap().into_iter();
+    let told = entries.filter_map(|entry| match entry.event {
+        RunEvent::Output { stream, offset, len } => Some((entry.sequence, stream, offset, len)),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[tokio::test]
+async fn adjacent_output_that_nobody_has_seen_is_one_event_and_what_was_seen_stays_as_it_was() {
+    use Stream::{Stderr, Stdout};
+    let (writer, handle) = log();
+    for byte in 0..1_000 {
+        writer.append(vec![output(Stdout, byte, 1)]).await;
+    }
+    assert_eq!(told(&handle, 0).await, [(0, Stdout, 0, 1_000)]);
+    writer.append(vec![output(Stdout, 1_000, 1)]).await;
+    writer.append(vec![output(Stdout, 1_001, 1)]).await;
+    assert_eq!(told(&handle, 1).await, [(1, Stdout, 1_000, 2)], "the first was seen");
+    writer.append(vec![output(Stderr, 0, 5), output(Stdout, 1_002, 1), output(Stdout, 1_004, 1)]).await;
+    let next = handle.snapshot().await.unwrap().next_sequence;
+    assert_eq!(next, 5, "another stream, and a hole");
+    writer.append(vec![output(Stdout, 1_005, 1)]).await;
+    assert_eq!(told(&handle, next).await, [(5, Stdout, 1_005, 1)], "whoever goes on from there misses nothing");
+    writer.append(vec![output(Stdout, 1_006, OUTPUT_BYTES_MAX), output(Stdout, 1_006 + 65_536, 1)]).await;
+    let large = [(6, Stdout, 1_006, OUTPUT_BYTES_MAX), (7, Stdout, 1_006 + 65_536, 1)];
+    assert_eq!(told(&handle, 6).await, large);
+    writer.end(end(), None).await;
+    let numbers: Vec<u64> = handle.read(0).await.unwrap().iter().map(|entry| entry.sequence).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7], "and the report comes alone");
+    assert!(matches!(handle.read(8).await.unwrap()[..], [Entry { event: RunEvent::Finished(_), .. }]));
+}
+
+#[tokio::test]
+async fn one_byte_at_a_time_does_not_fill_the_log_and_what_does_is_counted() {
+    let (writer, handle) = log();
+    let mut bytes = 0;
+    while bytes < 2 * EVENTS_MAX as u64 {
+        writer.append((bytes..bytes + 4_096).map(|byte| output(Stream::Stdout, byte, 1)).collect()).await;
+        bytes += 4_096;
+    }
+    assert!(writer.keep_with(0).await < 2_000, "{}", writer.keep_with(0).await);
+    assert_eq!(handle.snapshot().await.unwrap().next_sequence, 8, "64 KiB each");
+    let name = "n".repeat(4_000);
+    let test = || RunEvent::TestStarted(TestId { package: "p".to_owned(), name: name.clone() });
+    for _ in 0..60 {
+        writer.append((0..1_000).map(|_| test()).collect()).await;
+    }
+    let kept = usize::try_from(writer.keep_with(0).await).unwrap();
+    assert!((EVENTS_BYTES_MAX..EVENTS_BYTES_MAX + 8_000).contains(&kept), "{kept}");
+    let batch = handle.read(8).await.unwrap();
+    let bytes: usize = batch.iter().map(|entry| entry.event.memory_bytes()).sum();
+    assert!(batch.len() > 10 && bytes <= BATCH_BYTES_MAX, "{} events, {bytes} bytes", batch.len());
+}
+
+#[tokio::test]
+async fn what_a_log_keeps_is_counted_until_it_is_forgotten_and_no_reader_holds_on_to_it() {
+    let count = Arc::new(crate::tenants::allowance::Count::default());
+    let mut spools = Spools::default();
+    spools.stdout.append(&[7; 100]).unwrap();
+    for forgotten in [true, false] {
+        let (writer, handle) = open(Clock::new(), &spools, Kept::unbounded().room());
+        writer.append(vec![output(Stream::Stdout, 0, 100)]).await;
+        let waiting = tokio::spawn({
+            let handle = handle.clone();
+            async move { handle.read(1).await.map(|batch| batch.len()) }
+        });
+        if forgotten {
+            writer.forget().await;
+            assert_eq!(waiting.await.unwrap(), Err(ReadError::Forgotten), "whoever waits is told");
+        } else {
+            writer.end(end(), Some(count.add(writer.keep_with(0).await))).await;
+            assert_eq!(waiting.await.unwrap(), Ok(1));
+            assert_eq!(handle.files().await.unwrap().read_output(Stream::Stdout, 98, 9).unwrap(), [7; 2]);
+            assert!(count.now() > 1_000_000, "a file counts for its descriptor, too: {}", count.now());
+            writer.forget().await;
+        }
+        assert_eq!(count.now(), 0);
+        assert_eq!(handle.read(0).await.map(|batch| batch.len()), Err(ReadError::Forgotten));
+        assert_eq!(handle.snapshot().await.map(|_| ()), Err(ReadError::Forgotten));
+        assert_eq!(handle.files().await.map(|_| ()), Err(ReadError::Forgotten));
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_is_full_says_what_is_not_in_it() {
+    let (writer, handle) = log();
+    let test = |number: usize| RunEvent::TestStarted(TestId { package: "p".to_owned(), name: format!("t{number}") });
+    for from in (0..EVENTS_MAX + 1_000).step_by(1_000) {
+        writer.append((from..from + 1_000).map(test).collect()).await;
+    }
+    writer.end(end(), None).await;
+    let missed = ((EVENTS_MAX + 1_000).next_multiple_of(1_000) - EVENTS_MAX) as u64;
+    let started = handle.tests_started().await.unwrap();
+    assert_eq!((started.tests.len(), started.missed), (EVENTS_MAX, missed));
+    let mut last = handle.read(EVENTS_MAX as u64).await.unwrap();
+    last.extend(handle.read(EVENTS_MAX as u64 + 1).await.unwrap());
+    let numbers: Vec<u64> = last.iter().map(|entry| entry.sequence).collect();
+    assert_eq!(numbers, [EVENTS_MAX as u64, EVENTS_MAX as u64 + 1]);
+    assert!(matches!(last[0].event, RunEvent::Missed { events } if events == missed), "{last:?}");
+    assert!(matches!(last[1].event, RunEvent::Finished(_)), "{last:?}");
+    assert_eq!(handle.snapshot().await.unwrap().next_sequence, EVENTS_MAX as u64 + 2);
+
+    let (writer, handle) = log();
+    writer.append(vec![test(0)]).await;
+    writer.end(end(), None).await;
+    assert_eq!(handle.snapshot().await.unwrap().next_sequence, 2, "nothing was missed, and nothing is said of it");
+}
+
+#[tokio::test]
+async fn the_runs_of_a_tenant_share_the_memory_that_it_may_have_and_give_it_back() {
+    let kept = Kept { memory_max: 100_000, ..Kept::unbounded() };
+    let logs = || open(Clock::new(), &Spools::default(), kept.room());
+    let test = |number: usize| RunEvent::TestStarted(TestId { package: "p".to_owned(), name: format!("t{number}") });
+    let (greedy, told) = logs();
+    greedy.append((0..10_000).map(test).collect()).await;
+    greedy.end(end(), None).await;
+    let started = told.tests_started().await.unwrap();
+    assert!(started.tests.len() > 100 && started.tests.len() as u64 + started.missed == 10_000, "{}", started.missed);
+    assert!((90_000..=100_000).contains(&kept.memory.now()), "{}", kept.memory.now());
+    let (writer, handle) = logs();
+    writer.append((0..100).map(test).collect()).await;
+    greedy.forget().await;
+    writer.append(vec![test(100)]).await;
+    // A report is there whether there is room for it or not.
+    assert!(writer.keep_with(200_000).await > 200_000 && kept.full().is_some());
+    writer.end(end(), None).await;
+    let started = handle.tests_started().await.unwrap();
+    assert!(started.missed > 0 && started.tests.contains(&TestId { package: "p".to_owned(), name: "t100".to_owned() }));
+    writer.forget().await;
+    assert_eq!((kept.memory.now(), kept.full()), (0, None));
+}

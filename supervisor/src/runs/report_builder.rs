@@ -1,0 +1,385 @@
+//! The conclusion of a run: from what was recorded to the report. Reads artefacts and tails, so it belongs on a thread
+//! of its own. Must not know how events travelled.
+
+use super::report_limits::{self, ARTIFACTS_BYTES_MAX, NOT_RUN_BYTES_MAX, NOTE_BYTES_MAX, NOTES_MAX};
+use super::run_state::Course;
+use crate::workspace::{Workspace, WorkspaceError};
+use proctor_core::artifact::{Artifact, ArtifactKind};
+use proctor_core::bound::{TAIL_BYTES_MAX, clip};
+use proctor_core::coverage::Measured;
+use proctor_core::isolation::Isolation;
+use proctor_core::limits::Limits;
+use proctor_core::moment::Moment;
+use proctor_core::outcome::{Evidence, KillReason};
+use proctor_core::redact::{SECRET_BYTES_MAX, redact_from, redacted};
+use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
+use proctor_core::test_case::TestId;
+use proctor_core::verdict::{Facts, judge};
+use proctor_frameworks::{Chosen, Parser};
+use proctor_sandbox::{Ending, SpoolReader};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Said of a run that outlived its workspace: what it tested is not what is there now.
+const GONE: &str = "the workspace was moved, replaced or removed during the run";
+
+/// Everything that is known when the last process is gone.
+pub(super) struct Concluding {
+    pub(super) course: Course,
+    pub(super) ending: Ending,
+    /// What the run left in its artefact directory.
+    pub(super) files: Vec<(String, Vec<u8>)>,
+    /// Commands of all rounds.
+    pub(super) commands: usize,
+    pub(super) limits: Limits,
+    pub(super) framework: String,
+    pub(super) chosen: Option<Chosen>,
+    /// Whether a filter over names picked the tests.
+    pub(super) filtered: bool,
+    pub(super) notes: Vec<String>,
+    pub(super) workspace: Workspace,
+    pub(super) accepted_at: Moment,
+    pub(super) ended_at: Moment,
+    pub(super) stdout: SpoolReader,
+    pub(super) stderr: SpoolReader,
+}
+
+/// The report and what was measured of coverage.
+pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
+    let Concluding {
+        course,
+        ending,
+        files,
+        commands,
+        limits,
+        framework,
+        chosen,
+        filtered,
+        notes,
+        workspace,
+        accepted_at,
+        ended_at,
+        stdout,
+        stderr,
+    } = concluding;
+    let Course { parser, tally, awaited, isolation, launched_at, running, nothing_selected, kept, missed, .. } = course;
+    let stream = parser.summary();
+    let replaced = matches!(workspace.owner(), Err(WorkspaceError::Replaced)).then(|| GONE.to_owned());
+    let left_out = (ending.kept_left_out > 0).then(|| {
+        let left_out = ending.kept_left_out;
+        format!("{left_out} file(s) that tests left are not kept: too many, too large, too deep, or oddly named")
+    });
+    // What nobody else can say comes first: of what a plan and a runner say there may be more than is told.
+    let ours = replaced.into_iter().chain(ending.notes).chain(left_out).chain(tally.note());
+    let notes = told_notes(ours.chain(notes).chain(stream.notes).collect());
+    let kept = artifacts(kept, parser.as_ref());
+    let (measured, coverage) =
+        harvest(chosen.as_ref(), &workspace, (&files, ending.artifacts_left_out), &tally.finished());
+    let mut verdict = judge(Facts {
+        commands,
+        exits: ending.exits,
+        killed: ending.killed,
+        worker_lost: ending.worker_lost,
+        limit_hits: ending.limit_hits,
+        summary: tally.summary,
+        build_errors: tally.build_errors,
+        collection_errors: tally.collection_errors,
+        structured: stream.structured,
+        proof: stream.proof,
+        nothing_selected,
+        runner_missing: stream.runner_missing,
+        filtered,
+        not_run: awaited.rest().into_iter().filter(|test| !running.contains(test)).collect(),
+        unreached: stream.unreached
+            || missed
+            || (chosen.as_ref().is_some_and(Chosen::blocks) && tally.build_errors + tally.collection_errors > 0),
+        not_built: stream.not_built,
+        running,
+        notes,
+    });
+    let not_run = verdict.evidence.not_run.len();
+    verdict.evidence.not_run = some_of(verdict.evidence.not_run);
+    let not_run = (not_run - verdict.evidence.not_run.len()) as u64;
+    let mut resources = ending.resources;
+    #[expect(clippy::cast_precision_loss, reason = "milliseconds of a wait are far below 2^52")]
+    let queue_wait_s = launched_at.ms_since(accepted_at) as f64 / 1_000.0;
+    resources.queue_wait_s = queue_wait_s;
+    let (stdout_tail, stdout_bytes) = tail(&stdout);
+    let (stderr_tail, stderr_bytes) = tail(&stderr);
+    let summary = tally.summary;
+    let (tests, collectors, truncated) = tally.into_parts();
+    let report = Report {
+        outcome: verdict.outcome,
+        exit_code: verdict.exit_code,
+        raw_exit_code: verdict.raw_exit_code,
+        framework,
+        summary,
+        flaky_in_run: parser.flaky(),
+        duration_s: resources.wall_s,
+        started_at: launched_at,
+        ended_at,
+        partial: verdict.partial,
+        structured: stream.structured,
+        tests,
+        collectors,
+        evidence: verdict.evidence,
+        resources,
+        limits,
+        isolation: isolation.as_ref().clone(),
+        coverage,
+        stdout_tail,
+        stderr_tail,
+        artifacts: kept,
+        truncated: Truncated { not_run, stdout_bytes, stderr_bytes, ..truncated },
+    };
+    (report, measured)
+}
+
+// Redacted before they are clipped, so that no half of a secret is left.
+fn told_notes(notes: Vec<String>) -> Vec<String> {
+    let beyond = notes.len().saturating_sub(NOTES_MAX);
+    let more = (beyond > 0).then(|| format!("{beyond} further notes are not told"));
+    let told = notes.into_iter().take(NOTES_MAX).map(|note| clip(redacted(note), NOTE_BYTES_MAX));
+    told.chain(more).collect()
+}
+
+fn some_of(not_run: Vec<TestId>) -> Vec<TestId> {
+    let mut bytes = 0;
+    let within = |test: &TestId| {
+        bytes += report_limits::bytes(test);
+        bytes <= NOT_RUN_BYTES_MAX
+    };
+    not_run.into_iter().take_while(within).collect()
+}
+
+fn artifacts(kept: Vec<(String, u64)>, parser: &dyn Parser) -> Vec<Artifact> {
+    let mut bytes = 0;
+    let told = |(name, bytes): (String, u64)| {
+        let (kind, test) = match parser.left_by(&name) {
+            Some((kind, test)) => (kind, Some(test)),
+            None => (ArtifactKind::of_name(&name), None),
+        };
+        Artifact { name, kind, bytes, test }
+    };
+    let within = |mut artifact: Artifact| {
+        bytes += report_limits::bytes(&artifact.test);
+        // Whose it is can be told of fewer; its name, by which it is asked for, of all.
+        artifact.test.take_if(|_| bytes > ARTIFACTS_BYTES_MAX / 2);
+        artifact
+    };
+    kept.into_iter().map(told).map(within).collect()
+}
+
+fn harvest(
+    chosen: Option<&Chosen>,
+    workspace: &Workspace,
+    (files, left_out): (&[(String, Vec<u8>)], u64),
+    finished: &BTreeMap<String, BTreeSet<String>>,
+) -> (Vec<Measured>, CoverageSummary) {
+    let (Some(chosen), Some(root)) = (chosen, workspace.root().to_str()) else {
+        return (Vec::new(), CoverageSummary::default());
+    };
+    let mut harvest = chosen.ingest(root, files, finished);
+    if left_out > 0 {
+        harvest.notes.push(format!("{left_out} files that the run left were not read: too many or too large"));
+    }
+    let covered: BTreeSet<&str> =
+        harvest.measured.iter().flat_map(|set| &set.files).map(|(file, _)| file.as_str()).collect();
+    let summary = CoverageSummary {
+        measured: !harvest.measured.is_empty(),
+        attribution: harvest.measured.iter().map(|set| set.attribution).max(),
+        files: covered.len() as u64,
+        notes: told_notes(harvest.notes),
+    };
+    (harvest.measured, summary)
+}
+
+// The end of a stream as text without secrets of a known form, and how many bytes come before it. What comes before is read
+// as far as a secret can reach, so that the cut leaves no half of one.
+fn tail(spool: &SpoolReader) -> (String, u64) {
+    let from = spool.len().saturating_sub(TAIL_BYTES_MAX as u64);
+    let before = from.min(SECRET_BYTES_MAX as u64);
+    let len = SECRET_BYTES_MAX + TAIL_BYTES_MAX;
+    let mut bytes = spool.read_at(from - before, len).unwrap_or_else(|error| {
+        tracing::error!(%error, "a run's output could not be read back");
+        Vec::new()
+    });
+    let cut = usize::try_from(before).unwrap_or(SECRET_BYTES_MAX).min(bytes.len());
+    let tail = bytes.split_off(cut);
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    let cut = text.len();
+    text.push_str(&String::from_utf8_lossy(&tail));
+    (redact_from(&text, cut), from)
+}
+
+/// The report of a run that was accepted and ended before anything was started.
+#[must_use]
+pub fn without_running(now: Moment, limits: Limits, framework: &str, killed: KillReason, note: &str) -> Report {
+    let outcome = killed.outcome();
+    Report {
+        outcome,
+        exit_code: i32::from(outcome.exit_code(None)),
+        raw_exit_code: None,
+        framework: framework.to_owned(),
+        summary: Summary::default(),
+        flaky_in_run: 0,
+        duration_s: 0.0,
+        started_at: now,
+        ended_at: now,
+        partial: true,
+        structured: true,
+        tests: Vec::new(),
+        collectors: Vec::new(),
+        evidence: Evidence {
+            held: vec![outcome],
+            killed: Some(killed),
+            notes: vec![note.to_owned()],
+            ..Evidence::default()
+        },
+        resources: Resources::default(),
+        limits,
+        isolation: Isolation::default(),
+        coverage: CoverageSummary::default(),
+        stdout_tail: String::new(),
+        stderr_tail: String::new(),
+        artifacts: Vec::new(),
+        truncated: Truncated::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proctor_core::bound::{COLLECTORS_MAX, NAME_BYTES_MAX, RUNNING_NAMES_MAX, TEST_CASES_MAX};
+    use proctor_core::event::RunnerEvent;
+    use proctor_core::request::{RerunTarget, Selection};
+    use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestOutcome};
+    use proctor_frameworks::Awaited;
+    use proctor_proto::MESSAGE_BYTES_MAX;
+    use proctor_sandbox::Spool;
+    use prost::Message;
+
+    /// A control character, which is one byte here and six in JSON.
+    const WORST: &str = "\u{1}";
+
+    fn case(name: &str, number: usize, outcome: TestOutcome) -> TestCase {
+        let name = format!("{number:07}{name}");
+        let nodeid = format!("p/{name}");
+        TestCase::new(TestId { package: "p".to_owned(), name }, nodeid, outcome)
+    }
+
+    // Everything of it as long as it may be.
+    fn worst_case(number: usize, outcome: TestOutcome) -> TestCase {
+        let text = |bytes: usize| Some(WORST.repeat(bytes));
+        TestCase {
+            package: WORST.repeat(NAME_BYTES_MAX),
+            file: text(NAME_BYTES_MAX),
+            message: text(16 << 10),
+            expected: text(16 << 10),
+            actual: text(16 << 10),
+            stack: text(64 << 10),
+            output: text(64 << 10),
+            ..case(&WORST.repeat(2 * NAME_BYTES_MAX), number, outcome)
+        }
+    }
+
+    fn concluded(tests: impl Iterator<Item = TestCase>, collectors: usize) -> Report {
+        let dir = tempfile::tempdir().unwrap();
+        let parser = proctor_frameworks::custom::parser("/workspace");
+        let wanted = (0..2_000).map(|number| {
+            RerunTarget::Test(TestId {
+                package: "p".to_owned(),
+                name: format!("{number}{}", WORST.repeat(NAME_BYTES_MAX)),
+            })
+        });
+        let awaited = Awaited::of(&Selection::Exactly(wanted.collect()));
+        let mut course = Course::new(Moment(0), Limits::DEFAULT, parser, awaited);
+        for test in tests {
+            course.tally.count(RunnerEvent::TestFinished(Box::new(test)));
+        }
+        for number in 0..collectors {
+            let collector = Collector {
+                nodeid: format!("{number}{}", WORST.repeat(NAME_BYTES_MAX)),
+                kind: CollectorKind::Build,
+                file: Some(WORST.repeat(NAME_BYTES_MAX)),
+                line: Some(u32::MAX),
+                message: WORST.repeat(16 << 10),
+                output: WORST.repeat(64 << 10),
+            };
+            course.tally.count(RunnerEvent::Collector(Box::new(collector)));
+        }
+        let id = |number: usize| TestId { package: WORST.repeat(NAME_BYTES_MAX), name: format!("{number}") };
+        course.running = (0..RUNNING_NAMES_MAX).map(id).collect();
+        course.kept = (0..1_024).map(|number| (format!("{number:04}{}", "\"".repeat(1_300)), 1)).collect();
+        let mut spool = Spool::default();
+        spool.append(WORST.repeat(2 * TAIL_BYTES_MAX).as_bytes()).unwrap();
+        let concluding = Concluding {
+            course,
+            ending: Ending { notes: vec!["the host".to_owned()], kept_left_out: 7, ..Ending::default() },
+            files: Vec::new(),
+            commands: 1,
+            limits: Limits::DEFAULT,
+            framework: "go".to_owned(),
+            chosen: None,
+            filtered: false,
+            notes: vec![WORST.repeat(10_000); 1_000],
+            workspace: Workspace::open(dir.path()).unwrap(),
+            accepted_at: Moment(0),
+            ended_at: Moment(1),
+            stdout: spool.reader(),
+            stderr: spool.reader(),
+        };
+        std::fs::remove_dir(dir.path()).unwrap();
+        conclude(concluding).0
+    }
+
+    #[test]
+    fn what_proctor_itself_notes_is_told_however_much_there_is_beside_it() {
+        let notes = concluded(std::iter::empty(), 0).evidence.notes;
+        assert_eq!(notes[..2], [GONE, "the host"]);
+        assert!(notes[2].starts_with("7 file(s) that tests left are not kept"), "{}", notes[2]);
+        assert!(notes[3..].iter().any(|note| note == "939 further notes are not told"), "{notes:?}");
+    }
+
+    #[test]
+    fn the_largest_report_fits_into_one_message_and_its_counts_stay_true() {
+        use TestOutcome::{Failed, Passed, Skipped};
+        let long = "x".repeat(4_080);
+        let many = || (0..TEST_CASES_MAX + 10_000).map(|number| case("", number, Passed));
+        let pytest = |outcome| (0..8_000).map(|number| case(&long, number, outcome)).collect::<Vec<_>>();
+        let worst = |outcome| (0..300).map(move |number| worst_case(number, outcome));
+        let rows: [(&str, Vec<TestCase>, usize); 6] = [
+            ("nothing", Vec::new(), 0),
+            ("long names that passed", pytest(Passed), 0),
+            ("long names that failed, after many that passed", many().chain(pytest(Failed)).collect(), 0),
+            ("texts, then long names", worst(Failed).chain(pytest(Passed)).collect(), 0),
+            ("errors", Vec::new(), COLLECTORS_MAX + 10),
+            ("all", worst(Skipped).chain(many()).chain(worst(Failed)).collect(), COLLECTORS_MAX),
+        ];
+        for (name, tests, collectors) in rows {
+            let (total, failed) = (tests.len(), tests.iter().filter(|test| test.outcome == Failed).count());
+            let report = concluded(tests.into_iter(), collectors);
+            let json = serde_json::to_vec(&report).unwrap().len();
+            let event = proctor_proto::v1::RunEvent {
+                run_id: "r".repeat(64),
+                sequence: u64::MAX,
+                at_ms: u64::MAX,
+                event: Some(proctor_proto::v1::run_event::Event::Finished(crate::grpc::convert::report(&report))),
+            };
+            // What goes around the document is some hundred bytes.
+            assert!(json + 1_024 <= MESSAGE_BYTES_MAX, "{name}: {json} bytes of JSON");
+            assert!(event.encoded_len() <= json, "{name}: {} bytes on the wire, {json} of JSON", event.encoded_len());
+            let not_run = report.evidence.not_run.len();
+            assert!((100..2_000).contains(&not_run), "{name}: {not_run} that told nothing are listed");
+            assert_eq!(report.truncated.not_run, 2_000 - not_run as u64, "{name}");
+            assert!(report.evidence.notes.iter().any(|note| note.starts_with("2000 test(s)")), "{name}");
+            let counts = (report.summary.total, report.summary.failed);
+            assert_eq!(counts, (total as u64, failed as u64), "{name}");
+            assert_eq!(report.truncated.tests, (total - report.tests.len()) as u64, "{name}");
+            assert_eq!(report.truncated.collectors, (collectors - report.collectors.len()) as u64, "{name}");
+            // Those that did not fail are the first to go.
+            let listed = report.tests.iter().filter(|test| test.outcome == Failed).count();
+            assert!(listed == failed || listed == report.tests.len(), "{name}: {listed} of {failed} failures");
+            assert!(total == 0 || report.tests.len() >= 150, "{name}: {} tests are listed", report.tests.len());
+        }
+    }
+}

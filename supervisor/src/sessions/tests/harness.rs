@@ -1,0 +1,314 @@
+//! A world for sessions: a sandbox that does as it is told, the one place where the operating system is faked, and what
+//! sessions are asked there.
+
+use crate::clock::Clock;
+use crate::host::monitor::HostMonitor;
+use crate::host::toolchain::Toolchain;
+use crate::ops::audit::{self, Audit};
+use crate::runs::context::{Looks, Policy};
+use crate::runs::scheduler::{Place, Scheduler, Wanted};
+use crate::runs::{self, Drive, FILE_BYTES_MIN, Killer, RunEnd, Spools};
+use crate::sessions::limits::Bounds;
+use crate::sessions::registry::{self, CreateError, Registry};
+use crate::sessions::*;
+use crate::tenants::allowance::{Allowance, Kept};
+use crate::tenants::{Credential, Tenant, Tenants};
+use proctor_core::event::Stream;
+use proctor_core::id::{SessionId, TenantId};
+use proctor_core::isolation::{Isolation, Layer, Network};
+use proctor_core::limits::Limits;
+use proctor_core::outcome::{Exit, KillReason};
+use proctor_core::queue::Entry;
+use proctor_core::quota::{Amount, Quota};
+use proctor_core::report::Report;
+use proctor_sandbox::{Ending, KillSwitch, RunAs, RunSpec, Sandbox, SandboxError, SandboxEvent};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::mpsc as std_mpsc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// What the fake does next.
+pub(super) enum Do {
+    Write(&'static str),
+    Exit(i32),
+    Panic,
+}
+
+/// Does as it is told until it is killed, and tells why it was.
+pub(super) struct Fake {
+    orders: Mutex<std_mpsc::Receiver<Do>>,
+    pub(super) killed: Mutex<Vec<KillReason>>,
+}
+
+impl Sandbox for Fake {
+    fn run(
+        &self,
+        _spec: &RunSpec,
+        kill: &KillSwitch,
+        sink: &mut dyn FnMut(SandboxEvent<'_>),
+    ) -> Result<Ending, SandboxError> {
+        let isolation = Isolation { layers: vec![Layer::PidNamespace], ..Isolation::default() };
+        sink(SandboxEvent::Started { isolation });
+        sink(SandboxEvent::CommandStarted { index: 0 });
+        loop {
+            if let Some(reason) = kill.wait(Duration::from_millis(2)) {
+                self.killed.lock().unwrap().push(reason);
+                sink(SandboxEvent::Killing { reason });
+                return Ok(Ending { killed: Some(reason), ..Ending::default() });
+            }
+            let order = self.orders.lock().unwrap().try_recv();
+            match order {
+                Ok(Do::Write(text)) => {
+                    sink(SandboxEvent::Output { stream: Stream::Stdout, bytes: text.as_bytes() });
+                }
+                Ok(Do::Exit(code)) => {
+                    let exit = Exit::Code(code);
+                    sink(SandboxEvent::CommandExited { index: 0, exit });
+                    return Ok(Ending { exits: vec![exit], ..Ending::default() });
+                }
+                Ok(Do::Panic) => panic!("a test asked for it"),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+pub(super) type Sink<'a> = &'a mut dyn FnMut(SandboxEvent<'_>);
+
+/// Says one thing and ends, whatever is asked of it meanwhile.
+pub(super) struct Says(pub(super) fn(Sink<'_>) -> Result<Ending, SandboxError>);
+
+impl Sandbox for Says {
+    fn run(
+        &self,
+        _spec: &RunSpec,
+        _kill: &KillSwitch,
+        sink: &mut dyn FnMut(SandboxEvent<'_>),
+    ) -> Result<Ending, SandboxError> {
+        (self.0)(sink)
+    }
+}
+
+/// Room for eight runs that ask for nothing.
+const BUDGET: Amount = Amount { memory_bytes: 16 << 30, cpu_millis: 16_000 };
+
+pub(super) struct World {
+    pub(super) context: Arc<Context>,
+    pub(super) fake: Arc<Fake>,
+    order: std_mpsc::SyncSender<Do>,
+    dir: tempfile::TempDir,
+    /// Where the audit log is.
+    log: tempfile::TempDir,
+}
+
+impl World {
+    pub(super) fn new() -> World {
+        let (order, orders) = std_mpsc::sync_channel(64);
+        let fake = Arc::new(Fake { orders: Mutex::new(orders), killed: Mutex::default() });
+        let (clock, log) = (Clock::new(), tempfile::tempdir().unwrap());
+        let place = audit::Place { path: log.path().join("audit.jsonl"), bytes_max: 1 << 20, keep: 0 };
+        let context = Arc::new(Context {
+            sandbox: Arc::clone(&fake) as Arc<dyn Sandbox>,
+            toolchain: Toolchain::default(),
+            clock,
+            audit: Audit::open(place, clock).unwrap(),
+            host: HostMonitor::new(clock),
+            scheduler: Scheduler::start(clock, BUDGET),
+            looks: Looks::of_host(),
+        });
+        World { context, fake, order, dir: tempfile::tempdir().unwrap(), log }
+    }
+
+    /// The same with another sandbox.
+    pub(super) fn with(sandbox: impl Sandbox + 'static) -> World {
+        let world = World::new();
+        let (clock, place) = (world.context.clock, world.log.path().join("other.jsonl"));
+        let context = Arc::new(Context {
+            sandbox: Arc::new(sandbox),
+            toolchain: Toolchain::default(),
+            clock,
+            audit: Audit::open(audit::Place { path: place, bytes_max: 1 << 20, keep: 0 }, clock).unwrap(),
+            host: HostMonitor::new(clock),
+            scheduler: Scheduler::start(clock, BUDGET),
+            looks: Looks::of_host(),
+        });
+        World { context, ..world }
+    }
+
+    /// Drives a run that writes into these, and returns its report.
+    pub(super) async fn driven(&self, spools: Spools) -> Arc<Report> {
+        let clock = self.context.clock;
+        let (log, _handle) = runs::open(clock, &spools, Kept::unbounded().room());
+        let drive = Drive {
+            context: Arc::clone(&self.context),
+            policy: Arc::new(self.policy()),
+            session: SessionId::new("s"),
+            workspace: self.workspace(),
+            run: RunId::new("s-1"),
+            request: command("a"),
+            notes: Vec::new(),
+            kind: RunKind::Tests,
+            priority: Priority::default(),
+            accepted_at: clock.now(),
+            waits: None,
+            log,
+            spools,
+            killer: Killer::new().unwrap(),
+        };
+        match within(runs::drive(drive, oneshot::channel().0)).await.end {
+            RunEnd::Report(report) => report,
+            RunEnd::NotStarted(why) => panic!("not started: {why}"),
+        }
+    }
+
+    /// Another tenant's run that takes the whole host.
+    pub(super) async fn occupy(&self) -> Place {
+        let scheduler = self.context.scheduler.clone();
+        let entry = Entry { tenant: TenantId::new("other"), demand: BUDGET, priority: Priority::Normal };
+        let wanted = Wanted { entry, quota: Quota::UNBOUNDED, queued: Arc::default(), waits: None };
+        tokio::task::spawn_blocking(move || scheduler.enter(wanted).unwrap()).await.unwrap()
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        Policy {
+            owner: "acme".to_owned(),
+            quota: Quota::UNBOUNDED,
+            queued: Arc::default(),
+            // One file of an ended run, and no second one.
+            kept: Kept { bytes_max: FILE_BYTES_MIN * 3 / 2, ..Kept::unbounded() },
+            looks: Looks::of_tenant(),
+            run_as: RunAs::Supervisor,
+            owners: None,
+            defaults: Limits::DEFAULT,
+            timeouts: BTreeMap::new(),
+            ceiling: Limits::CEILING,
+            required_layers: Vec::new(),
+            left_off: Vec::new(),
+            require_limits: false,
+            may_use_network: false,
+            network: Network::None,
+            cache: Some(self.log.path().join("cache")),
+            cache_bytes_max: crate::caches::BYTES_MAX,
+        }
+    }
+
+    pub(super) fn workspace(&self) -> Workspace {
+        Workspace::open(self.dir.path()).unwrap()
+    }
+
+    pub(super) fn open(&self, name: &str) -> SessionHandle {
+        let policy = Arc::new(self.policy());
+        open(SessionId::new(name), Arc::clone(&self.context), policy, self.workspace(), Memory::default()).0
+    }
+
+    pub(super) fn tell(&self, order: Do) {
+        self.order.send(order).unwrap();
+    }
+
+    /// What the audit log has by now.
+    pub(super) fn told(&self) -> Vec<audit::Line> {
+        self.context.audit.finish();
+        let text = std::fs::read_to_string(self.log.path().join("audit.jsonl")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub(super) async fn killed_because(&self) -> KillReason {
+        within(async {
+            loop {
+                if let Some(reason) = self.fake.killed.lock().unwrap().first() {
+                    return *reason;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+    }
+}
+
+/// Keeps a paused clock from running by itself, until it is dropped: only threads of the runtime do, and a run has its own.
+pub(super) fn hold_the_clock() -> std_mpsc::SyncSender<()> {
+    let (held, until) = std_mpsc::sync_channel(0);
+    tokio::task::spawn_blocking(move || _ = until.recv());
+    held
+}
+
+pub(super) fn command(word: &str) -> RunRequest {
+    RunRequest { command: vec!["/bin/true".into(), word.into()], ..RunRequest::default() }
+}
+
+pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(120), future).await.expect("it takes too long")
+}
+
+pub(super) async fn start(session: &SessionHandle, word: &str) -> Started {
+    within(session.start(command(word), RunKind::Tests, IfBusy::Queue)).await.unwrap()
+}
+
+pub(super) async fn outcome(started: &Started) -> Outcome {
+    match within(started.handle.end()).await.unwrap() {
+        RunEnd::Report(report) => report.outcome,
+        RunEnd::NotStarted(why) => panic!("not started: {why}"),
+    }
+}
+
+pub(super) fn tenant(world: &World, uid: u32, sessions_max: usize) -> Arc<Tenant> {
+    let tenants = Tenants::private(uid, world.dir.path().to_owned(), world.policy());
+    let tenant = tenants.identify(Credential::Uid(uid)).unwrap().tenant.unwrap();
+    let policy = Arc::clone(&tenant.policy);
+    Arc::new(Tenant {
+        id: TenantId::new(uid.to_string()),
+        roots: tenant.roots.clone(),
+        reserved: Vec::new(),
+        policies: Arc::new(tokio::sync::watch::Sender::new(Arc::clone(&policy))),
+        policy,
+        sessions_max,
+        allowance: Allowance::new(1_000, 1_000),
+    })
+}
+
+/// A registry with these bounds, and how its sessions are asked for.
+pub(super) struct Book {
+    pub(super) registry: Registry,
+}
+
+impl Book {
+    pub(super) fn with(world: &World, bounds: Bounds) -> Book {
+        Book { registry: Registry::start(Arc::clone(&world.context), bounds) }
+    }
+
+    pub(super) async fn open(&self, tenant: &Arc<Tenant>, workspace: &Workspace, key: &str, separate: bool) -> Got {
+        let (tenant, workspace, client_request_id) = (Arc::clone(tenant), workspace.clone(), key.to_owned());
+        let opened =
+            self.registry.create(registry::Wanted { tenant, workspace, client_request_id, separate, idle_max: None });
+        within(opened).await.map(|opened| (opened.session, opened.existing))
+    }
+
+    pub(super) async fn separate(&self, tenant: &Arc<Tenant>, workspace: &Workspace) -> SessionHandle {
+        let (session, existing) = self.open(tenant, workspace, "", true).await.unwrap();
+        assert!(!existing);
+        session
+    }
+
+    pub(super) async fn sessions(&self) -> usize {
+        within(self.registry.census()).await.iter().map(|holding| holding.sessions).sum()
+    }
+}
+
+pub(super) type Got = Result<(SessionHandle, bool), CreateError>;
+
+pub(super) fn refused(got: Got) -> CreateError {
+    match got {
+        Ok((session, _)) => panic!("it got {}", session.id()),
+        Err(why) => why,
+    }
+}
+
+pub(super) async fn eventually(book: &Book, sessions: usize) {
+    within(async {
+        while book.sessions().await != sessions {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}

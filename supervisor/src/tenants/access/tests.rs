@@ -1,0 +1,495 @@
+//! Each way to be known, alone and beside the others, and everything that must not count. Keys and certificates are made
+//! here, but for RSA's: those are the example of RFC 7515, appendix A.2.
+
+use super::*;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams, IsCa, Issuer as Authority,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, RevokedCertParams, SanType,
+    SerialNumber, date_time_ymd,
+};
+use serde_json::{Value, json};
+use std::fs;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A moment at which everything made here is valid, in seconds since 1970.
+const NOW: u64 = 1_800_000_000;
+
+const RSA_N: &str = "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ";
+const RSA_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw";
+
+/// A directory with everything that a host file names, and the keys that belong to it.
+struct World {
+    dir: TempDir,
+    edwards: KeyPair,
+    curve: KeyPair,
+    authority: Authority<'static, KeyPair>,
+}
+
+impl World {
+    fn new() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("work")).unwrap();
+        let edwards = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let curve = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        let (authority, root) = authority();
+        let world = World { dir, edwards, curve, authority };
+        world.write("clients.pem", &root.pem());
+        world.write("edwards.pem", &world.edwards.public_key_pem());
+        world.write("curve.pem", &world.curve.public_key_pem());
+        let server = KeyPair::generate().unwrap();
+        let shown = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&server).unwrap();
+        world.write("server.pem", &shown.pem());
+        world.write("server.key", &server.serialize_pem());
+        world
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.dir.path().join(name), text).unwrap();
+    }
+
+    fn host_file(&self) -> String {
+        format!(
+            "state_dir = \"{dir}/state\"\n\
+             [listen]\nunix = \"{dir}/s\"\ntcp = \"127.0.0.1:0\"\n\
+             [listen.tls]\ncert = \"{dir}/server.pem\"\nkey = \"{dir}/server.key\"\nclient_ca = \"{dir}/clients.pem\"\n\
+             [jwt]\nkeys = [\"{dir}/edwards.pem\", \"{dir}/curve.pem\"]\nissuer = \"issuer\"\naudience = \"proctor\"\n\
+             [sandbox]\nleft_off = [\"tenant_uid\"]\n\
+             [operators]\njwt_subjects = [\"root\"]\ncert_names = [\"spiffe://x/operator\"]\n\
+             [[tenant]]\nid = \"a\"\nroots = [\"{dir}/work\"]\nuids = [1]\ntoken_hashes = [\"{a}\"]\njwt_subjects = [\"alpha\"]\n\
+             cert_names = [\"spiffe://x/a\", \"A.example\"]\n\
+             [[tenant]]\nid = \"b\"\nroots = [\"{dir}/work\"]\njwt_subjects = [\"beta\"]\ncert_names = [\"spiffe://x/b\"]\n",
+            dir = self.dir.path().display(),
+            a = blake3::hash(b"secret"),
+        )
+    }
+
+    fn load(&self, text: &str) -> Result<Access, Vec<String>> {
+        self.read(text).map(|loaded| loaded.access)
+    }
+
+    /// The notes about a file that is good.
+    fn notes(&self, text: &str) -> Vec<String> {
+        let short = |note: String| note.replace(&format!("{}/", self.dir.path().display()), "");
+        self.read(text).unwrap().notes.into_iter().map(short).collect()
+    }
+
+    fn read(&self, text: &str) -> Result<Loaded, Vec<String>> {
+        self.write("proctor.toml", text);
+        let path = self.dir.path().join("proctor.toml");
+        let read = load(&path, true, &Tenants::default(), |_| Vec::new());
+        let short = |told: Told| told.to_string().replace(&format!("{}/", self.dir.path().display()), "");
+        read.map_err(|problems| problems.into_iter().map(short).collect())
+    }
+
+    fn access(&self) -> Access {
+        self.load(&self.host_file()).unwrap()
+    }
+
+    fn client(&self, params: &CertificateParams) -> Shown {
+        client(&self.authority, params)
+    }
+
+    /// With a list of the authority's, good until a year begins.
+    fn with_list(&self, revoked_certs: Vec<RevokedCertParams>, until: i32) -> Access {
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 2),
+            next_update: date_time_ymd(until, 1, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs,
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.authority).unwrap();
+        let end = u64::try_from(date_time_ymd(until, 1, 1).unix_timestamp()).unwrap();
+        assert_eq!(expiry::next_update(list.der()), Some(end), "as the library reads it");
+        self.write("clients.crl", &list.pem().unwrap());
+        self.load(&self.listed()).unwrap()
+    }
+
+    /// The host file that names a list.
+    fn listed(&self) -> String {
+        let named = format!("\nclient_crl = \"{}/clients.crl\"\n[jwt]", self.dir.path().display());
+        self.host_file().replace("\n[jwt]", &named)
+    }
+}
+
+fn authority() -> (Authority<'static, KeyPair>, Certificate) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let root = params.self_signed(&key).unwrap();
+    (Authority::new(params, key), root)
+}
+
+fn revoked(serial: u64) -> RevokedCertParams {
+    RevokedCertParams {
+        serial_number: SerialNumber::from(serial),
+        revocation_time: date_time_ymd(2026, 1, 2),
+        reason_code: None,
+        invalidity_date: None,
+    }
+}
+
+fn named(names: &[&str]) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.subject_alt_names = names
+        .iter()
+        .map(|name| match name.contains(':') {
+            true => SanType::URI((*name).try_into().unwrap()),
+            false => SanType::DnsName((*name).try_into().unwrap()),
+        })
+        .collect();
+    params
+}
+
+fn client(authority: &Authority<'static, KeyPair>, params: &CertificateParams) -> Shown {
+    let certificate = params.signed_by(&KeyPair::generate().unwrap(), authority).unwrap();
+    Shown::Certificates([certificate.der().clone()].into())
+}
+
+fn at(seconds: u64) -> UnixTime {
+    UnixTime::since_unix_epoch(Duration::from_secs(seconds))
+}
+
+fn token(text: impl Into<String>) -> Shown {
+    Shown::Token(text.into().into())
+}
+
+fn claims(subject: &str) -> Value {
+    json!({ "iss": "issuer", "aud": "proctor", "exp": NOW + 600, "sub": subject })
+}
+
+fn edwards(world: &World, claims: &Value) -> String {
+    encode(&Header::new(Algorithm::EdDSA), claims, &EncodingKey::from_ed_der(world.edwards.serialized_der())).unwrap()
+}
+
+fn who(access: &Access, shown: &Shown) -> String {
+    match access.caller(shown, at(NOW)) {
+        Ok(Caller { tenant, operator, .. }) => {
+            let tenant = tenant.map_or("-".to_owned(), |tenant| tenant.id.to_string());
+            format!("{tenant}{}", if operator { " operator" } else { "" })
+        }
+        Err(why) => format!("nobody: {}", std::error::Error::source(&why).map_or(why.to_string(), ToString::to_string)),
+    }
+}
+
+#[test]
+fn each_way_leads_to_its_tenant_and_operators_are_a_role_of_their_own() {
+    let world = World::new();
+    let access = world.access();
+    let curve = EncodingKey::from_ec_der(world.curve.serialized_der());
+    for (shown, expected) in [
+        (Shown::Uid(1), "a"),
+        (Shown::Uid(2), "nobody: nobody has it"),
+        (token("secret"), "a"),
+        (token("Secret"), "nobody: nobody has it"),
+        (token(edwards(&world, &claims("alpha"))), "a"),
+        (token(edwards(&world, &claims("beta"))), "b"),
+        (token(edwards(&world, &claims("root"))), "- operator"),
+        (token(edwards(&world, &claims("gamma"))), "nobody: nobody has it"),
+        (token(encode(&Header::new(Algorithm::ES256), &claims("beta"), &curve).unwrap()), "b"),
+        (world.client(&named(&["spiffe://x/a"])), "a"),
+        (world.client(&named(&["a.EXAMPLE"])), "a"),
+        (world.client(&named(&["other.example", "spiffe://x/b"])), "b"),
+        (world.client(&named(&["spiffe://x/operator"])), "- operator"),
+        (world.client(&named(&["spiffe://x/b", "spiffe://x/operator"])), "b operator"),
+        (world.client(&named(&["spiffe://x/A"])), "nobody: nobody has it"),
+        (world.client(&named(&["spiffe://x/a", "spiffe://x/b"])), "nobody: nobody has it"),
+    ] {
+        assert_eq!(who(&access, &shown), expected, "{shown:?}");
+    }
+}
+
+#[test]
+fn a_json_web_token_counts_when_all_of_it_does() {
+    let world = World::new();
+    let access = world.access();
+    let with = |change: Value| {
+        let mut claims = claims("alpha");
+        for (name, value) in change.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        claims.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        who(&access, &token(edwards(&world, &claims)))
+    };
+    let (expired, not_yet) = ("nobody: expired, or without a time at which it expires", "nobody: not valid yet");
+    for (change, expected) in [
+        (json!({}), "a"),
+        (json!({ "aud": ["other", "proctor"] }), "a"),
+        (json!({ "exp": NOW - 29 }), "a"), // within the leeway
+        (json!({ "exp": NOW as f64 + 0.5, "nbf": NOW + 30 }), "a"),
+        (json!({ "exp": NOW - 30 }), expired),
+        (json!({ "exp": null }), expired),
+        (json!({ "exp": "tomorrow" }), expired),
+        (json!({ "exp": -1 }), expired),
+        (json!({ "nbf": NOW + 31 }), not_yet),
+        (json!({ "aud": "other" }), "nobody: for another audience"),
+        (json!({ "aud": null }), "nobody: for another audience"),
+        (json!({ "iss": "other" }), "nobody: of another issuer"),
+        (json!({ "iss": ["issuer"] }), "nobody: of another issuer"),
+        (json!({ "sub": null }), "nobody: without a subject"),
+        (json!({ "sub": "" }), "nobody: without a subject"),
+    ] {
+        assert_eq!(with(change.clone()), expected, "{change}");
+    }
+}
+
+#[test]
+fn only_the_issuers_own_signature_counts() {
+    let world = World::new();
+    let access = world.access();
+    let good = edwards(&world, &claims("alpha"));
+    let parts: Vec<&str> = good.split('.').collect();
+    let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let hmac = |secret: &[u8]| {
+        encode(&Header::new(Algorithm::HS256), &claims("alpha"), &EncodingKey::from_secret(secret)).unwrap()
+    };
+    let other = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+    let other = EncodingKey::from_ed_der(other.serialized_der());
+    let critical = part(json!({ "alg": "EdDSA", "crit": ["exp"], "exp": 1 }));
+    let (signature, malformed) = ("nobody: signed by no key of the issuer's", "nobody: not a token that can be read");
+    for (text, expected) in [
+        (good.clone(), "a"),
+        (encode(&Header::new(Algorithm::EdDSA), &claims("alpha"), &other).unwrap(), signature),
+        (format!("{}.{}.{}", parts[0], part(claims("beta")), parts[2]), signature),
+        (format!("{}.{}.", part(json!({ "alg": "none" })), parts[1]), signature),
+        (hmac(world.edwards.public_key_pem().as_bytes()), signature),
+        (hmac(world.edwards.public_key_raw()), signature),
+        (hmac(b""), signature),
+        (format!("{}.{}.{}", part(json!({ "alg": "ES256" })), parts[1], parts[2]), signature),
+        (format!("{critical}.{}.{}", parts[1], parts[2]), malformed),
+        ("..".to_owned(), malformed),
+        (format!("{good}{}", "A".repeat(8 * 1024)), malformed),
+    ] {
+        assert_eq!(who(&access, &token(&text)), expected, "{text}");
+    }
+}
+
+/// The form decides, and what is refused in one form is never tried in the other.
+#[test]
+fn an_opaque_token_is_no_json_web_token_and_the_other_way_round() {
+    let world = World::new();
+    let expired = edwards(&world, &json!({ "iss": "issuer", "aud": "proctor", "exp": 1, "sub": "alpha" }));
+    let text =
+        world.host_file().replace(&blake3::hash(b"secret").to_string(), &blake3::hash(expired.as_bytes()).to_string());
+    assert!(who(&world.load(&text).unwrap(), &token(expired)).starts_with("nobody: expired"));
+}
+
+#[test]
+fn rsa_keys_count_from_a_key_set_and_from_pem() {
+    let world = World::new();
+    let n = URL_SAFE_NO_PAD.decode(RSA_N).unwrap();
+    // RFC 8017's RSAPublicKey within a SubjectPublicKeyInfo, as openssl would write it.
+    let key =
+        [&[0x30, 0x82, 0x01, 0x0a, 0x02, 0x82, 0x01, 0x01, 0x00], &n[..], &[0x02, 0x03, 0x01, 0x00, 0x01]].concat();
+    let algorithm = [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
+    let info = [&[0x30, 0x82, 0x01, 0x22], &algorithm[..], &[0x03, 0x82, 0x01, 0x0f, 0x00], &key[..]].concat();
+    let pem = base64::engine::general_purpose::STANDARD.encode(info);
+    let pem = format!("-----BEGIN PUBLIC KEY-----\n{pem}\n-----END PUBLIC KEY-----\n");
+    let unknown = json!({ "kty": "EC", "crv": "P-521", "x": "AA", "y": "AA" });
+    let set = |more: Value| {
+        let mut rsa = json!({ "kty": "RSA", "n": RSA_N, "e": "AQAB", "kid": "one" });
+        for (name, value) in more.as_object().unwrap() {
+            rsa[name] = value.clone();
+        }
+        json!({ "keys": [unknown, rsa] }).to_string()
+    };
+    let text = world.host_file().replace("edwards.pem", "rsa").replace("\"issuer\"", "\"joe\"");
+    let signed = "nobody: for another audience"; // of which the example has none
+    for (file, expected) in
+        [(&pem, signed), (&set(json!({})), signed), (&set(json!({ "alg": "RS256", "use": "sig" })), signed)]
+    {
+        world.write("rsa", file);
+        assert_eq!(who(&world.load(&text).unwrap(), &token(RSA_TOKEN)), expected, "{file}");
+    }
+    for file in [
+        set(json!({ "use": "enc" })),
+        set(json!({ "alg": "RS512" })),
+        set(json!({ "n": &RSA_N[..168] })), // 1,008 bits
+        json!({ "keys": [{ "kty": "oct", "k": "c2VjcmV0" }] }).to_string(),
+    ] {
+        world.write("rsa", &file);
+        let problems = world.load(&text).unwrap_err();
+        assert_eq!(
+            problems,
+            [
+                "proctor.toml:10: jwt.keys: rsa: there is no public key in it that is Ed25519, P-256, or RSA of 2,048 bits or more"
+            ],
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn a_key_of_another_name_is_not_tried() {
+    let world = World::new();
+    let x = URL_SAFE_NO_PAD.encode(world.edwards.public_key_raw());
+    let key = json!({ "kty": "OKP", "crv": "Ed25519", "x": x, "kid": "new" });
+    world.write("edwards.pem", &json!({ "keys": [key] }).to_string());
+    let access = world.access();
+    let signed_as = |kid: Option<&str>| {
+        let mut header = Header::new(Algorithm::EdDSA);
+        header.kid = kid.map(str::to_owned);
+        let key = EncodingKey::from_ed_der(world.edwards.serialized_der());
+        who(&access, &token(encode(&header, &claims("alpha"), &key).unwrap()))
+    };
+    assert_eq!(signed_as(Some("new")), "a");
+    assert_eq!(signed_as(None), "a");
+    assert_eq!(signed_as(Some("old")), "nobody: signed by no key of the issuer's");
+}
+
+#[test]
+fn a_certificate_counts_while_its_authority_stands_by_it() {
+    let world = World::new();
+    let mut short = named(&["spiffe://x/a"]);
+    (short.not_before, short.not_after) = (date_time_ymd(2027, 1, 1), date_time_ymd(2027, 2, 1));
+    short.serial_number = Some(SerialNumber::from(7_u64));
+    let shown = world.client(&short);
+    let access = world.access();
+    assert_eq!(who(&access, &shown), "a");
+    for moment in [NOW - 30 * 86_400, NOW + 30 * 86_400] {
+        assert!(matches!(access.caller(&shown, at(moment)), Err(Nobody::Certificate(_))), "{moment}");
+    }
+    let (stranger, _) = authority();
+    let forged = client(&stranger, &named(&["spiffe://x/a"]));
+    assert!(matches!(access.caller(&forged, at(NOW)), Err(Nobody::Certificate(_))), "another authority's");
+    // The common name says nothing.
+    let mut common = named(&[]);
+    common.distinguished_name.push(rcgen::DnType::CommonName, "a.example");
+    assert_eq!(who(&access, &world.client(&common)), "nobody: nobody has it");
+
+    let revoked = revoked(7);
+    let access = world.with_list(vec![revoked], 2028);
+    assert!(matches!(access.caller(&shown, at(NOW)), Err(Nobody::Certificate(_))), "revoked");
+    assert_eq!(who(&access, &world.client(&named(&["spiffe://x/a"]))), "a", "others are not");
+}
+
+#[test]
+fn who_is_vouched_for_by_a_revoked_authority_is_nobody() {
+    let world = World::new();
+    let (between, key) = {
+        let (key, mut params) = (KeyPair::generate().unwrap(), CertificateParams::default());
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(rcgen::DnType::CommonName, "between");
+        params.serial_number = Some(SerialNumber::from(9_u64));
+        (params, key)
+    };
+    let vouched = between.signed_by(&key, &world.authority).unwrap();
+    let between = Authority::new(between, key);
+    let own = named(&["spiffe://x/a"]).signed_by(&KeyPair::generate().unwrap(), &between).unwrap();
+    let shown = Shown::Certificates([own.der().clone(), vouched.der().clone()].into());
+    assert_eq!(who(&world.access(), &shown), "a");
+    assert_eq!(who(&world.with_list(vec![revoked(8)], 2028), &shown), "a", "which has no list of its own");
+    let access = world.with_list(vec![revoked(9)], 2028);
+    assert!(matches!(access.caller(&shown, at(NOW)), Err(Nobody::Certificate(_))), "revoked");
+}
+
+/// What was revoked since is not in it.
+#[test]
+fn a_list_that_is_out_of_date_lets_nobody_in() {
+    let world = World::new();
+    let shown = world.client(&named(&["spiffe://x/a"]));
+    for (until, expected) in [(2028, true), (2055, true), (2027, false)] {
+        let access = world.with_list(Vec::new(), until);
+        assert_eq!(access.caller(&shown, at(NOW)).is_ok(), expected, "good until {until}");
+    }
+    for length in 0..40 {
+        assert_eq!(expiry::next_update(&[0x30; 64][..length]), None);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_text_names_the_line() {
+    for (bytes, line) in [(&b"\xff"[..], 1), (b"a = 1\n# caf\xe9\n", 2), (b"\n\n\n\xc3", 4)] {
+        let world = World::new();
+        fs::write(world.dir.path().join("file"), bytes).unwrap();
+        let path = world.dir.path().join("file");
+        let told = load(&path, true, &Tenants::default(), |_| Vec::new()).map(drop);
+        assert_eq!(told, Err(vec![Told::Problem(format!("{}:{line}: is not UTF-8", path.display()))]));
+    }
+}
+
+/// Also where its end never comes.
+#[test]
+fn a_file_that_is_too_large_is_refused_before_it_is_looked_at() {
+    let world = World::new();
+    let size = |text: &str| usize::try_from(FILE_BYTES_MAX).unwrap() - text.len();
+    let text = world.host_file();
+    let filled = |more: usize| format!("{text}{}", "#".repeat(size(&text) + more));
+    assert!(world.read(&filled(0)).is_ok());
+    let told = ": is larger than 4 MiB, the most that a host file may have";
+    assert_eq!(world.read(&filled(1)).unwrap_err(), [format!("proctor.toml{told}")]);
+    let endless = load(Path::new("/dev/zero"), true, &Tenants::default(), |_| Vec::new()).map(drop);
+    assert_eq!(endless, Err(vec![Told::Problem(format!("/dev/zero{told}"))]));
+}
+
+/// Neither is a problem: it would keep an operator from revoking a credential.
+#[test]
+fn what_is_out_of_date_or_not_valid_yet_is_told_on_its_line() {
+    let world = World::new();
+    assert_eq!(world.notes(&world.host_file()), [""; 0]);
+    let key = KeyPair::generate().unwrap();
+    world.write("server.key", &key.serialize_pem());
+    for (from, until, wrong) in [
+        (2020, 2021, Some("is out of date")),
+        (2020, 2120, None),
+        (2110, 2120, Some("is not valid yet")),
+        (1970, 2049, None),
+    ] {
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
+        let certificate = params.self_signed(&key).unwrap();
+        let [first, last] =
+            [from, until].map(|year| u64::try_from(date_time_ymd(year, 1, 1).unix_timestamp()).unwrap());
+        assert_eq!(expiry::validity(certificate.der()), Some((first, last)));
+        world.write("server.pem", &certificate.pem());
+        let told = |wrong| {
+            format!(
+                "proctor.toml:6: note: listen.tls.cert: server.pem: a certificate in it {wrong}; who connects over TCP refuses it"
+            )
+        };
+        assert_eq!(
+            world.notes(&world.host_file()),
+            wrong.map(told).into_iter().collect::<Vec<_>>(),
+            "{from} to {until}"
+        );
+    }
+    for length in 0..40 {
+        assert_eq!(expiry::validity(&[0x30; 64][..length]), None);
+    }
+    _ = world.with_list(Vec::new(), 2021);
+    let notes = world.notes(&world.listed());
+    assert!(
+        notes.len() == 1 && notes[0].contains("listen.tls.client_crl: clients.crl: 1 of 1 lists are out of date"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn what_a_host_file_names_is_looked_at_and_told_with_its_line() {
+    let world = World::new();
+    let text = world.host_file();
+    let problems = |text: &str| world.load(text).unwrap_err();
+    let all =
+        text.replace("server.pem", "nowhere").replace("clients.pem", "server.key").replace("curve.pem", "server.key");
+    assert_eq!(
+        problems(&all.replace("issuer = \"issuer\"\n", "")),
+        [
+            "proctor.toml:6: listen.tls.cert: nowhere: No such file or directory (os error 2)",
+            "proctor.toml:8: listen.tls.client_ca: server.key: there is no certificate in it, in PEM",
+            "proctor.toml:9: jwt.issuer: is missing; it is claim `iss` of the tokens that count",
+            "proctor.toml:10: jwt.keys: server.key: there is no public key in it that is Ed25519, P-256, or RSA of 2,048 \
+             bits or more",
+        ]
+    );
+    world.write("other.key", &KeyPair::generate().unwrap().serialize_pem());
+    let mismatch = problems(&text.replace("server.key", "other.key"));
+    assert_eq!(mismatch.len(), 1, "{mismatch:?}");
+    assert!(mismatch[0].starts_with("proctor.toml:7: listen.tls.key: other.key: "), "{mismatch:?}");
+}
