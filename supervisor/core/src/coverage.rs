@@ -6,8 +6,8 @@
 //! the test.
 
 use crate::bound::{COVERAGE_BYTES_MAX, COVERAGE_UNITS_MAX, COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
-use crate::moment::Moment;
 use crate::test_case::TestId;
+use crate::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,7 @@ struct Unit {
     tests: BTreeSet<String>,
     complete: bool,
     attribution: Attribution,
-    measured_at: Moment,
+    measured_at: Timestamp,
 }
 
 impl Unit {
@@ -93,7 +93,7 @@ pub struct Covering {
     /// The coarsest attribution among them; `None` when there are none.
     pub attribution: Option<Attribution>,
     /// When the oldest of these measurements began; `None` when there are none.
-    pub measured_at: Option<Moment>,
+    pub measured_at: Option<Timestamp>,
 }
 
 impl CoverageIndex {
@@ -107,7 +107,7 @@ impl CoverageIndex {
     /// other replaces only the entries of the tests in `measured` that are complete there, and adds to the others'.
     ///
     /// Returns a sentence for each bound that left something out.
-    pub fn ingest(&mut self, measured: Vec<Measured>, whole: bool, began_at: Moment) -> Vec<String> {
+    pub fn ingest(&mut self, measured: Vec<Measured>, whole: bool, began_at: Timestamp) -> Vec<String> {
         if measured.is_empty() {
             return Vec::new();
         }
@@ -151,7 +151,7 @@ impl CoverageIndex {
     }
 
     // As much of a set as there is `room` for, in bytes.
-    fn add(&mut self, set: Measured, measured_at: Moment, room: &mut usize, left_out: &mut LeftOut) {
+    fn add(&mut self, set: Measured, measured_at: Timestamp, room: &mut usize, left_out: &mut LeftOut) {
         if set.tests.is_empty() {
             return;
         }
@@ -281,7 +281,7 @@ mod tests {
         index.ingest(
             vec![measured("p", &["A", "B"], "a.go", &[(1, 3)]), measured("q", &["C"], "a.go", &[(3, 9)])],
             true,
-            Moment(5),
+            Timestamp(5),
         );
         assert_eq!(names(&index, Some(1)), ["p.A", "p.B"]);
         assert_eq!(names(&index, Some(3)), ["p.A", "p.B", "q.C"]);
@@ -294,11 +294,11 @@ mod tests {
     #[test]
     fn a_filtered_run_replaces_only_the_tests_it_completed() {
         let mut index = CoverageIndex::default();
-        index.ingest(vec![measured("p", &["A", "B"], "a.go", &[(1, 3)])], true, Moment(5));
-        index.ingest(vec![measured("p", &["A"], "a.go", &[(7, 7)])], false, Moment(9));
+        index.ingest(vec![measured("p", &["A", "B"], "a.go", &[(1, 3)])], true, Timestamp(5));
+        index.ingest(vec![measured("p", &["A"], "a.go", &[(7, 7)])], false, Timestamp(9));
         assert_eq!(names(&index, Some(2)), ["p.B"]);
         assert_eq!(names(&index, Some(7)), ["p.A"]);
-        assert_eq!(index.covering("a.go", None).measured_at, Some(Moment(5)));
+        assert_eq!(index.covering("a.go", None).measured_at, Some(Timestamp(5)));
     }
 
     #[test]
@@ -306,28 +306,28 @@ mod tests {
         let part =
             |tests: &[&str], spans: &[(u32, u32)]| Measured { complete: false, ..measured("p", tests, "a.go", spans) };
         let mut index = CoverageIndex::default();
-        index.ingest(vec![measured("p", &["A", "B"], "a.go", &[(1, 4)])], true, Moment(5));
-        index.ingest(vec![part(&["A"], &[(3, 3), (7, 7)])], false, Moment(9));
+        index.ingest(vec![measured("p", &["A", "B"], "a.go", &[(1, 4)])], true, Timestamp(5));
+        index.ingest(vec![part(&["A"], &[(3, 3), (7, 7)])], false, Timestamp(9));
         assert_eq!(names(&index, Some(4)), ["p.A", "p.B"], "the rerun of one subtest took nothing away");
         assert_eq!(names(&index, Some(7)), ["p.A"]);
-        assert_eq!(index.covering("a.go", Some(4)).measured_at, Some(Moment(5)));
-        assert_eq!(index.covering("a.go", Some(7)).measured_at, Some(Moment(9)));
+        assert_eq!(index.covering("a.go", Some(4)).measured_at, Some(Timestamp(5)));
+        assert_eq!(index.covering("a.go", Some(7)).measured_at, Some(Timestamp(9)));
 
         // Again and again: it stays one set, with the lines of all its runs.
         for line in [7, 8, 20, 8] {
-            index.ingest(vec![part(&["A"], &[(line, line)])], false, Moment(11));
+            index.ingest(vec![part(&["A"], &[(line, line)])], false, Timestamp(11));
         }
         assert_eq!((index.units.len(), index.files["a.go"].len()), (2, 4), "1-4, 3-3, 7-8, 20-20");
         assert_eq!(names(&index, Some(20)), ["p.A"]);
-        assert_eq!(index.covering("a.go", Some(20)).measured_at, Some(Moment(9)));
+        assert_eq!(index.covering("a.go", Some(20)).measured_at, Some(Timestamp(9)));
 
         // B was completed beside it, then A: only then the old lines of each are gone.
-        index.ingest(vec![measured("p", &["B"], "a.go", &[(30, 30)]), part(&["A"], &[(30, 30)])], false, Moment(12));
+        index.ingest(vec![measured("p", &["B"], "a.go", &[(30, 30)]), part(&["A"], &[(30, 30)])], false, Timestamp(12));
         assert_eq!(
             (names(&index, Some(4)), names(&index, Some(30))),
             (vec!["p.A".into()], vec!["p.A".into(), "p.B".into()])
         );
-        index.ingest(vec![measured("p", &["A"], "a.go", &[(2, 2)])], false, Moment(13));
+        index.ingest(vec![measured("p", &["A"], "a.go", &[(2, 2)])], false, Timestamp(13));
         assert_eq!((names(&index, Some(2)), names(&index, Some(30))), (vec!["p.A".into()], vec!["p.B".into()]));
         assert_eq!(names(&index, Some(7)), [""; 0]);
     }
@@ -335,10 +335,10 @@ mod tests {
     #[test]
     fn a_whole_run_replaces_everything_and_an_unmeasured_one_nothing() {
         let mut index = CoverageIndex::default();
-        index.ingest(vec![measured("p", &["A"], "a.go", &[(1, 3)])], true, Moment(5));
-        index.ingest(Vec::new(), true, Moment(6));
+        index.ingest(vec![measured("p", &["A"], "a.go", &[(1, 3)])], true, Timestamp(5));
+        index.ingest(Vec::new(), true, Timestamp(6));
         assert_eq!(names(&index, None), ["p.A"]);
-        index.ingest(vec![measured("q", &["C"], "b.go", &[(1, 1)])], true, Moment(7));
+        index.ingest(vec![measured("q", &["C"], "b.go", &[(1, 1)])], true, Timestamp(7));
         assert_eq!(names(&index, None), [""; 0]);
         assert_eq!(index.files(), 1);
     }
@@ -354,13 +354,13 @@ mod tests {
             Measured { tests: names, ..measured(package, &[], "a.go", &[(1, 1)]) }
         };
         let mut index = CoverageIndex::default();
-        let notes = index.ingest(vec![many, named("q")], true, Moment(1));
+        let notes = index.ingest(vec![many, named("q")], true, Timestamp(1));
         assert!(notes.iter().any(|note| note.ends_with("1 sets of tests left out")), "{notes:?}");
         assert!(notes.iter().any(|note| note.ends_with("line spans left out")), "{notes:?}");
         assert!(notes.iter().any(|note| note.ends_with("files left out")), "{notes:?}");
         let taken = index.memory_bytes();
         assert!((COVERAGE_BYTES_MAX - 1_000_000..=COVERAGE_BYTES_MAX).contains(&taken), "{taken}");
-        assert!(index.ingest(vec![measured("p", &["A"], "a.go", &[(1, 1)])], false, Moment(2)).is_empty());
+        assert!(index.ingest(vec![measured("p", &["A"], "a.go", &[(1, 1)])], false, Timestamp(2)).is_empty());
         assert_eq!(names(&index, None), ["p.A"], "what was replaced makes room");
     }
 }

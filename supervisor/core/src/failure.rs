@@ -2,11 +2,11 @@
 
 use crate::bound::{FAILURES_MAX, NAME_BYTES_MAX};
 use crate::id::RunId;
-use crate::moment::Moment;
 use crate::outcome::Outcome;
 use crate::report::{Report, Summary};
 use crate::request::RerunTarget;
 use crate::test_case::{Collector, CollectorKind, TestCase, TestId};
+use crate::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// One failure: a test, or a package that could not be built or collected.
@@ -48,7 +48,7 @@ pub struct LastRun {
     /// Counts.
     pub summary: Summary,
     /// When it ended.
-    pub ended_at: Moment,
+    pub ended_at: Timestamp,
     /// What failed, in the order it finished, at most [`FAILURES_MAX`].
     pub failures: Vec<Failure>,
     /// How many failed, also those beyond the bound.

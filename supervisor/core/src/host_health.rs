@@ -4,7 +4,7 @@
 //! A tenant's own workspace may keep its workers from coming up, so failed runs alone never take the host out of service:
 //! they only ask for a trial, which is a worker of the supervisor's own in an empty directory. The trial decides.
 
-use crate::moment::Moment;
+use crate::timestamp::Timestamp;
 
 /// Workers that fail one after the other before a trial.
 const FAILURES_IN_A_ROW: u32 = 3;
@@ -23,7 +23,7 @@ const TRIAL_EVERY_MS_MAX: u64 = 30_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// When it was found.
-    pub since: Moment,
+    pub since: Timestamp,
     /// What is wrong, without host paths: a sentence without its end.
     pub what: String,
 }
@@ -35,8 +35,8 @@ pub struct HostHealth {
     undead: u64,
     trouble: Option<Trouble>,
     /// When the next trial is due; `None` when nothing is in doubt.
-    trial_at: Option<Moment>,
-    trial_last: Option<Moment>,
+    trial_at: Option<Timestamp>,
+    trial_last: Option<Timestamp>,
     /// Trials in a row that failed.
     trials_failed: u32,
 }
@@ -50,7 +50,7 @@ impl HostHealth {
 
     /// When to try a worker, if anything is in doubt.
     #[must_use]
-    pub fn trial_at(&self) -> Option<Moment> {
+    pub fn trial_at(&self) -> Option<Timestamp> {
         self.trial_at
     }
 
@@ -69,7 +69,7 @@ impl HostHealth {
     }
 
     /// Records a run whose worker did not come up, for no reason that the run gave.
-    pub fn worker_failed(&mut self, now: Moment) {
+    pub fn worker_failed(&mut self, now: Timestamp) {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         if self.failures_in_a_row >= FAILURES_IN_A_ROW {
             self.doubt(now);
@@ -77,7 +77,7 @@ impl HostHealth {
     }
 
     /// Records how many workers are alive after their kill.
-    pub fn counted_undead(&mut self, undead: u64, now: Moment) {
+    pub fn counted_undead(&mut self, undead: u64, now: Timestamp) {
         if undead > self.undead {
             self.doubt(now);
         }
@@ -85,7 +85,7 @@ impl HostHealth {
     }
 
     /// Records what became of a trial: why its worker did not come up, or did not die.
-    pub fn tried(&mut self, outcome: Result<(), String>, now: Moment) {
+    pub fn tried(&mut self, outcome: Result<(), String>, now: Timestamp) {
         self.trial_last = Some(now);
         let outcome = outcome.and(if self.undead > UNDEAD_MAX {
             Err(format!("{} workers do not die", self.undead))
@@ -108,7 +108,7 @@ impl HostHealth {
     }
 
     // A host in trouble has its next trial already.
-    fn doubt(&mut self, now: Moment) {
+    fn doubt(&mut self, now: Timestamp) {
         let earliest = self.trial_last.map_or(now, |last| last.plus_ms(TRIAL_EVERY_MS));
         self.trial_at = self.trial_at.or(Some(earliest.max(now)));
     }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const NOW: Moment = Moment(1_000_000);
+    const NOW: Timestamp = Timestamp(1_000_000);
 
     fn failed_times(times: u32) -> HostHealth {
         let mut health = HostHealth::default();

@@ -39,8 +39,8 @@ pub use positions::Moved;
 
 use crate::bound::{HOST_QUEUED_RUNS_MAX, HOST_RUNNING_RUNS_MAX, TENANTS_MAX};
 use crate::id::TenantId;
-use crate::moment::Moment;
-use crate::quota::{Amount, Quota, Refused};
+use crate::quota::{Amount, Quota, QuotaExceeded};
+use crate::timestamp::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use tenant::{Tenant, VirtualTime};
@@ -90,7 +90,7 @@ pub struct Evicted {
     /// The run.
     pub ticket: Ticket,
     /// Why.
-    pub refused: Refused,
+    pub refused: QuotaExceeded,
 }
 
 /// The order of competing tenants: virtual time, then arrival of the first run.
@@ -107,7 +107,7 @@ struct Running {
     demand: Amount,
     /// Of the budget at its start.
     share: u64,
-    since: Moment,
+    since: Timestamp,
     /// The duration that its tenant has been charged for, in milliseconds.
     charged_ms: u64,
 }
@@ -120,7 +120,7 @@ struct Candidate {
     /// See [`Tenant::lead`].
     lead: VirtualTime,
     /// When it was first found to be the first that does not fit.
-    unfit_since: Option<Moment>,
+    unfit_since: Option<Timestamp>,
 }
 
 /// The queue of one host. At most [`TENANTS_MAX`] tenants, [`HOST_QUEUED_RUNS_MAX`] waiting runs, and
@@ -136,7 +136,7 @@ pub struct FairQueue {
     waiting: BTreeMap<Ticket, (usize, Priority)>,
     running: BTreeMap<Ticket, Running>,
     /// When each running run will have taken longer than was charged.
-    overdue: BTreeSet<(Moment, Ticket)>,
+    overdue: BTreeSet<(Timestamp, Ticket)>,
     /// The tenants that compete, by order.
     competing: BTreeMap<Key, Candidate>,
     /// The greatest virtual time at which a run has started.
@@ -173,8 +173,8 @@ impl FairQueue {
     /// waits already goes on waiting, whatever the new bounds on their numbers. What is configured already changes nothing.
     ///
     /// # Errors
-    /// [`Refused::HostTenants`], for a new tenant.
-    pub fn configure(&mut self, tenant: &TenantId, quota: Quota) -> Result<Vec<Evicted>, Refused> {
+    /// [`QuotaExceeded::HostTenants`], for a new tenant.
+    pub fn configure(&mut self, tenant: &TenantId, quota: Quota) -> Result<Vec<Evicted>, QuotaExceeded> {
         if let Some(index) = self.names.get(tenant).copied() {
             if self.tenants[index].quota == quota {
                 return Ok(Vec::new());
@@ -194,10 +194,10 @@ impl FairQueue {
     }
 
     // The place of the tenant whom it costs the least.
-    fn forget_one(&mut self) -> Result<usize, Refused> {
+    fn forget_one(&mut self) -> Result<usize, QuotaExceeded> {
         let idle = self.names.iter().filter(|(_, index)| self.tenants[**index].is_idle());
         let (name, index) =
-            idle.min_by_key(|(_, index)| self.tenants[**index].virtual_time).ok_or(Refused::HostTenants)?;
+            idle.min_by_key(|(_, index)| self.tenants[**index].virtual_time).ok_or(QuotaExceeded::HostTenants)?;
         let (name, index) = (name.clone(), *index);
         self.names.remove(&name);
         self.forgotten = self.forgotten.max(self.tenants[index].virtual_time);
@@ -208,14 +208,14 @@ impl FairQueue {
     /// is not looked at: see [`Quota::queued_runs_max`].
     ///
     /// # Errors
-    /// [`Refused`], which names the quota.
-    pub fn enqueue(&mut self, entry: Entry) -> Result<Ticket, Refused> {
+    /// [`QuotaExceeded`], which names the quota.
+    pub fn enqueue(&mut self, entry: Entry) -> Result<Ticket, QuotaExceeded> {
         let Entry { tenant, demand, priority } = entry;
-        let index = *self.names.get(&tenant).ok_or(Refused::UnknownTenant)?;
+        let index = *self.names.get(&tenant).ok_or(QuotaExceeded::UnknownTenant)?;
         let Tenant { quota, backlog, .. } = &mut self.tenants[index];
         quota.check(demand)?;
         if self.waiting.len() >= HOST_QUEUED_RUNS_MAX {
-            return Err(Refused::HostQueuedRuns);
+            return Err(QuotaExceeded::HostQueuedRuns);
         }
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
@@ -234,7 +234,7 @@ impl FairQueue {
     }
 
     /// Gives back what a running run had. False when it does not run.
-    pub fn finish(&mut self, now: Moment, ticket: Ticket) -> bool {
+    pub fn finish(&mut self, now: Timestamp, ticket: Ticket) -> bool {
         let Some(Running { tenant: index, demand, share, since, charged_ms }) = self.running.remove(&ticket) else {
             return false;
         };
@@ -253,7 +253,7 @@ impl FairQueue {
     /// Starts what may start now, and says what in order. Wants to be called after everything that happens, and when [`FairQueue::due`]
     /// says so.
     #[must_use]
-    pub fn advance(&mut self, now: Moment) -> Vec<Ticket> {
+    pub fn advance(&mut self, now: Timestamp) -> Vec<Ticket> {
         self.charge_overdue(now);
         let mut started = Vec::new();
         let mut from = Bound::Unbounded;
@@ -269,7 +269,7 @@ impl FairQueue {
     /// When to call [`FairQueue::advance`] although nothing happens: the charge of a run doubles then, and who was behind its
     /// tenant may come before it.
     #[must_use]
-    pub fn due(&self) -> Option<Moment> {
+    pub fn due(&self) -> Option<Timestamp> {
         self.overdue.first().map(|(due, _)| *due)
     }
 
@@ -292,7 +292,7 @@ impl FairQueue {
 
     // The first of those after `from` that fits and that nobody holds back. `held_back` is the virtual time from which on
     // nothing starts, the least that those allow who do not fit.
-    fn next(&mut self, now: Moment, from: Bound<Key>, held_back: &mut VirtualTime) -> Option<Key> {
+    fn next(&mut self, now: Timestamp, from: Bound<Key>, held_back: &mut VirtualTime) -> Option<Key> {
         let is_full = self.running.len() >= HOST_RUNNING_RUNS_MAX;
         for (key, candidate) in self.competing.range_mut((from, Bound::Unbounded)) {
             if key.0 >= *held_back {
@@ -312,7 +312,7 @@ impl FairQueue {
         None
     }
 
-    fn start(&mut self, now: Moment, key: Key) -> Option<Ticket> {
+    fn start(&mut self, now: Timestamp, key: Key) -> Option<Ticket> {
         let index = self.competing.get(&key)?.tenant;
         let tenant = &mut self.tenants[index];
         let (ticket, Waiting { demand }) = tenant.backlog.start_first()?;
@@ -330,7 +330,7 @@ impl FairQueue {
     }
 
     // Without it a tenant of many short runs would have its few long ones almost for nothing until they end.
-    fn charge_overdue(&mut self, now: Moment) {
+    fn charge_overdue(&mut self, now: Timestamp) {
         while let Some(&(due, ticket)) = self.overdue.first()
             && due <= now
         {

@@ -110,13 +110,13 @@ impl Quota {
     /// Refuses a run that could not start if it were its tenant's only one.
     ///
     /// # Errors
-    /// [`Refused::RunningRuns`] or [`Refused::AboveTenant`].
-    pub fn check(&self, demand: Amount) -> Result<(), Refused> {
+    /// [`QuotaExceeded::RunningRuns`] or [`QuotaExceeded::AboveTenant`].
+    pub fn check(&self, demand: Amount) -> Result<(), QuotaExceeded> {
         if self.running_runs_max == 0 {
-            return Err(Refused::RunningRuns);
+            return Err(QuotaExceeded::RunningRuns);
         }
         match demand.lacking(self.in_use_max) {
-            Some((limit, asked, max)) => Err(Refused::AboveTenant { limit, asked, max }),
+            Some((limit, asked, max)) => Err(QuotaExceeded::AboveTenant { limit, asked, max }),
             None => Ok(()),
         }
     }
@@ -124,7 +124,7 @@ impl Quota {
 
 /// Why a run does not wait. A full queue has room again with time; the rest stays until somebody configures otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum QuotaExceeded {
     /// Nobody has configured the tenant.
     #[error("the tenant is not known here")]
     UnknownTenant,
@@ -179,21 +179,21 @@ pub enum Refused {
     },
 }
 
-impl Refused {
+impl QuotaExceeded {
     /// The quota's name, as users see it in `RESOURCE_EXHAUSTED`: what is a tenant's is called as its key in the host file.
     #[must_use]
     pub fn quota(&self) -> &'static str {
         match self {
-            Refused::UnknownTenant => "tenant",
-            Refused::QueuedRuns { .. } => "queued_runs",
-            Refused::HostQueuedRuns => "host_queued_runs",
-            Refused::HostTenants => "host_tenants",
-            Refused::KeptBytes { .. } => "kept",
-            Refused::KeptMemory { .. } => "kept_memory",
-            Refused::Cache { .. } => "cache",
-            Refused::RunningRuns => "running_runs",
-            Refused::AboveTenant { limit: LimitKind::Memory, .. } => "memory",
-            Refused::AboveTenant { .. } => "cpus",
+            QuotaExceeded::UnknownTenant => "tenant",
+            QuotaExceeded::QueuedRuns { .. } => "queued_runs",
+            QuotaExceeded::HostQueuedRuns => "host_queued_runs",
+            QuotaExceeded::HostTenants => "host_tenants",
+            QuotaExceeded::KeptBytes { .. } => "kept",
+            QuotaExceeded::KeptMemory { .. } => "kept_memory",
+            QuotaExceeded::Cache { .. } => "cache",
+            QuotaExceeded::RunningRuns => "running_runs",
+            QuotaExceeded::AboveTenant { limit: LimitKind::Memory, .. } => "memory",
+            QuotaExceeded::AboveTenant { .. } => "cpus",
         }
     }
 
@@ -202,12 +202,12 @@ impl Refused {
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Refused::QueuedRuns { .. }
-                | Refused::HostQueuedRuns
-                | Refused::HostTenants
-                | Refused::KeptBytes { .. }
-                | Refused::KeptMemory { .. }
-                | Refused::Cache { .. }
+            QuotaExceeded::QueuedRuns { .. }
+                | QuotaExceeded::HostQueuedRuns
+                | QuotaExceeded::HostTenants
+                | QuotaExceeded::KeptBytes { .. }
+                | QuotaExceeded::KeptMemory { .. }
+                | QuotaExceeded::Cache { .. }
         )
     }
 }
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn who_demands_too_much_is_told_in_units_and_what_helps() {
-        let told = |limit, asked, max| Refused::AboveTenant { limit, asked, max }.to_string();
+        let told = |limit, asked, max| QuotaExceeded::AboveTenant { limit, asked, max }.to_string();
         let told_of_memory = told(LimitKind::Memory, 2 << 30, 1_536 << 20);
         assert_eq!(
             told_of_memory,

@@ -4,9 +4,9 @@
 use crate::artifact::Artifact;
 use crate::isolation::Isolation;
 use crate::limits::Limits;
-use crate::moment::Moment;
 use crate::outcome::{Evidence, Outcome};
 use crate::test_case::{Collector, TestCase, TestId, TestOutcome};
+use crate::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Everything that is known about a finished run.
@@ -28,9 +28,9 @@ pub struct Report {
     /// Wall time of the runner in seconds.
     pub duration_s: f64,
     /// When the runner started.
-    pub started_at: Moment,
+    pub started_at: Timestamp,
     /// When the run ended.
-    pub ended_at: Moment,
+    pub ended_at: Timestamp,
     /// Whether the run was cut off, so that `tests` holds what was known until then.
     pub partial: bool,
     /// Whether the runner gives results test by test. Without that only its exit status counts.
@@ -198,8 +198,8 @@ pub(crate) mod tests {
             summary,
             flaky_in_run: 0,
             duration_s: 0.0,
-            started_at: Moment(0),
-            ended_at: Moment(0),
+            started_at: Timestamp(0),
+            ended_at: Timestamp(0),
             partial: false,
             structured: true,
             tests,

@@ -5,11 +5,11 @@ use crate::bound::{FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
 use crate::coverage::{CoverageIndex, Measured};
 use crate::failure::{Deferred, FailureSlot, Rerun};
 use crate::id::RunId;
-use crate::moment::Moment;
 use crate::outcome::{KillReason, Outcome};
-use crate::quota::Refused;
+use crate::quota::QuotaExceeded;
 use crate::report::Report;
 use crate::request::{ALL_FRAMEWORKS, CUSTOM_FRAMEWORK, Fingerprint, IfBusy, RunKind, RunRequest, Selection};
+use crate::timestamp::Timestamp;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub enum Event {
         /// What to do while another run is going on.
         if_busy: IfBusy,
         /// Why it cannot wait behind another run, if its tenant has no room for one more that does.
-        no_room: Option<Refused>,
+        no_room: Option<QuotaExceeded>,
     },
     /// A run begins on this workspace.
     Began {
@@ -70,7 +70,7 @@ pub enum Event {
         run: RunId,
     },
     /// What a run saw of the workspace refuses it, and its caller, who alone knows of it, has not been told that it is one.
-    Refused {
+    Rejected {
         /// The run.
         run: RunId,
     },
@@ -108,7 +108,7 @@ pub enum Effect {
         /// The run.
         run: RunId,
         /// Why.
-        refusal: Refusal,
+        refusal: StartRejected,
     },
     /// Start this run now.
     Start {
@@ -151,7 +151,7 @@ pub enum Effect {
 
 /// Why a request does not become a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum StartRejected {
     /// Another run is going on and the caller does not want to wait.
     #[error("another run is going on")]
     Busy,
@@ -160,7 +160,7 @@ pub enum Refusal {
     QueueFull,
     /// A quota of the tenant is used up.
     #[error(transparent)]
-    Quota(Refused),
+    Quota(QuotaExceeded),
     /// A rerun was asked for before any run.
     #[error("no run_tests call yet in this session")]
     NoRunYet,
@@ -184,9 +184,9 @@ struct Run {
     request: Box<RunRequest>,
     kind: RunKind,
     fingerprint: Option<Fingerprint>,
-    accepted_at: Moment,
+    accepted_at: Timestamp,
     /// When it is abandoned unless somebody watches it; `None` while somebody does.
-    abandon_at: Option<Moment>,
+    abandon_at: Option<Timestamp>,
     /// Whether it was told to end. Its end may take a while, and says nothing to whoever asks for the same from then on.
     ending: bool,
     /// What of all that failed before it leaves alone, once it runs.
@@ -280,7 +280,7 @@ impl Session {
 
     /// Takes one event and says what has to be done, in order.
     #[must_use]
-    pub fn step(&mut self, now: Moment, event: Event) -> Vec<Effect> {
+    pub fn step(&mut self, now: Timestamp, event: Event) -> Vec<Effect> {
         match event {
             Event::Requested { run, request, kind, fingerprint, if_busy, no_room } => {
                 let asked = Run {
@@ -308,7 +308,7 @@ impl Session {
             Event::CancelRequested { run } => self.end_run(&run, KillReason::Cancelled),
             Event::Ended { run, report, measured } => self.ended(&run, Some((&report, measured))),
             Event::NotStarted { run } => self.ended(&run, None),
-            Event::Refused { run } => self.refused(run),
+            Event::Rejected { run } => self.refused(run),
             Event::Crowded => self.make_room(),
             Event::Tick => self.abandon(now),
             Event::DrainRequested => {
@@ -319,9 +319,15 @@ impl Session {
         }
     }
 
-    fn requested(&mut self, now: Moment, asked: Run, if_busy: IfBusy, no_room: Option<Refused>) -> Vec<Effect> {
+    fn requested(
+        &mut self,
+        now: Timestamp,
+        asked: Run,
+        if_busy: IfBusy,
+        no_room: Option<QuotaExceeded>,
+    ) -> Vec<Effect> {
         if self.closing || self.draining {
-            let refusal = if self.closing { Refusal::Closing } else { Refusal::Draining };
+            let refusal = if self.closing { StartRejected::Closing } else { StartRejected::Draining };
             return vec![Effect::Refuse { run: asked.run, refusal }];
         }
         if let Some(same) = self.same_run(&asked, if_busy) {
@@ -330,9 +336,9 @@ impl Session {
             return vec![Effect::Attach { run: asked.run, to, age_ms }];
         }
         let refusal = match (self.running.is_some(), if_busy) {
-            (true, IfBusy::Refuse) => Some(Refusal::Busy),
-            (true, IfBusy::Queue) if self.waiting.len() >= QUEUED_RUNS_MAX => Some(Refusal::QueueFull),
-            (true, IfBusy::Queue) => no_room.map(Refusal::Quota),
+            (true, IfBusy::Refuse) => Some(StartRejected::Busy),
+            (true, IfBusy::Queue) if self.waiting.len() >= QUEUED_RUNS_MAX => Some(StartRejected::QueueFull),
+            (true, IfBusy::Queue) => no_room.map(StartRejected::Quota),
             (false, _) => self.nothing_to_rerun(&asked.request.selection),
         };
         if let Some(refusal) = refusal {
@@ -358,11 +364,11 @@ impl Session {
         running.or_else(|| self.waiting.iter_mut().find(|run| if_busy == IfBusy::Queue && equal(run)))
     }
 
-    fn nothing_to_rerun(&self, selection: &Selection) -> Option<Refusal> {
+    fn nothing_to_rerun(&self, selection: &Selection) -> Option<StartRejected> {
         let Selection::LastFailed { limit } = selection else { return None };
         match self.slot.rerun(*limit) {
-            Rerun::NoRunYet => Some(Refusal::NoRunYet),
-            Rerun::NothingFailed { framework } => Some(Refusal::NothingToRerun { framework }),
+            Rerun::NoRunYet => Some(StartRejected::NoRunYet),
+            Rerun::NothingFailed { framework } => Some(StartRejected::NothingToRerun { framework }),
             Rerun::Targets { .. } | Rerun::Everything => None,
         }
     }
@@ -393,7 +399,7 @@ impl Session {
 
     // A rerun repeats the last request, environment and framework included, on what failed in the run before it. What it
     // leaves alone of that stands beside it.
-    fn resolved(&self, request: &RunRequest) -> Result<(Box<RunRequest>, Deferred), Refusal> {
+    fn resolved(&self, request: &RunRequest) -> Result<(Box<RunRequest>, Deferred), StartRejected> {
         let Selection::LastFailed { limit } = &request.selection else {
             return Ok((Box::new(request.clone()), Deferred::default()));
         };
@@ -401,8 +407,8 @@ impl Session {
         let (selection, deferred) = match self.slot.rerun(*limit) {
             Rerun::Targets { now, deferred } => (Selection::Exactly(now), deferred),
             Rerun::Everything => (last.selection.clone(), Deferred::default()),
-            Rerun::NoRunYet => return Err(Refusal::NoRunYet),
-            Rerun::NothingFailed { framework } => return Err(Refusal::NothingToRerun { framework }),
+            Rerun::NoRunYet => return Err(StartRejected::NoRunYet),
+            Rerun::NothingFailed { framework } => return Err(StartRejected::NothingToRerun { framework }),
         };
         // Several frameworks share a rerun out among them. A command is named by whoever has named it before.
         let of_last = self.slot.last().map(|last| last.framework.as_str());
@@ -412,7 +418,7 @@ impl Session {
         Ok((Box::new(RunRequest { selection, framework, limits: request.limits, ..last }), deferred))
     }
 
-    fn watched(&mut self, now: Moment, run: &RunId, watchers: usize) {
+    fn watched(&mut self, now: Timestamp, run: &RunId, watchers: usize) {
         let runs = self.running.iter_mut().chain(&mut self.waiting);
         for seen in runs.filter(|seen| seen.run == *run) {
             seen.abandon_at = match (watchers, seen.abandon_at) {
@@ -444,7 +450,7 @@ impl Session {
         (1..).zip(&self.waiting).map(|(position, run)| Effect::Moved { run: run.run.clone(), position })
     }
 
-    fn abandon(&mut self, now: Moment) -> Vec<Effect> {
+    fn abandon(&mut self, now: Timestamp) -> Vec<Effect> {
         let abandoned: Vec<RunId> = self
             .running
             .iter()

@@ -46,20 +46,20 @@ fn started(effects: &[Effect]) -> Vec<&str> {
 #[test]
 fn one_run_at_a_time_and_the_next_starts_when_it_ends() {
     let mut session = Session::default();
-    let effects = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let effects = session.step(Timestamp(0), ask("a", Selection::All, 1, IfBusy::Queue));
     assert_eq!(effects[0], Effect::Accept { run: run("a"), position: 0 });
     assert_eq!(started(&effects), ["a"]);
-    let effects = session.step(Moment(1), ask("b", files("x"), 1, IfBusy::Queue));
+    let effects = session.step(Timestamp(1), ask("b", files("x"), 1, IfBusy::Queue));
     assert_eq!(effects, [Effect::Accept { run: run("b"), position: 1 }]);
-    let effects = session.step(Moment(2), ask("c", files("y"), 1, IfBusy::Refuse));
-    assert_eq!(effects, [Effect::Refuse { run: run("c"), refusal: Refusal::Busy }]);
-    let effects = session.step(Moment(3), ended("a", Outcome::Passed, Vec::new()));
+    let effects = session.step(Timestamp(2), ask("c", files("y"), 1, IfBusy::Refuse));
+    assert_eq!(effects, [Effect::Refuse { run: run("c"), refusal: StartRejected::Busy }]);
+    let effects = session.step(Timestamp(3), ended("a", Outcome::Passed, Vec::new()));
     assert_eq!(started(&effects), ["b"]);
 }
 
 #[test]
 fn a_tenant_without_room_for_one_more_that_waits_is_refused_only_what_would_wait() {
-    let full = Refused::QueuedRuns { max: 3 };
+    let full = QuotaExceeded::QueuedRuns { max: 3 };
     let ask_full = |name: &str, selection| match ask(name, selection, 1, IfBusy::Queue) {
         Event::Requested { run, request, kind, fingerprint, if_busy, .. } => {
             Event::Requested { run, request, kind, fingerprint, if_busy, no_room: Some(full.clone()) }
@@ -67,44 +67,44 @@ fn a_tenant_without_room_for_one_more_that_waits_is_refused_only_what_would_wait
         other => other,
     };
     let mut session = Session::default();
-    assert_eq!(started(&session.step(Moment(0), ask_full("a", Selection::All))), ["a"]);
-    let _ = session.step(Moment(0), began("a", 1));
-    let attached = session.step(Moment(1), ask_full("b", Selection::All));
+    assert_eq!(started(&session.step(Timestamp(0), ask_full("a", Selection::All))), ["a"]);
+    let _ = session.step(Timestamp(0), began("a", 1));
+    let attached = session.step(Timestamp(1), ask_full("b", Selection::All));
     assert_eq!(attached, [Effect::Attach { run: run("b"), to: run("a"), age_ms: 1 }]);
-    let refused = session.step(Moment(2), ask_full("c", files("x")));
-    assert_eq!(refused, [Effect::Refuse { run: run("c"), refusal: Refusal::Quota(full.clone()) }]);
+    let refused = session.step(Timestamp(2), ask_full("c", files("x")));
+    assert_eq!(refused, [Effect::Refuse { run: run("c"), refusal: StartRejected::Quota(full.clone()) }]);
     assert_eq!(session.waiting(), 0);
-    let _ = session.step(Moment(3), ask("d", files("x"), 1, IfBusy::Queue));
-    let attached = session.step(Moment(4), ask_full("e", files("x")));
+    let _ = session.step(Timestamp(3), ask("d", files("x"), 1, IfBusy::Queue));
+    let attached = session.step(Timestamp(4), ask_full("e", files("x")));
     assert_eq!(attached, [Effect::Attach { run: run("e"), to: run("d"), age_ms: 1 }]);
 }
 
 #[test]
 fn an_identical_request_attaches_only_while_the_workspace_is_unchanged() {
     let mut session = Session::default();
-    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
-    let effects = session.step(Moment(1), ask("z", Selection::All, 1, IfBusy::Refuse));
-    let refused = Effect::Refuse { run: run("z"), refusal: Refusal::Busy };
+    let _ = session.step(Timestamp(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let effects = session.step(Timestamp(1), ask("z", Selection::All, 1, IfBusy::Refuse));
+    let refused = Effect::Refuse { run: run("z"), refusal: StartRejected::Busy };
     assert_eq!(effects, [refused], "a may still be refused as if it had never been, whatever was seen for it before");
-    let _ = session.step(Moment(1), began("a", 1));
-    let effects = session.step(Moment(12), ask("b", Selection::All, 1, IfBusy::Refuse));
+    let _ = session.step(Timestamp(1), began("a", 1));
+    let effects = session.step(Timestamp(12), ask("b", Selection::All, 1, IfBusy::Refuse));
     assert_eq!(effects, [Effect::Attach { run: run("b"), to: run("a"), age_ms: 12 }]);
-    let effects = session.step(Moment(13), ask("c", Selection::All, 2, IfBusy::Queue));
+    let effects = session.step(Timestamp(13), ask("c", Selection::All, 2, IfBusy::Queue));
     assert_eq!(effects, [Effect::Accept { run: run("c"), position: 1 }], "edited since: queues");
-    let effects = session.step(Moment(14), ask("d", Selection::All, 3, IfBusy::Queue));
+    let effects = session.step(Timestamp(14), ask("d", Selection::All, 3, IfBusy::Queue));
     assert_eq!(effects, [Effect::Attach { run: run("d"), to: run("c"), age_ms: 1 }], "c has not looked yet");
 }
 
 #[test]
 fn a_run_that_waited_is_attached_to_by_what_it_saw_when_it_began() {
     let mut session = Session::default();
-    let _ = session.step(Moment(0), ask("a", files("x"), 1, IfBusy::Queue));
-    let _ = session.step(Moment(0), ask("b", Selection::All, 1, IfBusy::Queue));
-    let _ = session.step(Moment(0), ended("a", Outcome::Passed, Vec::new()));
-    let refused = session.step(Moment(1), ask("c", Selection::All, 1, IfBusy::Refuse));
-    assert_eq!(refused, [Effect::Refuse { run: run("c"), refusal: Refusal::Busy }], "nobody knows what b saw");
-    let _ = session.step(Moment(2), began("b", 2));
-    let attached = session.step(Moment(3), ask("d", Selection::All, 2, IfBusy::Refuse));
+    let _ = session.step(Timestamp(0), ask("a", files("x"), 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(0), ask("b", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(0), ended("a", Outcome::Passed, Vec::new()));
+    let refused = session.step(Timestamp(1), ask("c", Selection::All, 1, IfBusy::Refuse));
+    assert_eq!(refused, [Effect::Refuse { run: run("c"), refusal: StartRejected::Busy }], "nobody knows what b saw");
+    let _ = session.step(Timestamp(2), began("b", 2));
+    let attached = session.step(Timestamp(3), ask("d", Selection::All, 2, IfBusy::Refuse));
     assert_eq!(attached, [Effect::Attach { run: run("d"), to: run("b"), age_ms: 3 }]);
 }
 
@@ -115,15 +115,15 @@ fn nobody_joins_a_run_that_was_told_to_end() {
         (DETACHED_MS_MAX, Event::Tick, KillReason::Abandoned),
     ] {
         let mut session = Session::default();
-        let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
-        let _ = session.step(Moment(1), began("a", 1));
-        assert_eq!(session.step(Moment(at), end), [Effect::Kill { run: run("a"), reason }]);
-        let now = Moment(DETACHED_MS_MAX + 1);
+        let _ = session.step(Timestamp(0), ask("a", Selection::All, 1, IfBusy::Queue));
+        let _ = session.step(Timestamp(1), began("a", 1));
+        assert_eq!(session.step(Timestamp(at), end), [Effect::Kill { run: run("a"), reason }]);
+        let now = Timestamp(DETACHED_MS_MAX + 1);
         let all = RunRequest::default();
         assert!(!session.needs_look(&all, RunKind::Tests, IfBusy::Refuse, true), "busy, whatever is in the workspace");
         assert!(session.needs_look(&all, RunKind::Tests, IfBusy::Queue, true), "it would wait");
         let refused = session.step(now, ask("b", Selection::All, 1, IfBusy::Refuse));
-        assert_eq!(refused, [Effect::Refuse { run: run("b"), refusal: Refusal::Busy }]);
+        assert_eq!(refused, [Effect::Refuse { run: run("b"), refusal: StartRejected::Busy }]);
         let waits = session.step(now, ask("c", Selection::All, 1, IfBusy::Queue));
         assert_eq!(waits, [Effect::Accept { run: run("c"), position: 1 }]);
         let joins = session.step(now, ask("d", Selection::All, 1, IfBusy::Queue));
@@ -135,54 +135,54 @@ fn nobody_joins_a_run_that_was_told_to_end() {
 #[test]
 fn a_run_that_its_workspace_refuses_leaves_nothing_and_the_next_starts() {
     let mut session = Session::default();
-    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
-    let _ = session.step(Moment(0), ask("b", files("x"), 1, IfBusy::Queue));
-    let effects = session.step(Moment(1), Event::Refused { run: run("a") });
+    let _ = session.step(Timestamp(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(0), ask("b", files("x"), 1, IfBusy::Queue));
+    let effects = session.step(Timestamp(1), Event::Rejected { run: run("a") });
     assert_eq!(effects[0], Effect::Forget { run: run("a") });
     assert_eq!(started(&effects), ["b"]);
     assert_eq!((session.last(), session.last_request()), (None, None));
-    assert_eq!(session.step(Moment(2), Event::Refused { run: run("a") }), []);
+    assert_eq!(session.step(Timestamp(2), Event::Rejected { run: run("a") }), []);
 }
 
 #[test]
 fn a_session_that_drains_ends_what_it_accepted_and_takes_on_nothing() {
     let mut session = Session::default();
-    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
-    let _ = session.step(Moment(0), ask("b", files("x"), 1, IfBusy::Queue));
-    assert_eq!(session.step(Moment(1), Event::DrainRequested), []);
-    let refused = |name: &str| [Effect::Refuse { run: run(name), refusal: Refusal::Draining }];
-    assert_eq!(session.step(Moment(2), ask("c", files("y"), 1, IfBusy::Queue)), refused("c"));
-    assert_eq!(session.step(Moment(2), ask("d", Selection::All, 1, IfBusy::Queue)), refused("d"), "joins nothing");
+    let _ = session.step(Timestamp(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(0), ask("b", files("x"), 1, IfBusy::Queue));
+    assert_eq!(session.step(Timestamp(1), Event::DrainRequested), []);
+    let refused = |name: &str| [Effect::Refuse { run: run(name), refusal: StartRejected::Draining }];
+    assert_eq!(session.step(Timestamp(2), ask("c", files("y"), 1, IfBusy::Queue)), refused("c"));
+    assert_eq!(session.step(Timestamp(2), ask("d", Selection::All, 1, IfBusy::Queue)), refused("d"), "joins nothing");
     assert_eq!(session.unfinished().map(RunId::as_str).collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!(started(&session.step(Moment(3), ended("a", Outcome::Passed, Vec::new()))), ["b"]);
-    let _ = session.step(Moment(4), ended("b", Outcome::Passed, Vec::new()));
+    assert_eq!(started(&session.step(Timestamp(3), ended("a", Outcome::Passed, Vec::new()))), ["b"]);
+    let _ = session.step(Timestamp(4), ended("b", Outcome::Passed, Vec::new()));
     assert_eq!(session.unfinished().count(), 0);
-    assert_eq!(session.step(Moment(5), ask("e", Selection::All, 1, IfBusy::Queue)), refused("e"));
-    assert_eq!(session.step(Moment(6), Event::CloseRequested), [Effect::Stop]);
+    assert_eq!(session.step(Timestamp(5), ask("e", Selection::All, 1, IfBusy::Queue)), refused("e"));
+    assert_eq!(session.step(Timestamp(6), Event::CloseRequested), [Effect::Stop]);
 }
 
 #[test]
 fn a_run_that_nobody_watches_is_abandoned_after_its_grace() {
     let mut session = Session::default();
-    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
-    let _ = session.step(Moment(10), Event::Watched { run: run("a"), watchers: 1 });
-    assert_eq!(session.step(Moment(100_000), Event::Tick), []);
-    let _ = session.step(Moment(100_000), Event::Watched { run: run("a"), watchers: 0 });
-    let _ = session.step(Moment(110_000), Event::Watched { run: run("a"), watchers: 0 });
-    assert_eq!(session.step(Moment(129_999), Event::Tick), []);
+    let _ = session.step(Timestamp(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(10), Event::Watched { run: run("a"), watchers: 1 });
+    assert_eq!(session.step(Timestamp(100_000), Event::Tick), []);
+    let _ = session.step(Timestamp(100_000), Event::Watched { run: run("a"), watchers: 0 });
+    let _ = session.step(Timestamp(110_000), Event::Watched { run: run("a"), watchers: 0 });
+    assert_eq!(session.step(Timestamp(129_999), Event::Tick), []);
     let kill = Effect::Kill { run: run("a"), reason: KillReason::Abandoned };
-    assert_eq!(session.step(Moment(130_000), Event::Tick), [kill]);
+    assert_eq!(session.step(Timestamp(130_000), Event::Tick), [kill]);
 }
 
 #[test]
 fn a_rerun_repeats_the_last_request_on_what_failed() {
     let mut session = Session::default();
     let failed = Selection::LastFailed { limit: None };
-    let effects = session.step(Moment(0), ask("r", failed.clone(), 1, IfBusy::Queue));
-    assert_eq!(effects, [Effect::Refuse { run: run("r"), refusal: Refusal::NoRunYet }]);
+    let effects = session.step(Timestamp(0), ask("r", failed.clone(), 1, IfBusy::Queue));
+    assert_eq!(effects, [Effect::Refuse { run: run("r"), refusal: StartRejected::NoRunYet }]);
     let request = RunRequest { framework: Some("go".into()), ..RunRequest::default() };
     let _ = session.step(
-        Moment(0),
+        Timestamp(0),
         Event::Requested {
             run: run("a"),
             request: Box::new(request),
@@ -194,22 +194,22 @@ fn a_rerun_repeats_the_last_request_on_what_failed() {
     );
     let id = TestId { package: "p".into(), name: "T".into() };
     let test = TestCase::new(id.clone(), "p/T".into(), TestOutcome::Failed);
-    let _ = session.step(Moment(1), ended("a", Outcome::Failed, vec![test]));
-    let effects = session.step(Moment(2), ask("r", failed.clone(), 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(1), ended("a", Outcome::Failed, vec![test]));
+    let effects = session.step(Timestamp(2), ask("r", failed.clone(), 1, IfBusy::Queue));
     let Effect::Start { request, .. } = &effects[1] else { unreachable!("{effects:?}") };
     assert_eq!(request.framework.as_deref(), Some("go"));
     assert_eq!(request.selection, Selection::Exactly(vec![crate::request::RerunTarget::Test(id)]));
-    let _ = session.step(Moment(3), ended("r", Outcome::Passed, Vec::new()));
-    let effects = session.step(Moment(4), ask("s", failed, 1, IfBusy::Queue));
-    let refusal = Refusal::NothingToRerun { framework: "go".into() };
+    let _ = session.step(Timestamp(3), ended("r", Outcome::Passed, Vec::new()));
+    let effects = session.step(Timestamp(4), ask("s", failed, 1, IfBusy::Queue));
+    let refusal = StartRejected::NothingToRerun { framework: "go".into() };
     assert_eq!(effects, [Effect::Refuse { run: run("s"), refusal }]);
 }
 
 #[test]
 fn a_listing_leaves_what_is_remembered_alone() {
     let mut session = Session::default();
-    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
-    let _ = session.step(Moment(1), ended("a", Outcome::Failed, Vec::new()));
+    let _ = session.step(Timestamp(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(1), ended("a", Outcome::Failed, Vec::new()));
     let before = session.slot().clone();
     let listing = Event::Requested {
         run: run("l"),
@@ -219,8 +219,8 @@ fn a_listing_leaves_what_is_remembered_alone() {
         if_busy: IfBusy::Queue,
         no_room: None,
     };
-    let _ = session.step(Moment(2), listing);
-    let _ = session.step(Moment(3), ended("l", Outcome::Passed, Vec::new()));
+    let _ = session.step(Timestamp(2), listing);
+    let _ = session.step(Timestamp(3), ended("l", Outcome::Passed, Vec::new()));
     assert_eq!(session.slot(), &before);
     assert_eq!(session.last(), Some(&(run("a"), Outcome::Failed)));
 }
@@ -228,12 +228,12 @@ fn a_listing_leaves_what_is_remembered_alone() {
 #[test]
 fn a_rerun_that_waited_behind_a_run_that_passed_is_refused_and_leaves_the_slot_alone() {
     let mut session = Session::default();
-    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(0), ask("a", Selection::All, 1, IfBusy::Queue));
     let failed = Selection::LastFailed { limit: None };
-    let _ = session.step(Moment(1), ask("r", failed, 1, IfBusy::Queue));
-    let _ = session.step(Moment(2), ask("b", files("x"), 1, IfBusy::Queue));
-    let effects = session.step(Moment(3), ended("a", Outcome::Passed, Vec::new()));
-    let refusal = Refusal::NothingToRerun { framework: "go".into() };
+    let _ = session.step(Timestamp(1), ask("r", failed, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(2), ask("b", files("x"), 1, IfBusy::Queue));
+    let effects = session.step(Timestamp(3), ended("a", Outcome::Passed, Vec::new()));
+    let refusal = StartRejected::NothingToRerun { framework: "go".into() };
     assert_eq!(effects[0], Effect::Refuse { run: run("r"), refusal });
     assert_eq!(started(&effects), ["b"]);
     assert_eq!(session.last(), Some(&(run("a"), Outcome::Passed)));
@@ -273,27 +273,27 @@ fn happening() -> impl Strategy<Value = Happening> {
 fn a_crowded_tenants_session_forgets_all_but_the_last_run() {
     let mut session = Session::default();
     for name in ["a", "b", "c"] {
-        let _ = session.step(Moment(0), ask(name, Selection::All, 1, IfBusy::Queue));
-        let _ = session.step(Moment(1), ended(name, Outcome::Passed, Vec::new()));
+        let _ = session.step(Timestamp(0), ask(name, Selection::All, 1, IfBusy::Queue));
+        let _ = session.step(Timestamp(1), ended(name, Outcome::Passed, Vec::new()));
     }
     for forgotten in ["a", "b"] {
-        assert_eq!(session.step(Moment(2), Event::Crowded), [Effect::Forget { run: run(forgotten) }]);
+        assert_eq!(session.step(Timestamp(2), Event::Crowded), [Effect::Forget { run: run(forgotten) }]);
     }
-    assert_eq!(session.step(Moment(2), Event::Crowded), []);
+    assert_eq!(session.step(Timestamp(2), Event::Crowded), []);
 }
 
 #[test]
 fn runs_that_were_withdrawn_do_not_push_the_last_run_out() {
     let mut session = Session::default();
-    let _ = session.step(Moment(0), ask("a", Selection::All, 1, IfBusy::Queue));
-    let _ = session.step(Moment(1), ended("a", Outcome::Passed, Vec::new()));
-    let _ = session.step(Moment(2), ask("b", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(0), ask("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(1), ended("a", Outcome::Passed, Vec::new()));
+    let _ = session.step(Timestamp(2), ask("b", Selection::All, 1, IfBusy::Queue));
     let mut forgotten = Vec::new();
     for number in 0..2 * FINISHED_RUNS_MAX {
         let name = format!("w{number}");
-        let _ = session.step(Moment(3), ask(&name, files(&name), 1, IfBusy::Queue));
-        forgotten.extend(session.step(Moment(4), Event::CancelRequested { run: run(&name) }));
-        forgotten.extend(session.step(Moment(4), Event::Crowded));
+        let _ = session.step(Timestamp(3), ask(&name, files(&name), 1, IfBusy::Queue));
+        forgotten.extend(session.step(Timestamp(4), Event::CancelRequested { run: run(&name) }));
+        forgotten.extend(session.step(Timestamp(4), Event::Crowded));
     }
     assert!(forgotten.len() > FINISHED_RUNS_MAX);
     assert!(!forgotten.contains(&Effect::Forget { run: run("a") }), "the session names it");
@@ -307,9 +307,9 @@ fn only_what_the_workspace_decides_needs_a_look_at_it() {
     let (queue, refuse) = (IfBusy::Queue, IfBusy::Refuse);
     let mut session = Session::default();
     assert!(!session.needs_look(&all, RunKind::Tests, queue, true), "it starts, and looks when it begins");
-    let _ = session.step(Moment(0), ask("a", Selection::All, 1, queue));
+    let _ = session.step(Timestamp(0), ask("a", Selection::All, 1, queue));
     assert!(!session.needs_look(&all, RunKind::Tests, refuse, true), "nobody knows yet what a sees");
-    let _ = session.step(Moment(0), began("a", 1));
+    let _ = session.step(Timestamp(0), began("a", 1));
     for if_busy in [queue, refuse] {
         assert!(session.needs_look(&all, RunKind::Tests, if_busy, false), "it may join a");
         assert!(!session.needs_look(&all, RunKind::Listing, if_busy, false), "a listing joins no run of tests");
@@ -318,12 +318,12 @@ fn only_what_the_workspace_decides_needs_a_look_at_it() {
     assert!(!session.needs_look(&other("x"), RunKind::Tests, queue, false), "no room for one more that waits");
     assert!(session.needs_look(&other("x"), RunKind::Tests, queue, true));
     for number in 0..QUEUED_RUNS_MAX {
-        let _ = session.step(Moment(1), ask(&number.to_string(), files(&number.to_string()), 1, queue));
+        let _ = session.step(Timestamp(1), ask(&number.to_string(), files(&number.to_string()), 1, queue));
     }
     assert!(!session.needs_look(&other("x"), RunKind::Tests, queue, true), "the queue is full");
     assert!(!session.needs_look(&other("1"), RunKind::Tests, queue, true), "it joins one that waits");
     assert!(session.needs_look(&all, RunKind::Tests, queue, true));
-    let _ = session.step(Moment(2), Event::DrainRequested);
+    let _ = session.step(Timestamp(2), Event::DrainRequested);
     assert!(!session.needs_look(&all, RunKind::Tests, queue, true));
 }
 
@@ -334,7 +334,7 @@ proptest! {
     #[test]
     fn every_accepted_run_ends_once(happenings in prop::collection::vec(happening(), 0..90)) {
         let mut session = Session::default();
-        let mut now = Moment(0);
+        let mut now = Timestamp(0);
         let mut open: BTreeMap<RunId, bool> = BTreeMap::new(); // accepted and not ended -> started
         let mut done = BTreeSet::new();
         let (mut killed, mut forgotten) = (BTreeSet::new(), BTreeSet::new());
@@ -365,7 +365,7 @@ proptest! {
                     None => continue,
                 },
                 Happening::Refuse => match session.running() {
-                    Some(running) => Event::Refused { run: running.clone() },
+                    Some(running) => Event::Rejected { run: running.clone() },
                     None => continue,
                 },
                 Happening::Cancel(name) => Event::CancelRequested { run: run(&name.to_string()) },

@@ -121,7 +121,7 @@ pub struct OpenCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::toolchain::{CachePlaces, Toolchain};
+    use crate::host::toolchain::{CacheDirs, Toolchain};
     use proctor_core::isolation::Network;
     use proctor_core::request::{Browsing, CoverageMode, RunKind, Selection};
     use proctor_frameworks::{Want, detect};
@@ -165,7 +165,7 @@ mod tests {
             nonce: "n",
         };
         let (plan, _) = chosen.plan(RunKind::Tests, &tree, &want, Browsing::default()).unwrap();
-        let CachePlaces { env, links } = Toolchain::default().caches(Some(cache), Network::None);
+        let CacheDirs { env, links } = Toolchain::default().caches(Some(cache), Network::None);
         let steps = plan.steps.into_iter().flat_map(|step| step.args.into_iter().chain(step.env.into_values()));
         let files = plan.files.into_iter().map(|file| String::from_utf8_lossy(&file.bytes).into_owned());
         let links = links.into_iter().map(|(_, target)| target.to_str().unwrap().to_owned());

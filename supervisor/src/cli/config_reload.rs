@@ -1,14 +1,14 @@
 //! SIGHUP: the host file is read anew and takes the place of the one before as a whole, or not at all. Sessions of tenants
 //! that stay live on; what is in use already does not change under it. Must not know how calls are answered.
 
-use crate::config::{Config, Problem, Told, UidRange};
+use crate::config::{Config, Diagnostic, Problem, UidRange};
 use crate::host::state_dir::own_dir;
 use crate::host::toolchain::Toolchain;
-use crate::ops::audit::{Event, Line};
+use crate::ops::audit::{AuditEvent, AuditRecord};
 use crate::runs::context::Context;
 use crate::sessions::registry::{Registry, close_all};
 use crate::tenants::Tenant;
-use crate::tenants::access::{self, Access, Loaded};
+use crate::tenants::access::{self, Access, LoadedConfig};
 use futures_util::FutureExt;
 use proctor_core::bound::TENANTS_MAX;
 use std::collections::BTreeMap;
@@ -48,7 +48,9 @@ impl Reloading {
             false
         });
         let outcome = if taken_over { "ok" } else { "error" };
-        self.context.audit.tell(Line { outcome: Some(outcome.to_owned()), ..Line::of(Event::Reloaded) });
+        self.context
+            .audit
+            .tell(AuditRecord { outcome: Some(outcome.to_owned()), ..AuditRecord::of(AuditEvent::Reloaded) });
     }
 
     // Whether what the file says is in force.
@@ -57,14 +59,14 @@ impl Reloading {
         let before = Arc::clone(&reader.before);
         // Files and directories block.
         let read = tokio::task::spawn_blocking(move || reader.read()).await;
-        let loaded = read.unwrap_or_else(|error| Err(vec![Told::Problem(error.to_string())]));
-        let Loaded { config, access, private, notes } = match loaded {
+        let loaded = read.unwrap_or_else(|error| Err(vec![Diagnostic::Problem(error.to_string())]));
+        let LoadedConfig { config, access, private, notes } = match loaded {
             Ok(read) => read,
             Err(all) => {
                 for told in all {
                     match told {
-                        Told::Problem(text) => tracing::error!("{text}"),
-                        Told::Note(text) => tracing::warn!("{text}"),
+                        Diagnostic::Problem(text) => tracing::error!("{text}"),
+                        Diagnostic::Note(text) => tracing::warn!("{text}"),
                     }
                 }
                 tracing::error!("the host file was not taken over: what it said before stays in force");
@@ -119,16 +121,16 @@ struct Reader {
 
 impl Reader {
     // What the file says, with the build caches of those who are new in it.
-    fn read(&self) -> Result<Loaded, Vec<Told>> {
+    fn read(&self) -> Result<LoadedConfig, Vec<Diagnostic>> {
         let loaded = self.load()?;
         let new = loaded.access.tenants.all().iter().filter(|tenant| self.before.tenants.get(&tenant.id).is_none());
         for tenant in new {
-            own_cache(&loaded.config, tenant).map_err(|error| vec![Told::Problem(error)])?;
+            own_cache(&loaded.config, tenant).map_err(|error| vec![Diagnostic::Problem(error)])?;
         }
         Ok(loaded)
     }
 
-    fn load(&self) -> Result<Loaded, Vec<Told>> {
+    fn load(&self) -> Result<LoadedConfig, Vec<Diagnostic>> {
         let mut kept = Vec::new();
         let mut loaded = access::load(&self.path, self.may_switch, &self.before.tenants, |config| {
             kept = keep(&self.config, config);
@@ -252,14 +254,14 @@ impl Users {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Reading;
-    use crate::host::toolchain::Offer;
+    use crate::config::ConfigReader;
+    use crate::host::toolchain::ToolchainConfig;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     /// Each key that is marked so, by its name, and each is found.
     #[test]
     fn what_changes_with_a_restart_only_is_named() {
-        let config = |text: &str| Reading::of(text).config().clone();
+        let config = |text: &str| ConfigReader::of(text).config().clone();
         for (text, keys) in [
             ("state_dir = \"/y\"", &["state_dir"][..]),
             ("[host]\nmemory = 1\ncpus = 1", &["host.memory", "host.cpus"]),
@@ -285,7 +287,7 @@ mod tests {
         let config = |tenants: &[(&str, u32)]| {
             let table =
                 |(id, first)| format!("[[tenant]]\nid = {id:?}\nuid_range = {{ first = {first}, count = 10 }}\n");
-            Reading::of(&tenants.iter().copied().map(table).collect::<String>()).config().clone()
+            ConfigReader::of(&tenants.iter().copied().map(table).collect::<String>()).config().clone()
         };
         let mut users = Users::of(&config(&[("a", 2_000), ("b", 3_000)]));
         // Each file but the last of a row is in force, one after the other.
@@ -311,7 +313,7 @@ mod tests {
         }
         let many: Vec<String> = (0..=KNOWN_MAX).map(|number| number.to_string()).collect();
         let text: String = many.iter().map(|id| format!("[[tenant]]\nid = {id:?}\n")).collect();
-        let told = Users::default().moved(Reading::of(&text).config());
+        let told = Users::default().moved(ConfigReader::of(&text).config());
         assert!(told.len() == 1 && told[0].text.contains("after a restart only"), "{} of them", told.len());
     }
 
@@ -326,10 +328,10 @@ mod tests {
         std::fs::set_permissions(at("tools/jdk/bin/java"), PermissionsExt::from_mode(0o755)).unwrap();
         symlink(at("tools/jdk/ws"), at("link")).unwrap();
         let var = |name: &str| (name == "PATH").then(|| at("tools/jdk/bin").into());
-        let toolchain = Toolchain::from_env(var, Offer::nothing());
+        let toolchain = Toolchain::from_env(var, ToolchainConfig::nothing());
         for (root, shown) in [("elsewhere", false), ("tools", true), ("tools/jdk/ws", true), ("link", true)] {
             let text = format!("[[tenant]]\nid = \"a\"\nroots = [{:?}]\n", at(root));
-            let problems = shown_roots(&toolchain, Reading::of(&text).config());
+            let problems = shown_roots(&toolchain, ConfigReader::of(&text).config());
             let told = format!("root {} and {}, which", at(root).display(), at("tools/jdk").display());
             assert_eq!(problems.len(), usize::from(shown), "{problems:?}");
             assert!(problems.iter().all(|problem| problem.text.contains(&told)), "{problems:?}");

@@ -7,13 +7,13 @@ use super::xdg_dirs;
 use crate::caches;
 use crate::clock::Clock;
 use crate::host::monitor::HostMonitor;
-use crate::host::toolchain::{Offer, Toolchain};
+use crate::host::toolchain::{Toolchain, ToolchainConfig};
 use crate::ops::audit::Audit;
 use crate::random_id::random_id;
-use crate::runs::context::{Context, Looks, Policy};
+use crate::runs::context::{Context, Policy, ScanPermits};
 use crate::runs::scheduler::Scheduler;
 use crate::sessions::{self, Memory, SessionHandle};
-use crate::tenants::allowance::Kept;
+use crate::tenants::allowance::RetainedQuota;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
@@ -45,7 +45,7 @@ pub(super) struct Shared {
     /// Bounds of prepared workers.
     pub(super) pool: PoolBounds,
     /// What runs see of toolchains.
-    pub(super) offer: Offer,
+    pub(super) offer: ToolchainConfig,
     /// The one clock.
     pub(super) clock: Clock,
     /// Where it is written who did what, if anywhere.
@@ -55,7 +55,7 @@ pub(super) struct Shared {
 impl Shared {
     /// For one workspace of one user, with workers prepared within `pool`.
     pub(super) fn alone(pool: PoolBounds) -> Shared {
-        Shared { budget: Amount::UNBOUNDED, pool, offer: Offer::nothing(), clock: Clock::new(), audit: None }
+        Shared { budget: Amount::UNBOUNDED, pool, offer: ToolchainConfig::nothing(), clock: Clock::new(), audit: None }
     }
 }
 
@@ -100,12 +100,12 @@ fn context_of(sandbox: LinuxSandbox, Shared { budget, offer, audit, clock, .. }:
         audit: audit.unwrap_or_else(Audit::off),
         host: HostMonitor::new(clock),
         scheduler: Scheduler::start(clock, budget),
-        looks: Looks::of_host(),
+        looks: ScanPermits::of_host(),
     })
 }
 
 /// The toolchains that this process's own environment leads to.
-pub(super) fn toolchain(offer: Offer) -> Toolchain {
+pub(super) fn toolchain(offer: ToolchainConfig) -> Toolchain {
     Toolchain::from_env(|name| std::env::var_os(name), offer)
 }
 
@@ -123,8 +123,8 @@ pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
         owner: "private".to_owned(),
         quota: Quota { running_runs_max: 1, ..Quota::UNBOUNDED },
         queued: Arc::default(),
-        kept: Kept::unbounded(),
-        looks: Looks::of_tenant(),
+        kept: RetainedQuota::unbounded(),
+        looks: ScanPermits::of_tenant(),
         run_as,
         owners: None,
         defaults: Limits::DEFAULT,

@@ -3,7 +3,7 @@
 
 use super::Failure;
 use super::xdg_dirs::user_dir;
-use crate::runs::Files;
+use crate::runs::OutputFiles;
 use crate::sessions::Memory;
 use crate::workspace::Workspace;
 use proctor_core::artifact::Artifact;
@@ -97,7 +97,7 @@ impl Remembered {
     }
 
     /// Keeps everything for the next command: also the contents of the report's artefacts, which `run` reads.
-    pub(super) fn keep(&self, memory: &Memory, report: &Report, run: &Files) -> Result<(), Failure> {
+    pub(super) fn keep(&self, memory: &Memory, report: &Report, run: &OutputFiles) -> Result<(), Failure> {
         let Some(dir) = &self.dir else {
             return Err(Failure::host("neither XDG_STATE_HOME nor HOME is set to an absolute path"));
         };
@@ -109,7 +109,7 @@ impl Remembered {
 }
 
 // One file for all: what the run calls them shall not become a path.
-fn keep_artifacts(path: &Path, report: &Report, run: &Files) -> Result<(), Failure> {
+fn keep_artifacts(path: &Path, report: &Report, run: &OutputFiles) -> Result<(), Failure> {
     let beside = path.with_extension(format!("{}.new", std::process::id()));
     let len: u64 = report.artifacts.iter().map(|artifact| artifact.bytes).sum();
     let write = || {

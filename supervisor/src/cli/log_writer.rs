@@ -1,7 +1,7 @@
 //! The lines of a daemon's log on their way to where somebody may read them, or a disk be full: the next line that is written tells
 //! how many are lost (`lost=`). Must not know what lines say.
 
-use crate::ops::nonblocking_writer::{Lost, Message, Outbox};
+use crate::ops::nonblocking_writer::{LostCount, Message, NonBlockingWriter};
 use std::io::{self, ErrorKind, Write};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -14,13 +14,13 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The way in of whoever has a line to tell.
 #[derive(Clone)]
-pub(super) struct LogQueue(Outbox<Vec<u8>>);
+pub(super) struct LogQueue(NonBlockingWriter<Vec<u8>>);
 
 impl LogQueue {
     /// A queue to `file`.
     pub(super) fn to(file: impl Write + Send + 'static) -> io::Result<LogQueue> {
         let write = |messages: &_, lost: &_| write(messages, Lines { file, torn: false }, lost);
-        Ok(LogQueue(Outbox::open("log", LINES_MAX, write)?))
+        Ok(LogQueue(NonBlockingWriter::open("log", LINES_MAX, write)?))
     }
 
     /// Tells a line, with its end.
@@ -46,7 +46,7 @@ impl Write for LogQueue {
     }
 }
 
-fn write(messages: &Receiver<Message<Vec<u8>>>, mut lines: Lines<impl Write>, lost: &Lost) {
+fn write(messages: &Receiver<Message<Vec<u8>>>, mut lines: Lines<impl Write>, lost: &LostCount) {
     for message in messages {
         match message {
             Message::Line(line) => {

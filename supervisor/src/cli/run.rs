@@ -8,7 +8,7 @@ use super::signals::Signals;
 use super::{Failure, HOST, USAGE, in_process, print, terminal_report};
 use crate::host::environment::check_env;
 use crate::runs::prepare::PrepareError;
-use crate::runs::{Files, NotStarted, RunEnd};
+use crate::runs::{NotStarted, OutputFiles, RunEnd};
 use crate::sessions::{SessionError, Started};
 use crate::workspace::Workspace;
 use proctor_core::event::{RunEvent, Stream};
@@ -18,7 +18,7 @@ use proctor_core::limits::LimitRequest;
 use proctor_core::outcome::Evidence;
 use proctor_core::report::{Report, Summary};
 use proctor_core::request::{self, Browsing, CoverageMode, IfBusy, RunKind, RunRequest, Selection};
-use proctor_core::session::Refusal;
+use proctor_core::session::StartRejected;
 use proctor_frameworks::detect::DetectError;
 use proctor_proto::reason;
 use proctor_proto::text::{self, Reader};
@@ -90,7 +90,7 @@ impl Screen {
         Screen { progress: Progress::new(is_human, expected, work), output: is_seen.then(Shown::default) }
     }
 
-    fn show(&mut self, event: &RunEvent, files: Option<&Files>) {
+    fn show(&mut self, event: &RunEvent, files: Option<&OutputFiles>) {
         self.progress.show(event);
         if let (RunEvent::Output { stream, offset, len }, Some(files), Some(shown)) = (event, files, &mut self.output) {
             shown.until(offset + u64::from(*len), *stream, files, &self.progress);
@@ -98,7 +98,7 @@ impl Screen {
     }
 
     // Also what the run's log had no room for.
-    fn rest(&mut self, files: &Files) {
+    fn rest(&mut self, files: &OutputFiles) {
         let Some(shown) = &mut self.output else { return };
         for stream in [Stream::Stdout, Stream::Stderr] {
             shown.until(files.output_len(stream), stream, files, &self.progress);
@@ -109,7 +109,7 @@ impl Screen {
 }
 
 impl Shown {
-    fn until(&mut self, end: u64, stream: Stream, files: &Files, progress: &Progress) {
+    fn until(&mut self, end: u64, stream: Stream, files: &OutputFiles, progress: &Progress) {
         let (at, live) = match stream {
             Stream::Stdout => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,
@@ -189,7 +189,7 @@ pub(super) fn failure(error: &SessionError) -> Failure {
 fn not_accepted(error: &SessionError, output: Output) -> Result<u8, Failure> {
     match error {
         // Nothing to do is no failure: everything that failed has been mended.
-        SessionError::Refused(Refusal::NothingToRerun { framework }) => {
+        SessionError::Rejected(StartRejected::NothingToRerun { framework }) => {
             let note = text::nothing_to_rerun(framework, Reader::Person);
             match output {
                 Output::Human => print::answer(&note)?,
@@ -211,7 +211,7 @@ fn not_accepted(error: &SessionError, output: Output) -> Result<u8, Failure> {
             }
             Ok(0)
         }
-        SessionError::Refused(Refusal::NoRunYet) => {
+        SessionError::Rejected(StartRejected::NoRunYet) => {
             Err(Failure::usage("no run here yet: `proctor run` first, then --failed"))
         }
         other => Err(failure(other)),

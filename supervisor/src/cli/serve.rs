@@ -6,20 +6,20 @@ use super::config_reload::{Reloading, Users, own_cache, shown_roots};
 use super::in_process::{self, Shared};
 use super::{Failure, USAGE, print};
 use crate::clock::Clock;
-use crate::config::{Config, Machine, Problem, Told};
+use crate::config::{Config, Diagnostic, Machine, Problem};
 use crate::grpc::Api;
-use crate::host::resolved_path::Place;
+use crate::host::resolved_path::ResolvedPath;
 use crate::host::state_dir::hold;
-use crate::host::toolchain::Offer;
+use crate::host::toolchain::ToolchainConfig;
 use crate::net::{self, Listener, Served};
-use crate::ops::audit::{Audit, Event, Line};
+use crate::ops::audit::{Audit, AuditEvent, AuditRecord};
 use crate::ops::drain::Drain;
 use crate::ops::systemd::Manager;
 use crate::runs::context::Context;
-use crate::sessions::limits::Bounds;
+use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::Registry;
 use crate::tenants::Tenants;
-use crate::tenants::access::{self, Access, Current, Loaded};
+use crate::tenants::access::{self, Access, CurrentAccess, LoadedConfig};
 use proctor_core::isolation::Layer;
 use proctor_proto::printable;
 use proctor_sandbox::{PoolBounds, SandboxError};
@@ -37,7 +37,7 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
         (Some(path), _) => {
             let may_switch = in_process::own_uid()? == 0;
             let loaded = access::load(path, may_switch, &Tenants::default(), |config| on_path(config, arguments.check))
-                .map_err(|told| told.iter().map(Told::to_string).collect::<Vec<_>>().join("\nproctor: "))
+                .map_err(|told| told.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\nproctor: "))
                 .map_err(|text| Failure { code: USAGE, text })?;
             if arguments.check {
                 loaded.notes.iter().for_each(|note| print::beside(&format!("proctor: {note}")));
@@ -54,9 +54,9 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
 // Roots that the toolchains of this process's environment would show to all runs, as each SIGHUP refuses them. Whoever only
 // checks the file may have another PATH than the supervisor.
 fn on_path(config: &Config, checks: bool) -> Vec<Problem> {
-    let names = config.private_places().iter().flat_map(Place::names).collect();
+    let names = config.private_places().iter().flat_map(ResolvedPath::names).collect();
     // Those of the file are the file's own problems, whatever PATH is.
-    let offer = Offer { toolchains: Vec::new(), private: watch::channel(names).1 };
+    let offer = ToolchainConfig { toolchains: Vec::new(), private: watch::channel(names).1 };
     let problems = shown_roots(&in_process::toolchain(offer), config).into_iter();
     let by_this_path = |problem: Problem| {
         Problem::note(problem.at, format!("{}; this is by the PATH of `--check` itself", problem.text))
@@ -64,8 +64,8 @@ fn on_path(config: &Config, checks: bool) -> Vec<Problem> {
     if checks { problems.map(by_this_path).collect() } else { problems.collect() }
 }
 
-async fn daemon(path: &Path, loaded: Loaded, may_switch: bool) -> Result<u8, Failure> {
-    let Loaded { config, access, private, notes } = loaded;
+async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u8, Failure> {
+    let LoadedConfig { config, access, private, notes } = loaded;
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     if !may_switch && config.sandbox.required().contains(&Layer::TenantUid) {
         return Err(Failure::host(cannot_switch().to_string()));
@@ -78,7 +78,7 @@ async fn daemon(path: &Path, loaded: Loaded, may_switch: bool) -> Result<u8, Fai
         own_cache(&config, tenant).map_err(Failure::host)?;
     }
     let (private, seen) = watch::channel(private);
-    let offer = Offer { toolchains: config.host.toolchains.clone(), private: seen };
+    let offer = ToolchainConfig { toolchains: config.host.toolchains.clone(), private: seen };
     let clock = Clock::new();
     let place = config.audit.place(&config.state_dir);
     let told = format!("the audit log {}", place.path.display());
@@ -121,9 +121,9 @@ async fn daemon(path: &Path, loaded: Loaded, may_switch: bool) -> Result<u8, Fai
             reloading.reload().await;
         }
     });
-    audit.tell(Line::of(Event::Started));
+    audit.tell(AuditRecord::of(AuditEvent::Started));
     let ended = until_signalled(api, listeners).await;
-    audit.tell(Line::of(Event::Stopped));
+    audit.tell(AuditRecord::of(AuditEvent::Stopped));
     // Writing blocks; by a panic alone it fails.
     _ = tokio::task::spawn_blocking(move || audit.finish()).await;
     ended
@@ -144,7 +144,7 @@ async fn private(root: &Path) -> Result<u8, Failure> {
     let access = watch::channel(Arc::new(Access::of(tenants))).1;
     // Its one client ends it, and does not wait.
     let drain = Drain::new(Duration::ZERO);
-    let api = api(in_process::context(Shared::alone(PoolBounds::DEFAULT))?, access, Bounds::default(), drain);
+    let api = api(in_process::context(Shared::alone(PoolBounds::DEFAULT))?, access, SessionLimits::default(), drain);
     let mut hangup = hangups()?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
@@ -160,7 +160,7 @@ async fn private(root: &Path) -> Result<u8, Failure> {
     until_signalled(api, vec![Listener::Connected(stream)]).await
 }
 
-fn api(context: Arc<Context>, access: Current, bounds: Bounds, drain: Drain) -> Api {
+fn api(context: Arc<Context>, access: CurrentAccess, bounds: SessionLimits, drain: Drain) -> Api {
     let registry = Registry::start(Arc::clone(&context), bounds);
     Api { registry, context, access, drain }
 }

@@ -25,11 +25,11 @@ impl AuditTable {
 
     /// Where it is and how much of it is kept.
     #[must_use]
-    pub fn place(&self, state_dir: &Path) -> audit::Place {
-        audit::Place {
+    pub fn place(&self, state_dir: &Path) -> audit::AuditLogConfig {
+        audit::AuditLogConfig {
             path: self.path.clone().unwrap_or_else(|| state_dir.join("audit.jsonl")),
-            bytes_max: self.max_bytes.map_or(audit::Place::BYTES_MAX, |size| size.bytes),
-            keep: self.keep.unwrap_or(audit::Place::KEEP),
+            bytes_max: self.max_bytes.map_or(audit::AuditLogConfig::BYTES_MAX, |size| size.bytes),
+            keep: self.keep.unwrap_or(audit::AuditLogConfig::KEEP),
         }
     }
 
@@ -68,10 +68,10 @@ mod tests {
     fn an_audit_log_has_a_place_and_bounds() {
         let of = |text: &str| toml::from_str::<AuditTable>(text).unwrap();
         let state = Path::new("/state");
-        let unsaid = audit::Place { path: "/state/audit.jsonl".into(), bytes_max: 64 * 1024 * 1024, keep: 8 };
+        let unsaid = audit::AuditLogConfig { path: "/state/audit.jsonl".into(), bytes_max: 64 * 1024 * 1024, keep: 8 };
         assert_eq!(of("").place(state), unsaid);
         let said = of("path = \"/log/a\"\nmax_bytes = \"64KiB\"\nkeep = 0");
-        assert_eq!(said.place(state), audit::Place { path: "/log/a".into(), bytes_max: 64 * 1024, keep: 0 });
+        assert_eq!(said.place(state), audit::AuditLogConfig { path: "/log/a".into(), bytes_max: 64 * 1024, keep: 0 });
         assert_eq!(said.problems(), []);
         let wrong = of("path = \"log\"\nmax_bytes = \"63KiB\"\nkeep = 1001").problems();
         let expected = [

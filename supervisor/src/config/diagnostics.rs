@@ -48,16 +48,16 @@ impl Problem {
 
 /// What is said of a host file, with its path and line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum Diagnostic {
     /// For this the file cannot be used.
     Problem(String),
     /// What its author should know.
     Note(String),
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Told::Problem(text) | Told::Note(text)) = self;
+        let (Diagnostic::Problem(text) | Diagnostic::Note(text)) = self;
         f.write_str(text)
     }
 }
@@ -71,7 +71,7 @@ struct Found {
 }
 
 /// A host file that has been read as far as it can be: what is of a wrong kind is left out of it.
-pub struct Reading<'t> {
+pub struct ConfigReader<'t> {
     text: &'t str,
     root: DeTable<'t>,
     config: Config,
@@ -82,12 +82,12 @@ pub struct Reading<'t> {
     is_whole: bool,
 }
 
-impl<'t> Reading<'t> {
+impl<'t> ConfigReader<'t> {
     /// Reads a file's text.
     #[must_use]
-    pub fn of(text: &'t str) -> Reading<'t> {
+    pub fn of(text: &'t str) -> ConfigReader<'t> {
         let (root, errors) = DeTable::parse_recoverable(text);
-        let mut reading = Reading {
+        let mut reading = ConfigReader {
             text,
             root: root.into_inner(),
             config: Config::default(),
@@ -134,7 +134,7 @@ impl<'t> Reading<'t> {
     }
 
     /// The config and the notes about it, or everything that is wrong with the file at `path`, in the order of its lines.
-    pub fn finish(self, path: &Path) -> Result<(Config, Vec<String>), Vec<Told>> {
+    pub fn finish(self, path: &Path) -> Result<(Config, Vec<String>), Vec<Diagnostic>> {
         let told = |Found { line, is_note, text }: &Found| {
             // Whatever was pasted where it does not belong.
             format!("{}:{line}: {}{}", path.display(), if *is_note { "note: " } else { "" }, redact(text))
@@ -142,7 +142,7 @@ impl<'t> Reading<'t> {
         if self.found.iter().all(|found| found.is_note) {
             return Ok((self.config, self.found.iter().map(told).collect()));
         }
-        let kind = |found: &Found| if found.is_note { Told::Note } else { Told::Problem };
+        let kind = |found: &Found| if found.is_note { Diagnostic::Note } else { Diagnostic::Problem };
         Err(self.found.iter().map(|found| kind(found)(told(found))).collect())
     }
 
@@ -303,14 +303,14 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> Vec<String> {
-        let mut reading = Reading::of(text);
+        let mut reading = ConfigReader::of(text);
         let problems = reading.config().problems();
         reading.add(problems);
         texts(reading)
     }
 
-    fn texts(reading: Reading<'_>) -> Vec<String> {
-        reading.finish(Path::new("f")).map(drop).unwrap_err().iter().map(Told::to_string).collect()
+    fn texts(reading: ConfigReader<'_>) -> Vec<String> {
+        reading.finish(Path::new("f")).map(drop).unwrap_err().iter().map(Diagnostic::to_string).collect()
     }
 
     #[test]
@@ -406,7 +406,7 @@ mod tests {
                 &[(2, "duplicate key"), (3, TWO_BRACKETS)],
             ),
         ] {
-            let said = texts(Reading::of(&text));
+            let said = texts(ConfigReader::of(&text));
             let wanted: Vec<String> = wanted.iter().map(|(line, text)| format!("f:{line}: {text}")).collect();
             assert_eq!(said, wanted, "{text}");
         }
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn a_note_is_told_on_its_line_and_in_nobodys_way() {
         let finish = |problems: &[Problem]| {
-            let mut reading = Reading::of("state_dir = \"/x\"\n[listen]\nunix = \"/s\"\n");
+            let mut reading = ConfigReader::of("state_dir = \"/x\"\n[listen]\nunix = \"/s\"\n");
             reading.add(problems.to_vec());
             reading.finish(Path::new("f")).map(|(_, notes)| notes)
         };
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(finish(std::slice::from_ref(&note)), Ok(vec!["f:3: note: look".to_owned()]));
         assert_eq!(
             finish(&[note, problem]),
-            Err(vec![Told::Problem("f:3: wrong".to_owned()), Told::Note("f:3: note: look".to_owned())])
+            Err(vec![Diagnostic::Problem("f:3: wrong".to_owned()), Diagnostic::Note("f:3: note: look".to_owned())])
         );
     }
 

@@ -4,9 +4,9 @@
 use super::limits::too_small;
 use super::{Problem, changed};
 use crate::config::units::{Bytes, Cpus, Duration};
-use crate::host::resolved_path::Place;
+use crate::host::resolved_path::ResolvedPath;
 use crate::ops::drain::{DRAIN, DRAIN_MAX};
-use crate::sessions::limits::{Bounds, IDLE_MIN};
+use crate::sessions::limits::{IDLE_MIN, SessionLimits};
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::Amount;
 use proctor_sandbox::PoolBounds;
@@ -48,9 +48,9 @@ impl Host {
 
     /// What holds for all sessions.
     #[must_use]
-    pub fn bounds(&self) -> Bounds {
-        let built_in = Bounds::default();
-        Bounds {
+    pub fn bounds(&self) -> SessionLimits {
+        let built_in = SessionLimits::default();
+        SessionLimits {
             sessions_max: self
                 .sessions_max
                 .map_or(built_in.sessions_max, |max| usize::try_from(max).unwrap_or(usize::MAX)),
@@ -83,7 +83,7 @@ impl Host {
     }
 
     /// What is wrong with it on a host that has these places which not all runs may see.
-    pub(super) fn problems(&self, private: &[Place]) -> Vec<Problem> {
+    pub(super) fn problems(&self, private: &[ResolvedPath]) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut wrong = |condition: bool, at: &str, text: &str| {
             if condition {
@@ -117,8 +117,8 @@ impl Host {
 
 // What all runs would see of somebody's own, if this directory were shown to them. A part of a tenant's root is as much its
 // own as the whole.
-fn shown(dir: &Path, private: &[Place]) -> Option<String> {
-    let (shown, dir) = (Place::of(dir), dir.display());
+fn shown(dir: &Path, private: &[ResolvedPath]) -> Option<String> {
+    let (shown, dir) = (ResolvedPath::of(dir), dir.display());
     if let Some(held) = private.iter().find(|place| place.is_in(&shown)) {
         return Some(format!("{dir} would show {} to all", held.named().display()));
     }
@@ -126,7 +126,7 @@ fn shown(dir: &Path, private: &[Place]) -> Option<String> {
     Some(format!("{dir} is in {}, which is not for all to see", around.named().display()))
 }
 
-/// Bounds of prepared workers; what is absent keeps its built-in value, [`PoolBounds::DEFAULT`].
+/// SessionLimits of prepared workers; what is absent keeps its built-in value, [`PoolBounds::DEFAULT`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoolTable {
@@ -231,7 +231,7 @@ mod tests {
     fn sessions_and_the_end_have_bounds() {
         let host = |text: &str| toml::from_str::<Host>(text).unwrap();
         let some = host("sessions_max = 7\nsession_idle = \"2m\"\ndrain = \"250ms\"");
-        let bounds = Bounds { sessions_max: 7, idle_max: std::time::Duration::from_secs(120) };
+        let bounds = SessionLimits { sessions_max: 7, idle_max: std::time::Duration::from_secs(120) };
         assert_eq!((some.bounds(), some.drain().as_millis()), (bounds, 250));
         let problems = problems(
             "state_dir = \"/x\"\n[listen]\nunix = \"/s\"\n[host]\nmemory = 1\ncpus = 0.001\nsessions_max = 0\ndrain = \"25h\"\n\

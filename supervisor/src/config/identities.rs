@@ -169,12 +169,12 @@ fn shared(tenants: &[Who<'_>], problems: &mut Vec<Problem>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Reading;
+    use crate::config::ConfigReader;
 
     fn said(text: &str) -> Vec<String> {
         let text =
             format!("state_dir = \"/x\"\n[listen]\nunix = \"/s\"\n[sandbox]\nleft_off = [\"tenant_uid\"]\n{text}");
-        let reading = Reading::of(&text);
+        let reading = ConfigReader::of(&text);
         assert!(reading.is_whole());
         problems(reading.config()).into_iter().map(|problem| format!("{} {}", problem.at, problem.text)).collect()
     }

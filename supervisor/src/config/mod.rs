@@ -19,14 +19,14 @@ mod tests;
 pub mod units;
 
 use crate::config::units::Duration;
-use crate::host::resolved_path::Place;
+use crate::host::resolved_path::ResolvedPath;
 use proctor_core::limits::Limits;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use audit::AuditTable;
-pub use diagnostics::{Problem, Reading, Told};
+pub use diagnostics::{ConfigReader, Diagnostic, Problem};
 pub use host::{Host, Machine, PoolTable};
 pub use identities::{Identities, TOKEN_PREFIX, canonical_name};
 pub use jwt::JwtTable;
@@ -131,9 +131,9 @@ impl Config {
 
     /// Places that are the supervisor's or one tenant's: nothing that all runs see may hold one or be in one.
     #[must_use]
-    pub fn private_places(&self) -> Vec<Place> {
+    pub fn private_places(&self) -> Vec<ResolvedPath> {
         let own = [Some(&self.state_dir), self.listen.unix.as_ref(), self.audit.path.as_ref()].into_iter().flatten();
-        let own = own.filter(|place| place.is_absolute()).map(|place| Place::of(place));
+        let own = own.filter(|place| place.is_absolute()).map(|place| ResolvedPath::of(place));
         own.chain(self.roots().places()).collect()
     }
 

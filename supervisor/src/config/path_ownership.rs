@@ -2,7 +2,7 @@
 //! can write to one of them, or to what it is in, can put another in its place. Must not know what is kept there.
 
 use super::{Config, Problem};
-use crate::host::resolved_path::Place;
+use crate::host::resolved_path::ResolvedPath;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,8 +18,8 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     // What is in the state directory is told with it.
     let elsewhere = parents.filter(|(_, dir)| *dir != config.state_dir);
     let own = [("state_dir", config.state_dir.as_path())].into_iter().chain(elsewhere);
-    let own = own.filter(|(_, dir)| dir.is_absolute()).map(|(key, dir)| (key, Place::of(dir)));
-    let roots: Vec<Place> = config.roots().places().collect();
+    let own = own.filter(|(_, dir)| dir.is_absolute()).map(|(key, dir)| (key, ResolvedPath::of(dir)));
+    let roots: Vec<ResolvedPath> = config.roots().places().collect();
     // Of what is below a root no session gets the supervisor's own as its workspace, so it is no more than told.
     own.filter_map(|(key, dir)| {
         let text = match roots.iter().find(|root| dir.is_in(root)) {

@@ -3,7 +3,7 @@
 
 use super::limits::too_small;
 use crate::config::units::{Bytes, Cpus};
-use crate::tenants::allowance::{Allowance, Kept};
+use crate::tenants::allowance::{Allowance, RetainedQuota};
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::{Amount, Quota};
 use serde::Deserialize;
@@ -79,10 +79,10 @@ impl QuotaTable {
 
     /// What may be kept of its runs, with what is kept of those `before`, which goes on to be counted.
     #[must_use]
-    pub fn kept(&self, before: Option<&Kept>) -> Kept {
+    pub fn kept(&self, before: Option<&RetainedQuota>) -> RetainedQuota {
         let bytes_max = self.kept.map_or(KEPT_BYTES_MAX, |size| size.bytes);
         let memory_max = self.kept_memory.map_or(KEPT_MEMORY_MAX, |size| size.bytes);
-        Kept { bytes_max, memory_max, ..before.cloned().unwrap_or_else(Kept::unbounded) }
+        RetainedQuota { bytes_max, memory_max, ..before.cloned().unwrap_or_else(RetainedQuota::unbounded) }
     }
 
     /// What is wrong with it. Each with its key.

@@ -5,7 +5,7 @@ use super::limits::LimitsTable;
 use super::quota::QuotaTable;
 use super::{Config, Problem};
 use crate::config::units::Bytes;
-use crate::host::resolved_path::Place;
+use crate::host::resolved_path::ResolvedPath;
 use crate::sessions::limits::{KEPT_BESIDE_LOG, KEPT_MEMORY_MIN};
 use crate::workspace::is_of_the_system;
 use proctor_core::isolation::{Layer, Network};
@@ -114,13 +114,13 @@ pub struct Roots<'c>(BTreeSet<&'c Path>);
 impl Roots<'_> {
     /// Where a root is.
     #[must_use]
-    pub fn place(&self, root: &Path) -> Place {
+    pub fn place(&self, root: &Path) -> ResolvedPath {
         // The outermost is in none itself.
-        self.around(root).last().map_or_else(|| Place::of(root), |outer| Place::below(outer, root))
+        self.around(root).last().map_or_else(|| ResolvedPath::of(root), |outer| ResolvedPath::below(outer, root))
     }
 
     /// Those that can be somewhere.
-    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+    pub(super) fn places(&self) -> impl Iterator<Item = ResolvedPath> {
         self.0.iter().filter(|root| root.is_absolute()).map(|root| self.place(root))
     }
 
@@ -180,7 +180,7 @@ impl Config {
             let system = format!("root {shown} is a directory of the system, which no run may write to");
             wrong(is_of_the_system(root) || is_of_the_system(real), &at, &system);
             // One that holds state_dir will do: of what is below it, no session gets the supervisor's own as its workspace.
-            let own = place.is_in(&Place::of(&self.state_dir));
+            let own = place.is_in(&ResolvedPath::of(&self.state_dir));
             let shared = format!("root {shown} is in state_dir, which is the supervisor's own");
             wrong(root.is_absolute() && self.state_dir.is_absolute() && own, &at, &shared);
         }

@@ -1,8 +1,8 @@
 //! What the whole host file comes to, and how the tests of its parts read one.
 
-use super::{Config, Machine, Reading};
+use super::{Config, ConfigReader, Machine};
 use crate::ops::drain::DRAIN;
-use crate::sessions::limits::Bounds;
+use crate::sessions::limits::SessionLimits;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::Amount;
 use proctor_frameworks::FRAMEWORKS;
@@ -10,7 +10,7 @@ use proctor_sandbox::LAYERS;
 use std::path::Path;
 
 pub(super) fn parse(text: &str) -> Config {
-    Reading::of(text).finish(Path::new("host")).unwrap().0
+    ConfigReader::of(text).finish(Path::new("host")).unwrap().0
 }
 
 pub(super) fn problems(text: &str) -> String {
@@ -37,7 +37,7 @@ fn the_example_file_is_valid() {
     assert_eq!(problems, []);
     assert_eq!(config.defaults.over(Limits::DEFAULT), Limits::DEFAULT, "the example shows the built-in defaults");
     assert_eq!(config.sandbox.required_layers.unwrap(), LAYERS);
-    assert_eq!((config.host.bounds(), config.host.drain()), (Bounds::default(), DRAIN));
+    assert_eq!((config.host.bounds(), config.host.drain()), (SessionLimits::default(), DRAIN));
     let of = |name: &str| config.timeouts.get(name).map(|timeout| timeout.ms);
     assert!(FRAMEWORKS.iter().all(|framework| of(framework.name()) == framework.wall_ms()));
 }

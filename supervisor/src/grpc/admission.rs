@@ -7,8 +7,8 @@ use super::response_body::Answer;
 use super::{call_record, status};
 use crate::net::Visitor;
 use crate::tenants::Tenant;
-use crate::tenants::access::Current;
-use crate::tenants::allowance::{Count, Counted, OnTheWire, UNTAKEN_BYTES_MAX};
+use crate::tenants::access::CurrentAccess;
+use crate::tenants::allowance::{Gauge, InFlightBytes, Reservation, UNTAKEN_BYTES_MAX};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -22,18 +22,18 @@ use tonic::server::NamedService;
 /// Who may come in.
 #[derive(Clone)]
 enum Admits {
-    Known { access: Current, operators: Arc<OnTheWire> },
-    Anybody { untaken: Arc<Count> },
+    Known { access: CurrentAccess, operators: Arc<InFlightBytes> },
+    Anybody { untaken: Arc<Gauge> },
 }
 
 /// A call that may come in.
 struct Admitted {
     /// What has come of requests and is not answered, with this one's.
-    arriving: Arc<Count>,
+    arriving: Arc<Gauge>,
     bound: Bound,
-    untaken: Arc<Count>,
+    untaken: Arc<Gauge>,
     /// What the call counts as until its answer is taken.
-    open: Option<Counted>,
+    open: Option<Reservation>,
 }
 
 /// A service behind its way in.
@@ -45,7 +45,7 @@ pub(super) struct Entry<S> {
 
 impl<S> Entry<S> {
     /// For those who are known; what those have on the wire who are no tenant is counted in `operators`.
-    pub(super) fn known(service: S, access: Current, operators: Arc<OnTheWire>) -> Entry<S> {
+    pub(super) fn known(service: S, access: CurrentAccess, operators: Arc<InFlightBytes>) -> Entry<S> {
         Entry { service, admits: Admits::Known { access, operators } }
     }
 

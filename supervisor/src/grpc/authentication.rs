@@ -4,7 +4,7 @@
 use super::revocation::{Lease, lend};
 use super::status;
 use crate::net::{Peer, Visitor};
-use crate::tenants::access::{Access, Current, Nobody, Shown, now};
+use crate::tenants::access::{Access, AuthError, CurrentAccess, PresentedCredential, now};
 use crate::tenants::{Caller, Tenant};
 use rustls::pki_types::UnixTime;
 use std::error::Error;
@@ -14,11 +14,11 @@ use tonic::{Request, Status};
 
 /// What a request shows: over a unix socket the peer's user id, otherwise a bearer token, or without one the certificate
 /// of its connection. One of them counts, and when that is not known none of the others is tried.
-fn shown<T>(request: &http::Request<T>) -> Result<Shown, Status> {
+fn shown<T>(request: &http::Request<T>) -> Result<PresentedCredential, Status> {
     // Over a unix socket a token is no use: the kernel has said already who is at the other end.
     let peer = request.extensions().get::<Visitor>().map(|visitor| &visitor.peer);
     if let Some(Peer::Local(uid)) = peer {
-        return uid.map(Shown::Uid).ok_or_else(|| unknown(None));
+        return uid.map(PresentedCredential::Uid).ok_or_else(|| unknown(None));
     }
     let mut shown = request.headers().get_all(header::AUTHORIZATION).iter();
     if let Some(value) = shown.next() {
@@ -33,10 +33,10 @@ fn shown<T>(request: &http::Request<T>) -> Result<Shown, Status> {
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, token)| token.trim())
             .filter(|token| !token.is_empty());
-        return token.map(|token| Shown::Token(token.into())).ok_or_else(missing);
+        return token.map(|token| PresentedCredential::Token(token.into())).ok_or_else(missing);
     }
     let Some(Peer::Secured { certificates: Some(certificates), .. }) = peer else { return Err(missing()) };
-    Ok(Shown::Certificates(Arc::clone(certificates)))
+    Ok(PresentedCredential::Certificates(Arc::clone(certificates)))
 }
 
 fn missing() -> Status {
@@ -44,18 +44,18 @@ fn missing() -> Status {
 }
 
 // One text for each way to be known, whatever the reason.
-fn unknown(shown: Option<&Shown>) -> Status {
+fn unknown(shown: Option<&PresentedCredential>) -> Status {
     status::unauthenticated(match shown {
-        Some(Shown::Token(_)) => "the bearer token is not known",
-        Some(Shown::Certificates(_)) => "the client certificate is not known",
-        Some(Shown::Uid(_)) | None => {
+        Some(PresentedCredential::Token(_)) => "the bearer token is not known",
+        Some(PresentedCredential::Certificates(_)) => "the client certificate is not known",
+        Some(PresentedCredential::Uid(_)) | None => {
             "this user id belongs to no tenant of this host; the operator adds it to a tenant's `uids`"
         }
     })
 }
 
-fn look(access: &Access, shown: &Shown, at: UnixTime) -> Result<Caller, Status> {
-    access.caller(shown, at).map_err(|why: Nobody| {
+fn look(access: &Access, shown: &PresentedCredential, at: UnixTime) -> Result<Caller, Status> {
+    access.caller(shown, at).map_err(|why: AuthError| {
         let cause = why.source().map(ToString::to_string);
         tracing::info!(%why, cause, "a caller is nobody");
         unknown(Some(shown))
@@ -66,15 +66,15 @@ fn look(access: &Access, shown: &Shown, at: UnixTime) -> Result<Caller, Status> 
 #[derive(Clone)]
 pub(super) struct Identified {
     pub(super) caller: Caller,
-    shown: Shown,
+    shown: PresentedCredential,
     /// When it called. That a token or certificate expires afterwards does not end what it has begun.
     at: UnixTime,
-    access: Current,
+    access: CurrentAccess,
 }
 
 impl Identified {
     /// Who calls, by the headers of a request and its connection.
-    pub(super) fn by<T>(current: &Current, request: &http::Request<T>) -> Result<Identified, Status> {
+    pub(super) fn by<T>(current: &CurrentAccess, request: &http::Request<T>) -> Result<Identified, Status> {
         let (shown, at) = (shown(request)?, now());
         let mut access = current.clone();
         let caller = look(&access.borrow_and_update(), &shown, at)?;
@@ -88,17 +88,17 @@ impl Identified {
 }
 
 /// A tenant who has called, for as long as it is known as that.
-pub(super) struct Known {
+pub(super) struct AuthenticatedTenant {
     pub(super) tenant: Arc<Tenant>,
     identified: Identified,
 }
 
-impl Known {
+impl AuthenticatedTenant {
     /// The tenant who has called.
-    pub(super) fn of<T>(request: &Request<T>) -> Result<Known, Status> {
+    pub(super) fn of<T>(request: &Request<T>) -> Result<AuthenticatedTenant, Status> {
         let identified = Identified::of(request)?.clone();
         let tenant = identified.caller.tenant.clone().ok_or_else(status::not_a_tenant)?;
-        Ok(Known { tenant, identified })
+        Ok(AuthenticatedTenant { tenant, identified })
     }
 
     /// What it is told when it is not known any more.
@@ -111,7 +111,7 @@ impl Known {
         let Identified { shown, at, access, .. } = &mut self.identified;
         loop {
             if access.changed().await.is_err() {
-                // Nobody can change it any more.
+                // AuthError can change it any more.
                 std::future::pending::<()>().await;
             }
             let caller = access.borrow_and_update().caller(shown, *at).ok();
@@ -145,7 +145,8 @@ mod tests {
             values
                 .iter()
                 .for_each(|value| _ = request.headers_mut().append(header::AUTHORIZATION, value.parse().unwrap()));
-            let found = shown(&request).map(|found| assert!(matches!(found, Shown::Token(token) if *token == *"a")));
+            let found = shown(&request)
+                .map(|found| assert!(matches!(found, PresentedCredential::Token(token) if *token == *"a")));
             assert_eq!(found.as_ref().map_err(Status::message).copied(), told, "{values:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! The record of a call for the audit log: noted while it is answered, told when its answer begins or its caller leaves. Must
 //! not decide anything about the call.
 
-use crate::ops::audit::{Audit, Auth, Event, Line, Text};
+use crate::ops::audit::{Audit, AuditEvent, AuditRecord, AuthMethod, UntrustedText};
 use crate::tenants::Caller;
 use proctor_core::limits::LimitRequest;
 use std::cell::RefCell;
@@ -18,10 +18,10 @@ use tonic_types::StatusExt;
 #[derive(Debug, Default)]
 struct Record {
     tenant: Option<String>,
-    auth: Option<Auth>,
+    auth: Option<AuthMethod>,
     operator: bool,
-    session: Option<Text>,
-    run: Option<Text>,
+    session: Option<UntrustedText>,
+    run: Option<UntrustedText>,
     asked: Option<LimitRequest>,
     found: bool,
 }
@@ -127,7 +127,7 @@ impl Untold {
         let left = |code: &Code| matches!(code, Code::Cancelled | Code::DeadlineExceeded);
         let refused = error.map(Status::code).filter(|code| !left(code) || !is_done);
         let Some(event) = event(&rpc, refused, &record) else { return };
-        self.audit.tell(Line {
+        self.audit.tell(AuditRecord {
             tenant: record.tenant,
             auth: record.auth,
             rpc: Some(rpc.into()),
@@ -138,38 +138,38 @@ impl Untold {
             duration_ms: Some(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)),
             code: error.map(|status| format!("{:?}", status.code())),
             reason: error.and_then(StatusExt::get_details_error_info).map(|info| info.reason.into()),
-            ..Line::of(event)
+            ..AuditRecord::of(event)
         });
     }
 }
 
 // What a call is to the log; `None` for looks at what goes on, which agents take every second.
-fn event(rpc: &str, error: Option<Code>, record: &Record) -> Option<Event> {
+fn event(rpc: &str, error: Option<Code>, record: &Record) -> Option<AuditEvent> {
     let found = record.found;
     Some(match (rpc, error) {
-        (_, Some(Code::Unauthenticated)) => Event::AuthenticationRefused,
-        (_, Some(Code::PermissionDenied)) => Event::Denied,
-        ("Sessions/CreateSession", None) if found => Event::SessionFound,
-        ("Sessions/CreateSession", _) => Event::SessionCreated,
-        ("Sessions/CloseSession", _) => Event::SessionClosed,
+        (_, Some(Code::Unauthenticated)) => AuditEvent::AuthenticationRefused,
+        (_, Some(Code::PermissionDenied)) => AuditEvent::Denied,
+        ("Sessions/CreateSession", None) if found => AuditEvent::SessionFound,
+        ("Sessions/CreateSession", _) => AuditEvent::SessionCreated,
+        ("Sessions/CloseSession", _) => AuditEvent::SessionClosed,
         ("Runs/RunTests" | "Runs/RunFailingTests" | "Runs/RunAffectedTests" | "Results/ListTests", None) => {
             if found {
-                Event::RunJoined
+                AuditEvent::RunJoined
             } else {
-                Event::RunAccepted
+                AuditEvent::RunAccepted
             }
         }
         ("Runs/RunTests" | "Runs/RunFailingTests" | "Runs/RunAffectedTests" | "Results/ListTests", Some(_)) => {
-            Event::RunRefused
+            AuditEvent::RunRefused
         }
-        ("Runs/CancelRun", _) => Event::RunCancelled,
-        ("Runs/WatchRun" | "Runs/GetRun", _) => Event::ReportRead,
-        ("Results/GetReport" | "Results/LastTestFailures" | "Results/AnalyzeFailures", _) => Event::ReportRead,
-        ("Runs/ReadOutput", _) => Event::OutputRead,
-        ("Runs/ReadArtifact", _) => Event::ArtifactRead,
+        ("Runs/CancelRun", _) => AuditEvent::RunCancelled,
+        ("Runs/WatchRun" | "Runs/GetRun", _) => AuditEvent::ReportRead,
+        ("Results/GetReport" | "Results/LastTestFailures" | "Results/AnalyzeFailures", _) => AuditEvent::ReportRead,
+        ("Runs/ReadOutput", _) => AuditEvent::OutputRead,
+        ("Runs/ReadArtifact", _) => AuditEvent::ArtifactRead,
         // Each of an operator's has a line, which nobody else is to have by calling what there is not.
-        _ if rpc.starts_with("Host/") && record.operator => Event::OperatorCall,
-        _ if rpc.starts_with("Host/") => Event::Denied,
+        _ if rpc.starts_with("Host/") && record.operator => AuditEvent::OperatorCall,
+        _ if rpc.starts_with("Host/") => AuditEvent::Denied,
         _ => return None,
     })
 }
@@ -178,13 +178,13 @@ fn event(rpc: &str, error: Option<Code>, record: &Record) -> Option<Event> {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::ops::audit::Place;
+    use crate::ops::audit::AuditLogConfig;
     use std::convert::Infallible;
     use std::path::Path;
     use std::task::Waker;
     use tower::service_fn;
 
-    fn lines(path: &Path) -> Vec<Line> {
+    fn lines(path: &Path) -> Vec<AuditRecord> {
         let text = std::fs::read_to_string(path).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -193,7 +193,7 @@ mod tests {
     fn a_call_whose_caller_leaves_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
-        let place = Place { path: path.clone(), bytes_max: Place::BYTES_MAX, keep: 0 };
+        let place = AuditLogConfig { path: path.clone(), bytes_max: AuditLogConfig::BYTES_MAX, keep: 0 };
         let audit = Audit::open(place, Clock::new()).unwrap();
         for (rpc, run) in [
             ("Sessions/CreateSession", None),
@@ -219,8 +219,11 @@ mod tests {
             let ended = (line.session.as_deref(), line.outcome.as_deref(), line.code.as_deref());
             assert_eq!(ended, (Some("s"), Some("error"), Some("Cancelled")), "{line:?}");
         }
-        let events: Vec<Event> = lines.iter().map(|line| line.event).collect();
-        assert_eq!(events, [Event::SessionCreated, Event::RunRefused, Event::RunAccepted, Event::OperatorCall]);
+        let events: Vec<AuditEvent> = lines.iter().map(|line| line.event).collect();
+        assert_eq!(
+            events,
+            [AuditEvent::SessionCreated, AuditEvent::RunRefused, AuditEvent::RunAccepted, AuditEvent::OperatorCall]
+        );
         assert_eq!(lines[2].run.as_deref(), Some("s-1"));
     }
 
@@ -228,23 +231,26 @@ mod tests {
     fn every_refusal_and_every_deed_is_an_event() {
         let told = |rpc, error, found| event(rpc, error, &Record { found, operator: true, ..Record::default() });
         for rpc in ["Sessions/GetSession", "Sessions/ListSessions", "Runs/RunTests", "Host/GetHost"] {
-            assert_eq!(told(rpc, Some(Code::Unauthenticated), false), Some(Event::AuthenticationRefused));
-            assert_eq!(told(rpc, Some(Code::PermissionDenied), false), Some(Event::Denied));
+            assert_eq!(told(rpc, Some(Code::Unauthenticated), false), Some(AuditEvent::AuthenticationRefused));
+            assert_eq!(told(rpc, Some(Code::PermissionDenied), false), Some(AuditEvent::Denied));
         }
-        assert_eq!(told("Runs/RunTests", None, false), Some(Event::RunAccepted));
-        assert_eq!(told("Runs/RunTests", Some(Code::FailedPrecondition), false), Some(Event::RunRefused));
-        assert_eq!(told("Runs/RunTests", None, true), Some(Event::RunJoined));
-        assert_eq!(told("Sessions/CreateSession", None, false), Some(Event::SessionCreated));
-        assert_eq!(told("Sessions/CreateSession", None, true), Some(Event::SessionFound));
-        assert_eq!(told("Sessions/CreateSession", Some(Code::ResourceExhausted), false), Some(Event::SessionCreated));
-        assert_eq!(told("Host/Drain", None, false), Some(Event::OperatorCall));
+        assert_eq!(told("Runs/RunTests", None, false), Some(AuditEvent::RunAccepted));
+        assert_eq!(told("Runs/RunTests", Some(Code::FailedPrecondition), false), Some(AuditEvent::RunRefused));
+        assert_eq!(told("Runs/RunTests", None, true), Some(AuditEvent::RunJoined));
+        assert_eq!(told("Sessions/CreateSession", None, false), Some(AuditEvent::SessionCreated));
+        assert_eq!(told("Sessions/CreateSession", None, true), Some(AuditEvent::SessionFound));
+        assert_eq!(
+            told("Sessions/CreateSession", Some(Code::ResourceExhausted), false),
+            Some(AuditEvent::SessionCreated)
+        );
+        assert_eq!(told("Host/Drain", None, false), Some(AuditEvent::OperatorCall));
         assert_eq!(told("Sessions/GetSession", None, false), None);
     }
 
     #[test]
     fn what_is_no_operators_is_not_told_as_an_operators_deed() {
         for code in [Code::Unimplemented, Code::ResourceExhausted, Code::Cancelled] {
-            assert_eq!(event("Host/X", Some(code), &Record::default()), Some(Event::Denied), "which is spared");
+            assert_eq!(event("Host/X", Some(code), &Record::default()), Some(AuditEvent::Denied), "which is spared");
         }
     }
 }

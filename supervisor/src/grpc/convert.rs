@@ -9,12 +9,12 @@ use proctor_core::event::{Progress, Stream};
 use proctor_core::failure::{Failure, LastRun};
 use proctor_core::isolation::{Isolation, Network};
 use proctor_core::limits::{LimitRequest, Limits};
-use proctor_core::moment::Moment;
 use proctor_core::outcome::{Evidence, LimitHit, Outcome};
 use proctor_core::queue::Priority;
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary};
 use proctor_core::request::{CoverageMode, IfBusy, RerunTarget};
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
+use proctor_core::timestamp::Timestamp;
 use proctor_proto::v1;
 use proctor_sandbox::Status;
 use std::collections::BTreeSet;
@@ -355,7 +355,7 @@ const DEFERRED_NAMED_MAX: usize = 64;
 
 /// The failures of the last run, as old as they are at `now`.
 #[must_use]
-pub fn last_run(last: Option<&LastRun>, now: Moment) -> v1::LastTestFailuresResponse {
+pub fn last_run(last: Option<&LastRun>, now: Timestamp) -> v1::LastTestFailuresResponse {
     let Some(last) = last else { return v1::LastTestFailuresResponse::default() };
     // Names of the deferred are as many as a text shows: they may be thousands, and were told when they failed.
     let deferred = last.deferred.targets.iter().filter_map(|target| match target {
@@ -452,7 +452,7 @@ mod tests {
     fn a_listing_of_long_names_fits_into_one_message_and_says_what_it_leaves_out() {
         let name =
             |number: usize| TestId { package: "p".repeat(4_096), name: format!("{number:05}{}", "n".repeat(4_000)) };
-        let report = without_running(Moment(0), Limits::DEFAULT, "go", KillReason::Cancelled, "");
+        let report = without_running(Timestamp(0), Limits::DEFAULT, "go", KillReason::Cancelled, "");
         let tests: BTreeSet<TestId> = (0..9_000).map(name).collect();
         let long = listing(&report, &tests, 100_000);
         assert!(long.encoded_len() + (8 << 20) <= proctor_proto::MESSAGE_BYTES_MAX, "{}", long.encoded_len());

@@ -3,7 +3,7 @@
 
 use super::status;
 use crate::grpc::convert;
-use crate::tenants::allowance::{Counted, OnTheWire, UNTAKEN_BYTES_MAX};
+use crate::tenants::allowance::{InFlightBytes, Reservation, UNTAKEN_BYTES_MAX};
 use proctor_core::report::Report;
 use proctor_proto::v1;
 use prost::Message;
@@ -24,7 +24,7 @@ pub(super) struct Turn {
 
 impl Turn {
     /// Waits for one.
-    pub(super) async fn of(wire: &OnTheWire) -> Turn {
+    pub(super) async fn of(wire: &InFlightBytes) -> Turn {
         Turn { _permit: wire.making().await }
     }
 
@@ -40,7 +40,7 @@ impl Turn {
 }
 
 /// A report on the wire, for a call that is waited for.
-pub(super) async fn report(wire: &OnTheWire, report: Arc<Report>) -> Result<v1::Report, Status> {
+pub(super) async fn report(wire: &InFlightBytes, report: Arc<Report>) -> Result<v1::Report, Status> {
     if is_small(&report) {
         return Ok(convert::report(&report));
     }
@@ -49,7 +49,7 @@ pub(super) async fn report(wire: &OnTheWire, report: Arc<Report>) -> Result<v1::
 
 /// The same for a stream. Its transport may stop to ask for the next event while this one is made, for as long as the client
 /// pleases: so a task of its own waits for the turn and gives it back, and what it made is counted as not taken.
-pub(super) async fn report_to_come(wire: &Arc<OnTheWire>, report: Arc<Report>) -> Result<v1::Report, Status> {
+pub(super) async fn report_to_come(wire: &Arc<InFlightBytes>, report: Arc<Report>) -> Result<v1::Report, Status> {
     if is_small(&report) {
         return Ok(convert::report(&report));
     }
@@ -64,7 +64,7 @@ pub(super) async fn report_to_come(wire: &Arc<OnTheWire>, report: Arc<Report>) -
         let counted = wire.untaken.add_within(bytes, UNTAKEN_BYTES_MAX);
         counted.map(|counted| (made, counted)).ok_or_else(status::too_much_untaken)
     });
-    let made: Result<(v1::Report, Counted), Status> =
+    let made: Result<(v1::Report, Reservation), Status> =
         AbortOnDropHandle::new(making).await.unwrap_or_else(|_| Err(status::internal("the answer could not be made")));
     made.map(|(report, _)| report)
 }
@@ -80,16 +80,16 @@ mod tests {
     use crate::tenants::allowance::MAKING_MAX;
     use futures_util::FutureExt;
     use proctor_core::limits::Limits;
-    use proctor_core::moment::Moment;
     use proctor_core::outcome::KillReason;
+    use proctor_core::timestamp::Timestamp;
     use std::pin::pin;
 
     fn of(tail_bytes: usize) -> Arc<Report> {
-        let report = without_running(Moment(0), Limits::DEFAULT, "go", KillReason::Cancelled, "");
+        let report = without_running(Timestamp(0), Limits::DEFAULT, "go", KillReason::Cancelled, "");
         Arc::new(Report { stdout_tail: "x".repeat(tail_bytes), ..report })
     }
 
-    async fn all_turns(wire: &OnTheWire) -> Vec<Turn> {
+    async fn all_turns(wire: &InFlightBytes) -> Vec<Turn> {
         let mut turns = Vec::new();
         for _ in 0..MAKING_MAX {
             turns.push(Turn::of(wire).await);
@@ -99,7 +99,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_large_has_its_turn_and_what_is_small_waits_for_none() {
-        let wire = Arc::<OnTheWire>::default();
+        let wire = Arc::<InFlightBytes>::default();
         let turns = all_turns(&wire).await;
         assert_eq!(report(&wire, of(10)).await.unwrap().stdout_tail.len(), 10);
         assert_eq!(report_to_come(&wire, of(10)).await.unwrap().stdout_tail.len(), 10);
@@ -113,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_whose_client_asks_for_nothing_more_keeps_no_turn_and_counts() {
-        let wire = Arc::<OnTheWire>::default();
+        let wire = Arc::<InFlightBytes>::default();
         let turns = all_turns(&wire).await;
         let mut stream = pin!(report_to_come(&wire, of(2 * BYTES_AT_ONCE)));
         assert!(stream.as_mut().now_or_never().is_none());

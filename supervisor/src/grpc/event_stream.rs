@@ -4,11 +4,11 @@ use super::revocation::Lease;
 use super::{encode_permit, status};
 use crate::grpc::convert;
 use crate::runs::{Entry, OUTPUT_BYTES_MAX, RunEnd, RunHandle, Watch};
-use crate::tenants::allowance::{Counted, OnTheWire};
+use crate::tenants::allowance::{InFlightBytes, Reservation};
 use futures_util::stream::unfold;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::id::RunId;
-use proctor_core::moment::Moment;
+use proctor_core::timestamp::Timestamp;
 use proctor_proto::v1;
 use proctor_proto::v1::run_event::Event;
 use std::collections::VecDeque;
@@ -25,12 +25,12 @@ pub(super) type EventStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<v1:
 pub(super) struct Followed {
     handle: RunHandle,
     _watch: Watch,
-    _subscription: Counted,
+    _subscription: Reservation,
 }
 
 impl Followed {
     /// The run is watched from now on.
-    pub(super) fn new(handle: RunHandle, subscription: Counted) -> Followed {
+    pub(super) fn new(handle: RunHandle, subscription: Reservation) -> Followed {
         Followed { _watch: handle.watch(), handle, _subscription: subscription }
     }
 }
@@ -43,7 +43,7 @@ pub(super) struct Follow {
     pub(super) cursor: u64,
     pub(super) attached_age_ms: Option<u64>,
     /// What is on the wire between its tenant and the supervisor.
-    pub(super) wire: Arc<OnTheWire>,
+    pub(super) wire: Arc<InFlightBytes>,
 }
 
 /// All events from the cursor to the end of the run, as long as the lease lasts.
@@ -76,10 +76,10 @@ struct Following {
     run: RunId,
     /// Not its own: while its client takes nothing, nobody asks it for anything, and it would keep it.
     followed: Weak<Followed>,
-    accepted_at: Moment,
+    accepted_at: Timestamp,
     cursor: u64,
     attached_age_ms: Option<u64>,
-    wire: Arc<OnTheWire>,
+    wire: Arc<InFlightBytes>,
     /// What was read and is not yet passed on.
     batch: vec::IntoIter<Entry>,
     /// What the next events with output in it hold, as far as it was read.
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::runs::{Spools, open};
-    use crate::tenants::allowance::{Count, Kept};
+    use crate::tenants::allowance::{Gauge, RetainedQuota};
     use futures_util::FutureExt;
     use proctor_core::event::Progress;
     use proctor_proto::reason;
@@ -224,7 +224,7 @@ mod tests {
     async fn lent(
         handle: &RunHandle,
         cursor: u64,
-        subscriptions: &Arc<Count>,
+        subscriptions: &Arc<Gauge>,
         lost: impl Future<Output = Status> + Send + 'static,
     ) -> Result<EventStream, Status> {
         let (run, wire) = (RunId::new("r"), Arc::default());
@@ -234,7 +234,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_of_a_caller_who_is_lost_holds_on_to_nothing_though_nobody_asks_it() {
-        let (writer, handle) = open(Clock::new(), &Spools::default(), Kept::unbounded().room());
+        let (writer, handle) = open(Clock::new(), &Spools::default(), RetainedQuota::unbounded().room());
         writer.append(vec![RunEvent::Missed { events: 1 }, RunEvent::Missed { events: 2 }]).await;
         let (subscriptions, (lose, lost)) = (Arc::default(), oneshot::channel());
         let lost = async { lost.await.unwrap() };
@@ -251,7 +251,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_next_event_is_waited_for_and_one_beyond_it_is_refused_from_the_first_on() {
-        let (writer, handle) = open(Clock::new(), &Spools::default(), Kept::unbounded().room());
+        let (writer, handle) = open(Clock::new(), &Spools::default(), RetainedQuota::unbounded().room());
         writer.append(vec![RunEvent::Missed { events: 1 }]).await;
         for beyond in [2, u64::MAX] {
             let refused = from(&handle, beyond).await.err().unwrap();
@@ -271,7 +271,7 @@ mod tests {
         let mut spools =
             Spools { stdout: Spool::of(std::fs::File::create(dir.path().join("x")).unwrap()), ..Spools::default() };
         spools.stdout.append(b"said").unwrap();
-        let (writer, handle) = open(Clock::new(), &spools, Kept::unbounded().room());
+        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().room());
         let output = RunEvent::Output { stream: Stream::Stdout, offset: 0, len: 4 };
         writer.append(vec![RunEvent::Progress(Progress::default()), output, RunEvent::Missed { events: 1 }]).await;
         for cursor in [0, 1] {
@@ -305,7 +305,7 @@ mod tests {
             events.push(RunEvent::Progress(Progress::default()));
             written.push(bytes);
         }
-        let (writer, handle) = open(Clock::new(), &spools, Kept::unbounded().room());
+        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().room());
         writer.append([events.clone(), events].concat()).await;
         let mut stream = from(&handle, 0).await.unwrap();
         let mut next = async || match stream.next().await.unwrap().map(|event| event.event.unwrap()) {
@@ -335,7 +335,7 @@ mod tests {
         let mut spools = Spools { stderr: only_takes, ..Spools::default() };
         spools.stdout.append(b"said").unwrap();
         spools.stderr.append(b"lost").unwrap();
-        let (writer, handle) = open(Clock::new(), &spools, Kept::unbounded().room());
+        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().room());
         let output = |stream| RunEvent::Output { stream, offset: 0, len: 4 };
         writer.append(vec![output(Stream::Stdout), output(Stream::Stderr), output(Stream::Stdout)]).await;
         let mut stream = from(&handle, 0).await.unwrap();

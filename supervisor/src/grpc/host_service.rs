@@ -3,11 +3,11 @@
 use super::run_request::{Bounds, clamp};
 use super::{Api, status};
 use crate::grpc::convert;
-use crate::host::check_cache::Lookout;
+use crate::host::check_cache::HostCheckCache;
 use crate::host::checks::checks_until;
 use crate::ops::drain::DRAIN_MAX;
 use crate::runs::Phase;
-use crate::sessions::registry::Holding;
+use crate::sessions::registry::TenantSessions;
 use proctor_core::id::{SessionId, TenantId};
 use proctor_proto::v1;
 use proctor_proto::v1::host_server::Host;
@@ -23,14 +23,14 @@ const PAGE: Bounds = Bounds { default: 1_000, max: 10_000 };
 /// The service: the Api, and the one look at the host for all who ask.
 pub(super) struct Hosting {
     api: Api,
-    lookout: Lookout,
+    lookout: HostCheckCache,
 }
 
 impl Hosting {
     pub(super) fn new(api: Api) -> Hosting {
         let context = Arc::clone(&api.context);
         let look = move |kill: Option<&KillSwitch>| checks_until(&context, kill);
-        Hosting { lookout: Lookout::start(api.drain.clone(), look), api }
+        Hosting { lookout: HostCheckCache::start(api.drain.clone(), look), api }
     }
 }
 
@@ -40,10 +40,10 @@ impl Api {
     }
 
     /// The runs that go on or wait. Asks only the sessions that have some; one that has ended meanwhile has none.
-    async fn unfinished(&self, holdings: &[Holding]) -> Vec<v1::HostRun> {
+    async fn unfinished(&self, holdings: &[TenantSessions]) -> Vec<v1::HostRun> {
         let now = self.context.clock.now();
         let mut runs = Vec::new();
-        for Holding { tenant, busy, .. } in holdings {
+        for TenantSessions { tenant, busy, .. } in holdings {
             for session in busy {
                 for (run, handle) in session.unfinished().await.unwrap_or_default() {
                     let state = match handle.snapshot().await.map(|snapshot| snapshot.phase) {

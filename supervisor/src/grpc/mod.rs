@@ -24,11 +24,11 @@ use crate::runs::RunHandle;
 use crate::runs::context::Context;
 use crate::sessions::SessionHandle;
 use crate::sessions::registry::Registry;
-use crate::tenants::access::Current;
-use crate::tenants::allowance::OnTheWire;
+use crate::tenants::access::CurrentAccess;
+use crate::tenants::allowance::InFlightBytes;
 use crate::tenants::{Caller, Tenant};
 use admission::Entry;
-use authentication::{Identified, Known};
+use authentication::{AuthenticatedTenant, Identified};
 use call_record::Recorded;
 use host_service::Hosting;
 use proctor_core::id::{RunId, SessionId};
@@ -58,7 +58,7 @@ pub struct Api {
     /// The sessions.
     pub registry: Registry,
     /// Who may call.
-    pub access: Current,
+    pub access: CurrentAccess,
     /// Once it has begun, no new work is taken on.
     pub drain: Drain,
 }
@@ -99,7 +99,8 @@ impl Api {
         };
         // Many clients ask for the older one alone.
         let (reflection, older) = (reflection().build_v1()?, reflection().build_v1alpha()?);
-        let (access, operators, audit) = (self.access.clone(), Arc::<OnTheWire>::default(), self.context.audit.clone());
+        let (access, operators, audit) =
+            (self.access.clone(), Arc::<InFlightBytes>::default(), self.context.audit.clone());
         let sessions = SessionsServer::new(self.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
         let runs = RunsServer::new(self.clone())
             .max_decoding_message_size(REQUEST_BYTES_MAX)
@@ -125,8 +126,8 @@ impl Api {
     }
 
     // For what takes longer than an answer.
-    fn known<T>(&self, request: &Request<T>) -> Result<Known, Status> {
-        Known::of(request)
+    fn known<T>(&self, request: &Request<T>) -> Result<AuthenticatedTenant, Status> {
+        AuthenticatedTenant::of(request)
     }
 
     fn tenant<T>(&self, request: &Request<T>) -> Result<Arc<Tenant>, Status> {
@@ -156,8 +157,8 @@ impl Api {
 
 /// The way to every service of ours.
 struct Way {
-    access: Current,
-    operators: Arc<OnTheWire>,
+    access: CurrentAccess,
+    operators: Arc<InFlightBytes>,
     audit: Audit,
 }
 

@@ -2,7 +2,7 @@
 //! it.
 
 use super::{OPEN_REQUEST_BYTES_MAX, status};
-use crate::tenants::allowance::{ARRIVING_BYTES_MAX, Counted};
+use crate::tenants::allowance::{ARRIVING_BYTES_MAX, Reservation};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::future::Future;
 use std::pin::Pin;
@@ -37,12 +37,12 @@ pub(super) struct Arriving {
     body: Body,
     bound: Bound,
     /// What has come of it, for whoever waits for its answer.
-    arrived: Arc<Counted>,
+    arrived: Arc<Reservation>,
     late: Pin<Box<Sleep>>,
 }
 
 impl Arriving {
-    pub(super) fn new(body: Body, bound: Bound, arrived: Arc<Counted>) -> Arriving {
+    pub(super) fn new(body: Body, bound: Bound, arrived: Arc<Reservation>) -> Arriving {
         Arriving { body, bound, arrived, late: Box::pin(sleep(ARRIVAL)) }
     }
 }
@@ -76,7 +76,7 @@ impl HttpBody for Arriving {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tenants::allowance::Count;
+    use crate::tenants::allowance::Gauge;
     use futures_util::future::poll_fn;
     use tokio::sync::mpsc;
     use tokio::time::{Instant, advance};
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    fn arriving(count: &Arc<Count>) -> (mpsc::Sender<Bytes>, Arriving) {
+    fn arriving(count: &Arc<Gauge>) -> (mpsc::Sender<Bytes>, Arriving) {
         let (sender, receiver) = mpsc::channel(1);
         (sender, Arriving::new(Body::new(Slow(receiver)), Bound::OF_CALLER, Arc::new(count.add(0))))
     }

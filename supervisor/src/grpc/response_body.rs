@@ -4,7 +4,7 @@
 //! what is in it.
 
 use super::status;
-use crate::tenants::allowance::{Count, Counted, UNTAKEN_BYTES_MAX};
+use crate::tenants::allowance::{Gauge, Reservation, UNTAKEN_BYTES_MAX};
 use http_body::{Body as HttpBody, Frame};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ const TAKING: Duration = Duration::from_secs(300);
 /// A body whose bytes are counted.
 pub(super) struct Answer {
     body: Body,
-    untaken: Arc<Count>,
+    untaken: Arc<Gauge>,
     /// The rest of what the body gave at once.
     pieces: Option<Pieces>,
     over: bool,
     /// What the call counts as for as long as its answer lasts.
-    _call: Option<Counted>,
+    _call: Option<Reservation>,
 }
 
 struct Pieces {
@@ -42,7 +42,7 @@ struct Pieces {
 /// Bytes together with their count.
 struct Weighed {
     bytes: Bytes,
-    _counted: Counted,
+    _counted: Reservation,
 }
 
 impl AsRef<[u8]> for Weighed {
@@ -52,12 +52,12 @@ impl AsRef<[u8]> for Weighed {
 }
 
 // As long as any part of them is anywhere, all of them are counted.
-fn weighed(bytes: Bytes, counted: Counted) -> Bytes {
+fn weighed(bytes: Bytes, counted: Reservation) -> Bytes {
     Bytes::from_owner(Weighed { bytes, _counted: counted })
 }
 
 impl Answer {
-    pub(super) fn new(body: Body, untaken: Arc<Count>, call: Option<Counted>) -> Answer {
+    pub(super) fn new(body: Body, untaken: Arc<Gauge>, call: Option<Reservation>) -> Answer {
         Answer { body, untaken, pieces: None, over: false, _call: call }
     }
 
@@ -90,7 +90,7 @@ impl Answer {
 }
 
 // Copies, since a part of the bytes would keep all of them. They are beyond the bound by a piece or two.
-async fn hand_out(mut bytes: Bytes, untaken: Arc<Count>, pieces: mpsc::Sender<Bytes>) {
+async fn hand_out(mut bytes: Bytes, untaken: Arc<Gauge>, pieces: mpsc::Sender<Bytes>) {
     while !bytes.is_empty() {
         let Ok(room) = pieces.reserve().await else { return };
         let piece = Bytes::copy_from_slice(&bytes.split_to(PIECE.min(bytes.len())));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     // An answer whose body gives so many bytes at a time.
-    fn answer(untaken: &Arc<Count>, sizes: &'static [usize]) -> Answer {
+    fn answer(untaken: &Arc<Gauge>, sizes: &'static [usize]) -> Answer {
         let bytes = sizes.iter().enumerate().map(|(byte, size)| vec![u8::try_from(byte).unwrap(); *size].into());
         Answer::new(Body::new(Of(stream::iter(bytes))), Arc::clone(untaken), None)
     }
@@ -205,7 +205,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_takes_nothing_gets_no_more_than_its_bound() {
         let untaken = Arc::default();
-        let kept = Count::add_within(&untaken, UNTAKEN_BYTES_MAX - 15, UNTAKEN_BYTES_MAX);
+        let kept = Gauge::add_within(&untaken, UNTAKEN_BYTES_MAX - 15, UNTAKEN_BYTES_MAX);
         let mut one = answer(&untaken, &[10, 10]);
         let held = next(&mut one).await.unwrap();
         assert_eq!(quota(next(&mut one).await.unwrap()), "answer_bytes");

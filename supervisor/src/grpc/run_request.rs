@@ -4,7 +4,7 @@
 use super::status;
 use crate::grpc::convert;
 use crate::host::environment::check_env;
-use crate::runs::context::Looks;
+use crate::runs::context::ScanPermits;
 use crate::workspace::Workspace;
 use proctor_core::bound::PARALLEL_MAX;
 use proctor_core::filter::Filter;
@@ -46,7 +46,7 @@ pub(super) fn clamp(asked: u32, Bounds { default, max }: Bounds) -> usize {
 pub(super) async fn run_tests(
     asked: v1::RunTestsRequest,
     workspace: &Workspace,
-    looks: &Looks,
+    looks: &ScanPermits,
 ) -> Result<RunRequest, Status> {
     if asked.files.is_empty() {
         return wanted(&asked, workspace);
@@ -59,7 +59,7 @@ pub(super) async fn run_tests(
 pub(super) async fn covered(
     asked: &v1::TestsCoveringRequest,
     workspace: &Workspace,
-    looks: &Looks,
+    looks: &ScanPermits,
 ) -> Result<String, Status> {
     if asked.file.trim().is_empty() {
         return Err(status::invalid("file", "file is required"));
@@ -71,9 +71,9 @@ pub(super) async fn covered(
     beside(looks, move || workspace.relative(&file).map_err(|error| status::workspace(&error, "file"))).await
 }
 
-// Looks at a workspace, which may be on a disk that takes its time, are no work for a thread of the runtime.
+// ScanPermits at a workspace, which may be on a disk that takes its time, are no work for a thread of the runtime.
 async fn beside<T: Send + 'static>(
-    looks: &Looks,
+    looks: &ScanPermits,
     look: impl FnOnce() -> Result<T, Status> + Send + 'static,
 ) -> Result<T, Status> {
     let looked = looks.look(look).await;
@@ -235,7 +235,7 @@ mod tests {
         std::fs::write(dir.path().join("x.go"), "").unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         let asked = v1::RunTestsRequest { files: vec!["x.go".to_owned(); FILES_MAX], ..Default::default() };
-        let looks = Looks::of_tenant();
+        let looks = ScanPermits::of_tenant();
         let mut looking = pin!(run_tests(asked, &workspace, &looks));
         assert!(looking.as_mut().now_or_never().is_none(), "the thread that asks does not look");
         let asked = v1::TestsCoveringRequest { file: "./x.go".to_owned(), ..Default::default() };
@@ -261,7 +261,7 @@ mod tests {
             v1::RunTestsRequest { env: [(long.clone(), long.clone())].into(), ..plain.clone() },
             v1::RunTestsRequest { command: vec![long.clone(), long.clone()], ..plain },
         ] {
-            let refused = run_tests(asked, &workspace, &Looks::of_tenant()).await.unwrap_err();
+            let refused = run_tests(asked, &workspace, &ScanPermits::of_tenant()).await.unwrap_err();
             assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
             let escaped = refused.message().len() * 3 + refused.details().len() * 4 / 3;
             assert!(escaped < 8_000, "{escaped}");
@@ -278,7 +278,7 @@ mod tests {
         let workspace = Workspace::open(dir.path()).unwrap();
         let looked = async |files: Vec<String>| {
             let asked = v1::RunTestsRequest { files, ..Default::default() };
-            run_tests(asked, &workspace, &Looks::of_tenant()).await.map(|wanted| wanted.selection)
+            run_tests(asked, &workspace, &ScanPermits::of_tenant()).await.map(|wanted| wanted.selection)
         };
         let refused = looked(names.clone()).await.unwrap_err();
         assert_eq!(refused.message(), "files: at most 131072 bytes together");

@@ -1,6 +1,6 @@
 //! The Runs service: start, follow, cancel. Must not know how a run goes on.
 
-use super::authentication::Known;
+use super::authentication::AuthenticatedTenant;
 use super::event_stream::{EventStream, Follow, Followed, follow};
 use super::run_request::{Bounds, clamp};
 use super::{Api, call_record, encode_permit, run_request, status};
@@ -202,7 +202,7 @@ async fn read_part(
 }
 
 async fn start(
-    known: Known,
+    known: AuthenticatedTenant,
     session: &SessionHandle,
     wanted: RunRequest,
     waiting: Waiting,

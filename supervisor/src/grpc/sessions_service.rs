@@ -4,7 +4,7 @@ use super::run_request::{Bounds, clamp};
 use super::{Api, call_record, status};
 use crate::grpc::convert;
 use crate::runs::prepare::check_owner;
-use crate::sessions::registry::{Opened, Wanted};
+use crate::sessions::registry::{CreateRequest, OpenedSession};
 use crate::sessions::{self, SessionHandle};
 use crate::tenants::Tenant;
 use crate::workspace::{Workspace, WorkspaceError};
@@ -42,7 +42,7 @@ impl Sessions for Api {
         let workspace = open_below(asked.workspace, &tenant).await?;
         let (client_request_id, separate) = (asked.client_request_id, asked.separate);
         let idle_max = Some(asked.idle_ms_max).filter(|ms| *ms > 0).map(Duration::from_millis);
-        let wanted = Wanted { tenant, workspace, client_request_id, separate, idle_max };
+        let wanted = CreateRequest { tenant, workspace, client_request_id, separate, idle_max };
         let (opened, admitted) = self.open(wanted).await?;
         call_record::session(opened.session.id().as_str());
         if opened.existing {
@@ -103,7 +103,7 @@ impl Sessions for Api {
 impl Api {
     // A session, and whether it may be: the host file may have been read anew since the tenant was looked up, and its other
     // sessions closed. It is looked at whether or not its caller is still there; one that may not be is closed.
-    async fn open(&self, wanted: Wanted) -> Result<(Opened, bool), Status> {
+    async fn open(&self, wanted: CreateRequest) -> Result<(OpenedSession, bool), Status> {
         let (registry, access, tenant) = (self.registry.clone(), self.access.clone(), wanted.tenant.id.clone());
         let opening = tokio::spawn(async move {
             let opened = registry.create(wanted).await.map_err(|error| status::create(&error))?;
@@ -171,14 +171,14 @@ fn refused(error: WorkspaceError) -> Status {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::config::Reading;
+    use crate::config::ConfigReader;
     use crate::host::monitor::HostMonitor;
     use crate::host::toolchain::Toolchain;
     use crate::ops::audit::Audit;
     use crate::ops::drain::Drain;
-    use crate::runs::context::{Context, Looks};
+    use crate::runs::context::{Context, ScanPermits};
     use crate::runs::scheduler::Scheduler;
-    use crate::sessions::limits::Bounds;
+    use crate::sessions::limits::SessionLimits;
     use crate::sessions::registry::Registry;
     use crate::tenants::Tenants;
     use crate::tenants::access::Access;
@@ -210,9 +210,9 @@ mod tests {
             audit: Audit::off(),
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, Amount { memory_bytes: 0, cpu_millis: 0 }),
-            looks: Looks::of_host(),
+            looks: ScanPermits::of_host(),
         });
-        let registry = Registry::start(Arc::clone(&context), Bounds::default());
+        let registry = Registry::start(Arc::clone(&context), SessionLimits::default());
         Api { context, registry, access, drain: Drain::new(Duration::ZERO) }
     }
 
@@ -221,7 +221,7 @@ mod tests {
     async fn a_session_of_a_tenant_who_is_gone_is_closed_whenever_its_caller_leaves() {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("[[tenant]]\nid = \"gone\"\nroots = [{:?}]\n", dir.path());
-        let before = Tenants::from_config(Reading::of(&text).config(), false, &Tenants::default());
+        let before = Tenants::from_config(ConfigReader::of(&text).config(), false, &Tenants::default());
         let tenant = &before.all()[0];
         let (access, current) = watch::channel(Arc::new(Access::of(Tenants::default())));
         let api = api(current);
@@ -229,8 +229,13 @@ mod tests {
         while !is_answered {
             let workspace = Workspace::open(dir.path()).unwrap();
             let client_request_id = String::new();
-            let wanted =
-                Wanted { tenant: Arc::clone(tenant), workspace, client_request_id, separate: true, idle_max: None };
+            let wanted = CreateRequest {
+                tenant: Arc::clone(tenant),
+                workspace,
+                client_request_id,
+                separate: true,
+                idle_max: None,
+            };
             let mut opening = Box::pin(api.open(wanted));
             // Its caller leaves after so many looks, and the next time after one more.
             for _ in 0..looks {

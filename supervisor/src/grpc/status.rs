@@ -6,11 +6,11 @@ use crate::runs::{NotStarted, ReadError};
 use crate::sessions::SessionError;
 use crate::sessions::registry::CreateError;
 use crate::tenants::Tenant;
-use crate::tenants::allowance::{Allowance, Counted, UNTAKEN_BYTES_MAX};
+use crate::tenants::allowance::{Allowance, Reservation, UNTAKEN_BYTES_MAX};
 use crate::workspace::WorkspaceError;
 use proctor_core::bound::clip;
-use proctor_core::quota::Refused;
-use proctor_core::session::Refusal;
+use proctor_core::quota::QuotaExceeded;
+use proctor_core::session::StartRejected;
 use proctor_frameworks::PlanError;
 use proctor_frameworks::detect::DetectError;
 use proctor_proto::{printable, reason};
@@ -103,7 +103,7 @@ pub(super) fn operators_only() -> Status {
 
 pub(super) fn draining() -> Status {
     let details = ErrorDetails::with_retry_info(Some(RETRY_ELSEWHERE));
-    status(Code::Unavailable, reason::DRAINING, &[], Refusal::Draining.to_string(), details)
+    status(Code::Unavailable, reason::DRAINING, &[], StartRejected::Draining.to_string(), details)
 }
 
 pub(super) fn not_in_this_version(what: &str) -> Status {
@@ -217,7 +217,7 @@ pub(super) fn too_many_open_calls(max: u32) -> Status {
 }
 
 /// Takes a stream out of what the tenant may have.
-pub(super) fn subscribe(tenant: &Tenant) -> Result<Counted, Status> {
+pub(super) fn subscribe(tenant: &Tenant) -> Result<Reservation, Status> {
     let max = tenant.allowance.subscribers_max;
     let full = || exhausted("subscribers", used_up("subscribers", format!("{max} streams of events")));
     tenant.allowance.subscribe().ok_or_else(full)
@@ -251,14 +251,14 @@ pub(super) fn session(error: &SessionError) -> Status {
         SessionError::Gone => denied("session"),
         SessionError::Host => internal(error.to_string()),
         SessionError::TooMany { .. } => exhausted("session_looks", used_up("session_looks", error)),
-        SessionError::Refused(refusal) => refused(refusal),
+        SessionError::Rejected(refusal) => refused(refusal),
         SessionError::Prepare(error) => prepare(error),
         SessionError::Quota(refused) => quota(refused),
     }
 }
 
-fn quota(refused: &Refused) -> Status {
-    if *refused == Refused::UnknownTenant {
+fn quota(refused: &QuotaExceeded) -> Status {
+    if *refused == QuotaExceeded::UnknownTenant {
         return denied("session");
     }
     let name = refused.quota();
@@ -269,18 +269,18 @@ fn quota(refused: &Refused) -> Status {
     out_of(name, refused.to_string(), None)
 }
 
-fn refused(refusal: &Refusal) -> Status {
+fn refused(refusal: &StartRejected) -> Status {
     let text = refusal.to_string();
     match refusal {
-        Refusal::Busy => failed(reason::BUSY, text),
-        Refusal::QueueFull => exhausted("session_queued_runs", used_up("session_queued_runs", text)),
-        Refusal::Quota(refused) => quota(refused),
-        Refusal::NoRunYet => failed(reason::NO_RUN_YET, text),
-        Refusal::NothingToRerun { framework } => {
+        StartRejected::Busy => failed(reason::BUSY, text),
+        StartRejected::QueueFull => exhausted("session_queued_runs", used_up("session_queued_runs", text)),
+        StartRejected::Quota(refused) => quota(refused),
+        StartRejected::NoRunYet => failed(reason::NO_RUN_YET, text),
+        StartRejected::NothingToRerun { framework } => {
             failed_with(reason::NOTHING_TO_RERUN, text, &[("framework", framework)])
         }
-        Refusal::Draining => draining(),
-        Refusal::Closing => denied("session"),
+        StartRejected::Draining => draining(),
+        StartRejected::Closing => denied("session"),
     }
 }
 
@@ -317,7 +317,7 @@ pub(super) fn read(error: &ReadError) -> Status {
 pub(super) fn not_started(error: &NotStarted) -> Status {
     match error {
         NotStarted::Prepare(error) => prepare(error),
-        NotStarted::Refused(refusal) => refused(refusal),
+        NotStarted::QuotaExceeded(refusal) => refused(refusal),
         NotStarted::Quota(refused) => quota(refused),
         NotStarted::Invalid { text } => invalid("command", text),
         NotStarted::LayerMissing { text } => failed(reason::LAYER_MISSING, text),
@@ -353,7 +353,7 @@ mod tests {
         let (second, session) = (Duration::from_secs(1), SessionError::Gone);
         let no_program = PrepareError::RunnerMissing { program: "go".into(), is_there: false };
         let text = || "why".to_owned();
-        let nothing = Refusal::NothingToRerun { framework: "go".into() };
+        let nothing = StartRejected::NothingToRerun { framework: "go".into() };
         let too_many = PlanError::TooManySteps { steps: 2, max: 1 };
         vec![
             (unauthenticated("why"), Unauthenticated, reason::UNAUTHENTICATED),
@@ -384,12 +384,12 @@ mod tests {
             (super::session(&session), PermissionDenied, reason::NOT_YOURS),
             (super::session(&SessionError::Host), Internal, "INTERNAL"),
             (super::session(&SessionError::TooMany { max: 1 }), ResourceExhausted, reason::QUOTA),
-            (quota(&Refused::UnknownTenant), PermissionDenied, reason::NOT_YOURS),
-            (quota(&Refused::RunningRuns), ResourceExhausted, reason::QUOTA),
-            (refused(&Refusal::QueueFull), ResourceExhausted, reason::QUOTA),
-            (refused(&Refusal::NoRunYet), FailedPrecondition, reason::NO_RUN_YET),
+            (quota(&QuotaExceeded::UnknownTenant), PermissionDenied, reason::NOT_YOURS),
+            (quota(&QuotaExceeded::RunningRuns), ResourceExhausted, reason::QUOTA),
+            (refused(&StartRejected::QueueFull), ResourceExhausted, reason::QUOTA),
+            (refused(&StartRejected::NoRunYet), FailedPrecondition, reason::NO_RUN_YET),
             (refused(&nothing), FailedPrecondition, reason::NOTHING_TO_RERUN),
-            (refused(&Refusal::Closing), PermissionDenied, reason::NOT_YOURS),
+            (refused(&StartRejected::Closing), PermissionDenied, reason::NOT_YOURS),
             (prepare(&DetectError::NoProject.into()), FailedPrecondition, reason::NO_PROJECT),
             (prepare(&DetectError::Polyglot { names: vec![] }.into()), FailedPrecondition, reason::POLYGLOT),
             (failed(reason::FRAMEWORK_NOT_HERE, "why"), FailedPrecondition, reason::FRAMEWORK_NOT_HERE),
@@ -440,10 +440,10 @@ mod tests {
 
     #[test]
     fn what_is_used_up_is_told_so_with_a_time_and_what_is_too_small_without() {
-        let full = quota(&Refused::QueuedRuns { max: 3 });
+        let full = quota(&QuotaExceeded::QueuedRuns { max: 3 });
         assert_eq!(full.message(), "quota `queued_runs` is used up: 3 runs of this tenant wait already");
         assert!(full.get_details_retry_info().is_some_and(|info| info.retry_delay.is_some()));
-        let none = quota(&Refused::RunningRuns);
+        let none = quota(&QuotaExceeded::RunningRuns);
         assert_eq!(none.message(), "this tenant may have no runs");
         assert!(none.get_details_retry_info().is_none_or(|info| info.retry_delay.is_none()));
         for (status, name) in [(full, "queued_runs"), (none, "running_runs")] {

@@ -22,18 +22,18 @@ type Found = Arc<Vec<Check>>;
 
 /// Where to ask. Clones ask the same one.
 #[derive(Debug, Clone)]
-pub struct Lookout(mpsc::Sender<oneshot::Sender<Found>>);
+pub struct HostCheckCache(mpsc::Sender<oneshot::Sender<Found>>);
 
-impl Lookout {
+impl HostCheckCache {
     /// One that looks by `look`, which blocks, and which ends early when its switch is pressed: that is, when `drain` begins.
     /// It goes on without a switch where the host has no descriptor for one.
-    pub fn start<L>(drain: Drain, look: L) -> Lookout
+    pub fn start<L>(drain: Drain, look: L) -> HostCheckCache
     where
         L: Fn(Option<&KillSwitch>) -> Vec<Check> + Send + Sync + 'static,
     {
         let (ask, inbox) = mpsc::channel(ASKERS);
         tokio::spawn(answer(inbox, drain, Arc::new(look)));
-        Lookout(ask)
+        HostCheckCache(ask)
     }
 
     /// What was found. `None` when the look failed, or when none was made before the drain.
@@ -103,11 +103,11 @@ mod tests {
         vec![Check { group: "toolchain", name, status: Status::Usable, detail, needed: false, remedy }]
     }
 
-    fn counting() -> (Lookout, Drain, Arc<AtomicUsize>) {
+    fn counting() -> (HostCheckCache, Drain, Arc<AtomicUsize>) {
         let (drain, looks) = (Drain::new(DRAIN), Arc::new(AtomicUsize::new(0)));
         let counted = Arc::clone(&looks);
         let look = move |_: Option<&KillSwitch>| found(counted.fetch_add(1, Ordering::SeqCst) + 1);
-        (Lookout::start(drain.clone(), look), drain, looks)
+        (HostCheckCache::start(drain.clone(), look), drain, looks)
     }
 
     #[tokio::test(start_paused = true)]
@@ -145,7 +145,7 @@ mod tests {
         let (looks, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Notify::new()));
         let (counted, begins) = (Arc::clone(&looks), Arc::clone(&begun));
         // Lasts until it is asked to end.
-        let lookout = Lookout::start(drain.clone(), move |kill: Option<&KillSwitch>| {
+        let lookout = HostCheckCache::start(drain.clone(), move |kill: Option<&KillSwitch>| {
             begins.notify_one();
             assert_eq!(kill.unwrap().wait(PATIENCE), Some(KillReason::Closed));
             found(counted.fetch_add(1, Ordering::SeqCst) + 1)

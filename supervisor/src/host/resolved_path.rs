@@ -15,24 +15,24 @@ pub fn real(path: &Path) -> PathBuf {
 
 /// One place, looked at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ResolvedPath {
     named: PathBuf,
     real: PathBuf,
 }
 
-impl Place {
+impl ResolvedPath {
     /// The place that is called `named`.
     #[must_use]
-    pub fn of(named: &Path) -> Place {
-        Place { named: named.to_owned(), real: real(named) }
+    pub fn of(named: &Path) -> ResolvedPath {
+        ResolvedPath { named: named.to_owned(), real: real(named) }
     }
 
     /// The place that is called `named`, which is below `outer` by that name. Links on the way from there are others' to set,
     /// and are not followed.
     #[must_use]
-    pub fn below(outer: &Path, named: &Path) -> Place {
+    pub fn below(outer: &Path, named: &Path) -> ResolvedPath {
         let rest = named.strip_prefix(outer).unwrap_or(named);
-        Place { named: named.to_owned(), real: real(outer).join(rest) }
+        ResolvedPath { named: named.to_owned(), real: real(outer).join(rest) }
     }
 
     /// Where it is.
@@ -55,14 +55,14 @@ impl Place {
 
     /// Whether it is `dir` or in it. A name in there counts too: whoever has the directory says where it leads.
     #[must_use]
-    pub fn is_in(&self, dir: &Place) -> bool {
+    pub fn is_in(&self, dir: &ResolvedPath) -> bool {
         let below = |path: &Path| path.starts_with(&dir.named) || path.starts_with(&dir.real);
         below(&self.named) || below(&self.real)
     }
 
     /// Whether one of them is in the other.
     #[must_use]
-    pub fn meets(&self, other: &Place) -> bool {
+    pub fn meets(&self, other: &ResolvedPath) -> bool {
         self.is_in(other) || other.is_in(self)
     }
 }
@@ -92,8 +92,15 @@ mod tests {
             ("other", "real", false),
             ("realm", "real", false),
         ] {
-            assert_eq!(Place::of(&at(inner)).is_in(&Place::of(&at(outer))), expected, "{inner} in {outer}");
-            assert!(!expected || Place::of(&at(outer)).meets(&Place::of(&at(inner))), "{outer} meets {inner}");
+            assert_eq!(
+                ResolvedPath::of(&at(inner)).is_in(&ResolvedPath::of(&at(outer))),
+                expected,
+                "{inner} in {outer}"
+            );
+            assert!(
+                !expected || ResolvedPath::of(&at(outer)).meets(&ResolvedPath::of(&at(inner))),
+                "{outer} meets {inner}"
+            );
         }
     }
 }

@@ -4,8 +4,8 @@
 use crate::caches;
 use crate::host::environment::{CACHES, HOME, HOMES, INSTALLED, home};
 use crate::host::read_access::Reader;
-use crate::host::resolved_path::Place;
-use crate::host::toolchain_mounts::{ENVIRONMENTS, Rules, Shown, is_program, is_system};
+use crate::host::resolved_path::ResolvedPath;
+use crate::host::toolchain_mounts::{ENVIRONMENTS, MountPolicy, MountSet, is_program, is_system};
 use proctor_core::isolation::Network;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use std::collections::BTreeMap;
@@ -21,38 +21,38 @@ pub struct Toolchain {
     /// Paths that runs read, wherever they are.
     read_only: Vec<PathBuf>,
     /// The same, and where their links lead.
-    places: Vec<Place>,
+    places: Vec<ResolvedPath>,
     /// Where modules that the host's user has downloaded are, in the form of a module proxy.
     go_downloads: Option<PathBuf>,
     /// Cargo's home with the crates that the host's user has downloaded.
     cargo_home: Option<PathBuf>,
     /// Maven's local repository with the artefacts that the host's user has downloaded.
     maven_repository: Option<PathBuf>,
-    rules: Rules,
+    rules: MountPolicy,
     /// Places that nothing shown may hold, as they are now.
     private: Option<watch::Receiver<Vec<PathBuf>>>,
 }
 
 /// What a host file says about toolchains.
 #[derive(Debug, Clone)]
-pub struct Offer {
+pub struct ToolchainConfig {
     /// Further directories that runs read.
     pub toolchains: Vec<PathBuf>,
     /// Places that nothing shown to all runs may hold: tenants come and go.
     pub private: watch::Receiver<Vec<PathBuf>>,
 }
 
-impl Offer {
+impl ToolchainConfig {
     /// Of a supervisor that has no host file.
     #[must_use]
-    pub fn nothing() -> Offer {
-        Offer { toolchains: Vec::new(), private: watch::channel(Vec::new()).1 }
+    pub fn nothing() -> ToolchainConfig {
+        ToolchainConfig { toolchains: Vec::new(), private: watch::channel(Vec::new()).1 }
     }
 }
 
 /// Where tools find caches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CachePlaces {
+pub struct CacheDirs {
     /// Variables that name them.
     pub env: BTreeMap<String, String>,
     /// Links to them, as in [`Jail::links`](proctor_sandbox::Jail).
@@ -69,7 +69,7 @@ const HANDED_ON: [&str; 7] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNA
 impl Toolchain {
     /// Reads PATH and the toolchains' places from a process environment, and looks at what is there.
     #[must_use]
-    pub fn from_env(var: impl Fn(&str) -> Option<OsString>, offer: Offer) -> Toolchain {
+    pub fn from_env(var: impl Fn(&str) -> Option<OsString>, offer: ToolchainConfig) -> Toolchain {
         let text = |name: &str| var(name).and_then(|value| value.into_string().ok()).filter(|text| !text.is_empty());
         let dir = |name: &str| text(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
         let home = dir("HOME");
@@ -88,9 +88,9 @@ impl Toolchain {
         let data = dir("PNPM_HOME").or_else(|| Some(dir("XDG_DATA_HOME")?.join("pnpm")));
         let pnpm_store = data.or_else(|| in_home(".local/share/pnpm")).map(|data| data.join("store"));
         let packages = [yarn_cache, pnpm_store].into_iter().flatten().filter(|dir| dir.is_dir());
-        let rules = Rules { home: home.clone(), only_programs, private: offer.private.borrow().clone() };
+        let rules = MountPolicy { home: home.clone(), only_programs, private: offer.private.borrow().clone() };
 
-        let mut shown = Shown::default();
+        let mut shown = MountSet::default();
         let mut env: BTreeMap<String, String> =
             HANDED_ON.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?))).collect();
         let path: Vec<PathBuf> = var("PATH").map(|list| std::env::split_paths(&list).collect()).unwrap_or_default();
@@ -111,7 +111,7 @@ impl Toolchain {
         Toolchain {
             path,
             env,
-            places: read_only.iter().map(|path| Place::of(path)).collect(),
+            places: read_only.iter().map(|path| ResolvedPath::of(path)).collect(),
             read_only,
             go_downloads,
             cargo_home,
@@ -154,7 +154,7 @@ impl Toolchain {
     /// What the host's user has downloaded is read and never written. Settings of tools are never kept: where a tool has them
     /// beside its caches, the run has a new directory for both.
     #[must_use]
-    pub fn caches(&self, kept: Option<&Path>, network: Network) -> CachePlaces {
+    pub fn caches(&self, kept: Option<&Path>, network: Network) -> CacheDirs {
         let cache = caches::of_run(kept);
         let is_filled = |below| kept.is_some_and(|kept| is_filled(kept, below));
         let below = |name: &str| cache.join(name).to_string_lossy().into_owned();
@@ -190,20 +190,20 @@ impl Toolchain {
         let options = format!("-Duser.home={} -Dmaven.repo.local={repository}", home());
         set("GRADLE_OPTS", options.clone());
         set("MAVEN_OPTS", options);
-        CachePlaces { env, links }
+        CacheDirs { env, links }
     }
 
     /// A directory that all runs read and that holds `place`, or is in it.
     #[must_use]
-    pub fn shows(&self, place: &Place) -> Option<&Path> {
-        self.places.iter().find(|shown| shown.meets(place)).map(Place::named)
+    pub fn shows(&self, place: &ResolvedPath) -> Option<&Path> {
+        self.places.iter().find(|shown| shown.meets(place)).map(ResolvedPath::named)
     }
 
     /// Paths of this host that a run of `reader`'s in `workspace` reads, at most [`crate::host::toolchain_mounts::SHOWN_MAX`]. What is in the
     /// workspace is there anyway.
     #[must_use]
     pub fn read_only(&self, workspace: &Path, reader: Reader) -> Vec<PathBuf> {
-        let mut shown = Shown::default();
+        let mut shown = MountSet::default();
         self.read_only.iter().for_each(|path| shown.add(path.clone()));
         self.rules.add_interpreter(workspace, reader, &mut shown);
         let mut paths = shown.into_paths();
@@ -263,7 +263,7 @@ mod tests {
             "LANG" => Some("C.UTF-8".into()),
             _ => None,
         };
-        let toolchain = Toolchain::from_env(var, Offer::nothing());
+        let toolchain = Toolchain::from_env(var, ToolchainConfig::nothing());
         let env = toolchain.base_env("/tmp/home");
         assert_eq!(env["PATH"], "/usr/bin:/bin");
         assert_eq!(env["HOME"], "/tmp/home");
@@ -273,7 +273,8 @@ mod tests {
 
     #[test]
     fn programs_are_found_on_path_and_nowhere_else() {
-        let toolchain = Toolchain::from_env(|name| (name == "PATH").then(|| "/usr/bin:/bin".into()), Offer::nothing());
+        let toolchain =
+            Toolchain::from_env(|name| (name == "PATH").then(|| "/usr/bin:/bin".into()), ToolchainConfig::nothing());
         let find = |program: &str| toolchain.find(program, |_| true);
         assert!(find("sh").is_some());
         assert!(find("/bin/sh").is_some());
@@ -307,7 +308,8 @@ mod tests {
             "PATH" => Some(path.clone().into()),
             _ => None,
         };
-        let toolchain = Toolchain::from_env(var, Offer { toolchains: vec!["/opt".into()], ..Offer::nothing() });
+        let toolchain =
+            Toolchain::from_env(var, ToolchainConfig { toolchains: vec!["/opt".into()], ..ToolchainConfig::nothing() });
         (dir, toolchain)
     }
 
@@ -372,7 +374,7 @@ mod tests {
     #[test]
     fn no_tool_looks_for_settings_in_what_outlives_a_run() {
         let cache = Path::new("/cache");
-        let CachePlaces { env, links } = Toolchain::default().caches(Some(cache), Network::None);
+        let CacheDirs { env, links } = Toolchain::default().caches(Some(cache), Network::None);
         let base = Toolchain::default().base_env("/tmp/proctor/home");
         let of = |name: &str| env.get(name).or_else(|| base.get(name)).unwrap().clone();
         let java = env["MAVEN_OPTS"].split(' ').find_map(|option| option.strip_prefix("-Duser.home=")).unwrap();
@@ -426,7 +428,7 @@ mod tests {
         std::fs::create_dir_all(&repository).unwrap();
         let place = format!("-Dmaven.repo.local={}", repository.display());
         let var = |name: &str| (name == "MAVEN_OPTS").then(|| format!("-Xmx1g {place}").into());
-        let toolchain = Toolchain::from_env(var, Offer::nothing());
+        let toolchain = Toolchain::from_env(var, ToolchainConfig::nothing());
         assert!(toolchain.read_only(Path::new("/ws"), Reader::Supervisor).contains(&repository));
         let options = |network| toolchain.caches(Some(&cache), network).env["MAVEN_OPTS"].clone();
         let home = "-Duser.home=/tmp/proctor/home";

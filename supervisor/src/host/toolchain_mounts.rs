@@ -87,7 +87,7 @@ pub(crate) const ENVIRONMENTS: [&str; 2] = [".venv/bin/python", "venv/bin/python
 
 /// What decides which directories are an installation's own.
 #[derive(Debug, Clone, Default)]
-pub struct Rules {
+pub struct MountPolicy {
     /// The home of whoever started proctor. Root's, and those below `/home`, are homes too.
     pub home: Option<PathBuf>,
     /// Directories of which only the programs are shown: Cargo's home, Go's workspace.
@@ -98,12 +98,12 @@ pub struct Rules {
 
 /// Paths in the order in which they were found, none below another.
 #[derive(Debug, Default)]
-pub struct Shown {
+pub struct MountSet {
     paths: Vec<PathBuf>,
     left_out: usize,
 }
 
-impl Shown {
+impl MountSet {
     /// Adds a path that is there, unless it is seen anyway.
     pub fn add(&mut self, path: PathBuf) {
         if is_system(&path) || self.covers(&path) || !path.exists() {
@@ -137,7 +137,7 @@ pub fn is_system(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path.starts_with(system))
 }
 
-impl Rules {
+impl MountPolicy {
     /// Whether `path` may be shown at all: it holds no home and nothing private.
     #[must_use]
     pub fn may_show(&self, path: &Path) -> bool {
@@ -149,7 +149,7 @@ impl Rules {
     }
 
     /// Adds what the programs of a directory on PATH need.
-    pub fn add_directory(&self, dir: &Path, shown: &mut Shown) {
+    pub fn add_directory(&self, dir: &Path, shown: &mut MountSet) {
         let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         for dir in BTreeSet::from([dir, real.as_path()]) {
             let of_programs = || self.home_of(dir).is_none() || is_of_programs(dir) || holds_only_programs(dir);
@@ -172,7 +172,7 @@ impl Rules {
         }
     }
 
-    fn add_program(&self, program: &Path, shown: &mut Shown) {
+    fn add_program(&self, program: &Path, shown: &mut MountSet) {
         if is_system(program) || shown.covers(program) {
             return;
         }
@@ -185,7 +185,7 @@ impl Rules {
 
     /// What the interpreter of a Python environment in a workspace needs. The workspace's owner has made the link, so it shows
     /// only Python installations that `reader` could read anyway, beside what PATH shows already.
-    pub fn add_interpreter(&self, workspace: &Path, reader: Reader, shown: &mut Shown) {
+    pub fn add_interpreter(&self, workspace: &Path, reader: Reader, shown: &mut MountSet) {
         for link in ENVIRONMENTS {
             for target in hops(&workspace.join(link)) {
                 if is_system(&target) || shown.covers(&target) || target.starts_with(workspace) {
@@ -314,8 +314,8 @@ mod tests {
             self.dir.path().canonicalize().unwrap().join(path)
         }
 
-        fn rules(&self) -> Rules {
-            Rules {
+        fn rules(&self) -> MountPolicy {
+            MountPolicy {
                 home: Some(self.at("home/me")),
                 only_programs: vec![self.at("home/me/.cargo"), self.at("home/me/go"), self.at("srv/cargo")],
                 private: vec![self.at("srv/tenants"), self.at("var/proctor")],
@@ -323,13 +323,13 @@ mod tests {
         }
 
         fn shown(&self, path: &[&str]) -> Vec<PathBuf> {
-            let mut shown = Shown::default();
+            let mut shown = MountSet::default();
             path.iter().for_each(|dir| self.rules().add_directory(&self.at(dir), &mut shown));
             shown.into_paths()
         }
 
         fn shown_beside(&self, workspace: &str, reader: Reader) -> Vec<PathBuf> {
-            let mut shown = Shown::default();
+            let mut shown = MountSet::default();
             self.rules().add_interpreter(&self.at(workspace), reader, &mut shown);
             shown.into_paths()
         }
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn what_the_system_has_needs_nothing() {
         let host = Host::with(&[]);
-        let mut shown = Shown::default();
+        let mut shown = MountSet::default();
         for dir in ["/bin", "/sbin", "/usr/games", "/etc/alternatives"] {
             if !Path::new(dir).exists() {
                 continue;
@@ -567,7 +567,7 @@ mod tests {
         let both = [host.at("srv/private/conda"), host.at("opt/python")];
         assert_eq!(host.shown_beside("ws", Reader::Supervisor), both);
         // What the operator's own PATH leads to needs no rights of the tenant's.
-        let mut shown = Shown::default();
+        let mut shown = MountSet::default();
         host.rules().add_directory(&host.at("home/me/.pyenv/versions/3.12/bin"), &mut shown);
         host.rules().add_interpreter(&host.at("pyenv"), tenant, &mut shown);
         assert_eq!(shown.into_paths(), [host.at("home/me/.pyenv")]);

@@ -120,7 +120,7 @@ impl<S: AsyncWrite + Unpin, H: Held> AsyncWrite for Connection<S, H> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::peer::Says;
+    use super::super::peer::PeerInfo;
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixStream;

@@ -2,7 +2,7 @@
 //! there is none. Must not know what is said after the greeting.
 
 use super::connection::{Connection, Held};
-use super::peer::{Peer, Says, Stage, Visit, Visitor, Whose, ms_since};
+use super::peer::{ConnectionState, Peer, PeerInfo, PeerKey, Stage, Visitor, ms_since};
 use super::{KEEPALIVE, KEEPALIVE_ANSWER};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -40,7 +40,7 @@ const TAKING: Duration = KEEPALIVE.saturating_add(KEEPALIVE_ANSWER);
 const GREETING_BYTES: usize = 24;
 
 /// Somebody who was let in.
-pub(super) type LetIn<S> = Connection<S, Guest>;
+pub(super) type LetIn<S> = Connection<S, ConnectionGuard>;
 
 /// Those of `incoming` that came. Where the host can let nobody in, as when descriptors have run out, it is asked again after a
 /// pause: who waits there makes each try fail at once.
@@ -66,10 +66,10 @@ fn left_early(error: &io::Error) -> bool {
 }
 
 /// The connections of `incoming` as they are let in.
-pub(super) fn guarded<S: Says>(
+pub(super) fn guarded<S: PeerInfo>(
     incoming: impl Stream<Item = io::Result<S>>,
 ) -> impl Stream<Item = io::Result<LetIn<S>>> {
-    let mut door = Door::new();
+    let mut door = ConnectionLimiter::new();
     accepted(incoming).map(move |stream| {
         let peer = stream.peer();
         let guest = door.let_in(&peer);
@@ -80,27 +80,27 @@ pub(super) fn guarded<S: Says>(
 /// Lets everybody in. Where there is no room for one more, somebody leaves, as [`Claim`] says: peers that hold connections and
 /// do nothing keep nobody out, and nobody who is known has to leave for somebody who is not. Whoever has most makes room for
 /// itself: whatever else it has, it shuts no newcomer out.
-pub(super) struct Door {
+pub(super) struct ConnectionLimiter {
     guests_max: usize,
     opened: Instant,
     /// Those who are there, and some who have left.
     guests: Vec<Known>,
     /// What all connections of the same peer share, for as long as there is one.
-    peers: HashMap<Whose, Weak<()>>,
+    peers: HashMap<PeerKey, Weak<()>>,
 }
 
 /// A guest, to the door.
 struct Known {
     /// The guest has the other end.
-    visit: Arc<Visit>,
-    whose: Whose,
+    visit: Arc<ConnectionState>,
+    whose: PeerKey,
     came_ms: u64,
     leave: CancellationToken,
 }
 
 impl Known {
     // Whether it may have to leave for one more of the peer that has most.
-    fn leaves_for_most(&self, whose: Whose, now_ms: u64) -> bool {
+    fn leaves_for_most(&self, whose: PeerKey, now_ms: u64) -> bool {
         let had_time = now_ms.saturating_sub(self.came_ms) >= NEWCOMER_MS;
         self.whose == whose || (had_time && self.visit.stage() < Stage::Known)
     }
@@ -116,7 +116,7 @@ struct Claim {
 }
 
 impl Claim {
-    fn of(visit: &Visit, now_ms: u64) -> Claim {
+    fn of(visit: &ConnectionState, now_ms: u64) -> Claim {
         let last_ms = visit.last_ms();
         let is_new = now_ms.saturating_sub(last_ms) < NEWCOMER_MS;
         let stage = if is_new { visit.stage().max(Stage::Greeted) } else { visit.stage() };
@@ -129,12 +129,12 @@ fn leaving(claims: impl Iterator<Item = (usize, Claim)>) -> Option<usize> {
     claims.min_by_key(|(_, claim)| *claim).map(|(place, _)| place)
 }
 
-impl Door {
-    pub(super) fn new() -> Door {
-        Door { guests_max: GUESTS_MAX, opened: Instant::now(), guests: Vec::new(), peers: HashMap::new() }
+impl ConnectionLimiter {
+    pub(super) fn new() -> ConnectionLimiter {
+        ConnectionLimiter { guests_max: GUESTS_MAX, opened: Instant::now(), guests: Vec::new(), peers: HashMap::new() }
     }
 
-    pub(super) fn let_in(&mut self, peer: &Peer) -> Guest {
+    pub(super) fn let_in(&mut self, peer: &Peer) -> ConnectionGuard {
         let (whose, now_ms) = (peer.whose(), ms_since(self.opened));
         if self.guests.len() >= self.guests_max {
             self.guests.retain(|known| Arc::strong_count(&known.visit) > 1);
@@ -146,9 +146,9 @@ impl Door {
         let shared = self.peers.entry(whose).or_default();
         let of_whose = shared.upgrade().unwrap_or_default();
         *shared = Arc::downgrade(&of_whose);
-        let visit = Arc::new(Visit::new(self.opened, of_whose));
+        let visit = Arc::new(ConnectionState::new(self.opened, of_whose));
         let leave = CancellationToken::new();
-        let guest = Guest {
+        let guest = ConnectionGuard {
             visit: Arc::clone(&visit),
             left: Box::pin(leave.clone().cancelled_owned()),
             greeting: Some((Box::pin(sleep(GREETING)), GREETING_BYTES)),
@@ -159,7 +159,7 @@ impl Door {
     }
 
     // Makes room for one more.
-    fn send_one_away(&mut self, whose: Whose, now_ms: u64) {
+    fn send_one_away(&mut self, whose: PeerKey, now_ms: u64) {
         let own = self.guests.iter().filter(|known| known.whose == whose).count();
         let mut others = self.guests.iter().filter(|known| known.whose != whose);
         let has_most = own > 0 && others.all(|known| known.visit.of_same() <= own);
@@ -175,8 +175,8 @@ impl Door {
 }
 
 /// What goes with the connection of somebody who was let in.
-pub(super) struct Guest {
-    visit: Arc<Visit>,
+pub(super) struct ConnectionGuard {
+    visit: Arc<ConnectionState>,
     left: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Until when it has to greet, and how many bytes of that are to come; `None` after it.
     greeting: Option<(Pin<Box<Sleep>>, usize)>,
@@ -184,7 +184,7 @@ pub(super) struct Guest {
     taking: Option<Pin<Box<Sleep>>>,
 }
 
-impl Guest {
+impl ConnectionGuard {
     /// Its connection.
     pub(super) fn over<S>(self, stream: S, peer: Peer) -> LetIn<S> {
         let visitor = Visitor { peer, visit: Arc::clone(&self.visit) };
@@ -197,7 +197,7 @@ impl Guest {
     }
 }
 
-impl Held for Guest {
+impl Held for ConnectionGuard {
     fn may_go_on(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let is_late = |(deadline, _): &mut (Pin<Box<Sleep>>, usize)| deadline.as_mut().poll(cx).is_ready();
         if self.greeting.as_mut().is_some_and(is_late) {
@@ -250,11 +250,11 @@ mod tests {
 
     type Ours = LetIn<DuplexStream>;
 
-    fn door(guests_max: usize) -> Door {
-        Door { guests_max, ..Door::new() }
+    fn door(guests_max: usize) -> ConnectionLimiter {
+        ConnectionLimiter { guests_max, ..ConnectionLimiter::new() }
     }
 
-    fn let_in(door: &mut Door, uid: u32) -> (Ours, DuplexStream) {
+    fn let_in(door: &mut ConnectionLimiter, uid: u32) -> (Ours, DuplexStream) {
         let (ours, theirs) = duplex(1_024);
         let peer = Peer::Local(Some(uid));
         (door.let_in(&peer).over(ours, peer), theirs)
@@ -473,7 +473,7 @@ mod tests {
     }
 
     impl Ours {
-        fn connect(&self) -> Arc<Visit> {
+        fn connect(&self) -> Arc<ConnectionState> {
             tonic::transport::server::Connected::connect_info(self).visit
         }
     }

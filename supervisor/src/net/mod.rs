@@ -9,11 +9,11 @@ mod unix_socket;
 
 use crate::ops::drain::Drain;
 use crate::sessions::registry::Registry;
-use crate::tenants::access::Current;
+use crate::tenants::access::CurrentAccess;
 use connection::Connection;
 use connection_limiter::guarded;
 use http2_authority::ReadableAuthority;
-use peer::Says;
+use peer::PeerInfo;
 use proctor_sandbox::Sandbox;
 use std::io;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
-pub use peer::{Peer, Visit, Visitor};
+pub use peer::{ConnectionState, Peer, Visitor};
 pub use unix_socket::{BindError, SocketFile, bind_unix};
 
 /// Streams of one connection at the same time: a shim has one or two, a platform service a few hundred.
@@ -56,7 +56,7 @@ pub enum Listener {
         /// The socket.
         listener: TcpListener,
         /// Whose certificates are shown.
-        access: Current,
+        access: CurrentAccess,
     },
     /// One connection that is there already. Serving ends with it.
     Connected(UnixStream),

@@ -1,7 +1,7 @@
 //! Who is at the other end of a connection, as far as its transport says, and how far the two have come. Must not know who
 //! that is to us.
 
-use crate::tenants::allowance::{Count, Counted};
+use crate::tenants::allowance::{Gauge, Reservation};
 use rustls::pki_types::CertificateDer;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -28,19 +28,19 @@ pub enum Peer {
     },
 }
 
-/// Whose connections are counted together.
+/// PeerKey connections are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Whose {
+pub(super) enum PeerKey {
     User(Option<u32>),
     Address(Option<IpAddr>),
 }
 
 impl Peer {
-    /// Whose this one is: a user's, an address's, or a network's of IPv6, of which anybody has as many addresses as they like.
-    pub(super) fn whose(&self) -> Whose {
+    /// PeerKey this one is: a user's, an address's, or a network's of IPv6, of which anybody has as many addresses as they like.
+    pub(super) fn whose(&self) -> PeerKey {
         match self {
-            Peer::Local(uid) => Whose::User(*uid),
-            Peer::Remote(address) | Peer::Secured { address, .. } => Whose::Address(address.map(network)),
+            Peer::Local(uid) => PeerKey::User(*uid),
+            Peer::Remote(address) | Peer::Secured { address, .. } => PeerKey::Address(address.map(network)),
         }
     }
 }
@@ -53,18 +53,18 @@ fn network(address: IpAddr) -> IpAddr {
 }
 
 /// A stream that says who is at its other end.
-pub(super) trait Says {
+pub(super) trait PeerInfo {
     /// What it says.
     fn peer(&self) -> Peer;
 }
 
-impl Says for UnixStream {
+impl PeerInfo for UnixStream {
     fn peer(&self) -> Peer {
         Peer::Local(self.peer_cred().ok().map(|found| found.uid()))
     }
 }
 
-impl Says for TcpStream {
+impl PeerInfo for TcpStream {
     fn peer(&self) -> Peer {
         Peer::Remote(self.peer_addr().ok().map(|address| address.ip()))
     }
@@ -88,20 +88,20 @@ pub(super) fn ms_since(then: Instant) -> u64 {
 
 /// One connection, for as long as it lasts, to everybody who has to do with it.
 #[derive(Debug)]
-pub struct Visit {
+pub struct ConnectionState {
     stage: AtomicU8,
     /// Milliseconds after `since` when something was last said.
     last_ms: AtomicU64,
     since: Instant,
     /// The same for all of whose this is; each holds one.
     of_whose: Arc<()>,
-    open_calls: Arc<Count>,
+    open_calls: Arc<Gauge>,
 }
 
-impl Visit {
+impl ConnectionState {
     /// One that begins, at a door that was opened at `since`.
-    pub(super) fn new(since: Instant, of_whose: Arc<()>) -> Visit {
-        let visit = Visit {
+    pub(super) fn new(since: Instant, of_whose: Arc<()>) -> ConnectionState {
+        let visit = ConnectionState {
             stage: AtomicU8::new(Stage::Silent as u8),
             last_ms: AtomicU64::new(0),
             since,
@@ -148,7 +148,7 @@ impl Visit {
     ///
     /// # Errors
     /// How many there may be.
-    pub fn open_call(&self) -> Result<Counted, u32> {
+    pub fn open_call(&self) -> Result<Reservation, u32> {
         self.open_calls.one_more(OPEN_CALLS_MAX).ok_or(OPEN_CALLS_MAX)
     }
 }
@@ -159,13 +159,13 @@ pub struct Visitor {
     /// Who is at its other end.
     pub peer: Peer,
     /// How far it has come.
-    pub visit: Arc<Visit>,
+    pub visit: Arc<ConnectionState>,
 }
 
 impl Visitor {
     /// The only one there is.
     pub(super) fn alone(peer: Peer) -> Visitor {
-        Visitor { peer, visit: Arc::new(Visit::new(Instant::now(), Arc::default())) }
+        Visitor { peer, visit: Arc::new(ConnectionState::new(Instant::now(), Arc::default())) }
     }
 }
 

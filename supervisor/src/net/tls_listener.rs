@@ -1,9 +1,9 @@
 //! TLS on a TCP listener: handshakes beside each other, each with the certificates of its moment, behind the same door as
 //! everybody's connection. Must not know who a peer is; what it has shown travels with its connection.
 
-use super::connection_limiter::{Door, Guest, LetIn, accepted};
-use super::peer::{Peer, Says};
-use crate::tenants::access::Current;
+use super::connection_limiter::{ConnectionGuard, ConnectionLimiter, LetIn, accepted};
+use super::peer::{Peer, PeerInfo};
+use crate::tenants::access::CurrentAccess;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use std::io;
@@ -26,7 +26,7 @@ type Secured = LetIn<TlsStream<TcpStream>>;
 /// The connections of a listener, greeted, until `stopping`.
 pub(super) fn incoming(
     listener: TcpListener,
-    access: Current,
+    access: CurrentAccess,
     stopping: CancellationToken,
 ) -> impl Stream<Item = io::Result<Secured>> {
     let (greeted, incoming) = mpsc::channel(WAITING);
@@ -40,8 +40,8 @@ pub(super) fn incoming(
 }
 
 // Whoever calls is let in at once: one whose handshake does not end is a guest who has not greeted.
-async fn greet_all(listener: TcpListener, access: &Current, greeted: &mpsc::Sender<io::Result<Secured>>) {
-    let (mut door, mut accepted) = (Door::new(), pin!(accepted(TcpListenerStream::new(listener))));
+async fn greet_all(listener: TcpListener, access: &CurrentAccess, greeted: &mpsc::Sender<io::Result<Secured>>) {
+    let (mut door, mut accepted) = (ConnectionLimiter::new(), pin!(accepted(TcpListenerStream::new(listener))));
     while let Some(stream) = accepted.next().await {
         // The certificates are those of now: a connection that is there keeps its own.
         let Some(server) = access.borrow().server() else { continue };
@@ -56,7 +56,7 @@ async fn greet_all(listener: TcpListener, access: &Current, greeted: &mpsc::Send
     }
 }
 
-async fn greet(stream: TcpStream, server: Arc<ServerConfig>, mut guest: Guest) -> io::Result<Secured> {
+async fn greet(stream: TcpStream, server: Arc<ServerConfig>, mut guest: ConnectionGuard) -> io::Result<Secured> {
     _ = stream.set_nodelay(true);
     let Peer::Remote(address) = stream.peer() else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
     let stream = tokio::select! {

@@ -20,9 +20,9 @@ pub(crate) enum Message<L> {
 
 /// Lines that nobody will see.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Lost(Arc<AtomicU64>);
+pub(crate) struct LostCount(Arc<AtomicU64>);
 
-impl Lost {
+impl LostCount {
     /// For a line to tell, which has to give them back if it is not written.
     pub(crate) fn take(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
@@ -36,26 +36,26 @@ impl Lost {
 
 /// The way in of whoever has a line to tell.
 #[derive(Debug)]
-pub(crate) struct Outbox<L> {
+pub(crate) struct NonBlockingWriter<L> {
     queue: SyncSender<Message<L>>,
-    lost: Lost,
+    lost: LostCount,
 }
 
-impl<L> Clone for Outbox<L> {
+impl<L> Clone for NonBlockingWriter<L> {
     fn clone(&self) -> Self {
-        Outbox { queue: self.queue.clone(), lost: self.lost.clone() }
+        NonBlockingWriter { queue: self.queue.clone(), lost: self.lost.clone() }
     }
 }
 
-impl<L: Send + 'static> Outbox<L> {
+impl<L: Send + 'static> NonBlockingWriter<L> {
     /// A queue with room for so many lines to a thread of this name, which lasts as long as `write` goes on.
     pub(crate) fn open(
         name: &str,
         lines_max: usize,
-        write: impl FnOnce(&Receiver<Message<L>>, &Lost) + Send + 'static,
-    ) -> io::Result<Outbox<L>> {
+        write: impl FnOnce(&Receiver<Message<L>>, &LostCount) + Send + 'static,
+    ) -> io::Result<NonBlockingWriter<L>> {
         let (queue, messages) = sync_channel(lines_max);
-        let outbox = Outbox { queue, lost: Lost::default() };
+        let outbox = NonBlockingWriter { queue, lost: LostCount::default() };
         let lost = outbox.lost.clone();
         std::thread::Builder::new().name(name.to_owned()).spawn(move || write(&messages, &lost))?;
         Ok(outbox)
@@ -90,7 +90,7 @@ mod tests {
     fn whoever_tells_a_full_queue_does_not_wait_and_what_is_lost_is_counted() {
         let (go, gate) = sync_channel::<()>(0);
         let (found, written) = sync_channel(1);
-        let outbox = Outbox::open("test", 2, move |messages, lost| {
+        let outbox = NonBlockingWriter::open("test", 2, move |messages, lost| {
             gate.recv().unwrap();
             let mut lines = Vec::new();
             for message in messages {

@@ -6,7 +6,7 @@ use crate::host::monitor::HostMonitor;
 use crate::host::toolchain::Toolchain;
 use crate::ops::audit::Audit;
 use crate::runs::scheduler::Scheduler;
-use crate::tenants::allowance::{Count, Kept};
+use crate::tenants::allowance::{Gauge, RetainedQuota};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::quota::Quota;
@@ -32,36 +32,36 @@ pub struct Context {
     pub scheduler: Scheduler,
     /// Whether this host can run anything.
     pub host: HostMonitor,
-    /// Looks that are on, of all tenants.
-    pub looks: Looks,
+    /// ScanPermits that are on, of all tenants.
+    pub looks: ScanPermits,
 }
 
-/// Looks at workspaces that go on at once, each on a thread: those of runs, and for a tenant those of its other calls too. A
+/// ScanPermits at workspaces that go on at once, each on a thread: those of runs, and for a tenant those of its other calls too. A
 /// disk that does not answer holds them for as long.
 ///
 /// Each has its memory: [`BYTES_SMALL`](crate::workspace::BYTES_SMALL), and a few of them
 /// [`BYTES_LARGE`](crate::workspace::BYTES_LARGE). So the looks of a host take at most 512 MiB together, those of a tenant 128.
 #[derive(Debug, Clone)]
-pub struct Looks {
+pub struct ScanPermits {
     all: Arc<Semaphore>,
     large: Arc<Semaphore>,
 }
 
-impl Looks {
+impl ScanPermits {
     /// Of all tenants: more than the disks of a host serve at a time.
     #[must_use]
-    pub fn of_host() -> Looks {
-        Looks::new(256, 4)
+    pub fn of_host() -> ScanPermits {
+        ScanPermits::new(256, 4)
     }
 
     /// Of one tenant: what it cannot read, and what is large, leaves most threads and memory to others.
     #[must_use]
-    pub fn of_tenant() -> Looks {
-        Looks::new(64, 1)
+    pub fn of_tenant() -> ScanPermits {
+        ScanPermits::new(64, 1)
     }
 
-    fn new(all: usize, large: usize) -> Looks {
-        Looks { all: Arc::new(Semaphore::new(all)), large: Arc::new(Semaphore::new(large)) }
+    fn new(all: usize, large: usize) -> ScanPermits {
+        ScanPermits { all: Arc::new(Semaphore::new(all)), large: Arc::new(Semaphore::new(large)) }
     }
 
     /// Waits until there may be one more; there is until what is returned is dropped.
@@ -69,7 +69,7 @@ impl Looks {
         Arc::clone(&self.all).acquire_owned().await.ok()
     }
 
-    /// Looks, on a thread of the runtime's that may block.
+    /// ScanPermits, on a thread of the runtime's that may block.
     pub async fn look<T: Send + 'static>(&self, look: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
         let one_more = self.one_more().await;
         let looked = spawn_blocking(move || {
@@ -83,30 +83,30 @@ impl Looks {
 
 /// Room for one look at all files of a workspace, of its tenant's and of the host's, until this is dropped.
 #[derive(Debug)]
-pub struct LookRoom {
-    looks: [Looks; 2],
+pub struct ScanPermit {
+    looks: [ScanPermits; 2],
     all: [Option<OwnedSemaphorePermit>; 2],
     large: Option<[OwnedSemaphorePermit; 2]>,
 }
 
-impl LookRoom {
+impl ScanPermit {
     /// Waits for room for a small look.
-    pub async fn small(tenant: &Looks, host: &Looks) -> LookRoom {
+    pub async fn small(tenant: &ScanPermits, host: &ScanPermits) -> ScanPermit {
         // The tenant's first: who waits for its own holds nothing of the host's.
         let all = [tenant.one_more().await, host.one_more().await];
-        LookRoom { looks: [tenant.clone(), host.clone()], all, large: None }
+        ScanPermit { looks: [tenant.clone(), host.clone()], all, large: None }
     }
 
     /// Makes it room for a large look, if there is any now.
     pub fn grow(&mut self) -> bool {
-        let more = |looks: &Looks| Arc::clone(&looks.large).try_acquire_owned().ok();
+        let more = |looks: &ScanPermits| Arc::clone(&looks.large).try_acquire_owned().ok();
         let [tenant, host] = &self.looks;
         self.large = self.large.take().or_else(|| Some([more(tenant)?, more(host)?]));
         self.large.is_some()
     }
 
     /// Waits until it is room for a large look, and meanwhile is none for a small one.
-    pub async fn grown(mut self) -> LookRoom {
+    pub async fn grown(mut self) -> ScanPermit {
         self.all = [None, None];
         let [tenant, host] = self.looks.clone().map(|looks| looks.large);
         if let (Ok(of_tenant), Ok(of_host)) = (tenant.acquire_owned().await, host.acquire_owned().await) {
@@ -118,7 +118,7 @@ impl LookRoom {
     }
 }
 
-impl Drop for LookRoom {
+impl Drop for ScanPermit {
     fn drop(&mut self) {
         // What a large look has taken is of no use to what comes next, which is small.
         if self.large.is_some() {
@@ -135,11 +135,11 @@ pub struct Policy {
     /// What its runs may have of the host together, and its weight against other tenants.
     pub quota: Quota,
     /// How many of its runs wait, in their sessions or for their turn on the host.
-    pub queued: Arc<Count>,
+    pub queued: Arc<Gauge>,
     /// What is kept of its runs, all sessions together.
-    pub kept: Kept,
-    /// Looks at its workspaces that are on.
-    pub looks: Looks,
+    pub kept: RetainedQuota,
+    /// ScanPermits at its workspaces that are on.
+    pub looks: ScanPermits,
     /// Who the runs are on this host.
     pub run_as: RunAs,
     /// The users of this host to one of whom a workspace must belong; `None` for whoever it belongs to.
@@ -207,13 +207,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_look_takes_its_place_until_it_is_over_whoever_waits_for_it() {
-        let looks = Looks::of_tenant();
+        let looks = ScanPermits::of_tenant();
         let others: Vec<_> = (1..looks.all.available_permits()).map(|_| looks.one_more().now_or_never()).collect();
         let (go, gate) = std::sync::mpsc::sync_channel::<()>(0);
         // It is begun, and nobody waits for its end any more.
         assert!(looks.look(move || gate.recv()).now_or_never().is_none());
         assert!(looks.one_more().now_or_never().is_none(), "all of the tenant's are on");
-        assert_eq!(Looks::of_tenant().look(|| 7).await.unwrap(), 7, "another tenant's are not");
+        assert_eq!(ScanPermits::of_tenant().look(|| 7).await.unwrap(), 7, "another tenant's are not");
         go.send(()).unwrap();
         assert!(looks.one_more().await.is_some());
         drop(others);
@@ -221,17 +221,17 @@ mod tests {
 
     #[tokio::test]
     async fn large_looks_are_few_of_a_tenant_and_of_the_host_and_the_next_waits_for_one_to_end() {
-        let (host, tenant) = (Looks::of_host(), Looks::of_tenant());
-        let small = async |tenant: &Looks| LookRoom::small(tenant, &host).await;
+        let (host, tenant) = (ScanPermits::of_host(), ScanPermits::of_tenant());
+        let small = async |tenant: &ScanPermits| ScanPermit::small(tenant, &host).await;
         let (mut first, mut second) = (small(&tenant).await, small(&tenant).await);
         assert!(first.grow() && first.grow() && !second.grow(), "its tenant has one");
         let mut others = Vec::new();
         for _ in 1..4 {
-            let mut other = small(&Looks::of_tenant()).await;
+            let mut other = small(&ScanPermits::of_tenant()).await;
             assert!(other.grow());
             others.push(other);
         }
-        assert!(!small(&Looks::of_tenant()).await.grow(), "the host has four");
+        assert!(!small(&ScanPermits::of_tenant()).await.grow(), "the host has four");
         // It holds no place of a small one while it waits.
         let mut waiting = Box::pin(second.grown());
         assert!(waiting.as_mut().now_or_never().is_none());

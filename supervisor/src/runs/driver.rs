@@ -3,25 +3,25 @@
 
 use super::report_builder::{Concluding, conclude, without_running};
 use super::run_state::Course;
-use super::{Killer, LogWriter, NotStarted, RunEnd, Spools, combined_exit};
+use super::{LogWriter, NotStarted, RunEnd, RunKiller, Spools, combined_exit};
 use crate::caches::{self, RunCache};
 use crate::host::environment::home;
 use crate::random_id::random_id;
-use crate::runs::context::{Context, LookRoom, Policy};
+use crate::runs::context::{Context, Policy, ScanPermit};
 use crate::runs::prepare::{PrepareError, Prepared, commands_of, prepare};
-use crate::runs::scheduler::{EnterError, Place, Standing, Wanted};
-use crate::tenants::allowance::Counted;
-use crate::workspace::{Look, Workspace};
+use crate::runs::scheduler::{EnterError, RunSlot, SlotRequest, Standing};
+use crate::tenants::allowance::Reservation;
+use crate::workspace::{Workspace, WorkspaceScan};
 use proctor_core::coverage::Measured;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::id::{RunId, SessionId, TenantId};
 use proctor_core::limits::Limits;
-use proctor_core::moment::Moment;
 use proctor_core::outcome::KillReason;
 use proctor_core::queue::{Entry, Priority};
-use proctor_core::quota::{Amount, Refused};
+use proctor_core::quota::{Amount, QuotaExceeded};
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
+use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::Awaited;
 use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, lack, shorten_slice};
 use std::io::ErrorKind;
@@ -50,15 +50,15 @@ pub struct Drive {
     /// Which of its tenant's runs it comes before.
     pub priority: Priority,
     /// When it was accepted.
-    pub accepted_at: Moment,
+    pub accepted_at: Timestamp,
     /// That it waits, if it has waited in its session.
-    pub waits: Option<Counted>,
+    pub waits: Option<Reservation>,
     /// Where events go.
     pub log: LogWriter,
     /// Where the run's bytes go.
     pub spools: Spools,
     /// Ends the run.
-    pub killer: Killer,
+    pub killer: RunKiller,
 }
 
 /// What a driver ends with. The actor takes it in and then ends the log, so that whoever sees the end finds everything
@@ -98,7 +98,7 @@ const NOT_LOOKED: &str = "ended before it looked at its workspace";
 /// What the look at a run's workspace comes to.
 enum Came {
     /// There is no memory for it now, and nothing has come of it.
-    NoRoom(Box<(Drive, Began, LookRoom)>),
+    NoRoom(Box<(Drive, Began, ScanPermit)>),
     /// It has no turn yet.
     Waits(Box<Looked>),
     /// It had its turn at once, and is over.
@@ -117,7 +117,7 @@ async fn run_to_end(mut drive: Drive, began: Began) -> Ran {
     let context = Arc::clone(&drive.context);
     let killer = drive.killer.clone();
     let mut room = tokio::select! {
-        room = LookRoom::small(&policy.looks, &context.looks) => room,
+        room = ScanPermit::small(&policy.looks, &context.looks) => room,
         () = killer.killed() => return Ok((killed(&drive, "", NOT_LOOKED), Vec::new())),
     };
     let mut began = began;
@@ -150,7 +150,7 @@ async fn run_to_end(mut drive: Drive, began: Began) -> Ran {
 }
 
 /// Looks at the workspace, and runs at once what has its turn: each change of threads costs as much as a look.
-fn come(drive: Drive, began: Began, mut room: LookRoom) -> Result<Came, NotStarted> {
+fn come(drive: Drive, began: Began, mut room: ScanPermit) -> Result<Came, NotStarted> {
     if let Some(text) = drive.context.host.refusal() {
         return Err(PrepareError::HostFailed { text }.into());
     }
@@ -221,7 +221,7 @@ struct Looked {
     drive: Drive,
     prepared: Prepared,
     fingerprint: Option<Fingerprint>,
-    place: Place,
+    place: RunSlot,
     /// Who has not been told yet.
     began: Option<Began>,
 }
@@ -235,7 +235,7 @@ impl Looked {
 }
 
 /// Prepares the run, which nothing in its workspace refuses, and has it take its place on the host.
-fn enter(mut drive: Drive, began: Began, look: Look) -> Result<Looked, NotStarted> {
+fn enter(mut drive: Drive, began: Began, look: WorkspaceScan) -> Result<Looked, NotStarted> {
     let waits = drive.waits.take();
     let Drive { context, policy, session, workspace, request, kind, .. } = &drive;
     let prepared = prepare(context, policy, session, workspace, &look, request, *kind)?;
@@ -243,11 +243,11 @@ fn enter(mut drive: Drive, began: Began, look: Look) -> Result<Looked, NotStarte
         return Err(full.into());
     }
     if policy.cache.as_deref().is_some_and(|cache| caches::are_overfull(cache, policy.cache_bytes_max)) {
-        return Err(Refused::Cache { max: policy.cache_bytes_max }.into());
+        return Err(QuotaExceeded::Cache { max: policy.cache_bytes_max }.into());
     }
     let tenant = TenantId::new(policy.owner.clone());
     let entry = Entry { tenant, demand: Amount::of(&prepared.spec.limits), priority: drive.priority };
-    let wanted = Wanted { entry, quota: policy.quota, queued: Arc::clone(&policy.queued), waits };
+    let wanted = SlotRequest { entry, quota: policy.quota, queued: Arc::clone(&policy.queued), waits };
     let place = context.scheduler.enter(wanted)?;
     Ok(Looked { drive, prepared, fingerprint: look.fingerprint, place, began: Some(began) })
 }
@@ -441,7 +441,7 @@ fn host_failed(error: impl std::fmt::Display) -> NotStarted {
 impl From<EnterError> for NotStarted {
     fn from(error: EnterError) -> Self {
         match error {
-            EnterError::Refused(refused) => refused.into(),
+            EnterError::QuotaExceeded(refused) => refused.into(),
             EnterError::Gone => NotStarted::Host { text: error.to_string() },
         }
     }

@@ -9,13 +9,13 @@
 //! as it is there.
 
 use super::NotStarted;
-use super::output_files::{Files, Spools};
+use super::output_files::{OutputFiles, Spools};
 use crate::clock::Clock;
-use crate::tenants::allowance::{Counted, Room};
+use crate::tenants::allowance::{MemoryReservation, Reservation};
 use proctor_core::event::{Progress, RunEvent};
-use proctor_core::moment::Moment;
 use proctor_core::report::Report;
 use proctor_core::test_case::TestId;
+use proctor_core::timestamp::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,7 +59,7 @@ pub struct Entry {
     /// From 0, without gaps.
     pub sequence: u64,
     /// When it was kept.
-    pub at: Moment,
+    pub at: Timestamp,
     /// What happened.
     pub event: RunEvent,
 }
@@ -96,14 +96,14 @@ pub struct Snapshot {
     /// Number of the next event.
     pub next_sequence: u64,
     /// What it wrote and left.
-    pub files: Files,
+    pub files: OutputFiles,
 }
 
 enum Write {
     Append(Vec<RunEvent>),
-    Settle(Files),
+    Settle(OutputFiles),
     Weigh { report: u64, reply: oneshot::Sender<u64> },
-    End(RunEnd, Option<Counted>),
+    End(RunEnd, Option<Reservation>),
     Forget(oneshot::Sender<()>),
 }
 
@@ -112,7 +112,7 @@ type Reply<T> = oneshot::Sender<Result<T, ReadError>>;
 
 enum Question {
     Read { from: u64, reply: Reply<Vec<Entry>> },
-    Files { reply: Reply<Files> },
+    Files { reply: Reply<OutputFiles> },
     Snapshot { reply: Reply<Snapshot> },
     AwaitEnd { reply: Reply<RunEnd> },
 }
@@ -139,7 +139,7 @@ impl LogWriter {
     }
 
     /// What the run wrote and left, now that nothing is added to it. Panics on a tokio thread.
-    pub(super) fn settle_blocking(&self, files: Files) {
+    pub(super) fn settle_blocking(&self, files: OutputFiles) {
         _ = self.writes.blocking_send(Write::Settle(files));
     }
 
@@ -151,7 +151,7 @@ impl LogWriter {
     }
 
     /// Ends the log. Only the first end counts. What it keeps is counted for as long as it does.
-    pub async fn end(&self, end: RunEnd, kept: Option<Counted>) {
+    pub async fn end(&self, end: RunEnd, kept: Option<Reservation>) {
         _ = self.writes.send(Write::End(end, kept)).await;
     }
 
@@ -167,7 +167,7 @@ impl LogWriter {
 #[derive(Debug, Clone)]
 pub struct RunHandle {
     /// When the run was accepted.
-    pub accepted_at: Moment,
+    pub accepted_at: Timestamp,
     questions: mpsc::Sender<Question>,
     watchers: Arc<AtomicUsize>,
 }
@@ -202,7 +202,7 @@ impl RunHandle {
     }
 
     /// What it has written and left until now. Whoever holds this keeps it from being gone, so nobody holds it for long.
-    pub async fn files(&self) -> Result<Files, ReadError> {
+    pub async fn files(&self) -> Result<OutputFiles, ReadError> {
         self.ask(|reply| Question::Files { reply }).await
     }
 
@@ -267,7 +267,7 @@ impl Drop for Watch {
 /// Opens the log of a run that was just accepted. While there are writers it takes in events; when the last is gone, a
 /// log that has its end stays readable for whoever holds a handle, and one that has none is broken and says so.
 #[must_use]
-pub fn open(clock: Clock, spools: &Spools, room: Room) -> (LogWriter, RunHandle) {
+pub fn open(clock: Clock, spools: &Spools, room: MemoryReservation) -> (LogWriter, RunHandle) {
     let (writes, written) = mpsc::channel(MAILBOX);
     let (questions, asked) = mpsc::channel(MAILBOX);
     let log = Log {
@@ -295,10 +295,10 @@ struct Log {
     /// Memory of these.
     bytes: usize,
     /// The same and the report's, as the tenant counts it.
-    room: Room,
+    room: MemoryReservation,
     /// How many of them somebody may have seen, and knows by their numbers.
     told: usize,
-    files: Files,
+    files: OutputFiles,
     /// Events that found no room.
     missed: u64,
     readers: Vec<(u64, Reply<Vec<Entry>>)>,
@@ -307,7 +307,7 @@ struct Log {
     progress: Progress,
     end: Option<RunEnd>,
     /// What is kept since it has ended.
-    _kept: Option<Counted>,
+    _kept: Option<Reservation>,
 }
 
 impl Log {
@@ -403,7 +403,7 @@ impl Log {
         self.entries.push(Entry { sequence, at: self.clock.now(), event });
     }
 
-    fn finish(&mut self, end: RunEnd, kept: Option<Counted>) {
+    fn finish(&mut self, end: RunEnd, kept: Option<Reservation>) {
         if self.end.is_some() {
             return;
         }

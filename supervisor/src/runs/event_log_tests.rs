@@ -2,18 +2,18 @@
 
 use super::*;
 use crate::runs::without_running;
-use crate::tenants::allowance::Kept;
+use crate::tenants::allowance::RetainedQuota;
 use futures_util::FutureExt;
 use proctor_core::event::Stream;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::KillReason;
 
 fn log() -> (LogWriter, RunHandle) {
-    open(Clock::new(), &Spools::default(), Kept::unbounded().room())
+    open(Clock::new(), &Spools::default(), RetainedQuota::unbounded().room())
 }
 
 fn end() -> RunEnd {
-    let report = without_running(Moment(0), Limits::DEFAULT, "", KillReason::Cancelled, "");
+    let report = without_running(Timestamp(0), Limits::DEFAULT, "", KillReason::Cancelled, "");
     RunEnd::Report(Arc::new(report))
 }
 
@@ -122,11 +122,11 @@ async fn one_byte_at_a_time_does_not_fill_the_log_and_what_does_is_counted() {
 
 #[tokio::test]
 async fn what_a_log_keeps_is_counted_until_it_is_forgotten_and_no_reader_holds_on_to_it() {
-    let count = Arc::new(crate::tenants::allowance::Count::default());
+    let count = Arc::new(crate::tenants::allowance::Gauge::default());
     let mut spools = Spools::default();
     spools.stdout.append(&[7; 100]).unwrap();
     for forgotten in [true, false] {
-        let (writer, handle) = open(Clock::new(), &spools, Kept::unbounded().room());
+        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().room());
         writer.append(vec![output(Stream::Stdout, 0, 100)]).await;
         let waiting = tokio::spawn({
             let handle = handle.clone();
@@ -176,7 +176,7 @@ async fn a_log_that_is_full_says_what_is_not_in_it() {
 
 #[tokio::test]
 async fn the_runs_of_a_tenant_share_the_memory_that_it_may_have_and_give_it_back() {
-    let kept = Kept { memory_max: 100_000, ..Kept::unbounded() };
+    let kept = RetainedQuota { memory_max: 100_000, ..RetainedQuota::unbounded() };
     let logs = || open(Clock::new(), &Spools::default(), kept.room());
     let test = |number: usize| RunEvent::TestStarted(TestId { package: "p".to_owned(), name: format!("t{number}") });
     let (greedy, told) = logs();

@@ -5,12 +5,12 @@ mod combined_exit;
 pub mod context;
 mod driver;
 mod event_log;
-mod kill_switch;
 mod output_files;
 pub mod prepare;
 pub mod project_file;
 mod report_builder;
 mod report_limits;
+mod run_killer;
 mod run_state;
 pub mod scheduler;
 mod tally;
@@ -19,9 +19,9 @@ pub use driver::{Drive, Finished, drive};
 pub use event_log::{
     Entry, LogWriter, OUTPUT_BYTES_MAX, Phase, ReadError, RunEnd, RunHandle, Snapshot, TestsStarted, Watch, open,
 };
-pub use kill_switch::{KillOnDrop, Killer};
-pub use output_files::{FILE_BYTES_MIN, Files, Spools};
+pub use output_files::{FILE_BYTES_MIN, OutputFiles, Spools};
 pub use report_builder::without_running;
+pub use run_killer::{KillOnDrop, RunKiller};
 
 use thiserror::Error;
 
@@ -45,10 +45,10 @@ pub enum NotStarted {
     },
     /// It waited, and then there was nothing left to do.
     #[error(transparent)]
-    Refused(#[from] proctor_core::session::Refusal),
+    QuotaExceeded(#[from] proctor_core::session::StartRejected),
     /// A quota of its tenant or of the host is used up.
     #[error(transparent)]
-    Quota(#[from] proctor_core::quota::Refused),
+    Quota(#[from] proctor_core::quota::QuotaExceeded),
     /// The sandbox cannot carry out what is asked, whoever asks.
     #[error("{text}")]
     Invalid {

@@ -28,28 +28,28 @@ pub struct Spools {
 impl Spools {
     /// All that is in them, and will be.
     #[must_use]
-    pub fn files(&self) -> Files {
+    pub fn files(&self) -> OutputFiles {
         let of = |spool: &Spool| Bytes::File(spool.reader());
-        Files { stdout: of(&self.stdout), stderr: of(&self.stderr), artifacts: of(&self.artifacts) }
+        OutputFiles { stdout: of(&self.stdout), stderr: of(&self.stderr), artifacts: of(&self.artifacts) }
     }
 
     /// The same once nothing is added any more: what is small needs no file. Reads files: not for a tokio thread.
     #[must_use]
-    pub fn settled(&self) -> Files {
+    pub fn settled(&self) -> OutputFiles {
         let of = |spool: &Spool| Bytes::settled(spool.reader());
-        Files { stdout: of(&self.stdout), stderr: of(&self.stderr), artifacts: of(&self.artifacts) }
+        OutputFiles { stdout: of(&self.stdout), stderr: of(&self.stderr), artifacts: of(&self.artifacts) }
     }
 }
 
 /// What a run has written and left.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub struct OutputFiles {
     stdout: Bytes,
     stderr: Bytes,
     artifacts: Bytes,
 }
 
-impl Files {
+impl OutputFiles {
     /// At most `len` bytes of a stream from `offset` on. Reads a file: not for a tokio thread.
     pub fn read_output(&self, stream: Stream, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         self.stream(stream).read_at(offset, len)
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(after.kept_bytes(), counted, "{len}");
             assert_eq!(after.output_len(Stream::Stdout), len as u64);
             for (offset, some) in [(0, 2), (1, len), (len as u64, 1), (u64::MAX, 1), (0, usize::MAX)] {
-                let read = |files: &Files| files.read_output(Stream::Stdout, offset, some).unwrap();
+                let read = |files: &OutputFiles| files.read_output(Stream::Stdout, offset, some).unwrap();
                 assert_eq!(read(&before), read(&after), "{len}: {some} from {offset}");
             }
         }

@@ -7,7 +7,7 @@ use crate::host::toolchain::{is_seen, unseen_environment};
 use crate::random_id::random_id;
 use crate::runs::context::{Context, Policy};
 use crate::runs::project_file::{ProjectFile, ProjectFileError};
-use crate::workspace::{Look, Workspace, WorkspaceError};
+use crate::workspace::{Workspace, WorkspaceError, WorkspaceScan};
 use proctor_core::id::SessionId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
@@ -108,7 +108,7 @@ pub fn prepare(
     policy: &Policy,
     session: &SessionId,
     workspace: &Workspace,
-    look: &Look,
+    look: &WorkspaceScan,
     request: &RunRequest,
     kind: RunKind,
 ) -> Result<Prepared, PrepareError> {
@@ -255,7 +255,7 @@ struct Planned {
 
 fn plan_detected(
     policy: &Policy,
-    look: &Look,
+    look: &WorkspaceScan,
     request: &RunRequest,
     kind: RunKind,
     want: &Want<'_>,

@@ -9,11 +9,11 @@ use proctor_core::bound::{TAIL_BYTES_MAX, clip};
 use proctor_core::coverage::Measured;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
-use proctor_core::moment::Moment;
 use proctor_core::outcome::{Evidence, KillReason};
 use proctor_core::redact::{SECRET_BYTES_MAX, redact_from, redacted};
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
 use proctor_core::test_case::TestId;
+use proctor_core::timestamp::Timestamp;
 use proctor_core::verdict::{Facts, judge};
 use proctor_frameworks::{Chosen, Parser};
 use proctor_sandbox::{Ending, SpoolReader};
@@ -37,8 +37,8 @@ pub(super) struct Concluding {
     pub(super) filtered: bool,
     pub(super) notes: Vec<String>,
     pub(super) workspace: Workspace,
-    pub(super) accepted_at: Moment,
-    pub(super) ended_at: Moment,
+    pub(super) accepted_at: Timestamp,
+    pub(super) ended_at: Timestamp,
     pub(super) stdout: SpoolReader,
     pub(super) stderr: SpoolReader,
 }
@@ -213,7 +213,7 @@ fn tail(spool: &SpoolReader) -> (String, u64) {
 
 /// The report of a run that was accepted and ended before anything was started.
 #[must_use]
-pub fn without_running(now: Moment, limits: Limits, framework: &str, killed: KillReason, note: &str) -> Report {
+pub fn without_running(now: Timestamp, limits: Limits, framework: &str, killed: KillReason, note: &str) -> Report {
     let outcome = killed.outcome();
     Report {
         outcome,
@@ -292,7 +292,7 @@ mod tests {
             })
         });
         let awaited = Awaited::of(&Selection::Exactly(wanted.collect()));
-        let mut course = Course::new(Moment(0), Limits::DEFAULT, parser, awaited);
+        let mut course = Course::new(Timestamp(0), Limits::DEFAULT, parser, awaited);
         for test in tests {
             course.tally.count(RunnerEvent::TestFinished(Box::new(test)));
         }
@@ -323,8 +323,8 @@ mod tests {
             filtered: false,
             notes: vec![WORST.repeat(10_000); 1_000],
             workspace: Workspace::open(dir.path()).unwrap(),
-            accepted_at: Moment(0),
-            ended_at: Moment(1),
+            accepted_at: Timestamp(0),
+            ended_at: Timestamp(1),
             stdout: spool.reader(),
             stderr: spool.reader(),
         };

@@ -6,9 +6,9 @@ use proctor_core::bound::RUNNING_NAMES_MAX;
 use proctor_core::event::{Progress, RunEvent, RunnerEvent, Stream};
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
-use proctor_core::moment::Moment;
 use proctor_core::outcome::Exit;
 use proctor_core::test_case::{Collector, TestId, TestOutcome};
+use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::{Awaited, Parser, Step};
 use proctor_sandbox::{Ending, SandboxEvent};
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub(super) struct Course {
     /// What was to run and has told nothing yet.
     pub(super) awaited: Awaited,
     pub(super) isolation: Arc<Isolation>,
-    pub(super) launched_at: Moment,
+    pub(super) launched_at: Timestamp,
     /// Tests that were running when proctor decided to kill, or when the run was cut off.
     pub(super) running: Vec<TestId>,
     /// Steps that had no test to run.
@@ -53,7 +53,7 @@ pub(super) struct Course {
 }
 
 impl Course {
-    pub(super) fn new(launched_at: Moment, limits: Limits, parser: Box<dyn Parser>, awaited: Awaited) -> Course {
+    pub(super) fn new(launched_at: Timestamp, limits: Limits, parser: Box<dyn Parser>, awaited: Awaited) -> Course {
         let now = Instant::now();
         Course {
             parser,
@@ -256,7 +256,7 @@ mod tests {
             nonce: "n",
         };
         let plan = Go.plan(&Go.detect(&tree), &tree, &want).unwrap();
-        Course::new(Moment::default(), Limits::DEFAULT, Go.parser(&plan, &want), Awaited::default())
+        Course::new(Timestamp::default(), Limits::DEFAULT, Go.parser(&plan, &want), Awaited::default())
     }
 
     fn finished(events: &[RunEvent]) -> Vec<&str> {

@@ -1,16 +1,16 @@
-//! The scheduler: the one task that owns the host's fair queue and hands out turns. A turn is held as a [`Place`], and given
+//! The scheduler: the one task that owns the host's fair queue and hands out turns. A turn is held as a [`RunSlot`], and given
 //! back when that is dropped, however its run ended. Must not know what runs do; who comes next is decided in
 //! [`proctor_core::queue`].
 
 use crate::clock::Clock;
-use crate::tenants::allowance::{Count, Counted};
+use crate::tenants::allowance::{Gauge, Reservation};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use proctor_core::id::TenantId;
-use proctor_core::moment::Moment;
 use proctor_core::queue::{Entry, FairQueue, Moved, Ticket};
-use proctor_core::quota::{Amount, Quota, Refused};
+use proctor_core::quota::{Amount, Quota, QuotaExceeded};
+use proctor_core::timestamp::Timestamp;
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -32,17 +32,17 @@ pub enum Standing {
     /// It may run.
     Turn,
     /// It will never: its tenant may have less than it did, or is gone.
-    Evicted(Refused),
+    Evicted(QuotaExceeded),
 }
 
 /// A run's place in the queue and then on the host. Dropping it gives it back.
 #[derive(Debug)]
-pub struct Place {
+pub struct RunSlot {
     standing: watch::Receiver<Standing>,
     _held: oneshot::Sender<Infallible>,
 }
 
-impl Place {
+impl RunSlot {
     /// Whether it is the run's turn.
     #[must_use]
     pub fn has_turn(&self) -> bool {
@@ -61,7 +61,7 @@ impl Place {
 pub enum EnterError {
     /// A quota is used up.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    QuotaExceeded(#[from] QuotaExceeded),
     /// There is no scheduler any more.
     #[error("the supervisor is going down")]
     Gone,
@@ -69,19 +69,19 @@ pub enum EnterError {
 
 /// A run that wants a turn.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct SlotRequest {
     /// Whose it is, what it may use, and which of its tenant's runs it comes before.
     pub entry: Entry,
     /// What its tenant may have.
     pub quota: Quota,
     /// How many of its tenant's runs wait.
-    pub queued: Arc<Count>,
+    pub queued: Arc<Gauge>,
     /// That it is one of them already, because it has waited in its session.
-    pub waits: Option<Counted>,
+    pub waits: Option<Reservation>,
 }
 
 enum Message {
-    Enter { wanted: Box<Wanted>, reply: oneshot::Sender<Result<Place, Refused>> },
+    Enter { wanted: Box<SlotRequest>, reply: oneshot::Sender<Result<RunSlot, QuotaExceeded>> },
     Admit { tenants: BTreeSet<TenantId>, reply: oneshot::Sender<()> },
 }
 
@@ -114,7 +114,7 @@ impl Scheduler {
     /// its tenant's runs do. A run that demands more than the host has counts as the whole host.
     ///
     /// Blocks for the answer of a task that never waits: not for a tokio thread.
-    pub fn enter(&self, wanted: Wanted) -> Result<Place, EnterError> {
+    pub fn enter(&self, wanted: SlotRequest) -> Result<RunSlot, EnterError> {
         let (reply, answer) = oneshot::channel();
         let wanted = Box::new(wanted);
         self.mailbox.blocking_send(Message::Enter { wanted, reply }).map_err(|_| EnterError::Gone)?;
@@ -135,7 +135,7 @@ impl Scheduler {
 struct Known {
     standing: watch::Sender<Standing>,
     /// That it waits, as its tenant counts it.
-    waits: Option<Counted>,
+    waits: Option<Reservation>,
 }
 
 struct Queue {
@@ -174,7 +174,7 @@ impl Queue {
         }
     }
 
-    fn enter(&mut self, wanted: Wanted, reply: oneshot::Sender<Result<Place, Refused>>) {
+    fn enter(&mut self, wanted: SlotRequest, reply: oneshot::Sender<Result<RunSlot, QuotaExceeded>>) {
         let place = self.place_of(wanted);
         self.tell_soon();
         _ = reply.send(place);
@@ -184,15 +184,18 @@ impl Queue {
         let none = Quota { running_runs_max: 0, ..Quota::UNBOUNDED };
         let gone: Vec<TenantId> = self.queue.tenants().filter(|tenant| !tenants.contains(tenant)).cloned().collect();
         for evicted in gone.iter().flat_map(|tenant| self.queue.configure(tenant, none)).flatten().collect::<Vec<_>>() {
-            self.tell_one(evicted.ticket, Standing::Evicted(Refused::UnknownTenant));
+            self.tell_one(evicted.ticket, Standing::Evicted(QuotaExceeded::UnknownTenant));
         }
         self.admitted = Some(tenants);
         self.tell_soon();
     }
 
-    fn place_of(&mut self, Wanted { mut entry, quota, queued, waits }: Wanted) -> Result<Place, Refused> {
+    fn place_of(
+        &mut self,
+        SlotRequest { mut entry, quota, queued, waits }: SlotRequest,
+    ) -> Result<RunSlot, QuotaExceeded> {
         if self.admitted.as_ref().is_some_and(|tenants| !tenants.contains(&entry.tenant)) {
-            return Err(Refused::UnknownTenant);
+            return Err(QuotaExceeded::UnknownTenant);
         }
         self.configure(&entry.tenant, quota)?;
         entry.demand = entry.demand.at_most(self.budget);
@@ -216,18 +219,18 @@ impl Queue {
         Ok(place)
     }
 
-    fn place(&mut self, ticket: Ticket) -> (watch::Sender<Standing>, Place) {
+    fn place(&mut self, ticket: Ticket) -> (watch::Sender<Standing>, RunSlot) {
         let (tell, standing) = watch::channel(Standing::Waiting(None));
         let (held, given_back) = oneshot::channel();
         self.given_back.push(Box::pin(async move {
             _ = given_back.await;
             ticket
         }));
-        (tell, Place { standing, _held: held })
+        (tell, RunSlot { standing, _held: held })
     }
 
     // The tenant's quota comes with each of its runs, so that what an operator changes counts from the next run on.
-    fn configure(&mut self, tenant: &TenantId, quota: Quota) -> Result<(), Refused> {
+    fn configure(&mut self, tenant: &TenantId, quota: Quota) -> Result<(), QuotaExceeded> {
         for evicted in self.queue.configure(tenant, quota)? {
             self.tell_one(evicted.ticket, Standing::Evicted(evicted.refused));
         }
@@ -276,7 +279,7 @@ impl Queue {
         }
     }
 
-    fn at(&self, moment: Moment) -> Instant {
+    fn at(&self, moment: Timestamp) -> Instant {
         Instant::now() + Duration::from_millis(moment.ms_since(self.clock.now()))
     }
 }
@@ -301,7 +304,7 @@ mod tests {
     struct World {
         scheduler: Scheduler,
         /// Runs of tenant "a" that wait, as the tenant counts them.
-        queued: Arc<Count>,
+        queued: Arc<Gauge>,
     }
 
     fn entry(tenant: &str, demand: Amount, priority: Priority) -> Entry {
@@ -313,27 +316,27 @@ mod tests {
             World { scheduler: Scheduler::start(Clock::new(), BUDGET), queued: Arc::default() }
         }
 
-        async fn want(&self, wanted: Wanted) -> Result<Place, EnterError> {
+        async fn want(&self, wanted: SlotRequest) -> Result<RunSlot, EnterError> {
             let scheduler = self.scheduler.clone();
             tokio::task::spawn_blocking(move || scheduler.enter(wanted)).await.unwrap()
         }
 
-        async fn ask(&self, tenant: &str, quota: Quota, demand: Amount) -> Result<Place, EnterError> {
+        async fn ask(&self, tenant: &str, quota: Quota, demand: Amount) -> Result<RunSlot, EnterError> {
             let queued = if tenant == "a" { Arc::clone(&self.queued) } else { Arc::default() };
             let entry = entry(tenant, demand, Priority::Normal);
-            self.want(Wanted { entry, quota, queued, waits: None }).await
+            self.want(SlotRequest { entry, quota, queued, waits: None }).await
         }
 
-        async fn enter(&self, tenant: &str, demand: Amount) -> Place {
+        async fn enter(&self, tenant: &str, demand: Amount) -> RunSlot {
             self.ask(tenant, Quota::UNBOUNDED, demand).await.unwrap()
         }
     }
 
-    async fn next(place: &mut Place) -> Standing {
+    async fn next(place: &mut RunSlot) -> Standing {
         timeout(Duration::from_secs(60), place.changed()).await.expect("nothing changes").unwrap()
     }
 
-    async fn turn(place: &mut Place) {
+    async fn turn(place: &mut RunSlot) {
         while !place.has_turn() {
             next(place).await;
         }
@@ -395,10 +398,10 @@ mod tests {
         let mut waiting = world.ask("a", one, HALF).await.unwrap();
         assert_eq!([running.has_turn(), waiting.has_turn()], [true, false]);
         let full = world.ask("a", one, HALF).await.unwrap_err();
-        assert_eq!(full, EnterError::Refused(Refused::QueuedRuns { max: 1 }));
+        assert_eq!(full, EnterError::QuotaExceeded(QuotaExceeded::QueuedRuns { max: 1 }));
         let none = Quota { in_use_max: Amount::default(), ..one };
         world.ask("a", none, HALF).await.unwrap_err();
-        assert!(matches!(next(&mut waiting).await, Standing::Evicted(Refused::AboveTenant { .. })));
+        assert!(matches!(next(&mut waiting).await, Standing::Evicted(QuotaExceeded::AboveTenant { .. })));
         drop((running, waiting));
         assert!(world.ask("a", one, HALF).await.unwrap().has_turn());
     }
@@ -411,10 +414,10 @@ mod tests {
         let (mut waits, mut other) = (world.enter("a", HALF).await, world.enter("b", HALF).await);
         world.scheduler.admit_only(tenants(&["b", "c"])).await;
         while let Standing::Waiting(_) = next(&mut waits).await {}
-        assert_eq!(*waits.standing.borrow(), Standing::Evicted(Refused::UnknownTenant));
+        assert_eq!(*waits.standing.borrow(), Standing::Evicted(QuotaExceeded::UnknownTenant));
         assert!(running.has_turn(), "what goes on goes on");
         let late = world.ask("a", Quota::UNBOUNDED, HALF).await.unwrap_err();
-        assert_eq!(late, EnterError::Refused(Refused::UnknownTenant));
+        assert_eq!(late, EnterError::QuotaExceeded(QuotaExceeded::UnknownTenant));
         drop((running, waits));
         turn(&mut other).await;
         assert!(world.enter("c", HALF).await.has_turn());
@@ -434,11 +437,11 @@ mod tests {
         let mut waiting = world.ask("a", two, ALL).await.unwrap();
         assert_eq!(world.queued.now(), 2);
         let full = world.ask("a", two, ALL).await.unwrap_err();
-        assert_eq!(full, EnterError::Refused(Refused::QueuedRuns { max: 2 }));
+        assert_eq!(full, EnterError::QuotaExceeded(QuotaExceeded::QueuedRuns { max: 2 }));
         // What was accepted goes on waiting when the bound is lowered.
         let one = Quota { queued_runs_max: 1, ..two };
         let (queued, entry) = (Arc::clone(&world.queued), entry("a", ALL, Priority::Normal));
-        let last = world.want(Wanted { entry, quota: one, queued, waits: Some(in_session) }).await.unwrap();
+        let last = world.want(SlotRequest { entry, quota: one, queued, waits: Some(in_session) }).await.unwrap();
         assert_eq!((last.has_turn(), world.queued.now()), (false, 2));
         drop(running);
         turn(&mut waiting).await;
@@ -454,7 +457,7 @@ mod tests {
     async fn a_priority_passes_the_tenants_own_runs_and_no_others() {
         let world = World::new();
         let running = world.enter("a", ALL).await;
-        let wanted = |tenant, priority| Wanted {
+        let wanted = |tenant, priority| SlotRequest {
             entry: entry(tenant, ALL, priority),
             quota: Quota::UNBOUNDED,
             queued: Arc::default(),

@@ -3,22 +3,23 @@
 
 use super::pending_scans::{Looking, Reply, Seen};
 use super::{About, Asked, Memory, Message, SessionError, Started, Status};
-use crate::ops::audit::{self, Line};
+use crate::ops::audit::{self, AuditRecord};
 use crate::ops::drain::Closed;
 use crate::runs::prepare::PrepareError;
 use crate::runs::{
-    self, Drive, Finished, KillOnDrop, Killer, LogWriter, NotStarted, RunEnd, RunHandle, Spools, Watch, without_running,
+    self, Drive, Finished, KillOnDrop, LogWriter, NotStarted, RunEnd, RunHandle, RunKiller, Spools, Watch,
+    without_running,
 };
-use crate::tenants::allowance::Counted;
+use crate::tenants::allowance::Reservation;
 use futures_util::FutureExt;
 use proctor_core::event::RunEvent;
 use proctor_core::id::RunId;
-use proctor_core::moment::Moment;
 use proctor_core::outcome::KillReason;
 use proctor_core::queue::Priority;
-use proctor_core::quota::Refused;
+use proctor_core::quota::QuotaExceeded;
 use proctor_core::request::{Fingerprint, IfBusy, RunKind, RunRequest};
-use proctor_core::session::{Effect, Event, Refusal, Session};
+use proctor_core::session::{Effect, Event, Session, StartRejected};
+use proctor_core::timestamp::Timestamp;
 use proctor_sandbox::lack;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -38,9 +39,9 @@ pub(super) struct Known {
     pub(super) log: LogWriter,
     kind: RunKind,
     priority: Priority,
-    pub(super) accepted_at: Moment,
+    pub(super) accepted_at: Timestamp,
     /// That it waits, as its tenant counts it; with its driver once it starts.
-    pub(super) waits: Option<Counted>,
+    pub(super) waits: Option<Reservation>,
     /// Where its output goes; with its driver once it starts.
     pub(super) spools: Option<Spools>,
     /// The way to end it while it goes on.
@@ -63,7 +64,7 @@ pub(super) struct Actor {
     pub(super) about: Arc<About>,
     pub(super) session: Session,
     /// Memory of the coverage index, as the tenant counts it.
-    indexed: Option<Counted>,
+    indexed: Option<Reservation>,
     pub(super) runs: HashMap<RunId, Known>,
     pub(super) drivers: JoinSet<Finished>,
     /// What the running run saw of the workspace, until it has said so.
@@ -75,8 +76,8 @@ pub(super) struct Actor {
     /// While there are runs.
     tick: Option<Interval>,
     runs_named: u64,
-    created_at: Moment,
-    used_at: Moment,
+    created_at: Timestamp,
+    used_at: Timestamp,
     /// Who waits until no run is left, and how many there were when the first of them asked.
     pub(super) drainers: Vec<oneshot::Sender<()>>,
     drained_from: Option<usize>,
@@ -166,7 +167,8 @@ impl Actor {
             // Every handle is gone: nobody can ask for anything any more.
             Heard::Message(None) => self.close().await,
             Heard::Idle => {
-                let line = Line { outcome: Some("ok".to_owned()), ..self.line(audit::Event::SessionExpired) };
+                let line =
+                    AuditRecord { outcome: Some("ok".to_owned()), ..self.line(audit::AuditEvent::SessionExpired) };
                 self.about.context.audit.tell(line);
                 self.close().await;
             }
@@ -339,7 +341,7 @@ impl Actor {
                 self.runs.remove(&run);
                 (Err(refusal), false)
             }
-            _ => (Err(Refusal::Closing), false),
+            _ => (Err(StartRejected::Closing), false),
         };
         self.carry_out(effects.collect()).await;
         match answer {
@@ -354,7 +356,7 @@ impl Actor {
 
     // What counts the run that is asked for among those of its tenant that wait, if it may have to. Where none waits, a run
     // that starts is counted by the host, if it waits there.
-    fn room_to_wait(&self, if_busy: IfBusy) -> Result<Option<Counted>, Refused> {
+    fn room_to_wait(&self, if_busy: IfBusy) -> Result<Option<Reservation>, QuotaExceeded> {
         if self.session.running().is_none() || if_busy == IfBusy::Refuse {
             return Ok(None);
         }
@@ -362,15 +364,15 @@ impl Actor {
         policy.queued.one_more_run(policy.quota.queued_runs_max).map(Some)
     }
 
-    async fn accept(&self, run: RunId, position: u32) -> Result<Started, Refusal> {
-        let known = self.runs.get(&run).ok_or(Refusal::Closing)?;
+    async fn accept(&self, run: RunId, position: u32) -> Result<Started, StartRejected> {
+        let known = self.runs.get(&run).ok_or(StartRejected::Closing)?;
         known.log.append(vec![RunEvent::Queued { position }]).await;
         Ok(Started { run, handle: known.handle.clone(), attached_age_ms: None })
     }
 
-    fn attach(&mut self, run: &RunId, to: RunId, age_ms: u64) -> Result<Started, Refusal> {
+    fn attach(&mut self, run: &RunId, to: RunId, age_ms: u64) -> Result<Started, StartRejected> {
         self.runs.remove(run);
-        let known = self.runs.get(&to).ok_or(Refusal::Closing)?;
+        let known = self.runs.get(&to).ok_or(StartRejected::Closing)?;
         Ok(Started { run: to, handle: known.handle.clone(), attached_age_ms: Some(age_ms) })
     }
 
@@ -414,7 +416,7 @@ impl Actor {
                 Effect::Refuse { run, refusal } => {
                     if let Some(known) = self.runs.get_mut(&run) {
                         (known.spools, known.waits) = (None, None);
-                        let end = RunEnd::NotStarted(NotStarted::Refused(refusal));
+                        let end = RunEnd::NotStarted(NotStarted::QuotaExceeded(refusal));
                         self.tell_end(&run, &end);
                         self.end_log(&run, end).await;
                     }
@@ -434,7 +436,7 @@ impl Actor {
     fn drive(&mut self, run: RunId, request: RunRequest, notes: Vec<String>) {
         let Some(known) = self.runs.get_mut(&run) else { return };
         let Some(spools) = known.spools.take() else { return };
-        let killer = match Killer::new() {
+        let killer = match RunKiller::new() {
             Ok(killer) => killer,
             Err(error) => {
                 known.waits = None;
@@ -507,7 +509,7 @@ impl Actor {
         if let Some(why) = refused
             && let Some(caller) = self.caller.take()
         {
-            self.step(Event::Refused { run }).await;
+            self.step(Event::Rejected { run }).await;
             // What this session could forget is not to be in the way of whoever asks again.
             self.make_room().await;
             _ = caller.reply.send(Err(why));

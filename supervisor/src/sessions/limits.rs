@@ -22,14 +22,14 @@ pub const KEPT_BESIDE_LOG: u64 = 512 * 1024 * 1024;
 
 /// What holds for all sessions of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct SessionLimits {
     /// Sessions at the same time, of all tenants together.
     pub sessions_max: usize,
     /// How long one lives that nobody uses.
     pub idle_max: Duration,
 }
 
-impl Bounds {
+impl SessionLimits {
     /// How long a session lives that nobody uses and whose client has asked for this.
     #[must_use]
     pub fn idle(&self, asked: Option<Duration>) -> Duration {
@@ -37,8 +37,8 @@ impl Bounds {
     }
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds { sessions_max: SESSIONS_MAX, idle_max: IDLE_MAX }
+impl Default for SessionLimits {
+    fn default() -> SessionLimits {
+        SessionLimits { sessions_max: SESSIONS_MAX, idle_max: IDLE_MAX }
     }
 }

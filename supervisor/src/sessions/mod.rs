@@ -17,12 +17,12 @@ use crate::workspace::Workspace;
 use proctor_core::coverage::{CoverageIndex, Covering};
 use proctor_core::failure::{FailureSlot, LastRun};
 use proctor_core::id::{RunId, SessionId};
-use proctor_core::moment::Moment;
 use proctor_core::outcome::Outcome;
 use proctor_core::queue::Priority;
-use proctor_core::quota::Refused;
+use proctor_core::quota::QuotaExceeded;
 use proctor_core::request::{Fingerprint, IfBusy, RunKind, RunRequest};
-use proctor_core::session::{Refusal, Session};
+use proctor_core::session::{Session, StartRejected};
+use proctor_core::timestamp::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -123,15 +123,15 @@ pub struct Status {
     /// The last one that ended, and how.
     pub last: Option<(RunId, Outcome)>,
     /// When the session was made.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
     /// When it was last asked for anything but what it is doing, or when its last run ended.
-    pub used_at: Moment,
+    pub used_at: Timestamp,
 }
 
 impl Status {
     /// That of a session that was made just now.
     #[must_use]
-    pub fn new_at(now: Moment) -> Status {
+    pub fn new_at(now: Timestamp) -> Status {
         Status { running: None, waiting: 0, last: None, created_at: now, used_at: now }
     }
 }
@@ -164,13 +164,13 @@ pub enum SessionError {
     },
     /// The request does not become a run.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Rejected(#[from] StartRejected),
     /// The request cannot be carried out in this workspace.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
     /// A quota of the tenant or of the host is used up.
     #[error(transparent)]
-    Quota(#[from] Refused),
+    Quota(#[from] QuotaExceeded),
 }
 
 /// A session, to whoever may use it.

@@ -2,7 +2,7 @@
 //! the run that goes on. One look at a time, for all who asked before it began. Must not know what becomes of them.
 
 use super::{About, Asked, SessionError, Started};
-use crate::runs::context::LookRoom;
+use crate::runs::context::ScanPermit;
 use crate::runs::prepare::{PrepareError, prepare};
 use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Looking {
 
 /// Looks, once there is room for it, for all who asked.
 async fn looked(about: Arc<About>, mut asked: Vec<Asked>) -> Result<Vec<Seen>, JoinError> {
-    let mut room = LookRoom::small(&about.policy.now().looks, &about.context.looks).await;
+    let mut room = ScanPermit::small(&about.policy.now().looks, &about.context.looks).await;
     loop {
         let of_thread = Arc::clone(&about);
         let seen = spawn_blocking(move || {
@@ -98,7 +98,7 @@ async fn looked(about: Arc<About>, mut asked: Vec<Asked>) -> Result<Vec<Seen>, J
 }
 
 /// What was seen, or who asked where there is no room for the look now.
-fn look(about: &About, asked: Vec<Asked>, room: &mut LookRoom) -> Result<Vec<Seen>, Vec<Asked>> {
+fn look(about: &About, asked: Vec<Asked>, room: &mut ScanPermit) -> Result<Vec<Seen>, Vec<Asked>> {
     #[cfg(test)]
     about.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let look = match about.workspace.look_within(&mut || room.grow()).map_err(PrepareError::from) {

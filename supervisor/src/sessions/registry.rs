@@ -4,7 +4,7 @@
 use crate::ops::drain::Closed;
 use crate::random_id::random_id;
 use crate::runs::context::Context;
-use crate::sessions::limits::Bounds;
+use crate::sessions::limits::SessionLimits;
 use crate::sessions::{Memory, Opening, SessionHandle, prepare_actor};
 use crate::tenants::Tenant;
 use crate::workspace::Workspace;
@@ -25,7 +25,7 @@ const MAILBOX: usize = 1_024;
 
 /// What a tenant wants a session for.
 #[derive(Clone)]
-pub struct Wanted {
+pub struct CreateRequest {
     /// Who.
     pub tenant: Arc<Tenant>,
     /// Where.
@@ -40,7 +40,7 @@ pub struct Wanted {
 
 /// The session that a tenant got.
 #[derive(Clone)]
-pub struct Opened {
+pub struct OpenedSession {
     /// The session.
     pub session: SessionHandle,
     /// Whether it was there before.
@@ -49,7 +49,7 @@ pub struct Opened {
 
 /// The sessions of one tenant, as an operator sees them.
 #[derive(Clone)]
-pub struct Holding {
+pub struct TenantSessions {
     /// The tenant.
     pub tenant: TenantId,
     /// How many sessions it has.
@@ -59,14 +59,14 @@ pub struct Holding {
 }
 
 /// Where a session is among those of all tenants.
-type Place = (TenantId, SessionId);
+type SessionKey = (TenantId, SessionId);
 
 enum Message {
-    Create { wanted: Box<Wanted>, reply: oneshot::Sender<Result<Opened, CreateError>> },
+    Create { wanted: Box<CreateRequest>, reply: oneshot::Sender<Result<OpenedSession, CreateError>> },
     Find { tenant: TenantId, session: SessionId, reply: oneshot::Sender<Option<SessionHandle>> },
     List { tenant: TenantId, after: String, limit: usize, reply: oneshot::Sender<Vec<SessionHandle>> },
-    ListAll { after: Place, limit: usize, reply: oneshot::Sender<Vec<(TenantId, SessionHandle)>> },
-    Census { reply: oneshot::Sender<Vec<Holding>> },
+    ListAll { after: SessionKey, limit: usize, reply: oneshot::Sender<Vec<(TenantId, SessionHandle)>> },
+    Census { reply: oneshot::Sender<Vec<TenantSessions>> },
     Drain { reply: oneshot::Sender<Vec<SessionHandle>> },
     Ping { reply: oneshot::Sender<()> },
 }
@@ -100,7 +100,7 @@ pub struct Registry {
 impl Registry {
     /// Starts the registry. It ends, and its sessions with it, when every handle is gone.
     #[must_use]
-    pub fn start(context: Arc<Context>, bounds: Bounds) -> Registry {
+    pub fn start(context: Arc<Context>, bounds: SessionLimits) -> Registry {
         let (mailbox, messages) = mpsc::channel(MAILBOX);
         let sessions =
             Sessions { context, bounds, tenants: HashMap::new(), open: 0, draining: false, actors: JoinSet::new() };
@@ -109,7 +109,7 @@ impl Registry {
     }
 
     /// Creates a session, or finds the one that is wanted, which is a use of it.
-    pub async fn create(&self, wanted: Wanted) -> Result<Opened, CreateError> {
+    pub async fn create(&self, wanted: CreateRequest) -> Result<OpenedSession, CreateError> {
         loop {
             let wanted = Box::new(wanted.clone());
             let answer = self.ask(|reply| Message::Create { wanted, reply }).await;
@@ -148,7 +148,7 @@ impl Registry {
     }
 
     /// Who has how many sessions, and which of them have runs; tenants without sessions are left out.
-    pub async fn census(&self) -> Vec<Holding> {
+    pub async fn census(&self) -> Vec<TenantSessions> {
         self.ask(|reply| Message::Census { reply }).await.unwrap_or_default()
     }
 
@@ -204,7 +204,7 @@ pub async fn close_all(sessions: Vec<SessionHandle>) -> Closed {
 
 struct Sessions {
     context: Arc<Context>,
-    bounds: Bounds,
+    bounds: SessionLimits,
     /// What each tenant has; who has nothing is not in it.
     tenants: HashMap<TenantId, Owned>,
     /// Sessions of all tenants.
@@ -338,7 +338,7 @@ impl Sessions {
     }
 
     // By tenant and name. Of tenants there are few, so sorting them is no work beside a page.
-    fn all_after(&self, after: &Place) -> impl Iterator<Item = (TenantId, SessionHandle)> {
+    fn all_after(&self, after: &SessionKey) -> impl Iterator<Item = (TenantId, SessionHandle)> {
         let mut tenants: Vec<_> = self.tenants.iter().filter(|(tenant, _)| **tenant >= after.0).collect();
         tenants.sort_unstable_by(|one, other| one.0.cmp(other.0));
         tenants.into_iter().flat_map(move |(tenant, owned)| {
@@ -348,8 +348,8 @@ impl Sessions {
         })
     }
 
-    fn create(&mut self, wanted: Wanted) -> Result<Opened, CreateError> {
-        let Wanted { tenant, workspace, client_request_id, separate, idle_max } = wanted;
+    fn create(&mut self, wanted: CreateRequest) -> Result<OpenedSession, CreateError> {
+        let CreateRequest { tenant, workspace, client_request_id, separate, idle_max } = wanted;
         if self.draining {
             return Err(CreateError::Draining);
         }
@@ -364,7 +364,7 @@ impl Sessions {
             let shared = || found(owned.shared.get(&request.0).filter(|_| !separate));
             // The one that the request made may have ended, and the one that all share be another.
             if let Some(session) = requested.or_else(shared) {
-                return Ok(Opened { session: session.clone(), existing: true });
+                return Ok(OpenedSession { session: session.clone(), existing: true });
             }
             if owned.sessions.len() >= tenant.sessions_max {
                 // One that broke is kept for what it says only while there is room.
@@ -406,13 +406,13 @@ impl Sessions {
         }
         owned.sessions.insert(id, listed);
         self.open += 1;
-        Ok(Opened { session: handle, existing: false })
+        Ok(OpenedSession { session: handle, existing: false })
     }
 }
 
-fn holding((tenant, owned): (&TenantId, &Owned)) -> Holding {
+fn holding((tenant, owned): (&TenantId, &Owned)) -> TenantSessions {
     let busy = owned.sessions.values().map(|listed| &listed.handle).filter(|handle| handle.is_busy());
-    Holding { tenant: tenant.clone(), sessions: owned.sessions.len(), busy: busy.cloned().collect() }
+    TenantSessions { tenant: tenant.clone(), sessions: owned.sessions.len(), busy: busy.cloned().collect() }
 }
 
 /// How long sessions stay readable when the last run of a drain has ended: who is told of a run's end asks for its output and

@@ -2,9 +2,9 @@
 //! has how each ended. Must not know how a run goes on.
 
 use super::actor::Actor;
-use crate::ops::audit::{self, Line};
+use crate::ops::audit::{self, AuditRecord};
 use crate::runs::{LogWriter, RunEnd};
-use crate::tenants::allowance::Counted;
+use crate::tenants::allowance::Reservation;
 use proctor_core::id::RunId;
 use proctor_core::session::Event;
 
@@ -19,7 +19,7 @@ impl Actor {
     }
 
     /// Counts what a run keeps, in memory and on the disk, until its log is gone.
-    pub(super) async fn keep(&self, log: &LogWriter, end: &RunEnd) -> Counted {
+    pub(super) async fn keep(&self, log: &LogWriter, end: &RunEnd) -> Reservation {
         let report = match end {
             RunEnd::Report(report) => report.memory_bytes() as u64,
             RunEnd::NotStarted(_) => 0,
@@ -41,9 +41,9 @@ impl Actor {
     }
 
     /// A line of the audit log about this session.
-    pub(super) fn line(&self, event: audit::Event) -> Line {
+    pub(super) fn line(&self, event: audit::AuditEvent) -> AuditRecord {
         let (tenant, session) = (Some(self.about.policy.now().owner.clone()), Some(self.about.id.as_str().into()));
-        Line { tenant, session, ..Line::of(event) }
+        AuditRecord { tenant, session, ..AuditRecord::of(event) }
     }
 
     /// Tells the audit log how an accepted run ended, once.
@@ -64,13 +64,13 @@ impl Actor {
             }
             RunEnd::NotStarted(why) => ("not_started", None, Some(why.to_string().into())),
         };
-        self.about.context.audit.tell(Line {
+        self.about.context.audit.tell(AuditRecord {
             run: Some(run.as_str().into()),
             outcome: Some(outcome.to_owned()),
             limits,
             reason,
             duration_ms: since,
-            ..self.line(audit::Event::RunFinished)
+            ..self.line(audit::AuditEvent::RunFinished)
         });
     }
 }

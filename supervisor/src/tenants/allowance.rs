@@ -2,7 +2,7 @@
 //! time, what is kept of its runs, and what is on the wire between it and the supervisor. Numbers that calls on any thread
 //! change without waiting for each other, and that go on when an operator changes their bounds. Must not know requests.
 
-use proctor_core::quota::Refused;
+use proctor_core::quota::QuotaExceeded;
 use proctor_core::rate::Rate;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,16 +22,16 @@ pub const MAKING_MAX: usize = 4;
 
 /// How much of something one tenant has now.
 #[derive(Debug, Default)]
-pub struct Count(AtomicU64);
+pub struct Gauge(AtomicU64);
 
 /// Some of it, until this is dropped.
 #[derive(Debug)]
-pub struct Counted {
-    count: Arc<Count>,
+pub struct Reservation {
+    count: Arc<Gauge>,
     amount: AtomicU64,
 }
 
-impl Counted {
+impl Reservation {
     /// Counts `by` more of it together with this, whatever there may be.
     pub fn add(&self, by: u64) {
         self.count.0.fetch_add(by, Ordering::Relaxed);
@@ -49,18 +49,18 @@ impl Counted {
     }
 }
 
-impl Count {
+impl Gauge {
     /// Counts `amount` more.
     #[must_use]
-    pub fn add(self: &Arc<Count>, amount: u64) -> Counted {
+    pub fn add(self: &Arc<Gauge>, amount: u64) -> Reservation {
         self.0.fetch_add(amount, Ordering::Relaxed);
-        Counted { count: Arc::clone(self), amount: amount.into() }
+        Reservation { count: Arc::clone(self), amount: amount.into() }
     }
 
     /// Counts `amount` more, unless there would be more than `max`.
     #[must_use]
-    pub fn add_within(self: &Arc<Count>, amount: u64, max: u64) -> Option<Counted> {
-        self.take(amount, max).then(|| Counted { count: Arc::clone(self), amount: amount.into() })
+    pub fn add_within(self: &Arc<Gauge>, amount: u64, max: u64) -> Option<Reservation> {
+        self.take(amount, max).then(|| Reservation { count: Arc::clone(self), amount: amount.into() })
     }
 
     fn take(&self, amount: u64, max: u64) -> bool {
@@ -70,16 +70,16 @@ impl Count {
 
     /// Counts one more, unless there are `max` already. What is beyond a bound that was lowered stays.
     #[must_use]
-    pub fn one_more(self: &Arc<Count>, max: u32) -> Option<Counted> {
+    pub fn one_more(self: &Arc<Gauge>, max: u32) -> Option<Reservation> {
         self.add_within(1, max.into())
     }
 
     /// One more run that waits, where `max` may.
     ///
     /// # Errors
-    /// [`Refused::QueuedRuns`].
-    pub fn one_more_run(self: &Arc<Count>, max: u32) -> Result<Counted, Refused> {
-        self.one_more(max).ok_or(Refused::QueuedRuns { max })
+    /// [`QuotaExceeded::QueuedRuns`].
+    pub fn one_more_run(self: &Arc<Gauge>, max: u32) -> Result<Reservation, QuotaExceeded> {
+        self.one_more(max).ok_or(QuotaExceeded::QueuedRuns { max })
     }
 
     /// All that is counted.
@@ -89,7 +89,7 @@ impl Count {
     }
 }
 
-impl Drop for Counted {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.count.0.fetch_sub(*self.amount.get_mut(), Ordering::Relaxed);
     }
@@ -97,49 +97,49 @@ impl Drop for Counted {
 
 /// What is kept of one tenant's runs, and how much of it may be.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct RetainedQuota {
     /// Bytes of runs that have ended: events, reports, output and artefacts.
-    pub bytes: Arc<Count>,
+    pub bytes: Arc<Gauge>,
     /// How many that may be.
     pub bytes_max: u64,
     /// Bytes of the supervisor's memory among these, coverage indexes, and what runs that go on have told until now.
-    pub memory: Arc<Count>,
+    pub memory: Arc<Gauge>,
     /// How many that may be.
     pub memory_max: u64,
 }
 
-impl Kept {
+impl RetainedQuota {
     /// Of a supervisor that serves one user alone.
     #[must_use]
-    pub fn unbounded() -> Kept {
-        Kept { bytes: Arc::default(), bytes_max: u64::MAX, memory: Arc::default(), memory_max: u64::MAX }
+    pub fn unbounded() -> RetainedQuota {
+        RetainedQuota { bytes: Arc::default(), bytes_max: u64::MAX, memory: Arc::default(), memory_max: u64::MAX }
     }
 
     /// The quota that is used up, if one is.
     #[must_use]
-    pub fn full(&self) -> Option<Refused> {
-        let Kept { bytes, bytes_max, memory, memory_max } = self;
+    pub fn full(&self) -> Option<QuotaExceeded> {
+        let RetainedQuota { bytes, bytes_max, memory, memory_max } = self;
         if bytes.now() >= *bytes_max {
-            return Some(Refused::KeptBytes { max: *bytes_max });
+            return Some(QuotaExceeded::KeptBytes { max: *bytes_max });
         }
-        (memory.now() >= *memory_max).then_some(Refused::KeptMemory { max: *memory_max })
+        (memory.now() >= *memory_max).then_some(QuotaExceeded::KeptMemory { max: *memory_max })
     }
 
     /// The memory of one more run.
     #[must_use]
-    pub fn room(&self) -> Room {
-        Room { taken: self.memory.add(0), max: self.memory_max }
+    pub fn room(&self) -> MemoryReservation {
+        MemoryReservation { taken: self.memory.add(0), max: self.memory_max }
     }
 }
 
 /// The memory that one run takes of its tenant's, for as long as this lives.
 #[derive(Debug)]
-pub struct Room {
-    taken: Counted,
+pub struct MemoryReservation {
+    taken: Reservation,
     max: u64,
 }
 
-impl Room {
+impl MemoryReservation {
     /// Takes `bytes` more, unless its tenant's runs would have more than they may.
     #[must_use]
     pub fn take(&self, bytes: u64) -> bool {
@@ -154,22 +154,22 @@ impl Room {
 
 /// What is on the wire between the supervisor and one tenant, or all those together who are no tenant.
 #[derive(Debug)]
-pub struct OnTheWire {
+pub struct InFlightBytes {
     /// Bytes of requests that have come and are not answered yet, up to [`ARRIVING_BYTES_MAX`].
-    pub arriving: Arc<Count>,
+    pub arriving: Arc<Gauge>,
     /// Bytes of answers that were made and are not taken yet, up to [`UNTAKEN_BYTES_MAX`].
-    pub untaken: Arc<Count>,
+    pub untaken: Arc<Gauge>,
     making: Arc<Semaphore>,
 }
 
-impl Default for OnTheWire {
-    fn default() -> OnTheWire {
+impl Default for InFlightBytes {
+    fn default() -> InFlightBytes {
         let making = Arc::new(Semaphore::new(MAKING_MAX));
-        OnTheWire { arriving: Arc::default(), untaken: Arc::default(), making }
+        InFlightBytes { arriving: Arc::default(), untaken: Arc::default(), making }
     }
 }
 
-impl OnTheWire {
+impl InFlightBytes {
     /// Waits for a turn to make an answer of many megabytes, which lasts until the returned value is dropped.
     pub async fn making(&self) -> Option<OwnedSemaphorePermit> {
         // Nobody closes it.
@@ -194,8 +194,8 @@ struct Used {
     since: Instant,
     /// See [`Rate::admit`]: how far ahead of the clock it is, is the part of a second's requests that is spent.
     due_ns: AtomicU64,
-    subscribers: Arc<Count>,
-    wire: Arc<OnTheWire>,
+    subscribers: Arc<Gauge>,
+    wire: Arc<InFlightBytes>,
 }
 
 impl Allowance {
@@ -235,13 +235,13 @@ impl Allowance {
 
     /// What is on the wire.
     #[must_use]
-    pub fn wire(&self) -> &Arc<OnTheWire> {
+    pub fn wire(&self) -> &Arc<InFlightBytes> {
         &self.used.wire
     }
 
     /// Takes one stream, if there is one to take.
     #[must_use]
-    pub fn subscribe(&self) -> Option<Counted> {
+    pub fn subscribe(&self) -> Option<Reservation> {
         self.used.subscribers.one_more(self.subscribers_max)
     }
 }
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_given_back_when_it_is_dropped() {
-        let kept = Arc::new(Count::default());
+        let kept = Arc::new(Gauge::default());
         let (one, other) = (kept.add(3), kept.add(4));
         assert_eq!(kept.now(), 7);
         drop(one);
@@ -281,24 +281,24 @@ mod tests {
 
     #[test]
     fn the_memory_of_runs_is_their_tenants_and_given_back_with_each() {
-        let kept = Kept { bytes_max: 5, memory_max: 10, ..Kept::unbounded() };
+        let kept = RetainedQuota { bytes_max: 5, memory_max: 10, ..RetainedQuota::unbounded() };
         let (one, other) = (kept.room(), kept.room());
         assert!(one.take(6) && !other.take(5) && other.take(4));
-        assert_eq!(kept.full(), Some(Refused::KeptMemory { max: 10 }));
+        assert_eq!(kept.full(), Some(QuotaExceeded::KeptMemory { max: 10 }));
         drop(one);
         assert_eq!((kept.full(), kept.memory.now()), (None, 4));
         other.hold(7);
-        assert_eq!((kept.full(), kept.memory.now()), (Some(Refused::KeptMemory { max: 10 }), 11));
+        assert_eq!((kept.full(), kept.memory.now()), (Some(QuotaExceeded::KeptMemory { max: 10 }), 11));
         drop(other);
         let bytes = kept.bytes.add(5);
-        assert_eq!(kept.full(), Some(Refused::KeptBytes { max: 5 }));
+        assert_eq!(kept.full(), Some(QuotaExceeded::KeptBytes { max: 5 }));
         drop(bytes);
         assert_eq!((kept.full(), kept.memory.now()), (None, 0));
     }
 
     #[test]
     fn what_grows_stays_within_its_bound_and_is_given_back_whole() {
-        let bytes = Arc::new(Count::default());
+        let bytes = Arc::new(Gauge::default());
         let (one, other) = (bytes.add(0), bytes.add_within(4, 10).unwrap());
         assert!(one.grow(5, 10) && !one.grow(2, 10) && one.grow(1, 10) && !other.grow(u64::MAX, u64::MAX));
         assert!(bytes.add_within(1, 10).is_none());
@@ -310,10 +310,10 @@ mod tests {
 
     #[test]
     fn runs_that_wait_are_counted_up_to_a_bound_that_may_change() {
-        let queued = Arc::new(Count::default());
+        let queued = Arc::new(Gauge::default());
         let two = [queued.one_more_run(2).unwrap(), queued.one_more_run(2).unwrap()];
         for max in [2, 1, 0] {
-            assert_eq!(queued.one_more_run(max).unwrap_err(), Refused::QueuedRuns { max });
+            assert_eq!(queued.one_more_run(max).unwrap_err(), QuotaExceeded::QueuedRuns { max });
         }
         assert_eq!(queued.now(), 2);
         drop(queued.one_more_run(3).unwrap());

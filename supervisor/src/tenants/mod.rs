@@ -6,8 +6,8 @@ pub mod allowance;
 use crate::caches;
 use crate::config::{Config, QuotaTable, UidRange, canonical_name};
 use crate::host::resolved_path::real;
-use crate::ops::audit::Auth;
-use crate::runs::context::{Looks, Policy};
+use crate::ops::audit::AuthMethod;
+use crate::runs::context::{Policy, ScanPermits};
 use crate::tenants::allowance::Allowance;
 use crate::workspace::Root;
 use proctor_core::id::TenantId;
@@ -49,7 +49,7 @@ pub struct Caller {
     /// Whether it may ask about the host.
     pub operator: bool,
     /// How it is known.
-    pub auth: Auth,
+    pub auth: AuthMethod,
 }
 
 /// What a transport knows of a peer.
@@ -104,7 +104,7 @@ impl Tenants {
                 quota: table.quota.quota(),
                 queued: known.map_or_else(Arc::default, |known| Arc::clone(&known.policy.queued)),
                 kept: table.quota.kept(known.map(|known| &known.policy.kept)),
-                looks: known.map_or_else(Looks::of_tenant, |known| known.policy.looks.clone()),
+                looks: known.map_or_else(ScanPermits::of_tenant, |known| known.policy.looks.clone()),
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
                 owners: range.map(UidRange::uids),
                 defaults: config.defaults.over(Limits::DEFAULT),
@@ -228,20 +228,20 @@ impl Tenants {
 }
 
 // What tells callers apart in the audit log, without what makes them who they are.
-fn auth_of(credential: Credential<'_>) -> Auth {
+fn auth_of(credential: Credential<'_>) -> AuthMethod {
     let (method, fingerprint) = match credential {
         Credential::Uid(uid) => ("unix", uid.to_string()),
         Credential::Token(token) => ("token", blake3::hash(token.as_bytes()).to_hex()[..16].to_owned()),
         Credential::Subject(subject) => ("jwt", subject.to_owned()),
         Credential::Names(names) => ("certificate", names.join(" ")),
     };
-    Auth { method: method.to_owned(), fingerprint: fingerprint.into() }
+    AuthMethod { method: method.to_owned(), fingerprint: fingerprint.into() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Reading;
+    use crate::config::ConfigReader;
     use proctor_core::limits::LimitRequest;
     use proctor_core::quota::Amount;
 
@@ -252,7 +252,7 @@ mod tests {
              [[tenant]]\nid = \"b\"\nuids = [2]\nuid_range = {{ first = 2000, count = 10 }}\nroots = [\"/\"]\nmax = {{ memory = \"8GiB\" }}\n",
             blake3::hash(b"secret")
         );
-        Tenants::from_config(Reading::of(&text).config(), true, &Tenants::default())
+        Tenants::from_config(ConfigReader::of(&text).config(), true, &Tenants::default())
     }
 
     fn name(caller: Option<Caller>) -> Option<String> {
@@ -278,7 +278,7 @@ mod tests {
     fn whoever_is_listed_as_both_is_operator_and_tenant() {
         let text =
             "state_dir = \"/x\"\n[operators]\nuids = [1]\n[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/srv\"]\n";
-        let tenants = Tenants::from_config(Reading::of(text).config(), true, &Tenants::default());
+        let tenants = Tenants::from_config(ConfigReader::of(text).config(), true, &Tenants::default());
         let both = tenants.identify(Credential::Uid(1)).unwrap();
         assert!(both.operator && name(Some(both)).as_deref() == Some("a"));
     }
@@ -297,7 +297,8 @@ mod tests {
             let tenant = "[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\n";
             format!("state_dir = \"/x\"\n{tenant}{more}\n")
         };
-        let read = |more: &str, before: &Tenants| Tenants::from_config(Reading::of(&text(more)).config(), true, before);
+        let read =
+            |more: &str, before: &Tenants| Tenants::from_config(ConfigReader::of(&text(more)).config(), true, before);
         let first =
             read("max = { memory = \"2GiB\" }\nquota = { subscribers = 1, kept = \"1GiB\" }", &Tenants::default());
         let stream = first.all()[0].allowance.subscribe().unwrap();
@@ -325,7 +326,7 @@ mod tests {
     fn a_run_that_asks_for_nothing_fits_into_its_tenants_quota() {
         let text = "state_dir = \"/x\"\n[max]\nmemory = \"1GiB\"\n[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\n\
                     max = { cpus = 1 }\nquota = { memory = \"512MiB\", cpus = 1.5 }\n";
-        let tenants = Tenants::from_config(Reading::of(text).config(), true, &Tenants::default());
+        let tenants = Tenants::from_config(ConfigReader::of(text).config(), true, &Tenants::default());
         let policy = &tenants.all()[0].policy;
         assert_eq!((policy.ceiling.memory_bytes_max, policy.ceiling.cpu_millis_max), (512 << 20, 1_000));
         let (limits, _) = Limits::resolve(&LimitRequest::default(), policy.defaults, policy.ceiling);

@@ -2,7 +2,7 @@
 //! not lead out of a directory; from its memory alone, or from wherever the answer is. Must not know what a workspace is, nor
 //! what a refusal means.
 
-use proctor_core::moment::Moment;
+use proctor_core::timestamp::Timestamp;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, makedev, openat2, statx};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -33,7 +33,7 @@ pub(super) struct Seen {
     pub(super) owner: u32,
     pub(super) kind: FileType,
     /// When it was changed: the change time counts beside the modification time, because only the kernel can set it.
-    pub(super) changed_at: Moment,
+    pub(super) changed_at: Timestamp,
 }
 
 impl Reach {
@@ -84,7 +84,7 @@ impl Seen {
             identity: (makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino),
             owner: found.stx_uid,
             kind: FileType::from_raw_mode(u32::from(found.stx_mode)),
-            changed_at: Moment(ms(modified.tv_sec, modified.tv_nsec).max(ms(changed.tv_sec, changed.tv_nsec))),
+            changed_at: Timestamp(ms(modified.tv_sec, modified.tv_nsec).max(ms(changed.tv_sec, changed.tv_nsec))),
         }
     }
 }

@@ -13,10 +13,10 @@ mod tests;
 
 pub use scan::{BYTES_LARGE, BYTES_SMALL};
 
-use crate::host::resolved_path::Place;
+use crate::host::resolved_path::ResolvedPath;
 use lookup::{Reach, beneath};
-use proctor_core::moment::Moment;
 use proctor_core::request::Fingerprint;
+use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::FileTree;
 use proctor_sandbox::lack;
 use rustix::fs::{FileType, OFlags, readlink};
@@ -84,12 +84,12 @@ impl Root {
     /// The root that is called `named`. Only whoever names it decides where its links lead, and only now.
     #[must_use]
     pub fn of(named: &Path) -> Root {
-        Root::at(&Place::of(named))
+        Root::at(&ResolvedPath::of(named))
     }
 
     /// The root at this place. While no directory is there it holds nothing, and a link that comes there is not followed.
     #[must_use]
-    pub fn at(place: &Place) -> Root {
+    pub fn at(place: &ResolvedPath) -> Root {
         let [named, real] = place.names();
         Root { named, real }
     }
@@ -108,7 +108,7 @@ impl Root {
 
 /// A look at a workspace: its files, and what they looked like.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct WorkspaceScan {
     /// Names of files, with the content of those that detection reads.
     pub tree: FileTree,
     /// `None` when there is more than a look takes in: then an edit could go unseen.
@@ -288,7 +288,7 @@ impl Workspace {
 
     /// Whether `file` is gone or was changed after `since`.
     #[must_use]
-    pub fn changed_since(&self, file: &str, since: Moment) -> bool {
+    pub fn changed_since(&self, file: &str, since: Timestamp) -> bool {
         let found = beneath(&self.0.dir, Path::new(file), OFlags::PATH);
         found.and_then(|file| Reach::Disk.seen(&file)).map_or(true, |found| found.changed_at > since)
     }
@@ -306,17 +306,17 @@ impl Workspace {
     ///
     /// Takes at most [`BYTES_SMALL`] of memory unless `grow`, which is asked once, says that there may be [`BYTES_LARGE`]; `None`
     /// where that is needed and refused.
-    pub fn look_within(&self, grow: &mut dyn FnMut() -> bool) -> Result<Option<Look>, WorkspaceError> {
+    pub fn look_within(&self, grow: &mut dyn FnMut() -> bool) -> Result<Option<WorkspaceScan>, WorkspaceError> {
         let owner = self.owner()?;
         match scan::all_below(&self.0.dir, grow) {
-            Ok(scan::Found { tree, fingerprint }) => Ok(Some(Look { tree, fingerprint, owner })),
+            Ok(scan::Found { tree, fingerprint }) => Ok(Some(WorkspaceScan { tree, fingerprint, owner })),
             Err(Stopped::NoRoom) => Ok(None),
             Err(Stopped::Host(error)) => Err(WorkspaceError::Host(error)),
         }
     }
 
     /// Looks at all files with all the memory that a look may take.
-    pub fn look(&self) -> Result<Look, WorkspaceError> {
+    pub fn look(&self) -> Result<WorkspaceScan, WorkspaceError> {
         let look = self.look_within(&mut || true)?;
         look.ok_or_else(|| WorkspaceError::Host(io::ErrorKind::OutOfMemory.into()))
     }

@@ -29,7 +29,7 @@ const DATA_MAX: usize = 2_000_000;
 const DEPTH_MAX: usize = 64;
 
 /// Memory that any look may take, in bytes: of the names and settings of some 5,000 files. As many looks as there are places
-/// for ([`crate::runs::context::Looks`]) may have as much at once.
+/// for ([`crate::runs::context::ScanPermits`]) may have as much at once.
 pub const BYTES_SMALL: usize = 1024 * 1024;
 
 /// Memory that a look may take that has asked for more, in bytes: for as many entries as there may be 160 bytes of path each,

@@ -216,8 +216,8 @@ fn what_takes_its_place_is_never_looked_at() {
     symlink(&theirs, &here).unwrap();
     assert_eq!(opened.existing("own.txt").unwrap(), "own.txt");
     assert!(matches!(opened.existing("secret.txt"), Err(WorkspaceError::NoSuchFile { .. })));
-    assert!(opened.changed_since("secret.txt", Moment(u64::MAX)), "it is not there");
-    assert!(!opened.changed_since("own.txt", Moment(u64::MAX)));
+    assert!(opened.changed_since("secret.txt", Timestamp(u64::MAX)), "it is not there");
+    assert!(!opened.changed_since("own.txt", Timestamp(u64::MAX)));
     assert!(matches!(opened.look(), Err(WorkspaceError::Replaced)));
 }
 

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use proctor_core::coverage::{Attribution, CoverageIndex, LineSpan, Measured};
-use proctor_core::moment::Moment;
+use proctor_core::timestamp::Timestamp;
 use std::collections::BTreeSet;
 
 const FILES: [&str; 3] = ["a", "b", "c"];
@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         let whole = head & 0x80 != 0;
         take_in(&mut model, &sets, whole);
         time += 1;
-        assert!(index.ingest(sets, whole, Moment(time)).is_empty());
+        assert!(index.ingest(sets, whole, Timestamp(time)).is_empty());
         compare(&index, &model);
     }
     assert_eq!(index.has_measured(), !model.is_empty() || index.has_measured());

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use proctor_core::bound::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
 use proctor_core::coverage::CoverageIndex;
-use proctor_core::moment::Moment;
+use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::{FRAMEWORKS, Project};
 use proctor_fuzz::input::Run;
 use proctor_fuzz::subject::WORKSPACE;
@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let mut index = CoverageIndex::default();
         let sets = harvest.measured.clone();
-        index.ingest(harvest.measured, true, Moment(1));
+        index.ingest(harvest.measured, true, Timestamp(1));
         for set in sets {
             for (file, spans) in &set.files {
                 for span in spans {

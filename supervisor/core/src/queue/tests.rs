@@ -40,7 +40,7 @@ fn ask(queue: &mut FairQueue, name: &str, size: u64) -> Ticket {
 }
 
 fn advance(queue: &mut FairQueue, now: u64) -> Vec<Ticket> {
-    queue.advance(Moment(now))
+    queue.advance(Timestamp(now))
 }
 
 /// Ends one run after another, each after `ms`, and says in which order they started.
@@ -49,7 +49,7 @@ fn one_by_one(queue: &mut FairQueue, mut now: u64, ms: u64) -> Vec<Ticket> {
     let mut ended = 0;
     while ended < order.len() {
         now += ms;
-        assert!(queue.finish(Moment(now), order[ended]));
+        assert!(queue.finish(Timestamp(now), order[ended]));
         ended += 1;
         order.extend(advance(queue, now));
     }
@@ -108,9 +108,9 @@ fn a_run_that_can_never_start_is_refused_by_name() {
         let refused = queue.enqueue(entry(name, amount(memory, cpu))).unwrap_err();
         (refused.quota(), refused.is_transient(), refused)
     };
-    let above = |limit, asked, max| Refused::AboveTenant { limit, asked, max };
-    assert_eq!(refused(&mut queue, "?", 1, 1), ("tenant", false, Refused::UnknownTenant));
-    assert_eq!(refused(&mut queue, "none", 1, 1), ("running_runs", false, Refused::RunningRuns));
+    let above = |limit, asked, max| QuotaExceeded::AboveTenant { limit, asked, max };
+    assert_eq!(refused(&mut queue, "?", 1, 1), ("tenant", false, QuotaExceeded::UnknownTenant));
+    assert_eq!(refused(&mut queue, "none", 1, 1), ("running_runs", false, QuotaExceeded::RunningRuns));
     assert_eq!(refused(&mut queue, "a", 51, 1), ("memory", false, above(LimitKind::Memory, 51, 50)));
     assert_eq!(refused(&mut queue, "a", 1, 61), ("cpus", false, above(LimitKind::Cpu, 61, 60)));
     ask(&mut queue, "a", 1);
@@ -125,7 +125,10 @@ fn the_host_and_its_tenants_have_bounds() {
         ask(&mut queue, "b", 1);
     }
     let refused = queue.enqueue(entry("a", amount(1, 1))).unwrap_err();
-    assert_eq!((refused.quota(), refused.is_transient(), refused), ("host_queued_runs", true, Refused::HostQueuedRuns));
+    assert_eq!(
+        (refused.quota(), refused.is_transient(), refused),
+        ("host_queued_runs", true, QuotaExceeded::HostQueuedRuns)
+    );
     assert_eq!(queue.moved().len(), POSITION_MAX as usize);
     for number in 2..TENANTS_MAX {
         assert!(queue.configure(&tenant(number), weight(1)).is_ok());
@@ -140,7 +143,7 @@ fn however_small_runs_are_only_so_many_go_on_and_the_rest_waits() {
         (0..HOST_RUNNING_RUNS_MAX + 2).map(|_| queue.enqueue(entry("a", amount(0, 0))).unwrap()).collect();
     assert_eq!(advance(&mut queue, 0), runs[..HOST_RUNNING_RUNS_MAX]);
     assert_eq!(advance(&mut queue, RESERVE_AFTER_MS), []);
-    assert!(queue.finish(Moment(RESERVE_AFTER_MS), runs[0]));
+    assert!(queue.finish(Timestamp(RESERVE_AFTER_MS), runs[0]));
     assert_eq!(advance(&mut queue, RESERVE_AFTER_MS), [runs[HOST_RUNNING_RUNS_MAX]]);
     assert_eq!(queue.waiting(), 1);
 }
@@ -168,7 +171,7 @@ fn who_has_nothing_here_makes_room_for_a_new_tenant_and_gains_nothing_by_it() {
     for (name, ms) in [("heavy", 50_000), ("light", 1_000)] {
         let run = ask(&mut queue, name, 100);
         assert_eq!(advance(&mut queue, 0), [run]);
-        assert!(queue.finish(Moment(ms), run));
+        assert!(queue.finish(Timestamp(ms), run));
     }
     for number in 3..TENANTS_MAX {
         let (name, in_the_way) = (tenant(number), number > 3);
@@ -192,7 +195,10 @@ fn who_has_nothing_here_makes_room_for_a_new_tenant_and_gains_nothing_by_it() {
         queue.enqueue(entry(new, BUDGET)).unwrap();
     }
     let refused = queue.configure(&tenant("four"), weight(1)).unwrap_err();
-    assert_eq!((refused.quota(), refused.is_transient(), &refused), ("host_tenants", true, &Refused::HostTenants));
+    assert_eq!(
+        (refused.quota(), refused.is_transient(), &refused),
+        ("host_tenants", true, &QuotaExceeded::HostTenants)
+    );
     assert!(queue.withdraw(waits));
     assert_eq!(queue.configure(&tenant("heavy"), weight(1)), Ok(Vec::new()));
     assert!(virtual_time(&queue, "heavy") >= heavy, "it comes back with what it has had");
@@ -211,7 +217,7 @@ fn a_run_beyond_a_bound_of_its_tenant_waits_and_holds_up_no_other_tenant() {
         let others: Vec<Ticket> = (0..9).map(|_| ask(&mut queue, "b", 10)).collect();
         let started = advance(&mut queue, 0);
         assert_eq!(started, [&[first], &others[..]].concat());
-        assert!(queue.finish(Moment(RESERVE_AFTER_MS * 9), first));
+        assert!(queue.finish(Timestamp(RESERVE_AFTER_MS * 9), first));
         assert_eq!(advance(&mut queue, RESERVE_AFTER_MS * 9), [second]);
     }
 }
@@ -239,9 +245,9 @@ fn a_tenant_that_waited_for_its_own_quota_collects_nothing() {
     for run in &b[..50] {
         assert_eq!(advance(&mut queue, now), [*run]);
         now += 1_000;
-        assert!(queue.finish(Moment(now), *run));
+        assert!(queue.finish(Timestamp(now), *run));
     }
-    assert!(queue.finish(Moment(now), long));
+    assert!(queue.finish(Timestamp(now), long));
     let behind = queue.tenants[1].virtual_time.abs_diff(queue.tenants[0].virtual_time);
     assert!(queue.tenants[0].key.is_some() && behind == 0, "{behind}");
 }
@@ -254,7 +260,7 @@ fn what_was_charged_too_much_before_is_no_credit() {
     assert_eq!(advance(&mut queue, 0).len(), 2, "a's run is charged {EXPECTED_MS_FIRST} ms");
     ask(&mut queue, "a", 99);
     let begun = queue.tenants[0].virtual_time;
-    assert!(queue.finish(Moment(2), early));
+    assert!(queue.finish(Timestamp(2), early));
     assert!(queue.tenants[0].virtual_time <= begun);
     assert!(queue.tenants[0].virtual_time >= queue.tenants[0].floor);
 }
@@ -268,13 +274,13 @@ fn the_end_of_a_run_corrects_its_charge() {
         assert_eq!(advance(&mut queue, 0), [run]);
         let expected = queue.tenants[0].expected_ms;
         assert_eq!(queue.tenants[0].virtual_time - before, u128::from(WHOLE_SHARE / 2 * expected) << 15);
-        assert!(queue.finish(Moment(ms), run));
+        assert!(queue.finish(Timestamp(ms), run));
         assert_eq!(queue.tenants[0].virtual_time - before, u128::from(WHOLE_SHARE / 2 * took) << 15);
     }
     for _ in 0..200 {
         let run = ask(&mut queue, "a", 50);
         assert_eq!(advance(&mut queue, 0), [run]);
-        assert!(queue.finish(Moment(300), run));
+        assert!(queue.finish(Timestamp(300), run));
     }
     assert!((280..320).contains(&queue.tenants[0].expected_ms), "{}", queue.tenants[0].expected_ms);
 }
@@ -290,7 +296,7 @@ fn a_run_that_goes_on_for_longer_than_expected_is_charged_while_it_does() {
         assert_eq!(queue.tenants[0].virtual_time, charged * times, "at {now}");
     }
     assert_eq!(advance(&mut queue, u64::MAX), []);
-    assert!(queue.finish(Moment(u64::MAX), long));
+    assert!(queue.finish(Timestamp(u64::MAX), long));
     assert_eq!((queue.overdue.len(), queue.in_use), (0, Amount::default()));
 }
 
@@ -302,12 +308,12 @@ fn time_alone_changes_the_order_when_a_charge_is_due() {
     let (_whole, next) = (ask(&mut queue, "a", 100), ask(&mut queue, "b", 60));
     assert_eq!(advance(&mut queue, 0), [], "the run of a is the first that does not fit");
     for now in [EXPECTED_MS_FIRST, EXPECTED_MS_FIRST * 2] {
-        assert_eq!(queue.due(), Some(Moment(now)));
+        assert_eq!(queue.due(), Some(Timestamp(now)));
         assert_eq!(advance(&mut queue, now), []);
     }
-    assert!(queue.finish(Moment(35_000), b));
+    assert!(queue.finish(Timestamp(35_000), b));
     assert_eq!(advance(&mut queue, 35_000), [], "a is charged 40 s, comes first and has been for long enough");
-    assert_eq!(queue.due(), Some(Moment(EXPECTED_MS_FIRST * 4)));
+    assert_eq!(queue.due(), Some(Timestamp(EXPECTED_MS_FIRST * 4)));
     assert_eq!(advance(&mut queue, EXPECTED_MS_FIRST * 4), [next], "a is charged 80 s");
 }
 
@@ -352,12 +358,12 @@ fn the_host_drains_for_a_run_that_was_first_for_long_enough() {
     let held_back = tiny.pop().unwrap();
     let (last, rest) = tiny.split_last().unwrap();
     for run in rest {
-        assert!(queue.finish(Moment(RESERVE_AFTER_MS + 1), *run));
+        assert!(queue.finish(Timestamp(RESERVE_AFTER_MS + 1), *run));
         assert_eq!(advance(&mut queue, RESERVE_AFTER_MS + 1), []);
     }
-    assert!(queue.finish(Moment(RESERVE_AFTER_MS + 2), *last));
+    assert!(queue.finish(Timestamp(RESERVE_AFTER_MS + 2), *last));
     assert_eq!(advance(&mut queue, RESERVE_AFTER_MS + 2), [whole]);
-    assert!(queue.finish(Moment(RESERVE_AFTER_MS + 3), whole));
+    assert!(queue.finish(Timestamp(RESERVE_AFTER_MS + 3), whole));
     assert_eq!(advance(&mut queue, RESERVE_AFTER_MS + 3), [held_back]);
 }
 
@@ -376,10 +382,10 @@ fn what_does_not_wait_is_not_withdrawn_and_what_does_not_run_is_not_finished() {
     let mut queue = queue(&[("a", weight(1))]);
     let (first, second) = (ask(&mut queue, "a", 100), ask(&mut queue, "a", 100));
     assert_eq!(advance(&mut queue, 0), [first]);
-    assert!(!queue.withdraw(first) && !queue.finish(Moment(0), second));
+    assert!(!queue.withdraw(first) && !queue.finish(Timestamp(0), second));
     assert_eq!((queue.waiting(), queue.running()), (1, 1));
     assert!(queue.withdraw(second) && !queue.withdraw(second));
-    assert!(queue.finish(Moment(0), first) && !queue.finish(Moment(0), first));
+    assert!(queue.finish(Timestamp(0), first) && !queue.finish(Timestamp(0), first));
     assert_eq!((queue.waiting(), queue.running(), queue.in_use, queue.due()), (0, 0, Amount::default(), None));
     assert_eq!(advance(&mut queue, 0), []);
 }
@@ -400,10 +406,10 @@ fn what_can_no_longer_start_is_evicted_by_name_and_what_runs_goes_on() {
     assert_eq!(advance(&mut queue, 0), [running]);
     let (large, small) = (ask(&mut queue, "a", 60), ask(&mut queue, "a", 10));
     let evicted = queue.configure(&tenant("a"), Quota { in_use_max: amount(50, 50), ..weight(1) });
-    let refused = Refused::AboveTenant { limit: LimitKind::Memory, asked: 60, max: 50 };
+    let refused = QuotaExceeded::AboveTenant { limit: LimitKind::Memory, asked: 60, max: 50 };
     assert_eq!(evicted, Ok(vec![Evicted { ticket: large, refused }]));
     assert_eq!(advance(&mut queue, 0), []);
-    assert!(queue.finish(Moment(1), running));
+    assert!(queue.finish(Timestamp(1), running));
     assert_eq!(advance(&mut queue, 1), [small]);
 }
 

@@ -7,11 +7,11 @@ mod record;
 mod rotating_file;
 mod untrusted_text;
 
-pub use record::{Auth, Event, Line};
-pub use untrusted_text::Text;
+pub use record::{AuditEvent, AuditRecord, AuthMethod};
+pub use untrusted_text::UntrustedText;
 
 use crate::clock::Clock;
-use crate::ops::nonblocking_writer::{Lost, Message, Outbox};
+use crate::ops::nonblocking_writer::{LostCount, Message, NonBlockingWriter};
 use rate_limit::Sparing;
 use std::io;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Where the audit log is, and how much of it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct AuditLogConfig {
     /// The file that is written to. Earlier ones have `.1`, `.2`, … after its name, the highest is the oldest.
     pub path: PathBuf,
     /// Bytes after which another file is begun.
@@ -39,7 +39,7 @@ pub struct Place {
     pub keep: u32,
 }
 
-impl Place {
+impl AuditLogConfig {
     /// `bytes_max` where nothing is said.
     pub const BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -50,7 +50,7 @@ impl Place {
 /// The audit log, to whoever has something to tell.
 #[derive(Debug, Clone)]
 pub struct Audit {
-    outbox: Option<Outbox<Box<Line>>>,
+    outbox: Option<NonBlockingWriter<Box<AuditRecord>>>,
 }
 
 impl Audit {
@@ -62,14 +62,14 @@ impl Audit {
 
     /// Opens the log and begins to write, on a thread of its own. That it cannot be opened is an error now; what goes wrong
     /// later is counted.
-    pub fn open(place: Place, clock: Clock) -> io::Result<Audit> {
+    pub fn open(place: AuditLogConfig, clock: Clock) -> io::Result<Audit> {
         let mut file = rotating_file::Rotated::open(place)?;
         let write = move |messages: &_, lost: &_| write(messages, &mut file, clock, lost);
-        Ok(Audit { outbox: Some(Outbox::open("audit", LINES_MAX, write)?) })
+        Ok(Audit { outbox: Some(NonBlockingWriter::open("audit", LINES_MAX, write)?) })
     }
 
     /// Tells of an event, without waiting.
-    pub fn tell(&self, mut line: Line) {
+    pub fn tell(&self, mut line: AuditRecord) {
         let Some(outbox) = &self.outbox else { return };
         // A host that was asleep, or whose clock was set, has left the supervisor's own clock behind.
         line.at(Clock::on_the_wall());
@@ -87,7 +87,12 @@ impl Audit {
 }
 
 // The thread of the log. It ends when nobody is left to tell of anything.
-fn write(messages: &Receiver<Message<Box<Line>>>, file: &mut rotating_file::Rotated, clock: Clock, lost: &Lost) {
+fn write(
+    messages: &Receiver<Message<Box<AuditRecord>>>,
+    file: &mut rotating_file::Rotated,
+    clock: Clock,
+    lost: &LostCount,
+) {
     let mut sparing = Sparing::default();
     loop {
         let first = match sparing.is_pending() {
@@ -118,7 +123,7 @@ fn write(messages: &Receiver<Message<Box<Line>>>, file: &mut rotating_file::Rota
     }
 }
 
-fn write_all(file: &mut rotating_file::Rotated, lines: Vec<Line>, lost: &Lost) {
+fn write_all(file: &mut rotating_file::Rotated, lines: Vec<AuditRecord>, lost: &LostCount) {
     let mut batch = rotating_file::Batch::default();
     for mut line in lines {
         line.lost = Some(lost.take()).filter(|lost| *lost > 0);
@@ -142,11 +147,11 @@ mod tests {
     use std::path::Path;
 
     fn audit(dir: &Path, bytes_max: u64) -> Audit {
-        let place = Place { path: dir.join("audit.jsonl"), bytes_max, keep: 2 };
+        let place = AuditLogConfig { path: dir.join("audit.jsonl"), bytes_max, keep: 2 };
         Audit::open(place, Clock::new()).unwrap()
     }
 
-    fn lines(path: &Path) -> Vec<Line> {
+    fn lines(path: &Path) -> Vec<AuditRecord> {
         let text = fs::read_to_string(path).unwrap();
         assert!(text.is_empty() || text.ends_with('\n'));
         text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
@@ -157,11 +162,11 @@ mod tests {
         let documented = include_str!("../../../../deploy/audit.example.jsonl");
         let mut events = Vec::new();
         for text in documented.lines() {
-            let line: Line = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+            let line: AuditRecord = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
             assert_eq!(serde_json::to_string(&line).unwrap(), text);
             events.push(line.event);
         }
-        for event in Event::ALL {
+        for event in AuditEvent::ALL {
             assert!(events.contains(&event), "{event:?} has an example");
         }
     }
@@ -174,15 +179,20 @@ mod tests {
         fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
         let audit = audit(dir.path(), 1 << 20);
         for number in 0..100 {
-            audit.tell(Line { session: Some(number.to_string().into()), ..Line::of(Event::SessionCreated) });
+            audit.tell(AuditRecord {
+                session: Some(number.to_string().into()),
+                ..AuditRecord::of(AuditEvent::SessionCreated)
+            });
         }
         audit.finish();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let text = fs::read_to_string(&path).unwrap();
         let (half, rest) = text.split_once('\n').unwrap();
         assert_eq!(half, "{\"half\":", "what a killed supervisor left stays a line of its own");
-        let sessions: Vec<String> =
-            rest.lines().map(|line| serde_json::from_str::<Line>(line).unwrap().session.unwrap().to_string()).collect();
+        let sessions: Vec<String> = rest
+            .lines()
+            .map(|line| serde_json::from_str::<AuditRecord>(line).unwrap().session.unwrap().to_string())
+            .collect();
         assert_eq!(sessions, (0..100).map(|number| number.to_string()).collect::<Vec<_>>());
     }
 
@@ -191,7 +201,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let audit = audit(dir.path(), 1_000);
         for number in 0..100 {
-            audit.tell(Line { session: Some(number.to_string().into()), ..Line::of(Event::SessionCreated) });
+            audit.tell(AuditRecord {
+                session: Some(number.to_string().into()),
+                ..AuditRecord::of(AuditEvent::SessionCreated)
+            });
             audit.finish();
         }
         let mut names: Vec<String> =
@@ -215,7 +228,7 @@ mod tests {
         fs::write(&earlier, "earlier\n").unwrap();
         let audit = audit(dir.path(), 300);
         let tell = |session: &str| {
-            audit.tell(Line { session: Some(session.into()), ..Line::of(Event::SessionCreated) });
+            audit.tell(AuditRecord { session: Some(session.into()), ..AuditRecord::of(AuditEvent::SessionCreated) });
             audit.finish();
         };
         let sessions =
@@ -242,7 +255,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let audit = audit(dir.path(), 300);
         for _ in 0..20 {
-            audit.tell(Line::of(Event::Started));
+            audit.tell(AuditRecord::of(AuditEvent::Started));
             audit.finish();
             fs::File::options().write(true).open(dir.path().join("audit.jsonl")).unwrap().set_len(0).unwrap();
         }
@@ -253,22 +266,22 @@ mod tests {
     fn what_is_lost_is_told_in_the_next_line() {
         let dir = tempfile::tempdir().unwrap();
         let audit = audit(dir.path(), 1_000);
-        audit.tell(Line::of(Event::Started));
+        audit.tell(AuditRecord::of(AuditEvent::Started));
         audit.finish();
         // No other file can be begun as long as something is in the way.
         let in_the_way = ["audit.jsonl.1", "audit.jsonl.2"].map(|name| dir.path().join(name));
         in_the_way.iter().for_each(|dir| fs::create_dir_all(dir.join("x")).unwrap());
         for _ in 0..30 {
-            audit.tell(Line::of(Event::SessionCreated));
+            audit.tell(AuditRecord::of(AuditEvent::SessionCreated));
             audit.finish();
         }
         let written = lines(&dir.path().join("audit.jsonl")).len();
         in_the_way.iter().for_each(|dir| fs::remove_dir_all(dir).unwrap());
-        audit.tell(Line::of(Event::Stopped));
+        audit.tell(AuditRecord::of(AuditEvent::Stopped));
         audit.finish();
         let next = lines(&dir.path().join("audit.jsonl"));
         assert_eq!(next.len(), 1);
-        assert_eq!((next[0].event, next[0].lost), (Event::Stopped, Some(31 - written as u64)));
+        assert_eq!((next[0].event, next[0].lost), (AuditEvent::Stopped, Some(31 - written as u64)));
     }
 
     #[test]
@@ -276,18 +289,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (audit, began) = (audit(dir.path(), 1 << 20), std::time::Instant::now());
         for number in 0..1_000 {
-            audit.tell(Line::of(Event::AuthenticationRefused));
+            audit.tell(AuditRecord::of(AuditEvent::AuthenticationRefused));
             // The thread keeps up: what is lost in the queue is another matter.
             if number % 100 == 0 {
                 audit.finish();
             }
         }
-        audit.tell(Line::of(Event::Stopped));
+        audit.tell(AuditRecord::of(AuditEvent::Stopped));
         audit.finish();
         let lines = lines(&dir.path().join("audit.jsonl"));
         let suppressed: u64 = lines.iter().filter_map(|line| line.suppressed).sum();
-        let told = lines.iter().filter(|line| line.event == Event::AuthenticationRefused).count() as u64;
-        assert_eq!((told + suppressed, lines.last().unwrap().event), (1_000, Event::Stopped));
+        let told = lines.iter().filter(|line| line.event == AuditEvent::AuthenticationRefused).count() as u64;
+        assert_eq!((told + suppressed, lines.last().unwrap().event), (1_000, AuditEvent::Stopped));
         let most = 10 * (began.elapsed().as_secs() + 2);
         assert!((10..=most).contains(&told), "{told} of {most}");
     }
@@ -297,7 +310,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let audit = audit(dir.path(), 1 << 20);
         for _ in 0..30 {
-            audit.tell(Line { tenant: Some("a".to_owned()), ..Line::of(Event::Denied) });
+            audit.tell(AuditRecord { tenant: Some("a".to_owned()), ..AuditRecord::of(AuditEvent::Denied) });
         }
         let told = || lines(&dir.path().join("audit.jsonl")).iter().filter_map(|line| line.suppressed).sum::<u64>();
         let before = std::time::Instant::now();
@@ -315,10 +328,10 @@ mod tests {
         let secret = format!("glpat-{}", "a1B2".repeat(5));
         // The second has no end, and what comes after it in the line is none of it.
         for said in [secret, "-----BEGIN PRIVATE KEY-----".to_owned()] {
-            audit.tell(Line {
+            audit.tell(AuditRecord {
                 session: Some(said.into()),
                 code: Some("NotFound".to_owned()),
-                ..Line::of(Event::Denied)
+                ..AuditRecord::of(AuditEvent::Denied)
             });
         }
         audit.finish();

@@ -2,7 +2,7 @@
 //! line, and the rest is counted: nobody can push what others did, or what it did itself, out of a log of bounded size. Must not
 //! know files.
 
-use super::{Event, Line};
+use super::{AuditEvent, AuditRecord};
 use proctor_core::rate::Rate;
 use std::collections::BTreeMap;
 
@@ -29,26 +29,26 @@ struct Spared {
 
 // What changes nothing, or nothing that another line does not tell. Whatever an operator does, or becomes a session or a run, or
 // ends one, is told.
-fn is_spared(line: &Line) -> bool {
+fn is_spared(line: &AuditRecord) -> bool {
     match line.event {
-        Event::AuthenticationRefused
-        | Event::Denied
-        | Event::SessionFound
-        | Event::RunJoined
-        | Event::RunRefused
-        | Event::RunCancelled
-        | Event::ReportRead
-        | Event::OutputRead
-        | Event::ArtifactRead => true,
-        Event::SessionCreated | Event::SessionClosed => line.outcome.as_deref() == Some("error"),
+        AuditEvent::AuthenticationRefused
+        | AuditEvent::Denied
+        | AuditEvent::SessionFound
+        | AuditEvent::RunJoined
+        | AuditEvent::RunRefused
+        | AuditEvent::RunCancelled
+        | AuditEvent::ReportRead
+        | AuditEvent::OutputRead
+        | AuditEvent::ArtifactRead => true,
+        AuditEvent::SessionCreated | AuditEvent::SessionClosed => line.outcome.as_deref() == Some("error"),
         _ => false,
     }
 }
 
 impl Sparing {
     /// Adds what is written of a line at this time, if anything is.
-    pub(super) fn take_in(&mut self, mut line: Line, now_ns: u64, lines: &mut Vec<Line>) {
-        if line.event == Event::Stopped {
+    pub(super) fn take_in(&mut self, mut line: AuditRecord, now_ns: u64, lines: &mut Vec<AuditRecord>) {
+        if line.event == AuditEvent::Stopped {
             self.settle(u64::MAX, lines);
         }
         if is_spared(&line) {
@@ -73,7 +73,7 @@ impl Sparing {
 
     /// Adds a line for each tenant that has been silent since something of it was suppressed. Does nothing sooner than
     /// [`SETTLE_NS`] after the last time.
-    pub(super) fn settle(&mut self, now_ns: u64, lines: &mut Vec<Line>) {
+    pub(super) fn settle(&mut self, now_ns: u64, lines: &mut Vec<AuditRecord>) {
         if now_ns.saturating_sub(self.settled_ns) < SETTLE_NS {
             return;
         }
@@ -81,10 +81,10 @@ impl Sparing {
         self.tenants.retain(|tenant, spared| {
             let is_silent = spared.due_ns <= now_ns;
             if is_silent && spared.suppressed > 0 {
-                lines.push(Line {
+                lines.push(AuditRecord {
                     tenant: tenant.clone(),
                     suppressed: Some(spared.suppressed),
-                    ..Line::of(Event::Suppressed)
+                    ..AuditRecord::of(AuditEvent::Suppressed)
                 });
             }
             !is_silent
@@ -98,35 +98,35 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn line(event: Event, tenant: &str) -> Line {
-        Line { tenant: Some(tenant.to_owned()), ..Line::of(event) }
+    fn line(event: AuditEvent, tenant: &str) -> AuditRecord {
+        AuditRecord { tenant: Some(tenant.to_owned()), ..AuditRecord::of(event) }
     }
 
     #[test]
     fn a_flood_of_one_tenant_is_counted_and_keeps_nothing_else_out() {
         let (mut sparing, mut lines) = (Sparing::default(), Vec::new());
-        let failed = |event| Line { outcome: Some("error".to_owned()), ..line(event, "a") };
+        let failed = |event| AuditRecord { outcome: Some("error".to_owned()), ..line(event, "a") };
         for event in [
-            line(Event::Denied, "a"),
-            line(Event::SessionFound, "a"),
-            line(Event::RunJoined, "a"),
-            line(Event::RunRefused, "a"),
-            line(Event::RunCancelled, "a"),
-            line(Event::ReportRead, "a"),
-            line(Event::OutputRead, "a"),
-            line(Event::ArtifactRead, "a"),
-            failed(Event::SessionCreated),
-            failed(Event::SessionClosed),
+            line(AuditEvent::Denied, "a"),
+            line(AuditEvent::SessionFound, "a"),
+            line(AuditEvent::RunJoined, "a"),
+            line(AuditEvent::RunRefused, "a"),
+            line(AuditEvent::RunCancelled, "a"),
+            line(AuditEvent::ReportRead, "a"),
+            line(AuditEvent::OutputRead, "a"),
+            line(AuditEvent::ArtifactRead, "a"),
+            failed(AuditEvent::SessionCreated),
+            failed(AuditEvent::SessionClosed),
         ] {
             (0..100).for_each(|_| sparing.take_in(event.clone(), SECOND, &mut lines));
         }
         assert_eq!(lines.len(), PER_SECOND as usize);
-        sparing.take_in(line(Event::Denied, "b"), SECOND, &mut lines);
-        sparing.take_in(Line::of(Event::AuthenticationRefused), SECOND, &mut lines);
+        sparing.take_in(line(AuditEvent::Denied, "b"), SECOND, &mut lines);
+        sparing.take_in(AuditRecord::of(AuditEvent::AuthenticationRefused), SECOND, &mut lines);
         assert_eq!(lines.len(), PER_SECOND as usize + 2, "others have their own");
         assert!(lines.iter().all(|line| line.suppressed.is_none()));
         // The next line of the tenant says how many.
-        sparing.take_in(line(Event::RunFinished, "a"), SECOND, &mut lines);
+        sparing.take_in(line(AuditEvent::RunFinished, "a"), SECOND, &mut lines);
         assert_eq!(lines.last().unwrap().suppressed, Some(990));
     }
 
@@ -134,16 +134,16 @@ mod tests {
     fn deeds_have_a_line_each() {
         let (mut sparing, mut lines) = (Sparing::default(), Vec::new());
         let deeds = [
-            Event::SessionCreated,
-            Event::SessionClosed,
-            Event::SessionExpired,
-            Event::RunAccepted,
-            Event::RunFinished,
-            Event::OperatorCall,
-            Event::Reloaded,
+            AuditEvent::SessionCreated,
+            AuditEvent::SessionClosed,
+            AuditEvent::SessionExpired,
+            AuditEvent::RunAccepted,
+            AuditEvent::RunFinished,
+            AuditEvent::OperatorCall,
+            AuditEvent::Reloaded,
         ];
         for event in deeds {
-            let done = Line { outcome: Some("ok".to_owned()), ..line(event, "a") };
+            let done = AuditRecord { outcome: Some("ok".to_owned()), ..line(event, "a") };
             (0..100).for_each(|_| sparing.take_in(done.clone(), SECOND, &mut lines));
         }
         assert_eq!(lines.len(), 100 * deeds.len());
@@ -154,19 +154,22 @@ mod tests {
         let (mut sparing, mut lines) = (Sparing::default(), Vec::new());
         let flood = |sparing: &mut Sparing, now| {
             let mut told = Vec::new();
-            (0..30).for_each(|_| sparing.take_in(line(Event::Denied, "a"), now, &mut told));
+            (0..30).for_each(|_| sparing.take_in(line(AuditEvent::Denied, "a"), now, &mut told));
             told
         };
         let told = flood(&mut sparing, SECOND).len();
         sparing.settle(SECOND + 1, &mut lines);
         assert!(lines.is_empty() && sparing.is_pending(), "it may go on");
         sparing.settle(3 * SECOND, &mut lines);
-        assert_eq!((lines[0].event, lines[0].tenant.as_deref()), (Event::Suppressed, Some("a")));
+        assert_eq!((lines[0].event, lines[0].tenant.as_deref()), (AuditEvent::Suppressed, Some("a")));
         assert_eq!((lines[0].suppressed, lines.len()), (Some(30 - told as u64), 1));
         assert!(!sparing.is_pending(), "nobody is remembered for longer");
         let told = flood(&mut sparing, 4 * SECOND).len();
-        sparing.take_in(Line::of(Event::Stopped), 4 * SECOND, &mut lines);
-        assert_eq!(lines[1..].iter().map(|line| line.event).collect::<Vec<_>>(), [Event::Suppressed, Event::Stopped]);
+        sparing.take_in(AuditRecord::of(AuditEvent::Stopped), 4 * SECOND, &mut lines);
+        assert_eq!(
+            lines[1..].iter().map(|line| line.event).collect::<Vec<_>>(),
+            [AuditEvent::Suppressed, AuditEvent::Stopped]
+        );
         assert_eq!(lines[1].suppressed, Some(30 - told as u64));
     }
 }

@@ -1,16 +1,16 @@
 //! One line of the audit log: its events and its fields, as `deploy/audit.example.jsonl` shows them. Must not know where it
 //! is written.
 
-use super::Text;
+use super::UntrustedText;
 use crate::calendar::Date;
 use proctor_core::limits::{LimitRequest, Limits};
-use proctor_core::moment::Moment;
+use proctor_core::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Event {
+pub enum AuditEvent {
     /// The supervisor takes calls.
     Started,
     /// The supervisor has ended in order: nothing follows.
@@ -52,65 +52,65 @@ pub enum Event {
     Suppressed,
 }
 
-impl Event {
+impl AuditEvent {
     /// All of them.
-    pub const ALL: [Event; 19] = [
-        Event::Started,
-        Event::Stopped,
-        Event::Reloaded,
-        Event::AuthenticationRefused,
-        Event::Denied,
-        Event::SessionCreated,
-        Event::SessionFound,
-        Event::SessionClosed,
-        Event::SessionExpired,
-        Event::RunAccepted,
-        Event::RunJoined,
-        Event::RunRefused,
-        Event::RunFinished,
-        Event::RunCancelled,
-        Event::ReportRead,
-        Event::OutputRead,
-        Event::ArtifactRead,
-        Event::OperatorCall,
-        Event::Suppressed,
+    pub const ALL: [AuditEvent; 19] = [
+        AuditEvent::Started,
+        AuditEvent::Stopped,
+        AuditEvent::Reloaded,
+        AuditEvent::AuthenticationRefused,
+        AuditEvent::Denied,
+        AuditEvent::SessionCreated,
+        AuditEvent::SessionFound,
+        AuditEvent::SessionClosed,
+        AuditEvent::SessionExpired,
+        AuditEvent::RunAccepted,
+        AuditEvent::RunJoined,
+        AuditEvent::RunRefused,
+        AuditEvent::RunFinished,
+        AuditEvent::RunCancelled,
+        AuditEvent::ReportRead,
+        AuditEvent::OutputRead,
+        AuditEvent::ArtifactRead,
+        AuditEvent::OperatorCall,
+        AuditEvent::Suppressed,
     ];
 }
 
 /// How a caller is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Auth {
+pub struct AuthMethod {
     /// `unix` for a user id, `token` for a bearer token, `jwt` for a JSON web token, `certificate` for a TLS client.
     pub method: String,
     /// The user id, the first 16 digits of what the host file has of the token, the JSON web token's subject, or the
     /// certificate's names. Never a credential.
-    pub fingerprint: Text,
+    pub fingerprint: UntrustedText,
 }
 
 /// One line. What is not known or means nothing for the event is absent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Line {
+pub struct AuditRecord {
     /// When it was told, RFC 3339 in UTC, to the millisecond.
     pub time: String,
     /// What happened.
-    pub event: Event,
+    pub event: AuditEvent,
     /// Whose it is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tenant: Option<String>,
     /// How the caller was known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub auth: Option<Auth>,
+    pub auth: Option<AuthMethod>,
     /// The call, `Runs/RunTests`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub rpc: Option<Text>,
+    pub rpc: Option<UntrustedText>,
     /// The session, as it was named.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub session: Option<Text>,
+    pub session: Option<UntrustedText>,
     /// The run, as it was named.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub run: Option<Text>,
+    pub run: Option<UntrustedText>,
     /// Limits that were asked for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub asked: Option<LimitRequest>,
@@ -128,7 +128,7 @@ pub struct Line {
     pub code: Option<String>,
     /// The reason that programs read, as in the error's details.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub reason: Option<Text>,
+    pub reason: Option<UntrustedText>,
     /// Lines before this one that could not be written.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<u64>,
@@ -138,11 +138,11 @@ pub struct Line {
     pub suppressed: Option<u64>,
 }
 
-impl Line {
+impl AuditRecord {
     /// A line of which nothing but the event is known.
     #[must_use]
-    pub fn of(event: Event) -> Line {
-        Line {
+    pub fn of(event: AuditEvent) -> AuditRecord {
+        AuditRecord {
             time: String::new(),
             event,
             tenant: None,
@@ -161,12 +161,12 @@ impl Line {
         }
     }
 
-    pub(super) fn at(&mut self, now: Moment) {
+    pub(super) fn at(&mut self, now: Timestamp) {
         self.time = rfc3339(now);
     }
 }
 
-fn rfc3339(moment: Moment) -> String {
+fn rfc3339(moment: Timestamp) -> String {
     let (seconds, ms) = (moment.0 / 1_000, moment.0 % 1_000);
     let (Date { year, month, day }, second) = (Date::of(seconds / 86_400), seconds % 86_400);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
@@ -188,7 +188,7 @@ mod tests {
             (1_767_225_599, "2025-12-31T23:59:59.007Z"),
             (4_107_542_400, "2100-03-01T00:00:00.007Z"),
         ] {
-            assert_eq!(rfc3339(Moment(seconds * 1_000 + 7)), date);
+            assert_eq!(rfc3339(Timestamp(seconds * 1_000 + 7)), date);
         }
     }
 }

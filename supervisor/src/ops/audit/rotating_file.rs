@@ -1,6 +1,6 @@
 //! A file that lines are appended to and that is rotated by size. Must not know what the lines say.
 
-use super::Place;
+use super::AuditLogConfig;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -47,12 +47,12 @@ pub(super) struct Unwritten {
 
 /// The file and how long it is. It has one writer.
 pub(super) struct Rotated {
-    place: Place,
+    place: AuditLogConfig,
     open: Option<(File, u64)>,
 }
 
 impl Rotated {
-    pub(super) fn open(place: Place) -> io::Result<Rotated> {
+    pub(super) fn open(place: AuditLogConfig) -> io::Result<Rotated> {
         if let Some(dir) = place.path.parent() {
             fs::create_dir_all(dir)?;
         }
@@ -194,7 +194,7 @@ mod tests {
     fn a_file_that_goes_while_it_is_put_aside_costs_no_earlier_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
-        let mut file = Rotated::open(Place { path: path.clone(), bytes_max: 100, keep: 2 }).unwrap();
+        let mut file = Rotated::open(AuditLogConfig { path: path.clone(), bytes_max: 100, keep: 2 }).unwrap();
         fs::write(dir.path().join("audit.jsonl.1"), "earlier").unwrap();
         for _ in 0..4 {
             fs::remove_file(&path).unwrap();

@@ -12,25 +12,25 @@ const BYTES_MAX: usize = 256;
 /// what stands beside it in a line is no part of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Text(String);
+pub struct UntrustedText(String);
 
-impl From<&str> for Text {
-    fn from(said: &str) -> Text {
+impl From<&str> for UntrustedText {
+    fn from(said: &str) -> UntrustedText {
         // A secret that is cut where redaction ends is told by the cut, so that no half of one comes through.
         if said.len() > SECRET_BYTES_MAX {
-            return Text::from(clip(said.to_owned(), SECRET_BYTES_MAX));
+            return UntrustedText::from(clip(said.to_owned(), SECRET_BYTES_MAX));
         }
-        Text(clip(redact(said).into_owned(), BYTES_MAX))
+        UntrustedText(clip(redact(said).into_owned(), BYTES_MAX))
     }
 }
 
-impl From<String> for Text {
-    fn from(said: String) -> Text {
-        Text::from(said.as_str())
+impl From<String> for UntrustedText {
+    fn from(said: String) -> UntrustedText {
+        UntrustedText::from(said.as_str())
     }
 }
 
-impl Deref for Text {
+impl Deref for UntrustedText {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -45,13 +45,13 @@ mod tests {
     #[test]
     fn a_secret_is_no_more_than_its_kind_however_it_is_cut() {
         let token = format!("proctor_{}", "0f9a".repeat(16));
-        assert_eq!(&*Text::from(token.as_str()), "[redacted: proctor]");
+        assert_eq!(&*UntrustedText::from(token.as_str()), "[redacted: proctor]");
         for before in [BYTES_MAX - 40, SECRET_BYTES_MAX - 40] {
-            let text = Text::from(format!("{}{token}", "x".repeat(before)));
+            let text = UntrustedText::from(format!("{}{token}", "x".repeat(before)));
             assert!(text.len() <= BYTES_MAX && !text.contains("0f9a0f9a"), "{}", &*text);
         }
         let (name, key) = ("1".repeat(BYTES_MAX), "-----BEGIN PRIVATE KEY-----");
-        assert_eq!(&*Text::from(name.as_str()), name);
-        assert_eq!(&*Text::from(key), "[redacted: private key]");
+        assert_eq!(&*UntrustedText::from(name.as_str()), name);
+        assert_eq!(&*UntrustedText::from(key), "[redacted: private key]");
     }
 }

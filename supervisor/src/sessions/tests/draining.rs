@@ -1,14 +1,14 @@
 //! The end of a supervisor: runs that go on are waited for, until there is no more time.
 
 use super::harness::{Book, Do, World, command, outcome, start, tenant, within};
-use crate::sessions::limits::Bounds;
+use crate::sessions::limits::SessionLimits;
 use crate::sessions::*;
 use proctor_core::outcome::KillReason;
 
 #[tokio::test]
 async fn a_drain_lets_runs_end_and_takes_on_none() {
     let world = World::new();
-    let (book, place) = (Book::with(&world, Bounds::default()), world.workspace());
+    let (book, place) = (Book::with(&world, SessionLimits::default()), world.workspace());
     let ours = tenant(&world, 1, 9);
     let (one, idle) = (book.separate(&ours, &place).await, book.separate(&ours, &place).await);
     let (first, second) = (start(&one, "a").await, start(&one, "b").await);
@@ -18,12 +18,12 @@ async fn a_drain_lets_runs_end_and_takes_on_none() {
     let refusal = within(async {
         loop {
             match one.start(command("c"), RunKind::Tests, IfBusy::Refuse).await {
-                Err(SessionError::Refused(Refusal::Busy)) => tokio::task::yield_now().await,
+                Err(SessionError::Rejected(StartRejected::Busy)) => tokio::task::yield_now().await,
                 other => return other.err(),
             }
         }
     });
-    assert_eq!(refusal.await, Some(SessionError::Refused(Refusal::Draining)));
+    assert_eq!(refusal.await, Some(SessionError::Rejected(StartRejected::Draining)));
     assert_eq!(one.unfinished().await.unwrap().len(), 2, "what was accepted goes on");
     world.tell(Do::Exit(0));
     world.tell(Do::Exit(1));
@@ -35,7 +35,7 @@ async fn a_drain_lets_runs_end_and_takes_on_none() {
 #[tokio::test]
 async fn a_drain_cancels_what_has_not_ended_at_its_deadline() {
     let world = World::new();
-    let (book, place) = (Book::with(&world, Bounds::default()), world.workspace());
+    let (book, place) = (Book::with(&world, SessionLimits::default()), world.workspace());
     let ours = tenant(&world, 1, 9);
     let session = book.separate(&ours, &place).await;
     let runs = [start(&session, "a").await, start(&session, "b").await, start(&session, "c").await];
@@ -46,7 +46,7 @@ async fn a_drain_cancels_what_has_not_ended_at_its_deadline() {
     within(async {
         while !matches!(
             session.start(command("d"), RunKind::Tests, IfBusy::Refuse).await,
-            Err(SessionError::Refused(Refusal::Draining))
+            Err(SessionError::Rejected(StartRejected::Draining))
         ) {
             tokio::task::yield_now().await;
         }

@@ -3,7 +3,7 @@
 use super::harness::{Book, Do, World, command, hold_the_clock, outcome, refused, start, tenant, within};
 use crate::ops::audit;
 use crate::runs::{NotStarted, RunEnd};
-use crate::sessions::limits::Bounds;
+use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::CreateError;
 use crate::sessions::*;
 use futures_util::FutureExt;
@@ -47,7 +47,7 @@ async fn a_panic_costs_one_session() {
     let mut broke = told[1..].to_vec();
     broke.sort_unstable();
     assert_eq!(broke, [(run.run.as_str(), "not_started"), (waiting.run.as_str(), "not_started")], "each once");
-    assert!(lines.iter().all(|line| line.event == audit::Event::RunFinished));
+    assert!(lines.iter().all(|line| line.event == audit::AuditEvent::RunFinished));
     let run = start(&other, "a").await;
     world.tell(Do::Exit(0));
     assert_eq!(outcome(&run).await, Outcome::Passed);
@@ -56,7 +56,7 @@ async fn a_panic_costs_one_session() {
 #[tokio::test]
 async fn a_session_that_broke_gives_its_place_to_the_next_and_what_became_of_its_runs_is_found() {
     let world = World::new();
-    let (book, place) = (Book::with(&world, Bounds::default()), world.workspace());
+    let (book, place) = (Book::with(&world, SessionLimits::default()), world.workspace());
     let ours = tenant(&world, 1, 1);
     let (broken, _) = book.open(&ours, &place, "key", false).await.unwrap();
     let run = start(&broken, "a").await;

@@ -5,13 +5,13 @@ use crate::clock::Clock;
 use crate::host::monitor::HostMonitor;
 use crate::host::toolchain::Toolchain;
 use crate::ops::audit::{self, Audit};
-use crate::runs::context::{Looks, Policy};
-use crate::runs::scheduler::{Place, Scheduler, Wanted};
-use crate::runs::{self, Drive, FILE_BYTES_MIN, Killer, RunEnd, Spools};
-use crate::sessions::limits::Bounds;
+use crate::runs::context::{Policy, ScanPermits};
+use crate::runs::scheduler::{RunSlot, Scheduler, SlotRequest};
+use crate::runs::{self, Drive, FILE_BYTES_MIN, RunEnd, RunKiller, Spools};
+use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::{self, CreateError, Registry};
 use crate::sessions::*;
-use crate::tenants::allowance::{Allowance, Kept};
+use crate::tenants::allowance::{Allowance, RetainedQuota};
 use crate::tenants::{Credential, Tenant, Tenants};
 use proctor_core::event::Stream;
 use proctor_core::id::{SessionId, TenantId};
@@ -107,7 +107,7 @@ impl World {
         let (order, orders) = std_mpsc::sync_channel(64);
         let fake = Arc::new(Fake { orders: Mutex::new(orders), killed: Mutex::default() });
         let (clock, log) = (Clock::new(), tempfile::tempdir().unwrap());
-        let place = audit::Place { path: log.path().join("audit.jsonl"), bytes_max: 1 << 20, keep: 0 };
+        let place = audit::AuditLogConfig { path: log.path().join("audit.jsonl"), bytes_max: 1 << 20, keep: 0 };
         let context = Arc::new(Context {
             sandbox: Arc::clone(&fake) as Arc<dyn Sandbox>,
             toolchain: Toolchain::default(),
@@ -115,7 +115,7 @@ impl World {
             audit: Audit::open(place, clock).unwrap(),
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, BUDGET),
-            looks: Looks::of_host(),
+            looks: ScanPermits::of_host(),
         });
         World { context, fake, order, dir: tempfile::tempdir().unwrap(), log }
     }
@@ -128,10 +128,10 @@ impl World {
             sandbox: Arc::new(sandbox),
             toolchain: Toolchain::default(),
             clock,
-            audit: Audit::open(audit::Place { path: place, bytes_max: 1 << 20, keep: 0 }, clock).unwrap(),
+            audit: Audit::open(audit::AuditLogConfig { path: place, bytes_max: 1 << 20, keep: 0 }, clock).unwrap(),
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, BUDGET),
-            looks: Looks::of_host(),
+            looks: ScanPermits::of_host(),
         });
         World { context, ..world }
     }
@@ -139,7 +139,7 @@ impl World {
     /// Drives a run that writes into these, and returns its report.
     pub(super) async fn driven(&self, spools: Spools) -> Arc<Report> {
         let clock = self.context.clock;
-        let (log, _handle) = runs::open(clock, &spools, Kept::unbounded().room());
+        let (log, _handle) = runs::open(clock, &spools, RetainedQuota::unbounded().room());
         let drive = Drive {
             context: Arc::clone(&self.context),
             policy: Arc::new(self.policy()),
@@ -154,7 +154,7 @@ impl World {
             waits: None,
             log,
             spools,
-            killer: Killer::new().unwrap(),
+            killer: RunKiller::new().unwrap(),
         };
         match within(runs::drive(drive, oneshot::channel().0)).await.end {
             RunEnd::Report(report) => report,
@@ -163,10 +163,10 @@ impl World {
     }
 
     /// Another tenant's run that takes the whole host.
-    pub(super) async fn occupy(&self) -> Place {
+    pub(super) async fn occupy(&self) -> RunSlot {
         let scheduler = self.context.scheduler.clone();
         let entry = Entry { tenant: TenantId::new("other"), demand: BUDGET, priority: Priority::Normal };
-        let wanted = Wanted { entry, quota: Quota::UNBOUNDED, queued: Arc::default(), waits: None };
+        let wanted = SlotRequest { entry, quota: Quota::UNBOUNDED, queued: Arc::default(), waits: None };
         tokio::task::spawn_blocking(move || scheduler.enter(wanted).unwrap()).await.unwrap()
     }
 
@@ -176,8 +176,8 @@ impl World {
             quota: Quota::UNBOUNDED,
             queued: Arc::default(),
             // One file of an ended run, and no second one.
-            kept: Kept { bytes_max: FILE_BYTES_MIN * 3 / 2, ..Kept::unbounded() },
-            looks: Looks::of_tenant(),
+            kept: RetainedQuota { bytes_max: FILE_BYTES_MIN * 3 / 2, ..RetainedQuota::unbounded() },
+            looks: ScanPermits::of_tenant(),
             run_as: RunAs::Supervisor,
             owners: None,
             defaults: Limits::DEFAULT,
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// What the audit log has by now.
-    pub(super) fn told(&self) -> Vec<audit::Line> {
+    pub(super) fn told(&self) -> Vec<audit::AuditRecord> {
         self.context.audit.finish();
         let text = std::fs::read_to_string(self.log.path().join("audit.jsonl")).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -273,14 +273,19 @@ pub(super) struct Book {
 }
 
 impl Book {
-    pub(super) fn with(world: &World, bounds: Bounds) -> Book {
+    pub(super) fn with(world: &World, bounds: SessionLimits) -> Book {
         Book { registry: Registry::start(Arc::clone(&world.context), bounds) }
     }
 
     pub(super) async fn open(&self, tenant: &Arc<Tenant>, workspace: &Workspace, key: &str, separate: bool) -> Got {
         let (tenant, workspace, client_request_id) = (Arc::clone(tenant), workspace.clone(), key.to_owned());
-        let opened =
-            self.registry.create(registry::Wanted { tenant, workspace, client_request_id, separate, idle_max: None });
+        let opened = self.registry.create(registry::CreateRequest {
+            tenant,
+            workspace,
+            client_request_id,
+            separate,
+            idle_max: None,
+        });
         within(opened).await.map(|opened| (opened.session, opened.existing))
     }
 

@@ -2,7 +2,7 @@
 
 use super::harness::{Book, Do, World, eventually, hold_the_clock, start, tenant, within};
 use crate::ops::audit;
-use crate::sessions::limits::Bounds;
+use crate::sessions::limits::SessionLimits;
 use crate::sessions::*;
 use std::time::Duration;
 
@@ -16,14 +16,15 @@ async fn a_session_that_nobody_uses_ends_and_the_audit_log_says_so() {
     assert!(session.is_gone());
     let told = world.told();
     assert_eq!(told.len(), 1);
-    assert_eq!((told[0].event, told[0].session.as_deref()), (audit::Event::SessionExpired, Some("s")));
+    assert_eq!((told[0].event, told[0].session.as_deref()), (audit::AuditEvent::SessionExpired, Some("s")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_nobody_uses_expires_and_whoever_looks_at_it_does_not_use_it() {
     let world = World::new();
     let minute = Duration::from_secs(60);
-    let (book, place) = (Book::with(&world, Bounds { idle_max: minute, ..Bounds::default() }), world.workspace());
+    let (book, place) =
+        (Book::with(&world, SessionLimits { idle_max: minute, ..SessionLimits::default() }), world.workspace());
     let ours = tenant(&world, 1, 9);
     let (session, _) = book.open(&ours, &place, "", false).await.unwrap();
     assert_eq!(session.idle_max(), minute);
@@ -43,7 +44,8 @@ async fn a_session_that_nobody_uses_expires_and_whoever_looks_at_it_does_not_use
 async fn whoever_is_given_a_session_that_was_there_has_it_for_as_long_as_a_new_one() {
     let world = World::new();
     let minute = Duration::from_secs(60);
-    let (book, place) = (Book::with(&world, Bounds { idle_max: minute, ..Bounds::default() }), world.workspace());
+    let (book, place) =
+        (Book::with(&world, SessionLimits { idle_max: minute, ..SessionLimits::default() }), world.workspace());
     let ours = tenant(&world, 1, 9);
     let (first, _) = book.open(&ours, &place, "", false).await.unwrap();
     let nearly = minute - Duration::from_secs(1);
@@ -59,7 +61,7 @@ async fn whoever_is_given_a_session_that_was_there_has_it_for_as_long_as_a_new_o
 #[tokio::test]
 async fn a_session_that_ends_while_it_is_found_is_not_given_to_anybody() {
     let world = World::new();
-    let (book, place) = (Book::with(&world, Bounds::default()), world.workspace());
+    let (book, place) = (Book::with(&world, SessionLimits::default()), world.workspace());
     let ours = tenant(&world, 1, 9);
     let (first, _) = book.open(&ours, &place, "key", false).await.unwrap();
     // The registry is asked first, and answers when the session has been asked to end.
@@ -75,7 +77,8 @@ async fn a_session_does_not_expire_because_its_run_took_longer_than_it_may_be_id
     let world = World::new();
     let _held = hold_the_clock();
     let minute = Duration::from_secs(60);
-    let (book, place) = (Book::with(&world, Bounds { idle_max: minute, ..Bounds::default() }), world.workspace());
+    let (book, place) =
+        (Book::with(&world, SessionLimits { idle_max: minute, ..SessionLimits::default() }), world.workspace());
     let ours = tenant(&world, 1, 9);
     let (session, _) = book.open(&ours, &place, "", false).await.unwrap();
     let run = start(&session, "a").await;

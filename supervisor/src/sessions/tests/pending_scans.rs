@@ -79,8 +79,8 @@ fn what_no_look_decides_is_answered_while_none_can_begin() {
         let looks = session.about.looks.load(Ordering::Relaxed);
         let (let_go, thread) = hold().await;
         let refused = async |word, if_busy| within(session.start(command(word), RunKind::Tests, if_busy)).await.err();
-        assert_eq!(refused("x", IfBusy::Refuse).await, Some(SessionError::Refused(Refusal::Busy)));
-        assert_eq!(refused("x", IfBusy::Queue).await, Some(SessionError::Refused(Refusal::QueueFull)));
+        assert_eq!(refused("x", IfBusy::Refuse).await, Some(SessionError::Rejected(StartRejected::Busy)));
+        assert_eq!(refused("x", IfBusy::Queue).await, Some(SessionError::Rejected(StartRejected::QueueFull)));
         assert!(start(&session, "3").await.attached_age_ms.is_some(), "it joins one that waits");
         let_go.send(()).unwrap();
         thread.await.unwrap();

@@ -1,7 +1,7 @@
 //! Which session a caller gets: its tenant's, within the quotas, until the supervisor ends.
 
 use super::harness::{Book, Sink, World, eventually, outcome, refused, start, tenant, within};
-use crate::sessions::limits::Bounds;
+use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::{CreateError, close_all};
 use crate::sessions::*;
 use proctor_core::isolation::Isolation;
@@ -11,7 +11,7 @@ use std::sync::Barrier;
 #[tokio::test]
 async fn the_registry_keeps_tenants_apart_and_quotas() {
     let world = World::new();
-    let bounds = Bounds { sessions_max: 4, ..Bounds::default() };
+    let bounds = SessionLimits { sessions_max: 4, ..SessionLimits::default() };
     let (book, place) = (Book::with(&world, bounds), world.workspace());
     let (ours, theirs) = (tenant(&world, 1, 2), tenant(&world, 2, 3));
     let (first, _) = book.open(&ours, &place, "key", true).await.unwrap();
@@ -74,7 +74,7 @@ async fn sessions_that_are_closed_together_do_not_wait_for_each_other() {
 async fn a_session_that_is_being_closed_is_nobodys_next_one() {
     let barrier = Arc::new(Barrier::new(2));
     let world = World::with(Together(Arc::clone(&barrier)));
-    let (book, place, ours) = (Book::with(&world, Bounds::default()), world.workspace(), tenant(&world, 1, 9));
+    let (book, place, ours) = (Book::with(&world, SessionLimits::default()), world.workspace(), tenant(&world, 1, 9));
     let (first, _) = book.open(&ours, &place, "key", false).await.unwrap();
     let run = start(&first, "a").await;
     let closing = tokio::spawn({
@@ -100,7 +100,7 @@ async fn a_session_that_is_being_closed_is_nobodys_next_one() {
 #[tokio::test]
 async fn a_request_whose_session_has_ended_finds_the_one_that_all_share() {
     let world = World::new();
-    let (book, place, ours) = (Book::with(&world, Bounds::default()), world.workspace(), tenant(&world, 1, 9));
+    let (book, place, ours) = (Book::with(&world, SessionLimits::default()), world.workspace(), tenant(&world, 1, 9));
     let (broken, _) = book.open(&ours, &place, "key", false).await.unwrap();
     // It stays for what it says of its runs.
     within(broken.panic()).await;
@@ -115,7 +115,7 @@ async fn a_request_whose_session_has_ended_finds_the_one_that_all_share() {
 #[tokio::test]
 async fn callers_of_a_tenant_share_the_session_of_a_workspace_unless_they_want_their_own() {
     let world = World::new();
-    let (book, place) = (Book::with(&world, Bounds::default()), world.workspace());
+    let (book, place) = (Book::with(&world, SessionLimits::default()), world.workspace());
     let (ours, theirs) = (tenant(&world, 1, 9), tenant(&world, 2, 9));
     let elsewhere = tempfile::tempdir().unwrap();
     let elsewhere = Workspace::open(elsewhere.path()).unwrap();
@@ -143,7 +143,7 @@ async fn callers_of_a_tenant_share_the_session_of_a_workspace_unless_they_want_t
 #[tokio::test]
 async fn the_sessions_of_a_workspace_take_one_descriptor() {
     let world = World::new();
-    let (book, place) = (Book::with(&world, Bounds::default()), tempfile::tempdir().unwrap());
+    let (book, place) = (Book::with(&world, SessionLimits::default()), tempfile::tempdir().unwrap());
     let (ours, there) = (tenant(&world, 1, 9), place.path().canonicalize().unwrap());
     let descriptors = || {
         let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();

@@ -56,7 +56,7 @@ async fn caches_far_beyond_their_bound_take_in_no_further_run_until_those_that_u
     std::fs::write(cache.with_extension("used"), format!("{} 0\n", 2 * max + 1)).unwrap();
     let session = world.open("s");
     let refused = within(session.start(command("a"), RunKind::Tests, IfBusy::Queue)).await.err();
-    assert_eq!(refused, Some(SessionError::Quota(Refused::Cache { max })));
+    assert_eq!(refused, Some(SessionError::Quota(QuotaExceeded::Cache { max })));
     drop(of_another_session);
     let run = start(&session, "a").await;
     world.tell(Do::Exit(0));
@@ -214,7 +214,7 @@ async fn what_is_kept_of_ended_runs_is_bounded_for_the_whole_tenant() {
     let last = run(&other, "a").await;
     assert_eq!(files(), 2, "the last run of each session stays");
     let refused = within(other.start(command("b"), RunKind::Tests, IfBusy::Queue)).await.err();
-    let full = SessionError::Quota(Refused::KeptBytes { max: policy.kept.bytes_max });
+    let full = SessionError::Quota(QuotaExceeded::KeptBytes { max: policy.kept.bytes_max });
     assert_eq!(refused.as_ref(), Some(&full));
     // The session is gone, and its run is not, for as long as somebody may read it.
     within(other.close()).await;
@@ -264,7 +264,7 @@ async fn how_every_run_ended_is_in_the_audit_log() {
         .into_iter()
         .map(|line| (line.event, line.run.unwrap().to_string(), line.outcome.unwrap()))
         .collect();
-    let line = |run: &Started, outcome: &str| (audit::Event::RunFinished, run.run.to_string(), outcome.to_owned());
+    let line = |run: &Started, outcome: &str| (audit::AuditEvent::RunFinished, run.run.to_string(), outcome.to_owned());
     assert_eq!(told, [line(&second, "cancelled"), line(&first, "failed"), line(&third, "cancelled")]);
     let lines = world.told();
     assert!(lines.iter().all(|line| line.tenant.as_deref() == Some("acme") && line.session.as_deref() == Some("s")));

@@ -57,12 +57,12 @@ async fn runs_that_wait_count_together_wherever_they_wait_and_until_they_end() {
     let refused = async |session: &SessionHandle, word: &str| {
         within(session.start(command(word), RunKind::Tests, IfBusy::Queue)).await.err()
     };
-    let (full, queued) = (Refused::QueuedRuns { max: 2 }, || policy.queued.now());
+    let (full, queued) = (QuotaExceeded::QueuedRuns { max: 2 }, || policy.queued.now());
     let running = start(&one, "a").await;
     let waiting = start(&one, "b").await;
     let cancelled = start(&one, "c").await;
     assert_eq!(queued(), 2);
-    assert_eq!(refused(&one, "d").await, Some(SessionError::Refused(Refusal::Quota(full.clone()))));
+    assert_eq!(refused(&one, "d").await, Some(SessionError::Rejected(StartRejected::Quota(full.clone()))));
     assert_eq!(start(&one, "c").await.run, cancelled.run, "whoever joins a run is none that waits");
     // The host has room, so it does not wait.
     let elsewhere = start(&other, "a").await;

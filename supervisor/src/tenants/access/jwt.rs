@@ -55,7 +55,7 @@ impl fmt::Debug for Key {
 
 /// Why a token does not count.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum JwtError {
     /// It is none, or asks for what we do not know.
     #[error("not a token that can be read")]
     Malformed,
@@ -110,11 +110,11 @@ impl Issuer {
     }
 
     /// Who calls, as a token says that is valid at `now`, in seconds since 1970.
-    pub(super) fn subject(&self, token: &str, now: u64) -> Result<String, Refusal> {
+    pub(super) fn subject(&self, token: &str, now: u64) -> Result<String, JwtError> {
         let claims = self.claims(token)?;
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         if text("iss") != Some(&self.name) {
-            return Err(Refusal::Issuer);
+            return Err(JwtError::Issuer);
         }
         let here = match claims.get("aud") {
             Some(Value::String(one)) => *one == self.audience,
@@ -122,32 +122,32 @@ impl Issuer {
             _ => false,
         };
         if !here {
-            return Err(Refusal::Audience);
+            return Err(JwtError::Audience);
         }
-        let expires = seconds(claims.get("exp")).ok_or(Refusal::Expired)?;
+        let expires = seconds(claims.get("exp")).ok_or(JwtError::Expired)?;
         if expires.saturating_add(self.leeway_s) <= now {
-            return Err(Refusal::Expired);
+            return Err(JwtError::Expired);
         }
         if let Some(begins) = claims.get("nbf") {
-            let begins = seconds(Some(begins)).ok_or(Refusal::Malformed)?;
+            let begins = seconds(Some(begins)).ok_or(JwtError::Malformed)?;
             if begins > now.saturating_add(self.leeway_s) {
-                return Err(Refusal::NotYet);
+                return Err(JwtError::NotYet);
             }
         }
-        text(&self.claim).filter(|subject| !subject.is_empty()).map(str::to_owned).ok_or(Refusal::Subject)
+        text(&self.claim).filter(|subject| !subject.is_empty()).map(str::to_owned).ok_or(JwtError::Subject)
     }
 
     // What a token says that one of the keys has signed.
-    fn claims(&self, token: &str) -> Result<Map<String, Value>, Refusal> {
+    fn claims(&self, token: &str) -> Result<Map<String, Value>, JwtError> {
         if token.len() > TOKEN_BYTES_MAX {
-            return Err(Refusal::Malformed);
+            return Err(JwtError::Malformed);
         }
         let header = token.split('.').next().and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
         let header: Map<String, Value> =
-            header.and_then(|json| serde_json::from_slice(&json).ok()).ok_or(Refusal::Malformed)?;
+            header.and_then(|json| serde_json::from_slice(&json).ok()).ok_or(JwtError::Malformed)?;
         // Whoever writes `crit` wants a token refused by those who do not know what it lists, and we know nothing more.
         if header.contains_key("crit") {
-            return Err(Refusal::Malformed);
+            return Err(JwtError::Malformed);
         }
         let id = header.get("kid").and_then(Value::as_str);
         for key in &self.keys {
@@ -164,7 +164,7 @@ impl Issuer {
                 return Ok(token.claims);
             }
         }
-        Err(Refusal::Signature)
+        Err(JwtError::Signature)
     }
 }
 

@@ -5,8 +5,8 @@ mod certificates;
 mod expiry;
 mod jwt;
 
-use crate::config::{Config, Problem, Reading, Told};
-use crate::host::resolved_path::Place;
+use crate::config::{Config, ConfigReader, Diagnostic, Problem};
+use crate::host::resolved_path::ResolvedPath;
 use crate::tenants::{Caller, Credential, Tenants};
 use crate::workspace::Workspace;
 use certificates::Tls;
@@ -27,7 +27,7 @@ use tokio::sync::watch;
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Access as it is now, to everybody who asks more than once.
-pub type Current = watch::Receiver<Arc<Access>>;
+pub type CurrentAccess = watch::Receiver<Arc<Access>>;
 
 /// Everybody who may call, and what proves who they are.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub struct Access {
 
 /// What a peer has shown.
 #[derive(Debug, Clone)]
-pub enum Shown {
+pub enum PresentedCredential {
     /// The user id at the other end of a unix socket.
     Uid(u32),
     /// A bearer token.
@@ -51,13 +51,13 @@ pub enum Shown {
 
 /// Why a peer is nobody. For the log: a caller is told the same whatever it is.
 #[derive(Debug, Error)]
-pub enum Nobody {
-    /// Nobody has this user id, token, subject or name.
+pub enum AuthError {
+    /// AuthError has this user id, token, subject or name.
     #[error("nobody has it")]
     Unknown,
     /// A JSON web token does not count.
     #[error("JSON web token")]
-    Jwt(#[from] jwt::Refusal),
+    Jwt(#[from] jwt::JwtError),
     /// A certificate does not count.
     #[error("client certificate")]
     Certificate(#[from] rustls::Error),
@@ -87,21 +87,21 @@ impl Access {
     }
 
     /// Who has shown this, `at` a time at which it must have been valid.
-    pub fn caller(&self, shown: &Shown, at: UnixTime) -> Result<Caller, Nobody> {
+    pub fn caller(&self, shown: &PresentedCredential, at: UnixTime) -> Result<Caller, AuthError> {
         let caller = match shown {
-            Shown::Uid(uid) => self.tenants.identify(Credential::Uid(*uid)),
+            PresentedCredential::Uid(uid) => self.tenants.identify(Credential::Uid(*uid)),
             // By its form alone: what looks like one kind is never tried as the other.
-            Shown::Token(token) if jwt::is_one(token) => {
-                let issuer = self.jwt.as_ref().ok_or(Nobody::Unknown)?;
+            PresentedCredential::Token(token) if jwt::is_one(token) => {
+                let issuer = self.jwt.as_ref().ok_or(AuthError::Unknown)?;
                 self.tenants.identify(Credential::Subject(&issuer.subject(token, at.as_secs())?))
             }
-            Shown::Token(token) => self.tenants.identify(Credential::Token(token)),
-            Shown::Certificates(chain) => {
+            PresentedCredential::Token(token) => self.tenants.identify(Credential::Token(token)),
+            PresentedCredential::Certificates(chain) => {
                 let names = self.tls.as_ref().map_or_else(|| Ok(Vec::new()), |tls| tls.names(chain, at))?;
                 self.tenants.identify(Credential::Names(&names))
             }
         };
-        caller.ok_or(Nobody::Unknown)
+        caller.ok_or(AuthError::Unknown)
     }
 
     /// How TLS is spoken, where it is.
@@ -119,7 +119,7 @@ impl Access {
 
 /// What a host file comes to.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// What it says.
     pub config: Config,
     /// Who may call by it.
@@ -137,11 +137,11 @@ pub fn load(
     may_switch: bool,
     before: &Tenants,
     more: impl FnOnce(&mut Config) -> Vec<Problem>,
-) -> Result<Loaded, Vec<Told>> {
-    let refused = |text: String| vec![Told::Problem(format!("{}{text}", path.display()))];
+) -> Result<LoadedConfig, Vec<Diagnostic>> {
+    let refused = |text: String| vec![Diagnostic::Problem(format!("{}{text}", path.display()))];
     let bytes = bytes_of(path).map_err(|error| refused(format!(": {error}")))?;
     let text = text_of(&bytes).map_err(|line| refused(format!(":{line}: is not UTF-8")))?;
-    let mut reading = Reading::of(text);
+    let mut reading = ConfigReader::of(text);
     let mut config = reading.config().clone();
     reading.add(config.problems());
     reading.add(more(&mut config));
@@ -151,8 +151,8 @@ pub fn load(
     reading.add(notes);
     let (_, notes) = reading.finish(path)?;
     let access = access.map_err(|()| refused(": cannot be carried out".to_owned()))?;
-    let private = config.private_places().iter().flat_map(Place::names).collect();
-    Ok(Loaded { config, access, private, notes })
+    let private = config.private_places().iter().flat_map(ResolvedPath::names).collect();
+    Ok(LoadedConfig { config, access, private, notes })
 }
 
 // What is in the file at `path`: no more of it is read than a host file may have.

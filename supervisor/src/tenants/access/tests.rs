@@ -77,11 +77,11 @@ impl World {
         self.read(text).unwrap().notes.into_iter().map(short).collect()
     }
 
-    fn read(&self, text: &str) -> Result<Loaded, Vec<String>> {
+    fn read(&self, text: &str) -> Result<LoadedConfig, Vec<String>> {
         self.write("proctor.toml", text);
         let path = self.dir.path().join("proctor.toml");
         let read = load(&path, true, &Tenants::default(), |_| Vec::new());
-        let short = |told: Told| told.to_string().replace(&format!("{}/", self.dir.path().display()), "");
+        let short = |told: Diagnostic| told.to_string().replace(&format!("{}/", self.dir.path().display()), "");
         read.map_err(|problems| problems.into_iter().map(short).collect())
     }
 
@@ -89,7 +89,7 @@ impl World {
         self.load(&self.host_file()).unwrap()
     }
 
-    fn client(&self, params: &CertificateParams) -> Shown {
+    fn client(&self, params: &CertificateParams) -> PresentedCredential {
         client(&self.authority, params)
     }
 
@@ -147,17 +147,17 @@ fn named(names: &[&str]) -> CertificateParams {
     params
 }
 
-fn client(authority: &Authority<'static, KeyPair>, params: &CertificateParams) -> Shown {
+fn client(authority: &Authority<'static, KeyPair>, params: &CertificateParams) -> PresentedCredential {
     let certificate = params.signed_by(&KeyPair::generate().unwrap(), authority).unwrap();
-    Shown::Certificates([certificate.der().clone()].into())
+    PresentedCredential::Certificates([certificate.der().clone()].into())
 }
 
 fn at(seconds: u64) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(seconds))
 }
 
-fn token(text: impl Into<String>) -> Shown {
-    Shown::Token(text.into().into())
+fn token(text: impl Into<String>) -> PresentedCredential {
+    PresentedCredential::Token(text.into().into())
 }
 
 fn claims(subject: &str) -> Value {
@@ -168,7 +168,7 @@ fn edwards(world: &World, claims: &Value) -> String {
     encode(&Header::new(Algorithm::EdDSA), claims, &EncodingKey::from_ed_der(world.edwards.serialized_der())).unwrap()
 }
 
-fn who(access: &Access, shown: &Shown) -> String {
+fn who(access: &Access, shown: &PresentedCredential) -> String {
     match access.caller(shown, at(NOW)) {
         Ok(Caller { tenant, operator, .. }) => {
             let tenant = tenant.map_or("-".to_owned(), |tenant| tenant.id.to_string());
@@ -184,8 +184,8 @@ fn each_way_leads_to_its_tenant_and_operators_are_a_role_of_their_own() {
     let access = world.access();
     let curve = EncodingKey::from_ec_der(world.curve.serialized_der());
     for (shown, expected) in [
-        (Shown::Uid(1), "a"),
-        (Shown::Uid(2), "nobody: nobody has it"),
+        (PresentedCredential::Uid(1), "a"),
+        (PresentedCredential::Uid(2), "nobody: nobody has it"),
         (token("secret"), "a"),
         (token("Secret"), "nobody: nobody has it"),
         (token(edwards(&world, &claims("alpha"))), "a"),
@@ -353,11 +353,11 @@ fn a_certificate_counts_while_its_authority_stands_by_it() {
     let access = world.access();
     assert_eq!(who(&access, &shown), "a");
     for moment in [NOW - 30 * 86_400, NOW + 30 * 86_400] {
-        assert!(matches!(access.caller(&shown, at(moment)), Err(Nobody::Certificate(_))), "{moment}");
+        assert!(matches!(access.caller(&shown, at(moment)), Err(AuthError::Certificate(_))), "{moment}");
     }
     let (stranger, _) = authority();
     let forged = client(&stranger, &named(&["spiffe://x/a"]));
-    assert!(matches!(access.caller(&forged, at(NOW)), Err(Nobody::Certificate(_))), "another authority's");
+    assert!(matches!(access.caller(&forged, at(NOW)), Err(AuthError::Certificate(_))), "another authority's");
     // The common name says nothing.
     let mut common = named(&[]);
     common.distinguished_name.push(rcgen::DnType::CommonName, "a.example");
@@ -365,7 +365,7 @@ fn a_certificate_counts_while_its_authority_stands_by_it() {
 
     let revoked = revoked(7);
     let access = world.with_list(vec![revoked], 2028);
-    assert!(matches!(access.caller(&shown, at(NOW)), Err(Nobody::Certificate(_))), "revoked");
+    assert!(matches!(access.caller(&shown, at(NOW)), Err(AuthError::Certificate(_))), "revoked");
     assert_eq!(who(&access, &world.client(&named(&["spiffe://x/a"]))), "a", "others are not");
 }
 
@@ -383,11 +383,11 @@ fn who_is_vouched_for_by_a_revoked_authority_is_nobody() {
     let vouched = between.signed_by(&key, &world.authority).unwrap();
     let between = Authority::new(between, key);
     let own = named(&["spiffe://x/a"]).signed_by(&KeyPair::generate().unwrap(), &between).unwrap();
-    let shown = Shown::Certificates([own.der().clone(), vouched.der().clone()].into());
+    let shown = PresentedCredential::Certificates([own.der().clone(), vouched.der().clone()].into());
     assert_eq!(who(&world.access(), &shown), "a");
     assert_eq!(who(&world.with_list(vec![revoked(8)], 2028), &shown), "a", "which has no list of its own");
     let access = world.with_list(vec![revoked(9)], 2028);
-    assert!(matches!(access.caller(&shown, at(NOW)), Err(Nobody::Certificate(_))), "revoked");
+    assert!(matches!(access.caller(&shown, at(NOW)), Err(AuthError::Certificate(_))), "revoked");
 }
 
 /// What was revoked since is not in it.
@@ -411,7 +411,7 @@ fn a_file_that_is_no_text_names_the_line() {
         fs::write(world.dir.path().join("file"), bytes).unwrap();
         let path = world.dir.path().join("file");
         let told = load(&path, true, &Tenants::default(), |_| Vec::new()).map(drop);
-        assert_eq!(told, Err(vec![Told::Problem(format!("{}:{line}: is not UTF-8", path.display()))]));
+        assert_eq!(told, Err(vec![Diagnostic::Problem(format!("{}:{line}: is not UTF-8", path.display()))]));
     }
 }
 
@@ -426,7 +426,7 @@ fn a_file_that_is_too_large_is_refused_before_it_is_looked_at() {
     let told = ": is larger than 4 MiB, the most that a host file may have";
     assert_eq!(world.read(&filled(1)).unwrap_err(), [format!("proctor.toml{told}")]);
     let endless = load(Path::new("/dev/zero"), true, &Tenants::default(), |_| Vec::new()).map(drop);
-    assert_eq!(endless, Err(vec![Told::Problem(format!("/dev/zero{told}"))]));
+    assert_eq!(endless, Err(vec![Diagnostic::Problem(format!("/dev/zero{told}"))]));
 }
 
 /// Neither is a problem: it would keep an operator from revoking a credential.

@@ -87,7 +87,7 @@ impl Model {
     }
 
     /// Whatever could start and did not has a run before it that does not fit and may not be passed (any more).
-    fn nothing_waits_in_vain(&self, queue: &FairQueue, now: Moment) -> Result<(), TestCaseError> {
+    fn nothing_waits_in_vain(&self, queue: &FairQueue, now: Timestamp) -> Result<(), TestCaseError> {
         let in_use = Model::demand(self.running.values());
         let fits = |demand: Amount| in_use.plus(demand).fits(BUDGET);
         // Who competes: the first run of each tenant whose quota has room for it.
@@ -121,7 +121,7 @@ proptest! {
     #[test]
     fn every_run_waits_and_runs_once_within_all_bounds(happenings in prop::collection::vec(happening(), 0..120)) {
         let (mut queue, mut model) = (FairQueue::new(BUDGET), Model::default());
-        let mut now = Moment(0);
+        let mut now = Timestamp(0);
         for number in 0..4 {
             model.quotas.insert(tenant(number), weight(number + 1));
             prop_assert_eq!(queue.configure(&tenant(number), weight(number + 1)), Ok(Vec::new()));
@@ -131,7 +131,7 @@ proptest! {
                 Happening::Enqueue { tenant: number, demand, priority } => {
                     let entry = Entry { tenant: tenant(number), demand, priority };
                     let expected = match model.quotas.get(&entry.tenant) {
-                        None => Err(Refused::UnknownTenant),
+                        None => Err(QuotaExceeded::UnknownTenant),
                         Some(quota) => quota.check(demand),
                     };
                     let answer = queue.enqueue(entry.clone());
@@ -208,10 +208,10 @@ proptest! {
             if runs && queue.names.contains_key(&name) {
                 queue.enqueue(Entry { tenant: name, demand: amount(40, 40), priority: Priority::Normal }).unwrap();
             }
-            let _ = queue.advance(Moment(now));
+            let _ = queue.advance(Timestamp(now));
             now += ms;
             if let Some(ticket) = queue.running.keys().next().copied() {
-                prop_assert!(queue.finish(Moment(now), ticket));
+                prop_assert!(queue.finish(Timestamp(now), ticket));
             }
         }
     }
@@ -296,7 +296,7 @@ impl Load {
     }
 
     fn advance(&mut self) {
-        for ticket in self.queue.advance(Moment(self.now)) {
+        for ticket in self.queue.advance(Timestamp(self.now)) {
             let (owner, demand, ms, first) = self.runs[&ticket];
             self.in_use = self.in_use.plus(demand);
             assert!(self.in_use.fits(BUDGET), "{:?} in use", self.in_use);
@@ -312,7 +312,7 @@ impl Load {
     fn end_next(&mut self) {
         let (at, ticket) = self.ends.pop_first().unwrap();
         self.now = at;
-        assert!(self.queue.finish(Moment(at), ticket));
+        assert!(self.queue.finish(Timestamp(at), ticket));
         let (owner, demand, ms, _) = self.runs.remove(&ticket).unwrap();
         self.in_use = self.in_use.minus(demand);
         #[expect(clippy::cast_precision_loss, reason = "a share within 5 % needs no more")]

@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 /// and still mean something when a later process reads them back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Moment(pub u64);
+pub struct Timestamp(pub u64);
 
-impl Moment {
+impl Timestamp {
     /// Milliseconds from `earlier` to `self`; zero when `earlier` is later.
     #[must_use]
-    pub fn ms_since(self, earlier: Moment) -> u64 {
+    pub fn ms_since(self, earlier: Timestamp) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
     /// The moment `ms` milliseconds later.
     #[must_use]
-    pub fn plus_ms(self, ms: u64) -> Moment {
-        Moment(self.0.saturating_add(ms))
+    pub fn plus_ms(self, ms: u64) -> Timestamp {
+        Timestamp(self.0.saturating_add(ms))
     }
 }

@@ -7,15 +7,15 @@ use tokio_util::sync::CancellationToken;
 
 /// Ends one run. Clones end the same run; the first reason counts.
 #[derive(Debug, Clone)]
-pub struct Killer {
+pub struct RunKiller {
     switch: KillSwitch,
     token: CancellationToken,
 }
 
-impl Killer {
+impl RunKiller {
     /// A killer for a run that is about to start. Fails when the process has no descriptors left.
-    pub fn new() -> std::io::Result<Killer> {
-        Ok(Killer { switch: KillSwitch::new()?, token: CancellationToken::new() })
+    pub fn new() -> std::io::Result<RunKiller> {
+        Ok(RunKiller { switch: KillSwitch::new()?, token: CancellationToken::new() })
     }
 
     /// Ends the run.
@@ -38,7 +38,7 @@ impl Killer {
 
 /// Ends the run when its driver goes away, as it does when the session's actor panics.
 #[derive(Debug)]
-pub struct KillOnDrop(pub Killer);
+pub struct KillOnDrop(pub RunKiller);
 
 impl Drop for KillOnDrop {
     fn drop(&mut self) {
