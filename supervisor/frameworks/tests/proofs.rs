@@ -279,7 +279,7 @@ fn every_adapter_has_a_recording_and_its_proof_in_its_file_and_in_the_readme() {
         include_str!("../src/cypress/mod.rs"),
     ];
     let heads = sources.map(|source| source.replace("\n//! ", " "));
-    let readme = include_str!("../../../README.md");
+    let readme = include_str!("../README.md");
     for framework in FRAMEWORKS {
         let (name, proof) = (framework.name(), framework.proof());
         assert!(RECORDINGS.iter().any(|recording| recording.framework == name), "{name} has no recording");

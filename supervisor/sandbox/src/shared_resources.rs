@@ -509,7 +509,7 @@ mod tests {
 
     #[test]
     fn the_readme_has_the_table() {
-        let readme = include_str!("../../../README.md");
-        assert!(readme.contains(&table()), "put this into README.md:\n{}", table());
+        let readme = include_str!("../README.md");
+        assert!(readme.contains(&table()), "put this into the README of the sandbox:\n{}", table());
     }
 }

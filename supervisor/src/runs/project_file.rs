@@ -297,7 +297,7 @@ mod tests {
 
     /// The example that people copy.
     fn example() -> &'static str {
-        let readme = include_str!("../../../README.md");
+        let readme = include_str!("../../README.md");
         readme.split_once("```yaml\n").unwrap().1.split_once("```").unwrap().0
     }
 
