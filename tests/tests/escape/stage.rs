@@ -207,7 +207,9 @@ fn witnesses(dir: &Path) -> Tree {
 }
 
 fn canary_in(dir: &str, secret: &str) -> NamedTempFile {
-    let file = tempfile::Builder::new().prefix("proctor-escape-").tempfile_in(dir).unwrap();
+    let made = tempfile::Builder::new().prefix("proctor-escape-").tempfile_in(dir);
+    let file =
+        made.unwrap_or_else(|error| panic!("every user must be able to write to {dir} (chmod 1777 {dir}): {error}"));
     fs::write(file.path(), format!("{secret}\n")).unwrap();
     fs::set_permissions(file.path(), Permissions::from_mode(0o644)).unwrap();
     file
