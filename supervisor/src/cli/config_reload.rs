@@ -10,7 +10,7 @@ use crate::sessions::registry::{Registry, close_all};
 use crate::tenants::Tenant;
 use crate::tenants::access::{self, Access, LoadedConfig};
 use futures_util::FutureExt;
-use proctor_core::bound::TENANTS_MAX;
+use proctor_core::bounds::TENANTS_MAX;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;

@@ -17,7 +17,7 @@ use proctor_core::isolation;
 use proctor_core::limits::LimitRequest;
 use proctor_core::outcome::Evidence;
 use proctor_core::report::{Report, Summary};
-use proctor_core::request::{self, Browsing, CoverageMode, IfBusy, RunKind, RunRequest, Selection};
+use proctor_core::request::{self, BrowserOptions, CoverageMode, IfBusy, RunKind, RunRequest, Selection};
 use proctor_core::session::StartRejected;
 use proctor_frameworks::detect::DetectError;
 use proctor_proto::reason;
@@ -266,7 +266,7 @@ fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure
         },
         env: env(&arguments.env)?,
         parallel: arguments.parallel,
-        browsing: Browsing {
+        browsing: BrowserOptions {
             headed: arguments.headed,
             browser: arguments.browser.map(|browser| match browser {
                 Browser::Chromium => request::Browser::Chromium,

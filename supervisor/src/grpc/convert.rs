@@ -4,7 +4,7 @@
 use crate::host::checks::Check;
 use crate::sessions::Waiting;
 use proctor_core::artifact::{Artifact, ArtifactKind};
-use proctor_core::coverage::{Attribution, Covering};
+use proctor_core::coverage::{Attribution, CoveringTests};
 use proctor_core::event::{Progress, Stream};
 use proctor_core::failure::{Failure, LastRun};
 use proctor_core::isolation::{Isolation, Network};
@@ -399,7 +399,7 @@ fn some_ids<'a>(tests: impl Iterator<Item = &'a TestId>, limit: usize) -> Vec<v1
 /// The tests that execute a line or file, at most `limit` of them, or as many as one message can have; nothing before anything
 /// was measured.
 #[must_use]
-pub fn covering(found: Option<&Covering>, limit: usize, file_changed: bool) -> v1::TestsCoveringResponse {
+pub fn covering(found: Option<&CoveringTests>, limit: usize, file_changed: bool) -> v1::TestsCoveringResponse {
     let Some(found) = found else { return v1::TestsCoveringResponse::default() };
     v1::TestsCoveringResponse {
         has_coverage: true,

@@ -6,10 +6,10 @@ use crate::grpc::convert;
 use crate::host::environment::check_env;
 use crate::runs::context::ScanPermits;
 use crate::workspace::Workspace;
-use proctor_core::bound::PARALLEL_MAX;
+use proctor_core::bounds::PARALLEL_MAX;
 use proctor_core::filter::Filter;
 use proctor_core::limits::LimitRequest;
-use proctor_core::request::{Browser, Browsing, RunRequest, Selection};
+use proctor_core::request::{Browser, BrowserOptions, RunRequest, Selection};
 use proctor_proto::v1;
 use tonic::Status;
 
@@ -102,7 +102,7 @@ fn wanted(asked: &v1::RunTestsRequest, workspace: &Workspace) -> Result<RunReque
         coverage: convert::coverage_mode(asked.coverage()),
         env,
         parallel: (asked.parallel > 0).then_some(asked.parallel),
-        browsing: Browsing { headed: asked.headed, browser: browser(&asked.browser)? },
+        browsing: BrowserOptions { headed: asked.headed, browser: browser(&asked.browser)? },
         fresh: asked.fresh,
     };
     check_command(&request)?;
@@ -136,7 +136,7 @@ pub(super) fn check_enum<E: TryFrom<i32>>(field: &str, value: i32) -> Result<(),
 }
 
 fn browser(name: &str) -> Result<Option<Browser>, Status> {
-    let found = Browser::named(name);
+    let found = Browser::from_name(name);
     if found.is_none() && !name.is_empty() {
         let known = Browser::ALL.map(Browser::name).join(", ");
         return Err(status::invalid("browser", format!("browser: unknown browser `{name}`: known are {known}")));
@@ -196,7 +196,7 @@ fn check_command(request: &RunRequest) -> Result<(), Status> {
         ("framework", request.framework.is_some()),
         ("filter and files", request.selection != Selection::All),
         ("parallel", request.parallel.is_some()),
-        ("headed and browser", request.browsing != Browsing::default()),
+        ("headed and browser", request.browsing != BrowserOptions::default()),
     ];
     match others.iter().find(|(_, set)| *set) {
         Some((field, _)) => Err(status::invalid("command", format!("command excludes {field}"))),

@@ -163,7 +163,7 @@ impl Runs for Api {
             None => return Err(status::failed(reason::NO_RUN_YET, "the run has not ended")),
         };
         let unknown = || status::invalid("name", "name: the run's report lists no such artefact");
-        let (begin, total_bytes) = artifact::place(&report.artifacts, &asked.name).ok_or_else(unknown)?;
+        let (begin, total_bytes) = artifact::content_range(&report.artifacts, &asked.name).ok_or_else(unknown)?;
         let wanted = Part { of: "the artefact", run: &asked.run_id, cursor: asked.cursor, max_bytes: asked.max_bytes };
         let read = move |cursor, len| files.read_artifacts(begin + cursor, len);
         let (bytes, next_cursor) = read_part(wanted, total_bytes, read).await?;

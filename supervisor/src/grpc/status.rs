@@ -8,7 +8,7 @@ use crate::sessions::registry::CreateError;
 use crate::tenants::Tenant;
 use crate::tenants::allowance::{Allowance, Reservation, UNTAKEN_BYTES_MAX};
 use crate::workspace::WorkspaceError;
-use proctor_core::bound::clip;
+use proctor_core::bounds::clip;
 use proctor_core::quota::QuotaExceeded;
 use proctor_core::session::StartRejected;
 use proctor_frameworks::PlanError;

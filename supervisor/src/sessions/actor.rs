@@ -298,7 +298,7 @@ impl Actor {
     async fn start(&mut self, asked: Box<Asked>, reply: Reply) {
         let if_busy = asked.waiting.if_busy;
         let waits = self.room_to_wait(if_busy);
-        if asked.looked.is_none() && self.session.needs_look(&asked.request, asked.kind, if_busy, waits.is_ok()) {
+        if asked.looked.is_none() && self.session.needs_scan(&asked.request, asked.kind, if_busy, waits.is_ok()) {
             self.looking.wait(&self.about, asked, reply);
             return;
         }
@@ -325,7 +325,7 @@ impl Actor {
             kind: asked.kind,
             fingerprint: asked.looked.flatten(),
             if_busy: asked.waiting.if_busy,
-            no_room: waits.as_ref().err().cloned(),
+            quota_exceeded: waits.as_ref().err().cloned(),
         };
         let mut effects = self.session.step(self.about.context.clock.now(), event).into_iter();
         // The first effect answers the request; what follows is done as after any event.
@@ -390,7 +390,7 @@ impl Actor {
         for effect in effects {
             match effect {
                 Effect::Start { run, request, notes } => self.drive(run, *request, notes),
-                Effect::Moved { run, position } => {
+                Effect::ReportPosition { run, position } => {
                     if let Some(known) = self.runs.get(&run) {
                         known.log.append(vec![RunEvent::Queued { position }]).await;
                     }

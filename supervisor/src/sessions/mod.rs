@@ -14,7 +14,7 @@ use crate::runs::context::{Context, CurrentPolicy};
 use crate::runs::prepare::PrepareError;
 use crate::sessions::limits::IDLE_MAX;
 use crate::workspace::Workspace;
-use proctor_core::coverage::{CoverageIndex, Covering};
+use proctor_core::coverage::{CoverageIndex, CoveringTests};
 use proctor_core::failure::{FailureSlot, LastRun};
 use proctor_core::id::{RunId, SessionId};
 use proctor_core::outcome::Outcome;
@@ -55,7 +55,7 @@ enum Message {
     Covering {
         file: String,
         line: Option<u32>,
-        reply: oneshot::Sender<Option<Covering>>,
+        reply: oneshot::Sender<Option<CoveringTests>>,
     },
     Status {
         reply: oneshot::Sender<Status>,
@@ -220,7 +220,7 @@ pub struct Opening {
 pub fn prepare_actor(opening: Opening) -> (SessionHandle, impl Future<Output = ()> + Send + use<>) {
     let Opening { id, context, policy, workspace, idle_max, memory } = opening;
     let (mailbox, messages) = mpsc::channel(MAILBOX);
-    let session = Session::remembering(memory.slot, memory.index, memory.last_request);
+    let session = Session::restore(memory.slot, memory.index, memory.last_request);
     let about = Arc::new(About {
         id,
         workspace,
@@ -306,7 +306,7 @@ impl SessionHandle {
     }
 
     /// The tests that executed a line or file; `None` before anything was measured.
-    pub async fn covering(&self, file: String, line: Option<u32>) -> Result<Option<Covering>, SessionError> {
+    pub async fn covering(&self, file: String, line: Option<u32>) -> Result<Option<CoveringTests>, SessionError> {
         self.ask(|reply| Message::Covering { file, line, reply }).await
     }
 

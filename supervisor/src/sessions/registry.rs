@@ -84,7 +84,7 @@ pub enum CreateError {
     #[error("the host has no room for another session")]
     HostFull,
     /// No new work is taken on.
-    #[error("the supervisor is going down and takes on no new work")]
+    #[error("the supervisor is shutting down and accepts no new runs")]
     Draining,
     /// No random numbers, or the registry is gone.
     #[error("the supervisor cannot create sessions now")]

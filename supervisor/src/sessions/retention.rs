@@ -32,7 +32,7 @@ impl Actor {
     pub(super) async fn make_room(&mut self) {
         let policy = self.about.policy.now();
         while policy.kept.full().is_some() {
-            let forgotten = self.session.step(self.about.context.clock.now(), Event::Crowded);
+            let forgotten = self.session.step(self.about.context.clock.now(), Event::RetentionExceeded);
             if forgotten.is_empty() {
                 break;
             }

@@ -3,7 +3,7 @@
 //! change without waiting for each other, and that go on when an operator changes their bounds. Must not know requests.
 
 use proctor_core::quota::QuotaExceeded;
-use proctor_core::rate::Rate;
+use proctor_core::rate_limit::RateLimit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -120,9 +120,9 @@ impl RetainedQuota {
     pub fn full(&self) -> Option<QuotaExceeded> {
         let RetainedQuota { bytes, bytes_max, memory, memory_max } = self;
         if bytes.now() >= *bytes_max {
-            return Some(QuotaExceeded::KeptBytes { max: *bytes_max });
+            return Some(QuotaExceeded::RetainedBytes { max: *bytes_max });
         }
-        (memory.now() >= *memory_max).then_some(QuotaExceeded::KeptMemory { max: *memory_max })
+        (memory.now() >= *memory_max).then_some(QuotaExceeded::RetainedMemory { max: *memory_max })
     }
 
     /// The memory of one more run.
@@ -184,7 +184,7 @@ pub struct Allowance {
     pub requests_per_second: u32,
     /// Streams at the same time.
     pub subscribers_max: u32,
-    rate: Rate,
+    rate: RateLimit,
     used: Arc<Used>,
 }
 
@@ -192,7 +192,7 @@ pub struct Allowance {
 #[derive(Debug)]
 struct Used {
     since: Instant,
-    /// See [`Rate::admit`]: how far ahead of the clock it is, is the part of a second's requests that is spent.
+    /// See [`RateLimit::admit`]: how far ahead of the clock it is, is the part of a second's requests that is spent.
     due_ns: AtomicU64,
     subscribers: Arc<Gauge>,
     wire: Arc<InFlightBytes>,
@@ -207,7 +207,7 @@ impl Allowance {
         Allowance {
             requests_per_second,
             subscribers_max,
-            rate: Rate::per_second(requests_per_second),
+            rate: RateLimit::per_second(requests_per_second),
             used: Arc::new(used),
         }
     }
@@ -284,14 +284,14 @@ mod tests {
         let kept = RetainedQuota { bytes_max: 5, memory_max: 10, ..RetainedQuota::unbounded() };
         let (one, other) = (kept.room(), kept.room());
         assert!(one.take(6) && !other.take(5) && other.take(4));
-        assert_eq!(kept.full(), Some(QuotaExceeded::KeptMemory { max: 10 }));
+        assert_eq!(kept.full(), Some(QuotaExceeded::RetainedMemory { max: 10 }));
         drop(one);
         assert_eq!((kept.full(), kept.memory.now()), (None, 4));
         other.hold(7);
-        assert_eq!((kept.full(), kept.memory.now()), (Some(QuotaExceeded::KeptMemory { max: 10 }), 11));
+        assert_eq!((kept.full(), kept.memory.now()), (Some(QuotaExceeded::RetainedMemory { max: 10 }), 11));
         drop(other);
         let bytes = kept.bytes.add(5);
-        assert_eq!(kept.full(), Some(QuotaExceeded::KeptBytes { max: 5 }));
+        assert_eq!(kept.full(), Some(QuotaExceeded::RetainedBytes { max: 5 }));
         drop(bytes);
         assert_eq!((kept.full(), kept.memory.now()), (None, 0));
     }

@@ -330,7 +330,7 @@ mod tests {
         let policy = &tenants.all()[0].policy;
         assert_eq!((policy.ceiling.memory_bytes_max, policy.ceiling.cpu_millis_max), (512 << 20, 1_000));
         let (limits, _) = Limits::resolve(&LimitRequest::default(), policy.defaults, policy.ceiling);
-        assert_eq!(policy.quota.check(Amount::of(&limits)), Ok(()));
+        assert_eq!(policy.quota.check(Amount::from_limits(&limits)), Ok(()));
     }
 
     #[test]

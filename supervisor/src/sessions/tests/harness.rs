@@ -18,7 +18,7 @@ use proctor_core::id::{SessionId, TenantId};
 use proctor_core::isolation::{Isolation, Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_core::queue::Entry;
+use proctor_core::queue::QueueEntry;
 use proctor_core::quota::{Amount, Quota};
 use proctor_core::report::Report;
 use proctor_sandbox::{Ending, KillSwitch, RunAs, RunSpec, Sandbox, SandboxError, SandboxEvent};
@@ -165,7 +165,7 @@ impl World {
     /// Another tenant's run that takes the whole host.
     pub(super) async fn occupy(&self) -> RunSlot {
         let scheduler = self.context.scheduler.clone();
-        let entry = Entry { tenant: TenantId::new("other"), demand: BUDGET, priority: Priority::Normal };
+        let entry = QueueEntry { tenant: TenantId::new("other"), demand: BUDGET, priority: Priority::Normal };
         let wanted = SlotRequest { entry, quota: Quota::UNBOUNDED, queued: Arc::default(), waits: None };
         tokio::task::spawn_blocking(move || scheduler.enter(wanted).unwrap()).await.unwrap()
     }

@@ -3,7 +3,7 @@
 use super::harness::{Do, World, command, outcome, start, within};
 use crate::runs::Phase;
 use crate::sessions::*;
-use proctor_core::bound::QUEUED_RUNS_MAX;
+use proctor_core::bounds::QUEUED_RUNS_MAX;
 use std::sync::mpsc as std_mpsc;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 

@@ -214,7 +214,7 @@ async fn what_is_kept_of_ended_runs_is_bounded_for_the_whole_tenant() {
     let last = run(&other, "a").await;
     assert_eq!(files(), 2, "the last run of each session stays");
     let refused = within(other.start(command("b"), RunKind::Tests, IfBusy::Queue)).await.err();
-    let full = SessionError::Quota(QuotaExceeded::KeptBytes { max: policy.kept.bytes_max });
+    let full = SessionError::Quota(QuotaExceeded::RetainedBytes { max: policy.kept.bytes_max });
     assert_eq!(refused.as_ref(), Some(&full));
     // The session is gone, and its run is not, for as long as somebody may read it.
     within(other.close()).await;

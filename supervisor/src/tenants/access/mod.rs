@@ -11,8 +11,8 @@ use crate::tenants::{Caller, Credential, Tenants};
 use crate::workspace::Workspace;
 use certificates::Tls;
 use jwt::Issuer;
+use proctor_core::human_units::format_bytes;
 use proctor_core::id::TenantId;
-use proctor_core::quantity::show_bytes;
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use std::fs::File;
@@ -160,7 +160,7 @@ fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
-        let text = format!("is larger than {}, the most that a host file may have", show_bytes(FILE_BYTES_MAX));
+        let text = format!("is larger than {}, the most that a host file may have", format_bytes(FILE_BYTES_MAX));
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     Ok(bytes)
