@@ -79,7 +79,7 @@ impl Reloading {
         self.private.send_replace(private);
         let access = Arc::new(access);
         self.access.send_replace(Arc::clone(&access));
-        access.tenants.take_over();
+        access.tenants.publish_policies();
         self.users.add(&config);
         self.config = config;
         // From here on nobody makes a session that is not admitted: whoever was about to looks once more.

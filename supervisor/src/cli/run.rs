@@ -9,7 +9,7 @@ use super::{Failure, HOST, USAGE, in_process, print, terminal_report};
 use crate::host::environment::check_env;
 use crate::runs::prepare::PrepareError;
 use crate::runs::{NotStarted, OutputFiles, RunEnd};
-use crate::sessions::{SessionError, Started};
+use crate::sessions::{SessionError, StartedRun};
 use crate::workspace::Workspace;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::filter::Filter;
@@ -139,7 +139,7 @@ fn write_live(stdout: &str, stderr: &str) {
 
 // A signal cancels; the run then ends by itself and its partial report is printed.
 async fn follow(
-    started: &Started,
+    started: &StartedRun,
     session: &crate::sessions::SessionHandle,
     screen: &mut Screen,
     signals: &mut Signals,

@@ -132,7 +132,7 @@ async fn run_to_end(mut drive: Drive, began: Began) -> Ran {
                 (drive, began, room) = *back;
                 // A run that waits for the memory of its look waits as one that waits for its turn.
                 if drive.waits.is_none() {
-                    drive.waits = Some(policy.queued.one_more_run(policy.quota.queued_runs_max)?);
+                    drive.waits = Some(policy.queued.reserve_queued_run(policy.quota.queued_runs_max)?);
                 }
                 room = tokio::select! {
                     room = room.grown() => room,
@@ -239,7 +239,7 @@ fn enter(mut drive: Drive, began: Began, look: WorkspaceScan) -> Result<Looked, 
     let waits = drive.waits.take();
     let Drive { context, policy, session, workspace, request, kind, .. } = &drive;
     let prepared = prepare(context, policy, session, workspace, &look, request, *kind)?;
-    if let Some(full) = policy.kept.full() {
+    if let Some(full) = policy.kept.exceeded() {
         return Err(full.into());
     }
     if policy.cache.as_deref().is_some_and(|cache| caches::are_overfull(cache, policy.cache_bytes_max)) {

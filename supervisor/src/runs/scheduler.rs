@@ -208,7 +208,7 @@ impl Queue {
             && known.waits.is_none()
             && !place.has_turn()
         {
-            match queued.one_more_run(quota.queued_runs_max) {
+            match queued.reserve_queued_run(quota.queued_runs_max) {
                 Ok(waits) => known.waits = Some(waits),
                 Err(refused) => {
                     self.give_back(ticket);
@@ -433,7 +433,7 @@ mod tests {
         let running = world.ask("a", two, ALL).await.unwrap();
         assert_eq!(world.queued.now(), 0, "it did not wait");
         // One in a session's own queue, as its actor counts it.
-        let in_session = world.queued.one_more_run(2).unwrap();
+        let in_session = world.queued.reserve_queued_run(2).unwrap();
         let mut waiting = world.ask("a", two, ALL).await.unwrap();
         assert_eq!(world.queued.now(), 2);
         let full = world.ask("a", two, ALL).await.unwrap_err();
