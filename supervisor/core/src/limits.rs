@@ -94,23 +94,23 @@ impl Limits {
     #[must_use]
     pub fn resolve(requested: &LimitRequest, defaults: Limits, ceiling: Limits) -> (Limits, Vec<String>) {
         let mut clamped = Vec::new();
-        let mut wanted = defaults.min(ceiling);
+        let mut limits = defaults.min(ceiling);
         if let Some(bytes) = requested.memory_bytes {
-            wanted.memory_bytes_max = clamp(LimitKind::Memory, bytes, ceiling.memory_bytes_max, &mut clamped);
+            limits.memory_bytes_max = clamp(LimitKind::Memory, bytes, ceiling.memory_bytes_max, &mut clamped);
         }
         if let Some(millis) = requested.cpu_millis {
-            wanted.cpu_millis_max = clamp(LimitKind::Cpu, millis, ceiling.cpu_millis_max, &mut clamped);
+            limits.cpu_millis_max = clamp(LimitKind::Cpu, millis, ceiling.cpu_millis_max, &mut clamped);
         }
         if let Some(pids) = requested.pids {
-            wanted.pids_max = clamp(LimitKind::Pids, pids, ceiling.pids_max, &mut clamped);
+            limits.pids_max = clamp(LimitKind::Pids, pids, ceiling.pids_max, &mut clamped);
         }
         if let Some(ms) = requested.wall_ms {
-            wanted.wall_ms_max = clamp(LimitKind::Wall, ms, ceiling.wall_ms_max, &mut clamped);
+            limits.wall_ms_max = clamp(LimitKind::Wall, ms, ceiling.wall_ms_max, &mut clamped);
         }
         if let Some(bytes) = requested.disk_bytes {
-            wanted.disk_bytes_max = clamp(LimitKind::Disk, bytes, ceiling.disk_bytes_max, &mut clamped);
+            limits.disk_bytes_max = clamp(LimitKind::Disk, bytes, ceiling.disk_bytes_max, &mut clamped);
         }
-        (wanted, clamped)
+        (limits, clamped)
     }
 }
 

@@ -357,15 +357,15 @@ mod tests {
     #[test]
     fn replaces_every_known_form_at_any_position() {
         for (secret, kind) in samples() {
-            let gone = format!("[redacted: {kind}]");
+            let replacement = format!("[redacted: {kind}]");
             for (before, after) in
                 [("", ""), ("token=", "\n"), ("ü '", "' ü"), ("(", ")"), ("\u{1b}[31m ", "\u{1b}[0m")]
             {
                 let shown = redact(&format!("{before}{secret}{after}")).into_owned();
-                assert_eq!(shown, format!("{before}{gone}{after}"), "{kind}");
+                assert_eq!(shown, format!("{before}{replacement}{after}"), "{kind}");
             }
             let twice = redact(&format!("{secret} {secret}")).into_owned();
-            assert_eq!(twice, format!("{gone} {gone}"));
+            assert_eq!(twice, format!("{replacement} {replacement}"));
         }
         for (name, value, kind) in assigned() {
             let shown = redact(&format!("x {name}{value}\" y")).into_owned();

@@ -275,8 +275,8 @@ impl Session {
         }
         // A scan decides whether a request can be carried out at all; needed only for one that would wait and attaches
         // to no other.
-        let waits = if_busy == IfBusy::Queue && may_wait && self.waiting.len() < QUEUED_RUNS_MAX;
-        waits && !self.waiting.iter().any(equal)
+        let would_wait = if_busy == IfBusy::Queue && may_wait && self.waiting.len() < QUEUED_RUNS_MAX;
+        would_wait && !self.waiting.iter().any(equal)
     }
 
     /// Applies one event and returns the effects in order.

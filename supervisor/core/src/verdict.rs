@@ -81,7 +81,7 @@ pub fn judge(facts: Facts) -> Verdict {
     let not_built: Vec<String> = facts.not_built.iter().filter(is_whole).take(NOT_BUILT_MAX).cloned().collect();
     let mut notes = facts.notes.clone();
     notes.extend(not_run(&facts));
-    let held = held(&facts, raw_exit_code, &mut notes);
+    let held = outcomes_that_hold(&facts, raw_exit_code, &mut notes);
     let outcome = held.first().copied().unwrap_or(Outcome::WorkerLost);
     let partial = facts.killed.is_some() || facts.worker_lost || !is_complete(&facts) || !facts.running.is_empty();
     let own_status = raw_exit_code.filter(|code| *code != 0 && facts.killed.is_none());
@@ -133,7 +133,7 @@ fn raw_exit_code(facts: &Facts) -> Option<i32> {
     bad.map(|(_, code)| *code).or_else(|| all_exited.then_some(0))
 }
 
-fn held(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> Vec<Outcome> {
+fn outcomes_that_hold(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> Vec<Outcome> {
     let exited_well = raw_exit_code == Some(0) && facts.killed.is_none() && !facts.worker_lost;
     let mut held = BTreeSet::new();
     held.extend(facts.killed.map(KillReason::outcome));

@@ -94,7 +94,7 @@ where
         let rpc = path.strip_prefix("/proctor.v1.").unwrap_or(path).to_owned();
         let (audit, answer) = (self.audit.clone(), self.service.call(request));
         Box::pin(RECORD.scope(RefCell::default(), async move {
-            let mut pending = PendingRecord { audit, rpc: Some(rpc), began: Instant::now() };
+            let mut pending = PendingRecord { audit, rpc: Some(rpc), started_at: Instant::now() };
             let answer = answer.await?;
             // An error status is complete in the headers; a stream that has started has none yet.
             let error = Status::from_header_map(answer.headers()).filter(|status| status.code() != Code::Ok);
@@ -110,7 +110,7 @@ struct PendingRecord {
     audit: Audit,
     /// `None` once emitted.
     rpc: Option<String>,
-    began: Instant,
+    started_at: Instant,
 }
 
 impl Drop for PendingRecord {
@@ -136,7 +136,7 @@ impl PendingRecord {
             run: record.run,
             asked: record.asked,
             outcome: Some(if error.is_none() { "ok" } else { "error" }.to_owned()),
-            duration_ms: Some(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)),
+            duration_ms: Some(u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX)),
             code: error.map(|status| format!("{:?}", status.code())),
             reason: error.and_then(StatusExt::get_details_error_info).map(|info| info.reason.into()),
             ..AuditRecord::of(event)

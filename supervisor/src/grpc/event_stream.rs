@@ -99,7 +99,7 @@ impl EventReader {
         let sequence = entry.sequence;
         // No event follows the last one, and the run may be forgotten before its client has read it.
         let is_last = matches!(entry.event, RunEvent::Finished(_));
-        match self.to_wire(entry).await {
+        match self.wire_event(entry).await {
             Ok(event) => {
                 self.cursor = sequence + 1;
                 Some((Ok(event), (!is_last).then_some(self)))
@@ -130,7 +130,7 @@ impl EventReader {
         Ok(self.batch.next())
     }
 
-    async fn to_wire(&mut self, entry: Entry) -> Result<v1::RunEvent, Status> {
+    async fn wire_event(&mut self, entry: Entry) -> Result<v1::RunEvent, Status> {
         let event = match entry.event {
             RunEvent::Queued { position } => Event::Queued(v1::Queued {
                 position,
@@ -187,7 +187,7 @@ impl EventReader {
             *index == 0 || bytes <= OUTPUT_BYTES_MAX as usize
         };
         let outputs = [entry].into_iter().chain(self.batch.as_slice()).filter_map(output);
-        let wanted: Vec<_> = outputs.enumerate().take_while(fits).map(|(_, output)| output).collect();
+        let ranges: Vec<_> = outputs.enumerate().take_while(fits).map(|(_, output)| output).collect();
         let files = self.handle().await.files().await.map_err(|error| status::read(&error))?;
         let run = self.run.clone();
         let read = tokio::task::spawn_blocking(move || {
@@ -195,7 +195,7 @@ impl EventReader {
                 let bytes = files.read_output(stream, offset, len);
                 bytes.inspect_err(|error| tracing::error!(%error, %run, "a run's output could not be read back")).ok()
             };
-            wanted.into_iter().map_while(read).collect()
+            ranges.into_iter().map_while(read).collect()
         });
         self.outputs = read.await.unwrap_or_default();
         Ok(())
@@ -273,7 +273,7 @@ mod tests {
         // A write-only file, as on a disk that fails on reads.
         let mut spools =
             Spools { stdout: Spool::of(std::fs::File::create(dir.path().join("x")).unwrap()), ..Spools::default() };
-        spools.stdout.append(b"said").unwrap();
+        spools.stdout.append(b"text").unwrap();
         let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().run_memory());
         let output = RunEvent::Output { stream: Stream::Stdout, offset: 0, len: 4 };
         writer.append(vec![RunEvent::Progress(Progress::default()), output, RunEvent::Missed { events: 1 }]).await;
@@ -336,7 +336,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let write_only = Spool::of(std::fs::File::create(dir.path().join("x")).unwrap());
         let mut spools = Spools { stderr: write_only, ..Spools::default() };
-        spools.stdout.append(b"said").unwrap();
+        spools.stdout.append(b"text").unwrap();
         spools.stderr.append(b"lost").unwrap();
         let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().run_memory());
         let output = |stream| RunEvent::Output { stream, offset: 0, len: 4 };

@@ -109,7 +109,7 @@ mod tests {
     async fn a_request_that_stops_arriving_times_out() {
         let gauge = Arc::default();
         let (sender, mut body) = channel_body(&gauge);
-        let began = Instant::now();
+        let started_at = Instant::now();
         for _ in 0..3 {
             sender.send(Bytes::from_static(b"some")).await.unwrap();
             assert_eq!(next(&mut body).await.unwrap().unwrap(), 4);
@@ -117,7 +117,10 @@ mod tests {
         }
         assert_eq!(gauge.now(), 12);
         let status = next(&mut body).await.unwrap().unwrap_err();
-        assert_eq!((status.code(), began.elapsed().as_secs()), (Code::DeadlineExceeded, ARRIVAL_TIMEOUT.as_secs()));
+        assert_eq!(
+            (status.code(), started_at.elapsed().as_secs()),
+            (Code::DeadlineExceeded, ARRIVAL_TIMEOUT.as_secs())
+        );
         drop(body);
         assert_eq!(gauge.now(), 0);
     }

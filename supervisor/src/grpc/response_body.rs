@@ -185,18 +185,18 @@ mod tests {
         const SIZES: [usize; 4] = [10, PIECE_BYTES * 3 + 1, 0, PIECE_BYTES];
         let unread = Arc::default();
         let mut answer = response(&unread, &SIZES);
-        let mut taken = Vec::new();
+        let mut pieces = Vec::new();
         while let Some(frame) = next(&mut answer).await {
-            taken.push(frame.into_data().unwrap());
+            pieces.push(frame.into_data().unwrap());
         }
-        assert!(taken.iter().all(|piece| piece.len() <= PIECE_BYTES));
-        let whole: Vec<u8> = taken.iter().flatten().copied().collect();
-        let wanted: Vec<u8> = (0..).zip(SIZES).flat_map(|(byte, size)| vec![byte; size]).collect();
-        assert!(whole == wanted, "{} of {}", whole.len(), wanted.len());
+        assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
+        let whole: Vec<u8> = pieces.iter().flatten().copied().collect();
+        let expected: Vec<u8> = (0..).zip(SIZES).flat_map(|(byte, size)| vec![byte; size]).collect();
+        assert!(whole == expected, "{} of {}", whole.len(), expected.len());
         drop(answer);
-        assert_eq!(unread.now(), wanted.len() as u64, "the transport still holds them");
-        let part = taken.swap_remove(0).split_to(1);
-        drop(taken);
+        assert_eq!(unread.now(), expected.len() as u64, "the transport still holds them");
+        let part = pieces.swap_remove(0).split_to(1);
+        drop(pieces);
         assert_eq!(unread.now(), 10, "a slice keeps all of its bytes");
         drop(part);
         assert_eq!(unread.now(), 0);
@@ -207,10 +207,10 @@ mod tests {
         let unread = Arc::default();
         let kept = Gauge::try_add(&unread, UNREAD_BYTES_MAX - 15, UNREAD_BYTES_MAX);
         let mut one = response(&unread, &[10, 10]);
-        let held = next(&mut one).await.unwrap();
+        let frame = next(&mut one).await.unwrap();
         assert_eq!(quota(next(&mut one).await.unwrap()), "answer_bytes");
         assert!(one.is_end_stream() && next(&mut one).await.is_none());
-        drop(held);
+        drop(frame);
         let mut other = response(&unread, &[10]);
         assert!(next(&mut other).await.unwrap().is_data());
         drop(kept);

@@ -224,8 +224,8 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).enable_all().build().unwrap();
         runtime.block_on(async {
-            let (free, taken) = std::sync::mpsc::sync_channel::<()>(1);
-            let thread = tokio::task::spawn_blocking(move || taken.recv());
+            let (free, receiver) = std::sync::mpsc::sync_channel::<()>(1);
+            let thread = tokio::task::spawn_blocking(move || receiver.recv());
             read_files_on_a_blocking_thread(move || free.send(()).unwrap()).await;
             thread.await.unwrap().unwrap();
         });

@@ -116,21 +116,21 @@ struct KeepPriority {
     stage: ConnectionStage,
     /// Number of connections of the same peer: a peer with many needs each of them least.
     same_peer_count: Reverse<usize>,
-    last_ms: u64,
+    last_active_ms: u64,
 }
 
 impl KeepPriority {
-    fn of(state: &ConnectionState, now_ms: u64) -> KeepPriority {
-        let last_ms = state.last_active_ms();
-        let is_new = now_ms.saturating_sub(last_ms) < GRACE_MS;
+    fn for_connection(state: &ConnectionState, now_ms: u64) -> KeepPriority {
+        let last_active_ms = state.last_active_ms();
+        let is_new = now_ms.saturating_sub(last_active_ms) < GRACE_MS;
         let stage = if is_new { state.stage().max(ConnectionStage::PrefaceReceived) } else { state.stage() };
-        KeepPriority { stage, same_peer_count: Reverse(state.same_peer_count()), last_ms }
+        KeepPriority { stage, same_peer_count: Reverse(state.same_peer_count()), last_active_ms }
     }
 }
 
 /// Index of the connection to close.
-fn eviction_candidate(claims: impl Iterator<Item = (usize, KeepPriority)>) -> Option<usize> {
-    claims.min_by_key(|(_, claim)| *claim).map(|(index, _)| index)
+fn eviction_candidate(priorities: impl Iterator<Item = (usize, KeepPriority)>) -> Option<usize> {
+    priorities.min_by_key(|(_, priority)| *priority).map(|(index, _)| index)
 }
 
 impl ConnectionLimiter {
@@ -146,16 +146,16 @@ impl ConnectionLimiter {
     pub(super) fn admit(&mut self, peer: &Peer) -> ConnectionGuard {
         let (peer_key, now_ms) = (peer.key(), ms_since(self.opened));
         if self.connections.len() >= self.connections_max {
-            self.connections.retain(|known| Arc::strong_count(&known.state) > 1);
+            self.connections.retain(|tracked| Arc::strong_count(&tracked.state) > 1);
             self.peers.retain(|_, shared| shared.strong_count() > 0);
         }
         if self.connections.len() >= self.connections_max {
             self.evict_one(peer_key, now_ms);
         }
         let shared = self.peers.entry(peer_key).or_default();
-        let same_peer_count = shared.upgrade().unwrap_or_default();
-        *shared = Arc::downgrade(&same_peer_count);
-        let state = Arc::new(ConnectionState::new(self.opened, same_peer_count));
+        let same_peer = shared.upgrade().unwrap_or_default();
+        *shared = Arc::downgrade(&same_peer);
+        let state = Arc::new(ConnectionState::new(self.opened, same_peer));
         let close = CancellationToken::new();
         let guard = ConnectionGuard {
             state: Arc::clone(&state),
@@ -169,14 +169,14 @@ impl ConnectionLimiter {
 
     // Closes one connection.
     fn evict_one(&mut self, peer_key: PeerKey, now_ms: u64) {
-        let own = self.connections.iter().filter(|known| known.peer_key == peer_key).count();
-        let mut others = self.connections.iter().filter(|known| known.peer_key != peer_key);
-        let has_most = own > 0 && others.all(|known| known.state.same_peer_count() <= own);
-        let is_evictable = |known: &&TrackedConnection| !has_most || known.yields_to_busiest_peer(peer_key, now_ms);
-        let connections = self.connections.iter().enumerate().filter(|(_, known)| is_evictable(known));
-        let Some(index) =
-            eviction_candidate(connections.map(|(index, known)| (index, KeepPriority::of(&known.state, now_ms))))
-        else {
+        let own = self.connections.iter().filter(|tracked| tracked.peer_key == peer_key).count();
+        let mut others = self.connections.iter().filter(|tracked| tracked.peer_key != peer_key);
+        let has_most = own > 0 && others.all(|tracked| tracked.state.same_peer_count() <= own);
+        let is_evictable = |tracked: &&TrackedConnection| !has_most || tracked.yields_to_busiest_peer(peer_key, now_ms);
+        let connections = self.connections.iter().enumerate().filter(|(_, tracked)| is_evictable(tracked));
+        let Some(index) = eviction_candidate(
+            connections.map(|(index, tracked)| (index, KeepPriority::for_connection(&tracked.state, now_ms))),
+        ) else {
             return;
         };
         let TrackedConnection { state, close, .. } = self.connections.swap_remove(index);
@@ -296,8 +296,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn retries_a_failed_accept_after_a_pause() {
         let full = || Err(io::Error::from_raw_os_error(libc::EMFILE));
-        let gone = || Err(io::Error::from_raw_os_error(libc::ECONNABORTED));
-        let mut stream = pin!(accepted(tokio_stream::iter([gone(), Ok(1), full(), full(), Ok(2), Ok(3)])));
+        let aborted = || Err(io::Error::from_raw_os_error(libc::ECONNABORTED));
+        let mut stream = pin!(accepted(tokio_stream::iter([aborted(), Ok(1), full(), full(), Ok(2), Ok(3)])));
         let began = Instant::now();
         for (expected, pauses) in [(Some(1), 0), (Some(2), 2), (Some(3), 2), (None, 2)] {
             assert_eq!((stream.next().await, began.elapsed()), (expected, ACCEPT_PAUSE * pauses));
@@ -324,12 +324,12 @@ mod tests {
     #[test]
     fn closes_the_least_advanced_then_of_the_busiest_peer_then_the_quietest() {
         use ConnectionStage::{Authenticated, NoPreface, PrefaceReceived};
-        let claim = |(stage, same_peer_count, last_ms)| KeepPriority {
+        let priority = |(stage, same_peer_count, last_active_ms)| KeepPriority {
             stage,
             same_peer_count: Reverse(same_peer_count),
-            last_ms,
+            last_active_ms,
         };
-        for (claims, leaves) in [
+        for (priorities, expected) in [
             (vec![], None),
             (vec![(Authenticated, 9, 0), (PrefaceReceived, 9, 0), (NoPreface, 1, 99)], Some(2)),
             (vec![(Authenticated, 9, 0), (PrefaceReceived, 1, 99), (Authenticated, 9, 1)], Some(1)),
@@ -340,7 +340,11 @@ mod tests {
             (vec![(NoPreface, 1, 0), (NoPreface, 2, 50), (PrefaceReceived, 3, 0)], Some(1)),
             (vec![(Authenticated, 2, 7), (Authenticated, 2, 5), (Authenticated, 2, 6)], Some(1)),
         ] {
-            assert_eq!(eviction_candidate(claims.iter().copied().map(claim).enumerate()), leaves, "{claims:?}");
+            assert_eq!(
+                eviction_candidate(priorities.iter().copied().map(priority).enumerate()),
+                expected,
+                "{priorities:?}"
+            );
         }
     }
 
@@ -356,8 +360,8 @@ mod tests {
         for flood in 2..8 {
             advance(Duration::from_millis(GRACE_MS + 100)).await;
             connections.push(admit(&mut limiter, 9));
-            let gone: Vec<usize> = (2..flood - 1).collect();
-            assert_eq!(closed(&mut connections).await, gone, "the oldest of the silent ones");
+            let evicted: Vec<usize> = (2..flood - 1).collect();
+            assert_eq!(closed(&mut connections).await, evicted, "the oldest of the silent ones");
         }
         // Each that ended makes room for one.
         connections.truncate(2);

@@ -329,12 +329,12 @@ mod tests {
 
     #[test]
     fn rewrites_only_the_authority_and_keeps_its_length() {
-        let mut wanted = PYTHON.to_vec();
+        let mut expected = PYTHON.to_vec();
         let at = PYTHON.windows(14).position(|bytes| bytes == b"tmp%2Fa@b.sock").unwrap();
-        wanted[at..at + 14].copy_from_slice(b"tmp-2Fa-b.sock");
-        assert_eq!(rewritten_stream(&[PYTHON]), wanted);
+        expected[at..at + 14].copy_from_slice(b"tmp-2Fa-b.sock");
+        assert_eq!(rewritten_stream(&[PYTHON]), expected);
         for cut in 0..PYTHON.len() {
-            assert_eq!(rewritten_stream(&[&PYTHON[..cut], &PYTHON[cut..]]), wanted, "cut at {cut}");
+            assert_eq!(rewritten_stream(&[&PYTHON[..cut], &PYTHON[cut..]]), expected, "cut at {cut}");
         }
     }
 
@@ -342,7 +342,7 @@ mod tests {
     fn reads_every_form_of_a_field() {
         let long = [b"%".as_slice(); 300].concat();
         let dashes = [b"-".as_slice(); 300].concat();
-        for (block, wanted) in [
+        for (block, expected) in [
             // An index of the static table as other clients write it: with indexing, without, never.
             (b"\x41\x04/a/b".to_vec(), b"\x41\x04-a-b".to_vec()),
             (b"\x01\x04/a/b".to_vec(), b"\x01\x04-a-b".to_vec()),
@@ -368,10 +368,10 @@ mod tests {
             // A length that no header has.
             (b"\x41\xff\xff\xff\xff\xff\x01%%".to_vec(), b"\x41\xff\xff\xff\xff\xff\x01%%".to_vec()),
         ] {
-            assert_eq!(rewritten(&[frame(HEADERS, 4, &block)]), frame(HEADERS, 4, &wanted));
+            assert_eq!(rewritten(&[frame(HEADERS, 4, &block)]), frame(HEADERS, 4, &expected));
             // The same, cut into a frame and its continuation, and with padding and priority.
             let (one, other) = block.split_at(block.len() / 2);
-            let (wanted_one, wanted_other) = wanted.split_at(block.len() / 2);
+            let (expected_one, expected_other) = expected.split_at(block.len() / 2);
             let padded = |fields: &[u8]| [b"\x03%%%%%", fields, b"%%%"].concat();
             let data = frame(0, 0, b"\x41\x01%");
             assert_eq!(
@@ -380,8 +380,12 @@ mod tests {
                     frame(HEADERS, PADDED | PRIORITY, &padded(one)),
                     frame(CONTINUATION, 4, other)
                 ]),
-                [data, frame(HEADERS, PADDED | PRIORITY, &padded(wanted_one)), frame(CONTINUATION, 4, wanted_other)]
-                    .concat()
+                [
+                    data,
+                    frame(HEADERS, PADDED | PRIORITY, &padded(expected_one)),
+                    frame(CONTINUATION, 4, expected_other)
+                ]
+                .concat()
             );
         }
         // An incomplete block is dropped when the next one starts.

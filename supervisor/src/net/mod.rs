@@ -142,13 +142,13 @@ async fn transport(
         Listener::Connected(stream) => {
             // The transport would close the connection when no other can follow, so the stream of connections never
             // ends.
-            let gone = CancellationToken::new();
+            let closed = CancellationToken::new();
             let info = ConnectionInfo::single(stream.peer());
-            let one = Connection::new(stream, info, gone.clone().drop_guard());
-            let incoming = tokio_stream::once(Ok::<_, io::Error>(one)).chain(tokio_stream::pending());
+            let connection = Connection::new(stream, info, closed.clone().drop_guard());
+            let incoming = tokio_stream::once(Ok::<_, io::Error>(connection)).chain(tokio_stream::pending());
             let end = async move {
                 tokio::select! {
-                    () = gone.cancelled() => {}
+                    () = closed.cancelled() => {}
                     () = stop => {}
                 }
             };

@@ -16,7 +16,7 @@ const READABLE: Duration = Duration::from_secs(10 * 60);
 
 /// The reported reason for the end of the runs.
 const CRASH_TEXT: &str =
-    "the supervisor failed while it kept this run's session; its operator finds the reason in the log";
+    "the supervisor failed while it served this run's session; its operator finds the reason in the log";
 
 impl Actor {
     /// Ends everything of a crashed session, then answers queries about its runs for [`READABLE`].

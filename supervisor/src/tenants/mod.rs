@@ -198,19 +198,21 @@ impl Tenants {
     #[must_use]
     pub fn identify(&self, credential: Credential<'_>) -> Option<Caller> {
         let roles: Vec<&Role> = match credential {
-            Credential::Uid(uid) => self.uids.iter().filter(|(known, _)| *known == uid).map(|(_, role)| role).collect(),
+            Credential::Uid(uid) => {
+                self.uids.iter().filter(|(candidate, _)| *candidate == uid).map(|(_, role)| role).collect()
+            }
             Credential::Token(token) => {
                 // Compares all hashes, each in constant time, so that the time reveals nothing about any of them.
                 let hash = blake3::hash(token.as_bytes());
-                let equal = |known: &blake3::Hash| bool::from(known.as_bytes().ct_eq(hash.as_bytes()));
-                self.tokens.iter().filter(|(known, _)| equal(known)).map(|(_, role)| role).collect()
+                let equal = |candidate: &blake3::Hash| bool::from(candidate.as_bytes().ct_eq(hash.as_bytes()));
+                self.tokens.iter().filter(|(candidate, _)| equal(candidate)).map(|(_, role)| role).collect()
             }
             // Subjects and names are no secrets: the token or certificate has been verified.
             Credential::Subject(subject) => {
-                self.subjects.iter().filter(|(known, _)| known == subject).map(|(_, role)| role).collect()
+                self.subjects.iter().filter(|(candidate, _)| candidate == subject).map(|(_, role)| role).collect()
             }
             Credential::Names(names) => {
-                self.names.iter().filter(|(known, _)| names.contains(known)).map(|(_, role)| role).collect()
+                self.names.iter().filter(|(candidate, _)| names.contains(candidate)).map(|(_, role)| role).collect()
             }
         };
         let mut tenants = roles.iter().filter_map(|role| match role {
@@ -305,8 +307,8 @@ mod tests {
         let first =
             read("max = { memory = \"2GiB\" }\nquota = { subscribers = 1, kept = \"1GiB\" }", &Tenants::default());
         let stream = first.all()[0].allowance.subscribe().unwrap();
-        let waits = first.all()[0].policy.queued.reserve_queued_run(1).unwrap();
-        let kept = first.all()[0].policy.kept.bytes.add(7);
+        let queued_run = first.all()[0].policy.queued.reserve_queued_run(1).unwrap();
+        let retained = first.all()[0].policy.kept.bytes.add(7);
         let sessions = first.all()[0].policies.subscribe();
         let second = read("max = { memory = \"1GiB\" }", &first);
         assert_eq!(
@@ -327,7 +329,7 @@ mod tests {
         assert_eq!((policy.queued.now(), policy.kept.bytes.now()), (1, 7));
         let second_stream = allowance.subscribe().unwrap();
         assert!(allowance.subscribe().is_none(), "one of two was open before");
-        drop((stream, second_stream, waits, kept));
+        drop((stream, second_stream, queued_run, retained));
         assert_eq!((policy.queued.now(), policy.kept.bytes.now()), (0, 0));
         assert!(allowance.subscribe().is_some());
     }

@@ -180,7 +180,7 @@ fn an_evicted_idle_tenant_gains_nothing_by_it() {
             queue.enqueue(entry(name.as_str(), BUDGET)).unwrap();
         }
     }
-    let waits = enqueue(&mut queue, "waiting", 100);
+    let waiting = enqueue(&mut queue, "waiting", 100);
     let virtual_time = |queue: &FairQueue, name: &str| queue.tenants[queue.names[&tenant(name)]].virtual_time;
     let (light, heavy) = (virtual_time(&queue, "light"), virtual_time(&queue, "heavy"));
     // First the tenant that has used nothing, then the one that has used little, then the one that has used much.
@@ -199,7 +199,7 @@ fn an_evicted_idle_tenant_gains_nothing_by_it() {
         (refused.quota(), refused.is_transient(), &refused),
         ("host_tenants", true, &QuotaExceeded::HostTenants)
     );
-    assert!(queue.withdraw(waits));
+    assert!(queue.withdraw(waiting));
     assert_eq!(queue.configure(&tenant("heavy"), weight(1)), Ok(Vec::new()));
     assert!(virtual_time(&queue, "heavy") >= heavy, "it keeps its virtual time");
     assert_eq!((queue.tenants.len(), queue.names.len()), (TENANTS_MAX, TENANTS_MAX));
@@ -259,9 +259,9 @@ fn a_refund_from_before_competing_is_no_credit() {
     (0..20).for_each(|_| _ = enqueue(&mut queue, "b", 99));
     assert_eq!(advance(&mut queue, 0).len(), 2, "a's run is charged {EXPECTED_MS_FIRST} ms");
     enqueue(&mut queue, "a", 99);
-    let begun = queue.tenants[0].virtual_time;
+    let start_time = queue.tenants[0].virtual_time;
     assert!(queue.finish(Timestamp(2), early));
-    assert!(queue.tenants[0].virtual_time <= begun);
+    assert!(queue.tenants[0].virtual_time <= start_time);
     assert!(queue.tenants[0].virtual_time >= queue.tenants[0].floor);
 }
 

@@ -21,7 +21,7 @@ fn request_run(name: &str, selection: Selection, workspace: u8, if_busy: IfBusy)
     }
 }
 
-fn began(name: &str, workspace: u8) -> Event {
+fn started_on(name: &str, workspace: u8) -> Event {
     Event::Began { run: run(name), fingerprint: Some(Fingerprint([workspace; 32])) }
 }
 
@@ -68,7 +68,7 @@ fn a_full_queue_quota_rejects_only_requests_that_would_wait() {
     };
     let mut session = Session::default();
     assert_eq!(started(&session.step(Timestamp(0), request_over_quota("a", Selection::All))), ["a"]);
-    let _ = session.step(Timestamp(0), began("a", 1));
+    let _ = session.step(Timestamp(0), started_on("a", 1));
     let attached = session.step(Timestamp(1), request_over_quota("b", Selection::All));
     assert_eq!(attached, [Effect::Attach { run: run("b"), to: run("a"), age_ms: 1 }]);
     let refused = session.step(Timestamp(2), request_over_quota("c", files("x")));
@@ -86,7 +86,7 @@ fn attaches_an_identical_request_only_while_the_workspace_is_unchanged() {
     let effects = session.step(Timestamp(1), request_run("z", Selection::All, 1, IfBusy::Refuse));
     let refused = Effect::Refuse { run: run("z"), refusal: StartRejected::Busy };
     assert_eq!(effects, [refused], "a may still be rejected until it has started");
-    let _ = session.step(Timestamp(1), began("a", 1));
+    let _ = session.step(Timestamp(1), started_on("a", 1));
     let effects = session.step(Timestamp(12), request_run("b", Selection::All, 1, IfBusy::Refuse));
     assert_eq!(effects, [Effect::Attach { run: run("b"), to: run("a"), age_ms: 12 }]);
     let effects = session.step(Timestamp(13), request_run("c", Selection::All, 2, IfBusy::Queue));
@@ -111,7 +111,7 @@ fn attaches_to_a_run_that_waited_by_the_fingerprint_at_its_start() {
         [Effect::Refuse { run: run("c"), refusal: StartRejected::Busy }],
         "the fingerprint of b is unknown"
     );
-    let _ = session.step(Timestamp(2), began("b", 2));
+    let _ = session.step(Timestamp(2), started_on("b", 2));
     let attached = session.step(Timestamp(3), request_run("d", Selection::All, 2, IfBusy::Refuse));
     assert_eq!(attached, [Effect::Attach { run: run("d"), to: run("b"), age_ms: 3 }]);
 }
@@ -124,7 +124,7 @@ fn does_not_attach_to_a_killed_run() {
     ] {
         let mut session = Session::default();
         let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
-        let _ = session.step(Timestamp(1), began("a", 1));
+        let _ = session.step(Timestamp(1), started_on("a", 1));
         assert_eq!(session.step(Timestamp(at), end), [Effect::Kill { run: run("a"), reason }]);
         let now = Timestamp(DETACHED_MS_MAX + 1);
         let all = RunRequest::default();
@@ -132,8 +132,8 @@ fn does_not_attach_to_a_killed_run() {
         assert!(session.needs_scan(&all, RunKind::Tests, IfBusy::Queue, true), "it would wait");
         let refused = session.step(now, request_run("b", Selection::All, 1, IfBusy::Refuse));
         assert_eq!(refused, [Effect::Refuse { run: run("b"), refusal: StartRejected::Busy }]);
-        let waits = session.step(now, request_run("c", Selection::All, 1, IfBusy::Queue));
-        assert_eq!(waits, [Effect::Accept { run: run("c"), position: 1 }]);
+        let waiting = session.step(now, request_run("c", Selection::All, 1, IfBusy::Queue));
+        assert_eq!(waiting, [Effect::Accept { run: run("c"), position: 1 }]);
         let joins = session.step(now, request_run("d", Selection::All, 1, IfBusy::Queue));
         assert_eq!(joins, [Effect::Attach { run: run("d"), to: run("c"), age_ms: 0 }]);
         assert_eq!(started(&session.step(now, ended("a", Outcome::Cancelled, Vec::new()))), ["c"]);
@@ -321,7 +321,7 @@ fn needs_a_scan_only_when_the_workspace_decides() {
     assert!(!session.needs_scan(&all, RunKind::Tests, queue, true), "it starts, and scans at its start");
     let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, queue));
     assert!(!session.needs_scan(&all, RunKind::Tests, refuse, true), "the fingerprint of a is unknown");
-    let _ = session.step(Timestamp(0), began("a", 1));
+    let _ = session.step(Timestamp(0), started_on("a", 1));
     for if_busy in [queue, refuse] {
         assert!(session.needs_scan(&all, RunKind::Tests, if_busy, false), "it may attach to a");
         assert!(!session.needs_scan(&all, RunKind::Listing, if_busy, false), "a listing attaches to no run of tests");
@@ -366,7 +366,7 @@ proptest! {
                     request_run(&names.to_string(), selection, workspace, if_busy)
                 }
                 Step::Begin { workspace } => match session.running() {
-                    Some(running) => began(running.as_str(), workspace),
+                    Some(running) => started_on(running.as_str(), workspace),
                     None => continue,
                 },
                 Step::End { passed } => match session.running() {

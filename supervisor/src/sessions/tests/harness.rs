@@ -166,8 +166,8 @@ impl World {
     pub(super) async fn occupy(&self) -> RunSlot {
         let scheduler = self.context.scheduler.clone();
         let entry = QueueEntry { tenant: TenantId::new("other"), demand: BUDGET, priority: Priority::Normal };
-        let wanted = SlotRequest { entry, quota: Quota::UNBOUNDED, queued: Arc::default(), waits: None };
-        tokio::task::spawn_blocking(move || scheduler.enter(wanted).unwrap()).await.unwrap()
+        let request = SlotRequest { entry, quota: Quota::UNBOUNDED, queued: Arc::default(), waits: None };
+        tokio::task::spawn_blocking(move || scheduler.enter(request).unwrap()).await.unwrap()
     }
 
     pub(super) fn policy(&self) -> Policy {

@@ -62,10 +62,9 @@ impl Model {
         let Some(entry) = self.waiting.remove(&ticket) else {
             return Err(TestCaseError::fail(format!("{ticket:?} started and did not wait")));
         };
-        let first = self
-            .waiting
-            .iter()
-            .all(|(other, waits)| waits.tenant != entry.tenant || waits.priority != entry.priority || *other > ticket);
+        let first = self.waiting.iter().all(|(other, waiting)| {
+            waiting.tenant != entry.tenant || waiting.priority != entry.priority || *other > ticket
+        });
         prop_assert!(first, "FIFO inside a tenant and priority");
         let tenant = entry.tenant.clone();
         self.running.insert(ticket, entry);
