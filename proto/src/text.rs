@@ -24,8 +24,7 @@ pub const NO_RUN_YET: &str = "no run_tests call yet in this session";
 pub const NO_COVERAGE_YET: &str = "no coverage data yet — run `run_tests` first";
 
 /// Said behind a run that passed, when an earlier one was cut off.
-const UNREACHED: &str =
-    "\nan earlier run ended before all of its tests had run: only a run of everything tells of those";
+const UNREACHED: &str = "\nan earlier run ended before all of its tests had run: only a run of all tests covers them";
 
 /// Whom a text is for: each calls a run by what he has to begin one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

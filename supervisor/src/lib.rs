@@ -1,28 +1,29 @@
-//! The supervisor: the tokio edge of proctor, between the wire and the sandbox.
+//! The supervisor: the tokio edge of proctor, between gRPC and the sandbox.
 //!
-//! A request flows one way down: [`grpc`] (authenticate, validate, translate) -> [`sessions::registry`] (find the session) ->
-//! [`sessions`] (its actor: refuse, attach or start) -> [`runs`] (a turn on the host, the adapter's command, the sandbox,
-//! the parser). Events flow one way up: into the run's log, from which subscribers read, and back to the actor.
+//! A request flows one way down: [`grpc`] (authenticate, validate, translate) -> [`sessions::registry`] (find the
+//! session) -> [`sessions`] (its actor: refuse, attach or start) -> [`runs`] (a slot on the host, the adapter's
+//! command, the sandbox, the parser). Events flow one way up: into the run's log, from which subscribers read, and back
+//! to the actor.
 //!
 //! # Tasks and channels
 //!
-//! | task | lives | mailbox, and why its bound |
+//! | task | lifetime | mailbox, and the reason for its bound |
 //! |---|---|---|
-//! | registry | as long as the supervisor | 1,024 questions: each is answered without waiting |
-//! | scheduler | as long as the supervisor | 1,024 runs that knock: each is answered without waiting |
+//! | registry | as long as the supervisor | 1,024 messages: each is answered without waiting |
+//! | scheduler | as long as the supervisor | 1,024 slot requests: each is answered without waiting |
 //! | session actor | from CreateSession to CloseSession, or until it has been idle for too long | 64 messages: one tenant's calls in flight |
-//! | service manager's | as long as the supervisor, if one has started it | none: it asks the registry for a sign of life |
-//! | run driver | from start to end of a run | none: it looks, waits for a turn, then for its thread |
-//! | run log | from acceptance until forgotten | 64 questions or batches: readers wait in the log, not before it |
-//! | greeter of TLS | as long as the supervisor | 16 connections: each is taken as it comes; its handshakes are guests at the door |
-//! | lookout | as long as the supervisor | 1,024 who ask about the host: one look at a time is the answer to all who wait |
-//! | reload | as long as the daemon | none: it waits for SIGHUP and replaces the value of two `watch` channels |
-//! | audit log | as long as `serve --config` | 8,192 lines: a thread of its own, for which nobody waits; what finds no room is counted |
-//! | run thread | as long as its run looks at the workspace or has its turn | none: 256 at most that look, of a tenant 64, and 1,024 that have their turn; it blocks in `poll`, feeds the parser and writes the log |
-//! | removal of caches that became another user's | as long as it takes | none: a thread of its own, for which nobody waits |
-//! | lease | as long as its stream, or until its caller is not known any more | none: it waits for one of the two |
-//! | large report for a stream | until it is made, or its stream is gone | none: one for each stream, of which a tenant has four made at a time |
-//! | looks for calls, reads of files | as long as one of them | the runtime's 512 threads for what blocks: no run is among them, and of a tenant 64 looks, those of its runs included |
+//! | service manager watchdog | as long as the supervisor, if a service manager started it | none: it pings the registry |
+//! | run driver | from start to end of a run | none: it scans the workspace, waits for a slot, then for its thread |
+//! | run log | from acceptance until forgotten | 64 reads or batches: readers wait in the log, not in front of it |
+//! | TLS acceptor | as long as the supervisor | 16 connections: each is taken at once; connections in a handshake count in the connection limiter |
+//! | host check cache | as long as the supervisor | 1,024 requests for host checks: one check at a time answers all waiting requests |
+//! | config reload | as long as the daemon | none: it waits for SIGHUP and replaces the value of two `watch` channels |
+//! | audit log | as long as `serve --config` | 8,192 lines: a thread of its own, for which no task waits; lines that find no room are counted |
+//! | run thread | as long as its run scans the workspace or has its slot | none: at most 256 scanning, 64 of one tenant, and 1,024 with a slot; it blocks in `poll`, feeds the parser and writes the log |
+//! | removal of caches after a change of user | as long as it takes | none: a thread of its own, for which no task waits |
+//! | revocation | as long as its stream, or until its caller's credential is revoked | none: it waits for one of the two |
+//! | large report for a stream | until it is encoded, or its stream is gone | none: one per stream, of which four per tenant are encoded at a time |
+//! | scans for calls, reads of files | as long as one of them | the runtime's 512 blocking threads: no run uses them, and a tenant has at most 64 scans, those of its runs included |
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nothing can be written")]
 

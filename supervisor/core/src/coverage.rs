@@ -1,11 +1,10 @@
-//! The coverage index: which tests execute this line? Must not know how coverage is measured or where files are.
+//! The coverage index: which tests execute this line?
 //!
 //! The unit of the index is a set of tests that were measured together. A language that can measure test by test gives
 //! sets of one; Go's own profile gives one set per package. A partial run replaces only the tests that it completed:
-//! they leave the sets they were in and form new ones. A run of only some of a test's subtests adds to what is known of
-//! the test.
+//! they leave their old sets and form new ones. A run of some of a test's subtests adds to the lines of the test.
 
-use crate::bound::{COVERAGE_BYTES_MAX, COVERAGE_UNITS_MAX, COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
+use crate::bounds::{COVERAGE_BYTES_MAX, COVERAGE_UNITS_MAX, COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
 use crate::test_case::TestId;
 use crate::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -32,33 +31,33 @@ pub struct LineSpan {
     pub last: u32,
 }
 
-/// What one set of tests executed, as an adapter reads it from a runner's coverage files.
+/// Lines that one set of tests executed, as an adapter reads it from a runner's coverage files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Measured {
-    /// The package whose tests these are.
+pub struct CoverageMeasurement {
+    /// The package of these tests.
     pub package: String,
     /// Names of the tests that were measured together.
     pub tests: Vec<String>,
-    /// Whether these tests ran with all their subtests. If not, what was known of them stays.
+    /// Whether these tests ran with all their subtests. If not, their earlier lines stay in the index.
     pub complete: bool,
-    /// What naming one of them means.
+    /// What each named test stands for.
     pub attribution: Attribution,
     /// Executed lines by file, relative to the workspace.
     pub files: Vec<(String, Vec<LineSpan>)>,
 }
 
-/// Everything a session knows about which tests execute which lines.
+/// Which tests execute which lines, for one session.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CoverageIndex {
-    units: BTreeMap<u32, Unit>,
-    files: BTreeMap<String, Vec<UnitSpan>>,
+    units: BTreeMap<u32, TestSet>,
+    files: BTreeMap<String, Vec<SetSpan>>,
     next_unit: u32,
     has_measured: bool,
 }
 
 /// Tests that were measured together.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Unit {
+struct TestSet {
     package: String,
     tests: BTreeSet<String>,
     complete: bool,
@@ -66,33 +65,33 @@ struct Unit {
     measured_at: Timestamp,
 }
 
-impl Unit {
+impl TestSet {
     fn memory_bytes(&self) -> usize {
         let tests = self.tests.iter().map(|test| test.len() + size_of::<String>());
-        size_of::<Unit>() + self.package.len() + tests.sum::<usize>()
+        size_of::<TestSet>() + self.package.len() + tests.sum::<usize>()
     }
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct UnitSpan {
+struct SetSpan {
     first: u32,
     last: u32,
     unit: u32,
 }
 
-/// Memory that a file takes without its spans, in bytes.
-fn memory_bytes(file: &str) -> usize {
-    file.len() + size_of::<(String, Vec<UnitSpan>)>()
+/// Memory of a file entry without its spans, in bytes.
+fn file_memory_bytes(file: &str) -> usize {
+    file.len() + size_of::<(String, Vec<SetSpan>)>()
 }
 
-/// The answer to a question about a file or a line.
+/// The tests that cover a file or a line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Covering {
+pub struct CoveringTests {
     /// The tests, sorted by package and name.
     pub tests: Vec<TestId>,
-    /// The coarsest attribution among them; `None` when there are none.
+    /// The coarsest attribution among them; `None` without tests.
     pub attribution: Option<Attribution>,
-    /// When the oldest of these measurements began; `None` when there are none.
+    /// Start of the run with the oldest of these measurements; `None` without tests.
     pub measured_at: Option<Timestamp>,
 }
 
@@ -103,11 +102,11 @@ impl CoverageIndex {
         self.has_measured
     }
 
-    /// Takes in what a run measured, which began at `began_at`. A `whole` run replaces everything that was known; any
-    /// other replaces only the entries of the tests in `measured` that are complete there, and adds to the others'.
+    /// Adds the measurements of a run that began at `began_at`. A `whole` run replaces the index; any other replaces
+    /// only the entries of the tests in `measured` that are complete there, and adds to the others'.
     ///
     /// Returns a sentence for each bound that left something out.
-    pub fn ingest(&mut self, measured: Vec<Measured>, whole: bool, began_at: Timestamp) -> Vec<String> {
+    pub fn ingest(&mut self, measured: Vec<CoverageMeasurement>, whole: bool, began_at: Timestamp) -> Vec<String> {
         if measured.is_empty() {
             return Vec::new();
         }
@@ -116,30 +115,30 @@ impl CoverageIndex {
             self.units.clear();
             self.files.clear();
         } else {
-            self.forget_tests(&measured);
+            self.remove_tests(&measured);
         }
-        let mut left_out = LeftOut::default();
-        let mut room = COVERAGE_BYTES_MAX.saturating_sub(self.memory_bytes());
+        let mut omitted = OmittedCounts::default();
+        let mut bytes_left = COVERAGE_BYTES_MAX.saturating_sub(self.memory_bytes());
         for set in measured {
-            self.add(set, began_at, &mut room, &mut left_out);
+            self.add(set, began_at, &mut bytes_left, &mut omitted);
         }
-        left_out.notes()
+        omitted.notes()
     }
 
-    /// Memory that it takes, in bytes.
+    /// Memory use in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let files = self.files.iter().map(|(file, spans)| memory_bytes(file) + spans.len() * size_of::<UnitSpan>());
-        files.chain(self.units.values().map(Unit::memory_bytes)).sum()
+        let files = self.files.iter().map(|(file, spans)| file_memory_bytes(file) + spans.len() * size_of::<SetSpan>());
+        files.chain(self.units.values().map(TestSet::memory_bytes)).sum()
     }
 
-    fn forget_tests(&mut self, measured: &[Measured]) {
-        let mut again: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    fn remove_tests(&mut self, measured: &[CoverageMeasurement]) {
+        let mut remeasured: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for set in measured.iter().filter(|set| set.complete) {
-            again.entry(&set.package).or_default().extend(set.tests.iter().map(String::as_str));
+            remeasured.entry(&set.package).or_default().extend(set.tests.iter().map(String::as_str));
         }
         self.units.retain(|_, unit| {
-            if let Some(tests) = again.get(unit.package.as_str()) {
+            if let Some(tests) = remeasured.get(unit.package.as_str()) {
                 unit.tests.retain(|test| !tests.contains(test.as_str()));
             }
             !unit.tests.is_empty()
@@ -150,65 +149,71 @@ impl CoverageIndex {
         });
     }
 
-    // As much of a set as there is `room` for, in bytes.
-    fn add(&mut self, set: Measured, measured_at: Timestamp, room: &mut usize, left_out: &mut LeftOut) {
+    // Adds as much of a set as fits into `bytes_left`.
+    fn add(
+        &mut self,
+        set: CoverageMeasurement,
+        measured_at: Timestamp,
+        bytes_left: &mut usize,
+        omitted: &mut OmittedCounts,
+    ) {
         if set.tests.is_empty() {
             return;
         }
-        let Measured { package, complete, attribution, .. } = set;
-        let unit = Unit { package, tests: set.tests.into_iter().collect(), complete, attribution, measured_at };
-        // What was measured in part before takes in what was measured in part now: a subtest that runs again and again
-        // does not fill the index. Its age stays that of its oldest lines.
-        let joined = if complete { None } else { self.measured_in_part(&unit) };
+        let CoverageMeasurement { package, complete, attribution, .. } = set;
+        let unit = TestSet { package, tests: set.tests.into_iter().collect(), complete, attribution, measured_at };
+        // A partial measurement joins an earlier partial one of the same tests, so that a subtest that runs again and
+        // again does not fill the index. The set keeps the time of its oldest lines.
+        let joined = if complete { None } else { self.find_partial_set(&unit) };
         let id = joined.unwrap_or(self.next_unit);
         if joined.is_none() {
             let bytes = unit.memory_bytes();
-            if self.units.len() >= COVERAGE_UNITS_MAX || bytes > *room {
-                left_out.units += 1;
+            if self.units.len() >= COVERAGE_UNITS_MAX || bytes > *bytes_left {
+                omitted.units += 1;
                 return;
             }
-            *room -= bytes;
+            *bytes_left -= bytes;
             self.next_unit = self.next_unit.wrapping_add(1);
             self.units.insert(id, unit);
         }
         for (file, mut spans) in set.files {
             if !self.files.contains_key(&file) {
-                let bytes = memory_bytes(&file);
-                if self.files.len() >= COVERED_FILES_MAX || bytes > *room {
-                    left_out.files += 1;
+                let bytes = file_memory_bytes(&file);
+                if self.files.len() >= COVERED_FILES_MAX || bytes > *bytes_left {
+                    omitted.files += 1;
                     continue;
                 }
-                *room -= bytes;
+                *bytes_left -= bytes;
             }
             let known = self.files.entry(file).or_default();
             if joined.is_some() {
                 let before = known.len();
                 let own = known.extract_if(.., |span| span.unit == id);
                 spans.extend(own.map(|span| LineSpan { first: span.first, last: span.last }));
-                *room += (before - known.len()) * size_of::<UnitSpan>();
+                *bytes_left += (before - known.len()) * size_of::<SetSpan>();
                 spans = union(spans);
             }
             let more =
-                SPANS_PER_FILE_MAX.saturating_sub(known.len()).min(*room / size_of::<UnitSpan>()).min(spans.len());
-            left_out.spans += spans.len() - more;
-            *room -= more * size_of::<UnitSpan>();
-            known.extend(spans.iter().take(more).map(|span| UnitSpan { first: span.first, last: span.last, unit: id }));
+                SPANS_PER_FILE_MAX.saturating_sub(known.len()).min(*bytes_left / size_of::<SetSpan>()).min(spans.len());
+            omitted.spans += spans.len() - more;
+            *bytes_left -= more * size_of::<SetSpan>();
+            known.extend(spans.iter().take(more).map(|span| SetSpan { first: span.first, last: span.last, unit: id }));
         }
     }
 
-    fn measured_in_part(&self, more: &Unit) -> Option<u32> {
-        let same = |unit: &Unit| !unit.complete && unit.package == more.package && unit.tests == more.tests;
+    fn find_partial_set(&self, more: &TestSet) -> Option<u32> {
+        let same = |unit: &TestSet| !unit.complete && unit.package == more.package && unit.tests == more.tests;
         self.units.iter().find(|(_, unit)| same(unit)).map(|(id, _)| *id)
     }
 
     /// The tests that executed `line` of `file`, or any of its lines.
     #[must_use]
-    pub fn covering(&self, file: &str, line: Option<u32>) -> Covering {
-        let hit = |span: &&UnitSpan| line.is_none_or(|line| (span.first..=span.last).contains(&line));
+    pub fn covering(&self, file: &str, line: Option<u32>) -> CoveringTests {
+        let hit = |span: &&SetSpan| line.is_none_or(|line| (span.first..=span.last).contains(&line));
         let units: BTreeSet<u32> =
             self.files.get(file).into_iter().flatten().filter(hit).map(|span| span.unit).collect();
         let mut tests = BTreeSet::new();
-        let mut covering = Covering::default();
+        let mut covering = CoveringTests::default();
         for unit in units.iter().filter_map(|id| self.units.get(id)) {
             covering.attribution = covering.attribution.max(Some(unit.attribution));
             covering.measured_at =
@@ -226,7 +231,7 @@ impl CoverageIndex {
     }
 }
 
-// The same lines in as few spans as will do.
+// Merges overlapping and adjacent spans.
 fn union(mut spans: Vec<LineSpan>) -> Vec<LineSpan> {
     spans.sort_unstable_by_key(|span| (span.first, span.last));
     spans.dedup_by(|next, kept| {
@@ -240,13 +245,13 @@ fn union(mut spans: Vec<LineSpan>) -> Vec<LineSpan> {
 }
 
 #[derive(Default)]
-struct LeftOut {
+struct OmittedCounts {
     units: usize,
     files: usize,
     spans: usize,
 }
 
-impl LeftOut {
+impl OmittedCounts {
     fn notes(&self) -> Vec<String> {
         [(self.units, "sets of tests"), (self.files, "files"), (self.spans, "line spans")]
             .into_iter()
@@ -260,8 +265,8 @@ impl LeftOut {
 mod tests {
     use super::*;
 
-    fn measured(package: &str, tests: &[&str], file: &str, spans: &[(u32, u32)]) -> Measured {
-        Measured {
+    fn measured(package: &str, tests: &[&str], file: &str, spans: &[(u32, u32)]) -> CoverageMeasurement {
+        CoverageMeasurement {
             package: package.into(),
             tests: tests.iter().map(ToString::to_string).collect(),
             complete: true,
@@ -275,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_covered_by_the_tests_measured_on_it_and_by_no_others() {
+    fn a_line_is_covered_only_by_tests_that_executed_it() {
         let mut index = CoverageIndex::default();
         assert!(!index.has_measured());
         index.ingest(
@@ -302,18 +307,20 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_in_part_adds_to_what_is_known() {
-        let part =
-            |tests: &[&str], spans: &[(u32, u32)]| Measured { complete: false, ..measured("p", tests, "a.go", spans) };
+    fn a_partial_measurement_adds_to_the_known_lines() {
+        let part = |tests: &[&str], spans: &[(u32, u32)]| CoverageMeasurement {
+            complete: false,
+            ..measured("p", tests, "a.go", spans)
+        };
         let mut index = CoverageIndex::default();
         index.ingest(vec![measured("p", &["A", "B"], "a.go", &[(1, 4)])], true, Timestamp(5));
         index.ingest(vec![part(&["A"], &[(3, 3), (7, 7)])], false, Timestamp(9));
-        assert_eq!(names(&index, Some(4)), ["p.A", "p.B"], "the rerun of one subtest took nothing away");
+        assert_eq!(names(&index, Some(4)), ["p.A", "p.B"], "the rerun of one subtest removes nothing");
         assert_eq!(names(&index, Some(7)), ["p.A"]);
         assert_eq!(index.covering("a.go", Some(4)).measured_at, Some(Timestamp(5)));
         assert_eq!(index.covering("a.go", Some(7)).measured_at, Some(Timestamp(9)));
 
-        // Again and again: it stays one set, with the lines of all its runs.
+        // Repeated reruns stay one set, with the lines of all of them.
         for line in [7, 8, 20, 8] {
             index.ingest(vec![part(&["A"], &[(line, line)])], false, Timestamp(11));
         }
@@ -321,7 +328,7 @@ mod tests {
         assert_eq!(names(&index, Some(20)), ["p.A"]);
         assert_eq!(index.covering("a.go", Some(20)).measured_at, Some(Timestamp(9)));
 
-        // B was completed beside it, then A: only then the old lines of each are gone.
+        // B was completed beside A's partial rerun, then A completed: only then the old lines of each are gone.
         index.ingest(vec![measured("p", &["B"], "a.go", &[(30, 30)]), part(&["A"], &[(30, 30)])], false, Timestamp(12));
         assert_eq!(
             (names(&index, Some(4)), names(&index, Some(30))),
@@ -333,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_run_replaces_everything_and_an_unmeasured_one_nothing() {
+    fn a_whole_run_replaces_the_index_and_a_run_without_measurements_changes_nothing() {
         let mut index = CoverageIndex::default();
         index.ingest(vec![measured("p", &["A"], "a.go", &[(1, 3)])], true, Timestamp(5));
         index.ingest(Vec::new(), true, Timestamp(6));
@@ -344,23 +351,23 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_left_out_and_said_whatever_fills_the_index() {
+    fn measurements_beyond_the_memory_bound_are_left_out_with_notes() {
         let spans: Vec<(u32, u32)> = (1..=50_000).map(|line| (2 * line, 2 * line)).collect();
         let mut many = measured("p", &["A"], "0.go", &spans);
-        let of_one = many.files[0].1.clone();
-        many.files = (0..200).map(|number| (format!("{number}.go"), of_one.clone())).collect();
+        let spans_of_one_file = many.files[0].1.clone();
+        many.files = (0..200).map(|number| (format!("{number}.go"), spans_of_one_file.clone())).collect();
         let named = |package: &str| {
             let names = (0..100).map(|number| format!("{number}{}", "n".repeat(1_000_000))).collect();
-            Measured { tests: names, ..measured(package, &[], "a.go", &[(1, 1)]) }
+            CoverageMeasurement { tests: names, ..measured(package, &[], "a.go", &[(1, 1)]) }
         };
         let mut index = CoverageIndex::default();
         let notes = index.ingest(vec![many, named("q")], true, Timestamp(1));
         assert!(notes.iter().any(|note| note.ends_with("1 sets of tests left out")), "{notes:?}");
         assert!(notes.iter().any(|note| note.ends_with("line spans left out")), "{notes:?}");
         assert!(notes.iter().any(|note| note.ends_with("files left out")), "{notes:?}");
-        let taken = index.memory_bytes();
-        assert!((COVERAGE_BYTES_MAX - 1_000_000..=COVERAGE_BYTES_MAX).contains(&taken), "{taken}");
+        let used = index.memory_bytes();
+        assert!((COVERAGE_BYTES_MAX - 1_000_000..=COVERAGE_BYTES_MAX).contains(&used), "{used}");
         assert!(index.ingest(vec![measured("p", &["A"], "a.go", &[(1, 1)])], false, Timestamp(2)).is_empty());
-        assert_eq!(names(&index, None), ["p.A"], "what was replaced makes room");
+        assert_eq!(names(&index, None), ["p.A"], "the replaced measurements free memory");
     }
 }

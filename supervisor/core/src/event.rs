@@ -1,5 +1,4 @@
-//! What happens while a run goes on: what a parser reads out of a runner, and what subscribers see. Must not know how
-//! events travel.
+//! Events of a run: those that a parser reads from a runner, and those that subscribers receive.
 
 use crate::isolation::Isolation;
 use crate::limits::Limits;
@@ -7,7 +6,7 @@ use crate::report::Report;
 use crate::test_case::{Collector, TestCase, TestId};
 use std::sync::Arc;
 
-/// What a parser reads out of a runner's output.
+/// An event that a parser reads from a runner's output.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunnerEvent {
     /// A test began.
@@ -18,7 +17,7 @@ pub enum RunnerEvent {
     Collector(Box<Collector>),
 }
 
-/// Which stream of the runner.
+/// An output stream of the runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// File descriptor 1.
@@ -27,19 +26,19 @@ pub enum Stream {
     Stderr,
 }
 
-/// What a subscriber sees. Sequence numbers belong to the log that keeps these.
+/// An event for subscribers. The event log numbers them.
 #[derive(Debug, Clone)]
 pub enum RunEvent {
-    /// The run waits; 1 is next.
+    /// The run waits; position 1 starts next.
     Queued {
-        /// Place in the queue, from 1.
+        /// Position in the queue, from 1.
         position: u32,
     },
     /// The runner was started.
     Started {
         /// The run's limits.
         limits: Limits,
-        /// What is in force.
+        /// Layers and limits in force.
         isolation: Arc<Isolation>,
     },
     /// A test began.
@@ -48,7 +47,7 @@ pub enum RunEvent {
     TestFinished(Arc<TestCase>),
     /// A package or file could not be built or collected.
     Collector(Arc<Collector>),
-    /// The runner wrote; the bytes are in the run's log at `offset`.
+    /// The runner wrote output; the bytes are in the run's log at `offset`.
     Output {
         /// Which stream.
         stream: Stream,
@@ -57,22 +56,22 @@ pub enum RunEvent {
         /// Number of bytes.
         len: u32,
     },
-    /// How far it is, now and then.
+    /// Periodic progress of the run.
     Progress(Progress),
-    /// The log had no room for so many events, which nobody will see. Told once, before the end.
+    /// The event log had no room for these events. Emitted at most once, before the end.
     Missed {
-        /// How many.
+        /// Number of lost events.
         events: u64,
     },
-    /// The run ended. Nothing follows.
+    /// The run ended. No event follows.
     Finished(Arc<Report>),
 }
 
 impl RunEvent {
-    /// Bytes that it takes in memory, but for the report, which is not only in the event.
+    /// Memory use in bytes, without the report, which the event shares with others.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let beside = match self {
+        let heap_bytes = match self {
             RunEvent::TestStarted(test) => test.text_bytes(),
             RunEvent::TestFinished(test) => test.memory_bytes(),
             RunEvent::Collector(collector) => collector.memory_bytes(),
@@ -83,21 +82,21 @@ impl RunEvent {
             | RunEvent::Missed { .. }
             | RunEvent::Finished(_) => 0,
         };
-        size_of::<RunEvent>() + beside
+        size_of::<RunEvent>() + heap_bytes
     }
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Progress {
     /// Tests that have finished.
     pub tests_finished: u64,
-    /// Of these, the ones that failed or could not be carried out.
+    /// Tests among them that failed or ended with an error.
     pub tests_failed: u64,
     /// Milliseconds since the runner started.
     pub elapsed_ms: u64,
-    /// Memory in use by the leaf, bytes; `None` without a memory controller.
+    /// Memory in use by the cgroup leaf, bytes; `None` without a memory controller.
     pub memory_bytes: Option<u64>,
-    /// A test that is running, for a person to look at.
+    /// One of the running tests, to show to a person.
     pub running: Option<TestId>,
 }

@@ -1,6 +1,6 @@
-//! The failure slot: what went wrong in a session's last run, and what to run again. Must not know how tests are run.
+//! The failure slot: the failures of a session's last run, and the selection that reruns them.
 
-use crate::bound::{FAILURES_MAX, NAME_BYTES_MAX};
+use crate::bounds::{FAILURES_MAX, NAME_BYTES_MAX};
 use crate::id::RunId;
 use crate::outcome::Outcome;
 use crate::report::{Report, Summary};
@@ -12,36 +12,36 @@ use serde::{Deserialize, Serialize};
 /// One failure: a test, or a package that could not be built or collected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The runner's own name for it.
+    /// The runner's own name for the test, package or file.
     pub nodeid: String,
     /// The test; `None` for a build or collection error.
     pub test: Option<TestId>,
     /// Set for a build or collection error.
     pub collector: Option<CollectorKind>,
-    /// Where, relative to the workspace.
+    /// File, relative to the workspace.
     pub file: Option<String>,
     /// Line, from 1.
     pub line: Option<u32>,
-    /// What the assertion or the compiler said.
+    /// Message of the assertion or the compiler.
     pub message: String,
-    /// The wanted value.
+    /// The expected value.
     pub expected: Option<String>,
-    /// The value that came instead.
+    /// The actual value.
     pub actual: Option<String>,
     /// Stack trace.
     pub stack: Option<String>,
-    /// What was printed.
+    /// Captured output.
     pub output: Option<String>,
 }
 
-/// What is remembered of the last run.
+/// What a session remembers of its last run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LastRun {
-    /// Its name.
+    /// Id of the run.
     pub run: RunId,
-    /// Its framework.
+    /// Framework of the run.
     pub framework: String,
-    /// How it ended.
+    /// Outcome of the run.
     pub outcome: Outcome,
     /// Whether the runner gives results test by test.
     pub structured: bool,
@@ -49,43 +49,43 @@ pub struct LastRun {
     pub summary: Summary,
     /// When it ended.
     pub ended_at: Timestamp,
-    /// What failed, in the order it finished, at most [`FAILURES_MAX`].
+    /// Failures in the order in which they finished, at most [`FAILURES_MAX`].
     pub failures: Vec<Failure>,
-    /// How many failed, also those beyond the bound.
+    /// Number of failures, including those beyond [`FAILURES_MAX`].
     pub total: u64,
-    /// What was running when it was cut off.
+    /// Tests that were running when the run was cut off.
     pub running: Vec<TestId>,
-    /// What was to run again and did not.
+    /// Tests that were to run again and did not.
     #[serde(default)]
     pub not_run: Vec<TestId>,
-    /// How many more did not.
+    /// Number of further tests that were to run again and did not.
     #[serde(default)]
     pub not_run_left_out: u64,
-    /// Whether tests may have been kept from running that nobody can name.
+    /// Whether unknown tests may not have run.
     #[serde(default)]
     pub unreached: bool,
-    /// Packages whose tests did not run because what they need was not built.
+    /// Packages whose tests did not run because a dependency of theirs was not built.
     #[serde(default)]
     pub not_built: Vec<String>,
-    /// What a rerun left alone that was asked for no more than some of what had failed.
+    /// Earlier failures that a rerun with a limit left out.
     #[serde(default)]
-    pub deferred: Deferred,
+    pub deferred: DeferredFailures,
 }
 
-/// What failed before, and was not run again since.
+/// Earlier failures that have not been run again since.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deferred {
-    /// The first of it, at most [`FAILURES_MAX`].
+pub struct DeferredFailures {
+    /// The first of them, at most [`FAILURES_MAX`].
     pub targets: Vec<RerunTarget>,
-    /// How much more there is.
+    /// Number of further ones.
     pub more: u64,
-    /// Whether beside all that something was kept from running that nobody can name.
+    /// Whether unknown tests may not have run in addition.
     #[serde(default)]
     pub unreached: bool,
 }
 
-impl Deferred {
-    /// How much of it is known.
+impl DeferredFailures {
+    /// Number of known deferred failures.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.targets.len() as u64 + self.more
@@ -93,29 +93,29 @@ impl Deferred {
 
     /// Whether everything that failed has been run again since.
     #[must_use]
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.count() == 0 && !self.unreached
     }
 
-    /// What the report of a run says that leaves this alone.
+    /// Notes for the report of a run that leaves these out.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let beyond = format!("{} more that failed before were beyond the limit and stay to be run", self.count());
-        let unreached = "an earlier run ended before all of its tests had run: only a run of everything tells of those";
+        let unreached = "an earlier run ended before all of its tests had run: only a run of all tests covers them";
         let beyond = (self.count() > 0).then_some(beyond);
         beyond.into_iter().chain(self.unreached.then(|| unreached.to_owned())).collect()
     }
 }
 
-/// The slot of one session. Every run replaces it.
+/// The failure slot of one session. Every run of tests replaces its content.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FailureSlot {
     last: Option<LastRun>,
 }
 
-/// What a rerun of failures comes to.
+/// What a rerun of failures has to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rerun {
+pub enum RerunPlan {
     /// No run has ended in this session.
     NoRunYet,
     /// The last run passed.
@@ -123,27 +123,28 @@ pub enum Rerun {
         /// Its framework.
         framework: String,
     },
-    /// These failed, or were running when the run was cut off.
+    /// These tests failed, or were running when the run was cut off.
     Targets {
-        /// Those to run now.
+        /// Targets to run now.
         now: Vec<RerunTarget>,
-        /// Those that stay to be run.
-        deferred: Deferred,
+        /// Targets left for later.
+        deferred: DeferredFailures,
     },
-    /// The last run did not pass, and names no test or not all of them: only the whole of it can be run again.
+    /// The last run did not pass and names none or not all of its failures: only the whole of it can be run again.
     Everything,
 }
 
 impl FailureSlot {
-    /// Replaces the slot with what `report` says, and with what its run left alone of what had failed before.
-    pub fn fill(&mut self, run: RunId, report: &Report, deferred: Deferred) {
+    /// Replaces the slot with the failures in `report` and the earlier failures that its run left out.
+    pub fn fill(&mut self, run: RunId, report: &Report, deferred: DeferredFailures) {
         let listed: Vec<Failure> = report
             .collectors
             .iter()
             .map(Failure::from_collector)
             .chain(without_echoing_parents(&report.tests).map(Failure::from_test))
             .collect();
-        // Only the summary knows the failures that the report had no room for, and among those no echo can be told.
+        // Failures that the report left out are known only from the summary; parents that only echo their subtests
+        // cannot be recognised among them.
         let failing = report.tests.iter().filter(|test| test.outcome.is_failure()).count() as u64;
         let left_out = report.summary.failures().saturating_sub(failing) + report.truncated.collectors;
         self.last = Some(LastRun {
@@ -172,10 +173,10 @@ impl FailureSlot {
 
     /// What to run again, at most `limit` entries.
     #[must_use]
-    pub fn rerun(&self, limit: Option<u32>) -> Rerun {
-        let Some(last) = &self.last else { return Rerun::NoRunYet };
-        if last.outcome == Outcome::Passed && last.deferred.is_nothing() {
-            return Rerun::NothingFailed { framework: last.framework.clone() };
+    pub fn rerun(&self, limit: Option<u32>) -> RerunPlan {
+        let Some(last) = &self.last else { return RerunPlan::NoRunYet };
+        if last.outcome == Outcome::Passed && last.deferred.is_empty() {
+            return RerunPlan::NothingFailed { framework: last.framework.clone() };
         }
         let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let mut targets: Vec<RerunTarget> = last
@@ -189,23 +190,23 @@ impl FailureSlot {
             .chain(last.running.iter().chain(&last.not_run).cloned().map(RerunTarget::Test))
             .collect();
         if targets.is_empty() && last.outcome != Outcome::Passed {
-            return Rerun::Everything;
+            return RerunPlan::Everything;
         }
         targets.extend(last.deferred.targets.iter().cloned());
-        // Whoever runs again only what is known here, and sees it pass, would not hear of the rest again.
+        // If only the known targets ran and passed, the unknown ones would be forgotten.
         let unknown =
             last.total.saturating_sub(last.failures.len() as u64) + last.not_run_left_out + last.deferred.more;
-        // What was to be built or loaded first kept everything else from running.
+        // A package that failed to build or load kept the rest of its run from starting.
         let blocked = last.unreached && last.failures.iter().any(|failure| failure.collector.is_some());
         match targets.len() {
-            0 => Rerun::Everything,
-            known if limit >= known && (unknown > 0 || blocked) => Rerun::Everything,
-            known => {
-                let mut left = targets.split_off(limit.min(known));
+            0 => RerunPlan::Everything,
+            count if limit >= count && (unknown > 0 || blocked) => RerunPlan::Everything,
+            count => {
+                let mut left = targets.split_off(limit.min(count));
                 let more = unknown + left.len().saturating_sub(FAILURES_MAX) as u64;
                 left.truncate(FAILURES_MAX);
                 let unreached = last.unreached || last.deferred.unreached;
-                Rerun::Targets { now: targets, deferred: Deferred { targets: left, more, unreached } }
+                RerunPlan::Targets { now: targets, deferred: DeferredFailures { targets: left, more, unreached } }
             }
         }
     }
@@ -243,8 +244,8 @@ impl Failure {
     }
 }
 
-// A parent that failed only because of its subtests says nothing of its own, so it is an echo of a failure that is
-// listed anyway. Sorting the ids brings each parent directly before its first subtest.
+// A parent test that failed only because of its subtests has no message of its own; listing it would repeat the
+// subtest's failure. Sorting the ids brings each parent directly before its first subtest.
 fn without_echoing_parents(tests: &[TestCase]) -> impl Iterator<Item = &TestCase> {
     let mut failing: Vec<&str> =
         tests.iter().filter(|test| test.outcome.is_failure()).map(|test| test.nodeid.as_str()).collect();
@@ -268,8 +269,8 @@ mod tests {
     use crate::report::tests::report;
     use crate::test_case::TestOutcome;
 
-    fn all_of(now: Vec<RerunTarget>) -> Rerun {
-        Rerun::Targets { now, deferred: Deferred::default() }
+    fn all_of(now: Vec<RerunTarget>) -> RerunPlan {
+        RerunPlan::Targets { now, deferred: DeferredFailures::default() }
     }
 
     fn failing(name: &str, message: Option<&str>) -> TestCase {
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_without_words_of_its_own_is_not_listed_beside_its_subtest() {
+    fn omits_a_parent_without_a_message_when_its_subtest_is_listed() {
         let mut slot = FailureSlot::default();
         let tests = vec![
             failing("T/a", Some("boom")),
@@ -289,13 +290,13 @@ mod tests {
             failing("U/x", Some("no")),
             failing("U", Some("and I failed too")),
         ];
-        slot.fill(RunId::new("r"), &report(Outcome::Failed, tests), Deferred::default());
+        slot.fill(RunId::new("r"), &report(Outcome::Failed, tests), DeferredFailures::default());
         let names: Vec<_> = slot.last().unwrap().failures.iter().map(|failure| failure.nodeid.as_str()).collect();
         assert_eq!(names, ["p/T/a", "p/T2", "p/U/x", "p/U"]);
     }
 
     #[test]
-    fn the_total_counts_what_the_report_and_the_slot_had_no_room_for() {
+    fn the_total_counts_failures_beyond_the_bounds_of_report_and_slot() {
         // 150,000 tests, of which 12,000 fail, the first as an echo of the second; the report keeps some of them.
         let total = |failing_kept: usize, collectors_left_out: u64| {
             let mut tests: Vec<TestCase> =
@@ -312,7 +313,7 @@ mod tests {
             cut.truncated.tests = 150_000 - cut.tests.len() as u64;
             cut.truncated.collectors = collectors_left_out;
             let mut slot = FailureSlot::default();
-            slot.fill(RunId::new("r"), &cut, Deferred::default());
+            slot.fill(RunId::new("r"), &cut, DeferredFailures::default());
             let last = slot.last().unwrap();
             (last.failures.len(), last.total)
         };
@@ -322,63 +323,63 @@ mod tests {
     }
 
     #[test]
-    fn a_rerun_names_exactly_what_failed() {
+    fn a_rerun_names_exactly_the_failed_tests() {
         let mut slot = FailureSlot::default();
-        assert_eq!(slot.rerun(None), Rerun::NoRunYet);
-        slot.fill(RunId::new("r"), &report(Outcome::Passed, Vec::new()), Deferred::default());
-        assert_eq!(slot.rerun(None), Rerun::NothingFailed { framework: "go".into() });
-        slot.fill(RunId::new("r"), &report(Outcome::Crashed, Vec::new()), Deferred::default());
-        assert_eq!(slot.rerun(None), Rerun::Everything);
+        assert_eq!(slot.rerun(None), RerunPlan::NoRunYet);
+        slot.fill(RunId::new("r"), &report(Outcome::Passed, Vec::new()), DeferredFailures::default());
+        assert_eq!(slot.rerun(None), RerunPlan::NothingFailed { framework: "go".into() });
+        slot.fill(RunId::new("r"), &report(Outcome::Crashed, Vec::new()), DeferredFailures::default());
+        assert_eq!(slot.rerun(None), RerunPlan::Everything);
         let failed = report(Outcome::Failed, vec![failing("A", Some("x")), failing("B", Some("y"))]);
-        slot.fill(RunId::new("r"), &failed, Deferred::default());
+        slot.fill(RunId::new("r"), &failed, DeferredFailures::default());
         let target = |name: &str| RerunTarget::Test(TestId { package: "p".into(), name: name.into() });
         assert_eq!(slot.rerun(None), all_of(vec![target("A"), target("B")]));
-        let deferred = Deferred { targets: vec![target("B")], ..Deferred::default() };
-        assert_eq!(slot.rerun(Some(1)), Rerun::Targets { now: vec![target("A")], deferred });
+        let deferred = DeferredFailures { targets: vec![target("B")], ..DeferredFailures::default() };
+        assert_eq!(slot.rerun(Some(1)), RerunPlan::Targets { now: vec![target("A")], deferred });
     }
 
     #[test]
-    fn what_a_limit_left_alone_stays_to_be_run() {
+    fn failures_beyond_the_limit_stay_deferred() {
         let mut slot = FailureSlot::default();
         let target = |name: &str| RerunTarget::Test(TestId { package: "p".into(), name: name.into() });
         let failed =
             |names: &[&str]| report(Outcome::Failed, names.iter().map(|name| failing(name, Some("x"))).collect());
         let rerun = |slot: &mut FailureSlot, limit, report: &Report| {
-            let Rerun::Targets { now, deferred } = slot.rerun(limit) else { panic!("{:?}", slot.rerun(limit)) };
+            let RerunPlan::Targets { now, deferred } = slot.rerun(limit) else { panic!("{:?}", slot.rerun(limit)) };
             slot.fill(RunId::new("r"), report, deferred);
             now
         };
-        slot.fill(RunId::new("r"), &failed(&["A", "B", "C"]), Deferred::default());
+        slot.fill(RunId::new("r"), &failed(&["A", "B", "C"]), DeferredFailures::default());
         let passed = report(Outcome::Passed, Vec::new());
         assert_eq!(rerun(&mut slot, Some(1), &passed), [target("A")]);
         assert_eq!(rerun(&mut slot, Some(1), &failed(&["B"])), [target("B")]);
         assert_eq!(rerun(&mut slot, Some(1), &passed), [target("B")]);
-        // Of a run that was ended before it told anything, nothing but the whole can be run again.
+        // A run that was cancelled before its first result can only be run again as a whole.
         let deferred = slot.last().unwrap().deferred.clone();
         slot.fill(RunId::new("r"), &report(Outcome::Cancelled, Vec::new()), deferred.clone());
-        assert_eq!(slot.rerun(None), Rerun::Everything);
+        assert_eq!(slot.rerun(None), RerunPlan::Everything);
         slot.fill(RunId::new("r"), &passed, deferred);
         assert_eq!(rerun(&mut slot, None, &passed), [target("C")]);
-        assert_eq!(slot.rerun(None), Rerun::NothingFailed { framework: "go".into() });
-        slot.fill(RunId::new("r"), &passed, Deferred { more: 1, ..Deferred::default() });
-        assert_eq!(slot.rerun(Some(1)), Rerun::Everything);
+        assert_eq!(slot.rerun(None), RerunPlan::NothingFailed { framework: "go".into() });
+        slot.fill(RunId::new("r"), &passed, DeferredFailures { more: 1, ..DeferredFailures::default() });
+        assert_eq!(slot.rerun(Some(1)), RerunPlan::Everything);
     }
 
     #[test]
-    fn what_was_kept_from_running_is_not_forgotten_when_what_failed_has_passed() {
+    fn unreached_tests_are_remembered_after_the_failed_ones_pass() {
         let passed = report(Outcome::Passed, Vec::new());
         let mut cut = report(Outcome::TimedOut, vec![failing("A", Some("x"))]);
         cut.evidence.unreached = true;
         let mut slot = FailureSlot::default();
-        slot.fill(RunId::new("r"), &cut, Deferred::default());
-        let Rerun::Targets { now, deferred } = slot.rerun(None) else { panic!("A is known") };
+        slot.fill(RunId::new("r"), &cut, DeferredFailures::default());
+        let RerunPlan::Targets { now, deferred } = slot.rerun(None) else { panic!("A is known") };
         assert_eq!((now.len(), deferred.count(), deferred.unreached), (1, 0, true));
         assert_eq!(deferred.notes().len(), 1);
         slot.fill(RunId::new("r"), &passed, deferred);
-        assert_eq!(slot.rerun(None), Rerun::Everything);
-        slot.fill(RunId::new("r"), &passed, Deferred::default());
-        assert_eq!(slot.rerun(None), Rerun::NothingFailed { framework: "go".into() });
-        // What did not build kept the rest from running: the same is to be run, and not what failed alone.
+        assert_eq!(slot.rerun(None), RerunPlan::Everything);
+        slot.fill(RunId::new("r"), &passed, DeferredFailures::default());
+        assert_eq!(slot.rerun(None), RerunPlan::NothingFailed { framework: "go".into() });
+        // A build failure kept the rest from running: everything is to be run, not only the failures.
         let broken = Collector {
             nodeid: "b".into(),
             kind: CollectorKind::Build,
@@ -387,52 +388,52 @@ mod tests {
             message: String::new(),
             output: String::new(),
         };
-        for (unreached, rerun) in [(true, Rerun::Everything), (false, all_of(vec![RerunTarget::Package("b".into())]))] {
+        for (unreached, rerun) in
+            [(true, RerunPlan::Everything), (false, all_of(vec![RerunTarget::Package("b".into())]))]
+        {
             let mut unbuilt = report(Outcome::BuildFailed, Vec::new());
             unbuilt.collectors = vec![broken.clone()];
             unbuilt.evidence.unreached = unreached;
-            slot.fill(RunId::new("r"), &unbuilt, Deferred::default());
+            slot.fill(RunId::new("r"), &unbuilt, DeferredFailures::default());
             assert_eq!(slot.rerun(None), rerun);
         }
     }
 
     #[test]
-    fn what_was_to_run_again_and_did_not_stays() {
+    fn a_rerun_includes_tests_of_the_last_rerun_that_did_not_run() {
         let mut slot = FailureSlot::default();
         let mut again = report(Outcome::Failed, vec![failing("A", Some("x"))]);
         let test = |name: &str| TestId { package: "p".into(), name: name.into() };
         (again.evidence.running, again.evidence.not_run) = (vec![test("B")], vec![test("C")]);
-        slot.fill(RunId::new("r"), &again, Deferred::default());
+        slot.fill(RunId::new("r"), &again, DeferredFailures::default());
         let targets = ["A", "B", "C"].map(|name| RerunTarget::Test(test(name)));
         assert_eq!(slot.rerun(None), all_of(targets.into()));
     }
 
     #[test]
-    fn a_rerun_of_more_than_is_known_is_one_of_everything() {
+    fn a_rerun_with_unknown_failures_runs_everything() {
         let mut slot = FailureSlot::default();
         let mut crowded = report(Outcome::Failed, vec![failing("A", Some("x"))]);
         crowded.truncated.not_run = 1;
-        slot.fill(RunId::new("r"), &crowded, Deferred::default());
-        assert_eq!(slot.rerun(None), Rerun::Everything);
+        slot.fill(RunId::new("r"), &crowded, DeferredFailures::default());
+        assert_eq!(slot.rerun(None), RerunPlan::Everything);
         let many = (0..=FAILURES_MAX).map(|number| failing(&number.to_string(), Some("x"))).collect();
-        slot.fill(RunId::new("r"), &report(Outcome::Failed, many), Deferred::default());
-        assert_eq!(slot.rerun(None), Rerun::Everything);
-        let Rerun::Targets { now, deferred } = slot.rerun(Some(7)) else {
-            panic!("as many as were asked for are known")
-        };
+        slot.fill(RunId::new("r"), &report(Outcome::Failed, many), DeferredFailures::default());
+        assert_eq!(slot.rerun(None), RerunPlan::Everything);
+        let RerunPlan::Targets { now, deferred } = slot.rerun(Some(7)) else { panic!("7 targets are known") };
         assert_eq!((now.len(), deferred.targets.len(), deferred.more), (7, FAILURES_MAX - 7, 1));
-        // The one that nobody knows is not forgotten with those.
+        // The one failure without a name is remembered.
         slot.fill(RunId::new("r"), &report(Outcome::Passed, Vec::new()), deferred);
-        assert_eq!(slot.rerun(None), Rerun::Everything);
+        assert_eq!(slot.rerun(None), RerunPlan::Everything);
     }
 
     #[test]
-    fn a_timed_out_run_reruns_what_was_running() {
+    fn a_rerun_after_a_timeout_includes_the_running_tests() {
         let mut slot = FailureSlot::default();
         let mut timed_out = report(Outcome::TimedOut, Vec::new());
         let hung = TestId { package: "p".into(), name: "Hang".into() };
         timed_out.evidence.running = vec![hung.clone()];
-        slot.fill(RunId::new("r"), &timed_out, Deferred::default());
+        slot.fill(RunId::new("r"), &timed_out, DeferredFailures::default());
         assert_eq!(slot.rerun(None), all_of(vec![RerunTarget::Test(hung)]));
     }
 }

@@ -1,5 +1,4 @@
-//! The filter guard: refuses what could be read as an option or a path before any process starts. Must not know how a
-//! framework spells its filter.
+//! The filter guard: rejects a test filter that could be read as an option or a path, before any process starts.
 
 use thiserror::Error;
 
@@ -12,7 +11,7 @@ pub const FILTER_CHARS_MAX: usize = 200;
 pub struct Filter(String);
 
 impl Filter {
-    /// Checks `text`; an empty one means no filter.
+    /// Parses `text`; an empty one means no filter.
     pub fn parse(text: &str) -> Result<Option<Filter>, FilterError> {
         let chars = text.chars().count();
         if text.is_empty() {
@@ -33,14 +32,14 @@ impl Filter {
         Ok(Some(Filter(text.to_owned())))
     }
 
-    /// The filter as the runner shall see it.
+    /// The filter as passed to the runner.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Why a filter is refused. The texts are part of the contract with agents.
+/// Why a filter is rejected. The texts are part of the contract with agents.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FilterError {
     /// A leading dash would become an option of the runner.
@@ -49,7 +48,7 @@ pub enum FilterError {
     /// A filter is not a path; some runners turn it into a glob.
     #[error("filter cannot contain '..'")]
     ParentPath,
-    /// Newlines and escapes have no business in a test name.
+    /// Newlines and escape characters have no place in a test name.
     #[error("filter contains control characters")]
     ControlCharacters,
     /// Longer than any test name that a person would type.
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guard_refuses_with_the_contract_texts() {
+    fn rejects_filters_with_the_contract_texts() {
         let text = |filter: &str| Filter::parse(filter).unwrap_err().to_string();
         assert_eq!(text("-exec=sh"), "filter cannot start with '-' (looks like a CLI option, not a test name)");
         assert_eq!(text("a/../b"), "filter cannot contain '..'");

@@ -1,4 +1,4 @@
-//! Names of tenants, sessions and runs. Must not know how they are made up; the edge draws them at random.
+//! Ids of tenants, sessions and runs. The edge draws session and run ids at random.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,13 +11,13 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
-            /// Wraps a name that the edge has drawn or validated.
+            /// Wraps an id that the edge has drawn or validated.
             #[must_use]
             pub fn new(name: impl Into<String>) -> Self {
                 Self(name.into())
             }
 
-            /// The name as it travels.
+            /// The id as sent to clients.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -33,11 +33,11 @@ macro_rules! id {
 }
 
 id! {
-    /// Who a caller is, decided by the transport and never by a request.
+    /// Tenant of a caller, decided by the transport and never by a request.
     TenantId
 }
 id! {
-    /// One session of one tenant on one workspace. 128 random bits: knowing one session says nothing of another.
+    /// One session of one tenant on one workspace. 128 random bits, so that one session id reveals no other.
     SessionId
 }
 id! {

@@ -1,14 +1,14 @@
-//! The layers between a run and the host, by name, and what a run really had. Must not know how a layer is made.
+//! The sandbox layers between a run and the host, and the layers and limits in force for a run.
 
 use serde::{Deserialize, Serialize};
 
-/// One layer of the sandbox. The order is the order in which a worker puts them on.
+/// One layer of the sandbox, in the order in which a worker applies them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
     /// A cgroup leaf of its own, from which usage and verdicts are read.
     Cgroup,
-    /// A user namespace in which only the run's own user exists, and in which no other can be made.
+    /// A user namespace with only the run's own user, in which no further user namespace can be made.
     UserNamespace,
     /// A mount namespace with private propagation, its own `/proc`, and a `/tmp` and `/dev/shm` of bounded size.
     MountNamespace,
@@ -20,9 +20,9 @@ pub enum Layer {
     IpcNamespace,
     /// A host name of its own.
     UtsNamespace,
-    /// A view of cgroups that begins at the leaf.
+    /// A view of cgroups rooted at the leaf.
     CgroupNamespace,
-    /// A root that holds only what the run needs.
+    /// A root directory with only what the run needs.
     PivotRoot,
     /// A user id of the tenant's own.
     TenantUid,
@@ -32,16 +32,16 @@ pub enum Layer {
     NoNewPrivs,
     /// Resource limits of each process: core files, descriptors.
     Rlimits,
-    /// File access by landlock.
+    /// File access restricted by landlock.
     Landlock,
-    /// Dangerous system calls refused.
+    /// Dangerous system calls refused by seccomp.
     Seccomp,
     /// An environment built from an allow-list.
     CleanEnvironment,
 }
 
 impl Layer {
-    /// The name users see in reports and in the host file.
+    /// The name in reports and in the host file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Layer {
         }
     }
 
-    /// What it does for the host, in a few words for people.
+    /// What the layer protects, in a few words for people.
     #[must_use]
     pub fn purpose(self) -> &'static str {
         match self {
@@ -92,43 +92,43 @@ impl Layer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// A network namespace of its own with only `lo`, which is up.
+    /// A network namespace with only `lo`, which is up.
     #[default]
     None,
     /// The host's network.
     Host,
 }
 
-/// A limit as it was read back from the kernel before anything ran.
+/// A limit as read back from the kernel before the run started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitInForce {
     /// Which limit.
     pub limit: crate::limits::LimitKind,
     /// The bound, in the unit of its [`crate::limits::Limits`] field.
     pub max: u64,
-    /// What enforces it: `cgroup-v1`, `cgroup-v2`, `supervisor`, `tmpfs`.
+    /// What enforces the limit: `cgroup-v1`, `cgroup-v2`, `supervisor`, `tmpfs`.
     pub by: String,
 }
 
-/// Something that this run did not have.
+/// A layer or limit that is not in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// The layer's or limit's name.
+    /// Name of the layer or limit.
     pub name: String,
     /// Why it is not in force.
     pub reason: String,
-    /// What a person can do about it.
+    /// What an operator can do about it.
     pub remedy: String,
 }
 
-/// The layers and limits that were really in force, for the report (invariant 6).
+/// The layers and limits in force, for the report (invariant 6).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Isolation {
-    /// Layers in force, in the order they were put on.
+    /// Layers in force, in the order in which they were applied.
     pub layers: Vec<Layer>,
     /// Limits in force.
     pub limits: Vec<LimitInForce>,
-    /// What was wanted and is not in force, with its remedy.
+    /// Requested layers and limits that are not in force, with their remedies.
     pub missing: Vec<Missing>,
     /// Whether the run could reach the network.
     pub network: Network,

@@ -1,25 +1,25 @@
-//! The pure domain of proctor: what a run asks for, what came of it, and what a session remembers.
+//! The pure domain of proctor: run requests, run results, and the state of a session.
 //!
-//! Nothing here waits, reads a clock, touches a file or knows a runtime; time and facts come in as arguments and
-//! decisions go out as values. `step` in [`session`] is the whole behaviour of a session actor, and every other
-//! module is a noun it uses. The crate imports nothing of ours.
+//! Nothing here waits, reads a clock, opens a file or uses a runtime: time and facts are arguments, decisions are
+//! return values. `step` in [`session`] is the whole behaviour of a session actor; the other modules are the types that
+//! it uses. The crate depends on no other crate of the workspace.
 
 pub mod artifact;
-pub mod bound;
+pub mod bounds;
+pub mod completeness;
 pub mod coverage;
 pub mod event;
 pub mod failure;
 pub mod filter;
 pub mod host_health;
+pub mod human_units;
 pub mod id;
 pub mod isolation;
 pub mod limits;
 pub mod outcome;
-pub mod proof;
-pub mod quantity;
 pub mod queue;
 pub mod quota;
-pub mod rate;
+pub mod rate_limit;
 pub mod redact;
 pub mod report;
 pub mod request;

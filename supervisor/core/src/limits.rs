@@ -1,9 +1,9 @@
-//! What a run may use, and the one rule for combining bounds: the smallest wins. Must not know how limits are enforced.
+//! Limits of a run, and the rule for combining them: the smallest wins.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The bounds of one run. Every field is a ceiling that is greater than zero.
+/// The bounds of one run, each greater than zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Memory of all processes of the run together, page cache and tmpfs included, swap excluded; bytes.
@@ -29,8 +29,8 @@ pub struct Limits {
 const MIB: u64 = 1024 * 1024;
 
 impl Limits {
-    /// What a run gets when nobody asks for anything: 2 GiB, 2 processors, 512 pids, 300 s, 5 s of grace, 256 MiB of
-    /// output, 1 GiB of `/tmp`, 10 GiB more on disk, written at 100 MiB a second.
+    /// The limits of a request without any: 2 GiB, 2 processors, 512 pids, 300 s, 5 s of grace, 256 MiB of output, 1
+    /// GiB of `/tmp`, 10 GiB more on disk, written at 100 MiB a second.
     pub const DEFAULT: Limits = Limits {
         memory_bytes_max: 2048 * MIB,
         cpu_millis_max: 2_000,
@@ -43,10 +43,10 @@ impl Limits {
         write_bytes_per_s_max: 100 * MIB,
     };
 
-    /// The ceiling of the wall time that a caller may ask for: 1,800 s.
+    /// Longest wall time that a caller may request: 1,800 s.
     pub const WALL_MS_CEILING: u64 = 1_800_000;
 
-    /// The ceilings of somebody who has the host to himself and no host file: as much as the kernel takes, and
+    /// The ceilings on a host without a host file, used by one person: the kernel's maxima, and
     /// [`Limits::WALL_MS_CEILING`].
     pub const CEILING: Limits = Limits {
         memory_bytes_max: u64::MAX,
@@ -60,8 +60,8 @@ impl Limits {
         write_bytes_per_s_max: u64::MAX,
     };
 
-    /// The limits that need something of the host, which may lack it: cgroup controllers, and a file system that tells how
-    /// much of it is free.
+    /// Limits whose enforcement needs a host feature that may be missing: cgroup controllers, and a file system that
+    /// reports its free space.
     pub const ENFORCED: [LimitKind; 4] = [LimitKind::Memory, LimitKind::Cpu, LimitKind::Pids, LimitKind::Disk];
 
     /// Files and directories by which the workspace and the build caches may grow together: one for every 4 KiB of
@@ -88,41 +88,41 @@ impl Limits {
         }
     }
 
-    /// The limits of a run: what was asked for, or the defaults, and never more than `ceiling`.
+    /// The limits of a run: the requested ones or the defaults, and never more than `ceiling`.
     ///
-    /// Returns the limits and a sentence for every request that was above its ceiling.
+    /// Returns the limits and a sentence for every requested limit above its ceiling.
     #[must_use]
-    pub fn resolve(asked: &LimitRequest, defaults: Limits, ceiling: Limits) -> (Limits, Vec<String>) {
+    pub fn resolve(requested: &LimitRequest, defaults: Limits, ceiling: Limits) -> (Limits, Vec<String>) {
         let mut clamped = Vec::new();
-        let mut wanted = defaults.min(ceiling);
-        if let Some(bytes) = asked.memory_bytes {
-            wanted.memory_bytes_max = clamp(LimitKind::Memory, bytes, ceiling.memory_bytes_max, &mut clamped);
+        let mut limits = defaults.min(ceiling);
+        if let Some(bytes) = requested.memory_bytes {
+            limits.memory_bytes_max = clamp(LimitKind::Memory, bytes, ceiling.memory_bytes_max, &mut clamped);
         }
-        if let Some(millis) = asked.cpu_millis {
-            wanted.cpu_millis_max = clamp(LimitKind::Cpu, millis, ceiling.cpu_millis_max, &mut clamped);
+        if let Some(millis) = requested.cpu_millis {
+            limits.cpu_millis_max = clamp(LimitKind::Cpu, millis, ceiling.cpu_millis_max, &mut clamped);
         }
-        if let Some(pids) = asked.pids {
-            wanted.pids_max = clamp(LimitKind::Pids, pids, ceiling.pids_max, &mut clamped);
+        if let Some(pids) = requested.pids {
+            limits.pids_max = clamp(LimitKind::Pids, pids, ceiling.pids_max, &mut clamped);
         }
-        if let Some(ms) = asked.wall_ms {
-            wanted.wall_ms_max = clamp(LimitKind::Wall, ms, ceiling.wall_ms_max, &mut clamped);
+        if let Some(ms) = requested.wall_ms {
+            limits.wall_ms_max = clamp(LimitKind::Wall, ms, ceiling.wall_ms_max, &mut clamped);
         }
-        if let Some(bytes) = asked.disk_bytes {
-            wanted.disk_bytes_max = clamp(LimitKind::Disk, bytes, ceiling.disk_bytes_max, &mut clamped);
+        if let Some(bytes) = requested.disk_bytes {
+            limits.disk_bytes_max = clamp(LimitKind::Disk, bytes, ceiling.disk_bytes_max, &mut clamped);
         }
-        (wanted, clamped)
+        (limits, clamped)
     }
 }
 
-fn clamp<N: Ord + Copy + Into<u64>>(limit: LimitKind, asked: N, ceiling: N, clamped: &mut Vec<String>) -> N {
-    if asked > ceiling {
-        let (from, to) = (limit.show(asked.into()), limit.show(ceiling.into()));
+fn clamp<N: Ord + Copy + Into<u64>>(limit: LimitKind, requested: N, ceiling: N, clamped: &mut Vec<String>) -> N {
+    if requested > ceiling {
+        let (from, to) = (limit.format_value(requested.into()), limit.format_value(ceiling.into()));
         clamped.push(format!("{} clamped from {from} to {to}, the ceiling here", limit.name()));
     }
-    asked.min(ceiling)
+    requested.min(ceiling)
 }
 
-/// What a caller asked for; `None` leaves the default. A caller can only ask for less than the ceilings.
+/// Limits requested by a caller; `None` takes the default. A caller can only request less than the ceilings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LimitRequest {
     /// See [`Limits::memory_bytes_max`].
@@ -137,17 +137,17 @@ pub struct LimitRequest {
     pub disk_bytes: Option<u64>,
 }
 
-/// Below these a worker cannot even start its runner; asking for less is a mistake, not a wish.
+/// A worker cannot start its runner below these; a smaller request is a mistake.
 const MEMORY_BYTES_MIN: u64 = 4 * MIB;
 const CPU_MILLIS_MIN: u32 = 10;
 const PIDS_MIN: u32 = 4;
 const DISK_BYTES_MIN: u64 = MIB;
 
 impl LimitRequest {
-    /// Refuses zero and anything too small to start a runner.
+    /// Rejects zero and values too small to start a runner.
     pub fn check(&self) -> Result<(), LimitError> {
-        let too_small = |limit, min: u64, asked: Option<u64>| match asked {
-            Some(asked) if asked < min => Err(LimitError::TooSmall { limit, asked, min }),
+        let too_small = |limit, min: u64, requested: Option<u64>| match requested {
+            Some(requested) if requested < min => Err(LimitError::TooSmall { limit, requested, min }),
             _ => Ok(()),
         };
         too_small(LimitKind::Memory, MEMORY_BYTES_MIN, self.memory_bytes)?;
@@ -157,7 +157,7 @@ impl LimitRequest {
         too_small(LimitKind::Wall, 1, self.wall_ms)
     }
 
-    /// The limits that were asked for by name, which must be enforced or the run refused.
+    /// Limits that were requested by name: each must be enforced or the run is refused.
     #[must_use]
     pub fn named(&self) -> Vec<LimitKind> {
         [
@@ -167,12 +167,12 @@ impl LimitRequest {
             (LimitKind::Disk, self.disk_bytes.is_some()),
         ]
         .into_iter()
-        .filter_map(|(kind, asked)| asked.then_some(kind))
+        .filter_map(|(kind, requested)| requested.then_some(kind))
         .collect()
     }
 }
 
-/// One bound of [`Limits`], by name.
+/// One field of [`Limits`], by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
@@ -197,7 +197,7 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
-    /// The name users see, also the name of the option or field that sets it.
+    /// The name in reports and of the option or field that sets the limit.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -213,17 +213,17 @@ impl LimitKind {
     }
 }
 
-/// Why a limit request is refused.
+/// Why requested limits are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LimitError {
     /// The value is zero or too small for any runner.
-    #[error("{} must be at least {}, got {}", limit.name(), limit.show(*min), limit.show(*asked))]
+    #[error("{} must be at least {}, got {}", limit.name(), limit.format_value(*min), limit.format_value(*requested))]
     TooSmall {
         /// Which limit.
         limit: LimitKind,
-        /// What was asked for.
-        asked: u64,
-        /// The least that makes sense.
+        /// The requested value.
+        requested: u64,
+        /// The least accepted value.
         min: u64,
     },
 }
@@ -248,20 +248,20 @@ mod tests {
     proptest! {
         /// Invariant 2: limits = min(host, tenant policy, request).
         #[test]
-        fn a_caller_can_only_ask_for_less(asked in request()) {
+        fn a_caller_can_only_request_less_than_the_ceiling(requested in request()) {
             let ceiling = Limits {
                 memory_bytes_max: 1 << 30, cpu_millis_max: 1_500, pids_max: 100, disk_bytes_max: 1 << 33, ..Limits::CEILING
             };
-            let (limits, clamped) = Limits::resolve(&asked, Limits::DEFAULT, ceiling);
+            let (limits, clamped) = Limits::resolve(&requested, Limits::DEFAULT, ceiling);
             prop_assert_eq!(limits.min(ceiling), limits);
-            prop_assert_eq!(asked.memory_bytes.is_some_and(|bytes| bytes > 1 << 30),
+            prop_assert_eq!(requested.memory_bytes.is_some_and(|bytes| bytes > 1 << 30),
                             clamped.iter().any(|note| note.starts_with("memory")));
-            prop_assert_eq!(asked.disk_bytes.is_some_and(|bytes| bytes > 1 << 33),
+            prop_assert_eq!(requested.disk_bytes.is_some_and(|bytes| bytes > 1 << 33),
                             clamped.iter().any(|note| note.starts_with("disk")));
         }
 
         #[test]
-        fn a_bound_on_bytes_is_a_bound_on_files(disk_bytes_max: u64) {
+        fn the_inode_limit_follows_the_byte_limit(disk_bytes_max: u64) {
             let inodes = Limits { disk_bytes_max, ..Limits::DEFAULT }.disk_inodes_max();
             prop_assert!((100_000..=10_000_000).contains(&inodes));
             prop_assert!(inodes == 100_000 || inodes <= disk_bytes_max / 4_096);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_has_one_name_everywhere() {
+    fn the_serialised_name_of_a_limit_is_its_shown_name() {
         use LimitKind::{Cpu, Disk, Log, Memory, Pids, Tmp, Wall, Writes};
         for kind in [Memory, Cpu, Pids, Wall, Log, Tmp, Disk, Writes] {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
@@ -277,10 +277,10 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_refused_by_name() {
-        let asked = LimitRequest { pids: Some(0), ..LimitRequest::default() };
-        assert_eq!(asked.check().unwrap_err().to_string(), "pids must be at least 4 processes, got 0 processes");
-        let asked = LimitRequest { disk_bytes: Some(4_096), ..LimitRequest::default() };
-        assert_eq!(asked.check().unwrap_err().to_string(), "disk must be at least 1 MiB, got 4 KiB");
+    fn rejects_values_below_the_minimum_by_name() {
+        let requested = LimitRequest { pids: Some(0), ..LimitRequest::default() };
+        assert_eq!(requested.check().unwrap_err().to_string(), "pids must be at least 4 processes, got 0 processes");
+        let requested = LimitRequest { disk_bytes: Some(4_096), ..LimitRequest::default() };
+        assert_eq!(requested.check().unwrap_err().to_string(), "disk must be at least 1 MiB, got 4 KiB");
     }
 }

@@ -1,40 +1,39 @@
-//! What a run came to, which of several endings counts, and the exit number. Must not know how an ending is noticed;
-//! `verdict` decides which ones hold.
+//! Outcomes of a run, their precedence, and their exit numbers.
 
 use crate::limits::LimitKind;
 use crate::test_case::TestId;
 use serde::{Deserialize, Serialize};
 
-/// What a run came to. The order of the variants is the order of precedence: when several hold, the first one is the
-/// outcome and all of them are in the evidence.
+/// Outcome of a run. The variants are in order of precedence: when several hold, the first one is the outcome and all
+/// of them are in the evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Somebody stopped it, or nobody waited for it any more.
+    /// A caller cancelled the run, or no caller watched it any more.
     Cancelled,
-    /// It was still running at its deadline.
+    /// The run reached its deadline.
     TimedOut,
-    /// The kernel killed a process of the leaf for memory.
+    /// The kernel killed a process of the leaf for lack of memory.
     OutOfMemory,
-    /// Its disk or `/tmp` was full, or it put more on disk than it may.
+    /// A disk or `/tmp` was full, or the run exceeded its disk limit.
     DiskFull,
-    /// A fork or a new thread was refused at the pids limit and the runner failed.
+    /// The kernel refused a fork or a new thread at the pids limit and the runner failed.
     PidsExhausted,
-    /// It wrote more output than its log may hold.
+    /// The run exceeded its output limit.
     OutputFlood,
-    /// The worker ended without saying how the run ended.
+    /// The worker ended without reporting how the run ended.
     WorkerLost,
-    /// The runner was ended by a signal that proctor did not send; the signal is in the evidence.
+    /// A signal that proctor did not send ended the runner; the signal is in the evidence.
     Crashed,
-    /// The runner's program is not there.
+    /// The runner's program does not exist.
     RunnerMissing,
     /// Something did not compile.
     BuildFailed,
     /// Something could not be loaded or collected.
     CollectionFailed,
-    /// A test failed, or the runner said so by its exit code.
+    /// A test failed, or the runner reported failure by its exit code.
     Failed,
-    /// The runner ended well and ran nothing.
+    /// The runner succeeded and ran no test.
     NoTests,
     /// The runner exited 0, at least one test ran, everything built, nothing failed, nothing was cut off.
     Passed,
@@ -59,7 +58,7 @@ impl Outcome {
         Outcome::Passed,
     ];
 
-    /// The name users see.
+    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -80,7 +79,7 @@ impl Outcome {
         }
     }
 
-    /// The exit status of `proctor run`. `signal` counts for [`Outcome::Crashed`] alone.
+    /// Exit status of `proctor run`. Only [`Outcome::Crashed`] uses `signal`.
     #[must_use]
     pub fn exit_code(self, signal: Option<i32>) -> u8 {
         match self {
@@ -92,7 +91,7 @@ impl Outcome {
             Outcome::TimedOut => 124,
             Outcome::Cancelled => 130,
             Outcome::OutOfMemory | Outcome::DiskFull | Outcome::PidsExhausted | Outcome::OutputFlood => 137,
-            // Signals are numbered 1 to 64, so the sum fits; an unknown one is told as SIGKILL's number.
+            // Signals are numbered 1 to 64, so the sum fits; an unknown one counts as SIGKILL.
             Outcome::Crashed => 128_u8.saturating_add(signal.and_then(|number| u8::try_from(number).ok()).unwrap_or(9)),
         }
     }
@@ -102,23 +101,23 @@ impl Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KillReason {
-    /// Somebody asked for it: CancelRun, Ctrl-C, `get_run` with cancel.
+    /// A caller requested it: CancelRun, Ctrl-C, `get_run` with cancel.
     Cancelled,
-    /// Nobody watched the run for the grace that a detached run has.
+    /// No caller watched the run for the grace period of a detached run.
     Abandoned,
-    /// The session was closed or the supervisor is going down.
+    /// The session was closed or the supervisor is shutting down.
     Closed,
     /// The deadline passed.
     Deadline,
     /// The leaf's `oom_kill` counter rose.
     OutOfMemory,
-    /// Locks and sockets took more of the kernel's memory than a run may have beside its memory limit.
+    /// Locks and sockets took more kernel memory than a run may have beside its memory limit.
     KernelMemory,
     /// The workspace and the build caches grew by more than the disk limit.
     DiskFull,
     /// The log limit was reached.
     OutputFlood,
-    /// The host could not keep what the run wrote.
+    /// The host could not store the run's output.
     HostFailed,
 }
 
@@ -136,7 +135,7 @@ impl KillReason {
         KillReason::HostFailed,
     ];
 
-    /// The name users see.
+    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -152,7 +151,7 @@ impl KillReason {
         }
     }
 
-    /// The outcome that this reason stands for.
+    /// The outcome for this reason.
     #[must_use]
     pub fn outcome(self) -> Outcome {
         match self {
@@ -178,7 +177,7 @@ pub enum Exit {
     NotStarted(i32),
 }
 
-/// A limit that was touched, with the counter that says so.
+/// A limit that was hit, with its counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitHit {
     /// Which limit.
@@ -187,11 +186,11 @@ pub struct LimitHit {
     pub max: u64,
     /// The highest use seen, in the same unit.
     pub peak: u64,
-    /// How often the kernel refused or killed because of it.
+    /// How often the kernel refused or killed because of the limit.
     pub count: u64,
 }
 
-/// What the outcome rests on, recorded when it happened.
+/// Facts behind the outcome, recorded when they happened.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Evidence {
     /// Every outcome that held, in order of precedence; the first one is the outcome.
@@ -202,24 +201,22 @@ pub struct Evidence {
     pub signal: Option<i32>,
     /// Why proctor killed the run, if it did.
     pub killed: Option<KillReason>,
-    /// Limits that were touched.
+    /// Limits that were hit.
     pub limit_hits: Vec<LimitHit>,
-    /// Tests that had begun and not ended when the run was cut off, at most [`crate::bound::RUNNING_NAMES_MAX`].
+    /// Tests that had started and not ended when the run was cut off, at most [`crate::bounds::RUNNING_NAMES_MAX`].
     pub running: Vec<TestId>,
-    /// Tests that were to run again and of which nothing came, as many as their
-    /// report has room for.
+    /// Tests that were to run again and gave no result, as many as the report has room for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_run: Vec<TestId>,
-    /// Whether tests may have been kept from running that nobody can name: by what did not build or load, or by an end that
-    /// came before theirs.
+    /// Whether unknown tests may not have run: because of a build or load error, or because the run ended before them.
     #[serde(default)]
     pub unreached: bool,
-    /// Packages whose tests did not run because what they need was not built, at most [`crate::bound::NOT_BUILT_MAX`].
+    /// Packages whose tests did not run because a dependency was not built, at most [`crate::bounds::NOT_BUILT_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_built: Vec<String>,
     /// Tests that had finished.
     pub tests_finished: u64,
-    /// Sentences for a person: what was clamped, what was forged or cut off, why a green run is green.
+    /// Notes for a person: what was clamped, forged or cut off, and why a green run is green.
     pub notes: Vec<String>,
 }
 

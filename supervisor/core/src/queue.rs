@@ -1,70 +1,72 @@
-//! Which waiting run of which tenant starts next on a shared host: weighted fair queueing over memory and cpu. The edge
-//! owns one [`FairQueue`], tells it what happens, and starts what [`FairQueue::advance`] says. Must not know tasks, channels
-//! or clocks, nor what a run does.
+//! The fair queue of a shared host: decides which waiting run of which tenant starts next, by weighted fair queueing
+//! over memory and cpu. The edge owns one [`FairQueue`], reports arrivals and ends to it, and starts the runs that
+//! [`FairQueue::advance`] returns.
 //!
-//! **Order.** Each tenant has a virtual time: the host time that its runs took, a run's being its dominant share of the
-//! budget times its duration, divided by the tenant's weight. The tenant with the least virtual time comes first; ties go
-//! to the run that arrived first. A start charges what the run is expected to take (a moving average of its tenant's
-//! durations), the charge of a run that goes on for longer doubles, and the end corrects it to what the run took. Inside a
-//! tenant runs start by priority and then by arrival, and nothing of the same tenant passes the first one.
+//! **Order.** Each tenant has a virtual time: the host time of its runs divided by its weight, where the host time of a
+//! run is its dominant share of the budget times its duration. The tenant with the least virtual time comes first; ties
+//! go to the run that arrived first. A start charges the expected duration (a moving average of the tenant's
+//! durations), the charge of a run that takes longer doubles, and the end corrects it to the real duration. Within a
+//! tenant, runs start by priority and then by arrival, and no run passes the first one.
 //!
-//! **Idle tenants collect nothing.** A tenant competes while a run of it waits and its quota has room for the first one.
-//! When it begins to, its virtual time is raised to that of the competing tenant with the least.
+//! **Idle tenants collect no credit.** A tenant competes while it has a waiting run and its quota has room for the
+//! first one. When it starts to compete, its virtual time is raised to the least one among the competing tenants.
 //!
-//! **Room.** A run has room when what it demands fits into the free budget and fewer than [`HOST_RUNNING_RUNS_MAX`] go on. What does not fit into it may be passed by what does (backfilling), within two bounds, after
-//! which the host drains for it (a reservation): the waiting run has been the first that does not fit for less than
-//! [`RESERVE_AFTER_MS`], and the passing tenant is ahead of it by less than the waiting run and the whole host for that time
-//! are worth. So a run starts within that time and the rest of the longest run while it is first, whatever its size, and no
-//! tenant falls behind its part of the host because its runs are large. The price is the room that stays free while the
-//! host drains: a tenth where runs are alike and take up to half of the host, up to a third where short runs of the whole
-//! host alternate with small ones that last for a minute.
+//! **Backfilling and reservation.** A run fits when its demand fits into the free budget and fewer than
+//! [`HOST_RUNNING_RUNS_MAX`] runs are in progress. Smaller runs may pass a run that does not fit (backfilling) while
+//! two bounds hold: the waiting run has been the first that does not fit for less than [`RESERVE_AFTER_MS`], and the
+//! passing tenant's virtual time is ahead by less than the cost of the waiting run plus the cost of the whole host for
+//! that period. Beyond either bound the host drains for the waiting run (a reservation). So a run starts within that
+//! period plus the rest of the longest run after it becomes first, whatever its size, and no tenant loses its share
+//! because its runs are large. The price is budget that stays free while the host drains: a tenth where runs are alike
+//! and take up to half of the host, up to a third where short runs of the whole host alternate with small ones that
+//! last for a minute.
 //!
-//! **Forgetting.** Where there are [`TENANTS_MAX`] tenants, a new one takes the place of the one with the least virtual time
-//! of those that have nothing here, and begins no sooner than that one would have: nobody gains by being forgotten, and who is
-//! new comes no later than anybody who is still known and idle.
+//! **Evicting idle tenants.** With [`TENANTS_MAX`] tenants in the queue, a new one replaces the idle tenant with the
+//! least virtual time and starts at no less than that virtual time: no tenant gains by being evicted, and a new tenant
+//! comes no later than any idle tenant that is still in the queue.
 //!
-//! **Cost.** An enqueue, finish or withdrawal is O(log n) of tenants and runs, `configure` looks at each waiting
-//! run of its tenant, and for a new one beyond the bound at each tenant; `advance` walks the competing tenants once, until one holds the rest back, O(log n) for each, for
-//! each start and for each charge that is due; `moved` is O(tenants + P log tenants) for at most P positions
-//! told.
+//! **Cost.** An enqueue, finish or withdrawal is O(log n) in tenants and runs. `configure` visits each waiting run of
+//! its tenant, and each tenant when it has to evict one. `advance` walks the competing tenants once, until one holds
+//! the rest back, O(log n) for each, for each start and for each charge that is due. `position_changes` is O(tenants + P log
+//! tenants) for at most P reported positions.
 
-mod backlog;
 mod positions;
-mod tenant;
+mod tenant_queue;
+mod tenant_state;
 #[cfg(test)]
 mod tests;
 
-pub use backlog::PASSED_OVER_MAX;
-pub use positions::Moved;
+pub use positions::PositionChange;
+pub use tenant_queue::PASSED_OVER_MAX;
 
-use crate::bound::{HOST_QUEUED_RUNS_MAX, HOST_RUNNING_RUNS_MAX, TENANTS_MAX};
+use crate::bounds::{HOST_QUEUED_RUNS_MAX, HOST_RUNNING_RUNS_MAX, TENANTS_MAX};
 use crate::id::TenantId;
 use crate::quota::{Amount, Quota, QuotaExceeded};
 use crate::timestamp::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use tenant::{Tenant, VirtualTime};
+use tenant_state::{TenantState, VirtualTime};
 
-/// How long the first run that does not fit lets others pass, in milliseconds. Test runs take seconds to minutes: room
-/// that stays free costs more the more often the host drains, and who waits for a large run waits for minutes anyway.
+/// How long the first run that does not fit lets others pass, in milliseconds. Test runs take seconds to minutes.
+/// Budget kept free costs more the more often the host drains, and the owner of a large run waits for minutes anyway.
 pub const RESERVE_AFTER_MS: u64 = 30_000;
 
-/// How long a run is expected to take while none of its tenant has ended, in milliseconds.
+/// Expected duration of a tenant's run until its first run has ended, in milliseconds.
 pub const EXPECTED_MS_FIRST: u64 = 10_000;
 
-/// A run in the queue, waiting or running. Later arrivals have greater tickets; none is given twice.
+/// A run in the queue, waiting or running. Later arrivals have greater tickets; tickets are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
-/// Which of a tenant's own runs it wants first. It counts for nothing against other tenants.
+/// Order of a tenant's own runs. It has no effect on other tenants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Priority {
     /// Before all others.
     High,
-    /// Unless said otherwise.
+    /// The default.
     #[default]
     Normal,
-    /// When nothing else waits, or [`PASSED_OVER_MAX`] others have passed it.
+    /// After all others, but at most [`PASSED_OVER_MAX`] of them in a row.
     Low,
 }
 
@@ -73,53 +75,53 @@ impl Priority {
     pub const ALL: [Priority; 3] = [Priority::High, Priority::Normal, Priority::Low];
 }
 
-/// A run that wants its turn.
+/// A run to enqueue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Whose run it is.
+pub struct QueueEntry {
+    /// TenantState of the run.
     pub tenant: TenantId,
-    /// What it may use, and is counted as using for as long as it runs.
+    /// What the run may use; the whole demand counts as used while it runs.
     pub demand: Amount,
-    /// Its place among its tenant's runs.
+    /// Priority among the tenant's runs.
     pub priority: Priority,
 }
 
-/// A waiting run that can no longer start. It is no longer in the queue.
+/// A run that was removed from the queue because a new quota no longer allows it to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Evicted {
+pub struct EvictedRun {
     /// The run.
     pub ticket: Ticket,
-    /// Why.
-    pub refused: QuotaExceeded,
+    /// The exceeded quota.
+    pub reason: QuotaExceeded,
 }
 
-/// The order of competing tenants: virtual time, then arrival of the first run.
-type Key = (VirtualTime, Ticket);
+/// Order of competing tenants: virtual time, then arrival of the first run.
+type CompetingKey = (VirtualTime, Ticket);
 
 #[derive(Debug, Clone)]
-struct Waiting {
+struct WaitingRun {
     demand: Amount,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningRun {
     tenant: usize,
     demand: Amount,
-    /// Of the budget at its start.
+    /// Dominant share of the budget at its start.
     share: u64,
     since: Timestamp,
-    /// The duration that its tenant has been charged for, in milliseconds.
+    /// Duration charged to its tenant so far, in milliseconds.
     charged_ms: u64,
 }
 
-/// The first run of a tenant that competes.
+/// The first run of a competing tenant.
 #[derive(Debug)]
 struct Candidate {
     tenant: usize,
     demand: Amount,
-    /// See [`Tenant::lead`].
+    /// See [`TenantState::lead`].
     lead: VirtualTime,
-    /// When it was first found to be the first that does not fit.
+    /// When the run was first found to be the first that does not fit.
     unfit_since: Option<Timestamp>,
 }
 
@@ -129,22 +131,22 @@ struct Candidate {
 pub struct FairQueue {
     budget: Amount,
     in_use: Amount,
-    tenants: Vec<Tenant>,
-    /// [`TENANTS_MAX`], but in tests.
+    tenants: Vec<TenantState>,
+    /// [`TENANTS_MAX`], smaller in tests.
     tenants_max: usize,
     names: BTreeMap<TenantId, usize>,
     waiting: BTreeMap<Ticket, (usize, Priority)>,
-    running: BTreeMap<Ticket, Running>,
-    /// When each running run will have taken longer than was charged.
+    running: BTreeMap<Ticket, RunningRun>,
+    /// When each running run exceeds its charged duration.
     overdue: BTreeSet<(Timestamp, Ticket)>,
-    /// The tenants that compete, by order.
-    competing: BTreeMap<Key, Candidate>,
-    /// The greatest virtual time at which a run has started.
+    /// The competing tenants, in order.
+    competing: BTreeMap<CompetingKey, Candidate>,
+    /// Greatest virtual time at which a run has started.
     latest_start: VirtualTime,
-    /// The greatest virtual time of a tenant that was forgotten: where new ones begin.
-    forgotten: VirtualTime,
-    /// Positions as they were last told, as many as [`FairQueue::moved`] tells.
-    told: BTreeMap<Ticket, u32>,
+    /// Greatest virtual time of an evicted tenant: the virtual time of new tenants.
+    evicted_time_max: VirtualTime,
+    /// Positions as last reported, as many as [`FairQueue::position_changes`] reports.
+    reported: BTreeMap<Ticket, u32>,
     tickets: u64,
 }
 
@@ -163,18 +165,18 @@ impl FairQueue {
             overdue: BTreeSet::new(),
             competing: BTreeMap::new(),
             latest_start: 0,
-            forgotten: 0,
-            told: BTreeMap::new(),
+            evicted_time_max: 0,
+            reported: BTreeMap::new(),
             tickets: 0,
         }
     }
 
-    /// Adds a tenant or changes its quota, and returns the runs that can no longer start. What runs already goes on, and what
-    /// waits already goes on waiting, whatever the new bounds on their numbers. What is configured already changes nothing.
+    /// Adds a tenant or changes its quota, and returns the waiting runs that can no longer start. RunningRun runs
+    /// continue, and waiting ones stay queued even above a new bound on their number. An unchanged quota has no effect.
     ///
     /// # Errors
     /// [`QuotaExceeded::HostTenants`], for a new tenant.
-    pub fn configure(&mut self, tenant: &TenantId, quota: Quota) -> Result<Vec<Evicted>, QuotaExceeded> {
+    pub fn configure(&mut self, tenant: &TenantId, quota: Quota) -> Result<Vec<EvictedRun>, QuotaExceeded> {
         if let Some(index) = self.names.get(tenant).copied() {
             if self.tenants[index].quota == quota {
                 return Ok(Vec::new());
@@ -182,60 +184,61 @@ impl FairQueue {
             self.tenants[index].quota = quota;
             return Ok(self.evict(index));
         }
-        let known = self.tenants.len();
-        let index = if known < self.tenants_max { known } else { self.forget_one()? };
-        let new = Tenant::new(quota, self.forgotten);
+        let count = self.tenants.len();
+        let index = if count < self.tenants_max { count } else { self.evict_idle_tenant()? };
+        let new = TenantState::new(quota, self.evicted_time_max);
         match self.tenants.get_mut(index) {
-            Some(place) => *place = new,
+            Some(slot) => *slot = new,
             None => self.tenants.push(new),
         }
         self.names.insert(tenant.clone(), index);
         Ok(Vec::new())
     }
 
-    // The place of the tenant whom it costs the least.
-    fn forget_one(&mut self) -> Result<usize, QuotaExceeded> {
+    // Removes the idle tenant with the least virtual time and returns its slot.
+    fn evict_idle_tenant(&mut self) -> Result<usize, QuotaExceeded> {
         let idle = self.names.iter().filter(|(_, index)| self.tenants[**index].is_idle());
         let (name, index) =
             idle.min_by_key(|(_, index)| self.tenants[**index].virtual_time).ok_or(QuotaExceeded::HostTenants)?;
         let (name, index) = (name.clone(), *index);
         self.names.remove(&name);
-        self.forgotten = self.forgotten.max(self.tenants[index].virtual_time);
+        self.evicted_time_max = self.evicted_time_max.max(self.tenants[index].virtual_time);
         Ok(index)
     }
 
-    /// Puts a run into the queue. It starts no sooner than the next [`FairQueue::advance`]. How many of its tenant's runs wait
-    /// is not looked at: see [`Quota::queued_runs_max`].
+    /// Enqueues a run. It starts no sooner than the next [`FairQueue::advance`]. The number of the tenant's waiting
+    /// runs is not checked: see [`Quota::queued_runs_max`].
     ///
     /// # Errors
-    /// [`QuotaExceeded`], which names the quota.
-    pub fn enqueue(&mut self, entry: Entry) -> Result<Ticket, QuotaExceeded> {
-        let Entry { tenant, demand, priority } = entry;
+    /// The exceeded quota.
+    pub fn enqueue(&mut self, entry: QueueEntry) -> Result<Ticket, QuotaExceeded> {
+        let QueueEntry { tenant, demand, priority } = entry;
         let index = *self.names.get(&tenant).ok_or(QuotaExceeded::UnknownTenant)?;
-        let Tenant { quota, backlog, .. } = &mut self.tenants[index];
+        let TenantState { quota, queue, .. } = &mut self.tenants[index];
         quota.check(demand)?;
         if self.waiting.len() >= HOST_QUEUED_RUNS_MAX {
             return Err(QuotaExceeded::HostQueuedRuns);
         }
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        backlog.push(ticket, priority, Waiting { demand });
+        queue.push(ticket, priority, WaitingRun { demand });
         self.waiting.insert(ticket, (index, priority));
-        self.settle(index);
+        self.update_competing(index);
         Ok(ticket)
     }
 
-    /// Takes a waiting run out. False when it does not wait: it has started, so that it has to be finished, or it is gone.
+    /// Removes a waiting run. False when it does not wait: it has started, so that it has to be finished, or it is
+    /// gone.
     pub fn withdraw(&mut self, ticket: Ticket) -> bool {
         let Some((tenant, priority)) = self.waiting.remove(&ticket) else { return false };
-        self.tenants[tenant].backlog.remove(ticket, priority);
-        self.settle(tenant);
+        self.tenants[tenant].queue.remove(ticket, priority);
+        self.update_competing(tenant);
         true
     }
 
-    /// Gives back what a running run had. False when it does not run.
+    /// Releases the resources of a run that ended. False when it is not running.
     pub fn finish(&mut self, now: Timestamp, ticket: Ticket) -> bool {
-        let Some(Running { tenant: index, demand, share, since, charged_ms }) = self.running.remove(&ticket) else {
+        let Some(RunningRun { tenant: index, demand, share, since, charged_ms }) = self.running.remove(&ticket) else {
             return false;
         };
         self.overdue.remove(&(since.plus_ms(charged_ms), ticket));
@@ -244,14 +247,14 @@ impl FairQueue {
         let tenant = &mut self.tenants[index];
         tenant.running = tenant.running.saturating_sub(1);
         tenant.in_use = tenant.in_use.minus(demand);
-        tenant.expect(took_ms);
-        tenant.correct(share, charged_ms, took_ms);
-        self.settle(index);
+        tenant.record_duration(took_ms);
+        tenant.correct_charge(share, charged_ms, took_ms);
+        self.update_competing(index);
         true
     }
 
-    /// Starts what may start now, and says what in order. Wants to be called after everything that happens, and when [`FairQueue::due`]
-    /// says so.
+    /// Starts the runs that may start now and returns them in order. To be called after every change and at
+    /// [`FairQueue::next_charge_due`].
     #[must_use]
     pub fn advance(&mut self, now: Timestamp) -> Vec<Ticket> {
         self.charge_overdue(now);
@@ -260,39 +263,39 @@ impl FairQueue {
         let mut held_back = VirtualTime::MAX;
         while let Some(key) = self.next(now, from, &mut held_back) {
             started.extend(self.start(now, key));
-            // Whoever came before does not fit, and there is not more room now.
+            // The candidates before it do not fit, and a start frees no budget.
             from = Bound::Excluded(key);
         }
         started
     }
 
-    /// When to call [`FairQueue::advance`] although nothing happens: the charge of a run doubles then, and who was behind its
-    /// tenant may come before it.
+    /// When to call [`FairQueue::advance`] without any other change: the charge of a run doubles then, and a tenant
+    /// behind its owner may come first.
     #[must_use]
-    pub fn due(&self) -> Option<Timestamp> {
+    pub fn next_charge_due(&self) -> Option<Timestamp> {
         self.overdue.first().map(|(due, _)| *due)
     }
 
-    /// The tenants that it knows.
+    /// The tenants in the queue.
     pub fn tenants(&self) -> impl Iterator<Item = &TenantId> {
         self.names.keys()
     }
 
-    /// How many runs wait.
+    /// Number of waiting runs.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// How many runs are going on.
+    /// Number of running runs.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    // The first of those after `from` that fits and that nobody holds back. `held_back` is the virtual time from which on
-    // nothing starts, the least that those allow who do not fit.
-    fn next(&mut self, now: Timestamp, from: Bound<Key>, held_back: &mut VirtualTime) -> Option<Key> {
+    // The first candidate after `from` that fits and is not held back. `held_back` is the virtual time from which on
+    // nothing starts: the least that the candidates that do not fit allow.
+    fn next(&mut self, now: Timestamp, from: Bound<CompetingKey>, held_back: &mut VirtualTime) -> Option<CompetingKey> {
         let is_full = self.running.len() >= HOST_RUNNING_RUNS_MAX;
         for (key, candidate) in self.competing.range_mut((from, Bound::Unbounded)) {
             if key.0 >= *held_back {
@@ -312,10 +315,10 @@ impl FairQueue {
         None
     }
 
-    fn start(&mut self, now: Timestamp, key: Key) -> Option<Ticket> {
+    fn start(&mut self, now: Timestamp, key: CompetingKey) -> Option<Ticket> {
         let index = self.competing.get(&key)?.tenant;
         let tenant = &mut self.tenants[index];
-        let (ticket, Waiting { demand }) = tenant.backlog.start_first()?;
+        let (ticket, WaitingRun { demand }) = tenant.queue.start_first()?;
         self.latest_start = self.latest_start.max(tenant.virtual_time);
         let (share, charged_ms) = (demand.dominant_share(self.budget), tenant.expected_ms);
         tenant.virtual_time = tenant.virtual_time.saturating_add(tenant.charge(share, charged_ms));
@@ -324,12 +327,12 @@ impl FairQueue {
         self.in_use = self.in_use.plus(demand);
         self.waiting.remove(&ticket);
         self.overdue.insert((now.plus_ms(charged_ms), ticket));
-        self.running.insert(ticket, Running { tenant: index, demand, share, since: now, charged_ms });
-        self.settle(index);
+        self.running.insert(ticket, RunningRun { tenant: index, demand, share, since: now, charged_ms });
+        self.update_competing(index);
         Some(ticket)
     }
 
-    // Without it a tenant of many short runs would have its few long ones almost for nothing until they end.
+    // Without this, a tenant of many short runs would have its few long ones almost for free until they end.
     fn charge_overdue(&mut self, now: Timestamp) {
         while let Some(&(due, ticket)) = self.overdue.first()
             && due <= now
@@ -338,30 +341,31 @@ impl FairQueue {
             let Some(run) = self.running.get_mut(&ticket) else { continue };
             let charged_ms = now.ms_since(run.since).max(run.charged_ms).saturating_mul(2);
             let tenant = &mut self.tenants[run.tenant];
-            tenant.correct(run.share, run.charged_ms, charged_ms);
+            tenant.correct_charge(run.share, run.charged_ms, charged_ms);
             run.charged_ms = charged_ms;
-            let (again, index) = (run.since.plus_ms(charged_ms), run.tenant);
-            // At the end of time nothing is charged any more.
-            if again > now {
-                self.overdue.insert((again, ticket));
+            let (next_due, index) = (run.since.plus_ms(charged_ms), run.tenant);
+            // At the end of time nothing more is charged.
+            if next_due > now {
+                self.overdue.insert((next_due, ticket));
             }
-            self.settle(index);
+            self.update_competing(index);
         }
     }
 
-    // Where a tenant begins to compete: at the first that does, else where the last one was.
+    // The virtual time of a tenant that starts to compete: that of the first competing tenant, else that of the latest
+    // start.
     fn system_virtual_time(&self) -> VirtualTime {
         self.competing.first_key_value().map_or(self.latest_start, |(key, _)| key.0)
     }
 
-    // Puts a tenant where it belongs among those that compete, after anything of it has changed.
-    fn settle(&mut self, index: usize) {
+    // Updates the place of a tenant among the competing ones after a change to the tenant.
+    fn update_competing(&mut self, index: usize) {
         let before = self.tenants[index].key.take().and_then(|key| Some((key.1, self.competing.remove(&key)?)));
         let begin = self.system_virtual_time();
         let tenant = &mut self.tenants[index];
-        let Some((ticket, Waiting { demand })) = tenant.backlog.first() else { return };
+        let Some((ticket, WaitingRun { demand })) = tenant.queue.first() else { return };
         let demand = *demand;
-        if !tenant.has_room(demand) {
+        if !tenant.quota_allows(demand) {
             return;
         }
         if before.is_none() {
@@ -374,18 +378,18 @@ impl FairQueue {
         self.competing.insert(key, Candidate { tenant: index, demand, lead, unfit_since });
     }
 
-    fn evict(&mut self, index: usize) -> Vec<Evicted> {
-        let Tenant { quota, backlog, .. } = &mut self.tenants[index];
-        let refused = |(ticket, waiting): (Ticket, &Waiting)| {
-            quota.check(waiting.demand).err().map(|refused| Evicted { ticket, refused })
+    fn evict(&mut self, index: usize) -> Vec<EvictedRun> {
+        let TenantState { quota, queue, .. } = &mut self.tenants[index];
+        let above_quota = |(ticket, waiting): (Ticket, &WaitingRun)| {
+            quota.check(waiting.demand).err().map(|reason| EvictedRun { ticket, reason })
         };
-        let evicted: Vec<Evicted> = backlog.order().filter_map(refused).collect();
-        for Evicted { ticket, .. } in &evicted {
+        let evicted: Vec<EvictedRun> = queue.order().filter_map(above_quota).collect();
+        for EvictedRun { ticket, .. } in &evicted {
             if let Some((_, priority)) = self.waiting.remove(ticket) {
-                backlog.remove(*ticket, priority);
+                queue.remove(*ticket, priority);
             }
         }
-        self.settle(index);
+        self.update_competing(index);
         evicted
     }
 }

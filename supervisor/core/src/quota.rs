@@ -1,13 +1,12 @@
-//! What runs demand of the host, what a tenant may have of it at once, and the refusals that name the quota. Must not know
-//! who comes next.
+//! Resource demands of runs, quotas of tenants, and the errors that name the exceeded quota.
 
-use crate::bound::{HOST_QUEUED_RUNS_MAX, HOST_RUNNING_RUNS_MAX, TENANTS_MAX};
+use crate::bounds::{HOST_QUEUED_RUNS_MAX, HOST_RUNNING_RUNS_MAX, TENANTS_MAX};
+use crate::human_units::format_bytes;
 use crate::limits::{LimitKind, Limits};
-use crate::quantity::show_bytes;
 use std::num::NonZeroU32;
 use thiserror::Error;
 
-/// An amount of the two resources that are shared out: what a run demands, what is in use, or what there is.
+/// An amount of the two scheduled resources: a run's demand, the usage, or the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Amount {
     /// Memory, in bytes.
@@ -16,29 +15,29 @@ pub struct Amount {
     pub cpu_millis: u64,
 }
 
-/// One, in the fixed-point numbers of [`Amount::dominant_share`].
+/// One whole, in the fixed-point numbers of [`Amount::dominant_share`].
 pub const WHOLE_SHARE: u64 = 1 << 32;
 
-/// What a run takes of the host because it is one of those that may go on, however little else it demands.
-pub const PLACE_SHARE: u64 = WHOLE_SHARE / HOST_RUNNING_RUNS_MAX as u64;
+/// Least share of a run: it takes one of the [`HOST_RUNNING_RUNS_MAX`] run slots, however little else it demands.
+pub const RUN_SLOT_SHARE: u64 = WHOLE_SHARE / HOST_RUNNING_RUNS_MAX as u64;
 
 impl Amount {
     /// More than any host has.
     pub const UNBOUNDED: Amount = Amount { memory_bytes: u64::MAX, cpu_millis: u64::MAX };
 
-    /// What a run with these limits demands: all that it may use.
+    /// The demand of a run with these limits: all that it may use.
     #[must_use]
-    pub fn of(limits: &Limits) -> Amount {
+    pub fn from_limits(limits: &Limits) -> Amount {
         Amount { memory_bytes: limits.memory_bytes_max, cpu_millis: limits.cpu_millis_max.into() }
     }
 
-    /// Whether both resources fit into `room`.
+    /// Whether both resources fit into `available`.
     #[must_use]
-    pub fn fits(self, room: Amount) -> bool {
-        self.memory_bytes <= room.memory_bytes && self.cpu_millis <= room.cpu_millis
+    pub fn fits(self, available: Amount) -> bool {
+        self.memory_bytes <= available.memory_bytes && self.cpu_millis <= available.cpu_millis
     }
 
-    /// Both together; it stays at the largest number there is.
+    /// The sum, saturating.
     #[must_use]
     pub fn plus(self, other: Amount) -> Amount {
         Amount {
@@ -47,16 +46,16 @@ impl Amount {
         }
     }
 
-    /// As much of both as there is in `room`.
+    /// The smaller of the two amounts for each resource.
     #[must_use]
-    pub fn at_most(self, room: Amount) -> Amount {
+    pub fn at_most(self, available: Amount) -> Amount {
         Amount {
-            memory_bytes: self.memory_bytes.min(room.memory_bytes),
-            cpu_millis: self.cpu_millis.min(room.cpu_millis),
+            memory_bytes: self.memory_bytes.min(available.memory_bytes),
+            cpu_millis: self.cpu_millis.min(available.cpu_millis),
         }
     }
 
-    /// What is left without `other`, and never less than nothing.
+    /// The difference, saturating at zero.
     #[must_use]
     pub fn minus(self, other: Amount) -> Amount {
         Amount {
@@ -65,41 +64,44 @@ impl Amount {
         }
     }
 
-    /// The larger of the two shares that this is of `budget`, in parts of [`WHOLE_SHARE`], rounded up and at least
-    /// [`PLACE_SHARE`], so that no run is free and who has many small ones has had its part of the places too.
+    /// The larger of the memory and cpu shares of `budget`, in parts of [`WHOLE_SHARE`], rounded up and at least
+    /// [`RUN_SLOT_SHARE`], so that no run is free and a tenant with many small runs pays for their run slots too.
     #[must_use]
     pub fn dominant_share(self, budget: Amount) -> u64 {
         let share = |part: u64, whole: u64| {
             let parts = (u128::from(part) * u128::from(WHOLE_SHARE)).div_ceil(u128::from(whole.max(1)));
             u64::try_from(parts).unwrap_or(u64::MAX)
         };
-        share(self.memory_bytes, budget.memory_bytes).max(share(self.cpu_millis, budget.cpu_millis)).max(PLACE_SHARE)
+        share(self.memory_bytes, budget.memory_bytes).max(share(self.cpu_millis, budget.cpu_millis)).max(RUN_SLOT_SHARE)
     }
 
-    // The first resource that does not fit, with what was asked for and what there is.
-    fn lacking(self, room: Amount) -> Option<(LimitKind, u64, u64)> {
-        [(LimitKind::Memory, self.memory_bytes, room.memory_bytes), (LimitKind::Cpu, self.cpu_millis, room.cpu_millis)]
-            .into_iter()
-            .find(|(_, asked, max)| asked > max)
+    // The first resource that does not fit, with the demand and the available amount.
+    fn first_shortage(self, available: Amount) -> Option<(LimitKind, u64, u64)> {
+        [
+            (LimitKind::Memory, self.memory_bytes, available.memory_bytes),
+            (LimitKind::Cpu, self.cpu_millis, available.cpu_millis),
+        ]
+        .into_iter()
+        .find(|(_, demanded, max)| demanded > max)
     }
 }
 
-/// What one tenant may have at once, and its weight against the others.
+/// Bounds on the concurrent runs of one tenant, and its weight against other tenants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// Its part of a contended host is this over the sum of the weights of all tenants whose runs wait.
+    /// Its share of a contended host is this over the sum of the weights of all tenants with waiting runs.
     pub weight: NonZeroU32,
-    /// Runs that wait, in their sessions or for their turn on the host. Who lets runs wait counts them: the queue of the
-    /// host sees only those that are first in their sessions.
+    /// Runs waiting in sessions or for their turn on the host. The caller counts them: the host's queue sees only the
+    /// first waiting run of each session.
     pub queued_runs_max: u32,
-    /// Runs that are going on. Zero refuses every run.
+    /// Runs in progress. Zero refuses every run.
     pub running_runs_max: u32,
-    /// What its running runs may demand together.
+    /// Sum of the demands of its running runs.
     pub in_use_max: Amount,
 }
 
 impl Quota {
-    /// Weight 1, and no bounds but the host's.
+    /// Weight 1 and no bounds but the host's.
     pub const UNBOUNDED: Quota = Quota {
         weight: NonZeroU32::MIN,
         queued_runs_max: u32::MAX,
@@ -107,7 +109,7 @@ impl Quota {
         in_use_max: Amount::UNBOUNDED,
     };
 
-    /// Refuses a run that could not start if it were its tenant's only one.
+    /// Refuses a run that could not start even as its tenant's only one.
     ///
     /// # Errors
     /// [`QuotaExceeded::RunningRuns`] or [`QuotaExceeded::AboveTenant`].
@@ -115,72 +117,72 @@ impl Quota {
         if self.running_runs_max == 0 {
             return Err(QuotaExceeded::RunningRuns);
         }
-        match demand.lacking(self.in_use_max) {
-            Some((limit, asked, max)) => Err(QuotaExceeded::AboveTenant { limit, asked, max }),
+        match demand.first_shortage(self.in_use_max) {
+            Some((limit, demanded, max)) => Err(QuotaExceeded::AboveTenant { limit, demanded, max }),
             None => Ok(()),
         }
     }
 }
 
-/// Why a run does not wait. A full queue has room again with time; the rest stays until somebody configures otherwise.
+/// Why a run is not queued. A full queue empties with time; the other reasons stay until the configuration changes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QuotaExceeded {
-    /// Nobody has configured the tenant.
+    /// The tenant is not configured.
     #[error("the tenant is not known here")]
     UnknownTenant,
     /// The tenant's queue is full.
     #[error("{max} runs of this tenant wait already")]
     QueuedRuns {
-        /// How many may wait.
+        /// Most runs that may wait.
         max: u32,
     },
     /// The queue of the whole host is full.
     #[error("{HOST_QUEUED_RUNS_MAX} runs wait on this host already")]
     HostQueuedRuns,
-    /// As many tenants as a host may have have runs that wait or go on, and the tenant is none of them.
-    #[error("runs of {TENANTS_MAX} tenants wait or go on already")]
+    /// [`TENANTS_MAX`] other tenants have runs waiting or in progress.
+    #[error("{TENANTS_MAX} tenants have waiting or running runs already")]
     HostTenants,
-    /// What the tenant keeps of runs that have ended takes all that it may.
-    #[error("this tenant's ended runs keep {} or more: close sessions that nobody needs", show_bytes(*max))]
-    KeptBytes {
-        /// How much it may keep.
+    /// The files kept of the tenant's ended runs reach their bound.
+    #[error("this tenant's ended runs keep {} or more: close sessions that are no longer needed", format_bytes(*max))]
+    RetainedBytes {
+        /// The bound in bytes.
         max: u64,
     },
-    /// What the tenant's runs have told, and the reports of those that have ended, take all the memory that they may.
-    #[error("this tenant's runs keep {} of memory or more: close sessions that nobody needs", show_bytes(*max))]
-    KeptMemory {
-        /// How much they may keep.
+    /// The events of the tenant's runs and the reports of its ended runs reach their memory bound.
+    #[error("this tenant's runs keep {} of memory or more: close sessions that are no longer needed", format_bytes(*max))]
+    RetainedMemory {
+        /// The bound in bytes.
         max: u64,
     },
-    /// The tenant's build caches are far beyond their bound, and runs of its use them.
+    /// The tenant's build caches exceed twice their bound and cannot be trimmed while its runs use them.
     #[error(
-        "this tenant's build caches have more than twice the {} that they may, and are tidied when its runs have ended",
-        show_bytes(*max)
+        "this tenant's build caches exceed twice their bound of {}; they are trimmed when its runs have ended",
+        format_bytes(*max)
     )]
     Cache {
-        /// How much they may have.
+        /// The bound in bytes.
         max: u64,
     },
-    /// The tenant may run nothing.
+    /// The tenant's quota allows no runs.
     #[error("this tenant may have no runs")]
     RunningRuns,
-    /// The run alone demands more than its tenant may have in use.
+    /// The run alone demands more than all runs of its tenant may use.
     #[error(
         "{}: the run may use {}, all runs of its tenant together {}; ask for less, or for a larger quota `{}`",
-        limit.name(), limit.show(*asked), limit.show(*max), self.quota()
+        limit.name(), limit.format_value(*demanded), limit.format_value(*max), self.quota()
     )]
     AboveTenant {
         /// Memory (bytes) or cpu (thousandths of a processor).
         limit: LimitKind,
-        /// What the run demands.
-        asked: u64,
-        /// What the tenant may use.
+        /// The run's demand.
+        demanded: u64,
+        /// The tenant's bound.
         max: u64,
     },
 }
 
 impl QuotaExceeded {
-    /// The quota's name, as users see it in `RESOURCE_EXHAUSTED`: what is a tenant's is called as its key in the host file.
+    /// The quota's name in `RESOURCE_EXHAUSTED`; a tenant's quota has the name of its key in the host file.
     #[must_use]
     pub fn quota(&self) -> &'static str {
         match self {
@@ -188,8 +190,8 @@ impl QuotaExceeded {
             QuotaExceeded::QueuedRuns { .. } => "queued_runs",
             QuotaExceeded::HostQueuedRuns => "host_queued_runs",
             QuotaExceeded::HostTenants => "host_tenants",
-            QuotaExceeded::KeptBytes { .. } => "kept",
-            QuotaExceeded::KeptMemory { .. } => "kept_memory",
+            QuotaExceeded::RetainedBytes { .. } => "kept",
+            QuotaExceeded::RetainedMemory { .. } => "kept_memory",
             QuotaExceeded::Cache { .. } => "cache",
             QuotaExceeded::RunningRuns => "running_runs",
             QuotaExceeded::AboveTenant { limit: LimitKind::Memory, .. } => "memory",
@@ -197,7 +199,8 @@ impl QuotaExceeded {
         }
     }
 
-    /// Whether the same run may be accepted later although nobody configures anything: worth a retry hint.
+    /// Whether the same run may be accepted later without a configuration change, so that a retry hint is worth
+    /// sending.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(
@@ -205,8 +208,8 @@ impl QuotaExceeded {
             QuotaExceeded::QueuedRuns { .. }
                 | QuotaExceeded::HostQueuedRuns
                 | QuotaExceeded::HostTenants
-                | QuotaExceeded::KeptBytes { .. }
-                | QuotaExceeded::KeptMemory { .. }
+                | QuotaExceeded::RetainedBytes { .. }
+                | QuotaExceeded::RetainedMemory { .. }
                 | QuotaExceeded::Cache { .. }
         )
     }
@@ -217,17 +220,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_demands_too_much_is_told_in_units_and_what_helps() {
-        let told = |limit, asked, max| QuotaExceeded::AboveTenant { limit, asked, max }.to_string();
-        let told_of_memory = told(LimitKind::Memory, 2 << 30, 1_536 << 20);
+    fn a_demand_above_the_tenants_quota_is_reported_in_units_with_a_remedy() {
+        let message = |limit, demanded, max| QuotaExceeded::AboveTenant { limit, demanded, max }.to_string();
+        let memory_message = message(LimitKind::Memory, 2 << 30, 1_536 << 20);
         assert_eq!(
-            told_of_memory,
+            memory_message,
             "memory: the run may use 2 GiB, all runs of its tenant together 1.5 GiB; ask for less, or for a larger quota `memory`"
         );
-        let told_of_cpus = told(LimitKind::Cpu, 2_000, 1_250);
-        assert!(
-            told_of_cpus.contains("2 processors, all runs of its tenant together 1.25 processors"),
-            "{told_of_cpus}"
-        );
+        let cpu_message = message(LimitKind::Cpu, 2_000, 1_250);
+        assert!(cpu_message.contains("2 processors, all runs of its tenant together 1.25 processors"), "{cpu_message}");
     }
 }

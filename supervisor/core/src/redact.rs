@@ -1,5 +1,5 @@
-//! Redaction: secrets whose form is known are replaced in what reports and the audit log show. A secret of no known form
-//! stays; what a run wrote stays in its stream as it was written. Must not know where a text comes from.
+//! Redaction: replaces secrets of known forms in reports and the audit log. Secrets of other forms stay, and the stream
+//! of a run stays as written.
 //!
 //! | kind | form | documented by |
 //! |---|---|---|
@@ -18,39 +18,39 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Longest secret that is recognised where a text is cut before it: a private key of 16,384 bits in PEM has 13 KiB.
+/// Longest secret that is recognised across a cut: a private key of 16,384 bits in PEM has 13 KiB.
 pub const SECRET_BYTES_MAX: usize = 16 * 1024;
 
-/// What may stand between the name of a secret and its value: `": "`, ` => '`, `\": \"`.
+/// Most characters between the name of a secret and its value: `": "`, ` => '`, `\": \"`.
 const BETWEEN_MAX: usize = 8;
 
 /// Longest label between the dashes of a PEM header.
 const LABEL_MAX: usize = 64;
 
-/// Names to which secrets without a form of their own are assigned, in small letters.
+/// Names, in lower case, to which secrets without a form of their own are assigned.
 const ASSIGNED: [&str; 4] = ["aws_secret_access_key", "aws_session_token", "secretaccesskey", "sessiontoken"];
 
-/// Ways to authorise that carry a secret, in small letters.
+/// Authorization schemes that carry a secret, in lower case.
 const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
 
-/// A form that begins with letters of its own.
+/// A form of secret that starts with a fixed prefix.
 struct Form {
-    begin: &'static str,
+    prefix: &'static str,
     kind: &'static str,
-    of: fn(u8) -> bool,
+    body: fn(u8) -> bool,
     min: usize,
-    /// Whether nothing that a word is made of may come before: forms with a short beginning.
-    edge: bool,
-    /// Whether more will not do.
+    /// Whether the prefix must stand at the start of a word: for short prefixes.
+    at_word_start: bool,
+    /// Whether the body must have exactly `min` bytes.
     exact: bool,
 }
 
-const fn form(begin: &'static str, kind: &'static str, of: fn(u8) -> bool, min: usize) -> Form {
-    Form { begin, kind, of, min, edge: false, exact: false }
+const fn form(prefix: &'static str, kind: &'static str, body: fn(u8) -> bool, min: usize) -> Form {
+    Form { prefix, kind, body, min, at_word_start: false, exact: false }
 }
 
-const fn exact(begin: &'static str, kind: &'static str, of: fn(u8) -> bool, min: usize) -> Form {
-    Form { begin, kind, of, min, edge: true, exact: true }
+const fn exact(prefix: &'static str, kind: &'static str, body: fn(u8) -> bool, min: usize) -> Form {
+    Form { prefix, kind, body, min, at_word_start: true, exact: true }
 }
 
 const FORMS: [Form; 24] = [
@@ -74,7 +74,7 @@ const FORMS: [Form; 24] = [
     form("xoxr-", "slack", dashed, 10),
     form("xoxs-", "slack", dashed, 10),
     form("xapp-", "slack", dashed, 10),
-    Form { begin: "AIza", kind: "google", of: base64url, min: 35, edge: true, exact: false },
+    Form { prefix: "AIza", kind: "google", body: base64url, min: 35, at_word_start: true, exact: false },
     form("npm_", "npm", alphanumeric, 36),
     form("pypi-", "pypi", base64url, 40),
     form("proctor_", "proctor", hexadecimal, 64),
@@ -112,15 +112,15 @@ fn credential(byte: u8) -> bool {
     base64(byte) || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// `text` with every secret of a known form replaced by `[redacted: kind]`. Takes time in proportion to the text, and does
-/// nothing to its own result.
+/// Replaces every secret of a known form in `text` by `[redacted: kind]`. Takes time in proportion to the text, and
+/// changes nothing when applied to its own result.
 #[must_use]
 pub fn redact(text: &str) -> Cow<'_, str> {
-    let spans = secrets(text);
-    if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(without(text, 0, &spans)) }
+    let spans = find_secrets(text);
+    if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(replace_secrets(text, 0, &spans)) }
 }
 
-/// What [`redact`] makes of a text that is at hand.
+/// [`redact`] for an owned text.
 #[must_use]
 pub fn redacted(text: String) -> String {
     match redact(&text) {
@@ -129,40 +129,40 @@ pub fn redacted(text: String) -> String {
     }
 }
 
-/// The part of `text` from byte `from` on, redacted. What comes before is only looked at: a secret that begins there and
-/// ends in the part is replaced, so that a cut lets no half of one through. `from` is on a character's boundary.
+/// The redacted part of `text` from byte `from` on, which must be a character boundary. A secret that starts before
+/// `from` and ends in the part is replaced too, so that a cut lets no half of one through.
 #[must_use]
 pub fn redact_from(text: &str, from: usize) -> String {
-    without(text, from, &secrets(text))
+    replace_secrets(text, from, &find_secrets(text))
 }
 
 type Secret = (Range<usize>, &'static str);
 
-fn without(text: &str, from: usize, secrets: &[Secret]) -> String {
+fn replace_secrets(text: &str, from: usize, secrets: &[Secret]) -> String {
     let mut out = String::with_capacity(text.len() - from);
-    let mut done = from;
+    let mut copied = from;
     for (span, kind) in secrets.iter().filter(|(span, _)| span.end > from) {
-        out.push_str(&text[done..span.start.max(done)]);
+        out.push_str(&text[copied..span.start.max(copied)]);
         out.push_str("[redacted: ");
         out.push_str(kind);
         out.push(']');
-        done = span.end;
+        copied = span.end;
     }
-    out.push_str(&text[done..]);
+    out.push_str(&text[copied..]);
     out
 }
 
-// All secrets from left to right. Their ends are ASCII, so they are boundaries of characters.
-fn secrets(text: &str) -> Vec<Secret> {
+// Finds all secrets from left to right. They end with ASCII, so their ends are character boundaries.
+fn find_secrets(text: &str) -> Vec<Secret> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
-    let mut scan = Scan { bytes, done: 0, no_jwt_before: 0 };
+    let mut scanner = Scanner { bytes, last_secret_end: 0, no_jwt_before: 0 };
     let mut at = 0;
     while at < bytes.len() {
-        match scan.secret_at(at) {
+        match scanner.secret_at(at) {
             Some((span, kind)) => {
                 at = span.end;
-                scan.done = at;
+                scanner.last_secret_end = at;
                 found.push((span, kind));
             }
             None => at += 1,
@@ -171,72 +171,72 @@ fn secrets(text: &str) -> Vec<Secret> {
     found
 }
 
-struct Scan<'a> {
+struct Scanner<'a> {
     bytes: &'a [u8],
-    /// Where the last secret ended; 0 before the first.
-    done: usize,
-    /// Where the run of characters ends that was found not to be the first part of a JWT: nothing in it begins one.
+    /// End of the last secret; 0 before the first.
+    last_secret_end: usize,
+    /// End of the last run of characters that is not the first part of a JWT: no JWT starts in it.
     no_jwt_before: usize,
 }
 
-impl Scan<'_> {
-    // A secret that begins at `at`, or whose name does.
+impl Scanner<'_> {
+    // The secret that starts, or whose name starts, at `at`.
     fn secret_at(&mut self, at: usize) -> Option<Secret> {
         let bytes = self.bytes;
         match bytes[at] {
             b'-' => self.private_key(at),
             b'e' => self.jwt(at),
-            b'g' | b'x' | b'n' | b'p' => self.form(at),
-            b'A' | b'a' => self.form(at).or_else(|| self.authorization(at)).or_else(|| self.assigned(at)),
+            b'g' | b'x' | b'n' | b'p' => self.prefixed(at),
+            b'A' | b'a' => self.prefixed(at).or_else(|| self.authorization(at)).or_else(|| self.assigned(at)),
             b'S' | b's' => self.assigned(at),
             _ => None,
         }
     }
 
-    fn begins(&self, at: usize, what: &str) -> bool {
+    fn starts_with(&self, at: usize, what: &str) -> bool {
         self.bytes[at..].starts_with(what.as_bytes())
     }
 
-    fn names(&self, at: usize, what: &str) -> bool {
+    fn starts_with_ignoring_case(&self, at: usize, what: &str) -> bool {
         self.bytes[at..].get(..what.len()).is_some_and(|found| found.eq_ignore_ascii_case(what.as_bytes()))
     }
 
-    // No letter, digit or `_` comes before, nor will when the secret before is replaced.
-    fn is_edge(&self, at: usize) -> bool {
-        at == self.done || !word(self.bytes[at - 1])
+    // No letter, digit or `_` comes before, also after the preceding secret is replaced.
+    fn is_word_start(&self, at: usize) -> bool {
+        at == self.last_secret_end || !word(self.bytes[at - 1])
     }
 
-    fn run(&self, at: usize, of: fn(u8) -> bool) -> usize {
-        self.bytes[at..].iter().position(|byte| !of(*byte)).map_or(self.bytes.len(), |len| at + len)
+    fn run_end(&self, at: usize, is_member: fn(u8) -> bool) -> usize {
+        self.bytes[at..].iter().position(|byte| !is_member(*byte)).map_or(self.bytes.len(), |len| at + len)
     }
 
-    fn form(&self, at: usize) -> Option<Secret> {
-        let form = FORMS.iter().find(|form| self.begins(at, form.begin))?;
-        let begin = at + form.begin.len();
-        if form.edge && !self.is_edge(at) {
+    fn prefixed(&self, at: usize) -> Option<Secret> {
+        let form = FORMS.iter().find(|form| self.starts_with(at, form.prefix))?;
+        let begin = at + form.prefix.len();
+        if form.at_word_start && !self.is_word_start(at) {
             return None;
         }
         if form.exact {
-            // One look beyond what is wanted, however long the run is.
+            // Looks only one byte beyond the exact length, however long the run is.
             let window = &self.bytes[begin..self.bytes.len().min(begin + form.min + 1)];
-            let len = window.iter().take_while(|byte| (form.of)(**byte)).count();
+            let len = window.iter().take_while(|byte| (form.body)(**byte)).count();
             return (len == form.min).then(|| (at..begin + len, form.kind));
         }
-        let end = self.run(begin, form.of);
+        let end = self.run_end(begin, form.body);
         let is_cut = self.bytes[end..] == *"…".as_bytes();
         (end - begin >= form.min || is_cut && end > begin).then_some((at..end, form.kind))
     }
 
     fn jwt(&mut self, at: usize) -> Option<Secret> {
         const PART_MIN: usize = 8;
-        if at < self.no_jwt_before || !self.begins(at, "eyJ") || !self.is_edge(at) {
+        if at < self.no_jwt_before || !self.starts_with(at, "eyJ") || !self.is_word_start(at) {
             return None;
         }
-        let mut end = self.run(at, base64url);
+        let mut end = self.run_end(at, base64url);
         let first = end;
         let mut parts = usize::from(first - at >= PART_MIN);
         while parts > 0 && self.bytes.get(end) == Some(&b'.') {
-            let next = self.run(end + 1, base64url);
+            let next = self.run_end(end + 1, base64url);
             if next - end - 1 < PART_MIN {
                 break;
             }
@@ -252,14 +252,14 @@ impl Scan<'_> {
     fn private_key(&self, at: usize) -> Option<Secret> {
         const BEGIN: &str = "-----BEGIN ";
         const END: &[u8] = b"-----END ";
-        if !self.begins(at, BEGIN) {
+        if !self.starts_with(at, BEGIN) {
             return None;
         }
         let label = at + BEGIN.len();
         let window = &self.bytes[label..self.bytes.len().min(label + LABEL_MAX)];
         let len = window.iter().take_while(|byte| capital(**byte) || **byte == b' ').count();
         let is_private = window[..len].windows(11).any(|words| words == b"PRIVATE KEY");
-        if !is_private || !self.begins(label + len, "-----") {
+        if !is_private || !self.starts_with(label + len, "-----") {
             return None;
         }
         let body = label + len + 5;
@@ -275,36 +275,39 @@ impl Scan<'_> {
     fn authorization(&self, at: usize) -> Option<Secret> {
         const NAME: &str = "authorization";
         const VALUE_MIN: usize = 8;
-        if !self.names(at, NAME) {
+        if !self.starts_with_ignoring_case(at, NAME) {
             return None;
         }
-        let scheme = self.between(at + NAME.len())?;
-        let after = SCHEMES.iter().find(|known| self.names(scheme, known)).map(|known| scheme + known.len())?;
-        let value = self.spaces(after).filter(|value| *value > after)?;
-        let end = self.run(value, credential);
+        let scheme = self.skip_separators(at + NAME.len())?;
+        let after = SCHEMES
+            .iter()
+            .find(|known| self.starts_with_ignoring_case(scheme, known))
+            .map(|known| scheme + known.len())?;
+        let value = self.skip_spaces(after).filter(|value| *value > after)?;
+        let end = self.run_end(value, credential);
         (end - value >= VALUE_MIN).then_some((value..end, "authorization"))
     }
 
     fn assigned(&self, at: usize) -> Option<Secret> {
         const VALUE_MIN: usize = 40;
-        let name = ASSIGNED.iter().find(|name| self.names(at, name))?;
+        let name = ASSIGNED.iter().find(|name| self.starts_with_ignoring_case(at, name))?;
         let begin = at + name.len();
-        let value = self.between(begin).filter(|value| *value > begin)?;
-        let end = self.run(value, base64);
+        let value = self.skip_separators(begin).filter(|value| *value > begin)?;
+        let end = self.run_end(value, base64);
         (end - value >= VALUE_MIN).then_some((value..end, "aws"))
     }
 
-    fn between(&self, at: usize) -> Option<usize> {
+    fn skip_separators(&self, at: usize) -> Option<usize> {
         self.skip(at, |byte| matches!(byte, b' ' | b'\t' | b'"' | b'\'' | b':' | b'=' | b'>' | b'\\'))
     }
 
-    fn spaces(&self, at: usize) -> Option<usize> {
+    fn skip_spaces(&self, at: usize) -> Option<usize> {
         self.skip(at, |byte| byte == b' ')
     }
 
-    // Where something else comes; `None` when it does not within a few characters.
-    fn skip(&self, at: usize, of: fn(u8) -> bool) -> Option<usize> {
-        let len = self.bytes[at..].iter().take(BETWEEN_MAX + 1).take_while(|byte| of(**byte)).count();
+    // The position after the separators; `None` when there are more than [`BETWEEN_MAX`].
+    fn skip(&self, at: usize, is_separator: fn(u8) -> bool) -> Option<usize> {
+        let len = self.bytes[at..].iter().take(BETWEEN_MAX + 1).take_while(|byte| is_separator(**byte)).count();
         (len <= BETWEEN_MAX).then_some(at + len)
     }
 }
@@ -314,25 +317,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    // Put together here, so that no scanner takes this file for a leak.
+    // Assembled at run time, so that no secret scanner reports this file.
     fn samples() -> Vec<(String, &'static str)> {
-        let of = |begin: &str, letters: &str, len: usize| {
-            format!("{begin}{}", letters.chars().cycle().take(len).collect::<String>())
+        let sample = |prefix: &str, letters: &str, len: usize| {
+            format!("{prefix}{}", letters.chars().cycle().take(len).collect::<String>())
         };
         let pem = |label: &str| format!("-----BEGIN {label}-----\nMIIEvQIBADAN\nBgkq\n-----END {label}-----");
         vec![
-            (of("ghp_", "a1B2", 36), "github"),
-            (of("ghs_", "a1B2", 36), "github"),
-            (of("github_pat_", "11AB_c", 82), "github"),
-            (of("glpat-", "xY-_9", 20), "gitlab"),
-            (of("AKIA", "Q7Z2", 16), "aws"),
-            (of("ASIA", "Q7Z2", 16), "aws"),
-            (of("xoxb-", "12-ab", 24), "slack"),
-            (of("AIza", "Sy-_D", 35), "google"),
-            (of("npm_", "z9Y8", 36), "npm"),
-            (of("pypi-AgE", "Ic-_9", 60), "pypi"),
-            (of("proctor_", "0f9a", 64), "proctor"),
-            (format!("{}.{}.{}", of("eyJ", "hbGc", 17), of("eyJ", "zdWI", 20), of("", "s-_5", 43)), "jwt"),
+            (sample("ghp_", "a1B2", 36), "github"),
+            (sample("ghs_", "a1B2", 36), "github"),
+            (sample("github_pat_", "11AB_c", 82), "github"),
+            (sample("glpat-", "xY-_9", 20), "gitlab"),
+            (sample("AKIA", "Q7Z2", 16), "aws"),
+            (sample("ASIA", "Q7Z2", 16), "aws"),
+            (sample("xoxb-", "12-ab", 24), "slack"),
+            (sample("AIza", "Sy-_D", 35), "google"),
+            (sample("npm_", "z9Y8", 36), "npm"),
+            (sample("pypi-AgE", "Ic-_9", 60), "pypi"),
+            (sample("proctor_", "0f9a", 64), "proctor"),
+            (format!("{}.{}.{}", sample("eyJ", "hbGc", 17), sample("eyJ", "zdWI", 20), sample("", "s-_5", 43)), "jwt"),
             (pem("PRIVATE KEY"), "private key"),
             (pem("OPENSSH PRIVATE KEY"), "private key"),
             (pem("PGP PRIVATE KEY BLOCK"), "private key"),
@@ -352,28 +355,28 @@ mod tests {
     }
 
     #[test]
-    fn every_known_form_is_replaced_wherever_it_stands() {
+    fn replaces_every_known_form_at_any_position() {
         for (secret, kind) in samples() {
-            let gone = format!("[redacted: {kind}]");
+            let replacement = format!("[redacted: {kind}]");
             for (before, after) in
                 [("", ""), ("token=", "\n"), ("ü '", "' ü"), ("(", ")"), ("\u{1b}[31m ", "\u{1b}[0m")]
             {
-                let told = redact(&format!("{before}{secret}{after}")).into_owned();
-                assert_eq!(told, format!("{before}{gone}{after}"), "{kind}");
+                let shown = redact(&format!("{before}{secret}{after}")).into_owned();
+                assert_eq!(shown, format!("{before}{replacement}{after}"), "{kind}");
             }
             let twice = redact(&format!("{secret} {secret}")).into_owned();
-            assert_eq!(twice, format!("{gone} {gone}"));
+            assert_eq!(twice, format!("{replacement} {replacement}"));
         }
         for (name, value, kind) in assigned() {
-            let told = redact(&format!("x {name}{value}\" y")).into_owned();
-            assert_eq!(told, format!("x {name}[redacted: {kind}]\" y"));
+            let shown = redact(&format!("x {name}{value}\" y")).into_owned();
+            assert_eq!(shown, format!("x {name}[redacted: {kind}]\" y"));
         }
         let broken = redact("got -----BEGIN RSA PRIVATE KEY-----\nMIIEow").into_owned();
-        assert_eq!(broken, "got [redacted: private key]", "one that is cut off");
+        assert_eq!(broken, "got [redacted: private key]", "a truncated key");
     }
 
     #[test]
-    fn what_only_resembles_a_secret_stays() {
+    fn keeps_texts_that_only_resemble_secrets() {
         for text in [
             "ghp_short",
             "set npm_config_registry and npm_package_name",
@@ -394,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_lets_no_half_through() {
+    fn a_cut_lets_no_part_of_a_secret_through() {
         for (secret, kind) in samples() {
             let text = format!("before {secret} after");
             for from in 7..7 + secret.len() {
@@ -402,13 +405,14 @@ mod tests {
             }
             assert_eq!(redact_from(&text, 7 + secret.len()), " after");
         }
-        // What was clipped before it came here.
+        // A secret that was clipped before redaction.
         assert_eq!(redact("token ghp_a1B2c3…"), "token [redacted: github]…");
     }
 
     #[test]
-    fn time_is_in_proportion_to_the_text() {
-        // Each repeats a beginning that comes to nothing; looked through anew from each, 1 MiB would take minutes.
+    fn redaction_takes_linear_time() {
+        // Each repeats the start of a form that never completes; rescanning from each start would take minutes for 1
+        // MiB.
         for piece in
             ["eyJabcdefgh-", "AIza", "ghp_", "-----BEGIN ", "authorization: ", "AKIA", "aws_secret_access_key=", "xox"]
         {
@@ -417,11 +421,11 @@ mod tests {
         }
     }
 
-    fn without_beginnings(text: &str) -> bool {
+    fn without_prefixes(text: &str) -> bool {
         let small = text.to_ascii_lowercase();
-        let begins = FORMS.iter().map(|form| form.begin).chain(["eyJ", "-----BEGIN"]);
+        let prefixes = FORMS.iter().map(|form| form.prefix).chain(["eyJ", "-----BEGIN"]);
         let names = ASSIGNED.iter().copied().chain(["authorization"]);
-        !begins.into_iter().any(|begin| text.contains(begin)) && !names.into_iter().any(|name| small.contains(name))
+        !prefixes.into_iter().any(|prefix| text.contains(prefix)) && !names.into_iter().any(|name| small.contains(name))
     }
 
     fn pieces() -> impl Strategy<Value = String> {
@@ -438,7 +442,7 @@ mod tests {
     proptest! {
         #[test]
         fn text_without_secrets_is_unchanged(text in "(?s).{0,300}") {
-            prop_assume!(without_beginnings(&text));
+            prop_assume!(without_prefixes(&text));
             prop_assert!(matches!(redact(&text), Cow::Borrowed(_)));
             prop_assert_eq!(redact_from(&text, 0), text);
         }

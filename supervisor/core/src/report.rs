@@ -1,5 +1,5 @@
-//! The report of a run: one record for every language, every entrance and every ending. Its serde form is the JSON
-//! document of `--output json` and `GetReport`. Must not know how it is shown.
+//! The report of a run: one record for every language, entry point and outcome. Its serde form is the JSON document of
+//! `--output json` and `GetReport`.
 
 use crate::artifact::Artifact;
 use crate::isolation::Isolation;
@@ -9,18 +9,18 @@ use crate::test_case::{Collector, TestCase, TestId, TestOutcome};
 use crate::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Everything that is known about a finished run.
+/// Everything known about a finished run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// What the run came to.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// The runner's own status when it ended by itself and not with 0, else the outcome's number.
+    /// The runner's own status when it exited by itself and not with 0, else the outcome's number.
     pub exit_code: i32,
     /// The runner's own status, when it exited by itself.
     pub raw_exit_code: Option<i32>,
     /// The framework's name: `go`.
     pub framework: String,
-    /// Counts over all tests, also those that `tests` had no room for.
+    /// Counts over all tests, including those that `tests` has no room for.
     pub summary: Summary,
     /// Tests that both failed and passed in this run; the evidence names them.
     #[serde(default)]
@@ -31,37 +31,37 @@ pub struct Report {
     pub started_at: Timestamp,
     /// When the run ended.
     pub ended_at: Timestamp,
-    /// Whether the run was cut off, so that `tests` holds what was known until then.
+    /// Whether the run was cut off, so that `tests` holds the results until then.
     pub partial: bool,
-    /// Whether the runner gives results test by test. Without that only its exit status counts.
+    /// Whether the runner gives results test by test. Otherwise only its exit status counts.
     pub structured: bool,
-    /// The tests, failures first in the order they finished, at most [`crate::bound::TEST_CASES_MAX`].
+    /// The tests, failures first in the order in which they finished, at most [`crate::bounds::TEST_CASES_MAX`].
     pub tests: Vec<TestCase>,
-    /// Build and collection errors, at most [`crate::bound::COLLECTORS_MAX`].
+    /// Build and collection errors, at most [`crate::bounds::COLLECTORS_MAX`].
     pub collectors: Vec<Collector>,
-    /// What the outcome rests on.
+    /// Facts behind the outcome.
     pub evidence: Evidence,
-    /// What the run used.
+    /// Resource usage.
     pub resources: Resources,
     /// The limits of the run. What enforced each is in `isolation`.
     pub limits: Limits,
     /// The layers and limits that were in force.
     pub isolation: Isolation,
-    /// What was measured of coverage.
+    /// Coverage measured by the run.
     pub coverage: CoverageSummary,
     /// The end of stdout, as text.
     pub stdout_tail: String,
     /// The end of stderr, as text.
     pub stderr_tail: String,
-    /// The files that the run left for its caller, in the order in which their contents are kept.
+    /// Files that the run left for its caller, in storage order.
     #[serde(default)]
     pub artifacts: Vec<Artifact>,
-    /// What the report had to leave out.
+    /// Counts of what the report left out.
     pub truncated: Truncated,
 }
 
 impl Report {
-    /// Bytes that it takes in memory, but for what is small in every report.
+    /// Memory use in bytes, without the parts that are small in every report.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let tests: usize = self.tests.iter().map(TestCase::memory_bytes).sum();
@@ -72,10 +72,10 @@ impl Report {
         let artifacts: usize = self.artifacts.iter().map(artifact).sum();
         let notes: usize = self.evidence.notes.iter().chain(&self.coverage.notes).map(String::len).sum();
         let tails = self.stdout_tail.len() + self.stderr_tail.len();
-        let named = |test: &TestId| size_of::<TestId>() + test.text_bytes();
-        let named: usize = self.evidence.running.iter().chain(&self.evidence.not_run).map(named).sum();
+        let test_bytes = |test: &TestId| size_of::<TestId>() + test.text_bytes();
+        let named_tests: usize = self.evidence.running.iter().chain(&self.evidence.not_run).map(test_bytes).sum();
         let not_built: usize = self.evidence.not_built.iter().map(|name| size_of::<String>() + name.len()).sum();
-        size_of::<Report>() + tests + collectors + artifacts + notes + tails + named + not_built
+        size_of::<Report>() + tests + collectors + artifacts + notes + tails + named_tests + not_built
     }
 }
 
@@ -99,7 +99,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts one more test.
+    /// Counts one test.
     pub fn count(&mut self, outcome: TestOutcome) {
         self.total += 1;
         *match outcome {
@@ -112,14 +112,14 @@ impl Summary {
         } += 1;
     }
 
-    /// Tests that somebody has to look at.
+    /// Number of tests that need attention.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.failed + self.error
     }
 }
 
-/// What a run used, read from its cgroup leaf and from the worker.
+/// Resource usage of a run, read from its cgroup leaf and from the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Resources {
     /// Wall time of the runner, seconds.
@@ -145,15 +145,15 @@ pub struct Resources {
     pub memory_pressure_s: Option<f64>,
     /// The same for block devices.
     pub io_pressure_s: Option<f64>,
-    /// Time spent waiting for a turn, seconds.
+    /// Time in the queue, seconds.
     pub queue_wait_s: f64,
     /// Time from the launch to the runner's start, seconds.
     pub setup_s: f64,
-    /// Bytes of stdout and stderr, and of what a reporter of ours told.
+    /// Bytes of stdout and stderr, and of the output of proctor's own reporters.
     pub output_bytes: u64,
 }
 
-/// What a run measured of coverage.
+/// Coverage measured by a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CoverageSummary {
     /// Whether anything was measured.
@@ -166,14 +166,14 @@ pub struct CoverageSummary {
     pub notes: Vec<String>,
 }
 
-/// What a report had to leave out; all zero when it is whole.
+/// Counts of what a report left out; all zero when it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Truncated {
     /// Tests counted in the summary and not listed.
     pub tests: u64,
     /// Build and collection errors not listed.
     pub collectors: u64,
-    /// Tests that were to run again, told nothing, and are not listed.
+    /// Tests that were to run again, gave no result, and are not listed.
     #[serde(default)]
     pub not_run: u64,
     /// Bytes of stdout before the tail.
@@ -217,7 +217,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_json_document_has_the_fields_that_programs_read() {
+    fn the_json_document_has_its_documented_fields() {
         let document = serde_json::to_value(report(Outcome::Passed, Vec::new())).unwrap();
         for field in [
             "outcome",

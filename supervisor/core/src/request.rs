@@ -1,4 +1,4 @@
-//! What a caller asks of a run, checked and free of transport. Must not know how it arrived or how it will be run.
+//! What a caller requests of a run, validated and independent of the transport.
 
 use crate::filter::Filter;
 use crate::isolation::Network;
@@ -7,55 +7,55 @@ use crate::test_case::TestId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a run is for.
+/// Purpose of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunKind {
-    /// It runs tests, and replaces what its session knows of failures.
+    /// Runs tests and replaces the session's failure slot.
     Tests,
-    /// It lists tests without running them, and leaves all of that alone.
+    /// Lists tests without running them, and leaves the failure slot alone.
     Listing,
 }
 
-/// One request for a test run. Two equal requests on an unchanged workspace are one run.
+/// A request for a test run. Two equal requests on an unchanged workspace are one run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RunRequest {
-    /// Framework by name, `all`, or `None` to detect it.
+    /// Framework by name, `all`, or `None` for detection.
     pub framework: Option<String>,
-    /// Which tests.
+    /// Selected tests.
     pub selection: Selection,
-    /// A command that replaces the framework's own; empty for none.
+    /// Command that replaces the framework's own; empty for none.
     pub command: Vec<String>,
-    /// Bounds asked for.
+    /// Requested limits.
     pub limits: LimitRequest,
-    /// Network asked for; `None` takes the tenant's default.
+    /// Requested network access; `None` takes the tenant's default.
     pub network: Option<Network>,
     /// Whether to measure coverage.
     pub coverage: CoverageMode,
     /// Variables added to the run's environment.
     pub env: BTreeMap<String, String>,
-    /// Tests at the same time within one package or process, where the runner can be told.
+    /// Parallel tests within one package or process, for runners with such an option.
     pub parallel: Option<u32>,
-    /// Which browser, for frameworks that drive one.
+    /// Browser options, for frameworks that drive one.
     #[serde(default)]
-    pub browsing: Browsing,
-    /// Whether the run has empty caches, which are removed when it ends, in place of its workspace's.
+    pub browsing: BrowserOptions,
+    /// Whether the run gets empty caches instead of its workspace's; they are removed when it ends.
     #[serde(default)]
     pub fresh: bool,
 }
 
-/// What a request says about browsers.
+/// Browser options of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Browsing {
-    /// Whether the browser has a window.
+pub struct BrowserOptions {
+    /// Whether the browser has a visible window.
     pub headed: bool,
-    /// Which it is; `None` leaves it to the project.
+    /// The browser; `None` takes the project's choice.
     pub browser: Option<Browser>,
 }
 
-impl Browsing {
-    /// The option that is asked for; the first, if both are.
+impl BrowserOptions {
+    /// Name of the first option that is set.
     #[must_use]
-    pub fn option(self) -> Option<&'static str> {
+    pub fn requested_option(self) -> Option<&'static str> {
         if self.headed { Some("headed") } else { self.browser.map(|_| "browser") }
     }
 }
@@ -73,10 +73,10 @@ pub enum Browser {
 }
 
 impl Browser {
-    /// All of them.
+    /// All browsers.
     pub const ALL: [Browser; 3] = [Browser::Chromium, Browser::Firefox, Browser::Webkit];
 
-    /// Its name in requests.
+    /// The name in requests.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -86,62 +86,63 @@ impl Browser {
         }
     }
 
-    /// The one of that name.
+    /// The browser with this name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Browser> {
+    pub fn from_name(name: &str) -> Option<Browser> {
         Browser::ALL.into_iter().find(|browser| browser.name() == name)
     }
 }
 
-/// Which tests of the workspace.
+/// The selected tests of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {
-    /// All of them.
+    /// All tests.
     #[default]
     All,
-    /// Those that the runner's own filter picks, in the packages of these files (all packages when empty).
+    /// The tests that match the runner's own filter, in the packages of these files (all packages when empty).
     Matching {
         /// The runner's own filter expression.
         filter: Option<Filter>,
         /// Files relative to the workspace.
         files: Vec<String>,
     },
-    /// What failed in the session's last run, at most `limit` entries. The session turns it into [`Selection::Exactly`].
+    /// The failures of the session's last run, at most `limit` entries. The session resolves this to
+    /// [`Selection::Exactly`].
     LastFailed {
         /// Most entries to rerun; `None` is all.
         limit: Option<u32>,
     },
-    /// Exactly these.
+    /// Exactly these tests and packages.
     Exactly(Vec<RerunTarget>),
 }
 
 impl Selection {
-    /// Whether the selection is the whole suite, so that its coverage may replace everything known before.
+    /// Whether the selection is the whole suite, so that its coverage may replace the whole index.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         matches!(self, Selection::All)
     }
 }
 
-/// What a request calls all frameworks that the workspace has projects of.
+/// Framework name in a request that selects all frameworks with a project in the workspace.
 pub const ALL_FRAMEWORKS: &str = "all";
 
-/// What a report calls the framework of a command that is nobody's but the project's or the request's. No request can name it.
+/// Framework name in a report of a command that the project or the request gave. A request cannot name it.
 pub const CUSTOM_FRAMEWORK: &str = "custom";
 
-/// One thing to run again.
+/// A test or package to run again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RerunTarget {
-    /// A whole package or file: what failed to build or to load.
+    /// A whole package or file that failed to build or load.
     Package(String),
     /// One test.
     Test(TestId),
 }
 
 impl RerunTarget {
-    /// The package that it is, or is in.
+    /// The package itself, or the package of the test.
     #[must_use]
     pub fn package(&self) -> &str {
         match self {
@@ -155,14 +156,14 @@ impl RerunTarget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CoverageMode {
-    /// As the framework's adapter sees fit.
+    /// As the framework's adapter decides.
     #[default]
     Auto,
-    /// Not at all.
+    /// No coverage.
     Off,
 }
 
-/// What to do while another run of the session is going on.
+/// What to do while another run of the session is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum IfBusy {
     /// Attach to an identical run on an unchanged workspace, else wait behind it.
@@ -172,6 +173,6 @@ pub enum IfBusy {
     Refuse,
 }
 
-/// What the files of a workspace looked like: equal fingerprints mean that nothing was edited in between.
+/// Hash over the state of a workspace's files: equal fingerprints mean that nothing was edited in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 32]);

@@ -1,9 +1,9 @@
-//! The state machine of one session: which run is going on, which wait, what the session remembers. `step` takes one
-//! event and returns what has to be done; the actor at the edge does it. Must not know channels, tasks or clocks.
+//! The state machine of one session: its running run, its waiting runs, its failure slot and coverage index. `step`
+//! takes one event and returns the effects that the actor at the edge carries out.
 
-use crate::bound::{FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
-use crate::coverage::{CoverageIndex, Measured};
-use crate::failure::{Deferred, FailureSlot, Rerun};
+use crate::bounds::{FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
+use crate::coverage::{CoverageIndex, CoverageMeasurement};
+use crate::failure::{DeferredFailures, FailureSlot, RerunPlan};
 use crate::id::RunId;
 use crate::outcome::{KillReason, Outcome};
 use crate::quota::QuotaExceeded;
@@ -13,97 +13,97 @@ use crate::timestamp::Timestamp;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How long a run that nobody watches goes on, in milliseconds. An agent's client gives up after its own timer and asks
-/// again within seconds; a run that nobody comes back for must not hold the host.
+/// How long a run without watchers continues, in milliseconds. An agent's client gives up after its own timer and asks
+/// again within seconds; an abandoned run must not hold the host.
 pub const DETACHED_MS_MAX: u64 = 30_000;
 
-/// What happened.
+/// An event in the life of a session.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// A caller wants a run, for which the edge has drawn a name.
+    /// A caller requests a run under an id that the edge has drawn.
     Requested {
-        /// The name that the run gets if it becomes one.
+        /// Id of the run if the request is accepted.
         run: RunId,
-        /// What is wanted.
+        /// The requested run.
         request: Box<RunRequest>,
-        /// What for.
+        /// Purpose of the run.
         kind: RunKind,
-        /// The workspace as it is now; `None` when nobody has looked, or it is too large to look at, which is never equal to
-        /// anything.
+        /// Fingerprint of the workspace now; `None` without a scan or for a workspace too large to scan, and equal to
+        /// nothing.
         fingerprint: Option<Fingerprint>,
-        /// What to do while another run is going on.
+        /// What to do while another run is in progress.
         if_busy: IfBusy,
-        /// Why it cannot wait behind another run, if its tenant has no room for one more that does.
-        no_room: Option<QuotaExceeded>,
+        /// The quota that keeps the run from waiting behind another one; `None` if it may wait.
+        quota_exceeded: Option<QuotaExceeded>,
     },
-    /// A run begins on this workspace.
+    /// A run starts on this workspace.
     Began {
         /// The run.
         run: RunId,
-        /// The workspace as it is now.
+        /// Fingerprint of the workspace at the start.
         fingerprint: Option<Fingerprint>,
     },
-    /// How many callers watch a run now.
+    /// The number of watchers of a run changed.
     Watched {
         /// The run.
         run: RunId,
-        /// Callers that watch it.
+        /// Number of callers that watch the run.
         watchers: usize,
     },
-    /// Somebody wants a run to end.
+    /// A caller cancels a run.
     CancelRequested {
         /// The run.
         run: RunId,
     },
-    /// A run ended and everything of it is gone.
+    /// A run ended and all its processes and files are gone.
     Ended {
         /// The run.
         run: RunId,
         /// Its report.
         report: Arc<Report>,
-        /// What it measured of coverage.
-        measured: Vec<Measured>,
+        /// Coverage that the run measured.
+        measured: Vec<CoverageMeasurement>,
     },
-    /// A run could not be started, so that nothing was learnt from it.
+    /// A run could not be started and has no report.
     NotStarted {
         /// The run.
         run: RunId,
     },
-    /// What a run saw of the workspace refuses it, and its caller, who alone knows of it, has not been told that it is one.
+    /// The workspace scan at its start rejects a run whose caller has not received its id yet.
     Rejected {
         /// The run.
         run: RunId,
     },
-    /// The session's tenant keeps more than it may of runs that have ended.
-    Crowded,
+    /// The ended runs of the session's tenant exceed its retention quota.
+    RetentionExceeded,
     /// Time has passed.
     Tick,
-    /// The host takes on no new work. What was accepted goes on.
+    /// The host accepts no new runs. Accepted runs continue.
     DrainRequested,
-    /// The session is to end.
+    /// The session is to be closed.
     CloseRequested,
 }
 
-/// What has to be done.
+/// An action for the actor to carry out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Tell the caller of `run` that it waits at `position` (0: it starts at once).
+    /// Reply to the caller of `run` that it waits at `position` (0: it starts at once).
     Accept {
         /// The run.
         run: RunId,
-        /// Runs that come before it, the running one included.
+        /// Number of runs before it, the running one included.
         position: u32,
     },
-    /// Tell the caller of `run` to watch `to` instead.
+    /// Reply to the caller of `run` to watch `to` instead.
     Attach {
-        /// The name that was drawn and is not used.
+        /// The drawn id, which stays unused.
         run: RunId,
-        /// The run that is the same.
+        /// The identical run.
         to: RunId,
-        /// Milliseconds since that one was accepted.
+        /// Milliseconds since `to` was accepted.
         age_ms: u64,
     },
-    /// Tell the caller, or the watchers, of `run` why it does not start.
+    /// Reply to the caller, or the watchers, of `run` why it does not start.
     Refuse {
         /// The run.
         run: RunId,
@@ -114,16 +114,16 @@ pub enum Effect {
     Start {
         /// The run.
         run: RunId,
-        /// What it runs, with the selection resolved.
+        /// The request, with its selection resolved.
         request: Box<RunRequest>,
-        /// What its report says of what it leaves alone.
+        /// Notes for its report about earlier failures that it leaves out.
         notes: Vec<String>,
     },
-    /// Tell the watchers of a waiting run its new place.
-    Moved {
+    /// Report its new queue position to the watchers of a waiting run.
+    ReportPosition {
         /// The run.
         run: RunId,
-        /// Runs that come before it.
+        /// Number of runs before it.
         position: u32,
     },
     /// Kill this running run.
@@ -140,19 +140,19 @@ pub enum Effect {
         /// Why.
         reason: KillReason,
     },
-    /// Nobody may read this run's events any more.
+    /// Delete the events of this run: no caller may read them any more.
     Forget {
         /// The run.
         run: RunId,
     },
-    /// Everything is over: the actor may end.
+    /// The session is over: the actor ends.
     Stop,
 }
 
 /// Why a request does not become a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartRejected {
-    /// Another run is going on and the caller does not want to wait.
+    /// Another run is in progress and the caller does not want to wait.
     #[error("another run is going on")]
     Busy,
     /// [`QUEUED_RUNS_MAX`] runs wait already.
@@ -161,17 +161,17 @@ pub enum StartRejected {
     /// A quota of the tenant is used up.
     #[error(transparent)]
     Quota(QuotaExceeded),
-    /// A rerun was asked for before any run.
+    /// A rerun was requested before any run.
     #[error("no run_tests call yet in this session")]
     NoRunYet,
-    /// A rerun was asked for and the last run passed.
+    /// A rerun was requested and the last run passed.
     #[error("last run_tests had no failures — nothing to rerun ({framework})")]
     NothingToRerun {
         /// The last run's framework.
         framework: String,
     },
-    /// The host takes on no new work.
-    #[error("the supervisor is going down and takes on no new work")]
+    /// The host accepts no new runs.
+    #[error("the supervisor is shutting down and accepts no new runs")]
     Draining,
     /// The session is being closed.
     #[error("the session is being closed")]
@@ -185,16 +185,16 @@ struct Run {
     kind: RunKind,
     fingerprint: Option<Fingerprint>,
     accepted_at: Timestamp,
-    /// When it is abandoned unless somebody watches it; `None` while somebody does.
+    /// When the run is abandoned; `None` while it has watchers.
     abandon_at: Option<Timestamp>,
-    /// Whether it was told to end. Its end may take a while, and says nothing to whoever asks for the same from then on.
+    /// Whether the run was killed. Its end may take a while, and a later identical request must not attach to it.
     ending: bool,
-    /// What of all that failed before it leaves alone, once it runs.
-    deferred: Deferred,
+    /// Earlier failures that the run leaves out, once it runs.
+    deferred: DeferredFailures,
 }
 
 impl Run {
-    // Once it runs. Until it has looked at the workspace, nobody knows what it sees.
+    // True once the run has started and scanned the workspace; before that, its view of the workspace is unknown.
     fn can_be_joined(&self) -> bool {
         self.fingerprint.is_some() && !self.ending
     }
@@ -216,19 +216,19 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that remembers what an earlier process of this workspace knew.
+    /// A session with the failures, coverage and last request of an earlier process on this workspace.
     #[must_use]
-    pub fn remembering(slot: FailureSlot, index: CoverageIndex, last_request: Option<RunRequest>) -> Self {
+    pub fn restore(slot: FailureSlot, index: CoverageIndex, last_request: Option<RunRequest>) -> Self {
         Session { slot, index, last_request: last_request.map(Box::new), ..Session::default() }
     }
 
-    /// The failures of the last run.
+    /// The failure slot.
     #[must_use]
     pub fn slot(&self) -> &FailureSlot {
         &self.slot
     }
 
-    /// The coverage of all runs.
+    /// The coverage index.
     #[must_use]
     pub fn index(&self) -> &CoverageIndex {
         &self.index
@@ -240,50 +240,51 @@ impl Session {
         self.last_request.as_deref()
     }
 
-    /// The run that is going on.
+    /// The run in progress.
     #[must_use]
     pub fn running(&self) -> Option<&RunId> {
         self.running.as_ref().map(|run| &run.run)
     }
 
-    /// How many runs wait.
+    /// Number of waiting runs.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The run that is going on and those that wait behind it, in order.
+    /// The running run and the waiting ones, in order.
     pub fn unfinished(&self) -> impl Iterator<Item = &RunId> {
         self.running.iter().chain(&self.waiting).map(|run| &run.run)
     }
 
-    /// The last run that ended, and how.
+    /// The last run of tests that ended, and its outcome.
     #[must_use]
     pub fn last(&self) -> Option<&(RunId, Outcome)> {
         self.last.as_ref()
     }
 
-    /// Whether it depends on the workspace what becomes of a request. `may_wait` is whether its tenant has room for one more
-    /// run that waits.
+    /// Whether the answer to a request depends on the workspace. `may_wait` is whether the tenant's quota allows one
+    /// more waiting run.
     #[must_use]
-    pub fn needs_look(&self, request: &RunRequest, kind: RunKind, if_busy: IfBusy, may_wait: bool) -> bool {
+    pub fn needs_scan(&self, request: &RunRequest, kind: RunKind, if_busy: IfBusy, may_wait: bool) -> bool {
         let Some(running) = self.running.as_ref().filter(|_| !self.closing && !self.draining) else { return false };
         let equal = |run: &Run| run.kind == kind && *run.request == *request;
-        // It joins the running one if nothing was edited since, whether it would wait or not.
+        // It attaches to the running one if nothing was edited since, whether it would wait or not.
         if equal(running) && running.can_be_joined() {
             return true;
         }
-        // A look decides whether it can be carried out at all; but only of what would wait, and for none that it joins.
-        let waits = if_busy == IfBusy::Queue && may_wait && self.waiting.len() < QUEUED_RUNS_MAX;
-        waits && !self.waiting.iter().any(equal)
+        // A scan decides whether a request can be carried out at all; needed only for one that would wait and attaches
+        // to no other.
+        let would_wait = if_busy == IfBusy::Queue && may_wait && self.waiting.len() < QUEUED_RUNS_MAX;
+        would_wait && !self.waiting.iter().any(equal)
     }
 
-    /// Takes one event and says what has to be done, in order.
+    /// Applies one event and returns the effects in order.
     #[must_use]
     pub fn step(&mut self, now: Timestamp, event: Event) -> Vec<Effect> {
         match event {
-            Event::Requested { run, request, kind, fingerprint, if_busy, no_room } => {
-                let asked = Run {
+            Event::Requested { run, request, kind, fingerprint, if_busy, quota_exceeded } => {
+                let requested = Run {
                     run,
                     request,
                     kind,
@@ -291,9 +292,9 @@ impl Session {
                     accepted_at: now,
                     abandon_at: Some(now.plus_ms(DETACHED_MS_MAX)),
                     ending: false,
-                    deferred: Deferred::default(),
+                    deferred: DeferredFailures::default(),
                 };
-                self.requested(now, asked, if_busy, no_room)
+                self.handle_request(now, requested, if_busy, quota_exceeded)
             }
             Event::Began { run, fingerprint } => {
                 if let Some(running) = self.running.as_mut().filter(|running| running.run == run) {
@@ -302,14 +303,14 @@ impl Session {
                 Vec::new()
             }
             Event::Watched { run, watchers } => {
-                self.watched(now, &run, watchers);
+                self.update_watchers(now, &run, watchers);
                 Vec::new()
             }
             Event::CancelRequested { run } => self.end_run(&run, KillReason::Cancelled),
-            Event::Ended { run, report, measured } => self.ended(&run, Some((&report, measured))),
-            Event::NotStarted { run } => self.ended(&run, None),
-            Event::Rejected { run } => self.refused(run),
-            Event::Crowded => self.make_room(),
+            Event::Ended { run, report, measured } => self.handle_end(&run, Some((&report, measured))),
+            Event::NotStarted { run } => self.handle_end(&run, None),
+            Event::Rejected { run } => self.handle_rejection(run),
+            Event::RetentionExceeded => self.forget_oldest(),
             Event::Tick => self.abandon(now),
             Event::DrainRequested => {
                 self.draining = true;
@@ -319,57 +320,57 @@ impl Session {
         }
     }
 
-    fn requested(
+    fn handle_request(
         &mut self,
         now: Timestamp,
-        asked: Run,
+        requested: Run,
         if_busy: IfBusy,
-        no_room: Option<QuotaExceeded>,
+        quota_exceeded: Option<QuotaExceeded>,
     ) -> Vec<Effect> {
         if self.closing || self.draining {
             let refusal = if self.closing { StartRejected::Closing } else { StartRejected::Draining };
-            return vec![Effect::Refuse { run: asked.run, refusal }];
+            return vec![Effect::Refuse { run: requested.run, refusal }];
         }
-        if let Some(same) = self.same_run(&asked, if_busy) {
+        if let Some(same) = self.find_identical_run(&requested, if_busy) {
             same.abandon_at = Some(now.plus_ms(DETACHED_MS_MAX));
             let (to, age_ms) = (same.run.clone(), now.ms_since(same.accepted_at));
-            return vec![Effect::Attach { run: asked.run, to, age_ms }];
+            return vec![Effect::Attach { run: requested.run, to, age_ms }];
         }
         let refusal = match (self.running.is_some(), if_busy) {
             (true, IfBusy::Refuse) => Some(StartRejected::Busy),
             (true, IfBusy::Queue) if self.waiting.len() >= QUEUED_RUNS_MAX => Some(StartRejected::QueueFull),
-            (true, IfBusy::Queue) => no_room.map(StartRejected::Quota),
-            (false, _) => self.nothing_to_rerun(&asked.request.selection),
+            (true, IfBusy::Queue) => quota_exceeded.map(StartRejected::Quota),
+            (false, _) => self.check_rerun(&requested.request.selection),
         };
         if let Some(refusal) = refusal {
-            return vec![Effect::Refuse { run: asked.run, refusal }];
+            return vec![Effect::Refuse { run: requested.run, refusal }];
         }
         let position = u32::from(self.running.is_some()) + u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
-        let mut effects = vec![Effect::Accept { run: asked.run.clone(), position }];
-        // Every run looks at the workspace when it begins. Until then it may be refused as if it had never been, and nobody can
-        // have joined it.
-        self.waiting.push_back(Run { fingerprint: None, ..asked });
+        let mut effects = vec![Effect::Accept { run: requested.run.clone(), position }];
+        // Every run scans the workspace when it starts. Until then it may still be rejected without a trace, so no
+        // other caller may attach to it by fingerprint.
+        self.waiting.push_back(Run { fingerprint: None, ..requested });
         effects.extend(self.start_next());
         effects
     }
 
-    // A waiting run has not looked at the workspace yet, so it is the same as any equal request; who refuses to wait
-    // does not join it.
-    fn same_run(&mut self, asked: &Run, if_busy: IfBusy) -> Option<&mut Run> {
-        let equal = |run: &Run| run.kind == asked.kind && run.request == asked.request;
+    // A waiting run has not scanned the workspace yet, so it matches any equal request; a caller that refuses to wait
+    // does not attach to it.
+    fn find_identical_run(&mut self, requested: &Run, if_busy: IfBusy) -> Option<&mut Run> {
+        let equal = |run: &Run| run.kind == requested.kind && run.request == requested.request;
         let running = self
             .running
             .as_mut()
-            .filter(|run| equal(run) && run.can_be_joined() && run.fingerprint == asked.fingerprint);
+            .filter(|run| equal(run) && run.can_be_joined() && run.fingerprint == requested.fingerprint);
         running.or_else(|| self.waiting.iter_mut().find(|run| if_busy == IfBusy::Queue && equal(run)))
     }
 
-    fn nothing_to_rerun(&self, selection: &Selection) -> Option<StartRejected> {
+    fn check_rerun(&self, selection: &Selection) -> Option<StartRejected> {
         let Selection::LastFailed { limit } = selection else { return None };
         match self.slot.rerun(*limit) {
-            Rerun::NoRunYet => Some(StartRejected::NoRunYet),
-            Rerun::NothingFailed { framework } => Some(StartRejected::NothingToRerun { framework }),
-            Rerun::Targets { .. } | Rerun::Everything => None,
+            RerunPlan::NoRunYet => Some(StartRejected::NoRunYet),
+            RerunPlan::NothingFailed { framework } => Some(StartRejected::NothingToRerun { framework }),
+            RerunPlan::Targets { .. } | RerunPlan::Everything => None,
         }
     }
 
@@ -379,49 +380,50 @@ impl Session {
         }
         let mut effects = Vec::new();
         while let Some(mut next) = self.waiting.pop_front() {
-            match self.resolved(&next.request) {
+            match self.resolve(&next.request) {
                 Ok((request, deferred)) => {
                     effects.push(Effect::Start { run: next.run.clone(), request, notes: deferred.notes() });
                     next.deferred = deferred;
                     self.running = Some(next);
                     break;
                 }
-                // A rerun that waited may have nothing left to run, because the run before it passed.
+                // A waiting rerun may have nothing left to run, because the run before it passed.
                 Err(refusal) => {
                     effects.push(Effect::Refuse { run: next.run.clone(), refusal });
-                    effects.extend(self.retained(next.run));
+                    effects.extend(self.retain_finished(next.run));
                 }
             }
         }
-        effects.extend(self.moved());
+        effects.extend(self.position_updates());
         effects
     }
 
-    // A rerun repeats the last request, environment and framework included, on what failed in the run before it. What it
-    // leaves alone of that stands beside it.
-    fn resolved(&self, request: &RunRequest) -> Result<(Box<RunRequest>, Deferred), StartRejected> {
+    // A rerun repeats the last request, environment and framework included, on the failures of the last run. Failures
+    // beyond its limit are deferred.
+    fn resolve(&self, request: &RunRequest) -> Result<(Box<RunRequest>, DeferredFailures), StartRejected> {
         let Selection::LastFailed { limit } = &request.selection else {
-            return Ok((Box::new(request.clone()), Deferred::default()));
+            return Ok((Box::new(request.clone()), DeferredFailures::default()));
         };
         let last = self.last_request.as_deref().cloned().unwrap_or_default();
         let (selection, deferred) = match self.slot.rerun(*limit) {
-            Rerun::Targets { now, deferred } => (Selection::Exactly(now), deferred),
-            Rerun::Everything => (last.selection.clone(), Deferred::default()),
-            Rerun::NoRunYet => return Err(StartRejected::NoRunYet),
-            Rerun::NothingFailed { framework } => return Err(StartRejected::NothingToRerun { framework }),
+            RerunPlan::Targets { now, deferred } => (Selection::Exactly(now), deferred),
+            RerunPlan::Everything => (last.selection.clone(), DeferredFailures::default()),
+            RerunPlan::NoRunYet => return Err(StartRejected::NoRunYet),
+            RerunPlan::NothingFailed { framework } => return Err(StartRejected::NothingToRerun { framework }),
         };
-        // Several frameworks share a rerun out among them. A command is named by whoever has named it before.
-        let of_last = self.slot.last().map(|last| last.framework.as_str());
-        let of_last = of_last.filter(|name| !["", CUSTOM_FRAMEWORK].contains(name));
-        let of_last = of_last.map(|name| if name.contains(", ") { ALL_FRAMEWORKS } else { name }.to_owned());
-        let framework = last.framework.clone().or(of_last);
+        // A rerun over several frameworks is divided among them. A custom command is already part of the last request.
+        let last_framework = self.slot.last().map(|last| last.framework.as_str());
+        let last_framework = last_framework.filter(|name| !["", CUSTOM_FRAMEWORK].contains(name));
+        let last_framework =
+            last_framework.map(|name| if name.contains(", ") { ALL_FRAMEWORKS } else { name }.to_owned());
+        let framework = last.framework.clone().or(last_framework);
         Ok((Box::new(RunRequest { selection, framework, limits: request.limits, ..last }), deferred))
     }
 
-    fn watched(&mut self, now: Timestamp, run: &RunId, watchers: usize) {
+    fn update_watchers(&mut self, now: Timestamp, run: &RunId, watchers: usize) {
         let runs = self.running.iter_mut().chain(&mut self.waiting);
-        for seen in runs.filter(|seen| seen.run == *run) {
-            seen.abandon_at = match (watchers, seen.abandon_at) {
+        for watched in runs.filter(|candidate| candidate.run == *run) {
+            watched.abandon_at = match (watchers, watched.abandon_at) {
                 (0, None) => Some(now.plus_ms(DETACHED_MS_MAX)),
                 (0, already) => already,
                 _ => None,
@@ -441,13 +443,13 @@ impl Session {
         }
         let withdraw = Effect::Withdraw { run: run.clone(), reason };
         let mut effects = vec![withdraw];
-        effects.extend(self.moved());
-        effects.extend(self.retained(run.clone()));
+        effects.extend(self.position_updates());
+        effects.extend(self.retain_finished(run.clone()));
         effects
     }
 
-    fn moved(&self) -> impl Iterator<Item = Effect> {
-        (1..).zip(&self.waiting).map(|(position, run)| Effect::Moved { run: run.run.clone(), position })
+    fn position_updates(&self) -> impl Iterator<Item = Effect> {
+        (1..).zip(&self.waiting).map(|(position, run)| Effect::ReportPosition { run: run.run.clone(), position })
     }
 
     fn abandon(&mut self, now: Timestamp) -> Vec<Effect> {
@@ -461,9 +463,9 @@ impl Session {
         abandoned.iter().flat_map(|run| self.end_run(run, KillReason::Abandoned)).collect()
     }
 
-    fn ended(&mut self, run: &RunId, learnt: Option<(&Report, Vec<Measured>)>) -> Vec<Effect> {
+    fn handle_end(&mut self, run: &RunId, result: Option<(&Report, Vec<CoverageMeasurement>)>) -> Vec<Effect> {
         let Some(ended) = self.running.take_if(|running| running.run == *run) else { return Vec::new() };
-        if let Some((report, measured)) = learnt.filter(|_| ended.kind == RunKind::Tests) {
+        if let Some((report, measured)) = result.filter(|_| ended.kind == RunKind::Tests) {
             let whole = ended.request.selection.is_whole() && !report.partial && report.collectors.is_empty();
             self.index.ingest(measured, whole, report.started_at);
             self.slot.fill(run.clone(), report, ended.deferred);
@@ -472,40 +474,40 @@ impl Session {
                 self.last_request = Some(ended.request);
             }
         }
-        // What a listing listed has been read by whoever asked; what a run of tests did is asked for again.
+        // The caller of a listing has read its events by now; those of a run of tests are read again later.
         let mut effects = match ended.kind {
-            RunKind::Tests => self.retained(run.clone()),
+            RunKind::Tests => self.retain_finished(run.clone()),
             RunKind::Listing => vec![Effect::Forget { run: run.clone() }],
         };
-        effects.extend(self.go_on());
+        effects.extend(self.start_next_or_stop());
         effects
     }
 
-    fn refused(&mut self, run: RunId) -> Vec<Effect> {
+    fn handle_rejection(&mut self, run: RunId) -> Vec<Effect> {
         if self.running.take_if(|running| running.run == run).is_none() {
             return Vec::new();
         }
         let mut effects = vec![Effect::Forget { run }];
-        effects.extend(self.go_on());
+        effects.extend(self.start_next_or_stop());
         effects
     }
 
-    fn go_on(&mut self) -> Vec<Effect> {
+    fn start_next_or_stop(&mut self) -> Vec<Effect> {
         if self.closing { vec![Effect::Stop] } else { self.start_next() }
     }
 
-    fn retained(&mut self, run: RunId) -> Vec<Effect> {
+    fn retain_finished(&mut self, run: RunId) -> Vec<Effect> {
         self.finished.push_back(run);
-        if self.finished.len() > FINISHED_RUNS_MAX { self.make_room() } else { Vec::new() }
+        if self.finished.len() > FINISHED_RUNS_MAX { self.forget_oldest() } else { Vec::new() }
     }
 
-    // The one that ended before all others, but for two: whoever has started the newest has a right to read it, and the
-    // last that ran tests is what the session names. Those that were withdrawn since push neither out.
-    fn make_room(&mut self) -> Vec<Effect> {
+    // Forgets the oldest finished run except two: the newest, whose caller may still read it, and the last run of
+    // tests, which the session reports. So runs withdrawn since then push neither out.
+    fn forget_oldest(&mut self) -> Vec<Effect> {
         let last = self.last.as_ref().map(|(run, _)| run);
         let earlier = self.finished.iter().take(self.finished.len().saturating_sub(1));
         let oldest = earlier.into_iter().position(|run| Some(run) != last);
-        let forgotten = oldest.and_then(|place| self.finished.remove(place));
+        let forgotten = oldest.and_then(|index| self.finished.remove(index));
         forgotten.map(|run| Effect::Forget { run }).into_iter().collect()
     }
 
@@ -526,5 +528,4 @@ impl Session {
 }
 
 #[cfg(test)]
-#[path = "session_tests.rs"]
 mod tests;

@@ -1,53 +1,52 @@
-//! One test and what became of it: the same record for every language. Must not know any framework.
+//! One test and its result: the same record for every language.
 
-use crate::bound::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip};
+use crate::bounds::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip};
 use crate::redact::redacted;
 use serde::{Deserialize, Serialize};
 
-/// A test by its package and its name within the package.
+/// A test, identified by its package and its name within the package.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TestId {
-    /// Go import path, Python or JavaScript file, Rust crate and binary: what the framework runs as a unit.
+    /// Go import path, Python or JavaScript file, Rust crate and binary: the unit that the framework runs.
     pub package: String,
-    /// The test within it, in the runner's own form (`TestValidate/empty_input`).
+    /// The test's name within the package, in the runner's own form (`TestValidate/empty_input`).
     pub name: String,
 }
 
 impl TestId {
-    /// Bytes of its texts in memory.
+    /// Bytes of the two strings.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         self.package.len() + self.name.len()
     }
 
-    /// The same names within their bound, as a finished test has them. Every test that begins passes through here on its way
-    /// out of a parser.
+    /// Clips both names to the bound that finished tests have. Parsers pass every started test through here.
     #[must_use]
     pub fn bounded(self) -> Self {
         TestId { package: clip(self.package, NAME_BYTES_MAX), name: clip(self.name, NAME_BYTES_MAX) }
     }
 }
 
-/// What became of one test.
+/// Result of one test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TestOutcome {
-    /// It ran and held.
+    /// The test ran and passed.
     Passed,
-    /// It ran and did not hold.
+    /// The test ran and failed.
     Failed,
-    /// The runner chose not to run it.
+    /// The runner did not run the test.
     Skipped,
-    /// It was expected to fail and did.
+    /// The test was expected to fail and failed.
     Xfailed,
-    /// It was expected to fail and passed.
+    /// The test was expected to fail and passed.
     Xpassed,
-    /// It could not be carried out: fixture, hook or runner error, or cut off by a crash.
+    /// The test could not be carried out: fixture, hook or runner error, or cut off by a crash.
     Error,
 }
 
 impl TestOutcome {
-    /// The name users see.
+    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -60,14 +59,14 @@ impl TestOutcome {
         }
     }
 
-    /// Whether somebody has to look at it.
+    /// Whether the result needs attention.
     #[must_use]
     pub fn is_failure(self) -> bool {
         matches!(self, TestOutcome::Failed | TestOutcome::Error)
     }
 }
 
-/// A finished test. Strings are bounded by [`crate::bound`]; paths are relative to the workspace.
+/// A finished test. Strings are bounded by [`crate::bounds`]; paths are relative to the workspace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestCase {
     /// The runner's own form of the whole name: Go's `package/Test/sub`, pytest's node id.
@@ -76,7 +75,7 @@ pub struct TestCase {
     pub package: String,
     /// See [`TestId::name`].
     pub name: String,
-    /// What became of it.
+    /// Result of the test.
     pub outcome: TestOutcome,
     /// Wall time in seconds, as the runner measured it.
     pub duration_s: Option<f64>,
@@ -84,20 +83,20 @@ pub struct TestCase {
     pub file: Option<String>,
     /// Line of the failure, from 1.
     pub line: Option<u32>,
-    /// What the assertion said, without position and without the diff.
+    /// Message of the assertion, without position and diff.
     pub message: Option<String>,
-    /// The wanted value, as the runner printed it.
+    /// The expected value, as the runner printed it.
     pub expected: Option<String>,
-    /// The value that came instead.
+    /// The actual value.
     pub actual: Option<String>,
     /// Stack trace, innermost frame first.
     pub stack: Option<String>,
-    /// What the test printed. Kept for failures and skips; a passing test's output stays in the stream.
+    /// Captured output. Kept for failures and skips; a passing test's output stays in the stream.
     pub output: Option<String>,
 }
 
 impl TestCase {
-    /// A test with an outcome and nothing else known.
+    /// A test with an outcome and no details.
     #[must_use]
     pub fn new(id: TestId, nodeid: String, outcome: TestOutcome) -> Self {
         TestCase {
@@ -116,60 +115,60 @@ impl TestCase {
         }
     }
 
-    /// Its package and name.
+    /// Package and name of the test.
     #[must_use]
     pub fn id(&self) -> TestId {
         TestId { package: self.package.clone(), name: self.name.clone() }
     }
 
-    /// Bytes that it takes in memory.
+    /// Memory use in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let may_be = [&self.file, &self.message, &self.expected, &self.actual, &self.stack, &self.output];
-        let texts: usize = may_be.into_iter().flatten().map(String::len).sum();
+        let optional = [&self.file, &self.message, &self.expected, &self.actual, &self.stack, &self.output];
+        let texts: usize = optional.into_iter().flatten().map(String::len).sum();
         size_of::<TestCase>() + self.nodeid.len() + self.package.len() + self.name.len() + texts
     }
 
-    /// The same test with every string within its bound, no secret of a known form in a text, and a line only where there is
-    /// one. Every test passes through here on its way out of a parser. Names stay as they are: a rerun selects by them.
+    /// Clips every string to its bound, redacts known secrets in the texts, and drops a line number without a file.
+    /// Parsers pass every finished test through here. Names are not redacted: a rerun selects by them.
     #[must_use]
     pub fn bounded(mut self) -> Self {
-        let show_opt = |text: &mut Option<String>, max| *text = text.take().map(|inner| shown(inner, max));
+        let sanitize = |text: &mut Option<String>, max| *text = text.take().map(|inner| redact_and_clip(inner, max));
         self.nodeid = clip(self.nodeid, 2 * NAME_BYTES_MAX);
         self.package = clip(self.package, NAME_BYTES_MAX);
         self.name = clip(self.name, NAME_BYTES_MAX);
         self.file = self.file.map(|file| clip(file, NAME_BYTES_MAX));
-        self.line = line_in(self.file.as_ref(), self.line);
-        show_opt(&mut self.message, MESSAGE_BYTES_MAX);
-        show_opt(&mut self.expected, MESSAGE_BYTES_MAX);
-        show_opt(&mut self.actual, MESSAGE_BYTES_MAX);
-        show_opt(&mut self.stack, TEST_OUTPUT_BYTES_MAX);
-        show_opt(&mut self.output, TEST_OUTPUT_BYTES_MAX);
+        self.line = valid_line(self.file.as_ref(), self.line);
+        sanitize(&mut self.message, MESSAGE_BYTES_MAX);
+        sanitize(&mut self.expected, MESSAGE_BYTES_MAX);
+        sanitize(&mut self.actual, MESSAGE_BYTES_MAX);
+        sanitize(&mut self.stack, TEST_OUTPUT_BYTES_MAX);
+        sanitize(&mut self.output, TEST_OUTPUT_BYTES_MAX);
         self
     }
 }
 
-// Redacted before it is clipped, so that no half of a secret is left.
-fn shown(text: String, bytes_max: usize) -> String {
+// Redacts before clipping, so that no half of a secret is left.
+fn redact_and_clip(text: String, bytes_max: usize) -> String {
     clip(redacted(text), bytes_max)
 }
 
-/// Lines are counted from 1 and stand in a file, whatever a runner printed.
-fn line_in(file: Option<&String>, line: Option<u32>) -> Option<u32> {
+/// Drops line 0 and a line without a file, whatever the runner printed.
+fn valid_line(file: Option<&String>, line: Option<u32>) -> Option<u32> {
     line.filter(|line| *line > 0 && file.is_some())
 }
 
-/// Why something could not be built or collected.
+/// Why a package or file could not be built or collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectorKind {
-    /// A compiler or vet refused it.
+    /// A compiler or vet rejected it.
     Build,
     /// The runner could not load the file or find its tests.
     Collection,
 }
 
-/// A build or collection error: a failure of a whole package or file, with no test to blame.
+/// A build or collection error: a failure of a whole package or file, with no single failed test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collector {
     /// The package or file that could not be built or collected, in the runner's own form.
@@ -182,27 +181,26 @@ pub struct Collector {
     pub line: Option<u32>,
     /// The first error's message.
     pub message: String,
-    /// All that the compiler or loader said, bounded.
+    /// All output of the compiler or loader, bounded.
     pub output: String,
 }
 
 impl Collector {
-    /// Bytes that it takes in memory.
+    /// Memory use in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let file = self.file.as_ref().map_or(0, String::len);
         size_of::<Collector>() + self.nodeid.len() + file + self.message.len() + self.output.len()
     }
 
-    /// The same record with every string within its bound, no secret of a known form in a text, and a line only where there
-    /// is one.
+    /// Clips every string to its bound, redacts known secrets in the texts, and drops a line number without a file.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.nodeid = clip(self.nodeid, NAME_BYTES_MAX);
         self.file = self.file.map(|file| clip(file, NAME_BYTES_MAX));
-        self.line = line_in(self.file.as_ref(), self.line);
-        self.message = shown(self.message, MESSAGE_BYTES_MAX);
-        self.output = shown(self.output, TEST_OUTPUT_BYTES_MAX);
+        self.line = valid_line(self.file.as_ref(), self.line);
+        self.message = redact_and_clip(self.message, MESSAGE_BYTES_MAX);
+        self.output = redact_and_clip(self.output, TEST_OUTPUT_BYTES_MAX);
         self
     }
 }
@@ -212,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_test_says_is_redacted_before_it_is_clipped() {
+    fn redacts_texts_before_clipping_them() {
         let secret = format!("ghp_{}", "a1B2".repeat(9));
         let id = TestId { package: "p".to_owned(), name: secret.clone() };
         let text = |before: usize| Some(format!("{}{secret}", "x".repeat(before)));
@@ -240,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_in_a_file_and_counted_from_one() {
+    fn drops_line_zero_and_a_line_without_a_file() {
         let id = TestId { package: "p".to_owned(), name: "t".to_owned() };
         let line_of = |file: Option<&str>, line| {
             let case = TestCase::new(id.clone(), "p/t".to_owned(), TestOutcome::Failed);

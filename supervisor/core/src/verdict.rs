@@ -1,29 +1,29 @@
-//! The verdict: from what was recorded while a run went on to its outcome. This is where a false green would be made,
-//! so every way to [`Outcome::Passed`] is in one function. Must not know how facts were recorded.
+//! The verdict: derives the outcome of a run from the recorded facts. A false green would be made here, so every way to
+//! [`Outcome::Passed`] is in one function.
 
-use crate::bound::{NAME_BYTES_MAX, NOT_BUILT_MAX};
+use crate::bounds::{NAME_BYTES_MAX, NOT_BUILT_MAX};
+use crate::completeness::Completeness;
 use crate::limits::LimitKind;
 use crate::outcome::{Evidence, Exit, KillReason, LimitHit, Outcome};
-use crate::proof::Proof;
 use crate::report::Summary;
 use crate::test_case::TestId;
 use std::collections::BTreeSet;
 
-/// Most tests that a note names.
+/// Most tests named in a note.
 const NOT_RUN_NAMED_MAX: usize = 8;
 
-/// What was recorded about a run.
+/// Recorded facts of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
-    /// Commands that the run was to execute.
+    /// Number of commands in the run's plan.
     pub commands: usize,
-    /// How each command that was started ended.
+    /// Exit of each started command.
     pub exits: Vec<Exit>,
     /// Why proctor killed the run, if it did.
     pub killed: Option<KillReason>,
-    /// Whether the worker ended without saying how its command ended.
+    /// Whether the worker ended without reporting the exit of its command.
     pub worker_lost: bool,
-    /// Limits that were touched; for memory, `count` is the number of processes that the kernel killed.
+    /// Limits that were hit; for memory, `count` is the number of processes that the kernel killed.
     pub limit_hits: Vec<LimitHit>,
     /// Counts of finished tests.
     pub summary: Summary,
@@ -33,38 +33,38 @@ pub struct Facts {
     pub collection_errors: u64,
     /// Whether the runner gives results test by test.
     pub structured: bool,
-    /// What shows that the runner came to its end and told everything.
-    pub proof: Proof,
-    /// Which of the commands said that no test was selected: their status says nothing else.
+    /// Whether the runner proved that it reached its end and reported everything.
+    pub completeness: Completeness,
+    /// Commands that reported that no test was selected: their exit status carries no other information.
     pub nothing_selected: BTreeSet<usize>,
-    /// Whether the runner is not installed where its project looks for it.
+    /// Whether the runner is not installed where its project expects it.
     pub runner_missing: bool,
-    /// Tests that had begun and not ended.
+    /// Tests that had started and not ended.
     pub running: Vec<TestId>,
-    /// Whether a filter over names picked the tests.
+    /// Whether a name filter selected the tests.
     pub filtered: bool,
-    /// Tests that were to run again and of which nothing came.
+    /// Tests that were to run again and gave no result.
     pub not_run: Vec<TestId>,
-    /// Whether the runner came to less than it was to run, and cannot say to what not.
+    /// Whether the runner ran less than it was to run and cannot name the rest.
     pub unreached: bool,
-    /// Packages whose tests did not run because what they need was not built.
+    /// Packages whose tests did not run because a dependency of theirs was not built.
     pub not_built: Vec<String>,
-    /// Sentences that the parser or the plan has for the evidence.
+    /// Notes of the parser or the plan for the evidence.
     pub notes: Vec<String>,
 }
 
-/// The outcome and what it rests on.
+/// The outcome and its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// What the run came to.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// The trailer's number: the runner's own status when it ended by itself and not with 0, else the outcome's.
+    /// Exit number of the trailer: the runner's own status when it exited by itself and not with 0, else the outcome's.
     pub exit_code: i32,
     /// The runner's own status, when it exited by itself.
     pub raw_exit_code: Option<i32>,
     /// Whether the run was cut off.
     pub partial: bool,
-    /// What the outcome rests on.
+    /// Facts behind the outcome.
     pub evidence: Evidence,
 }
 
@@ -76,14 +76,14 @@ pub fn judge(facts: Facts) -> Verdict {
         Exit::Signal(number) => Some(*number),
         _ => None,
     });
-    // Half a name would be another package's.
+    // A clipped name would be another package's.
     let is_whole = |name: &&String| name.len() <= NAME_BYTES_MAX;
     let not_built: Vec<String> = facts.not_built.iter().filter(is_whole).take(NOT_BUILT_MAX).cloned().collect();
     let mut notes = facts.notes.clone();
     notes.extend(not_run(&facts));
-    let held = held(&facts, raw_exit_code, &mut notes);
+    let held = outcomes_that_hold(&facts, raw_exit_code, &mut notes);
     let outcome = held.first().copied().unwrap_or(Outcome::WorkerLost);
-    let partial = facts.killed.is_some() || facts.worker_lost || !is_proven(&facts) || !facts.running.is_empty();
+    let partial = facts.killed.is_some() || facts.worker_lost || !is_complete(&facts) || !facts.running.is_empty();
     let own_status = raw_exit_code.filter(|code| *code != 0 && facts.killed.is_none());
     Verdict {
         outcome,
@@ -106,13 +106,13 @@ pub fn judge(facts: Facts) -> Verdict {
     }
 }
 
-fn is_proven(facts: &Facts) -> bool {
-    facts.proof.holds(facts.summary.total)
+fn is_complete(facts: &Facts) -> bool {
+    facts.completeness.covers(facts.summary.total)
 }
 
-// The first status that is not 0, and 0 only when every command that was to run exited with it. A command that had nothing
-// to run counts only when no other had. Where the kernel has killed one process for memory, the runner may or may not get to
-// exit before everything is killed: that is no end of its own.
+// The first status other than 0, and 0 only when every planned command exited with it. A command without selected tests
+// counts only when no other command had tests. After the kernel has killed a process for memory, the runner may or may
+// not exit before everything is killed, so that its status counts for nothing.
 fn raw_exit_code(facts: &Facts) -> Option<i32> {
     if facts.killed == Some(KillReason::OutOfMemory) {
         return None;
@@ -133,7 +133,7 @@ fn raw_exit_code(facts: &Facts) -> Option<i32> {
     bad.map(|(_, code)| *code).or_else(|| all_exited.then_some(0))
 }
 
-fn held(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> Vec<Outcome> {
+fn outcomes_that_hold(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> Vec<Outcome> {
     let exited_well = raw_exit_code == Some(0) && facts.killed.is_none() && !facts.worker_lost;
     let mut held = BTreeSet::new();
     held.extend(facts.killed.map(KillReason::outcome));
@@ -173,7 +173,7 @@ fn held(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> V
     held.into_iter().collect()
 }
 
-// A rerun that leaves out what it was asked for is green for the wrong reason.
+// A rerun that leaves out requested tests must not be green.
 fn not_run(facts: &Facts) -> Option<String> {
     let (count, names) = (facts.not_run.len(), facts.not_run.iter().take(NOT_RUN_NAMED_MAX));
     let mut names: Vec<String> = names.map(|test| format!("{} {}", test.package, test.name)).collect();
@@ -181,31 +181,31 @@ fn not_run(facts: &Facts) -> Option<String> {
     let names = names.join(", ");
     (count > 0).then(|| {
         format!(
-            "{count} test(s) that were to run again told nothing: {names} (only a run of everything tells whether they are gone)"
+            "{count} test(s) that were to run again gave no result: {names} (only a run of all tests shows whether they still exist)"
         )
     })
 }
 
-// Whether every command that exited badly said that it had nothing to run.
+// Whether every command that failed reported that it had no test to run.
 fn nothing_was_selected(facts: &Facts) -> bool {
     let explained =
         |(command, exit): (usize, &Exit)| *exit == Exit::Code(0) || facts.nothing_selected.contains(&command);
     facts.exits.iter().enumerate().all(explained)
 }
 
-// Nothing recorded says that the run went wrong. Green still has to be earned.
+// Nothing recorded says that the run failed; passing still needs proof.
 fn without_evidence_of_failure(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec<String>) -> Outcome {
     match raw_exit_code {
         None => return Outcome::WorkerLost,
         Some(0) => {}
-        // Never green, so the runners' word is enough.
+        // This is never green, so the runners' own report is enough.
         Some(_) if facts.summary.total == 0 && nothing_was_selected(facts) => return Outcome::NoTests,
         Some(code) => {
             notes.push(format!("the runner exited with {code} and named no failed test"));
             return Outcome::Failed;
         }
     }
-    if !is_proven(facts) || !facts.running.is_empty() {
+    if !is_complete(facts) || !facts.running.is_empty() {
         notes.push("the runner exited with 0 before its results were complete".to_owned());
         return Outcome::Failed;
     }
@@ -220,9 +220,10 @@ fn without_evidence_of_failure(facts: &Facts, raw_exit_code: Option<i32>, notes:
     if facts.summary.total == 0 {
         return Outcome::NoTests;
     }
-    // Several runners tell tests that a filter leaves out as skipped ones. Whatever the runner says: nothing was executed.
+    // Several runners report tests that a filter leaves out as skipped. Whatever the runner reports, nothing was
+    // executed.
     if facts.filtered && facts.summary.skipped == facts.summary.total {
-        notes.push("no test that the filter picks was executed: all that the runner told of were skipped".to_owned());
+        notes.push("no test that matches the filter was executed: all reported tests were skipped".to_owned());
         return Outcome::NoTests;
     }
     if !facts.not_run.is_empty() {
@@ -245,7 +246,7 @@ mod tests {
             exits: vec![Exit::Code(0)],
             summary: Summary { total: 3, passed: 3, ..Summary::default() },
             structured: true,
-            proof: Proof::Shown { tests: 0 },
+            completeness: Completeness::Proven { tests: 0 },
             ..Facts::default()
         }
     }
@@ -254,13 +255,13 @@ mod tests {
         LimitHit { limit, max: 1, peak: 1, count: 1 }
     }
 
-    fn hung() -> Vec<TestId> {
+    fn one_test() -> Vec<TestId> {
         vec![TestId { package: "p".into(), name: "T".into() }]
     }
 
-    /// One row per way in which a run can end: what is changed about a green run, and what it then is.
+    /// One row per way in which a run can end: the difference from a green run, and the outcome.
     #[test]
-    fn each_ending_has_its_own_outcome() {
+    fn each_way_to_end_has_its_own_outcome() {
         type Change = fn(&mut Facts);
         let rows: [(&str, Change, Outcome, i32); 33] = [
             ("green", |_| {}, Outcome::Passed, 0),
@@ -276,20 +277,20 @@ mod tests {
             ("failed test, exit 0", |f| f.summary.failed = 1, Outcome::Failed, 1),
             ("error, exit 0", |f| f.summary.error = 1, Outcome::Failed, 1),
             ("exit 2, no failed test", |f| f.exits = vec![Exit::Code(2)], Outcome::Failed, 2),
-            ("no proof, exit 0", |f| f.proof = Proof::Missing, Outcome::Failed, 1),
+            ("no proof, exit 0", |f| f.completeness = Completeness::Unproven, Outcome::Failed, 1),
             (
                 "a test that the runner counted did not arrive",
-                |f| f.proof = Proof::Shown { tests: 4 },
+                |f| f.completeness = Completeness::Proven { tests: 4 },
                 Outcome::Failed,
                 1,
             ),
             ("not all tests ran, exit 0", |f| f.unreached = true, Outcome::Failed, 1),
-            ("unfinished test, exit 0", |f| f.running = hung(), Outcome::Failed, 1),
-            ("a wanted test told nothing", |f| f.not_run = hung(), Outcome::Failed, 1),
+            ("unfinished test, exit 0", |f| f.running = one_test(), Outcome::Failed, 1),
+            ("a requested test gave no result", |f| f.not_run = one_test(), Outcome::Failed, 1),
             (
-                "no wanted test told anything",
+                "no requested test gave a result",
                 |f| {
-                    f.not_run = hung();
+                    f.not_run = one_test();
                     f.summary = Summary::default()
                 },
                 Outcome::NoTests,
@@ -442,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_test_output_is_judged_by_its_status_and_the_report_says_so() {
+    fn judges_a_program_without_test_output_by_its_status_with_a_note() {
         let verdict = judge(Facts { structured: false, summary: Summary::default(), ..green() });
         assert_eq!(verdict.outcome, Outcome::Passed);
         assert!(verdict.evidence.notes[0].contains("only its exit status counts"));
@@ -458,7 +459,7 @@ mod tests {
     }
 
     proptest! {
-        /// Invariant 7: no false green, whatever combination of facts comes together.
+        /// Invariant 7: no false green, for any combination of facts.
         #[test]
         fn passed_means_that_everything_went_well(
             exits in prop::collection::vec(exit(), 0..3), commands in 0usize..3, total in 0u64..3, failed in 0u64..2,
@@ -468,10 +469,10 @@ mod tests {
         ) {
             let facts = Facts {
                 commands, exits: exits.clone(), worker_lost: lost, unreached, structured, build_errors, collection_errors,
-                proof: proven.map_or(Proof::Missing, |tests| Proof::Shown { tests }),
+                completeness: proven.map_or(Completeness::Unproven, |tests| Completeness::Proven { tests }),
                 nothing_selected: nothing_selected.clone(), runner_missing,
                 killed: killed.then_some(KillReason::Cancelled),
-                running: if unfinished { hung() } else { Vec::new() },
+                running: if unfinished { one_test() } else { Vec::new() },
                 summary: Summary { total, failed, error, ..Summary::default() },
                 ..Facts::default()
             };

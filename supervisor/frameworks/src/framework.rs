@@ -3,12 +3,12 @@
 use crate::project::{Project, holds};
 use crate::tree::FileTree;
 use proctor_core::artifact::ArtifactKind;
-use proctor_core::coverage::Measured;
+use proctor_core::completeness::Completeness;
+use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::event::RunnerEvent;
 use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
-use proctor_core::proof::Proof;
-use proctor_core::request::{Browsing, CoverageMode, RerunTarget, Selection};
+use proctor_core::request::{BrowserOptions, CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -107,7 +107,7 @@ pub trait Framework: Send + Sync {
         _tree: &FileTree,
         _plan: &mut Plan,
         option: &'static str,
-        _asked: Browsing,
+        _asked: BrowserOptions,
     ) -> Result<(), PlanError> {
         Err(PlanError::NotApplicable { option, framework: self.name() })
     }
@@ -204,7 +204,7 @@ pub struct Plan {
 }
 
 /// Directory below scratch in which runners leave files for us, each framework in a directory of its own, and for the caller
-/// ([`KEPT`](proctor_core::artifact::KEPT)), which are not handed to [`Parser::files`] and [`Framework::ingest`].
+/// ([`ARTIFACTS_DIRECTORY`](proctor_core::artifact::ARTIFACTS_DIRECTORY)), which are not handed to [`Parser::files`] and [`Framework::ingest`].
 pub const ARTIFACTS: &str = "artifacts";
 
 /// The wall time of a run that builds a whole project before the first test, or drives a browser or a device: 15 minutes.
@@ -272,7 +272,7 @@ pub trait Parser: Send {
         false
     }
 
-    /// What the file at `path` below [`KEPT`](proctor_core::artifact::KEPT) is and which test left it, if the runner told.
+    /// What the file at `path` below [`ARTIFACTS_DIRECTORY`](proctor_core::artifact::ARTIFACTS_DIRECTORY) is and which test left it, if the runner told.
     fn left_by(&self, _path: &str) -> Option<(ArtifactKind, TestId)> {
         None
     }
@@ -295,7 +295,7 @@ pub struct StreamSummary {
     /// Whether the runner gives results test by test.
     pub structured: bool,
     /// What shows that the runner came to its end and told everything: missing unless a parser has seen it.
-    pub proof: Proof,
+    pub proof: Completeness,
     /// Whether the runner came to less than it was to run, for another reason, and did not say to what not.
     pub unreached: bool,
     /// Packages whose tests did not run because what they need was not built.
@@ -310,7 +310,7 @@ pub struct StreamSummary {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Harvest {
     /// Sets of tests and what they executed.
-    pub measured: Vec<Measured>,
+    pub measured: Vec<CoverageMeasurement>,
     /// Why nothing or not everything was measured.
     pub notes: Vec<String>,
 }

@@ -3,7 +3,7 @@
 //! is bounded. Must not know what the files are for.
 
 use crate::spec::{ARTIFACT_BYTES_MAX, ARTIFACTS_MAX, Artifact, KEPT_BYTES_MAX, KEPT_MAX, SandboxEvent};
-use proctor_core::artifact::KEPT;
+use proctor_core::artifact::ARTIFACTS_DIRECTORY;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use std::fs::File;
 use std::io::{self, Read};
@@ -32,11 +32,11 @@ const PART: usize = 64 * 1024;
 /// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
-    /// The regular files but for those below [`KEPT`], sorted by path within each directory.
+    /// The regular files but for those below [`ARTIFACTS_DIRECTORY`], sorted by path within each directory.
     pub(crate) artifacts: Vec<Artifact>,
     /// Those that were left out because of a bound.
     pub(crate) artifacts_left_out: u64,
-    /// Those below [`KEPT`] that were not told.
+    /// Those below [`ARTIFACTS_DIRECTORY`] that were not told.
     pub(crate) kept_left_out: u64,
 }
 
@@ -63,9 +63,9 @@ pub(crate) fn collect(scratch: BorrowedFd<'_>, artifacts: &str, sink: &mut dyn F
     Collected { artifacts, artifacts_left_out, kept_left_out }
 }
 
-/// The path below [`KEPT`] of a file or directory, if it is there.
+/// The path below [`ARTIFACTS_DIRECTORY`] of a file or directory, if it is there.
 fn within_kept(path: &str) -> Option<&str> {
-    path.strip_prefix(KEPT)?.strip_prefix('/')
+    path.strip_prefix(ARTIFACTS_DIRECTORY)?.strip_prefix('/')
 }
 
 struct Collection<'a> {

@@ -184,10 +184,10 @@ pub enum SandboxEvent<'a> {
         /// Bytes; `None` without a memory controller.
         memory_bytes: Option<u64>,
     },
-    /// A part of a file that the run left below [`KEPT`](proctor_core::artifact::KEPT), told when everything is dead; each file from its first byte to its
+    /// A part of a file that the run left below [`ARTIFACTS_DIRECTORY`](proctor_core::artifact::ARTIFACTS_DIRECTORY), told when everything is dead; each file from its first byte to its
     /// last, an empty one with one empty part.
     Kept {
-        /// Path relative to [`KEPT`](proctor_core::artifact::KEPT), `/`-separated, without control characters.
+        /// Path relative to [`ARTIFACTS_DIRECTORY`](proctor_core::artifact::ARTIFACTS_DIRECTORY), `/`-separated, without control characters.
         path: &'a str,
         /// Whether these are its first bytes.
         begins: bool,
@@ -220,7 +220,7 @@ pub struct Ending {
     pub artifacts: Vec<Artifact>,
     /// Artefacts left out because of these bounds.
     pub artifacts_left_out: u64,
-    /// Files below [`KEPT`](proctor_core::artifact::KEPT) that were not told: more than [`KEPT_MAX`] or [`KEPT_BYTES_MAX`], too deep, or with control
+    /// Files below [`ARTIFACTS_DIRECTORY`](proctor_core::artifact::ARTIFACTS_DIRECTORY) that were not told: more than [`KEPT_MAX`] or [`KEPT_BYTES_MAX`], too deep, or with control
     /// characters in their names.
     pub kept_left_out: u64,
 }

@@ -20,7 +20,7 @@ pub use go_library::GoLibrary;
 pub use run_cache::{RunCache, of_run};
 
 use crate::host::trash::{OPEN_DIR, empty, move_up, names, open_trash, sibling};
-use proctor_core::bound::PATH_BYTES_MAX;
+use proctor_core::bounds::PATH_BYTES_MAX;
 use proctor_sandbox::{lack, unless_lacking};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, ResolveFlags, Statx, StatxFlags, openat, openat2, statx};
 use rustix::io::Errno;

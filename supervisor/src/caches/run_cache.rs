@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::host::toolchain::{CacheDirs, Toolchain};
     use proctor_core::isolation::Network;
-    use proctor_core::request::{Browsing, CoverageMode, RunKind, Selection};
+    use proctor_core::request::{BrowserOptions, CoverageMode, RunKind, Selection};
     use proctor_frameworks::{Want, detect};
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
             cache: cache.to_str().unwrap(),
             nonce: "n",
         };
-        let (plan, _) = chosen.plan(RunKind::Tests, &tree, &want, Browsing::default()).unwrap();
+        let (plan, _) = chosen.plan(RunKind::Tests, &tree, &want, BrowserOptions::default()).unwrap();
         let CacheDirs { env, links } = Toolchain::default().caches(Some(cache), Network::None);
         let steps = plan.steps.into_iter().flat_map(|step| step.args.into_iter().chain(step.env.into_values()));
         let files = plan.files.into_iter().map(|file| String::from_utf8_lossy(&file.bytes).into_owned());

@@ -3,7 +3,7 @@
 use crate::config::units::{Bytes, Cpus, Duration, milliseconds};
 use crate::ops::drain::DRAIN_MAX;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use proctor_core::bound::PARALLEL_MAX;
+use proctor_core::bounds::PARALLEL_MAX;
 use std::path::PathBuf;
 
 /// proctor runs the tests of a workspace in a sandbox and tells what broke.

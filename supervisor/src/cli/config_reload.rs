@@ -10,7 +10,7 @@ use crate::sessions::registry::{Registry, close_all};
 use crate::tenants::Tenant;
 use crate::tenants::access::{self, Access, LoadedConfig};
 use futures_util::FutureExt;
-use proctor_core::bound::TENANTS_MAX;
+use proctor_core::bounds::TENANTS_MAX;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ impl Reloading {
         self.private.send_replace(private);
         let access = Arc::new(access);
         self.access.send_replace(Arc::clone(&access));
-        access.tenants.take_over();
+        access.tenants.publish_policies();
         self.users.add(&config);
         self.config = config;
         // From here on nobody makes a session that is not admitted: whoever was about to looks once more.

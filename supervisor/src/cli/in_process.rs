@@ -12,7 +12,7 @@ use crate::ops::audit::Audit;
 use crate::random_id::random_id;
 use crate::runs::context::{Context, Policy, ScanPermits};
 use crate::runs::scheduler::Scheduler;
-use crate::sessions::{self, Memory, SessionHandle};
+use crate::sessions::{self, SessionHandle, SessionMemory};
 use crate::tenants::allowance::RetainedQuota;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::isolation::Network;
@@ -178,7 +178,7 @@ pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, Remembered
     let remembered = Remembered::of(&workspace);
     let context = context(Shared::alone(PoolBounds::NONE))?;
     let id = random_id().ok_or_else(|| Failure::host("the kernel gives no random numbers"))?;
-    let memory: Memory = remembered.memory()?.unwrap_or_default();
+    let memory: SessionMemory = remembered.memory()?.unwrap_or_default();
     let policy = Arc::new(policy(&workspace)?);
     let (handle, _actor) = sessions::open(id, context, policy, workspace, memory);
     Ok((handle, remembered))

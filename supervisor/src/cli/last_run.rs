@@ -103,7 +103,7 @@ fn last_run_at(asked: &LastRun) -> Result<(Workspace, Remembered), Failure> {
 
 // The names are the run's own choice: they are compared, and never become paths.
 fn artifact(remembered: &Remembered, all: &[Artifact], name: &str, out: Option<&Path>) -> Result<u8, Failure> {
-    let place = artifact::place(all, name);
+    let place = artifact::content_range(all, name);
     let place = place.ok_or_else(|| Failure::usage(format!("the last run here left no artefact {name:?}")))?;
     let bytes = remembered.artifact(all, place)?;
     match out {

@@ -4,7 +4,7 @@
 use super::Failure;
 use super::xdg_dirs::user_dir;
 use crate::runs::OutputFiles;
-use crate::sessions::Memory;
+use crate::sessions::SessionMemory;
 use crate::workspace::Workspace;
 use proctor_core::artifact::Artifact;
 use proctor_core::report::Report;
@@ -51,7 +51,7 @@ impl Remembered {
     }
 
     /// What the session here knew.
-    pub(super) fn memory(&self) -> Result<Option<Memory>, Failure> {
+    pub(super) fn memory(&self) -> Result<Option<SessionMemory>, Failure> {
         self.read("memory.json")
     }
 
@@ -97,7 +97,7 @@ impl Remembered {
     }
 
     /// Keeps everything for the next command: also the contents of the report's artefacts, which `run` reads.
-    pub(super) fn keep(&self, memory: &Memory, report: &Report, run: &OutputFiles) -> Result<(), Failure> {
+    pub(super) fn keep(&self, memory: &SessionMemory, report: &Report, run: &OutputFiles) -> Result<(), Failure> {
         let Some(dir) = &self.dir else {
             return Err(Failure::host("neither XDG_STATE_HOME nor HOME is set to an absolute path"));
         };

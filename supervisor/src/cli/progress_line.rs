@@ -4,7 +4,7 @@
 use super::print;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use proctor_core::event::{self, RunEvent};
-use proctor_core::quantity::show_bytes;
+use proctor_core::human_units::format_bytes;
 use proctor_core::test_case::CollectorKind;
 use proctor_proto::printable;
 use std::cell::RefCell;
@@ -98,7 +98,7 @@ fn line(progress: &event::Progress, expected: Option<u64>, work: &str) -> String
         line.push_str(&format!(" · {} failing", progress.tests_failed));
     }
     if let Some(bytes) = progress.memory_bytes {
-        line.push_str(&format!(" · {}", show_bytes(bytes)));
+        line.push_str(&format!(" · {}", format_bytes(bytes)));
     }
     if let Some(test) = &progress.running {
         line.push_str(&format!(" · {}", printable::line(&test.name)));

@@ -9,7 +9,7 @@ use super::{Failure, HOST, USAGE, in_process, print, terminal_report};
 use crate::host::environment::check_env;
 use crate::runs::prepare::PrepareError;
 use crate::runs::{NotStarted, OutputFiles, RunEnd};
-use crate::sessions::{SessionError, Started};
+use crate::sessions::{SessionError, StartedRun};
 use crate::workspace::Workspace;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::filter::Filter;
@@ -17,7 +17,7 @@ use proctor_core::isolation;
 use proctor_core::limits::LimitRequest;
 use proctor_core::outcome::Evidence;
 use proctor_core::report::{Report, Summary};
-use proctor_core::request::{self, Browsing, CoverageMode, IfBusy, RunKind, RunRequest, Selection};
+use proctor_core::request::{self, BrowserOptions, CoverageMode, IfBusy, RunKind, RunRequest, Selection};
 use proctor_core::session::StartRejected;
 use proctor_frameworks::detect::DetectError;
 use proctor_proto::reason;
@@ -139,7 +139,7 @@ fn write_live(stdout: &str, stderr: &str) {
 
 // A signal cancels; the run then ends by itself and its partial report is printed.
 async fn follow(
-    started: &Started,
+    started: &StartedRun,
     session: &crate::sessions::SessionHandle,
     screen: &mut Screen,
     signals: &mut Signals,
@@ -266,7 +266,7 @@ fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure
         },
         env: env(&arguments.env)?,
         parallel: arguments.parallel,
-        browsing: Browsing {
+        browsing: BrowserOptions {
             headed: arguments.headed,
             browser: arguments.browser.map(|browser| match browser {
                 Browser::Chromium => request::Browser::Chromium,

@@ -11,7 +11,7 @@ use crate::grpc::Api;
 use crate::host::resolved_path::ResolvedPath;
 use crate::host::state_dir::hold;
 use crate::host::toolchain::ToolchainConfig;
-use crate::net::{self, Listener, Served};
+use crate::net::{self, Listener, ServerParts};
 use crate::ops::audit::{Audit, AuditEvent, AuditRecord};
 use crate::ops::drain::Drain;
 use crate::ops::systemd::Manager;
@@ -141,7 +141,7 @@ async fn private(root: &Path) -> Result<u8, Failure> {
     let workspace = in_process::workspace(root)?;
     let policy = in_process::policy(&workspace)?;
     let tenants = Tenants::private(in_process::own_uid()?, workspace.root().to_owned(), policy);
-    let access = watch::channel(Arc::new(Access::of(tenants))).1;
+    let access = watch::channel(Arc::new(Access::from_tenants(tenants))).1;
     // Its one client ends it, and does not wait.
     let drain = Drain::new(Duration::ZERO);
     let api = api(in_process::context(Shared::alone(PoolBounds::DEFAULT))?, access, SessionLimits::default(), drain);
@@ -192,7 +192,7 @@ async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failu
     let (registry, drain, sandbox) = (api.registry.clone(), api.drain.clone(), Arc::clone(&api.context.sandbox));
     let undescribed = |error| Failure::host(format!("the description of the services cannot be read: {error}"));
     let routes = api.routes().await.map_err(undescribed)?;
-    let served = Served { routes, registry, drain, sandbox };
-    net::serve(served, listeners).await.map_err(|error| Failure::host(error.to_string()))?;
+    let parts = ServerParts { routes, registry, drain, sandbox };
+    net::serve(parts, listeners).await.map_err(|error| Failure::host(error.to_string()))?;
     Ok(0)
 }

@@ -1,8 +1,8 @@
 //! A report for a person at a terminal: what failed and where, then one line that says it all. Colours are taken away
 //! again when nobody would see them. Must not know where a report comes from.
 
+use proctor_core::human_units::format_bytes;
 use proctor_core::outcome::Outcome;
-use proctor_core::quantity::show_bytes;
 use proctor_core::report::Report;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase};
 use proctor_proto::difference::{self, Kind};
@@ -45,12 +45,12 @@ pub(super) fn report(report: &Report, output_seen: bool) -> String {
         let _ = writeln!(text, "running when it was cut off: {}", line(&format!("{}/{}", test.package, test.name)));
     }
     for hit in &report.evidence.limit_hits {
-        let (peak, max) = (hit.limit.show(hit.peak), hit.limit.show(hit.max));
+        let (peak, max) = (hit.limit.format_value(hit.peak), hit.limit.format_value(hit.max));
         let times = if hit.count == 1 { "once".to_owned() } else { format!("{} times", hit.count) };
         let _ = writeln!(text, "limit {} reached: {peak} of {max} ({times})", hit.limit.name());
     }
     for artifact in report.artifacts.iter().take(ARTIFACTS_SHOWN) {
-        let (kind, bytes) = (artifact.kind.name(), show_bytes(artifact.bytes));
+        let (kind, bytes) = (artifact.kind.name(), format_bytes(artifact.bytes));
         let _ = writeln!(text, "{} {}", dim(&format!("{kind}, {bytes}:")), line(&artifact.name));
     }
     if !report.artifacts.is_empty() {
@@ -169,7 +169,8 @@ fn verdict(report: &Report) -> String {
     let word =
         if report.outcome == Outcome::Passed { green(&format!("✓ {word}")) } else { red(&format!("✗ {word}")) };
     let resources = &report.resources;
-    let memory = resources.memory_peak_bytes.map_or_else(String::new, |bytes| format!(", {} peak", show_bytes(bytes)));
+    let memory =
+        resources.memory_peak_bytes.map_or_else(String::new, |bytes| format!(", {} peak", format_bytes(bytes)));
     let cpu = resources.cpu_user_s + resources.cpu_system_s;
     format!("{word}: {} ({}, {:.1}s, {cpu:.1}s cpu{memory})\n", parts.join(", "), report.framework, report.duration_s)
 }

@@ -88,7 +88,7 @@ impl LimitsTable {
         ];
         let least = least.into_iter().filter_map(|(key, limit, asked, min)| {
             let asked = asked.map(|size| size.bytes).filter(|asked| *asked < min)?;
-            Some((key, LimitError::TooSmall { limit, asked, min }.to_string()))
+            Some((key, LimitError::TooSmall { limit, requested: asked, min }.to_string()))
         });
         too_small(&most).chain(least).chain(too_long.map(|text| ("timeout", text))).collect()
     }
@@ -111,7 +111,7 @@ impl LimitsTable {
             ("writes", Writes, named.write_bytes_per_s_max, most.write_bytes_per_s_max),
         ];
         rows.into_iter().filter(|(_, _, named, most)| named > most).map(|(key, kind, named, most)| {
-            (key, format!("{key} {} is beyond [max]: runs get {}", kind.show(named), kind.show(most)))
+            (key, format!("{key} {} is beyond [max]: runs get {}", kind.format_value(named), kind.format_value(most)))
         })
     }
 }
@@ -141,7 +141,7 @@ pub(super) fn timeout_problems(timeouts: &BTreeMap<String, Duration>, most: Limi
         if timeout.ms > Limits::WALL_MS_CEILING {
             problems.push(Problem::new(&at, format!("{at}: must be at most {}s", Limits::WALL_MS_CEILING / 1_000)));
         } else if timeout.ms > most.wall_ms_max {
-            let [named, most] = [timeout.ms, most.wall_ms_max].map(|ms| LimitKind::Wall.show(ms));
+            let [named, most] = [timeout.ms, most.wall_ms_max].map(|ms| LimitKind::Wall.format_value(ms));
             problems.push(Problem::note(&at, format!("{at}: {named} is beyond [max]: runs get {most}")));
         }
     }

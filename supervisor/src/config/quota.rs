@@ -124,7 +124,7 @@ mod tests {
         let lower = Limits { memory_bytes_max: 1 << 20, cpu_millis_max: 100, ..ceiling };
         assert_eq!(quota.within(lower), lower);
         let (defaults, _) = Limits::resolve(&LimitRequest::default(), Limits::DEFAULT, quota.within(ceiling));
-        assert_eq!(quota.quota().check(Amount::of(&defaults)), Ok(()), "a run that asks for nothing starts");
+        assert_eq!(quota.quota().check(Amount::from_limits(&defaults)), Ok(()), "a run that asks for nothing starts");
     }
 
     #[test]

@@ -8,9 +8,9 @@ use crate::config::units::Bytes;
 use crate::host::resolved_path::ResolvedPath;
 use crate::sessions::limits::{KEPT_BESIDE_LOG, KEPT_MEMORY_MIN};
 use crate::workspace::is_of_the_system;
+use proctor_core::human_units::format_bytes;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
-use proctor_core::quantity::show_bytes;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -193,12 +193,12 @@ impl Config {
         let least = log.saturating_add(KEPT_BESIDE_LOG);
         let said = format!(
             "quota.kept must be at least {}, which one run may keep (512 MiB beside its log)",
-            show_bytes(least)
+            format_bytes(least)
         );
         let kept = tenant.quota.kept(None);
         wrong(kept.bytes_max < least, "quota.kept", &said);
         let said =
-            format!("quota.kept_memory must be at least {}, which one run may keep", show_bytes(KEPT_MEMORY_MIN));
+            format!("quota.kept_memory must be at least {}, which one run may keep", format_bytes(KEPT_MEMORY_MIN));
         wrong(kept.memory_max < KEPT_MEMORY_MIN, "quota.kept_memory", &said);
         for problem in self.uid_problems(index, self.sandbox.required().contains(&Layer::TenantUid)) {
             wrong(true, "uid_range", &problem);

@@ -168,7 +168,7 @@ fn a_host_file_without_max_gives_no_run_more_than_the_host_has() {
     assert!(clamped.iter().any(|told| told.ends_with("to 14 GiB, the ceiling here")), "{clamped:?}");
     // Where the file says nothing of the host either, it is the machine's.
     let machine = Machine::here().budget();
-    assert_eq!(Amount::of(&ceiling("")), machine);
+    assert_eq!(Amount::from_limits(&ceiling("")), machine);
     // What the file says counts, also where it is more.
     let said =
         ceiling("quota = { memory = \"1GiB\" }\n[host]\nmemory = \"4GiB\"\n[max]\nmemory = \"8GiB\"\npids = 40000");

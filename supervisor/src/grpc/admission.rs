@@ -1,14 +1,14 @@
-//! The way in and out of every call: who calls is known before anything of the request is read, the request comes in time and
-//! within what its caller may have on the way, and its answer goes the same way. Must not know any message.
+//! Admission of every call: authenticates the caller before the request body is read, bounds the time and the bytes of
+//! the request, and counts the bytes of the response.
 
-use super::authentication::Identified;
-use super::request_body::{Arriving, Bound};
-use super::response_body::Answer;
+use super::authentication::AuthenticatedCaller;
+use super::request_body::{RequestBody, RequestBound};
+use super::response_body::ResponseBody;
 use super::{call_record, status};
-use crate::net::Visitor;
+use crate::net::ConnectionInfo;
 use crate::tenants::Tenant;
 use crate::tenants::access::CurrentAccess;
-use crate::tenants::allowance::{Gauge, InFlightBytes, Reservation, UNTAKEN_BYTES_MAX};
+use crate::tenants::allowance::{Gauge, InFlightBytes, Reservation, UNREAD_BYTES_MAX};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -19,77 +19,85 @@ use tonic::codegen::http::{HeaderMap, Request, Response};
 use tonic::codegen::{BoxFuture, Service};
 use tonic::server::NamedService;
 
-/// Who may come in.
+/// Callers that a service admits.
 #[derive(Clone)]
-enum Admits {
-    Known { access: CurrentAccess, operators: Arc<InFlightBytes> },
-    Anybody { untaken: Arc<Gauge> },
+enum AccessRule {
+    Authenticated { access: CurrentAccess, operators: Arc<InFlightBytes> },
+    Open { unread: Arc<Gauge> },
 }
 
-/// A call that may come in.
-struct Admitted {
-    /// What has come of requests and is not answered, with this one's.
-    arriving: Arc<Gauge>,
-    bound: Bound,
-    untaken: Arc<Gauge>,
-    /// What the call counts as until its answer is taken.
+/// A call that was admitted.
+struct AdmittedCall {
+    /// Bytes of unanswered requests, including this one.
+    unanswered: Arc<Gauge>,
+    bound: RequestBound,
+    unread: Arc<Gauge>,
+    /// Reservation of an open call until its response is read.
     open: Option<Reservation>,
 }
 
-/// A service behind its way in.
+/// A service behind admission.
 #[derive(Clone)]
-pub(super) struct Entry<S> {
+pub(super) struct Admission<S> {
     service: S,
-    admits: Admits,
+    rule: AccessRule,
 }
 
-impl<S> Entry<S> {
-    /// For those who are known; what those have on the wire who are no tenant is counted in `operators`.
-    pub(super) fn known(service: S, access: CurrentAccess, operators: Arc<InFlightBytes>) -> Entry<S> {
-        Entry { service, admits: Admits::Known { access, operators } }
+impl<S> Admission<S> {
+    /// Admits authenticated callers. `operators` counts the bytes in flight of callers that are no tenant.
+    pub(super) fn authenticated(service: S, access: CurrentAccess, operators: Arc<InFlightBytes>) -> Admission<S> {
+        Admission { service, rule: AccessRule::Authenticated { access, operators } }
     }
 
-    /// For anybody: a service that gives nothing away and answers with little.
-    pub(super) fn anybody(service: S) -> Entry<S> {
-        Entry { service, admits: Admits::Anybody { untaken: Arc::default() } }
+    /// Admits every caller: for a service without secrets and with small answers.
+    pub(super) fn open(service: S) -> Admission<S> {
+        Admission { service, rule: AccessRule::Open { unread: Arc::default() } }
     }
 }
 
-impl Admits {
-    fn admit(&self, request: &mut Request<Body>) -> Result<Admitted, Status> {
-        let visit = request.extensions().get::<Visitor>().map(|visitor| Arc::clone(&visitor.visit));
+impl AccessRule {
+    fn admit(&self, request: &mut Request<Body>) -> Result<AdmittedCall, Status> {
+        let connection = request.extensions().get::<ConnectionInfo>().map(|info| Arc::clone(&info.state));
         let admitted = match self {
-            Admits::Known { access, operators } => {
-                let identified = Identified::by(access, request)?;
-                call_record::caller(&identified.caller);
-                visit.inspect(|visit| visit.known());
-                let tenant = identified.caller.tenant.as_ref();
-                tenant.map_or(Ok(()), |tenant| within(tenant))?;
-                let wire = tenant.map_or(operators, |tenant| tenant.allowance.wire());
-                let (arriving, untaken) = (Arc::clone(&wire.arriving), Arc::clone(&wire.untaken));
-                request.extensions_mut().insert(identified);
-                Admitted { arriving, bound: Bound::OF_CALLER, untaken, open: None }
+            AccessRule::Authenticated { access, operators } => {
+                let authenticated = AuthenticatedCaller::authenticate(access, request)?;
+                call_record::set_caller(&authenticated.caller);
+                connection.inspect(|connection| connection.mark_authenticated());
+                let tenant = authenticated.caller.tenant.as_ref();
+                tenant.map_or(Ok(()), |tenant| check_rate(tenant))?;
+                let in_flight = tenant.map_or(operators, |tenant| tenant.allowance.in_flight());
+                let (unanswered, unread) = (Arc::clone(&in_flight.unanswered), Arc::clone(&in_flight.unread));
+                request.extensions_mut().insert(authenticated);
+                AdmittedCall { unanswered, bound: RequestBound::PER_CALLER, unread, open: None }
             }
-            Admits::Anybody { untaken } => {
-                let open = visit.map(|visit| visit.open_call()).transpose().map_err(status::too_many_open_calls)?;
-                Admitted { arriving: Arc::default(), bound: Bound::OF_REQUEST, untaken: Arc::clone(untaken), open }
+            AccessRule::Open { unread } => {
+                let open = connection
+                    .map(|connection| connection.reserve_open_call())
+                    .transpose()
+                    .map_err(status::too_many_open_calls)?;
+                AdmittedCall {
+                    unanswered: Arc::default(),
+                    bound: RequestBound::PER_REQUEST,
+                    unread: Arc::clone(unread),
+                    open,
+                }
             }
         };
-        // Before an answer is made of which nothing would be sent.
-        if admitted.untaken.now() >= UNTAKEN_BYTES_MAX { Err(status::too_much_untaken()) } else { Ok(admitted) }
+        // Checked before the service computes an answer that could not be sent.
+        if admitted.unread.now() >= UNREAD_BYTES_MAX { Err(status::too_much_unread()) } else { Ok(admitted) }
     }
 }
 
-// Takes a request out of what the tenant may have.
-fn within(tenant: &Tenant) -> Result<(), Status> {
-    tenant.allowance.request().map_err(|wait| status::too_many_requests(&tenant.allowance, wait))
+// Counts a request against the tenant's rate limit.
+fn check_rate(tenant: &Tenant) -> Result<(), Status> {
+    tenant.allowance.take_request().map_err(|wait| status::too_many_requests(&tenant.allowance, wait))
 }
 
-/// The transport has the same deadline, calls its end CANCELLED, and cannot be told to leave it to us: ours is sooner by this,
-/// or by a tenth of it.
-const SOONER: Duration = Duration::from_millis(5);
+/// Margin by which a call ends before the caller's deadline, at most a tenth of it. The transport enforces the same
+/// deadline, reports it as CANCELLED, and has no option to leave it to the service.
+const DEADLINE_MARGIN: Duration = Duration::from_millis(5);
 
-// How long the caller waits, if it says so in the form of gRPC: at most eight digits and a unit.
+// The caller's deadline in the form of gRPC: at most eight digits and a unit.
 fn deadline(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -104,14 +112,14 @@ fn deadline(headers: &HeaderMap) -> Option<Duration> {
         "n" => Duration::from_nanos(number),
         _ => return None,
     };
-    Some(within - SOONER.min(within / 10))
+    Some(within - DEADLINE_MARGIN.min(within / 10))
 }
 
-impl<S: NamedService> NamedService for Entry<S> {
+impl<S: NamedService> NamedService for Admission<S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S> Service<Request<Body>> for Entry<S>
+impl<S> Service<Request<Body>> for Admission<S>
 where
     S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static,
     S::Future: Send + 'static,
@@ -126,30 +134,31 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let another = self.service.clone();
-        // The one that was asked whether it is ready.
-        let mut service = std::mem::replace(&mut self.service, another);
-        let admits = self.admits.clone();
+        let fresh = self.service.clone();
+        // Calls the instance that reported itself ready, not its clone.
+        let mut service = std::mem::replace(&mut self.service, fresh);
+        let rule = self.rule.clone();
         Box::pin(async move {
-            let Admitted { arriving, bound, untaken, open } = match admits.admit(&mut request) {
+            let AdmittedCall { unanswered, bound, unread, open } = match rule.admit(&mut request) {
                 Ok(admitted) => admitted,
                 Err(status) => return Ok(status.into_http()),
             };
             let within = deadline(request.headers());
-            // As long as its caller has no answer, what it has sent is in use.
-            let arrived = Arc::new(arriving.add(0));
-            let request = request.map(|body| Body::new(Arriving::new(body, bound, Arc::clone(&arrived))));
-            // As if its caller had left, but that it is told why, and the audit log too.
+            // The request bytes count as in use until the caller has its answer.
+            let arrived = Arc::new(unanswered.add(0));
+            let request = request.map(|body| Body::new(RequestBody::new(body, bound, Arc::clone(&arrived))));
+            // Dropping the call has the effect of a caller that leaves, except that the caller and the audit log get
+            // the reason.
             let mut answer = match within {
                 Some(within) => match timeout(within, service.call(request)).await {
                     Ok(answer) => answer?,
-                    Err(_) => return Ok(status::too_late().into_http()),
+                    Err(_) => return Ok(status::deadline_exceeded().into_http()),
                 },
                 None => service.call(request).await?,
             };
             drop(arrived);
-            status::give_reason(answer.headers_mut());
-            Ok(answer.map(|body| Body::new(Answer::new(body, untaken, open))))
+            status::add_missing_reason(answer.headers_mut());
+            Ok(answer.map(|body| Body::new(ResponseBody::new(body, unread, open))))
         })
     }
 }
@@ -158,7 +167,7 @@ where
 mod tests {
     use super::super::OPEN_REQUEST_BYTES_MAX;
     use super::*;
-    use crate::tenants::allowance::ARRIVING_BYTES_MAX;
+    use crate::tenants::allowance::UNANSWERED_BYTES_MAX;
     use futures_util::FutureExt;
     use http_body::{Body as HttpBody, Frame};
     use std::convert::Infallible;
@@ -168,13 +177,13 @@ mod tests {
     use tonic::codegen::Bytes;
     use tower::service_fn;
 
-    /// A request of so many pieces, each as large as a whole one may be, which then ends or does not.
-    struct Sends {
+    /// A request body of `pieces` frames, each as large as a whole request may be, which then ends or hangs.
+    struct PiecesBody {
         pieces: usize,
         ends: bool,
     }
 
-    impl HttpBody for Sends {
+    impl HttpBody for PiecesBody {
         type Data = Bytes;
         type Error = Status;
 
@@ -190,7 +199,7 @@ mod tests {
         }
     }
 
-    // A service that answers when its request is there.
+    // A service that answers when its request is complete.
     async fn wait_for(request: Request<Body>) -> Result<Response<Body>, Infallible> {
         let mut body = request.into_body();
         loop {
@@ -203,14 +212,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_that_anybody_may_send_are_small_and_in_nobodys_way() {
-        let mut entry = Entry::anybody(service_fn(wait_for));
-        let mut send = |pieces, ends| entry.call(Request::new(Body::new(Sends { pieces, ends })));
+    async fn bounds_open_requests_one_by_one_without_a_shared_bound() {
+        let mut admission = Admission::open(service_fn(wait_for));
+        let mut send = |pieces, ends| admission.call(Request::new(Body::new(PiecesBody { pieces, ends })));
         let mut unfinished = Vec::new();
-        // As many as use up what a tenant may have on the way.
-        for _ in 0..ARRIVING_BYTES_MAX / OPEN_REQUEST_BYTES_MAX as u64 {
+        // As many as exhaust the bound of one tenant.
+        for _ in 0..UNANSWERED_BYTES_MAX / OPEN_REQUEST_BYTES_MAX as u64 {
             let mut call = send(1, false);
-            assert!((&mut call).now_or_never().is_none(), "it has not come to its end");
+            assert!((&mut call).now_or_never().is_none(), "the request is not complete");
             unfinished.push(call);
         }
         for (pieces, refusal) in [(1, None), (2, Some(Code::OutOfRange))] {
@@ -220,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_deadline_of_the_callers_own_is_told_before_the_transport_ends_the_call() {
+    async fn reports_the_callers_deadline_before_the_transport_ends_the_call() {
         for (text, ms) in [("200m", 200), ("2S", 2_000), ("1n", 0), ("1M", 60_000), ("99999999H", 359_999_996_400_000)]
         {
             let request = Request::builder().header("grpc-timeout", text).body(Body::empty()).unwrap();
@@ -230,7 +239,7 @@ mod tests {
                 continue;
             }
             let silent = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
-            let answer = timeout(Duration::from_millis(ms + 1), Entry::anybody(silent).call(request)).await;
+            let answer = timeout(Duration::from_millis(ms + 1), Admission::open(silent).call(request)).await;
             let status = Status::from_header_map(answer.unwrap().unwrap().headers()).unwrap();
             assert_eq!(status.code(), Code::DeadlineExceeded, "{text}");
         }

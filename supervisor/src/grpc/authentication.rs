@@ -1,9 +1,9 @@
-//! Who calls, by what the transport says and nothing else, and for how long that is so. It is asked once for each call, before
-//! anything of it is read but its headers. Must not know any message.
+//! Authentication: identifies the caller of each call by its transport alone, before anything but the headers is read,
+//! and tracks whether the credential stays valid.
 
-use super::revocation::{Lease, lend};
+use super::revocation::{Revocation, hold_until_revoked};
 use super::status;
-use crate::net::{Peer, Visitor};
+use crate::net::{ConnectionInfo, Peer};
 use crate::tenants::access::{Access, AuthError, CurrentAccess, PresentedCredential, now};
 use crate::tenants::{Caller, Tenant};
 use rustls::pki_types::UnixTime;
@@ -12,19 +12,19 @@ use std::sync::{Arc, Weak};
 use tonic::codegen::http::{self, header};
 use tonic::{Request, Status};
 
-/// What a request shows: over a unix socket the peer's user id, otherwise a bearer token, or without one the certificate
-/// of its connection. One of them counts, and when that is not known none of the others is tried.
-fn shown<T>(request: &http::Request<T>) -> Result<PresentedCredential, Status> {
-    // Over a unix socket a token is no use: the kernel has said already who is at the other end.
-    let peer = request.extensions().get::<Visitor>().map(|visitor| &visitor.peer);
-    if let Some(Peer::Local(uid)) = peer {
+/// The credential that a request presents: over a unix socket the peer's user id, otherwise a bearer token, or without
+/// one the client certificate of its connection. Only one counts; when it is unknown, the others are not tried.
+fn presented_credential<T>(request: &http::Request<T>) -> Result<PresentedCredential, Status> {
+    // Over a unix socket the kernel has identified the peer, so tokens are ignored.
+    let peer = request.extensions().get::<ConnectionInfo>().map(|info| &info.peer);
+    if let Some(Peer::Unix(uid)) = peer {
         return uid.map(PresentedCredential::Uid).ok_or_else(|| unknown(None));
     }
-    let mut shown = request.headers().get_all(header::AUTHORIZATION).iter();
-    if let Some(value) = shown.next() {
-        // A proxy in front may have judged by another one than we would.
-        if shown.next().is_some() {
-            return Err(status::unauthenticated("metadata `authorization` is there more than once"));
+    let mut headers = request.headers().get_all(header::AUTHORIZATION).iter();
+    if let Some(value) = headers.next() {
+        // A proxy in front may have checked a different one of several.
+        if headers.next().is_some() {
+            return Err(status::unauthenticated("metadata `authorization` is given more than once"));
         }
         let token = value
             .to_str()
@@ -35,7 +35,7 @@ fn shown<T>(request: &http::Request<T>) -> Result<PresentedCredential, Status> {
             .filter(|token| !token.is_empty());
         return token.map(|token| PresentedCredential::Token(token.into())).ok_or_else(missing);
     }
-    let Some(Peer::Secured { certificates: Some(certificates), .. }) = peer else { return Err(missing()) };
+    let Some(Peer::Tls { certificates: Some(certificates), .. }) = peer else { return Err(missing()) };
     Ok(PresentedCredential::Certificates(Arc::clone(certificates)))
 }
 
@@ -43,9 +43,9 @@ fn missing() -> Status {
     status::unauthenticated("metadata `authorization: Bearer TOKEN` is missing")
 }
 
-// One text for each way to be known, whatever the reason.
-fn unknown(shown: Option<&PresentedCredential>) -> Status {
-    status::unauthenticated(match shown {
+// One text per kind of credential, whatever the reason.
+fn unknown(presented: Option<&PresentedCredential>) -> Status {
+    status::unauthenticated(match presented {
         Some(PresentedCredential::Token(_)) => "the bearer token is not known",
         Some(PresentedCredential::Certificates(_)) => "the client certificate is not known",
         Some(PresentedCredential::Uid(_)) | None => {
@@ -54,77 +54,80 @@ fn unknown(shown: Option<&PresentedCredential>) -> Status {
     })
 }
 
-fn look(access: &Access, shown: &PresentedCredential, at: UnixTime) -> Result<Caller, Status> {
-    access.caller(shown, at).map_err(|why: AuthError| {
+fn authenticate(access: &Access, presented: &PresentedCredential, at: UnixTime) -> Result<Caller, Status> {
+    access.caller(presented, at).map_err(|why: AuthError| {
         let cause = why.source().map(ToString::to_string);
-        tracing::info!(%why, cause, "a caller is nobody");
-        unknown(Some(shown))
+        tracing::info!(%why, cause, "a credential was refused");
+        unknown(Some(presented))
     })
 }
 
-/// Who has called, as every call is told that got in.
+/// The authenticated caller, attached to every admitted request.
 #[derive(Clone)]
-pub(super) struct Identified {
+pub(super) struct AuthenticatedCaller {
     pub(super) caller: Caller,
-    shown: PresentedCredential,
-    /// When it called. That a token or certificate expires afterwards does not end what it has begun.
+    presented: PresentedCredential,
+    /// Time of the call. A token or certificate that expires later does not end what the call has started.
     at: UnixTime,
     access: CurrentAccess,
 }
 
-impl Identified {
-    /// Who calls, by the headers of a request and its connection.
-    pub(super) fn by<T>(current: &CurrentAccess, request: &http::Request<T>) -> Result<Identified, Status> {
-        let (shown, at) = (shown(request)?, now());
+impl AuthenticatedCaller {
+    /// Authenticates a request by its headers and its connection.
+    pub(super) fn authenticate<T>(
+        current: &CurrentAccess,
+        request: &http::Request<T>,
+    ) -> Result<AuthenticatedCaller, Status> {
+        let (presented, at) = (presented_credential(request)?, now());
         let mut access = current.clone();
-        let caller = look(&access.borrow_and_update(), &shown, at)?;
-        Ok(Identified { caller, shown, at, access })
+        let caller = authenticate(&access.borrow_and_update(), &presented, at)?;
+        Ok(AuthenticatedCaller { caller, presented, at, access })
     }
 
-    /// Who has called with a request that got in.
-    pub(super) fn of<T>(request: &Request<T>) -> Result<&Identified, Status> {
-        request.extensions().get::<Identified>().ok_or_else(missing)
+    /// The caller of an admitted request.
+    pub(super) fn from_request<T>(request: &Request<T>) -> Result<&AuthenticatedCaller, Status> {
+        request.extensions().get::<AuthenticatedCaller>().ok_or_else(missing)
     }
 }
 
-/// A tenant who has called, for as long as it is known as that.
+/// A tenant that has called, with a watch on its credential.
 pub(super) struct AuthenticatedTenant {
     pub(super) tenant: Arc<Tenant>,
-    identified: Identified,
+    caller: AuthenticatedCaller,
 }
 
 impl AuthenticatedTenant {
-    /// The tenant who has called.
-    pub(super) fn of<T>(request: &Request<T>) -> Result<AuthenticatedTenant, Status> {
-        let identified = Identified::of(request)?.clone();
-        let tenant = identified.caller.tenant.clone().ok_or_else(status::not_a_tenant)?;
-        Ok(AuthenticatedTenant { tenant, identified })
+    /// The tenant of an admitted request.
+    pub(super) fn from_request<T>(request: &Request<T>) -> Result<AuthenticatedTenant, Status> {
+        let caller = AuthenticatedCaller::from_request(request)?.clone();
+        let tenant = caller.caller.tenant.clone().ok_or_else(status::not_a_tenant)?;
+        Ok(AuthenticatedTenant { tenant, caller })
     }
 
-    /// What it is told when it is not known any more.
-    pub(super) fn unknown(&self) -> Status {
-        unknown(Some(&self.identified.shown))
+    /// The status for a credential that is no longer valid.
+    pub(super) fn revoked_status(&self) -> Status {
+        unknown(Some(&self.caller.presented))
     }
 
-    /// Returns when what the caller showed is not this tenant's any more.
-    pub(super) async fn lost(&mut self) -> Status {
-        let Identified { shown, at, access, .. } = &mut self.identified;
+    /// Resolves when the presented credential no longer belongs to this tenant.
+    pub(super) async fn revoked(&mut self) -> Status {
+        let AuthenticatedCaller { presented, at, access, .. } = &mut self.caller;
         loop {
             if access.changed().await.is_err() {
-                // AuthError can change it any more.
+                // The sender is gone, so the access can no longer change.
                 std::future::pending::<()>().await;
             }
-            let caller = access.borrow_and_update().caller(shown, *at).ok();
+            let caller = access.borrow_and_update().caller(presented, *at).ok();
             let tenant = caller.and_then(|caller| caller.tenant);
             if tenant.is_none_or(|tenant| tenant.id != self.tenant.id) {
-                return unknown(Some(shown));
+                return unknown(Some(presented));
             }
         }
     }
 
-    /// Lends `held` to the caller for as long as it is known.
-    pub(super) fn lend<T: Send + Sync + 'static>(mut self, held: T) -> (Weak<T>, Lease) {
-        lend(held, async move { self.lost().await })
+    /// Holds `resource` for the caller until its credential is revoked.
+    pub(super) fn hold_until_revoked<T: Send + Sync + 'static>(mut self, resource: T) -> (Weak<T>, Revocation) {
+        hold_until_revoked(resource, async move { self.revoked().await })
     }
 }
 
@@ -133,21 +136,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_credential_counts_and_with_two_nobody_is_known() {
-        for (values, told) in [
+    fn accepts_one_credential_and_rejects_two() {
+        for (values, expected) in [
             (&[][..], Err("metadata `authorization: Bearer TOKEN` is missing")),
             (&["Bearer a"], Ok(())),
-            (&["Bearer a", "Bearer b"], Err("metadata `authorization` is there more than once")),
-            (&["Bearer a", "Bearer a"], Err("metadata `authorization` is there more than once")),
-            (&["Basic a", "Bearer a"], Err("metadata `authorization` is there more than once")),
+            (&["Bearer a", "Bearer b"], Err("metadata `authorization` is given more than once")),
+            (&["Bearer a", "Bearer a"], Err("metadata `authorization` is given more than once")),
+            (&["Basic a", "Bearer a"], Err("metadata `authorization` is given more than once")),
         ] {
             let mut request = http::Request::new(());
             values
                 .iter()
                 .for_each(|value| _ = request.headers_mut().append(header::AUTHORIZATION, value.parse().unwrap()));
-            let found = shown(&request)
+            let found = presented_credential(&request)
                 .map(|found| assert!(matches!(found, PresentedCredential::Token(token) if *token == *"a")));
-            assert_eq!(found.as_ref().map_err(Status::message).copied(), told, "{values:?}");
+            assert_eq!(found.as_ref().map_err(Status::message).copied(), expected, "{values:?}");
         }
     }
 }

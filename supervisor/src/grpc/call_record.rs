@@ -1,5 +1,5 @@
-//! The record of a call for the audit log: noted while it is answered, told when its answer begins or its caller leaves. Must
-//! not decide anything about the call.
+//! The audit record of a call: collected while the call is handled, emitted when its answer starts or its caller
+//! leaves.
 
 use crate::ops::audit::{Audit, AuditEvent, AuditRecord, AuthMethod, UntrustedText};
 use crate::tenants::Caller;
@@ -14,68 +14,68 @@ use tonic::server::NamedService;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-/// What a call has come to so far.
+/// What is known of a call so far.
 #[derive(Debug, Default)]
-struct Record {
+struct CallRecord {
     tenant: Option<String>,
     auth: Option<AuthMethod>,
     operator: bool,
     session: Option<UntrustedText>,
     run: Option<UntrustedText>,
     asked: Option<LimitRequest>,
-    found: bool,
+    existing: bool,
 }
 
 tokio::task_local! {
-    static RECORD: RefCell<Record>;
+    static RECORD: RefCell<CallRecord>;
 }
 
-// A call that is made outside of a recorded service, as tests do, leaves no record.
-fn note(what: impl FnOnce(&mut Record)) {
-    _ = RECORD.try_with(|record| what(&mut record.borrow_mut()));
+// A call outside of an audited service, as in tests, has no record.
+fn update(change: impl FnOnce(&mut CallRecord)) {
+    _ = RECORD.try_with(|record| change(&mut record.borrow_mut()));
 }
 
-/// Notes who calls.
-pub(super) fn caller(caller: &Caller) {
-    note(|record| {
+/// Records the caller.
+pub(super) fn set_caller(caller: &Caller) {
+    update(|record| {
         record.tenant = caller.tenant.as_ref().map(|tenant| tenant.id.to_string());
         record.auth = Some(caller.auth.clone());
         record.operator = caller.operator;
     });
 }
 
-/// Notes the session that the call is about, as it was named.
-pub(super) fn session(id: &str) {
-    note(|record| record.session = Some(id.into()));
+/// Records the session id as the request gave it.
+pub(super) fn set_session(id: &str) {
+    update(|record| record.session = Some(id.into()));
 }
 
-/// Notes the run that the call is about, as it was named.
-pub(super) fn run(id: &str) {
-    note(|record| record.run = Some(id.into()));
+/// Records the run id as the request gave it.
+pub(super) fn set_run(id: &str) {
+    update(|record| record.run = Some(id.into()));
 }
 
-/// Notes the limits that the call asks for.
-pub(super) fn limits(asked: LimitRequest) {
-    note(|record| record.asked = Some(asked).filter(|asked| *asked != LimitRequest::default()));
+/// Records the requested limits.
+pub(super) fn set_limits(requested: LimitRequest) {
+    update(|record| record.asked = Some(requested).filter(|limits| *limits != LimitRequest::default()));
 }
 
-/// Notes that what the call asks for, a session or a run, was there already.
-pub(super) fn found() {
-    note(|record| record.found = true);
+/// Records that the requested session or run existed already.
+pub(super) fn set_existing() {
+    update(|record| record.existing = true);
 }
 
-/// A service whose calls are told to the audit log.
+/// A service whose calls are written to the audit log.
 #[derive(Clone)]
-pub(super) struct Recorded<S> {
+pub(super) struct AuditedService<S> {
     pub(super) service: S,
     pub(super) audit: Audit,
 }
 
-impl<S: NamedService> NamedService for Recorded<S> {
+impl<S: NamedService> NamedService for AuditedService<S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S> Service<Request<Body>> for Recorded<S>
+impl<S> Service<Request<Body>> for AuditedService<S>
 where
     S: Service<Request<Body>, Response = Response<Body>>,
     S::Future: Send + 'static,
@@ -94,39 +94,40 @@ where
         let rpc = path.strip_prefix("/proctor.v1.").unwrap_or(path).to_owned();
         let (audit, answer) = (self.audit.clone(), self.service.call(request));
         Box::pin(RECORD.scope(RefCell::default(), async move {
-            let mut untold = Untold { audit, rpc: Some(rpc), began: Instant::now() };
+            let mut pending = PendingRecord { audit, rpc: Some(rpc), started_at: Instant::now() };
             let answer = answer.await?;
-            // An error is all in the headers; a stream that has begun has none yet.
+            // An error status is complete in the headers; a stream that has started has none yet.
             let error = Status::from_header_map(answer.headers()).filter(|status| status.code() != Code::Ok);
-            untold.tell(error.as_ref());
+            pending.emit(error.as_ref());
             Ok(answer)
         }))
     }
 }
 
-/// A call that has no line yet. Its caller may leave before the answer, and what was asked for is done all the same.
-struct Untold {
+/// The record of a call that has not been emitted. It is emitted on drop, because a caller may leave before the answer
+/// while its request is carried out.
+struct PendingRecord {
     audit: Audit,
-    /// `None` once it is told.
+    /// `None` once emitted.
     rpc: Option<String>,
-    began: Instant,
+    started_at: Instant,
 }
 
-impl Drop for Untold {
+impl Drop for PendingRecord {
     fn drop(&mut self) {
-        self.tell(Some(&Status::cancelled("the caller left")));
+        self.emit(Some(&Status::cancelled("the caller left")));
     }
 }
 
-impl Untold {
-    fn tell(&mut self, error: Option<&Status>) {
+impl PendingRecord {
+    fn emit(&mut self, error: Option<&Status>) {
         let Some(rpc) = self.rpc.take() else { return };
         let record = RECORD.try_with(RefCell::take).unwrap_or_default();
-        // Whoever leaves, or waits no longer, takes nothing back: a run that it was to be told of is there.
-        let is_done = record.run.is_some() || record.found;
-        let left = |code: &Code| matches!(code, Code::Cancelled | Code::DeadlineExceeded);
-        let refused = error.map(Status::code).filter(|code| !left(code) || !is_done);
-        let Some(event) = event(&rpc, refused, &record) else { return };
+        // A caller that leaves undoes nothing: a run that was accepted exists.
+        let is_done = record.run.is_some() || record.existing;
+        let caller_left = |code: &Code| matches!(code, Code::Cancelled | Code::DeadlineExceeded);
+        let refused = error.map(Status::code).filter(|code| !caller_left(code) || !is_done);
+        let Some(event) = audit_event(&rpc, refused, &record) else { return };
         self.audit.tell(AuditRecord {
             tenant: record.tenant,
             auth: record.auth,
@@ -135,7 +136,7 @@ impl Untold {
             run: record.run,
             asked: record.asked,
             outcome: Some(if error.is_none() { "ok" } else { "error" }.to_owned()),
-            duration_ms: Some(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)),
+            duration_ms: Some(u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX)),
             code: error.map(|status| format!("{:?}", status.code())),
             reason: error.and_then(StatusExt::get_details_error_info).map(|info| info.reason.into()),
             ..AuditRecord::of(event)
@@ -143,21 +144,17 @@ impl Untold {
     }
 }
 
-// What a call is to the log; `None` for looks at what goes on, which agents take every second.
-fn event(rpc: &str, error: Option<Code>, record: &Record) -> Option<AuditEvent> {
-    let found = record.found;
+// The audit event of a call; `None` for status queries, which agents send every second.
+fn audit_event(rpc: &str, error: Option<Code>, record: &CallRecord) -> Option<AuditEvent> {
+    let existing = record.existing;
     Some(match (rpc, error) {
         (_, Some(Code::Unauthenticated)) => AuditEvent::AuthenticationRefused,
         (_, Some(Code::PermissionDenied)) => AuditEvent::Denied,
-        ("Sessions/CreateSession", None) if found => AuditEvent::SessionFound,
+        ("Sessions/CreateSession", None) if existing => AuditEvent::SessionFound,
         ("Sessions/CreateSession", _) => AuditEvent::SessionCreated,
         ("Sessions/CloseSession", _) => AuditEvent::SessionClosed,
         ("Runs/RunTests" | "Runs/RunFailingTests" | "Runs/RunAffectedTests" | "Results/ListTests", None) => {
-            if found {
-                AuditEvent::RunJoined
-            } else {
-                AuditEvent::RunAccepted
-            }
+            if existing { AuditEvent::RunJoined } else { AuditEvent::RunAccepted }
         }
         ("Runs/RunTests" | "Runs/RunFailingTests" | "Runs/RunAffectedTests" | "Results/ListTests", Some(_)) => {
             AuditEvent::RunRefused
@@ -167,7 +164,8 @@ fn event(rpc: &str, error: Option<Code>, record: &Record) -> Option<AuditEvent> 
         ("Results/GetReport" | "Results/LastTestFailures" | "Results/AnalyzeFailures", _) => AuditEvent::ReportRead,
         ("Runs/ReadOutput", _) => AuditEvent::OutputRead,
         ("Runs/ReadArtifact", _) => AuditEvent::ArtifactRead,
-        // Each of an operator's has a line, which nobody else is to have by calling what there is not.
+        // Each operator call is recorded, also one to an unknown method; other callers must not be able to fill the log
+        // with those.
         _ if rpc.starts_with("Host/") && record.operator => AuditEvent::OperatorCall,
         _ if rpc.starts_with("Host/") => AuditEvent::Denied,
         _ => return None,
@@ -190,25 +188,25 @@ mod tests {
     }
 
     #[test]
-    fn a_call_whose_caller_leaves_is_told() {
+    fn records_a_call_whose_caller_leaves() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
-        let place = AuditLogConfig { path: path.clone(), bytes_max: AuditLogConfig::BYTES_MAX, keep: 0 };
-        let audit = Audit::open(place, Clock::new()).unwrap();
+        let config = AuditLogConfig { path: path.clone(), bytes_max: AuditLogConfig::BYTES_MAX, keep: 0 };
+        let audit = Audit::open(config, Clock::new()).unwrap();
         for (rpc, run) in [
             ("Sessions/CreateSession", None),
             ("Runs/RunTests", None),
             ("Runs/RunTests", Some("s-1")),
             ("Host/Drain", None),
         ] {
-            // Notes a session, and a run if it has one, and never answers.
+            // Records a session, and a run if it has one, and never answers.
             let slow = service_fn(move |_: Request<Body>| async move {
-                session("s");
-                _ = run.map(super::run);
-                note(|record| record.operator = true);
+                set_session("s");
+                _ = run.map(set_run);
+                update(|record| record.operator = true);
                 std::future::pending::<Result<Response<Body>, Infallible>>().await
             });
-            let mut service = Recorded { service: slow, audit: audit.clone() };
+            let mut service = AuditedService { service: slow, audit: audit.clone() };
             let request = Request::builder().uri(format!("/proctor.v1.{rpc}")).body(Body::empty()).unwrap();
             let mut call = service.call(request);
             assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -228,29 +226,35 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_and_every_deed_is_an_event() {
-        let told = |rpc, error, found| event(rpc, error, &Record { found, operator: true, ..Record::default() });
+    fn every_refusal_and_every_change_is_an_event() {
+        let event = |rpc, error, existing| {
+            audit_event(rpc, error, &CallRecord { existing, operator: true, ..CallRecord::default() })
+        };
         for rpc in ["Sessions/GetSession", "Sessions/ListSessions", "Runs/RunTests", "Host/GetHost"] {
-            assert_eq!(told(rpc, Some(Code::Unauthenticated), false), Some(AuditEvent::AuthenticationRefused));
-            assert_eq!(told(rpc, Some(Code::PermissionDenied), false), Some(AuditEvent::Denied));
+            assert_eq!(event(rpc, Some(Code::Unauthenticated), false), Some(AuditEvent::AuthenticationRefused));
+            assert_eq!(event(rpc, Some(Code::PermissionDenied), false), Some(AuditEvent::Denied));
         }
-        assert_eq!(told("Runs/RunTests", None, false), Some(AuditEvent::RunAccepted));
-        assert_eq!(told("Runs/RunTests", Some(Code::FailedPrecondition), false), Some(AuditEvent::RunRefused));
-        assert_eq!(told("Runs/RunTests", None, true), Some(AuditEvent::RunJoined));
-        assert_eq!(told("Sessions/CreateSession", None, false), Some(AuditEvent::SessionCreated));
-        assert_eq!(told("Sessions/CreateSession", None, true), Some(AuditEvent::SessionFound));
+        assert_eq!(event("Runs/RunTests", None, false), Some(AuditEvent::RunAccepted));
+        assert_eq!(event("Runs/RunTests", Some(Code::FailedPrecondition), false), Some(AuditEvent::RunRefused));
+        assert_eq!(event("Runs/RunTests", None, true), Some(AuditEvent::RunJoined));
+        assert_eq!(event("Sessions/CreateSession", None, false), Some(AuditEvent::SessionCreated));
+        assert_eq!(event("Sessions/CreateSession", None, true), Some(AuditEvent::SessionFound));
         assert_eq!(
-            told("Sessions/CreateSession", Some(Code::ResourceExhausted), false),
+            event("Sessions/CreateSession", Some(Code::ResourceExhausted), false),
             Some(AuditEvent::SessionCreated)
         );
-        assert_eq!(told("Host/Drain", None, false), Some(AuditEvent::OperatorCall));
-        assert_eq!(told("Sessions/GetSession", None, false), None);
+        assert_eq!(event("Host/Drain", None, false), Some(AuditEvent::OperatorCall));
+        assert_eq!(event("Sessions/GetSession", None, false), None);
     }
 
     #[test]
-    fn what_is_no_operators_is_not_told_as_an_operators_deed() {
+    fn a_host_call_of_another_caller_is_denied_and_no_operator_call() {
         for code in [Code::Unimplemented, Code::ResourceExhausted, Code::Cancelled] {
-            assert_eq!(event("Host/X", Some(code), &Record::default()), Some(AuditEvent::Denied), "which is spared");
+            assert_eq!(
+                audit_event("Host/X", Some(code), &CallRecord::default()),
+                Some(AuditEvent::Denied),
+                "a rate-limited event"
+            );
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The one file that knows both the wire and the domain: plain translations, no decisions. What a caller got wrong is
-//! found in `api`.
+//! Conversions between wire and domain types: the one file that knows both. It decides nothing; `run_request` reports
+//! mistakes of callers.
 
 use crate::host::checks::Check;
-use crate::sessions::Waiting;
+use crate::sessions::QueueOptions;
 use proctor_core::artifact::{Artifact, ArtifactKind};
-use proctor_core::coverage::{Attribution, Covering};
+use proctor_core::coverage::{Attribution, CoveringTests};
 use proctor_core::event::{Progress, Stream};
 use proctor_core::failure::{Failure, LastRun};
 use proctor_core::isolation::{Isolation, Network};
@@ -51,7 +51,7 @@ fn test_outcome(outcome: TestOutcome) -> v1::TestOutcome {
     }
 }
 
-/// A test's name.
+/// A test id on the wire.
 #[must_use]
 pub fn test_id(test: &TestId) -> v1::TestId {
     v1::TestId { package: test.package.clone(), name: test.name.clone() }
@@ -111,7 +111,7 @@ pub fn limits(limits: &Limits) -> v1::Limits {
     }
 }
 
-/// The limits that a request asks for: on the wire, zero asks for nothing.
+/// The limits that a request sets: zero on the wire means unset.
 #[must_use]
 pub fn limit_request(limits: &v1::Limits) -> LimitRequest {
     LimitRequest {
@@ -123,7 +123,7 @@ pub fn limit_request(limits: &v1::Limits) -> LimitRequest {
     }
 }
 
-/// The network that a request asks for.
+/// The network that a request sets.
 #[must_use]
 pub fn network_request(network: v1::Network) -> Option<Network> {
     match network {
@@ -133,7 +133,7 @@ pub fn network_request(network: v1::Network) -> Option<Network> {
     }
 }
 
-/// The coverage that a request asks for.
+/// The coverage mode that a request sets.
 #[must_use]
 pub fn coverage_mode(mode: v1::CoverageMode) -> CoverageMode {
     match mode {
@@ -142,10 +142,10 @@ pub fn coverage_mode(mode: v1::CoverageMode) -> CoverageMode {
     }
 }
 
-/// How a run waits.
+/// How a run waits in queues.
 #[must_use]
-pub fn waiting(if_busy: v1::IfBusy, priority: v1::Priority) -> Waiting {
-    Waiting {
+pub fn queue_options(if_busy: v1::IfBusy, priority: v1::Priority) -> QueueOptions {
+    QueueOptions {
         if_busy: match if_busy {
             v1::IfBusy::Unspecified | v1::IfBusy::Queue => IfBusy::Queue,
             v1::IfBusy::Refuse => IfBusy::Refuse,
@@ -158,7 +158,7 @@ pub fn waiting(if_busy: v1::IfBusy, priority: v1::Priority) -> Waiting {
     }
 }
 
-/// A stream that a request names.
+/// The stream that a request names.
 #[must_use]
 pub fn stream_request(stream: v1::Stream) -> Option<Stream> {
     match stream {
@@ -177,7 +177,7 @@ pub fn stream(stream: Stream) -> v1::Stream {
     }
 }
 
-/// What was in force.
+/// Layers and limits in force.
 #[must_use]
 pub fn isolation(isolation: &Isolation) -> v1::Isolation {
     let network = match isolation.network {
@@ -323,7 +323,7 @@ fn artifact(artifact: &Artifact) -> v1::Artifact {
     }
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[must_use]
 pub fn progress(progress: &Progress) -> v1::Progress {
     v1::Progress {
@@ -350,14 +350,14 @@ fn failure(failure: &Failure) -> v1::Failure {
     }
 }
 
-/// Most tests that are named of those that reruns have left alone.
+/// Most tests named among the deferred failures.
 const DEFERRED_NAMED_MAX: usize = 64;
 
-/// The failures of the last run, as old as they are at `now`.
+/// The failures of the last run, with their age at `now`.
 #[must_use]
 pub fn last_run(last: Option<&LastRun>, now: Timestamp) -> v1::LastTestFailuresResponse {
     let Some(last) = last else { return v1::LastTestFailuresResponse::default() };
-    // Names of the deferred are as many as a text shows: they may be thousands, and were told when they failed.
+    // Deferred failures are named up to what a text shows: they may be thousands, and were reported when they failed.
     let deferred = last.deferred.targets.iter().filter_map(|target| match target {
         RerunTarget::Test(test) => Some(test),
         RerunTarget::Package(_) => None,
@@ -380,40 +380,40 @@ pub fn last_run(last: Option<&LastRun>, now: Timestamp) -> v1::LastTestFailuresR
     }
 }
 
-/// Most bytes of names in one answer: less than a message by what else may be in it, build errors above all.
+/// Most bytes of names in one answer: smaller than a message by the other parts of the answer, build errors above all.
 const NAMES_BYTES_MAX: usize = 48 * 1024 * 1024;
 
-/// Bytes that a name takes on the wire beside its text: tags and lengths.
-const NAME_BYTES_BESIDE: usize = 16;
+/// Bytes of a name on the wire beside its text: tags and lengths.
+const NAME_OVERHEAD_BYTES: usize = 16;
 
-// As many of them as `limit` and one message allow.
-fn some_ids<'a>(tests: impl Iterator<Item = &'a TestId>, limit: usize) -> Vec<v1::TestId> {
+// As many ids as `limit` and the size of one message allow.
+fn bounded_ids<'a>(tests: impl Iterator<Item = &'a TestId>, limit: usize) -> Vec<v1::TestId> {
     let mut bytes = 0;
-    let within = |test: &&TestId| {
-        bytes += test.package.len() + test.name.len() + NAME_BYTES_BESIDE;
+    let fits = |test: &&TestId| {
+        bytes += test.package.len() + test.name.len() + NAME_OVERHEAD_BYTES;
         bytes <= NAMES_BYTES_MAX
     };
-    tests.take(limit).take_while(within).map(test_id).collect()
+    tests.take(limit).take_while(fits).map(test_id).collect()
 }
 
-/// The tests that execute a line or file, at most `limit` of them, or as many as one message can have; nothing before anything
-/// was measured.
+/// The tests that execute a line or file, at most `limit` of them, or as many as one message can hold; empty before any
+/// coverage was measured.
 #[must_use]
-pub fn covering(found: Option<&Covering>, limit: usize, file_changed: bool) -> v1::TestsCoveringResponse {
+pub fn covering(found: Option<&CoveringTests>, limit: usize, file_changed: bool) -> v1::TestsCoveringResponse {
     let Some(found) = found else { return v1::TestsCoveringResponse::default() };
     v1::TestsCoveringResponse {
         has_coverage: true,
-        tests: some_ids(found.tests.iter(), limit),
+        tests: bounded_ids(found.tests.iter(), limit),
         total: found.tests.len() as u64,
         attribution: attribution(found.attribution).into(),
         file_changed,
     }
 }
 
-/// At most `limit` of the tests that a listing found, or as many as one message can have, and what could not be listed.
+/// At most `limit` of the listed tests, or as many as one message can hold, and the number of those left out.
 #[must_use]
 pub fn listing(report: &Report, tests: &BTreeSet<TestId>, limit: usize) -> v1::ListTestsResponse {
-    let listed = some_ids(tests.iter(), limit);
+    let listed = bounded_ids(tests.iter(), limit);
     v1::ListTestsResponse {
         framework: report.framework.clone(),
         left_out: (tests.len() - listed.len()) as u64,
@@ -424,7 +424,7 @@ pub fn listing(report: &Report, tests: &BTreeSet<TestId>, limit: usize) -> v1::L
     }
 }
 
-/// One line of what the host can enforce.
+/// One check of the host.
 #[must_use]
 pub fn check(check: &Check) -> v1::Check {
     let status = match check.status {
@@ -449,7 +449,7 @@ mod tests {
     use prost::Message;
 
     #[test]
-    fn a_listing_of_long_names_fits_into_one_message_and_says_what_it_leaves_out() {
+    fn a_listing_of_long_names_fits_into_one_message_and_counts_what_it_leaves_out() {
         let name =
             |number: usize| TestId { package: "p".repeat(4_096), name: format!("{number:05}{}", "n".repeat(4_000)) };
         let report = without_running(Timestamp(0), Limits::DEFAULT, "go", KillReason::Cancelled, "");

@@ -1,9 +1,8 @@
-//! Making answers of many megabytes: on threads for such work, and no more of them for one tenant at a time than its turns. Must
-//! not know what they are answers to.
+//! Encoding of answers of many megabytes: on blocking threads, and for one tenant no more at a time than its permits.
 
 use super::status;
 use crate::grpc::convert;
-use crate::tenants::allowance::{InFlightBytes, Reservation, UNTAKEN_BYTES_MAX};
+use crate::tenants::allowance::{InFlightBytes, Reservation, UNREAD_BYTES_MAX};
 use proctor_core::report::Report;
 use proctor_proto::v1;
 use prost::Message;
@@ -13,127 +12,137 @@ use tokio::task::spawn_blocking;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 
-/// Most tests of a report that is copied where it is asked for, and most bytes of it: that takes less than a change of threads.
-const TESTS_AT_ONCE: usize = 100;
-const BYTES_AT_ONCE: usize = 64 * 1024;
+/// Most tests and bytes of a report that is encoded on the runtime's own thread: that takes less time than a change of
+/// threads.
+const INLINE_TESTS_MAX: usize = 100;
+const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// A turn to make one answer.
-pub(super) struct Turn {
+/// Permission to encode one answer.
+pub(super) struct EncodePermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Turn {
-    /// Waits for one.
-    pub(super) async fn of(wire: &InFlightBytes) -> Turn {
-        Turn { _permit: wire.making().await }
+impl EncodePermit {
+    /// Waits for a permit.
+    pub(super) async fn acquire(in_flight: &InFlightBytes) -> EncodePermit {
+        EncodePermit { _permit: in_flight.encode_permit().await }
     }
 
-    /// What `make` makes, on a thread for it. The turn lasts as long as that does, also when nobody waits for it any more.
-    pub(super) async fn make<T: Send + 'static>(self, make: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
-        let made = spawn_blocking(move || {
-            let made = make();
+    /// Runs `encode` on a blocking thread. The permit is held until it returns, also when the call is gone by then.
+    pub(super) async fn encode<T: Send + 'static>(
+        self,
+        encode: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let task = spawn_blocking(move || {
+            let encoded = encode();
             drop(self);
-            made
+            encoded
         });
-        made.await.map_err(|_| status::internal("the answer could not be made"))
+        task.await.map_err(|_| status::internal("the answer could not be encoded"))
     }
 }
 
-/// A report on the wire, for a call that is waited for.
-pub(super) async fn report(wire: &InFlightBytes, report: Arc<Report>) -> Result<v1::Report, Status> {
+/// Encodes a report for a unary call.
+pub(super) async fn encode_report(in_flight: &InFlightBytes, report: Arc<Report>) -> Result<v1::Report, Status> {
     if is_small(&report) {
         return Ok(convert::report(&report));
     }
-    Turn::of(wire).await.make(move || convert::report(&report)).await
+    EncodePermit::acquire(in_flight).await.encode(move || convert::report(&report)).await
 }
 
-/// The same for a stream. Its transport may stop to ask for the next event while this one is made, for as long as the client
-/// pleases: so a task of its own waits for the turn and gives it back, and what it made is counted as not taken.
-pub(super) async fn report_to_come(wire: &Arc<InFlightBytes>, report: Arc<Report>) -> Result<v1::Report, Status> {
+/// Encodes a report for a stream. The transport may stop polling the stream in the meantime for as long as the client
+/// likes: so a separate task waits for the permit and releases it, and counts the encoded report as unread.
+pub(super) async fn encode_report_for_stream(
+    in_flight: &Arc<InFlightBytes>,
+    report: Arc<Report>,
+) -> Result<v1::Report, Status> {
     if is_small(&report) {
         return Ok(convert::report(&report));
     }
-    let wire = Arc::clone(wire);
-    let making = tokio::spawn(async move {
-        let made = Turn::of(&wire).await.make(move || {
-            let made = convert::report(&report);
-            let bytes = made.encoded_len() as u64;
-            (made, bytes)
+    let in_flight = Arc::clone(in_flight);
+    let encoding = tokio::spawn(async move {
+        let encoding = EncodePermit::acquire(&in_flight).await.encode(move || {
+            let encoded = convert::report(&report);
+            let bytes = encoded.encoded_len() as u64;
+            (encoded, bytes)
         });
-        let (made, bytes) = made.await?;
-        let counted = wire.untaken.add_within(bytes, UNTAKEN_BYTES_MAX);
-        counted.map(|counted| (made, counted)).ok_or_else(status::too_much_untaken)
+        let (encoded, bytes) = encoding.await?;
+        let counted = in_flight.unread.try_add(bytes, UNREAD_BYTES_MAX);
+        counted.map(|counted| (encoded, counted)).ok_or_else(status::too_much_unread)
     });
-    let made: Result<(v1::Report, Reservation), Status> =
-        AbortOnDropHandle::new(making).await.unwrap_or_else(|_| Err(status::internal("the answer could not be made")));
-    made.map(|(report, _)| report)
+    let encoded: Result<(v1::Report, Reservation), Status> = AbortOnDropHandle::new(encoding)
+        .await
+        .unwrap_or_else(|_| Err(status::internal("the answer could not be encoded")));
+    encoded.map(|(report, _)| report)
 }
 
 fn is_small(report: &Report) -> bool {
-    report.tests.len() <= TESTS_AT_ONCE && report.memory_bytes() <= BYTES_AT_ONCE
+    report.tests.len() <= INLINE_TESTS_MAX && report.memory_bytes() <= INLINE_BYTES_MAX
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::runs::without_running;
-    use crate::tenants::allowance::MAKING_MAX;
+    use crate::tenants::allowance::ENCODE_PERMITS_MAX;
     use futures_util::FutureExt;
     use proctor_core::limits::Limits;
     use proctor_core::outcome::KillReason;
     use proctor_core::timestamp::Timestamp;
     use std::pin::pin;
 
-    fn of(tail_bytes: usize) -> Arc<Report> {
+    fn report_of(tail_bytes: usize) -> Arc<Report> {
         let report = without_running(Timestamp(0), Limits::DEFAULT, "go", KillReason::Cancelled, "");
         Arc::new(Report { stdout_tail: "x".repeat(tail_bytes), ..report })
     }
 
-    async fn all_turns(wire: &InFlightBytes) -> Vec<Turn> {
-        let mut turns = Vec::new();
-        for _ in 0..MAKING_MAX {
-            turns.push(Turn::of(wire).await);
+    async fn all_permits(in_flight: &InFlightBytes) -> Vec<EncodePermit> {
+        let mut permits = Vec::new();
+        for _ in 0..ENCODE_PERMITS_MAX {
+            permits.push(EncodePermit::acquire(in_flight).await);
         }
-        turns
+        permits
     }
 
     #[tokio::test]
-    async fn what_is_large_has_its_turn_and_what_is_small_waits_for_none() {
-        let wire = Arc::<InFlightBytes>::default();
-        let turns = all_turns(&wire).await;
-        assert_eq!(report(&wire, of(10)).await.unwrap().stdout_tail.len(), 10);
-        assert_eq!(report_to_come(&wire, of(10)).await.unwrap().stdout_tail.len(), 10);
-        let (mut call, mut stream) =
-            (pin!(report(&wire, of(2 * BYTES_AT_ONCE))), pin!(report_to_come(&wire, of(2 * BYTES_AT_ONCE))));
+    async fn a_large_report_waits_for_a_permit_and_a_small_one_does_not() {
+        let in_flight = Arc::<InFlightBytes>::default();
+        let permits = all_permits(&in_flight).await;
+        assert_eq!(encode_report(&in_flight, report_of(10)).await.unwrap().stdout_tail.len(), 10);
+        assert_eq!(encode_report_for_stream(&in_flight, report_of(10)).await.unwrap().stdout_tail.len(), 10);
+        let (mut call, mut stream) = (
+            pin!(encode_report(&in_flight, report_of(2 * INLINE_BYTES_MAX))),
+            pin!(encode_report_for_stream(&in_flight, report_of(2 * INLINE_BYTES_MAX))),
+        );
         assert!(call.as_mut().now_or_never().is_none() && stream.as_mut().now_or_never().is_none());
-        drop(turns);
+        drop(permits);
         assert_eq!(call.await.unwrap(), stream.await.unwrap());
-        assert_eq!(wire.untaken.now(), 0);
+        assert_eq!(in_flight.unread.now(), 0);
     }
 
     #[tokio::test]
-    async fn a_stream_whose_client_asks_for_nothing_more_keeps_no_turn_and_counts() {
-        let wire = Arc::<InFlightBytes>::default();
-        let turns = all_turns(&wire).await;
-        let mut stream = pin!(report_to_come(&wire, of(2 * BYTES_AT_ONCE)));
+    async fn an_unpolled_stream_holds_no_permit_and_counts_as_unread() {
+        let in_flight = Arc::<InFlightBytes>::default();
+        let permits = all_permits(&in_flight).await;
+        let mut stream = pin!(encode_report_for_stream(&in_flight, report_of(2 * INLINE_BYTES_MAX)));
         assert!(stream.as_mut().now_or_never().is_none());
-        // Waits behind the stream, which is not asked again.
+        // Waits behind the stream, which is not polled again.
         tokio::task::yield_now().await;
-        drop(turns);
-        drop(all_turns(&wire).await);
-        while wire.untaken.now() == 0 {
+        drop(permits);
+        drop(all_permits(&in_flight).await);
+        while in_flight.unread.now() == 0 {
             tokio::task::yield_now().await;
         }
         let report = stream.await.unwrap();
-        assert_eq!(wire.untaken.now(), 0, "from here on the answer counts");
-        let full = wire.untaken.add(UNTAKEN_BYTES_MAX - report.encoded_len() as u64 + 1);
-        let refused = report_to_come(&wire, of(2 * BYTES_AT_ONCE)).await.unwrap_err();
+        assert_eq!(in_flight.unread.now(), 0, "the response body counts it from here on");
+        let full = in_flight.unread.add(UNREAD_BYTES_MAX - report.encoded_len() as u64 + 1);
+        let refused = encode_report_for_stream(&in_flight, report_of(2 * INLINE_BYTES_MAX)).await.unwrap_err();
         assert!(refused.message().starts_with("quota `answer_bytes` is used up"), "{refused}");
         drop(full);
-        // Nor does one that is gone.
-        let turns = all_turns(&wire).await;
-        assert!(report_to_come(&wire, of(2 * BYTES_AT_ONCE)).now_or_never().is_none());
-        drop(turns);
-        drop(all_turns(&wire).await);
+        // A stream that is gone holds no permit either.
+        let permits = all_permits(&in_flight).await;
+        assert!(encode_report_for_stream(&in_flight, report_of(2 * INLINE_BYTES_MAX)).now_or_never().is_none());
+        drop(permits);
+        drop(all_permits(&in_flight).await);
     }
 }

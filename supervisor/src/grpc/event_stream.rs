@@ -1,6 +1,6 @@
-//! Following a run: from its log to a stream of events on the wire. Must not know who started it.
+//! Streams the events of a run from its log to the client.
 
-use super::revocation::Lease;
+use super::revocation::Revocation;
 use super::{encode_permit, status};
 use crate::grpc::convert;
 use crate::runs::{Entry, OUTPUT_BYTES_MAX, RunEnd, RunHandle, Watch};
@@ -18,77 +18,77 @@ use std::sync::{Arc, Weak};
 use std::vec;
 use tonic::Status;
 
-/// What the streaming calls answer with.
+/// Response type of the streaming calls.
 pub(super) type EventStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<v1::RunEvent, Status>> + Send>>;
 
-/// What a client has of a run that it follows, for as long as it is known.
-pub(super) struct Followed {
+/// Resources of a client that follows a run, held until its credential is revoked.
+pub(super) struct RunSubscription {
     handle: RunHandle,
     _watch: Watch,
     _subscription: Reservation,
 }
 
-impl Followed {
-    /// The run is watched from now on.
-    pub(super) fn new(handle: RunHandle, subscription: Reservation) -> Followed {
-        Followed { _watch: handle.watch(), handle, _subscription: subscription }
+impl RunSubscription {
+    /// Starts to watch the run.
+    pub(super) fn new(handle: RunHandle, subscription: Reservation) -> RunSubscription {
+        RunSubscription { _watch: handle.watch(), handle, _subscription: subscription }
     }
 }
 
-/// A client that follows a run.
-pub(super) struct Follow {
+/// Request of a client to follow a run.
+pub(super) struct FollowRequest {
     pub(super) run: RunId,
-    pub(super) followed: Weak<Followed>,
-    pub(super) lease: Lease,
+    pub(super) subscription: Weak<RunSubscription>,
+    pub(super) revocation: Revocation,
     pub(super) cursor: u64,
     pub(super) attached_age_ms: Option<u64>,
-    /// What is on the wire between its tenant and the supervisor.
-    pub(super) wire: Arc<InFlightBytes>,
+    /// Bytes in flight between the tenant and the supervisor.
+    pub(super) in_flight: Arc<InFlightBytes>,
 }
 
-/// All events from the cursor to the end of the run, as long as the lease lasts.
-pub(super) async fn follow(follow: Follow) -> Result<EventStream, Status> {
-    let Follow { run, followed, mut lease, cursor, attached_age_ms, wire } = follow;
-    let Some(handle) = followed.upgrade().map(|followed| followed.handle.clone()) else {
-        return Err(lease.over().await);
+/// All events from the cursor to the end of the run, until the caller's credential is revoked.
+pub(super) async fn follow(request: FollowRequest) -> Result<EventStream, Status> {
+    let FollowRequest { run, subscription, mut revocation, cursor, attached_age_ms, in_flight } = request;
+    let Some(handle) = subscription.upgrade().map(|subscription| subscription.handle.clone()) else {
+        return Err(revocation.revoked().await);
     };
     if cursor > 0 {
         let snapshot = handle.snapshot().await.map_err(|error| status::read(&error))?;
-        // Whoever waits for an event that nobody has told it of waits for one that may never come.
+        // A cursor beyond the next event would wait for an event that may never come.
         if cursor > snapshot.next_sequence {
-            return Err(status::beyond(cursor, snapshot.next_sequence));
+            return Err(status::cursor_beyond(cursor, snapshot.next_sequence));
         }
     }
     let (batch, outputs, accepted_at) = (Vec::new().into_iter(), VecDeque::new(), handle.accepted_at);
-    let following = Following { run, followed, accepted_at, cursor, attached_age_ms, wire, batch, outputs };
-    Ok(Box::pin(unfold(Some((lease, following)), |state| async move {
-        let (mut lease, following) = state?;
+    let reader = EventReader { run, subscription, accepted_at, cursor, attached_age_ms, in_flight, batch, outputs };
+    Ok(Box::pin(unfold(Some((revocation, reader)), |state| async move {
+        let (mut revocation, reader) = state?;
         tokio::select! {
             biased;
-            status = lease.over() => Some((Err(status), None)),
-            next = following.next() => next.map(|(event, following)| (event, following.map(|then| (lease, then)))),
+            status = revocation.revoked() => Some((Err(status), None)),
+            next = reader.next() => next.map(|(event, reader)| (event, reader.map(|reader| (revocation, reader)))),
         }
     })))
 }
 
-/// A stream on its way. It reads the log as its client takes events in, and is gone with the client.
-struct Following {
+/// Reads a run's log at the pace of one client; dropped with the client's stream.
+struct EventReader {
     run: RunId,
-    /// Not its own: while its client takes nothing, nobody asks it for anything, and it would keep it.
-    followed: Weak<Followed>,
+    /// Weak, because an unpolled stream would otherwise keep the subscription after a revocation.
+    subscription: Weak<RunSubscription>,
     accepted_at: Timestamp,
     cursor: u64,
     attached_age_ms: Option<u64>,
-    wire: Arc<InFlightBytes>,
-    /// What was read and is not yet passed on.
+    in_flight: Arc<InFlightBytes>,
+    /// Events read from the log and not yet sent.
     batch: vec::IntoIter<Entry>,
-    /// What the next events with output in it hold, as far as it was read.
+    /// Output bytes already read for the next output events.
     outputs: VecDeque<Vec<u8>>,
 }
 
-impl Following {
-    /// The next event and what comes after it; nothing comes after an error.
-    async fn next(mut self) -> Option<(Result<v1::RunEvent, Status>, Option<Following>)> {
+impl EventReader {
+    /// The next event and the reader for what follows; no reader after an error.
+    async fn next(mut self) -> Option<(Result<v1::RunEvent, Status>, Option<EventReader>)> {
         let entry = match self.batch.next() {
             Some(entry) => entry,
             None => match self.read().await {
@@ -97,9 +97,9 @@ impl Following {
             },
         };
         let sequence = entry.sequence;
-        // Nothing comes after it, and the run may be forgotten before its client has taken it.
+        // No event follows the last one, and the run may be forgotten before its client has read it.
         let is_last = matches!(entry.event, RunEvent::Finished(_));
-        match self.on_the_wire(entry).await {
+        match self.wire_event(entry).await {
             Ok(event) => {
                 self.cursor = sequence + 1;
                 Some((Ok(event), (!is_last).then_some(self)))
@@ -108,19 +108,19 @@ impl Following {
         }
     }
 
-    // Without a lease there is no next event: its client is told why instead.
+    // Without a subscription no further event is sent: the stream reports the revocation instead.
     async fn handle(&self) -> RunHandle {
-        match self.followed.upgrade() {
-            Some(followed) => followed.handle.clone(),
+        match self.subscription.upgrade() {
+            Some(subscription) => subscription.handle.clone(),
             None => pending().await,
         }
     }
 
-    /// Waits for more; `None` at the end.
+    /// Waits for more events; `None` at the end.
     async fn read(&mut self) -> Result<Option<Entry>, Status> {
         let handle = self.handle().await;
         let batch = handle.read(self.cursor).await.map_err(|error| status::read(&error))?;
-        // It has ended, and who reads from beyond its end finds nothing.
+        // An empty batch means that the run has ended and the cursor is beyond its end.
         if batch.is_empty()
             && let RunEnd::NotStarted(why) = handle.end().await.map_err(|error| status::read(&error))?
         {
@@ -130,7 +130,7 @@ impl Following {
         Ok(self.batch.next())
     }
 
-    async fn on_the_wire(&mut self, entry: Entry) -> Result<v1::RunEvent, Status> {
+    async fn wire_event(&mut self, entry: Entry) -> Result<v1::RunEvent, Status> {
         let event = match entry.event {
             RunEvent::Queued { position } => Event::Queued(v1::Queued {
                 position,
@@ -150,7 +150,9 @@ impl Following {
             }
             RunEvent::Progress(progress) => Event::Progress(convert::progress(&progress)),
             RunEvent::Missed { events } => Event::Missed(v1::Missed { events }),
-            RunEvent::Finished(report) => Event::Finished(encode_permit::report_to_come(&self.wire, report).await?),
+            RunEvent::Finished(report) => {
+                Event::Finished(encode_permit::encode_report_for_stream(&self.in_flight, report).await?)
+            }
         };
         Ok(v1::RunEvent {
             run_id: self.run.to_string(),
@@ -160,18 +162,18 @@ impl Following {
         })
     }
 
-    /// The bytes of an event of the batch.
+    /// The output bytes of an event of the batch.
     async fn output(&mut self, entry: &Entry) -> Result<Vec<u8>, Status> {
         if self.outputs.is_empty() {
             self.read_outputs(entry).await?;
         }
-        // Something else in its place would be taken for what the run wrote.
-        self.outputs.pop_front().ok_or_else(|| status::unread(entry.sequence))
+        // Fails rather than send other bytes as the run's output.
+        self.outputs.pop_front().ok_or_else(|| status::output_unreadable(entry.sequence))
     }
 
-    /// Reads what `entry` and those after it hold, all at once, since many a runner writes line by line; but no more than a
-    /// single event may, so that a stream whose client takes nothing keeps no more than that. What comes after one that cannot
-    /// be read waits for its turn.
+    /// Reads the output of `entry` and of the events after it in one go, since many runners write line by line; but no
+    /// more than a single event may hold, so that a stream whose client reads nothing keeps no more than that. Output
+    /// after one that cannot be read is left for a later call.
     async fn read_outputs(&mut self, entry: &Entry) -> Result<(), Status> {
         let mut bytes = 0;
         let output = |entry: &Entry| match entry.event {
@@ -180,12 +182,12 @@ impl Following {
             }
             _ => None,
         };
-        let within = |(place, (_, _, len)): &(usize, (Stream, u64, usize))| {
+        let fits = |(index, (_, _, len)): &(usize, (Stream, u64, usize))| {
             bytes += len;
-            *place == 0 || bytes <= OUTPUT_BYTES_MAX as usize
+            *index == 0 || bytes <= OUTPUT_BYTES_MAX as usize
         };
         let outputs = [entry].into_iter().chain(self.batch.as_slice()).filter_map(output);
-        let wanted: Vec<_> = outputs.enumerate().take_while(within).map(|(_, output)| output).collect();
+        let ranges: Vec<_> = outputs.enumerate().take_while(fits).map(|(_, output)| output).collect();
         let files = self.handle().await.files().await.map_err(|error| status::read(&error))?;
         let run = self.run.clone();
         let read = tokio::task::spawn_blocking(move || {
@@ -193,7 +195,7 @@ impl Following {
                 let bytes = files.read_output(stream, offset, len);
                 bytes.inspect_err(|error| tracing::error!(%error, %run, "a run's output could not be read back")).ok()
             };
-            wanted.into_iter().map_while(read).collect()
+            ranges.into_iter().map_while(read).collect()
         });
         self.outputs = read.await.unwrap_or_default();
         Ok(())
@@ -202,7 +204,7 @@ impl Following {
 
 #[cfg(test)]
 mod tests {
-    use super::super::revocation::lend;
+    use super::super::revocation::hold_until_revoked;
     use super::*;
     use crate::clock::Clock;
     use crate::runs::{Spools, open};
@@ -217,41 +219,42 @@ mod tests {
     use tonic_types::StatusExt;
 
     async fn from(handle: &RunHandle, cursor: u64) -> Result<EventStream, Status> {
-        lent(handle, cursor, &Arc::default(), pending()).await
+        revocable(handle, cursor, &Arc::default(), pending()).await
     }
 
-    // With a subscription that is counted, until the caller is lost.
-    async fn lent(
+    // A stream with a counted subscription that ends when `revoked` resolves.
+    async fn revocable(
         handle: &RunHandle,
         cursor: u64,
         subscriptions: &Arc<Gauge>,
-        lost: impl Future<Output = Status> + Send + 'static,
+        revoked: impl Future<Output = Status> + Send + 'static,
     ) -> Result<EventStream, Status> {
-        let (run, wire) = (RunId::new("r"), Arc::default());
-        let (followed, lease) = lend(Followed::new(handle.clone(), subscriptions.add(1)), lost);
-        follow(Follow { run, followed, lease, cursor, attached_age_ms: None, wire }).await
+        let (run, in_flight) = (RunId::new("r"), Arc::default());
+        let (subscription, revocation) =
+            hold_until_revoked(RunSubscription::new(handle.clone(), subscriptions.add(1)), revoked);
+        follow(FollowRequest { run, subscription, revocation, cursor, attached_age_ms: None, in_flight }).await
     }
 
     #[tokio::test]
-    async fn a_stream_of_a_caller_who_is_lost_holds_on_to_nothing_though_nobody_asks_it() {
-        let (writer, handle) = open(Clock::new(), &Spools::default(), RetainedQuota::unbounded().room());
+    async fn an_unpolled_stream_of_a_revoked_caller_releases_its_subscription() {
+        let (writer, handle) = open(Clock::new(), &Spools::default(), RetainedQuota::unbounded().run_memory());
         writer.append(vec![RunEvent::Missed { events: 1 }, RunEvent::Missed { events: 2 }]).await;
-        let (subscriptions, (lose, lost)) = (Arc::default(), oneshot::channel());
-        let lost = async { lost.await.unwrap() };
-        let mut stream = lent(&handle, 0, &subscriptions, lost).await.unwrap();
+        let (subscriptions, (revoke, revoked)) = (Arc::default(), oneshot::channel());
+        let revoked = async { revoked.await.unwrap() };
+        let mut stream = revocable(&handle, 0, &subscriptions, revoked).await.unwrap();
         assert_eq!(stream.next().await.unwrap().unwrap().sequence, 0);
         assert_eq!((subscriptions.now(), handle.watchers()), (1, 1));
-        lose.send(Status::unauthenticated("it is not known")).unwrap();
+        revoke.send(Status::unauthenticated("revoked")).unwrap();
         while subscriptions.now() > 0 || handle.watchers() > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(stream.next().await.unwrap().unwrap_err().message(), "it is not known");
+        assert_eq!(stream.next().await.unwrap().unwrap_err().message(), "revoked");
         assert!(stream.next().await.is_none());
     }
 
     #[tokio::test]
-    async fn the_next_event_is_waited_for_and_one_beyond_it_is_refused_from_the_first_on() {
-        let (writer, handle) = open(Clock::new(), &Spools::default(), RetainedQuota::unbounded().room());
+    async fn waits_for_the_next_event_and_rejects_a_cursor_beyond_it() {
+        let (writer, handle) = open(Clock::new(), &Spools::default(), RetainedQuota::unbounded().run_memory());
         writer.append(vec![RunEvent::Missed { events: 1 }]).await;
         for beyond in [2, u64::MAX] {
             let refused = from(&handle, beyond).await.err().unwrap();
@@ -259,19 +262,19 @@ mod tests {
             assert_eq!(refused.message(), format!("cursor {beyond} is beyond the run's next event 1"));
         }
         let mut next = from(&handle, 1).await.unwrap();
-        assert!(next.next().now_or_never().is_none(), "it is not there yet");
+        assert!(next.next().now_or_never().is_none(), "the event does not exist yet");
         writer.append(vec![RunEvent::Missed { events: 2 }]).await;
         assert_eq!(next.next().await.unwrap().unwrap().sequence, 1);
     }
 
     #[tokio::test]
-    async fn output_that_cannot_be_read_back_ends_the_stream_before_it() {
+    async fn unreadable_output_ends_the_stream_before_its_event() {
         let dir = tempfile::tempdir().unwrap();
-        // A file that only takes, as a disk does that fails.
+        // A write-only file, as on a disk that fails on reads.
         let mut spools =
             Spools { stdout: Spool::of(std::fs::File::create(dir.path().join("x")).unwrap()), ..Spools::default() };
-        spools.stdout.append(b"said").unwrap();
-        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().room());
+        spools.stdout.append(b"text").unwrap();
+        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().run_memory());
         let output = RunEvent::Output { stream: Stream::Stdout, offset: 0, len: 4 };
         writer.append(vec![RunEvent::Progress(Progress::default()), output, RunEvent::Missed { events: 1 }]).await;
         for cursor in [0, 1] {
@@ -283,7 +286,7 @@ mod tests {
             let info = status.get_details_error_info().unwrap();
             assert_eq!((status.code(), info.reason.as_str()), (Code::Unavailable, reason::HOST_FAILED));
             assert!(status.get_details_retry_info().is_some() && status.message().contains("event 1"), "{status:?}");
-            assert!(stream.next().await.is_none(), "nothing follows in its place");
+            assert!(stream.next().await.is_none(), "the stream ends");
         }
     }
 
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn outputs_of_a_batch_are_read_together_as_far_as_one_event_may_hold_and_each_as_it_was_written() {
+    async fn reads_the_outputs_of_a_batch_together_up_to_the_size_of_one_event() {
         let mut spools = Spools::default();
         let pieces =
             [(Stream::Stdout, 1), (Stream::Stderr, 2), (Stream::Stdout, 3), (Stream::Stderr, OUTPUT_BYTES_MAX)];
@@ -305,7 +308,7 @@ mod tests {
             events.push(RunEvent::Progress(Progress::default()));
             written.push(bytes);
         }
-        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().room());
+        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().run_memory());
         writer.append([events.clone(), events].concat()).await;
         let mut stream = from(&handle, 0).await.unwrap();
         let mut next = async || match stream.next().await.unwrap().map(|event| event.event.unwrap()) {
@@ -319,7 +322,7 @@ mod tests {
         }
         assert_eq!(next().await.unwrap().as_ref(), Some(&written[0]));
         writer.forget().await;
-        // The fourth of them would be more than one event may hold.
+        // The fourth output exceeds what one event may hold.
         for bytes in &written[1..3] {
             assert_eq!(next().await.unwrap(), None);
             assert_eq!(next().await.unwrap().as_ref(), Some(bytes));
@@ -329,13 +332,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_before_output_that_cannot_be_read_back_is_told() {
+    async fn sends_the_events_before_unreadable_output() {
         let dir = tempfile::tempdir().unwrap();
-        let only_takes = Spool::of(std::fs::File::create(dir.path().join("x")).unwrap());
-        let mut spools = Spools { stderr: only_takes, ..Spools::default() };
-        spools.stdout.append(b"said").unwrap();
+        let write_only = Spool::of(std::fs::File::create(dir.path().join("x")).unwrap());
+        let mut spools = Spools { stderr: write_only, ..Spools::default() };
+        spools.stdout.append(b"text").unwrap();
         spools.stderr.append(b"lost").unwrap();
-        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().room());
+        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().run_memory());
         let output = |stream| RunEvent::Output { stream, offset: 0, len: 4 };
         writer.append(vec![output(Stream::Stdout), output(Stream::Stderr), output(Stream::Stdout)]).await;
         let mut stream = from(&handle, 0).await.unwrap();

@@ -1,6 +1,6 @@
-//! The Host service, for operators. Must not know tenants' data.
+//! The Host service, for operators.
 
-use super::run_request::{Bounds, clamp};
+use super::run_request::{PageLimits, clamp};
 use super::{Api, status};
 use crate::grpc::convert;
 use crate::host::check_cache::HostCheckCache;
@@ -17,20 +17,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
-/// Runs or sessions on a page.
-const PAGE: Bounds = Bounds { default: 1_000, max: 10_000 };
+/// Runs or sessions per page.
+const PAGE: PageLimits = PageLimits { default: 1_000, max: 10_000 };
 
-/// The service: the Api, and the one look at the host for all who ask.
-pub(super) struct Hosting {
+/// The Host service, with a cache of the host checks that all callers share.
+pub(super) struct HostService {
     api: Api,
-    lookout: HostCheckCache,
+    check_cache: HostCheckCache,
 }
 
-impl Hosting {
-    pub(super) fn new(api: Api) -> Hosting {
+impl HostService {
+    pub(super) fn new(api: Api) -> HostService {
         let context = Arc::clone(&api.context);
-        let look = move |kill: Option<&KillSwitch>| checks_until(&context, kill);
-        Hosting { lookout: HostCheckCache::start(api.drain.clone(), look), api }
+        let check = move |kill: Option<&KillSwitch>| checks_until(&context, kill);
+        HostService { check_cache: HostCheckCache::start(api.drain.clone(), check), api }
     }
 }
 
@@ -39,17 +39,17 @@ impl Api {
         if self.caller(request)?.operator { Ok(()) } else { Err(status::operators_only()) }
     }
 
-    /// The runs that go on or wait. Asks only the sessions that have some; one that has ended meanwhile has none.
-    async fn unfinished(&self, holdings: &[TenantSessions]) -> Vec<v1::HostRun> {
+    /// The running and waiting runs of busy sessions. A session that has ended in the meantime has none.
+    async fn unfinished_runs(&self, tenants: &[TenantSessions]) -> Vec<v1::HostRun> {
         let now = self.context.clock.now();
         let mut runs = Vec::new();
-        for TenantSessions { tenant, busy, .. } in holdings {
+        for TenantSessions { tenant, busy, .. } in tenants {
             for session in busy {
                 for (run, handle) in session.unfinished().await.unwrap_or_default() {
                     let state = match handle.snapshot().await.map(|snapshot| snapshot.phase) {
                         Ok(Phase::Queued) => v1::RunState::Queued,
                         Ok(Phase::Running) => v1::RunState::Running,
-                        // It has ended since its session was asked.
+                        // The run has ended since its session was asked.
                         Ok(Phase::Finished) | Err(_) => continue,
                     };
                     runs.push(v1::HostRun {
@@ -67,8 +67,8 @@ impl Api {
     }
 }
 
-// How many go on, and how many wait.
-fn count<'a>(runs: impl Iterator<Item = &'a v1::HostRun>) -> (u64, u64) {
+// Numbers of running and of queued runs.
+fn count_by_state<'a>(runs: impl Iterator<Item = &'a v1::HostRun>) -> (u64, u64) {
     runs.fold((0, 0), |(running, queued), run| match run.state() {
         v1::RunState::Running => (running + 1, queued),
         _ => (running, queued + 1),
@@ -76,21 +76,21 @@ fn count<'a>(runs: impl Iterator<Item = &'a v1::HostRun>) -> (u64, u64) {
 }
 
 #[tonic::async_trait]
-impl Host for Hosting {
+impl Host for HostService {
     async fn get_host(&self, request: Request<v1::GetHostRequest>) -> Result<Response<v1::GetHostResponse>, Status> {
         self.api.operator(&request)?;
-        let found = self.lookout.checks().await;
-        let found = found.ok_or_else(|| match self.api.accepting() {
+        let found = self.check_cache.checks().await;
+        let found = found.ok_or_else(|| match self.api.check_accepting() {
             Err(draining) => draining,
-            Ok(()) => status::internal("the host could not be looked at"),
+            Ok(()) => status::internal("the host could not be checked"),
         })?;
-        let holdings = self.api.registry.census().await;
-        let (runs_running, runs_queued) = count(self.api.unfinished(&holdings).await.iter());
+        let tenants = self.api.registry.sessions_by_tenant().await;
+        let (runs_running, runs_queued) = count_by_state(self.api.unfinished_runs(&tenants).await.iter());
         Ok(Response::new(v1::GetHostResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_ms: self.api.context.clock.elapsed_ms(),
             checks: found.iter().map(convert::check).collect(),
-            sessions: holdings.iter().map(|holding| holding.sessions as u64).sum(),
+            sessions: tenants.iter().map(|tenant| tenant.sessions as u64).sum(),
             runs_running,
             runs_queued,
         }))
@@ -101,13 +101,14 @@ impl Host for Hosting {
         request: Request<v1::ListTenantsRequest>,
     ) -> Result<Response<v1::ListTenantsResponse>, Status> {
         self.api.operator(&request)?;
-        let holdings = self.api.registry.census().await;
-        let runs = self.api.unfinished(&holdings).await;
-        let known = self.api.access.borrow().tenants.all().iter().map(|tenant| (tenant.id.clone(), 0)).collect();
-        let mut sessions: BTreeMap<TenantId, u64> = known;
-        sessions.extend(holdings.into_iter().map(|holding| (holding.tenant, holding.sessions as u64)));
+        let open = self.api.registry.sessions_by_tenant().await;
+        let runs = self.api.unfinished_runs(&open).await;
+        let configured = self.api.access.borrow().tenants.all().iter().map(|tenant| (tenant.id.clone(), 0)).collect();
+        let mut sessions: BTreeMap<TenantId, u64> = configured;
+        sessions.extend(open.into_iter().map(|entry| (entry.tenant, entry.sessions as u64)));
         let tenants = sessions.into_iter().map(|(tenant, sessions)| {
-            let (runs_running, runs_queued) = count(runs.iter().filter(|run| run.tenant_id == tenant.as_str()));
+            let (runs_running, runs_queued) =
+                count_by_state(runs.iter().filter(|run| run.tenant_id == tenant.as_str()));
             v1::TenantStatus { tenant_id: tenant.to_string(), sessions, runs_running, runs_queued }
         });
         Ok(Response::new(v1::ListTenantsResponse { tenants: tenants.collect() }))
@@ -122,7 +123,7 @@ impl Host for Hosting {
         // A tenant's name has no slash in it.
         let (tenant, session) = page_token.split_once('/').unwrap_or((&page_token, ""));
         let (size, after) = (clamp(page_size, PAGE), (TenantId::new(tenant), SessionId::new(session)));
-        // One more than the page, to know whether there is another.
+        // One more than the page, to learn whether another page follows.
         let mut found = self.api.registry.list_all(after, size + 1).await;
         let more = found.len() > size;
         found.truncate(size);
@@ -130,7 +131,7 @@ impl Host for Hosting {
         let next_page_token = last.map_or_else(String::new, |(tenant, session)| format!("{tenant}/{}", session.id()));
         let mut sessions = Vec::with_capacity(found.len());
         for (tenant, session) in found {
-            // One that ended in the meantime is not listed.
+            // A session that ended in the meantime is not listed.
             if let Ok(session) = self.api.describe(&session).await {
                 sessions.push(v1::HostSession { tenant_id: tenant.to_string(), session: Some(session) });
             }
@@ -142,7 +143,7 @@ impl Host for Hosting {
         self.api.operator(&request)?;
         let v1::ListRunsRequest { page_size, page_token } = request.into_inner();
         let size = clamp(page_size, PAGE);
-        let mut runs = self.api.unfinished(&self.api.registry.census().await).await;
+        let mut runs = self.api.unfinished_runs(&self.api.registry.sessions_by_tenant().await).await;
         runs.retain(|run| run.run_id > page_token);
         runs.sort_by(|one, other| one.run_id.cmp(&other.run_id));
         let more = runs.len() > size;

@@ -1,6 +1,6 @@
-//! The gRPC edge: the way in and out (`admission`), who calls (`authentication`) and what they have for as long as they are known
-//! (`revocation`), what they want (`run_request`), what went wrong (`status`), what takes long to answer (`encode_permit`), and one file per
-//! service; `record` tells the audit log of every call. Must not decide anything about runs.
+//! The gRPC edge. `admission` admits calls, `authentication` identifies the caller and `revocation` takes resources
+//! back when its credential is revoked, `run_request` validates requests, `status` converts errors, `encode_permit`
+//! bounds the encoding of large answers, `call_record` writes the audit log, and each service has one file.
 
 mod admission;
 mod authentication;
@@ -27,10 +27,10 @@ use crate::sessions::registry::Registry;
 use crate::tenants::access::CurrentAccess;
 use crate::tenants::allowance::InFlightBytes;
 use crate::tenants::{Caller, Tenant};
-use admission::Entry;
-use authentication::{AuthenticatedTenant, Identified};
-use call_record::Recorded;
-use host_service::Hosting;
+use admission::Admission;
+use authentication::{AuthenticatedCaller, AuthenticatedTenant};
+use call_record::AuditedService;
+use host_service::HostService;
 use proctor_core::id::{RunId, SessionId};
 use proctor_proto::v1::host_server::HostServer;
 use proctor_proto::v1::results_server::ResultsServer;
@@ -47,19 +47,20 @@ use tonic_health::ServingStatus;
 /// Largest request, in bytes. The largest honest one names 1,000 files by absolute paths of 4 KiB.
 const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Largest request to a service that anybody may ask, in bytes, with all messages of it: the name of a service, or some dozens.
+/// Largest request to a service without authentication, in bytes over all its messages: the name of a service, or some
+/// dozens.
 const OPEN_REQUEST_BYTES_MAX: usize = 4 * 1024;
 
-/// What every service needs.
+/// Dependencies of all services.
 #[derive(Clone)]
 pub struct Api {
     /// Shared by all runs.
     pub context: Arc<Context>,
     /// The sessions.
     pub registry: Registry,
-    /// Who may call.
+    /// Tenants and credentials.
     pub access: CurrentAccess,
-    /// Once it has begun, no new work is taken on.
+    /// Once the drain has begun, new work is refused.
     pub drain: Drain,
 }
 
@@ -70,7 +71,7 @@ impl Api {
         health_reporter.set_serving::<SessionsServer<Api>>().await;
         health_reporter.set_serving::<RunsServer<Api>>().await;
         health_reporter.set_serving::<ResultsServer<Api>>().await;
-        health_reporter.set_serving::<HostServer<Hosting>>().await;
+        health_reporter.set_serving::<HostServer<HostService>>().await;
         let (drain, host) = (self.drain.clone(), self.context.host.clone());
         tokio::spawn(host.clone().keep(Arc::clone(&self.context.sandbox), drain.clone()));
         tokio::spawn(async move {
@@ -97,7 +98,7 @@ impl Api {
                 .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
-        // Many clients ask for the older one alone.
+        // Many clients ask for the older reflection version only.
         let (reflection, older) = (reflection().build_v1()?, reflection().build_v1alpha()?);
         let (access, operators, audit) =
             (self.access.clone(), Arc::<InFlightBytes>::default(), self.context.audit.clone());
@@ -108,45 +109,45 @@ impl Api {
         let results = ResultsServer::new(self.clone())
             .max_decoding_message_size(REQUEST_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let host = HostServer::new(Hosting::new(self)).max_decoding_message_size(REQUEST_BYTES_MAX);
-        let way = Way { access, operators, audit };
-        let routes = Routes::new(Entry::anybody(health.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
-            .add_service(Entry::anybody(reflection.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
-            .add_service(Entry::anybody(older.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
-            .add_service(way.to(sessions))
-            .add_service(way.to(runs))
-            .add_service(way.to(results))
-            .add_service(way.to(host));
-        let nobody = || async { status::no_such_method().into_http::<Body>() };
-        Ok(Routes::from(routes.into_axum_router().fallback(nobody)))
+        let host = HostServer::new(HostService::new(self)).max_decoding_message_size(REQUEST_BYTES_MAX);
+        let guard = ServiceGuard { access, operators, audit };
+        let routes = Routes::new(Admission::open(health.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
+            .add_service(Admission::open(reflection.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
+            .add_service(Admission::open(older.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
+            .add_service(guard.wrap(sessions))
+            .add_service(guard.wrap(runs))
+            .add_service(guard.wrap(results))
+            .add_service(guard.wrap(host));
+        let unknown_method = || async { status::no_such_method().into_http::<Body>() };
+        Ok(Routes::from(routes.into_axum_router().fallback(unknown_method)))
     }
 
     fn caller<'a, T>(&self, request: &'a Request<T>) -> Result<&'a Caller, Status> {
-        Ok(&Identified::of(request)?.caller)
+        Ok(&AuthenticatedCaller::from_request(request)?.caller)
     }
 
-    // For what takes longer than an answer.
-    fn known<T>(&self, request: &Request<T>) -> Result<AuthenticatedTenant, Status> {
-        AuthenticatedTenant::of(request)
+    // For calls that outlast their first answer.
+    fn authenticated_tenant<T>(&self, request: &Request<T>) -> Result<AuthenticatedTenant, Status> {
+        AuthenticatedTenant::from_request(request)
     }
 
     fn tenant<T>(&self, request: &Request<T>) -> Result<Arc<Tenant>, Status> {
         self.caller(request)?.tenant.clone().ok_or_else(status::not_a_tenant)
     }
 
-    fn accepting(&self) -> Result<(), Status> {
+    fn check_accepting(&self) -> Result<(), Status> {
         if self.drain.has_begun() { Err(status::draining()) } else { Ok(()) }
     }
 
-    // The same answer for "not yours" and "does not exist", from the same look-up.
+    // Answers "not yours" and "does not exist" alike, after the same look-up.
     async fn session(&self, tenant: &Tenant, id: &str) -> Result<SessionHandle, Status> {
-        call_record::session(id);
+        call_record::set_session(id);
         let id = SessionId::new(id);
         self.registry.find(tenant.id.clone(), id).await.ok_or_else(|| status::denied("session"))
     }
 
     async fn run(&self, tenant: &Tenant, id: &str) -> Result<(RunId, SessionHandle, RunHandle), Status> {
-        call_record::run(id);
+        call_record::set_run(id);
         let run = RunId::new(id);
         let denied = || status::denied("run");
         let session = self.registry.find_by_run(tenant.id.clone(), &run).await.ok_or_else(denied)?;
@@ -155,16 +156,16 @@ impl Api {
     }
 }
 
-/// The way to every service of ours.
-struct Way {
+/// Wraps a service with admission and audit.
+struct ServiceGuard {
     access: CurrentAccess,
     operators: Arc<InFlightBytes>,
     audit: Audit,
 }
 
-impl Way {
-    fn to<S>(&self, service: S) -> Recorded<Entry<S>> {
-        let service = Entry::known(service, self.access.clone(), Arc::clone(&self.operators));
-        Recorded { service, audit: self.audit.clone() }
+impl ServiceGuard {
+    fn wrap<S>(&self, service: S) -> AuditedService<Admission<S>> {
+        let service = Admission::authenticated(service, self.access.clone(), Arc::clone(&self.operators));
+        AuditedService { service, audit: self.audit.clone() }
     }
 }

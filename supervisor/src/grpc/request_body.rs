@@ -1,8 +1,7 @@
-//! The body of a request on its way in: counted as it comes, and not waited for longer than it takes. Must not know what is in
-//! it.
+//! The request body: counts its bytes as they arrive and bounds the time until it is complete.
 
 use super::{OPEN_REQUEST_BYTES_MAX, status};
-use crate::tenants::allowance::{ARRIVING_BYTES_MAX, Reservation};
+use crate::tenants::allowance::{Reservation, UNANSWERED_BYTES_MAX};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::future::Future;
 use std::pin::Pin;
@@ -14,51 +13,53 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Bytes;
 
-/// How long a request may take to come: the largest comes within it at 7 Mbit/s.
-const ARRIVAL: Duration = Duration::from_secs(10);
+/// Longest time for a request to arrive: the largest request needs it at 7 Mbit/s.
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much may come.
+/// Bound on request bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bound {
+pub(super) struct RequestBound {
     bytes_max: u64,
-    refusal: fn(u64) -> Status,
+    error: fn(u64) -> Status,
 }
 
-impl Bound {
-    /// Of all requests of a caller who is known together.
-    pub(super) const OF_CALLER: Bound = Bound { bytes_max: ARRIVING_BYTES_MAX, refusal: status::too_much_arrives };
+impl RequestBound {
+    /// For all requests of one authenticated caller together.
+    pub(super) const PER_CALLER: RequestBound =
+        RequestBound { bytes_max: UNANSWERED_BYTES_MAX, error: status::too_much_unanswered };
 
-    /// Of a request whose caller nobody asks for: what is counted together with others' would be in their way.
-    pub(super) const OF_REQUEST: Bound = Bound { bytes_max: OPEN_REQUEST_BYTES_MAX as u64, refusal: status::too_large };
+    /// For each request without authentication: with a shared bound, one caller could block all others.
+    pub(super) const PER_REQUEST: RequestBound =
+        RequestBound { bytes_max: OPEN_REQUEST_BYTES_MAX as u64, error: status::too_large };
 }
 
-/// A body that arrives.
-pub(super) struct Arriving {
+/// A request body while it arrives.
+pub(super) struct RequestBody {
     body: Body,
-    bound: Bound,
-    /// What has come of it, for whoever waits for its answer.
+    bound: RequestBound,
+    /// Bytes that have arrived, shared with the call, which holds them until its answer.
     arrived: Arc<Reservation>,
-    late: Pin<Box<Sleep>>,
+    timeout: Pin<Box<Sleep>>,
 }
 
-impl Arriving {
-    pub(super) fn new(body: Body, bound: Bound, arrived: Arc<Reservation>) -> Arriving {
-        Arriving { body, bound, arrived, late: Box::pin(sleep(ARRIVAL)) }
+impl RequestBody {
+    pub(super) fn new(body: Body, bound: RequestBound, arrived: Arc<Reservation>) -> RequestBody {
+        RequestBody { body, bound, arrived, timeout: Box::pin(sleep(ARRIVAL_TIMEOUT)) }
     }
 }
 
-impl HttpBody for Arriving {
+impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = Status;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         match Pin::new(&mut self.body).poll_frame(cx) {
-            Poll::Pending => self.late.as_mut().poll(cx).map(|()| Some(Err(status::late(ARRIVAL)))),
+            Poll::Pending => self.timeout.as_mut().poll(cx).map(|()| Some(Err(status::request_late(ARRIVAL_TIMEOUT)))),
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-                let Bound { bytes_max, refusal } = self.bound;
-                let fits = self.arrived.grow(bytes, bytes_max);
-                Poll::Ready(Some(if fits { Ok(frame) } else { Err(refusal(bytes_max)) }))
+                let RequestBound { bytes_max, error } = self.bound;
+                let fits = self.arrived.try_grow(bytes, bytes_max);
+                Poll::Ready(Some(if fits { Ok(frame) } else { Err(error(bytes_max)) }))
             }
             end => end,
         }
@@ -83,9 +84,9 @@ mod tests {
     use tonic::Code;
     use tonic_types::StatusExt;
 
-    struct Slow(mpsc::Receiver<Bytes>);
+    struct ChannelBody(mpsc::Receiver<Bytes>);
 
-    impl HttpBody for Slow {
+    impl HttpBody for ChannelBody {
         type Data = Bytes;
         type Error = Status;
 
@@ -94,40 +95,43 @@ mod tests {
         }
     }
 
-    fn arriving(count: &Arc<Gauge>) -> (mpsc::Sender<Bytes>, Arriving) {
+    fn channel_body(gauge: &Arc<Gauge>) -> (mpsc::Sender<Bytes>, RequestBody) {
         let (sender, receiver) = mpsc::channel(1);
-        (sender, Arriving::new(Body::new(Slow(receiver)), Bound::OF_CALLER, Arc::new(count.add(0))))
+        (sender, RequestBody::new(Body::new(ChannelBody(receiver)), RequestBound::PER_CALLER, Arc::new(gauge.add(0))))
     }
 
-    async fn next(body: &mut Arriving) -> Option<Result<usize, Status>> {
+    async fn next(body: &mut RequestBody) -> Option<Result<usize, Status>> {
         let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await?;
         Some(frame.map(|frame| frame.data_ref().unwrap().len()))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_stops_on_its_way_is_not_waited_for() {
-        let count = Arc::default();
-        let (sender, mut body) = arriving(&count);
-        let began = Instant::now();
+    async fn a_request_that_stops_arriving_times_out() {
+        let gauge = Arc::default();
+        let (sender, mut body) = channel_body(&gauge);
+        let started_at = Instant::now();
         for _ in 0..3 {
             sender.send(Bytes::from_static(b"some")).await.unwrap();
             assert_eq!(next(&mut body).await.unwrap().unwrap(), 4);
-            advance(ARRIVAL / 4).await;
+            advance(ARRIVAL_TIMEOUT / 4).await;
         }
-        assert_eq!(count.now(), 12);
+        assert_eq!(gauge.now(), 12);
         let status = next(&mut body).await.unwrap().unwrap_err();
-        assert_eq!((status.code(), began.elapsed().as_secs()), (Code::DeadlineExceeded, ARRIVAL.as_secs()));
+        assert_eq!(
+            (status.code(), started_at.elapsed().as_secs()),
+            (Code::DeadlineExceeded, ARRIVAL_TIMEOUT.as_secs())
+        );
         drop(body);
-        assert_eq!(count.now(), 0);
+        assert_eq!(gauge.now(), 0);
     }
 
     #[tokio::test]
-    async fn what_all_requests_of_a_caller_have_on_the_way_is_bounded() {
-        let count = Arc::default();
-        let (sender, mut body) = arriving(&count);
-        let (sender_of_other, mut other) = arriving(&count);
-        let half = Bytes::from(vec![0; usize::try_from(ARRIVING_BYTES_MAX / 2).unwrap()]);
-        for (sender, body) in [(&sender, &mut body), (&sender_of_other, &mut other)] {
+    async fn bounds_the_unanswered_requests_of_a_caller_together() {
+        let gauge = Arc::default();
+        let (sender, mut body) = channel_body(&gauge);
+        let (other_sender, mut other) = channel_body(&gauge);
+        let half = Bytes::from(vec![0; usize::try_from(UNANSWERED_BYTES_MAX / 2).unwrap()]);
+        for (sender, body) in [(&sender, &mut body), (&other_sender, &mut other)] {
             sender.send(half.clone()).await.unwrap();
             assert_eq!(next(body).await.unwrap().unwrap(), half.len());
         }

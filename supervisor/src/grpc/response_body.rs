@@ -1,10 +1,10 @@
-//! The body of an answer on its way out: counted until its peer has taken it. The transport asks a body for its next bytes before
-//! it knows that the peer wants them, and keeps them for as long as the peer pleases; so bytes carry their own count, which ends
-//! when the last of them is gone, and what is large is handed over in pieces, while the rest is not kept for ever. Must not know
-//! what is in it.
+//! The response body: counts its bytes until the peer has read them. The transport polls a body for its next bytes
+//! before it knows that the peer wants them, and keeps them for as long as the peer likes; so the bytes carry their own
+//! count, which ends when the last of them is dropped. Large answers are handed over in pieces, and the rest is dropped
+//! after a time.
 
 use super::status;
-use crate::tenants::allowance::{Gauge, Reservation, UNTAKEN_BYTES_MAX};
+use crate::tenants::allowance::{Gauge, Reservation, UNREAD_BYTES_MAX};
 use http_body::{Body as HttpBody, Frame};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use tonic::body::Body;
 use tonic::codegen::Bytes;
 use tonic::codegen::http::HeaderMap;
 
-/// Bytes that are handed over at once. It is what a peer can have kept for as long as its connection lasts, four times over.
-const PIECE: usize = 128 * 1_024;
+/// Largest piece handed over at once. A peer can keep four of them for as long as its connection lasts.
+const PIECE_BYTES: usize = 128 * 1_024;
 
-/// How long what is larger may take to be taken: the largest answer is within it at 2 Mbit/s.
-const TAKING: Duration = Duration::from_secs(300);
+/// Longest time to read the rest of a larger answer: the largest answer needs it at 2 Mbit/s.
+const READ_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A body whose bytes are counted.
-pub(super) struct Answer {
+/// A response body with counted bytes.
+pub(super) struct ResponseBody {
     body: Body,
-    untaken: Arc<Gauge>,
-    /// The rest of what the body gave at once.
+    unread: Arc<Gauge>,
+    /// Pieces of a frame that was too large to hand over at once.
     pieces: Option<Pieces>,
     over: bool,
-    /// What the call counts as for as long as its answer lasts.
+    /// Reservation of the call until its response is read.
     _call: Option<Reservation>,
 }
 
@@ -39,67 +39,67 @@ struct Pieces {
     left: usize,
 }
 
-/// Bytes together with their count.
-struct Weighed {
+/// Bytes with their reservation.
+struct CountedBytes {
     bytes: Bytes,
-    _counted: Reservation,
+    _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Weighed {
+impl AsRef<[u8]> for CountedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-// As long as any part of them is anywhere, all of them are counted.
-fn weighed(bytes: Bytes, counted: Reservation) -> Bytes {
-    Bytes::from_owner(Weighed { bytes, _counted: counted })
+// All the bytes stay counted while any slice of them exists.
+fn counted(bytes: Bytes, reservation: Reservation) -> Bytes {
+    Bytes::from_owner(CountedBytes { bytes, _reservation: reservation })
 }
 
-impl Answer {
-    pub(super) fn new(body: Body, untaken: Arc<Gauge>, call: Option<Reservation>) -> Answer {
-        Answer { body, untaken, pieces: None, over: false, _call: call }
+impl ResponseBody {
+    pub(super) fn new(body: Body, unread: Arc<Gauge>, call: Option<Reservation>) -> ResponseBody {
+        ResponseBody { body, unread, pieces: None, over: false, _call: call }
     }
 
-    // The end, in the place of what would have come.
+    // Ends the body with `status` in its trailers.
     fn end(&mut self, status: &Status) -> Frame<Bytes> {
         self.over = true;
         self.pieces = None;
         self.body = Body::empty();
         let mut trailers = HeaderMap::new();
         if status.add_header(&mut trailers).is_err() {
-            tracing::error!(%status, "a status that is no header");
+            tracing::error!(%status, "a status could not be encoded in headers");
         }
         Frame::trailers(trailers)
     }
 
     fn hand_over(&mut self, bytes: Bytes) -> Option<Frame<Bytes>> {
-        let Some(counted) = self.untaken.add_within(bytes.len() as u64, UNTAKEN_BYTES_MAX) else {
-            return Some(self.end(&status::too_much_untaken()));
+        let Some(reservation) = self.unread.try_add(bytes.len() as u64, UNREAD_BYTES_MAX) else {
+            return Some(self.end(&status::too_much_unread()));
         };
-        let (len, bytes) = (bytes.len(), weighed(bytes, counted));
-        if len <= PIECE {
+        let (len, bytes) = (bytes.len(), counted(bytes, reservation));
+        if len <= PIECE_BYTES {
             return Some(Frame::data(bytes));
         }
-        // One piece waits while the transport has another.
+        // One piece waits while the transport holds another.
         let (sender, receiver) = mpsc::channel(1);
-        tokio::spawn(timeout(TAKING, hand_out(bytes, Arc::clone(&self.untaken), sender)));
+        tokio::spawn(timeout(READ_TIMEOUT, send_pieces(bytes, Arc::clone(&self.unread), sender)));
         self.pieces = Some(Pieces { receiver, left: len });
         None
     }
 }
 
-// Copies, since a part of the bytes would keep all of them. They are beyond the bound by a piece or two.
-async fn hand_out(mut bytes: Bytes, untaken: Arc<Gauge>, pieces: mpsc::Sender<Bytes>) {
+// Copies each piece, since a slice would keep all the bytes alive. The copies exceed the bound by a piece or two.
+async fn send_pieces(mut bytes: Bytes, unread: Arc<Gauge>, pieces: mpsc::Sender<Bytes>) {
     while !bytes.is_empty() {
-        let Ok(room) = pieces.reserve().await else { return };
-        let piece = Bytes::copy_from_slice(&bytes.split_to(PIECE.min(bytes.len())));
-        let counted = untaken.add(piece.len() as u64);
-        room.send(weighed(piece, counted));
+        let Ok(slot) = pieces.reserve().await else { return };
+        let piece = Bytes::copy_from_slice(&bytes.split_to(PIECE_BYTES.min(bytes.len())));
+        let reservation = unread.add(piece.len() as u64);
+        slot.send(counted(piece, reservation));
     }
 }
 
-impl HttpBody for Answer {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -112,7 +112,7 @@ impl HttpBody for Answer {
                         return Poll::Ready(Some(Ok(Frame::data(piece))));
                     }
                     None if *left == 0 => self.pieces = None,
-                    None => return Poll::Ready(Some(Ok(self.end(&status::left_lying(TAKING))))),
+                    None => return Poll::Ready(Some(Ok(self.end(&status::response_unread(READ_TIMEOUT))))),
                 }
             }
             if self.over {
@@ -127,7 +127,7 @@ impl HttpBody for Answer {
                     }
                     Err(mut other) => {
                         if let Some(trailers) = other.trailers_mut() {
-                            status::give_reason(trailers);
+                            status::add_missing_reason(trailers);
                         }
                         return Poll::Ready(Some(Ok(other)));
                     }
@@ -152,9 +152,9 @@ mod tests {
     use tonic::Code;
     use tonic_types::StatusExt;
 
-    struct Of<S>(S);
+    struct StreamBody<S>(S);
 
-    impl<S: Stream<Item = Bytes> + Unpin> HttpBody for Of<S> {
+    impl<S: Stream<Item = Bytes> + Unpin> HttpBody for StreamBody<S> {
         type Data = Bytes;
         type Error = Status;
 
@@ -163,14 +163,14 @@ mod tests {
         }
     }
 
-    // An answer whose body gives so many bytes at a time.
-    fn answer(untaken: &Arc<Gauge>, sizes: &'static [usize]) -> Answer {
+    // A response whose body yields frames of these sizes.
+    fn response(unread: &Arc<Gauge>, sizes: &'static [usize]) -> ResponseBody {
         let bytes = sizes.iter().enumerate().map(|(byte, size)| vec![u8::try_from(byte).unwrap(); *size].into());
-        Answer::new(Body::new(Of(stream::iter(bytes))), Arc::clone(untaken), None)
+        ResponseBody::new(Body::new(StreamBody(stream::iter(bytes))), Arc::clone(unread), None)
     }
 
-    async fn next(answer: &mut Answer) -> Option<Frame<Bytes>> {
-        poll_fn(|cx| Pin::new(&mut *answer).poll_frame(cx)).await.transpose().unwrap()
+    async fn next(body: &mut ResponseBody) -> Option<Frame<Bytes>> {
+        poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await.transpose().unwrap()
     }
 
     fn quota(frame: Frame<Bytes>) -> String {
@@ -181,65 +181,65 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_is_the_same_in_pieces_and_is_counted_until_the_last_is_gone() {
-        const SIZES: [usize; 4] = [10, PIECE * 3 + 1, 0, PIECE];
-        let untaken = Arc::default();
-        let mut answer = answer(&untaken, &SIZES);
-        let mut taken = Vec::new();
+    async fn sends_the_same_bytes_in_pieces_and_counts_them_until_they_are_dropped() {
+        const SIZES: [usize; 4] = [10, PIECE_BYTES * 3 + 1, 0, PIECE_BYTES];
+        let unread = Arc::default();
+        let mut answer = response(&unread, &SIZES);
+        let mut pieces = Vec::new();
         while let Some(frame) = next(&mut answer).await {
-            taken.push(frame.into_data().unwrap());
+            pieces.push(frame.into_data().unwrap());
         }
-        assert!(taken.iter().all(|piece| piece.len() <= PIECE));
-        let whole: Vec<u8> = taken.iter().flatten().copied().collect();
-        let wanted: Vec<u8> = (0..).zip(SIZES).flat_map(|(byte, size)| vec![byte; size]).collect();
-        assert!(whole == wanted, "{} of {}", whole.len(), wanted.len());
+        assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
+        let whole: Vec<u8> = pieces.iter().flatten().copied().collect();
+        let expected: Vec<u8> = (0..).zip(SIZES).flat_map(|(byte, size)| vec![byte; size]).collect();
+        assert!(whole == expected, "{} of {}", whole.len(), expected.len());
         drop(answer);
-        assert_eq!(untaken.now(), wanted.len() as u64, "what the transport still has");
-        let part = taken.swap_remove(0).split_to(1);
-        drop(taken);
-        assert_eq!(untaken.now(), 10, "a part keeps all of its bytes");
+        assert_eq!(unread.now(), expected.len() as u64, "the transport still holds them");
+        let part = pieces.swap_remove(0).split_to(1);
+        drop(pieces);
+        assert_eq!(unread.now(), 10, "a slice keeps all of its bytes");
         drop(part);
-        assert_eq!(untaken.now(), 0);
+        assert_eq!(unread.now(), 0);
     }
 
     #[tokio::test]
-    async fn whoever_takes_nothing_gets_no_more_than_its_bound() {
-        let untaken = Arc::default();
-        let kept = Gauge::add_within(&untaken, UNTAKEN_BYTES_MAX - 15, UNTAKEN_BYTES_MAX);
-        let mut one = answer(&untaken, &[10, 10]);
-        let held = next(&mut one).await.unwrap();
+    async fn a_peer_that_reads_nothing_gets_no_more_than_its_bound() {
+        let unread = Arc::default();
+        let kept = Gauge::try_add(&unread, UNREAD_BYTES_MAX - 15, UNREAD_BYTES_MAX);
+        let mut one = response(&unread, &[10, 10]);
+        let frame = next(&mut one).await.unwrap();
         assert_eq!(quota(next(&mut one).await.unwrap()), "answer_bytes");
         assert!(one.is_end_stream() && next(&mut one).await.is_none());
-        drop(held);
-        let mut other = answer(&untaken, &[10]);
+        drop(frame);
+        let mut other = response(&unread, &[10]);
         assert!(next(&mut other).await.unwrap().is_data());
         drop(kept);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_rest_of_a_large_answer_is_not_kept_for_ever() {
-        let untaken = Arc::default();
-        let mut answer = answer(&untaken, &[PIECE * 100]);
+    async fn drops_the_rest_of_an_unread_answer_after_the_timeout() {
+        let unread = Arc::default();
+        let mut answer = response(&unread, &[PIECE_BYTES * 100]);
         let first = next(&mut answer).await.unwrap();
         tokio::task::yield_now().await;
-        assert_eq!(untaken.now(), (PIECE * 102) as u64, "the whole, one piece taken and one that waits");
-        advance(TAKING + Duration::from_secs(1)).await;
+        assert_eq!(unread.now(), (PIECE_BYTES * 102) as u64, "the whole answer, one piece read and one waiting");
+        advance(READ_TIMEOUT + Duration::from_secs(1)).await;
         tokio::task::yield_now().await;
-        assert_eq!(untaken.now(), (PIECE * 2) as u64);
+        assert_eq!(unread.now(), (PIECE_BYTES * 2) as u64);
         drop(first);
         assert!(next(&mut answer).await.unwrap().is_data());
         assert_eq!(quota(next(&mut answer).await.unwrap()), "answer_time");
         assert!(next(&mut answer).now_or_never().unwrap().is_none());
-        assert_eq!(untaken.now(), 0);
+        assert_eq!(unread.now(), 0);
     }
 
     #[tokio::test]
-    async fn an_answer_that_nobody_waits_for_any_more_is_gone() {
-        let untaken = Arc::default();
-        let mut answer = answer(&untaken, &[PIECE * 9]);
+    async fn dropping_a_response_releases_its_bytes() {
+        let unread = Arc::default();
+        let mut answer = response(&unread, &[PIECE_BYTES * 9]);
         assert!(next(&mut answer).await.is_some());
         drop(answer);
-        while untaken.now() > 0 {
+        while unread.now() > 0 {
             tokio::task::yield_now().await;
         }
     }

@@ -1,7 +1,7 @@
-//! The Results service: what sessions remember, and listings. Must not know how it was learnt.
+//! The Results service: failures, coverage and reports of sessions, and test listings.
 
-use super::encode_permit::Turn;
-use super::run_request::{Bounds, clamp};
+use super::encode_permit::EncodePermit;
+use super::run_request::{PageLimits, clamp};
 use super::{Api, call_record, run_request, status};
 use crate::grpc::convert;
 use crate::runs::{RunEnd, TestsStarted};
@@ -12,13 +12,13 @@ use proctor_proto::{reason, v1};
 use tonic::{Request, Response, Status};
 
 /// Failures in an answer.
-const FAILURES: Bounds = Bounds { default: 50, max: 500 };
+const FAILURES: PageLimits = PageLimits { default: 50, max: 500 };
 
 /// Covering tests in an answer.
-const COVERING: Bounds = Bounds { default: 200, max: 10_000 };
+const COVERING: PageLimits = PageLimits { default: 200, max: 10_000 };
 
 /// Listed tests in an answer.
-const LISTED: Bounds = Bounds { default: 10_000, max: 100_000 };
+const LISTED: PageLimits = PageLimits { default: 10_000, max: 100_000 };
 
 #[tonic::async_trait]
 impl Results for Api {
@@ -26,33 +26,33 @@ impl Results for Api {
         &self,
         request: Request<v1::ListTestsRequest>,
     ) -> Result<Response<v1::ListTestsResponse>, Status> {
-        let mut known = self.known(&request)?;
-        self.accepting()?;
-        let asked = request.into_inner();
-        let session = self.session(&known.tenant, &asked.session_id).await?;
-        let wanted = run_request::list_tests(&asked, session.workspace())?;
-        let waiting = convert::waiting(v1::IfBusy::Queue, asked.priority());
-        let _subscription = status::subscribe(&known.tenant)?;
+        let mut caller = self.authenticated_tenant(&request)?;
+        self.check_accepting()?;
+        let message = request.into_inner();
+        let session = self.session(&caller.tenant, &message.session_id).await?;
+        let run_request = run_request::list_tests(&message, session.workspace())?;
+        let options = convert::queue_options(v1::IfBusy::Queue, message.priority());
+        let _subscription = status::subscribe(&caller.tenant)?;
         let started =
-            session.start(wanted, RunKind::Listing, waiting).await.map_err(|error| status::session(&error))?;
-        call_record::run(started.run.as_str());
+            session.start(run_request, RunKind::Listing, options).await.map_err(|error| status::session(&error))?;
+        call_record::set_run(started.run.as_str());
         if started.attached_age_ms.is_some() {
-            call_record::found();
+            call_record::set_existing();
         }
         let _watch = started.handle.watch();
-        let unread = |error| status::read(&error);
+        let read_error = |error| status::read(&error);
         let end = tokio::select! {
-            lost = known.lost() => return Err(lost),
-            end = started.handle.end() => end.map_err(unread)?,
+            status = caller.revoked() => return Err(status),
+            end = started.handle.end() => end.map_err(read_error)?,
         };
         let report = match end {
             RunEnd::Report(report) => report,
             RunEnd::NotStarted(why) => return Err(status::not_started(&why)),
         };
-        let turn = Turn::of(known.tenant.allowance.wire()).await;
-        let TestsStarted { tests, missed } = started.handle.tests_started().await.map_err(unread)?;
-        let limit = clamp(asked.limit, LISTED);
-        let mut listing = turn.make(move || convert::listing(&report, &tests, limit)).await?;
+        let permit = EncodePermit::acquire(caller.tenant.allowance.in_flight()).await;
+        let TestsStarted { tests, missed } = started.handle.tests_started().await.map_err(read_error)?;
+        let limit = clamp(message.limit, LISTED);
+        let mut listing = permit.encode(move || convert::listing(&report, &tests, limit)).await?;
         listing.partial |= missed > 0;
         Ok(Response::new(listing))
     }
@@ -62,9 +62,9 @@ impl Results for Api {
         request: Request<v1::LastTestFailuresRequest>,
     ) -> Result<Response<v1::LastTestFailuresResponse>, Status> {
         let tenant = self.tenant(&request)?;
-        let asked = request.into_inner();
-        let session = self.session(&tenant, &asked.session_id).await?;
-        let last = session.last_run(clamp(asked.limit, FAILURES)).await.map_err(|error| status::session(&error))?;
+        let message = request.into_inner();
+        let session = self.session(&tenant, &message.session_id).await?;
+        let last = session.last_run(clamp(message.limit, FAILURES)).await.map_err(|error| status::session(&error))?;
         Ok(Response::new(convert::last_run(last.as_ref(), self.context.clock.now())))
     }
 
@@ -73,10 +73,10 @@ impl Results for Api {
         request: Request<v1::TestsCoveringRequest>,
     ) -> Result<Response<v1::TestsCoveringResponse>, Status> {
         let tenant = self.tenant(&request)?;
-        let asked = request.into_inner();
-        let session = self.session(&tenant, &asked.session_id).await?;
-        let file = run_request::covered(&asked, session.workspace(), &tenant.policy.looks).await?;
-        let covering = session.covering(file.clone(), asked.line).await.map_err(|error| status::session(&error))?;
+        let message = request.into_inner();
+        let session = self.session(&tenant, &message.session_id).await?;
+        let file = run_request::covered_file(&message, session.workspace(), &tenant.policy.looks).await?;
+        let covering = session.covering(file.clone(), message.line).await.map_err(|error| status::session(&error))?;
         let measured_at = covering.as_ref().and_then(|covering| covering.measured_at);
         let file_changed = match measured_at {
             Some(since) => {
@@ -86,7 +86,7 @@ impl Results for Api {
             }
             None => false,
         };
-        Ok(Response::new(convert::covering(covering.as_ref(), clamp(asked.limit, COVERING), file_changed)))
+        Ok(Response::new(convert::covering(covering.as_ref(), clamp(message.limit, COVERING), file_changed)))
     }
 
     async fn affected_tests(
@@ -118,18 +118,18 @@ impl Results for Api {
         request: Request<v1::GetReportRequest>,
     ) -> Result<Response<v1::GetReportResponse>, Status> {
         let tenant = self.tenant(&request)?;
-        let asked = request.into_inner();
-        let session = self.session(&tenant, &asked.session_id).await?;
-        run_request::check_enum::<v1::ReportFormat>("format", asked.format)?;
-        if !matches!(asked.format(), v1::ReportFormat::Unspecified | v1::ReportFormat::Json) {
+        let message = request.into_inner();
+        let session = self.session(&tenant, &message.session_id).await?;
+        run_request::check_enum::<v1::ReportFormat>("format", message.format)?;
+        if !matches!(message.format(), v1::ReportFormat::Unspecified | v1::ReportFormat::Json) {
             return Err(status::invalid("format", "format must be JSON in this version"));
         }
-        let run = if asked.run_id.is_empty() {
+        let run = if message.run_id.is_empty() {
             let last = session.status().await.map_err(|error| status::session(&error))?.last;
             last.ok_or_else(|| status::failed(reason::NO_RUN_YET, "no run has ended in this session"))?.0
         } else {
-            call_record::run(&asked.run_id);
-            RunId::new(asked.run_id)
+            call_record::set_run(&message.run_id);
+            RunId::new(message.run_id)
         };
         let denied = || status::denied("run");
         let handle = session.run(run.clone()).await.map_err(|_| denied())?.ok_or_else(denied)?;
@@ -138,8 +138,11 @@ impl Results for Api {
             Some(RunEnd::NotStarted(why)) => return Err(status::not_started(&why)),
             None => return Err(status::failed(reason::NO_RUN_YET, "the run has not ended")),
         };
-        let written = Turn::of(tenant.allowance.wire()).await.make(move || serde_json::to_vec(report.as_ref())).await?;
-        let document = written.map_err(|_| status::internal("the report could not be written"))?;
+        let encoded = EncodePermit::acquire(tenant.allowance.in_flight())
+            .await
+            .encode(move || serde_json::to_vec(report.as_ref()))
+            .await?;
+        let document = encoded.map_err(|_| status::internal("the report could not be encoded"))?;
         Ok(Response::new(v1::GetReportResponse {
             run_id: run.to_string(),
             content_type: "application/json".to_owned(),

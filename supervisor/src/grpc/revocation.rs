@@ -1,5 +1,5 @@
-//! What a caller has for as long as it is known. It is taken back by a task of its own, since the transport does not ask a stream
-//! for anything while its client takes nothing. Must not know who the caller is, nor what it has.
+//! Resources of a caller that are released when its credential is revoked. A separate task releases them, since the
+//! transport does not poll a stream while its client reads nothing.
 
 use super::status;
 use std::future::Future;
@@ -7,34 +7,35 @@ use std::sync::{Arc, Weak};
 use tokio::sync::oneshot;
 use tonic::Status;
 
-/// Lasts until its caller is not known any more. What was lent with it is given back then, or when this is dropped.
-pub(super) struct Lease(oneshot::Receiver<Status>);
+/// Signals that the caller's credential is revoked. The resource held with it is released then, or when this is
+/// dropped.
+pub(super) struct Revocation(oneshot::Receiver<Status>);
 
-/// Lends `held` until `lost`, which tells why its caller is not known any more.
-pub(super) fn lend<T: Send + Sync + 'static>(
-    held: T,
-    lost: impl Future<Output = Status> + Send + 'static,
-) -> (Weak<T>, Lease) {
-    let (mut over, lease) = oneshot::channel();
-    let held = Arc::new(held);
-    let lent = Arc::downgrade(&held);
+/// Holds `resource` until `revoked` resolves to the status that tells the caller why.
+pub(super) fn hold_until_revoked<T: Send + Sync + 'static>(
+    resource: T,
+    revoked: impl Future<Output = Status> + Send + 'static,
+) -> (Weak<T>, Revocation) {
+    let (mut sender, receiver) = oneshot::channel();
+    let resource = Arc::new(resource);
+    let weak = Arc::downgrade(&resource);
     tokio::spawn(async move {
         tokio::select! {
-            status = lost => {
-                drop(held);
-                _ = over.send(status);
+            status = revoked => {
+                drop(resource);
+                _ = sender.send(status);
             }
-            () = over.closed() => {}
+            () = sender.closed() => {}
         }
     });
-    (lent, Lease(lease))
+    (weak, Revocation(receiver))
 }
 
-impl Lease {
-    /// Returns when it is over: what its caller is told.
-    pub(super) async fn over(&mut self) -> Status {
-        let over = (&mut self.0).await;
-        over.unwrap_or_else(|_| status::internal("it cannot be told any more who calls"))
+impl Revocation {
+    /// Waits for the revocation and returns its status.
+    pub(super) async fn revoked(&mut self) -> Status {
+        let status = (&mut self.0).await;
+        status.unwrap_or_else(|_| status::internal("the caller's credential can no longer be checked"))
     }
 }
 
@@ -44,25 +45,25 @@ mod tests {
     use std::future::pending;
 
     #[tokio::test]
-    async fn what_is_lent_is_given_back_though_nobody_asks_whether_it_is_over() {
-        let (lose, lost) = oneshot::channel();
-        let (lent, mut lease) = lend((), async { lost.await.unwrap() });
+    async fn releases_the_resource_on_revocation_without_being_polled() {
+        let (revoke, revoked) = oneshot::channel();
+        let (resource, mut revocation) = hold_until_revoked((), async { revoked.await.unwrap() });
         tokio::task::yield_now().await;
-        assert!(lent.upgrade().is_some());
-        lose.send(Status::unauthenticated("it is not known")).unwrap();
-        while lent.upgrade().is_some() {
+        assert!(resource.upgrade().is_some());
+        revoke.send(Status::unauthenticated("revoked")).unwrap();
+        while resource.upgrade().is_some() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(lease.over().await.message(), "it is not known");
+        assert_eq!(revocation.revoked().await.message(), "revoked");
     }
 
     #[tokio::test]
-    async fn what_is_lent_is_given_back_when_its_caller_leaves() {
-        let (lent, lease) = lend((), pending());
+    async fn releases_the_resource_when_its_caller_leaves() {
+        let (resource, revocation) = hold_until_revoked((), pending());
         tokio::task::yield_now().await;
-        assert!(lent.upgrade().is_some());
-        drop(lease);
-        while lent.upgrade().is_some() {
+        assert!(resource.upgrade().is_some());
+        drop(revocation);
+        while resource.upgrade().is_some() {
             tokio::task::yield_now().await;
         }
     }

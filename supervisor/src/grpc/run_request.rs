@@ -1,142 +1,142 @@
-//! From a request on the wire to one of the domain, with every mistake answered by the field it is in. Must not start
-//! anything.
+//! Translates requests on the wire into requests of the domain, and reports each mistake with its field.
 
 use super::status;
 use crate::grpc::convert;
 use crate::host::environment::check_env;
 use crate::runs::context::ScanPermits;
 use crate::workspace::Workspace;
-use proctor_core::bound::PARALLEL_MAX;
+use proctor_core::bounds::PARALLEL_MAX;
 use proctor_core::filter::Filter;
 use proctor_core::limits::LimitRequest;
-use proctor_core::request::{Browser, Browsing, RunRequest, Selection};
+use proctor_core::request::{Browser, BrowserOptions, RunRequest, Selection};
 use proctor_proto::v1;
 use tonic::Status;
 
-/// Most files that a request may name.
+/// Most files in a request.
 const FILES_MAX: usize = 1_000;
 
-/// Bytes of these, all names together. A session keeps its last request, and as many as runs may wait.
+/// Most bytes of file names in a request. A session keeps its last request and those of its waiting runs.
 const FILES_BYTES_MAX: usize = 128 * 1024;
 
-/// Bytes of a framework's name.
+/// Longest framework name, in bytes.
 const FRAMEWORK_BYTES_MAX: usize = 64;
 
 /// Most words of a custom command.
 const COMMAND_MAX: usize = 256;
 
-/// Bytes of a custom command, all words together. The kernel takes no longer word, and as many commands as runs may wait.
+/// Most bytes of a custom command, all words together. The kernel accepts no longer word, and a session keeps the
+/// commands of its waiting runs.
 const COMMAND_BYTES_MAX: usize = 128 * 1024;
 
-/// How many of something an answer has.
+/// Default and greatest number of items in an answer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    /// When the request does not say.
+pub(super) struct PageLimits {
+    /// Used when the request sets no limit.
     pub(super) default: u32,
-    /// At most.
+    /// Greatest number.
     pub(super) max: u32,
 }
 
-/// As many as are asked for, within bounds.
-pub(super) fn clamp(asked: u32, Bounds { default, max }: Bounds) -> usize {
-    usize::try_from(if asked == 0 { default } else { asked.min(max) }).unwrap_or(usize::MAX)
+/// The requested number of items, within the limits.
+pub(super) fn clamp(requested: u32, PageLimits { default, max }: PageLimits) -> usize {
+    usize::try_from(if requested == 0 { default } else { requested.min(max) }).unwrap_or(usize::MAX)
 }
 
-/// What `RunTests` asks for.
+/// The run request of `RunTests`.
 pub(super) async fn run_tests(
-    asked: v1::RunTestsRequest,
+    message: v1::RunTestsRequest,
     workspace: &Workspace,
-    looks: &ScanPermits,
+    permits: &ScanPermits,
 ) -> Result<RunRequest, Status> {
-    if asked.files.is_empty() {
-        return wanted(&asked, workspace);
+    if message.files.is_empty() {
+        return parse_run_tests(&message, workspace);
     }
     let workspace = workspace.clone();
-    beside(looks, move || wanted(&asked, &workspace)).await
+    scan(permits, move || parse_run_tests(&message, &workspace)).await
 }
 
-/// The file that `TestsCovering` asks about.
-pub(super) async fn covered(
-    asked: &v1::TestsCoveringRequest,
+/// The file of `TestsCovering`, relative to the workspace.
+pub(super) async fn covered_file(
+    message: &v1::TestsCoveringRequest,
     workspace: &Workspace,
-    looks: &ScanPermits,
+    permits: &ScanPermits,
 ) -> Result<String, Status> {
-    if asked.file.trim().is_empty() {
+    if message.file.trim().is_empty() {
         return Err(status::invalid("file", "file is required"));
     }
-    if asked.line == Some(0) {
+    if message.line == Some(0) {
         return Err(status::invalid("line", "line must be at least 1"));
     }
-    let (file, workspace) = (asked.file.clone(), workspace.clone());
-    beside(looks, move || workspace.relative(&file).map_err(|error| status::workspace(&error, "file"))).await
+    let (file, workspace) = (message.file.clone(), workspace.clone());
+    scan(permits, move || workspace.relative(&file).map_err(|error| status::workspace(&error, "file"))).await
 }
 
-// ScanPermits at a workspace, which may be on a disk that takes its time, are no work for a thread of the runtime.
-async fn beside<T: Send + 'static>(
-    looks: &ScanPermits,
-    look: impl FnOnce() -> Result<T, Status> + Send + 'static,
+// Scans a workspace on a blocking thread: it may be on a slow disk.
+async fn scan<T: Send + 'static>(
+    permits: &ScanPermits,
+    scan: impl FnOnce() -> Result<T, Status> + Send + 'static,
 ) -> Result<T, Status> {
-    let looked = looks.look(look).await;
-    looked.unwrap_or_else(|_| Err(status::internal("the files could not be looked at")))
+    let result = permits.look(scan).await;
+    result.unwrap_or_else(|_| Err(status::internal("the files could not be read")))
 }
 
-fn wanted(asked: &v1::RunTestsRequest, workspace: &Workspace) -> Result<RunRequest, Status> {
-    if asked.repeat > 1 {
+fn parse_run_tests(message: &v1::RunTestsRequest, workspace: &Workspace) -> Result<RunRequest, Status> {
+    if message.repeat > 1 {
         return Err(status::invalid("repeat", "repeat must be 0 or 1 in this version"));
     }
-    if asked.parallel > PARALLEL_MAX {
+    if message.parallel > PARALLEL_MAX {
         return Err(status::invalid("parallel", format!("parallel must be at most {PARALLEL_MAX}")));
     }
-    let env = asked.env.clone().into_iter().collect();
+    let env = message.env.clone().into_iter().collect();
     check_env(&env).map_err(|why| status::invalid("env", why))?;
-    check_enum::<v1::Network>("network", asked.network)?;
-    check_enum::<v1::CoverageMode>("coverage", asked.coverage)?;
-    check_enum::<v1::IfBusy>("if_busy", asked.if_busy)?;
-    check_enum::<v1::Priority>("priority", asked.priority)?;
+    check_enum::<v1::Network>("network", message.network)?;
+    check_enum::<v1::CoverageMode>("coverage", message.coverage)?;
+    check_enum::<v1::IfBusy>("if_busy", message.if_busy)?;
+    check_enum::<v1::Priority>("priority", message.priority)?;
     let request = RunRequest {
-        framework: framework(&asked.framework)?,
-        selection: selection(&asked.filter, &asked.files, workspace)?,
-        command: asked.command.clone(),
-        limits: limits(asked.limits.as_ref())?,
-        network: convert::network_request(asked.network()),
-        coverage: convert::coverage_mode(asked.coverage()),
+        framework: framework(&message.framework)?,
+        selection: selection(&message.filter, &message.files, workspace)?,
+        command: message.command.clone(),
+        limits: limits(message.limits.as_ref())?,
+        network: convert::network_request(message.network()),
+        coverage: convert::coverage_mode(message.coverage()),
         env,
-        parallel: (asked.parallel > 0).then_some(asked.parallel),
-        browsing: Browsing { headed: asked.headed, browser: browser(&asked.browser)? },
-        fresh: asked.fresh,
+        parallel: (message.parallel > 0).then_some(message.parallel),
+        browsing: BrowserOptions { headed: message.headed, browser: browser(&message.browser)? },
+        fresh: message.fresh,
     };
     check_command(&request)?;
     Ok(request)
 }
 
-/// What `RunFailingTests` asks for.
-pub(super) fn run_failing_tests(asked: &v1::RunFailingTestsRequest) -> Result<RunRequest, Status> {
-    check_enum::<v1::IfBusy>("if_busy", asked.if_busy)?;
-    check_enum::<v1::Priority>("priority", asked.priority)?;
+/// The run request of `RunFailingTests`.
+pub(super) fn run_failing_tests(message: &v1::RunFailingTestsRequest) -> Result<RunRequest, Status> {
+    check_enum::<v1::IfBusy>("if_busy", message.if_busy)?;
+    check_enum::<v1::Priority>("priority", message.priority)?;
     Ok(RunRequest {
-        selection: Selection::LastFailed { limit: (asked.limit > 0).then_some(asked.limit) },
-        limits: limits(asked.limits.as_ref())?,
+        selection: Selection::LastFailed { limit: (message.limit > 0).then_some(message.limit) },
+        limits: limits(message.limits.as_ref())?,
         ..RunRequest::default()
     })
 }
 
-/// What `ListTests` asks for.
-pub(super) fn list_tests(asked: &v1::ListTestsRequest, workspace: &Workspace) -> Result<RunRequest, Status> {
-    check_enum::<v1::Priority>("priority", asked.priority)?;
+/// The run request of `ListTests`.
+pub(super) fn list_tests(message: &v1::ListTestsRequest, workspace: &Workspace) -> Result<RunRequest, Status> {
+    check_enum::<v1::Priority>("priority", message.priority)?;
     Ok(RunRequest {
-        framework: framework(&asked.framework)?,
-        selection: selection(&asked.filter, &[], workspace)?,
+        framework: framework(&message.framework)?,
+        selection: selection(&message.filter, &[], workspace)?,
         ..RunRequest::default()
     })
 }
 
-/// Refuses a number that is no value of the enum, which prost would read as unspecified.
+/// Rejects a number that is no value of the enum; prost would read it as unspecified.
 pub(super) fn check_enum<E: TryFrom<i32>>(field: &str, value: i32) -> Result<(), Status> {
     E::try_from(value).map(|_| ()).map_err(|_| status::invalid(field, format!("{field} has no value {value}")))
 }
 
 fn browser(name: &str) -> Result<Option<Browser>, Status> {
-    let found = Browser::named(name);
+    let found = Browser::from_name(name);
     if found.is_none() && !name.is_empty() {
         let known = Browser::ALL.map(Browser::name).join(", ");
         return Err(status::invalid("browser", format!("browser: unknown browser `{name}`: known are {known}")));
@@ -144,7 +144,7 @@ fn browser(name: &str) -> Result<Option<Browser>, Status> {
     Ok(found)
 }
 
-// Which names there are is found out with the workspace; what none of them can be is refused before it is carried about.
+// Unknown names are found with the workspace; a name too long for any framework is rejected before it is stored.
 fn framework(name: &str) -> Result<Option<String>, Status> {
     if name.len() > FRAMEWORK_BYTES_MAX {
         return Err(status::invalid("framework", format!("framework: at most {FRAMEWORK_BYTES_MAX} bytes")));
@@ -157,12 +157,13 @@ fn selection(filter: &str, files: &[String], workspace: &Workspace) -> Result<Se
     if files.len() > FILES_MAX {
         return Err(status::invalid("files", format!("files: at most {FILES_MAX}, got {}", files.len())));
     }
-    let files = each_once(files, workspace)?;
+    let files = normalized_files(files, workspace)?;
     Ok(if filter.is_none() && files.is_empty() { Selection::All } else { Selection::Matching { filter, files } })
 }
 
-// No adapter makes anything of their order, so the same files in another one, or some of them twice, are the same request.
-fn each_once(files: &[String], workspace: &Workspace) -> Result<Vec<String>, Status> {
+// Sorts and deduplicates the files, so that the same files in another order are the same request; no adapter depends on
+// their order.
+fn normalized_files(files: &[String], workspace: &Workspace) -> Result<Vec<String>, Status> {
     let existing = |file: &String| workspace.existing(file).map_err(|error| status::workspace(&error, "files"));
     let mut files = files.iter().map(existing).collect::<Result<Vec<_>, _>>()?;
     files.sort_unstable();
@@ -173,8 +174,8 @@ fn each_once(files: &[String], workspace: &Workspace) -> Result<Vec<String>, Sta
     Ok(files)
 }
 
-fn limits(asked: Option<&v1::Limits>) -> Result<LimitRequest, Status> {
-    let limits = asked.map(convert::limit_request).unwrap_or_default();
+fn limits(message: Option<&v1::Limits>) -> Result<LimitRequest, Status> {
+    let limits = message.map(convert::limit_request).unwrap_or_default();
     limits.check().map_err(|error| status::invalid("limits", error.to_string()))?;
     Ok(limits)
 }
@@ -196,7 +197,7 @@ fn check_command(request: &RunRequest) -> Result<(), Status> {
         ("framework", request.framework.is_some()),
         ("filter and files", request.selection != Selection::All),
         ("parallel", request.parallel.is_some()),
-        ("headed and browser", request.browsing != Browsing::default()),
+        ("headed and browser", request.browsing != BrowserOptions::default()),
     ];
     match others.iter().find(|(_, set)| *set) {
         Some((field, _)) => Err(status::invalid("command", format!("command excludes {field}"))),
@@ -212,48 +213,48 @@ mod tests {
     use tonic_types::StatusExt;
 
     #[test]
-    fn who_does_not_say_how_many_gets_the_default_and_nobody_more_than_the_most() {
-        let bounds = Bounds { default: 3, max: 10 };
-        assert_eq!([0, 1, 3, 10, 11, u32::MAX].map(|asked| clamp(asked, bounds)), [3, 1, 3, 10, 10, 10]);
+    fn clamps_a_requested_number_to_default_and_maximum() {
+        let limits = PageLimits { default: 3, max: 10 };
+        assert_eq!([0, 1, 3, 10, 11, u32::MAX].map(|requested| clamp(requested, limits)), [3, 1, 3, 10, 10, 10]);
     }
 
-    /// The one thread for what blocks is taken: who would wait for a look waits for it.
+    /// The only blocking thread is taken, so that a scan has to wait for it.
     #[test]
-    fn files_are_looked_at_beside_the_runtime() {
+    fn reads_files_on_a_blocking_thread() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).enable_all().build().unwrap();
         runtime.block_on(async {
-            let (free, taken) = std::sync::mpsc::sync_channel::<()>(1);
-            let thread = tokio::task::spawn_blocking(move || taken.recv());
-            look_beside_the_runtime(move || free.send(()).unwrap()).await;
+            let (free, receiver) = std::sync::mpsc::sync_channel::<()>(1);
+            let thread = tokio::task::spawn_blocking(move || receiver.recv());
+            read_files_on_a_blocking_thread(move || free.send(()).unwrap()).await;
             thread.await.unwrap().unwrap();
         });
     }
 
-    async fn look_beside_the_runtime(free: impl FnOnce()) {
+    async fn read_files_on_a_blocking_thread(free: impl FnOnce()) {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("x.go"), "").unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
-        let asked = v1::RunTestsRequest { files: vec!["x.go".to_owned(); FILES_MAX], ..Default::default() };
-        let looks = ScanPermits::of_tenant();
-        let mut looking = pin!(run_tests(asked, &workspace, &looks));
-        assert!(looking.as_mut().now_or_never().is_none(), "the thread that asks does not look");
-        let asked = v1::TestsCoveringRequest { file: "./x.go".to_owned(), ..Default::default() };
-        let mut covering = pin!(covered(&asked, &workspace, &looks));
-        assert!(covering.as_mut().now_or_never().is_none(), "nor that of whoever asks what covers it");
+        let message = v1::RunTestsRequest { files: vec!["x.go".to_owned(); FILES_MAX], ..Default::default() };
+        let permits = ScanPermits::of_tenant();
+        let mut parsing = pin!(run_tests(message, &workspace, &permits));
+        assert!(parsing.as_mut().now_or_never().is_none(), "the runtime's thread does not read files");
+        let message = v1::TestsCoveringRequest { file: "./x.go".to_owned(), ..Default::default() };
+        let mut covering = pin!(covered_file(&message, &workspace, &permits));
+        assert!(covering.as_mut().now_or_never().is_none(), "nor for a coverage query");
         free();
-        assert!(looking.await.is_ok());
+        assert!(parsing.await.is_ok());
         assert_eq!(covering.await.unwrap(), "x.go");
     }
 
-    /// What a status says goes out in headers, of which clients take no more than 8 KiB.
+    /// The text of a status is sent in headers, of which clients accept no more than 8 KiB.
     #[tokio::test]
-    async fn no_text_that_a_caller_chose_makes_a_status_that_breaks_the_call() {
+    async fn a_long_text_from_a_caller_makes_no_status_that_breaks_the_call() {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         let long = "é".repeat(50_000);
         let plain = v1::RunTestsRequest::default();
-        for asked in [
+        for message in [
             v1::RunTestsRequest { framework: long.clone(), ..plain.clone() },
             v1::RunTestsRequest { browser: long.clone(), ..plain.clone() },
             v1::RunTestsRequest { files: vec![long.clone()], ..plain.clone() },
@@ -261,7 +262,7 @@ mod tests {
             v1::RunTestsRequest { env: [(long.clone(), long.clone())].into(), ..plain.clone() },
             v1::RunTestsRequest { command: vec![long.clone(), long.clone()], ..plain },
         ] {
-            let refused = run_tests(asked, &workspace, &ScanPermits::of_tenant()).await.unwrap_err();
+            let refused = run_tests(message, &workspace, &ScanPermits::of_tenant()).await.unwrap_err();
             assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
             let escaped = refused.message().len() * 3 + refused.details().len() * 4 / 3;
             assert!(escaped < 8_000, "{escaped}");
@@ -269,23 +270,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_counts_once_however_often_it_is_named_and_all_are_kept_within_a_bound() {
+    async fn deduplicates_files_and_bounds_the_bytes_of_their_names() {
         let dir = tempfile::tempdir().unwrap();
         let deep = vec!["d".repeat(250); 14].join("/");
         std::fs::create_dir_all(dir.path().join(&deep)).unwrap();
         let mut names: Vec<String> = (10..50).map(|number| format!("{deep}/{number}.go")).collect();
         names.iter().for_each(|name| std::fs::write(dir.path().join(name), "").unwrap());
         let workspace = Workspace::open(dir.path()).unwrap();
-        let looked = async |files: Vec<String>| {
-            let asked = v1::RunTestsRequest { files, ..Default::default() };
-            run_tests(asked, &workspace, &ScanPermits::of_tenant()).await.map(|wanted| wanted.selection)
+        let parse = async |files: Vec<String>| {
+            let message = v1::RunTestsRequest { files, ..Default::default() };
+            run_tests(message, &workspace, &ScanPermits::of_tenant()).await.map(|request| request.selection)
         };
-        let refused = looked(names.clone()).await.unwrap_err();
+        let refused = parse(names.clone()).await.unwrap_err();
         assert_eq!(refused.message(), "files: at most 131072 bytes together");
         assert_eq!(refused.get_details_bad_request().unwrap().field_violations[0].field, "files");
         names.truncate(FILES_BYTES_MAX / names[0].len());
-        let again = names.iter().rev().flat_map(|name| [format!("./{name}"), name.clone()]).collect();
+        let repeated = names.iter().rev().flat_map(|name| [format!("./{name}"), name.clone()]).collect();
         let files = names.clone();
-        assert_eq!(looked(again).await.unwrap(), Selection::Matching { filter: None, files });
+        assert_eq!(parse(repeated).await.unwrap(), Selection::Matching { filter: None, files });
     }
 }

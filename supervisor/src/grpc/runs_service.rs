@@ -1,12 +1,12 @@
-//! The Runs service: start, follow, cancel. Must not know how a run goes on.
+//! The Runs service: starts, follows and cancels runs, and reads their output.
 
 use super::authentication::AuthenticatedTenant;
-use super::event_stream::{EventStream, Follow, Followed, follow};
-use super::run_request::{Bounds, clamp};
+use super::event_stream::{EventStream, FollowRequest, RunSubscription, follow};
+use super::run_request::{PageLimits, clamp};
 use super::{Api, call_record, encode_permit, run_request, status};
 use crate::grpc::convert;
 use crate::runs::{Phase, RunEnd, Snapshot};
-use crate::sessions::{SessionHandle, Started, Waiting};
+use crate::sessions::{QueueOptions, SessionHandle, StartedRun};
 use proctor_core::artifact;
 use proctor_core::event::Stream;
 use proctor_core::request::{RunKind, RunRequest};
@@ -20,8 +20,8 @@ use tonic::{Request, Response, Status};
 /// Longest wait of one GetRun call, in milliseconds.
 const WAIT_MS_MAX: u64 = 600_000;
 
-/// Bytes that ReadOutput and ReadArtifact answer with.
-const READ: Bounds = Bounds { default: 65_536, max: 1_048_576 };
+/// Bytes in an answer of ReadOutput and ReadArtifact.
+const READ: PageLimits = PageLimits { default: 65_536, max: 1_048_576 };
 
 #[tonic::async_trait]
 impl Runs for Api {
@@ -31,25 +31,25 @@ impl Runs for Api {
     type WatchRunStream = EventStream;
 
     async fn run_tests(&self, request: Request<v1::RunTestsRequest>) -> Result<Response<Self::RunTestsStream>, Status> {
-        let known = self.known(&request)?;
-        self.accepting()?;
-        let asked = request.into_inner();
-        let session = self.session(&known.tenant, &asked.session_id).await?;
-        let waiting = convert::waiting(asked.if_busy(), asked.priority());
-        let wanted = run_request::run_tests(asked, session.workspace(), &known.tenant.policy.looks).await?;
-        start(known, &session, wanted, waiting).await
+        let caller = self.authenticated_tenant(&request)?;
+        self.check_accepting()?;
+        let message = request.into_inner();
+        let session = self.session(&caller.tenant, &message.session_id).await?;
+        let options = convert::queue_options(message.if_busy(), message.priority());
+        let run_request = run_request::run_tests(message, session.workspace(), &caller.tenant.policy.looks).await?;
+        start(caller, &session, run_request, options).await
     }
 
     async fn run_failing_tests(
         &self,
         request: Request<v1::RunFailingTestsRequest>,
     ) -> Result<Response<Self::RunFailingTestsStream>, Status> {
-        let known = self.known(&request)?;
-        self.accepting()?;
-        let asked = request.into_inner();
-        let session = self.session(&known.tenant, &asked.session_id).await?;
-        let wanted = run_request::run_failing_tests(&asked)?;
-        start(known, &session, wanted, convert::waiting(asked.if_busy(), asked.priority())).await
+        let caller = self.authenticated_tenant(&request)?;
+        self.check_accepting()?;
+        let message = request.into_inner();
+        let session = self.session(&caller.tenant, &message.session_id).await?;
+        let run_request = run_request::run_failing_tests(&message)?;
+        start(caller, &session, run_request, convert::queue_options(message.if_busy(), message.priority())).await
     }
 
     async fn run_affected_tests(
@@ -62,42 +62,45 @@ impl Runs for Api {
     }
 
     async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
-        let known = self.known(&request)?;
-        let asked = request.into_inner();
-        let (run, _, handle) = self.run(&known.tenant, &asked.run_id).await?;
-        let subscription = status::subscribe(&known.tenant)?;
-        let wire = Arc::clone(known.tenant.allowance.wire());
-        let (followed, lease) = known.lend(Followed::new(handle, subscription));
-        let from = Follow { run, followed, lease, cursor: asked.cursor, attached_age_ms: None, wire };
-        Ok(Response::new(follow(from).await?))
+        let caller = self.authenticated_tenant(&request)?;
+        let message = request.into_inner();
+        let (run, _, handle) = self.run(&caller.tenant, &message.run_id).await?;
+        let subscription = status::subscribe(&caller.tenant)?;
+        let in_flight = Arc::clone(caller.tenant.allowance.in_flight());
+        let (subscription, revocation) = caller.hold_until_revoked(RunSubscription::new(handle, subscription));
+        let request =
+            FollowRequest { run, subscription, revocation, cursor: message.cursor, attached_age_ms: None, in_flight };
+        Ok(Response::new(follow(request).await?))
     }
 
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
-        let mut known = self.known(&request)?;
-        let asked = request.into_inner();
-        let (run, _, handle) = self.run(&known.tenant, &asked.run_id).await?;
-        if asked.wait_ms > 0 {
-            let _subscription = status::subscribe(&known.tenant)?;
-            // Waiting is watching: whoever waits for a run wants it to go on.
+        let mut caller = self.authenticated_tenant(&request)?;
+        let message = request.into_inner();
+        let (run, _, handle) = self.run(&caller.tenant, &message.run_id).await?;
+        if message.wait_ms > 0 {
+            let _subscription = status::subscribe(&caller.tenant)?;
+            // A caller that waits for a run counts as its watcher, so that the run is not abandoned.
             let _watch = handle.watch();
-            let wait = Duration::from_millis(asked.wait_ms.min(WAIT_MS_MAX));
+            let wait = Duration::from_millis(message.wait_ms.min(WAIT_MS_MAX));
             tokio::select! {
-                lost = known.lost() => return Err(lost),
+                status = caller.revoked() => return Err(status),
                 ended = tokio::time::timeout(wait, handle.end()) => {
-                    // Not yet is an answer, too.
+                    // A run that has not ended in time is a normal answer.
                     _ = ended.ok().transpose().map_err(|error| status::read(&error))?;
                 }
             }
         }
         let Snapshot { phase, progress, end, next_sequence, files } =
             handle.snapshot().await.map_err(|error| status::read(&error))?;
-        let written = |stream| files.output_len(stream);
-        let (stdout_bytes, stderr_bytes) = (written(Stream::Stdout), written(Stream::Stderr));
-        // They are not kept from being gone while the report waits for its turn.
+        let output_len = |stream| files.output_len(stream);
+        let (stdout_bytes, stderr_bytes) = (output_len(Stream::Stdout), output_len(Stream::Stderr));
+        // Released so that the files can be deleted while the report waits for its permit.
         drop(files);
         let report = match end {
             Some(RunEnd::NotStarted(why)) => return Err(status::not_started(&why)),
-            Some(RunEnd::Report(report)) => Some(encode_permit::report(known.tenant.allowance.wire(), report).await?),
+            Some(RunEnd::Report(report)) => {
+                Some(encode_permit::encode_report(caller.tenant.allowance.in_flight(), report).await?)
+            }
             None => None,
         };
         let state = match phase {
@@ -123,8 +126,8 @@ impl Runs for Api {
     ) -> Result<Response<v1::CancelRunResponse>, Status> {
         let tenant = self.tenant(&request)?;
         let (run, session, _) = self.run(&tenant, &request.get_ref().run_id).await?;
-        let known = session.cancel(run).await.map_err(|error| status::session(&error))?;
-        if known { Ok(Response::new(v1::CancelRunResponse {})) } else { Err(status::denied("run")) }
+        let is_known = session.cancel(run).await.map_err(|error| status::session(&error))?;
+        if is_known { Ok(Response::new(v1::CancelRunResponse {})) } else { Err(status::denied("run")) }
     }
 
     async fn read_output(
@@ -132,19 +135,23 @@ impl Runs for Api {
         request: Request<v1::ReadOutputRequest>,
     ) -> Result<Response<v1::ReadOutputResponse>, Status> {
         let tenant = self.tenant(&request)?;
-        let asked = request.into_inner();
-        run_request::check_enum::<v1::Stream>("stream", asked.stream)?;
-        let stream = convert::stream_request(asked.stream())
+        let message = request.into_inner();
+        run_request::check_enum::<v1::Stream>("stream", message.stream)?;
+        let stream = convert::stream_request(message.stream())
             .ok_or_else(|| status::invalid("stream", "stream: stdout or stderr is required"))?;
-        let (_, _, handle) = self.run(&tenant, &asked.run_id).await?;
-        // Whether the run has ended is asked before the bytes are read, so that `end` is never said too early.
+        let (_, _, handle) = self.run(&tenant, &message.run_id).await?;
+        // The end of the run is read before the bytes, so that `end` is never reported too early.
         let snapshot = handle.snapshot().await.map_err(|error| status::read(&error))?;
         let (ended, files) = (snapshot.end.is_some(), snapshot.files);
         let total_bytes = files.output_len(stream);
-        let wanted =
-            Part { of: "the run's output", run: &asked.run_id, cursor: asked.cursor, max_bytes: asked.max_bytes };
+        let request = ReadRequest {
+            what: "the run's output",
+            run: &message.run_id,
+            cursor: message.cursor,
+            max_bytes: message.max_bytes,
+        };
         let read = move |cursor, len| files.read_output(stream, cursor, len);
-        let (bytes, next_cursor) = read_part(wanted, total_bytes, read).await?;
+        let (bytes, next_cursor) = read_bytes(request, total_bytes, read).await?;
         let end = ended && next_cursor >= total_bytes;
         Ok(Response::new(v1::ReadOutputResponse { bytes, next_cursor, total_bytes, end }))
     }
@@ -154,8 +161,8 @@ impl Runs for Api {
         request: Request<v1::ReadArtifactRequest>,
     ) -> Result<Response<v1::ReadArtifactResponse>, Status> {
         let tenant = self.tenant(&request)?;
-        let asked = request.into_inner();
-        let (_, _, handle) = self.run(&tenant, &asked.run_id).await?;
+        let message = request.into_inner();
+        let (_, _, handle) = self.run(&tenant, &message.run_id).await?;
         let snapshot = handle.snapshot().await.map_err(|error| status::read(&error))?;
         let (report, files) = match snapshot.end {
             Some(RunEnd::Report(report)) => (report, snapshot.files),
@@ -163,26 +170,31 @@ impl Runs for Api {
             None => return Err(status::failed(reason::NO_RUN_YET, "the run has not ended")),
         };
         let unknown = || status::invalid("name", "name: the run's report lists no such artefact");
-        let (begin, total_bytes) = artifact::place(&report.artifacts, &asked.name).ok_or_else(unknown)?;
-        let wanted = Part { of: "the artefact", run: &asked.run_id, cursor: asked.cursor, max_bytes: asked.max_bytes };
-        let read = move |cursor, len| files.read_artifacts(begin + cursor, len);
-        let (bytes, next_cursor) = read_part(wanted, total_bytes, read).await?;
+        let (offset, total_bytes) = artifact::content_range(&report.artifacts, &message.name).ok_or_else(unknown)?;
+        let request = ReadRequest {
+            what: "the artefact",
+            run: &message.run_id,
+            cursor: message.cursor,
+            max_bytes: message.max_bytes,
+        };
+        let read = move |cursor, len| files.read_artifacts(offset + cursor, len);
+        let (bytes, next_cursor) = read_bytes(request, total_bytes, read).await?;
         let end = next_cursor >= total_bytes;
         Ok(Response::new(v1::ReadArtifactResponse { bytes, next_cursor, total_bytes, end }))
     }
 }
 
-/// A part of what a run wrote or left, as it is asked for.
-struct Part<'a> {
-    of: &'a str,
+/// Request for a range of a run's output or of an artefact.
+struct ReadRequest<'a> {
+    what: &'a str,
     run: &'a str,
     cursor: u64,
     max_bytes: u32,
 }
 
-/// Its bytes, and where to go on.
-async fn read_part(
-    Part { of, run, cursor, max_bytes }: Part<'_>,
+/// The bytes, and the cursor after them.
+async fn read_bytes(
+    ReadRequest { what, run, cursor, max_bytes }: ReadRequest<'_>,
     total_bytes: u64,
     read: impl FnOnce(u64, usize) -> io::Result<Vec<u8>> + Send + 'static,
 ) -> Result<(Vec<u8>, u64), Status> {
@@ -195,28 +207,28 @@ async fn read_part(
             Ok((bytes, next_cursor))
         }
         failed => {
-            tracing::error!(?failed, run, "{of} could not be read back");
-            Err(status::internal(format!("{of} could not be read back")))
+            tracing::error!(?failed, run, "{what} could not be read back");
+            Err(status::internal(format!("{what} could not be read back")))
         }
     }
 }
 
 async fn start(
-    known: AuthenticatedTenant,
+    caller: AuthenticatedTenant,
     session: &SessionHandle,
-    wanted: RunRequest,
-    waiting: Waiting,
+    request: RunRequest,
+    options: QueueOptions,
 ) -> Result<Response<EventStream>, Status> {
-    call_record::limits(wanted.limits);
-    let subscription = status::subscribe(&known.tenant)?;
-    let Started { run, handle, attached_age_ms } =
-        session.start(wanted, RunKind::Tests, waiting).await.map_err(|error| status::session(&error))?;
-    call_record::run(run.as_str());
+    call_record::set_limits(request.limits);
+    let subscription = status::subscribe(&caller.tenant)?;
+    let StartedRun { run, handle, attached_age_ms } =
+        session.start(request, RunKind::Tests, options).await.map_err(|error| status::session(&error))?;
+    call_record::set_run(run.as_str());
     if attached_age_ms.is_some() {
-        call_record::found();
+        call_record::set_existing();
     }
-    let wire = Arc::clone(known.tenant.allowance.wire());
-    let (followed, lease) = known.lend(Followed::new(handle, subscription));
-    let from = Follow { run, followed, lease, cursor: 0, attached_age_ms, wire };
-    Ok(Response::new(follow(from).await?))
+    let in_flight = Arc::clone(caller.tenant.allowance.in_flight());
+    let (subscription, revocation) = caller.hold_until_revoked(RunSubscription::new(handle, subscription));
+    let request = FollowRequest { run, subscription, revocation, cursor: 0, attached_age_ms, in_flight };
+    Ok(Response::new(follow(request).await?))
 }

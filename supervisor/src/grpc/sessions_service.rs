@@ -1,6 +1,6 @@
-//! The Sessions service. Must not know runs beyond their names.
+//! The Sessions service.
 
-use super::run_request::{Bounds, clamp};
+use super::run_request::{PageLimits, clamp};
 use super::{Api, call_record, status};
 use crate::grpc::convert;
 use crate::runs::prepare::check_owner;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
-/// Sessions on a page.
-const PAGE: Bounds = Bounds { default: 100, max: 1_000 };
+/// Sessions per page.
+const PAGE: PageLimits = PageLimits { default: 100, max: 1_000 };
 
 /// Longest client_request_id, in bytes.
 const REQUEST_ID_MAX: usize = 128;
@@ -27,34 +27,34 @@ impl Sessions for Api {
         &self,
         request: Request<v1::CreateSessionRequest>,
     ) -> Result<Response<v1::CreateSessionResponse>, Status> {
-        let known = self.known(&request)?;
-        let tenant = Arc::clone(&known.tenant);
-        self.accepting()?;
-        let asked = request.into_inner();
-        if asked.client_request_id.len() > REQUEST_ID_MAX {
+        let caller = self.authenticated_tenant(&request)?;
+        let tenant = Arc::clone(&caller.tenant);
+        self.check_accepting()?;
+        let message = request.into_inner();
+        if message.client_request_id.len() > REQUEST_ID_MAX {
             let why = format!("client_request_id: at most {REQUEST_ID_MAX} bytes");
             return Err(status::invalid("client_request_id", why));
         }
-        if asked.idle_ms_max > 0 && !asked.separate {
-            let why = "idle_ms_max: others share the session; ask for a separate one";
+        if message.idle_ms_max > 0 && !message.separate {
+            let why = "idle_ms_max: other callers share the session; request a separate one";
             return Err(status::invalid("idle_ms_max", why.to_owned()));
         }
-        let workspace = open_below(asked.workspace, &tenant).await?;
-        let (client_request_id, separate) = (asked.client_request_id, asked.separate);
-        let idle_max = Some(asked.idle_ms_max).filter(|ms| *ms > 0).map(Duration::from_millis);
-        let wanted = CreateRequest { tenant, workspace, client_request_id, separate, idle_max };
-        let (opened, admitted) = self.open(wanted).await?;
-        call_record::session(opened.session.id().as_str());
+        let workspace = open_workspace(message.workspace, &tenant).await?;
+        let (client_request_id, separate) = (message.client_request_id, message.separate);
+        let idle_max = Some(message.idle_ms_max).filter(|ms| *ms > 0).map(Duration::from_millis);
+        let request = CreateRequest { tenant, workspace, client_request_id, separate, idle_max };
+        let (opened, is_admitted) = self.open(request).await?;
+        call_record::set_session(opened.session.id().as_str());
         if opened.existing {
-            call_record::found();
+            call_record::set_existing();
         }
-        if !admitted {
-            return Err(known.unknown());
+        if !is_admitted {
+            return Err(caller.revoked_status());
         }
-        // A new one has done nothing yet, and need not be asked.
+        // A new session has no runs yet, so its status is known without asking its actor.
         let session = match opened.existing {
             true => self.describe(&opened.session).await?,
-            false => self.described(&opened.session, sessions::Status::new_at(self.context.clock.now())),
+            false => self.session_message(&opened.session, sessions::SessionStatus::new_at(self.context.clock.now())),
         };
         Ok(Response::new(v1::CreateSessionResponse { session: Some(session), existing: opened.existing }))
     }
@@ -74,17 +74,17 @@ impl Sessions for Api {
         request: Request<v1::ListSessionsRequest>,
     ) -> Result<Response<v1::ListSessionsResponse>, Status> {
         let tenant: Arc<Tenant> = self.tenant(&request)?;
-        let asked = request.into_inner();
-        let size = clamp(asked.page_size, PAGE);
-        // One more than the page, to know whether there is another.
-        let mut found = self.registry.list(tenant.id.clone(), asked.page_token, size + 1).await;
+        let message = request.into_inner();
+        let size = clamp(message.page_size, PAGE);
+        // One more than the page, to learn whether another page follows.
+        let mut found = self.registry.list(tenant.id.clone(), message.page_token, size + 1).await;
         let more = found.len() > size;
         found.truncate(size);
         let next_page_token =
             found.last().filter(|_| more).map_or_else(String::new, |session| session.id().to_string());
         let mut sessions = Vec::with_capacity(found.len());
         for session in found {
-            // One that ended in the meantime is not listed.
+            // A session that ended in the meantime is not listed.
             sessions.extend(self.describe(&session).await.ok());
         }
         Ok(Response::new(v1::ListSessionsResponse { sessions, next_page_token }))
@@ -101,28 +101,29 @@ impl Sessions for Api {
 }
 
 impl Api {
-    // A session, and whether it may be: the host file may have been read anew since the tenant was looked up, and its other
-    // sessions closed. It is looked at whether or not its caller is still there; one that may not be is closed.
-    async fn open(&self, wanted: CreateRequest) -> Result<(OpenedSession, bool), Status> {
-        let (registry, access, tenant) = (self.registry.clone(), self.access.clone(), wanted.tenant.id.clone());
+    // Opens a session, and returns whether it may stay: the host file may have been reloaded since the tenant was
+    // looked up, which closes sessions that are no longer allowed. The check runs even if the caller leaves, and closes
+    // a session that may not stay.
+    async fn open(&self, request: CreateRequest) -> Result<(OpenedSession, bool), Status> {
+        let (registry, access, tenant) = (self.registry.clone(), self.access.clone(), request.tenant.id.clone());
         let opening = tokio::spawn(async move {
-            let opened = registry.create(wanted).await.map_err(|error| status::create(&error))?;
-            let admitted = access.borrow().admits(&tenant, opened.session.workspace());
-            if !admitted {
+            let opened = registry.create(request).await.map_err(|error| status::create(&error))?;
+            let is_admitted = access.borrow().admits(&tenant, opened.session.workspace());
+            if !is_admitted {
                 opened.session.close().await;
             }
-            Ok((opened, admitted))
+            Ok((opened, is_admitted))
         });
         opening.await.map_err(|_| status::internal("the session could not be opened"))?
     }
 
-    /// A session as it is now.
+    /// The current state of a session.
     pub(super) async fn describe(&self, session: &SessionHandle) -> Result<v1::Session, Status> {
         let status = session.status().await.map_err(|error| status::session(&error))?;
-        Ok(self.described(session, status))
+        Ok(self.session_message(session, status))
     }
 
-    fn described(&self, session: &SessionHandle, status: sessions::Status) -> v1::Session {
+    fn session_message(&self, session: &SessionHandle, status: sessions::SessionStatus) -> v1::Session {
         let now = self.context.clock.now();
         let (last_run_id, last_outcome) = status
             .last
@@ -140,30 +141,31 @@ impl Api {
     }
 }
 
-// What is not below a root is not said to exist or not, nor looked at, whichever way a link leads. What is at hand is taken at
-// once, which takes microseconds: the two changes of threads of a look would cost more.
-async fn open_below(path: String, tenant: &Arc<Tenant>) -> Result<Workspace, Status> {
+// Opens the workspace at `path` below one of the tenant's roots. A path that leads elsewhere, also by links, is neither
+// reported as existing or missing nor scanned. A workspace that is already open is taken at once, which takes
+// microseconds: the two changes of threads of a scan would cost more.
+async fn open_workspace(path: String, tenant: &Arc<Tenant>) -> Result<Workspace, Status> {
     if let Some(found) = Workspace::at_hand(&tenant.roots, Path::new(&path)) {
-        return admitted(found, tenant);
+        return check_workspace(found, tenant);
     }
-    let whose = Arc::clone(tenant);
+    let owner = Arc::clone(tenant);
     let opened = tenant.policy.looks.look(move || {
-        let found = Workspace::open_below(&whose.roots, Path::new(&path)).map_err(refused)?;
-        admitted(found, &whose)
+        let found = Workspace::open_below(&owner.roots, Path::new(&path)).map_err(workspace_status)?;
+        check_workspace(found, &owner)
     });
-    opened.await.map_err(|_| status::internal("the workspace could not be looked at"))?
+    opened.await.map_err(|_| status::internal("the workspace could not be opened"))?
 }
 
-fn admitted((found, owner): (Workspace, u32), tenant: &Tenant) -> Result<Workspace, Status> {
-    let own = |place: &PathBuf| place.starts_with(found.root()) || found.root().starts_with(place);
-    if tenant.reserved.iter().any(own) {
-        return Err(refused(WorkspaceError::Reserved));
+fn check_workspace((found, owner): (Workspace, u32), tenant: &Tenant) -> Result<Workspace, Status> {
+    let overlaps = |path: &PathBuf| path.starts_with(found.root()) || found.root().starts_with(path);
+    if tenant.reserved.iter().any(overlaps) {
+        return Err(workspace_status(WorkspaceError::Reserved));
     }
     check_owner(&tenant.policy, owner).map_err(|error| status::prepare(&error))?;
     Ok(found)
 }
 
-fn refused(error: WorkspaceError) -> Status {
+fn workspace_status(error: WorkspaceError) -> Status {
     status::workspace(&error, "workspace")
 }
 
@@ -197,7 +199,7 @@ mod tests {
             _kill: &KillSwitch,
             _sink: &mut dyn FnMut(SandboxEvent<'_>),
         ) -> Result<Ending, SandboxError> {
-            unreachable!("nothing is run")
+            unreachable!("this test starts no run")
         }
     }
 
@@ -216,31 +218,31 @@ mod tests {
         Api { context, registry, access, drain: Drain::new(Duration::ZERO) }
     }
 
-    /// The host file was read anew after the tenant was looked up.
+    /// The host file is reloaded after the tenant was looked up.
     #[tokio::test]
-    async fn a_session_of_a_tenant_who_is_gone_is_closed_whenever_its_caller_leaves() {
+    async fn closes_a_session_of_a_removed_tenant_whenever_its_caller_leaves() {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("[[tenant]]\nid = \"gone\"\nroots = [{:?}]\n", dir.path());
         let before = Tenants::from_config(ConfigReader::of(&text).config(), false, &Tenants::default());
         let tenant = &before.all()[0];
-        let (access, current) = watch::channel(Arc::new(Access::of(Tenants::default())));
+        let (access, current) = watch::channel(Arc::new(Access::from_tenants(Tenants::default())));
         let api = api(current);
-        let (mut looks, mut is_answered) = (0, false);
+        let (mut polls, mut is_answered) = (0, false);
         while !is_answered {
             let workspace = Workspace::open(dir.path()).unwrap();
             let client_request_id = String::new();
-            let wanted = CreateRequest {
+            let request = CreateRequest {
                 tenant: Arc::clone(tenant),
                 workspace,
                 client_request_id,
                 separate: true,
                 idle_max: None,
             };
-            let mut opening = Box::pin(api.open(wanted));
-            // Its caller leaves after so many looks, and the next time after one more.
-            for _ in 0..looks {
+            let mut opening = Box::pin(api.open(request));
+            // The caller leaves after this many polls, and in the next round after one more.
+            for _ in 0..polls {
                 if let Some(opened) = (&mut opening).now_or_never() {
-                    assert!(!opened.unwrap().1, "it may not be");
+                    assert!(!opened.unwrap().1, "the session may not stay");
                     is_answered = true;
                     break;
                 }
@@ -251,8 +253,8 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             let left = api.registry.list(tenant.id.clone(), String::new(), 1).await;
-            assert!(left.is_empty(), "after {looks} looks");
-            looks += 1;
+            assert!(left.is_empty(), "after {polls} polls");
+            polls += 1;
         }
     }
 }

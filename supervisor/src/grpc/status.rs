@@ -1,14 +1,14 @@
-//! The one conversion from errors to gRPC statuses, with the details that programs read. Must not know what led to an
-//! error. No text of a status carries a path of this host.
+//! The one conversion from errors to gRPC statuses, with the details that programs read. No status text contains a path
+//! of this host.
 
 use crate::runs::prepare::PrepareError;
 use crate::runs::{NotStarted, ReadError};
 use crate::sessions::SessionError;
 use crate::sessions::registry::CreateError;
 use crate::tenants::Tenant;
-use crate::tenants::allowance::{Allowance, Reservation, UNTAKEN_BYTES_MAX};
+use crate::tenants::allowance::{Allowance, Reservation, UNREAD_BYTES_MAX};
 use crate::workspace::WorkspaceError;
-use proctor_core::bound::clip;
+use proctor_core::bounds::clip;
 use proctor_core::quota::QuotaExceeded;
 use proctor_core::session::StartRejected;
 use proctor_frameworks::PlanError;
@@ -21,24 +21,24 @@ use tonic::codegen::http::HeaderMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-/// When to try again after a quota was used up or the host was short of something: runs end and sessions close within seconds.
+/// Retry delay after a used-up quota or a host shortage: runs end and sessions close within seconds.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// When to try again while a supervisor goes down: another one is in its place within seconds.
+/// Retry delay while the supervisor shuts down: another one takes its place within seconds.
 const RETRY_ELSEWHERE: Duration = Duration::from_secs(5);
 
-/// Most bytes of one text in a status. It goes out twice, in headers, escaped there and in the details: what is longer than a
-/// peer's bound on headers (8 KiB by default in gRPC's own libraries) breaks the call, or the whole connection.
+/// Longest text of a status, in bytes. It is sent twice in headers, escaped there and in the details: headers beyond
+/// the peer's bound (8 KiB by default in gRPC's own libraries) break the call, or the whole connection.
 const TEXT_BYTES_MAX: usize = 1_024;
 
-/// Most bytes of a field's name: a part of it may be the caller's.
+/// Longest field name, in bytes: a part of it may come from the caller.
 const FIELD_BYTES_MAX: usize = 128;
 
-// Every status of ours is made here, so none is without a reason.
+// Every status of this crate is built here, so each has a reason.
 fn status(code: Code, reason: &str, metadata: &[(&str, &str)], text: String, mut details: ErrorDetails) -> Status {
     let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     details.set_error_info(reason, reason::DOMAIN, metadata.collect::<HashMap<_, _>>());
-    // What a caller has sent may be in it, and a person may read it.
+    // The text may quote the caller, and a person may read it.
     let text = printable::block(&text).into_owned();
     Status::with_error_details(code, clip(text, TEXT_BYTES_MAX), details)
 }
@@ -47,23 +47,23 @@ fn plain(code: Code, reason: &str, text: impl Into<String>) -> Status {
     status(code, reason, &[], text.into(), ErrorDetails::new())
 }
 
-/// Gives a status that goes out in `headers`, or as trailers, a reason if it has none: those of the transport, of health and of
-/// reflection, and INTERNAL.
-pub(super) fn give_reason(headers: &mut HeaderMap) {
+/// Adds a reason to a status in `headers` or trailers that has none: those of the transport, health, reflection, and
+/// INTERNAL.
+pub(super) fn add_missing_reason(headers: &mut HeaderMap) {
     let Some(status) = Status::from_header_map(headers).filter(|status| status.code() != Code::Ok) else { return };
     let mut details = status.get_error_details();
     if details.error_info().is_some() {
         return;
     }
-    details.set_error_info(name(status.code()), reason::DOMAIN, HashMap::new());
-    let told = Status::with_error_details(status.code(), status.message(), details);
-    if told.add_header(headers).is_err() {
-        tracing::error!(%status, "a status that is no header");
+    details.set_error_info(code_name(status.code()), reason::DOMAIN, HashMap::new());
+    let status_with_reason = Status::with_error_details(status.code(), status.message(), details);
+    if status_with_reason.add_header(headers).is_err() {
+        tracing::error!(%status, "a status could not be encoded in headers");
     }
 }
 
-/// The name of a code in the documentation of gRPC.
-fn name(code: Code) -> &'static str {
+/// Name of a code in the gRPC documentation.
+fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "CANCELLED",
@@ -110,36 +110,36 @@ pub(super) fn not_in_this_version(what: &str) -> Status {
     plain(Code::Unimplemented, reason::NOT_IN_THIS_VERSION, format!("{what} is not in this version"))
 }
 
-/// A service or method that nobody has.
+/// The service or method does not exist.
 pub(super) fn no_such_method() -> Status {
-    plain(Code::Unimplemented, name(Code::Unimplemented), "no service here has such a method")
+    plain(Code::Unimplemented, code_name(Code::Unimplemented), "no such service or method")
 }
 
-/// What should not have happened.
+/// An internal error.
 pub(super) fn internal(text: impl Into<String>) -> Status {
-    plain(Code::Internal, name(Code::Internal), text)
+    plain(Code::Internal, code_name(Code::Internal), text)
 }
 
-/// A cursor that leads nowhere.
-pub(super) fn beyond(cursor: u64, next: u64) -> Status {
+/// The cursor is beyond the run's next event.
+pub(super) fn cursor_beyond(cursor: u64, next: u64) -> Status {
     plain(Code::OutOfRange, reason::CURSOR_BEYOND, format!("cursor {cursor} is beyond the run's next event {next}"))
 }
 
-/// UNAVAILABLE for which the host is the cause.
+/// UNAVAILABLE caused by the host.
 fn host_failed(text: impl Into<String>) -> Status {
     let details = ErrorDetails::with_retry_info(Some(RETRY));
     status(Code::Unavailable, reason::HOST_FAILED, &[], text.into(), details)
 }
 
-/// The host could not read back what a run wrote: its stream can be taken up again at the event that has it.
-pub(super) fn unread(sequence: u64) -> Status {
+/// The host could not read a run's output: the stream can be resumed at that event.
+pub(super) fn output_unreadable(sequence: u64) -> Status {
     host_failed(format!("the output of event {sequence} could not be read back: watch the run from there again"))
 }
 
 /// INVALID_ARGUMENT that names the field.
 pub(super) fn invalid(field: &str, why: impl Into<String>) -> Status {
     let (field, why) = (clip(field.to_owned(), FIELD_BYTES_MAX), clip(why.into(), TEXT_BYTES_MAX));
-    // Most explanations begin with the field already, because agents and people see only the text.
+    // Most explanations start with the field already, because agents and people see only the text.
     let text = if why.starts_with(&field) { why.clone() } else { format!("{field}: {why}") };
     let details = ErrorDetails::with_bad_request_violation(field.clone(), why);
     status(Code::InvalidArgument, reason::INVALID_ARGUMENT, &[("field", &field)], text, details)
@@ -173,39 +173,42 @@ pub(super) fn too_many_requests(allowance: &Allowance, wait: Duration) -> Status
     out_of("requests_per_second", used_up("requests_per_second", format!("{max} in a second")), Some(wait))
 }
 
-/// More of requests has come than the caller may have on the way.
-pub(super) fn too_much_arrives(bytes_max: u64) -> Status {
+/// The caller has too many bytes of unanswered requests.
+pub(super) fn too_much_unanswered(bytes_max: u64) -> Status {
     exhausted("request_bytes", used_up("request_bytes", format!("{bytes_max} bytes of requests that are not answered")))
 }
 
-/// A request that stays too large however often it is sent.
+/// The request is larger than this service accepts, so a retry has no chance.
 pub(super) fn too_large(bytes_max: u64) -> Status {
-    let text = format!("a request that anybody may send has at most {bytes_max} bytes");
+    let text = format!("a request without authentication may have at most {bytes_max} bytes");
     plain(Code::OutOfRange, reason::REQUEST_TOO_LARGE, text)
 }
 
-/// A request that does not come to its end.
-pub(super) fn late(within: Duration) -> Status {
+/// The request did not arrive completely in time.
+pub(super) fn request_late(within: Duration) -> Status {
     let text = format!("the request did not arrive within {} s", within.as_secs());
     plain(Code::DeadlineExceeded, reason::REQUEST_LATE, text)
 }
 
-/// A call whose caller waits no longer.
-pub(super) fn too_late() -> Status {
+/// The caller's own deadline has passed.
+pub(super) fn deadline_exceeded() -> Status {
     let text = "there was no answer within the caller's own deadline (`grpc-timeout`)";
     plain(Code::DeadlineExceeded, reason::DEADLINE_EXCEEDED, text)
 }
 
-/// More answers were made than the caller takes.
-pub(super) fn too_much_untaken() -> Status {
-    let text = "read what was asked for, or ask for less at a time";
-    let text = format!("quota `answer_bytes` is used up: {UNTAKEN_BYTES_MAX} bytes of answers are not taken: {text}");
+/// The caller reads its answers too slowly.
+pub(super) fn too_much_unread() -> Status {
+    let text = "read the pending answers, or request less at a time";
+    let text = format!("quota `answer_bytes` is used up: {UNREAD_BYTES_MAX} bytes of answers are unread: {text}");
     exhausted("answer_bytes", text)
 }
 
-/// An answer that is not taken to its end.
-pub(super) fn left_lying(within: Duration) -> Status {
-    let text = format!("quota `answer_time` is used up: an answer has {} s to be taken: ask again", within.as_secs());
+/// The caller did not read an answer to its end in time.
+pub(super) fn response_unread(within: Duration) -> Status {
+    let text = format!(
+        "quota `answer_time` is used up: an answer must be read within {} s: send the request again",
+        within.as_secs()
+    );
     exhausted("answer_time", text)
 }
 
@@ -216,7 +219,7 @@ pub(super) fn too_many_open_calls(max: u32) -> Status {
     )
 }
 
-/// Takes a stream out of what the tenant may have.
+/// Reserves one of the tenant's event streams.
 pub(super) fn subscribe(tenant: &Tenant) -> Result<Reservation, Status> {
     let max = tenant.allowance.subscribers_max;
     let full = || exhausted("subscribers", used_up("subscribers", format!("{max} streams of events")));
@@ -228,7 +231,7 @@ pub(super) fn create(error: &CreateError) -> Status {
         CreateError::TooMany { .. } => exhausted("sessions_max", used_up("sessions_max", error)),
         CreateError::HostFull => exhausted("host.sessions_max", used_up("host.sessions_max", error)),
         CreateError::Draining => draining(),
-        CreateError::Unavailable => plain(Code::Unavailable, name(Code::Unavailable), error.to_string()),
+        CreateError::Unavailable => plain(Code::Unavailable, code_name(Code::Unavailable), error.to_string()),
     }
 }
 
@@ -239,7 +242,7 @@ pub(super) fn workspace(error: &WorkspaceError, field: &str) -> Status {
         }
         WorkspaceError::NotAbsolute => invalid(field, format!("{field} {error}")),
         WorkspaceError::Host(cause) => {
-            tracing::error!(error = %cause, "a workspace cannot be looked at");
+            tracing::error!(error = %cause, "a workspace cannot be read");
             host_failed(format!("{error}: the same request may be sent again"))
         }
         error => invalid(field, error.to_string()),
@@ -251,30 +254,30 @@ pub(super) fn session(error: &SessionError) -> Status {
         SessionError::Gone => denied("session"),
         SessionError::Host => internal(error.to_string()),
         SessionError::TooMany { .. } => exhausted("session_looks", used_up("session_looks", error)),
-        SessionError::Rejected(refusal) => refused(refusal),
+        SessionError::Rejected(refusal) => start_rejected(refusal),
         SessionError::Prepare(error) => prepare(error),
-        SessionError::Quota(refused) => quota(refused),
+        SessionError::Quota(exceeded) => quota(exceeded),
     }
 }
 
-fn quota(refused: &QuotaExceeded) -> Status {
-    if *refused == QuotaExceeded::UnknownTenant {
+fn quota(exceeded: &QuotaExceeded) -> Status {
+    if *exceeded == QuotaExceeded::UnknownTenant {
         return denied("session");
     }
-    let name = refused.quota();
-    if refused.is_transient() {
-        return exhausted(name, used_up(name, refused));
+    let name = exceeded.quota();
+    if exceeded.is_transient() {
+        return exhausted(name, used_up(name, exceeded));
     }
-    // What stays refused until somebody configures otherwise is not used up, nor worth another try.
-    out_of(name, refused.to_string(), None)
+    // A quota that only a configuration change can satisfy is not used up, and a retry has no chance.
+    out_of(name, exceeded.to_string(), None)
 }
 
-fn refused(refusal: &StartRejected) -> Status {
+fn start_rejected(refusal: &StartRejected) -> Status {
     let text = refusal.to_string();
     match refusal {
         StartRejected::Busy => failed(reason::BUSY, text),
         StartRejected::QueueFull => exhausted("session_queued_runs", used_up("session_queued_runs", text)),
-        StartRejected::Quota(refused) => quota(refused),
+        StartRejected::Quota(exceeded) => quota(exceeded),
         StartRejected::NoRunYet => failed(reason::NO_RUN_YET, text),
         StartRejected::NothingToRerun { framework } => {
             failed_with(reason::NOTHING_TO_RERUN, text, &[("framework", framework)])
@@ -308,7 +311,7 @@ pub(super) fn prepare(error: &PrepareError) -> Status {
 
 pub(super) fn read(error: &ReadError) -> Status {
     match error {
-        // Of whoever was let in before it was forgotten; who comes later finds no such run.
+        // For a caller that had the run's handle before the run was forgotten; a later caller finds no such run.
         ReadError::Forgotten => failed(reason::RUN_FORGOTTEN, error.to_string()),
         ReadError::TooMany { .. } => exhausted("run_readers", used_up("run_readers", error)),
     }
@@ -317,8 +320,8 @@ pub(super) fn read(error: &ReadError) -> Status {
 pub(super) fn not_started(error: &NotStarted) -> Status {
     match error {
         NotStarted::Prepare(error) => prepare(error),
-        NotStarted::QuotaExceeded(refusal) => refused(refusal),
-        NotStarted::Quota(refused) => quota(refused),
+        NotStarted::QuotaExceeded(refusal) => start_rejected(refusal),
+        NotStarted::Quota(exceeded) => quota(exceeded),
         NotStarted::Invalid { text } => invalid("command", text),
         NotStarted::LayerMissing { text } => failed(reason::LAYER_MISSING, text),
         NotStarted::LimitMissing { text } => failed(reason::LIMIT_MISSING, text),
@@ -333,11 +336,11 @@ mod tests {
     use std::io;
 
     #[test]
-    fn a_host_that_failed_is_unavailable_with_a_reason_and_a_time_and_no_path() {
+    fn a_host_failure_is_unavailable_with_a_reason_and_a_retry_delay_and_without_a_path() {
         let short = || io::Error::from_raw_os_error(24); // EMFILE
-        let of_workspace = workspace(&WorkspaceError::Host(short()), "workspace");
-        let of_run = prepare(&WorkspaceError::Host(short()).into());
-        for status in [of_workspace, of_run] {
+        let for_workspace = workspace(&WorkspaceError::Host(short()), "workspace");
+        let for_run = prepare(&WorkspaceError::Host(short()).into());
+        for status in [for_workspace, for_run] {
             let info = status.get_details_error_info().unwrap();
             assert_eq!((status.code(), info.reason.as_str()), (Code::Unavailable, reason::HOST_FAILED));
             assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(RETRY));
@@ -364,16 +367,16 @@ mod tests {
             (not_in_this_version("History"), Unimplemented, reason::NOT_IN_THIS_VERSION),
             (no_such_method(), Unimplemented, "UNIMPLEMENTED"),
             (internal("why"), Internal, "INTERNAL"),
-            (beyond(2, 1), OutOfRange, reason::CURSOR_BEYOND),
-            (unread(1), Unavailable, reason::HOST_FAILED),
+            (cursor_beyond(2, 1), OutOfRange, reason::CURSOR_BEYOND),
+            (output_unreadable(1), Unavailable, reason::HOST_FAILED),
             (invalid("limit", "why"), InvalidArgument, reason::INVALID_ARGUMENT),
             (failed(reason::BUSY, "why"), FailedPrecondition, reason::BUSY),
-            (too_much_arrives(1), ResourceExhausted, reason::QUOTA),
+            (too_much_unanswered(1), ResourceExhausted, reason::QUOTA),
             (too_large(1), OutOfRange, reason::REQUEST_TOO_LARGE),
-            (late(second), DeadlineExceeded, reason::REQUEST_LATE),
-            (too_late(), DeadlineExceeded, reason::DEADLINE_EXCEEDED),
-            (too_much_untaken(), ResourceExhausted, reason::QUOTA),
-            (left_lying(second), ResourceExhausted, reason::QUOTA),
+            (request_late(second), DeadlineExceeded, reason::REQUEST_LATE),
+            (deadline_exceeded(), DeadlineExceeded, reason::DEADLINE_EXCEEDED),
+            (too_much_unread(), ResourceExhausted, reason::QUOTA),
+            (response_unread(second), ResourceExhausted, reason::QUOTA),
             (too_many_open_calls(1), ResourceExhausted, reason::QUOTA),
             (create(&CreateError::TooMany { max: 1 }), ResourceExhausted, reason::QUOTA),
             (create(&CreateError::HostFull), ResourceExhausted, reason::QUOTA),
@@ -386,10 +389,10 @@ mod tests {
             (super::session(&SessionError::TooMany { max: 1 }), ResourceExhausted, reason::QUOTA),
             (quota(&QuotaExceeded::UnknownTenant), PermissionDenied, reason::NOT_YOURS),
             (quota(&QuotaExceeded::RunningRuns), ResourceExhausted, reason::QUOTA),
-            (refused(&StartRejected::QueueFull), ResourceExhausted, reason::QUOTA),
-            (refused(&StartRejected::NoRunYet), FailedPrecondition, reason::NO_RUN_YET),
-            (refused(&nothing), FailedPrecondition, reason::NOTHING_TO_RERUN),
-            (refused(&StartRejected::Closing), PermissionDenied, reason::NOT_YOURS),
+            (start_rejected(&StartRejected::QueueFull), ResourceExhausted, reason::QUOTA),
+            (start_rejected(&StartRejected::NoRunYet), FailedPrecondition, reason::NO_RUN_YET),
+            (start_rejected(&nothing), FailedPrecondition, reason::NOTHING_TO_RERUN),
+            (start_rejected(&StartRejected::Closing), PermissionDenied, reason::NOT_YOURS),
             (prepare(&DetectError::NoProject.into()), FailedPrecondition, reason::NO_PROJECT),
             (prepare(&DetectError::Polyglot { names: vec![] }.into()), FailedPrecondition, reason::POLYGLOT),
             (failed(reason::FRAMEWORK_NOT_HERE, "why"), FailedPrecondition, reason::FRAMEWORK_NOT_HERE),
@@ -417,29 +420,32 @@ mod tests {
         let documented = include_str!("../../../proto/src/reason.rs").lines();
         for name in documented.filter_map(|line| line.strip_prefix("pub const ")?.split_once(':')).map(|(name, _)| name)
         {
-            assert!(name == "DOMAIN" || all.iter().any(|(_, _, reason)| *reason == name), "{name} is no error's");
+            assert!(
+                name == "DOMAIN" || all.iter().any(|(_, _, reason)| *reason == name),
+                "no error has the reason {name}"
+            );
         }
     }
 
     #[test]
-    fn a_status_that_others_made_is_given_a_reason_and_keeps_the_rest() {
+    fn adds_a_reason_to_a_foreign_status_and_keeps_the_rest() {
         for (status, reason) in [(Status::not_found("no service x"), "NOT_FOUND"), (denied("run"), reason::NOT_YOURS)] {
             let mut headers = HeaderMap::new();
             status.add_header(&mut headers).unwrap();
-            give_reason(&mut headers);
-            let told = Status::from_header_map(&headers).unwrap();
-            assert_eq!((told.code(), told.message()), (status.code(), status.message()));
-            assert_eq!(told.get_details_error_info().unwrap().reason, reason);
+            add_missing_reason(&mut headers);
+            let changed = Status::from_header_map(&headers).unwrap();
+            assert_eq!((changed.code(), changed.message()), (status.code(), status.message()));
+            assert_eq!(changed.get_details_error_info().unwrap().reason, reason);
         }
         let mut fine = HeaderMap::new();
         Status::ok("").add_header(&mut fine).unwrap();
         let before = fine.clone();
-        give_reason(&mut fine);
+        add_missing_reason(&mut fine);
         assert_eq!(fine, before);
     }
 
     #[test]
-    fn what_is_used_up_is_told_so_with_a_time_and_what_is_too_small_without() {
+    fn a_used_up_quota_has_a_retry_delay_and_a_too_small_one_has_none() {
         let full = quota(&QuotaExceeded::QueuedRuns { max: 3 });
         assert_eq!(full.message(), "quota `queued_runs` is used up: 3 runs of this tenant wait already");
         assert!(full.get_details_retry_info().is_some_and(|info| info.retry_delay.is_some()));
@@ -452,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn one_reader_of_a_run_too_many_is_told_of_the_quota() {
+    fn reports_the_quota_to_one_reader_too_many() {
         let status = read(&ReadError::TooMany { max: 7 });
         assert_eq!(status.code(), Code::ResourceExhausted);
         assert_eq!(status.get_details_error_info().unwrap().metadata["quota"], "run_readers");

@@ -80,7 +80,7 @@ fn kernel(report: &HostReport) -> Vec<Check> {
     };
     let memory = match report.memory_bytes {
         0 => "unknown".to_owned(),
-        bytes => proctor_core::quantity::show_bytes(bytes),
+        bytes => proctor_core::human_units::format_bytes(bytes),
     };
     let who =
         if report.privileged { "yes" } else { "no: runs get a user namespace, and limits need a delegated cgroup" };

@@ -4,7 +4,7 @@
 
 use crate::clock::Clock;
 use crate::ops::drain::Drain;
-use proctor_core::host_health::{HostHealth, Trouble};
+use proctor_core::host_health::{HostFault, HostHealth};
 use proctor_sandbox::{Sandbox, SandboxError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl HostMonitor {
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         let health = self.0.health.borrow();
-        let Trouble { what, .. } = health.trouble()?;
+        let HostFault { problem: what, .. } = health.fault()?;
         Some(format!("this host runs nothing until a worker comes up on it: {what}"))
     }
 
@@ -47,8 +47,9 @@ impl HostMonitor {
     #[must_use]
     pub fn trouble(&self) -> (Option<(String, u64)>, u64) {
         let health = self.0.health.borrow();
-        let trouble =
-            health.trouble().map(|Trouble { what, since }| (what.clone(), self.0.clock.now().ms_since(*since)));
+        let trouble = health
+            .fault()
+            .map(|HostFault { problem: what, since }| (what.clone(), self.0.clock.now().ms_since(*since)));
         (trouble, health.undead())
     }
 
@@ -61,10 +62,10 @@ impl HostMonitor {
     /// Records what became of a run's worker.
     pub fn ran<T>(&self, outcome: &Result<T, SandboxError>) {
         match outcome {
-            Ok(_) => self.0.health.send_modify(HostHealth::worker_came_up),
+            Ok(_) => self.0.health.send_modify(HostHealth::record_worker_started),
             Err(error) if error.is_hosts() => {
                 let now = self.0.clock.now();
-                self.0.health.send_modify(|health| health.worker_failed(now));
+                self.0.health.send_modify(|health| health.record_worker_failed(now));
                 self.0.doubt.notify_one();
             }
             Err(_) => {}
@@ -99,12 +100,12 @@ impl HostMonitor {
             tracing::error!(%error, source = ?std::error::Error::source(error), "a worker of no run did not come up");
         }
         self.0.health.send_modify(|health| {
-            health.counted_undead(undead, now);
+            health.record_undead(undead, now);
             if let Some(outcome) = tried {
-                health.tried(outcome.map_err(|error| error.client_text()), now);
+                health.record_trial(outcome.map_err(|error| error.client_text()), now);
             }
         });
-        let serves = self.0.health.borrow().trouble().is_none();
+        let serves = self.0.health.borrow().fault().is_none();
         let has_changed = self.0.serves.send_if_modified(|told| std::mem::replace(told, serves) != serves);
         match (has_changed, serves) {
             (true, true) => tracing::info!("workers come up again: runs are taken on"),

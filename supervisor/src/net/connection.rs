@@ -1,7 +1,7 @@
-//! A connection together with what is known of its peer, which every call over it is told, and with what lasts as long as it
-//! does and may end it. Must not know what travels over it, nor who a peer is.
+//! A connection with the information about its peer that every call over it receives, and with hooks that observe it
+//! and may end it.
 
-use super::peer::Visitor;
+use super::peer::ConnectionInfo;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,96 +9,96 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::DropGuard;
 use tonic::transport::server::Connected;
 
-/// What lasts as long as a connection.
-pub(super) trait Held: Unpin {
-    /// Whether the connection may go on. Asked before each read and write, since a peer that takes nothing is not read from
-    /// either; wakes whoever reads or writes when that changes.
-    fn may_go_on(&mut self, _cx: &mut Context<'_>) -> io::Result<()> {
+/// Observes a connection and lives as long as it does.
+pub(super) trait ConnectionHooks: Unpin {
+    /// Fails when the connection has to end. Called before each read and write, since the transport does not read from
+    /// a peer that reads nothing; wakes the reader or writer when the result changes.
+    fn check_open(&mut self, _cx: &mut Context<'_>) -> io::Result<()> {
         Ok(())
     }
 
-    /// So many bytes were read.
-    fn heard(&mut self, _bytes: usize) {}
+    /// `bytes` were read.
+    fn on_read(&mut self, _bytes: usize) {}
 
-    /// Something was written.
-    fn answered(&mut self) {}
+    /// Bytes were written.
+    fn on_write(&mut self) {}
 
-    /// What was to be written is.
-    fn taken(&mut self) {}
+    /// The pending write made progress.
+    fn on_write_ready(&mut self) {}
 
-    /// Nothing can be written now. Whether that may go on; wakes the writer when that changes.
-    fn untaken(&mut self, _cx: &mut Context<'_>) -> io::Result<()> {
+    /// The pending write is blocked. Fails when it has been for too long; wakes the writer when the result changes.
+    fn on_write_blocked(&mut self, _cx: &mut Context<'_>) -> io::Result<()> {
         Ok(())
     }
 }
 
-impl Held for DropGuard {}
+impl ConnectionHooks for DropGuard {}
 
-/// A connection over `stream`.
+/// A connection over `stream` with its hooks.
 pub(super) struct Connection<S, H> {
     stream: S,
-    visitor: Visitor,
-    held: H,
+    info: ConnectionInfo,
+    hooks: H,
 }
 
 impl<S, H> Connection<S, H> {
-    /// Over `stream`, whose other end is `visitor`. `held` is dropped with it.
-    pub(super) fn new(stream: S, visitor: Visitor, held: H) -> Connection<S, H> {
-        Connection { stream, visitor, held }
+    /// Wraps `stream`. `hooks` is dropped with the connection.
+    pub(super) fn new(stream: S, info: ConnectionInfo, hooks: H) -> Connection<S, H> {
+        Connection { stream, info, hooks }
     }
 }
 
-impl<S, H: Held> Connection<S, H> {
-    // What came of writing, unless it has waited for its peer for too long.
-    fn wrote<T>(&mut self, cx: &mut Context<'_>, came: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        match &came {
-            Poll::Ready(_) => self.held.taken(),
-            Poll::Pending => self.held.untaken(cx)?,
+impl<S, H: ConnectionHooks> Connection<S, H> {
+    // Passes on the result of a write, or an error when the peer has blocked writes for too long.
+    fn check_write<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match &result {
+            Poll::Ready(_) => self.hooks.on_write_ready(),
+            Poll::Pending => self.hooks.on_write_blocked(cx)?,
         }
-        came
+        result
     }
 }
 
 impl<S, H> Connected for Connection<S, H> {
-    type ConnectInfo = Visitor;
+    type ConnectInfo = ConnectionInfo;
 
-    fn connect_info(&self) -> Visitor {
-        self.visitor.clone()
+    fn connect_info(&self) -> ConnectionInfo {
+        self.info.clone()
     }
 }
 
-impl<S: AsyncRead + Unpin, H: Held> AsyncRead for Connection<S, H> {
+impl<S: AsyncRead + Unpin, H: ConnectionHooks> AsyncRead for Connection<S, H> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.held.may_go_on(cx)?;
+        self.hooks.check_open(cx)?;
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.held.heard(buf.filled().len() - before);
+        self.hooks.on_read(buf.filled().len() - before);
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin, H: Held> AsyncWrite for Connection<S, H> {
+impl<S: AsyncWrite + Unpin, H: ConnectionHooks> AsyncWrite for Connection<S, H> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.held.may_go_on(cx)?;
+        self.hooks.check_open(cx)?;
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         if written.is_ready() {
-            self.held.answered();
+            self.hooks.on_write();
         }
-        self.wrote(cx, written)
+        self.check_write(cx, written)
     }
 
-    // Frames of HTTP/2 are heads and bodies: together they are one call of the kernel.
+    // An HTTP/2 frame is a head and a body: a vectored write sends both in one system call.
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.held.may_go_on(cx)?;
+        self.hooks.check_open(cx)?;
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         if written.is_ready() {
-            self.held.answered();
+            self.hooks.on_write();
         }
-        self.wrote(cx, written)
+        self.check_write(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -106,15 +106,15 @@ impl<S: AsyncWrite + Unpin, H: Held> AsyncWrite for Connection<S, H> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.held.may_go_on(cx)?;
+        self.hooks.check_open(cx)?;
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.wrote(cx, flushed)
+        self.check_write(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.held.may_go_on(cx)?;
+        self.hooks.check_open(cx)?;
         let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.wrote(cx, shut)
+        self.check_write(cx, shut)
     }
 }
 
@@ -127,10 +127,10 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     #[tokio::test]
-    async fn what_lies_in_several_places_is_written_at_once() {
+    async fn writes_several_buffers_at_once() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let visitor = Visitor::alone(ours.peer());
-        let mut connection = Connection::new(ours, visitor, CancellationToken::new().drop_guard());
+        let info = ConnectionInfo::single(ours.peer());
+        let mut connection = Connection::new(ours, info, CancellationToken::new().drop_guard());
         assert!(connection.is_write_vectored());
         let written = connection.write_vectored(&[IoSlice::new(b"head "), IoSlice::new(b"and body")]).await.unwrap();
         assert_eq!(written, 13);

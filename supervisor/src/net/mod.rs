@@ -1,4 +1,4 @@
-//! Serving: listeners in, an orderly end out. Must not know what is served.
+//! Listeners for gRPC connections and the orderly end of the supervisor.
 
 mod connection;
 mod connection_limiter;
@@ -11,8 +11,8 @@ use crate::ops::drain::Drain;
 use crate::sessions::registry::Registry;
 use crate::tenants::access::CurrentAccess;
 use connection::Connection;
-use connection_limiter::guarded;
-use http2_authority::ReadableAuthority;
+use connection_limiter::limited;
+use http2_authority::AuthorityRewriter;
 use peer::PeerInfo;
 use proctor_sandbox::Sandbox;
 use std::io;
@@ -27,20 +27,20 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
-pub use peer::{ConnectionState, Peer, Visitor};
+pub use peer::{ConnectionInfo, ConnectionState, Peer};
 pub use unix_socket::{BindError, SocketFile, bind_unix};
 
-/// Streams of one connection at the same time: a shim has one or two, a platform service a few hundred.
+/// Most streams of one connection at a time: a shim has one or two, a platform service a few hundred.
 const STREAMS_MAX: u32 = 1_024;
 
-/// A silent peer is asked whether it is there, and dropped when it does not answer, or when it does not take the question.
+/// A silent peer is pinged after this time, and dropped when it does not answer in time or does not read the ping.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
 
-/// How long connections may take to end after their runs have.
+/// How long connections may take to end after the runs have ended.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Where callers come from.
+/// A source of connections.
 pub enum Listener {
     /// A unix socket; its file is removed at the end.
     Unix {
@@ -51,18 +51,18 @@ pub enum Listener {
     },
     /// TCP.
     Tcp(TcpListener),
-    /// TLS on TCP.
+    /// A TLS listener on TCP.
     Tls {
         /// The socket.
         listener: TcpListener,
-        /// Whose certificates are shown.
+        /// Access with the certificates of the listener.
         access: CurrentAccess,
     },
-    /// One connection that is there already. Serving ends with it.
+    /// One connection that exists already. Serving ends with it.
     Connected(UnixStream),
 }
 
-/// Why serving ended badly.
+/// Why serving failed.
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// A transport failed.
@@ -70,23 +70,22 @@ pub enum ServeError {
     Transport(#[from] tonic::transport::Error),
 }
 
-/// What is served, and what comes to an end with it.
-pub struct Served {
+/// The services to serve, and the state that ends with them.
+pub struct ServerParts {
     /// All services.
     pub routes: Routes,
     /// The sessions.
     pub registry: Registry,
     /// The end.
     pub drain: Drain,
-    /// The environment of their runs.
+    /// The sandbox of the runs.
     pub sandbox: Arc<dyn Sandbox>,
 }
 
-/// Serves on all `listeners` until the drain begins or a connection that was there already ends. Then takes on nothing
-/// new, lets runs finish until the drain's deadline and closes every session, so that nothing of any run is left when this
-/// returns.
-pub async fn serve(served: Served, listeners: Vec<Listener>) -> Result<(), ServeError> {
-    let Served { routes, registry, drain, sandbox } = served;
+/// Serves on all `listeners` until the drain begins or an existing connection ends. Then refuses new work, lets runs
+/// finish until the drain's deadline and closes every session, so that nothing of any run is left when this returns.
+pub async fn serve(parts: ServerParts, listeners: Vec<Listener>) -> Result<(), ServeError> {
+    let ServerParts { routes, registry, drain, sandbox } = parts;
     let mut transports = JoinSet::new();
     let stopping = CancellationToken::new();
     for listener in listeners {
@@ -99,11 +98,11 @@ pub async fn serve(served: Served, listeners: Vec<Listener>) -> Result<(), Serve
             if let Ok(Err(error)) = ended {
                 result = Err(error.into());
             }
-            // Nobody is left who could watch a run.
+            // No client is left that could watch a run.
             drain.begin(Some(Duration::ZERO));
         }
     }
-    tracing::info!(seconds_left = drain.left().as_secs(), "draining: no new work is taken on");
+    tracing::info!(seconds_left = drain.left().as_secs(), "draining: new work is refused");
     let closed = registry.drain(drain.overdue()).await;
     tracing::info!(finished = closed.finished, cancelled = closed.cancelled, "drained");
     drain.beside_ended().await;
@@ -111,7 +110,7 @@ pub async fn serve(served: Served, listeners: Vec<Listener>) -> Result<(), Serve
     _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
     drain.finish(closed);
     stopping.cancel();
-    // A client that does not let go of its connection cannot hold up the end.
+    // A client that keeps its connection open cannot delay the end.
     _ = tokio::time::timeout(LINGER, async { while transports.join_next().await.is_some() {} }).await;
     result
 }
@@ -130,25 +129,26 @@ async fn transport(
     let stop = stopping.clone().cancelled_owned();
     match listener {
         Listener::Unix { listener, file: _file } => {
-            let incoming = guarded(UnixListenerStream::new(listener));
-            let incoming = incoming.map(|connection| connection.map(ReadableAuthority::over));
+            let incoming = limited(UnixListenerStream::new(listener));
+            let incoming = incoming.map(|connection| connection.map(AuthorityRewriter::new));
             router.serve_with_incoming_shutdown(incoming, stop).await
         }
         Listener::Tcp(listener) => {
-            router.serve_with_incoming_shutdown(guarded(TcpListenerStream::new(listener)), stop).await
+            router.serve_with_incoming_shutdown(limited(TcpListenerStream::new(listener)), stop).await
         }
         Listener::Tls { listener, access } => {
             router.serve_with_incoming_shutdown(tls_listener::incoming(listener, access, stopping), stop).await
         }
         Listener::Connected(stream) => {
-            // The transport would close the connection when no other can come, so the next one is awaited for ever.
-            let gone = CancellationToken::new();
-            let visitor = Visitor::alone(stream.peer());
-            let one = Connection::new(stream, visitor, gone.clone().drop_guard());
-            let incoming = tokio_stream::once(Ok::<_, io::Error>(one)).chain(tokio_stream::pending());
+            // The transport would close the connection when no other can follow, so the stream of connections never
+            // ends.
+            let closed = CancellationToken::new();
+            let info = ConnectionInfo::single(stream.peer());
+            let connection = Connection::new(stream, info, closed.clone().drop_guard());
+            let incoming = tokio_stream::once(Ok::<_, io::Error>(connection)).chain(tokio_stream::pending());
             let end = async move {
                 tokio::select! {
-                    () = gone.cancelled() => {}
+                    () = closed.cancelled() => {}
                     () = stop => {}
                 }
             };

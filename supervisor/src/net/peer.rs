@@ -1,5 +1,4 @@
-//! Who is at the other end of a connection, as far as its transport says, and how far the two have come. Must not know who
-//! that is to us.
+//! The peer of a connection as its transport identifies it, and the state of the connection.
 
 use crate::tenants::allowance::{Gauge, Reservation};
 use rustls::pki_types::CertificateDer;
@@ -9,26 +8,26 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
 
-/// Calls of one connection at the same time whose caller nobody asks for: health and reflection. A prober has one of each.
+/// Most concurrent calls of one connection without authentication: health and reflection. A prober has one of each.
 const OPEN_CALLS_MAX: u32 = 16;
 
-/// What a transport says of the other end.
+/// The peer of a connection, as far as its transport identifies it.
 #[derive(Debug, Clone)]
 pub enum Peer {
-    /// On a unix socket, with its user id where the kernel says it.
-    Local(Option<u32>),
-    /// On TCP.
-    Remote(Option<IpAddr>),
+    /// On a unix socket, with its user id if the kernel reports it.
+    Unix(Option<u32>),
+    /// On TCP, with its address.
+    Tcp(Option<IpAddr>),
     /// On TLS.
-    Secured {
-        /// Where it calls from.
+    Tls {
+        /// Address of the peer.
         address: Option<IpAddr>,
-        /// Its certificates, its own first; none from a peer who has shown none.
+        /// Its certificate chain, its own first; `None` without a client certificate.
         certificates: Option<Arc<[CertificateDer<'static>]>>,
     },
 }
 
-/// PeerKey connections are counted together.
+/// Connections with the same key are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum PeerKey {
     User(Option<u32>),
@@ -36,11 +35,12 @@ pub(super) enum PeerKey {
 }
 
 impl Peer {
-    /// PeerKey this one is: a user's, an address's, or a network's of IPv6, of which anybody has as many addresses as they like.
-    pub(super) fn whose(&self) -> PeerKey {
+    /// The key: a user, an IPv4 address, or an IPv6 network, since a peer can use any number of addresses of its
+    /// network.
+    pub(super) fn key(&self) -> PeerKey {
         match self {
-            Peer::Local(uid) => PeerKey::User(*uid),
-            Peer::Remote(address) | Peer::Secured { address, .. } => PeerKey::Address(address.map(network)),
+            Peer::Unix(uid) => PeerKey::User(*uid),
+            Peer::Tcp(address) | Peer::Tls { address, .. } => PeerKey::Address(address.map(network)),
         }
     }
 }
@@ -52,33 +52,33 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A stream that says who is at its other end.
+/// A stream that can identify its peer.
 pub(super) trait PeerInfo {
-    /// What it says.
+    /// The peer of this stream.
     fn peer(&self) -> Peer;
 }
 
 impl PeerInfo for UnixStream {
     fn peer(&self) -> Peer {
-        Peer::Local(self.peer_cred().ok().map(|found| found.uid()))
+        Peer::Unix(self.peer_cred().ok().map(|found| found.uid()))
     }
 }
 
 impl PeerInfo for TcpStream {
     fn peer(&self) -> Peer {
-        Peer::Remote(self.peer_addr().ok().map(|address| address.ip()))
+        Peer::Tcp(self.peer_addr().ok().map(|address| address.ip()))
     }
 }
 
-/// How far a peer has come. Each is more than the one before.
+/// How far a connection has advanced, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
-    /// It has not greeted.
-    Silent,
-    /// It has, and nobody knows whose calls these are.
-    Greeted,
-    /// A call of it was of somebody who is known.
-    Known,
+pub(super) enum ConnectionStage {
+    /// The HTTP/2 preface is missing.
+    NoPreface,
+    /// The preface is complete, and no call was authenticated yet.
+    PrefaceReceived,
+    /// A call was authenticated.
+    Authenticated,
 }
 
 /// Milliseconds since `then`.
@@ -86,86 +86,86 @@ pub(super) fn ms_since(then: Instant) -> u64 {
     u64::try_from(then.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// One connection, for as long as it lasts, to everybody who has to do with it.
+/// State of one connection, shared by its guard, the limiter and its calls.
 #[derive(Debug)]
 pub struct ConnectionState {
     stage: AtomicU8,
-    /// Milliseconds after `since` when something was last said.
-    last_ms: AtomicU64,
+    /// Milliseconds after `since` of the last activity.
+    last_active_ms: AtomicU64,
     since: Instant,
-    /// The same for all of whose this is; each holds one.
-    of_whose: Arc<()>,
+    /// Token shared by the connections of the same peer; each holds one reference.
+    same_peer: Arc<()>,
     open_calls: Arc<Gauge>,
 }
 
 impl ConnectionState {
-    /// One that begins, at a door that was opened at `since`.
-    pub(super) fn new(since: Instant, of_whose: Arc<()>) -> ConnectionState {
-        let visit = ConnectionState {
-            stage: AtomicU8::new(Stage::Silent as u8),
-            last_ms: AtomicU64::new(0),
+    /// State of a new connection at a limiter created at `since`.
+    pub(super) fn new(since: Instant, same_peer: Arc<()>) -> ConnectionState {
+        let state = ConnectionState {
+            stage: AtomicU8::new(ConnectionStage::NoPreface as u8),
+            last_active_ms: AtomicU64::new(0),
             since,
-            of_whose,
+            same_peer,
             open_calls: Arc::default(),
         };
-        visit.moved();
-        visit
+        state.record_activity();
+        state
     }
 
-    /// Something was said.
-    pub(super) fn moved(&self) {
-        self.last_ms.store(ms_since(self.since), Ordering::Relaxed);
+    /// Records activity.
+    pub(super) fn record_activity(&self) {
+        self.last_active_ms.store(ms_since(self.since), Ordering::Relaxed);
     }
 
-    pub(super) fn last_ms(&self) -> u64 {
-        self.last_ms.load(Ordering::Relaxed)
+    pub(super) fn last_active_ms(&self) -> u64 {
+        self.last_active_ms.load(Ordering::Relaxed)
     }
 
-    /// How many connections of the same there are.
-    pub(super) fn of_same(&self) -> usize {
-        Arc::strong_count(&self.of_whose)
+    /// Number of connections of the same peer.
+    pub(super) fn same_peer_count(&self) -> usize {
+        Arc::strong_count(&self.same_peer)
     }
 
-    /// It has come so far, and never goes back.
-    pub(super) fn reach(&self, stage: Stage) {
+    /// Raises the stage; it never falls.
+    pub(super) fn advance_to(&self, stage: ConnectionStage) {
         self.stage.fetch_max(stage as u8, Ordering::Relaxed);
     }
 
-    pub(super) fn stage(&self) -> Stage {
+    pub(super) fn stage(&self) -> ConnectionStage {
         match self.stage.load(Ordering::Relaxed) {
-            0 => Stage::Silent,
-            1 => Stage::Greeted,
-            _ => Stage::Known,
+            0 => ConnectionStage::NoPreface,
+            1 => ConnectionStage::PrefaceReceived,
+            _ => ConnectionStage::Authenticated,
         }
     }
 
-    /// A call of it was of somebody who is known.
-    pub fn known(&self) {
-        self.reach(Stage::Known);
+    /// Records that a call was authenticated.
+    pub fn mark_authenticated(&self) {
+        self.advance_to(ConnectionStage::Authenticated);
     }
 
-    /// Takes one call whose caller nobody asks for.
+    /// Reserves one call without authentication.
     ///
     /// # Errors
-    /// How many there may be.
-    pub fn open_call(&self) -> Result<Reservation, u32> {
-        self.open_calls.one_more(OPEN_CALLS_MAX).ok_or(OPEN_CALLS_MAX)
+    /// The greatest number of such calls.
+    pub fn reserve_open_call(&self) -> Result<Reservation, u32> {
+        self.open_calls.try_add_one(OPEN_CALLS_MAX).ok_or(OPEN_CALLS_MAX)
     }
 }
 
-/// What every call over a connection is told of it.
+/// Information about a connection that every call over it receives.
 #[derive(Debug, Clone)]
-pub struct Visitor {
-    /// Who is at its other end.
+pub struct ConnectionInfo {
+    /// The peer.
     pub peer: Peer,
-    /// How far it has come.
-    pub visit: Arc<ConnectionState>,
+    /// The state of the connection.
+    pub state: Arc<ConnectionState>,
 }
 
-impl Visitor {
-    /// The only one there is.
-    pub(super) fn alone(peer: Peer) -> Visitor {
-        Visitor { peer, visit: Arc::new(ConnectionState::new(Instant::now(), Arc::default())) }
+impl ConnectionInfo {
+    /// Information about the only connection.
+    pub(super) fn single(peer: Peer) -> ConnectionInfo {
+        ConnectionInfo { peer, state: Arc::new(ConnectionState::new(Instant::now(), Arc::default())) }
     }
 }
 
@@ -174,12 +174,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_anybody_has_as_many_of_as_they_like_are_one() {
-        let whose = |text: &str| Peer::Remote(Some(text.parse().unwrap())).whose();
-        assert_eq!(whose("2001:db8:1:2::1"), whose("2001:db8:1:2:ffff::9"));
-        assert_ne!(whose("2001:db8:1:2::1"), whose("2001:db8:1:3::1"));
-        assert_ne!(whose("10.0.0.1"), whose("10.0.0.2"));
-        assert_eq!(whose("::ffff:10.0.0.1"), whose("10.0.0.1"));
-        assert_ne!(Peer::Local(Some(1)).whose(), Peer::Local(Some(2)).whose());
+    fn ipv6_addresses_of_one_network_have_the_same_key() {
+        let key = |text: &str| Peer::Tcp(Some(text.parse().unwrap())).key();
+        assert_eq!(key("2001:db8:1:2::1"), key("2001:db8:1:2:ffff::9"));
+        assert_ne!(key("2001:db8:1:2::1"), key("2001:db8:1:3::1"));
+        assert_ne!(key("10.0.0.1"), key("10.0.0.2"));
+        assert_eq!(key("::ffff:10.0.0.1"), key("10.0.0.1"));
+        assert_ne!(Peer::Unix(Some(1)).key(), Peer::Unix(Some(2)).key());
     }
 }

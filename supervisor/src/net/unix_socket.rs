@@ -1,5 +1,4 @@
-//! The file of a unix socket: bound where nobody listens, and removed at the end if it is still the one that was bound. Must
-//! not know who calls.
+//! The file of a unix socket: bound where no process listens, and removed at the end if it is still the bound one.
 
 use super::Listener;
 use std::fs::{self, Metadata, Permissions};
@@ -12,7 +11,7 @@ use tokio::net::{UnixListener, UnixStream};
 /// Why a unix socket could not be bound.
 #[derive(Debug, Error)]
 pub enum BindError {
-    /// Somebody listens there.
+    /// Another process listens there.
     #[error("{}: another supervisor is listening there", path.display())]
     InUse {
         /// The socket.
@@ -23,18 +22,18 @@ pub enum BindError {
     Io {
         /// The socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// The file of a socket of ours. It is removed when this is dropped, unless somebody has put another in its place.
+/// The file of a bound socket. Removed on drop, unless another file has taken its place.
 pub struct SocketFile {
     path: PathBuf,
     id: FileId,
 }
 
-/// What a file is known by, whatever it is called. As long as its socket is there, no other file has the same.
+/// Identity of a file, independent of its name. No other file has the same while its socket exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileId {
     dev: u64,
@@ -42,42 +41,42 @@ struct FileId {
 }
 
 impl FileId {
-    fn of(found: &Metadata) -> FileId {
+    fn from_metadata(found: &Metadata) -> FileId {
         FileId { dev: found.dev(), ino: found.ino() }
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|found| FileId::of(&found) == self.id) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| FileId::from_metadata(&found) == self.id) {
             _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Binds a unix socket at `path` with these permission bits. A socket on which nobody listens any more is replaced.
+/// Binds a unix socket at `path` with these permission bits. Replaces a socket without a listener.
 pub async fn bind_unix(path: &Path, mode: u32) -> Result<Listener, BindError> {
     let failed = |source| BindError::Io { path: path.to_owned(), source };
     match UnixStream::connect(path).await {
-        // Where it cannot be told whether somebody listens, nothing is removed.
+        // If it is unclear whether a process listens, nothing is removed.
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound => {}
-            io::ErrorKind::ConnectionRefused => remove_left(path).map_err(failed)?,
-            // So many wait for whoever listens that there is no room for one more.
+            io::ErrorKind::ConnectionRefused => remove_stale(path).map_err(failed)?,
+            // The listener's backlog is full.
             io::ErrorKind::WouldBlock => return Err(BindError::InUse { path: path.to_owned() }),
             _ => return Err(failed(error)),
         },
         Ok(_) => return Err(BindError::InUse { path: path.to_owned() }),
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
-    let id = FileId::of(&fs::symlink_metadata(path).map_err(failed)?);
+    let id = FileId::from_metadata(&fs::symlink_metadata(path).map_err(failed)?);
     let file = SocketFile { path: path.to_owned(), id };
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed)?;
     Ok(Listener::Unix { listener, file })
 }
 
-// The kernel refuses a connection to any other file as well.
-fn remove_left(path: &Path) -> io::Result<()> {
+// The kernel refuses a connection to any other kind of file as well.
+fn remove_stale(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(io::Error::other("something other than a socket is there: remove it, or name another path"));
     }
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_on_which_nobody_listens_is_replaced() {
+    async fn replaces_a_socket_without_a_listener() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         drop(net::UnixListener::bind(&path).unwrap());
@@ -109,11 +108,11 @@ mod tests {
         UnixStream::connect(&path).await.unwrap();
         assert!(is_in_use(bind_unix(&path, 0o600).await));
         drop(listener);
-        assert!(!path.exists(), "its file goes with it");
+        assert!(!path.exists(), "its file is removed with it");
     }
 
     #[tokio::test]
-    async fn a_listener_that_takes_nobody_on_is_still_there() {
+    async fn keeps_the_socket_of_a_listener_with_a_full_backlog() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let busy = socket(AddressFamily::Unix, SockType::Stream, SockFlag::empty(), None).unwrap();
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_socket_of_ours_stays() {
+    async fn keeps_files_that_are_no_stream_sockets() {
         let dir = tempfile::tempdir().unwrap();
         let (file, datagrams) = (dir.path().join("file"), dir.path().join("datagrams"));
         fs::write(&file, "precious").unwrap();
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_file_of_another_supervisor_is_left_to_it() {
+    async fn keeps_the_file_of_another_supervisor() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let ours = bind_unix(&path, 0o600).await.unwrap();

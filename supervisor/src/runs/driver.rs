@@ -12,12 +12,12 @@ use crate::runs::prepare::{PrepareError, Prepared, commands_of, prepare};
 use crate::runs::scheduler::{EnterError, RunSlot, SlotRequest, Standing};
 use crate::tenants::allowance::Reservation;
 use crate::workspace::{Workspace, WorkspaceScan};
-use proctor_core::coverage::Measured;
+use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::id::{RunId, SessionId, TenantId};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::KillReason;
-use proctor_core::queue::{Entry, Priority};
+use proctor_core::queue::{Priority, QueueEntry};
 use proctor_core::quota::{Amount, QuotaExceeded};
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
@@ -70,7 +70,7 @@ pub struct Finished {
     /// How it ended.
     pub end: RunEnd,
     /// What it measured of coverage.
-    pub measured: Vec<Measured>,
+    pub measured: Vec<CoverageMeasurement>,
 }
 
 /// Told what the workspace looks like once nothing in it refuses the run, and dropped when something does. The caller waits
@@ -90,7 +90,7 @@ pub async fn drive(drive: Drive, began: Began) -> Finished {
     Finished { run, end, measured }
 }
 
-type Ran = Result<(Report, Vec<Measured>), NotStarted>;
+type Ran = Result<(Report, Vec<CoverageMeasurement>), NotStarted>;
 
 /// Said of a run that was killed before all else.
 const NOT_LOOKED: &str = "ended before it looked at its workspace";
@@ -132,7 +132,7 @@ async fn run_to_end(mut drive: Drive, began: Began) -> Ran {
                 (drive, began, room) = *back;
                 // A run that waits for the memory of its look waits as one that waits for its turn.
                 if drive.waits.is_none() {
-                    drive.waits = Some(policy.queued.one_more_run(policy.quota.queued_runs_max)?);
+                    drive.waits = Some(policy.queued.reserve_queued_run(policy.quota.queued_runs_max)?);
                 }
                 room = tokio::select! {
                     room = room.grown() => room,
@@ -239,14 +239,14 @@ fn enter(mut drive: Drive, began: Began, look: WorkspaceScan) -> Result<Looked, 
     let waits = drive.waits.take();
     let Drive { context, policy, session, workspace, request, kind, .. } = &drive;
     let prepared = prepare(context, policy, session, workspace, &look, request, *kind)?;
-    if let Some(full) = policy.kept.full() {
+    if let Some(full) = policy.kept.exceeded() {
         return Err(full.into());
     }
     if policy.cache.as_deref().is_some_and(|cache| caches::are_overfull(cache, policy.cache_bytes_max)) {
         return Err(QuotaExceeded::Cache { max: policy.cache_bytes_max }.into());
     }
     let tenant = TenantId::new(policy.owner.clone());
-    let entry = Entry { tenant, demand: Amount::of(&prepared.spec.limits), priority: drive.priority };
+    let entry = QueueEntry { tenant, demand: Amount::from_limits(&prepared.spec.limits), priority: drive.priority };
     let wanted = SlotRequest { entry, quota: policy.quota, queued: Arc::clone(&policy.queued), waits };
     let place = context.scheduler.enter(wanted)?;
     Ok(Looked { drive, prepared, fingerprint: look.fingerprint, place, began: Some(began) })

@@ -365,7 +365,7 @@ impl Log {
             }
             let bytes = memory_bytes(&event);
             // Nothing is numbered that is not kept, so a full log has no gap: it says less, and in the end how much less.
-            if self.entries.len() < EVENTS_MAX && self.bytes < EVENTS_BYTES_MAX && self.room.take(bytes as u64) {
+            if self.entries.len() < EVENTS_MAX && self.bytes < EVENTS_BYTES_MAX && self.room.try_grow(bytes as u64) {
                 self.bytes += bytes;
                 self.keep(event);
             } else {
@@ -394,7 +394,7 @@ impl Log {
     }
 
     fn kept_with(&self, report: u64) -> u64 {
-        self.room.hold(report);
+        self.room.grow(report);
         self.files.kept_bytes().saturating_add(self.bytes as u64).saturating_add(report)
     }
 

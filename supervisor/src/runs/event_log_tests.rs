@@ -9,7 +9,7 @@ use proctor_core::limits::Limits;
 use proctor_core::outcome::KillReason;
 
 fn log() -> (LogWriter, RunHandle) {
-    open(Clock::new(), &Spools::default(), RetainedQuota::unbounded().room())
+    open(Clock::new(), &Spools::default(), RetainedQuota::unbounded().run_memory())
 }
 
 fn end() -> RunEnd {
@@ -126,7 +126,7 @@ async fn what_a_log_keeps_is_counted_until_it_is_forgotten_and_no_reader_holds_o
     let mut spools = Spools::default();
     spools.stdout.append(&[7; 100]).unwrap();
     for forgotten in [true, false] {
-        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().room());
+        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().run_memory());
         writer.append(vec![output(Stream::Stdout, 0, 100)]).await;
         let waiting = tokio::spawn({
             let handle = handle.clone();
@@ -177,7 +177,7 @@ async fn a_log_that_is_full_says_what_is_not_in_it() {
 #[tokio::test]
 async fn the_runs_of_a_tenant_share_the_memory_that_it_may_have_and_give_it_back() {
     let kept = RetainedQuota { memory_max: 100_000, ..RetainedQuota::unbounded() };
-    let logs = || open(Clock::new(), &Spools::default(), kept.room());
+    let logs = || open(Clock::new(), &Spools::default(), kept.run_memory());
     let test = |number: usize| RunEvent::TestStarted(TestId { package: "p".to_owned(), name: format!("t{number}") });
     let (greedy, told) = logs();
     greedy.append((0..10_000).map(test).collect()).await;
@@ -190,10 +190,10 @@ async fn the_runs_of_a_tenant_share_the_memory_that_it_may_have_and_give_it_back
     greedy.forget().await;
     writer.append(vec![test(100)]).await;
     // A report is there whether there is room for it or not.
-    assert!(writer.keep_with(200_000).await > 200_000 && kept.full().is_some());
+    assert!(writer.keep_with(200_000).await > 200_000 && kept.exceeded().is_some());
     writer.end(end(), None).await;
     let started = handle.tests_started().await.unwrap();
     assert!(started.missed > 0 && started.tests.contains(&TestId { package: "p".to_owned(), name: "t100".to_owned() }));
     writer.forget().await;
-    assert_eq!((kept.memory.now(), kept.full()), (0, None));
+    assert_eq!((kept.memory.now(), kept.exceeded()), (0, None));
 }

@@ -227,7 +227,7 @@ fn check_custom(request: &RunRequest, kind: RunKind) -> Result<(), PlanError> {
         (RunKind::Listing, _) => "a listing of tests",
         (_, Selection::Matching { .. }) => "a filter or file",
         _ if request.parallel.is_some() => "parallel",
-        _ => match request.browsing.option() {
+        _ => match request.browsing.requested_option() {
             Some(option) => option,
             None => return Ok(()),
         },

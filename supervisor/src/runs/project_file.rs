@@ -3,7 +3,7 @@
 
 use crate::config::units::{Bytes, Cpus, Duration};
 use crate::host::environment::{check_env, check_variable};
-use proctor_core::bound::PARALLEL_MAX;
+use proctor_core::bounds::PARALLEL_MAX;
 use proctor_core::isolation::Network;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::request::{ALL_FRAMEWORKS, RunRequest};

@@ -5,8 +5,8 @@ use super::report_limits::{self, ARTIFACTS_BYTES_MAX, NOT_RUN_BYTES_MAX, NOTE_BY
 use super::run_state::Course;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{Artifact, ArtifactKind};
-use proctor_core::bound::{TAIL_BYTES_MAX, clip};
-use proctor_core::coverage::Measured;
+use proctor_core::bounds::{TAIL_BYTES_MAX, clip};
+use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Evidence, KillReason};
@@ -44,7 +44,7 @@ pub(super) struct Concluding {
 }
 
 /// The report and what was measured of coverage.
-pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
+pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<CoverageMeasurement>) {
     let Concluding {
         course,
         ending,
@@ -84,7 +84,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<Measured>) {
         build_errors: tally.build_errors,
         collection_errors: tally.collection_errors,
         structured: stream.structured,
-        proof: stream.proof,
+        completeness: stream.proof,
         nothing_selected,
         runner_missing: stream.runner_missing,
         filtered,
@@ -156,7 +156,7 @@ fn artifacts(kept: Vec<(String, u64)>, parser: &dyn Parser) -> Vec<Artifact> {
     let told = |(name, bytes): (String, u64)| {
         let (kind, test) = match parser.left_by(&name) {
             Some((kind, test)) => (kind, Some(test)),
-            None => (ArtifactKind::of_name(&name), None),
+            None => (ArtifactKind::from_file_name(&name), None),
         };
         Artifact { name, kind, bytes, test }
     };
@@ -174,7 +174,7 @@ fn harvest(
     workspace: &Workspace,
     (files, left_out): (&[(String, Vec<u8>)], u64),
     finished: &BTreeMap<String, BTreeSet<String>>,
-) -> (Vec<Measured>, CoverageSummary) {
+) -> (Vec<CoverageMeasurement>, CoverageSummary) {
     let (Some(chosen), Some(root)) = (chosen, workspace.root().to_str()) else {
         return (Vec::new(), CoverageSummary::default());
     };
@@ -249,7 +249,7 @@ pub fn without_running(now: Timestamp, limits: Limits, framework: &str, killed: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proctor_core::bound::{COLLECTORS_MAX, NAME_BYTES_MAX, RUNNING_NAMES_MAX, TEST_CASES_MAX};
+    use proctor_core::bounds::{COLLECTORS_MAX, NAME_BYTES_MAX, RUNNING_NAMES_MAX, TEST_CASES_MAX};
     use proctor_core::event::RunnerEvent;
     use proctor_core::request::{RerunTarget, Selection};
     use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestOutcome};

@@ -2,7 +2,7 @@
 //! Must not know channels or threads.
 
 use super::tally::Tally;
-use proctor_core::bound::RUNNING_NAMES_MAX;
+use proctor_core::bounds::RUNNING_NAMES_MAX;
 use proctor_core::event::{Progress, RunEvent, RunnerEvent, Stream};
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;

@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use proctor_core::id::TenantId;
-use proctor_core::queue::{Entry, FairQueue, Moved, Ticket};
+use proctor_core::queue::{FairQueue, PositionChange, QueueEntry, Ticket};
 use proctor_core::quota::{Amount, Quota, QuotaExceeded};
 use proctor_core::timestamp::Timestamp;
 use std::collections::{BTreeSet, HashMap};
@@ -71,7 +71,7 @@ pub enum EnterError {
 #[derive(Debug)]
 pub struct SlotRequest {
     /// Whose it is, what it may use, and which of its tenant's runs it comes before.
-    pub entry: Entry,
+    pub entry: QueueEntry,
     /// What its tenant may have.
     pub quota: Quota,
     /// How many of its tenant's runs wait.
@@ -156,7 +156,7 @@ struct Queue {
 impl Queue {
     async fn serve(mut self, mut messages: mpsc::Receiver<Message>) {
         loop {
-            let due = self.queue.due().map(|due| self.at(due));
+            let due = self.queue.next_charge_due().map(|due| self.at(due));
             tokio::select! {
                 message = messages.recv() => match message {
                     Some(Message::Enter { wanted, reply }) => self.enter(*wanted, reply),
@@ -208,7 +208,7 @@ impl Queue {
             && known.waits.is_none()
             && !place.has_turn()
         {
-            match queued.one_more_run(quota.queued_runs_max) {
+            match queued.reserve_queued_run(quota.queued_runs_max) {
                 Ok(waits) => known.waits = Some(waits),
                 Err(refused) => {
                     self.give_back(ticket);
@@ -232,7 +232,7 @@ impl Queue {
     // The tenant's quota comes with each of its runs, so that what an operator changes counts from the next run on.
     fn configure(&mut self, tenant: &TenantId, quota: Quota) -> Result<(), QuotaExceeded> {
         for evicted in self.queue.configure(tenant, quota)? {
-            self.tell_one(evicted.ticket, Standing::Evicted(evicted.refused));
+            self.tell_one(evicted.ticket, Standing::Evicted(evicted.reason));
         }
         Ok(())
     }
@@ -265,7 +265,7 @@ impl Queue {
 
     fn tell(&mut self) {
         (self.tell_at, self.told) = (None, Instant::now());
-        for Moved { ticket, position } in self.queue.moved() {
+        for PositionChange { ticket, position } in self.queue.position_changes() {
             self.tell_one(ticket, Standing::Waiting(Some(position)));
         }
     }
@@ -307,8 +307,8 @@ mod tests {
         queued: Arc<Gauge>,
     }
 
-    fn entry(tenant: &str, demand: Amount, priority: Priority) -> Entry {
-        Entry { tenant: TenantId::new(tenant), demand, priority }
+    fn entry(tenant: &str, demand: Amount, priority: Priority) -> QueueEntry {
+        QueueEntry { tenant: TenantId::new(tenant), demand, priority }
     }
 
     impl World {
@@ -433,7 +433,7 @@ mod tests {
         let running = world.ask("a", two, ALL).await.unwrap();
         assert_eq!(world.queued.now(), 0, "it did not wait");
         // One in a session's own queue, as its actor counts it.
-        let in_session = world.queued.one_more_run(2).unwrap();
+        let in_session = world.queued.reserve_queued_run(2).unwrap();
         let mut waiting = world.ask("a", two, ALL).await.unwrap();
         assert_eq!(world.queued.now(), 2);
         let full = world.ask("a", two, ALL).await.unwrap_err();

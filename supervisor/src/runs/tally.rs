@@ -2,7 +2,7 @@
 //! events come from.
 
 use super::report_limits::{self, COLLECTORS_BYTES_MAX, TESTS_BYTES_MAX};
-use proctor_core::bound::{COLLECTORS_MAX, TEST_CASES_MAX, clip};
+use proctor_core::bounds::{COLLECTORS_MAX, TEST_CASES_MAX, clip};
 use proctor_core::event::{RunEvent, RunnerEvent};
 use proctor_core::report::{Summary, Truncated};
 use proctor_core::test_case::{Collector, CollectorKind, TestCase};

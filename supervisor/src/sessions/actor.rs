@@ -1,8 +1,8 @@
-//! The actor of a session: carries messages into `step` and its effects out. It never waits for a run. Must not decide
-//! anything; what a session does is in [`proctor_core::session`].
+//! The actor of a session: passes messages to `step` and carries out its effects. It never waits for a run. The
+//! decisions are in [`proctor_core::session`].
 
-use super::pending_scans::{Looking, Reply, Seen};
-use super::{About, Asked, Memory, Message, SessionError, Started, Status};
+use super::pending_scans::{PendingScans, Reply, ScanOutcome};
+use super::{Message, SessionError, SessionMemory, SessionShared, SessionStatus, StartRequest, StartedRun};
 use crate::ops::audit::{self, AuditRecord};
 use crate::ops::drain::Closed;
 use crate::runs::prepare::PrepareError;
@@ -30,152 +30,154 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-/// How often a session with runs looks whether somebody still watches them.
+/// How often a session with runs checks whether they are still watched.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A run that the session still knows: waiting, going on, or ended and readable.
-pub(super) struct Known {
+/// A run of the session: waiting, in progress, or ended and readable.
+pub(super) struct RunEntry {
     pub(super) handle: RunHandle,
     pub(super) log: LogWriter,
     kind: RunKind,
     priority: Priority,
     pub(super) accepted_at: Timestamp,
-    /// That it waits, as its tenant counts it; with its driver once it starts.
-    pub(super) waits: Option<Reservation>,
-    /// Where its output goes; with its driver once it starts.
+    /// Its reservation among the tenant's waiting runs; moves to its driver at the start.
+    pub(super) queued: Option<Reservation>,
+    /// Its output files; move to its driver at the start.
     pub(super) spools: Option<Spools>,
-    /// The way to end it while it goes on.
+    /// Kills the run while it is in progress.
     pub(super) killer: Option<KillOnDrop>,
-    /// Whether the audit log has how it ended.
-    pub(super) told: bool,
-    /// Whether its log has its end.
+    /// Whether its end is in the audit log.
+    pub(super) audited: bool,
+    /// Whether its event log has ended.
     pub(super) ended: bool,
 }
 
-/// Who asked for a run and has not been told that it is one.
-pub(super) struct Caller {
-    started: Started,
+/// A caller whose request started a run that its workspace scan may still reject.
+pub(super) struct PendingStart {
+    started: StartedRun,
     pub(super) reply: Reply,
-    /// Whoever waits for the answer watches the run, which has no other way to be watched yet; `None` once nobody does.
+    /// Watches the run in the caller's place until the caller has its handle; `None` once the caller has left.
     watch: Option<Watch>,
 }
 
 pub(super) struct Actor {
-    pub(super) about: Arc<About>,
+    pub(super) shared: Arc<SessionShared>,
     pub(super) session: Session,
-    /// Memory of the coverage index, as the tenant counts it.
-    indexed: Option<Reservation>,
-    pub(super) runs: HashMap<RunId, Known>,
+    /// Reservation of the coverage index's memory in the tenant's quota.
+    index_memory: Option<Reservation>,
+    pub(super) runs: HashMap<RunId, RunEntry>,
     pub(super) drivers: JoinSet<Finished>,
-    /// What the running run saw of the workspace, until it has said so.
-    began: Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
-    /// Who asked for the running run, while what it sees can still refuse it.
-    pub(super) caller: Option<Box<Caller>>,
-    /// Who waits for a look at the workspace.
-    pub(super) looking: Box<Looking>,
-    /// While there are runs.
+    /// The starting run, which sends the fingerprint of its workspace scan.
+    starting: Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
+    /// The caller of the starting run, while the scan can still reject it.
+    pub(super) pending_start: Option<Box<PendingStart>>,
+    /// Requests that wait for a workspace scan.
+    pub(super) scans: Box<PendingScans>,
+    /// Set while there are runs.
     tick: Option<Interval>,
-    runs_named: u64,
+    runs_created: u64,
     created_at: Timestamp,
     used_at: Timestamp,
-    /// Who waits until no run is left, and how many there were when the first of them asked.
+    /// Callers of `drain` that wait for the last run, and the number of runs at the first of these calls.
     pub(super) drainers: Vec<oneshot::Sender<()>>,
-    drained_from: Option<usize>,
-    /// Who waits for the end, and what became of the runs.
+    runs_at_drain: Option<usize>,
+    /// Callers of `close`, and what they get as the result.
     pub(super) closers: Vec<oneshot::Sender<Closed>>,
     closed: Closed,
     stopped: bool,
 }
 
-/// What an actor waits for.
-enum Heard {
-    /// `None` when every handle is gone.
+/// An event that the actor handles.
+enum ActorEvent {
+    /// `None` when every handle is dropped.
     Message(Option<Box<Message>>),
-    /// Nobody has used the session for as long as it lives without.
+    /// The session has reached its idle time.
     Idle,
-    Ended(Result<Finished, JoinError>),
-    Began(Option<Option<Fingerprint>>),
-    Seen(Vec<(Seen, Reply)>),
+    RunEnded(Result<Finished, JoinError>),
+    RunStarted(Option<Option<Fingerprint>>),
+    ScansDone(Vec<(ScanOutcome, Reply)>),
     Tick,
 }
 
 impl Actor {
-    pub(super) fn new(about: Arc<About>, session: Session) -> Actor {
-        let now = about.context.clock.now();
+    pub(super) fn new(shared: Arc<SessionShared>, session: Session) -> Actor {
+        let now = shared.context.clock.now();
         Actor {
-            about,
+            shared,
             session,
-            indexed: None,
+            index_memory: None,
             runs: HashMap::new(),
             drivers: JoinSet::new(),
-            began: None,
-            caller: None,
-            looking: Box::default(),
+            starting: None,
+            pending_start: None,
+            scans: Box::default(),
             tick: None,
-            runs_named: 0,
+            runs_created: 0,
             created_at: now,
             used_at: now,
             drainers: Vec::new(),
-            drained_from: None,
+            runs_at_drain: None,
             closers: Vec::new(),
             closed: Closed::default(),
             stopped: false,
         }
     }
 
-    /// Most sessions are at rest, and what a task holds while it waits is there all the time: so what an actor does, and
-    /// what it waits for while it has runs, is on the heap for as long as it takes.
+    /// Runs the actor. Most sessions are idle, and a task keeps the state of its future all the time: so the handling
+    /// of events, and the wait while there are runs, are boxed.
     pub(super) async fn serve(mut self, mut messages: mpsc::Receiver<Box<Message>>) {
-        // Of what a panic leaves unfinished, only what became of the runs is told.
-        match AssertUnwindSafe(self.live(&mut messages)).catch_unwind().await {
+        // After a panic only the ends of the runs can still be told.
+        match AssertUnwindSafe(self.run_loop(&mut messages)).catch_unwind().await {
             Ok(()) => Box::pin(self.end()).await,
-            Err(_) => Box::pin(self.wreck(messages)).await,
+            Err(_) => Box::pin(self.serve_crashed(messages)).await,
         }
     }
 
-    async fn live(&mut self, messages: &mut mpsc::Receiver<Box<Message>>) {
-        let mut asked = true;
+    async fn run_loop(&mut self, messages: &mut mpsc::Receiver<Box<Message>>) {
+        let mut has_handles = true;
         while !self.stopped {
-            let heard = if self.is_busy() || self.looking.is_on() {
-                Box::pin(self.hear(messages, asked)).await
+            let event = if self.is_busy() || self.scans.is_running() {
+                Box::pin(self.next_event(messages, has_handles)).await
             } else {
-                let idle = self.about.context.clock.now().ms_since(self.used_at);
-                let left = self.about.idle_max.saturating_sub(Duration::from_millis(idle));
+                let idle = self.shared.context.clock.now().ms_since(self.used_at);
+                let left = self.shared.idle_max.saturating_sub(Duration::from_millis(idle));
                 tokio::select! {
-                    message = messages.recv(), if asked => Heard::Message(message),
-                    () = sleep(left) => Heard::Idle,
+                    message = messages.recv(), if has_handles => ActorEvent::Message(message),
+                    () = sleep(left) => ActorEvent::Idle,
                 }
             };
-            asked = asked && !matches!(heard, Heard::Message(None));
-            Box::pin(self.take_in(heard)).await;
+            has_handles = has_handles && !matches!(event, ActorEvent::Message(None));
+            Box::pin(self.handle_event(event)).await;
         }
     }
 
-    async fn hear(&mut self, messages: &mut mpsc::Receiver<Box<Message>>, asked: bool) -> Heard {
+    async fn next_event(&mut self, messages: &mut mpsc::Receiver<Box<Message>>, has_handles: bool) -> ActorEvent {
         tokio::select! {
-            message = messages.recv(), if asked => Heard::Message(message),
-            Some(ended) = self.drivers.join_next() => Heard::Ended(ended),
-            fingerprint = began(&mut self.began) => Heard::Began(fingerprint),
-            seen = self.looking.seen(&self.about) => Heard::Seen(seen),
-            () = ticked(&mut self.tick) => Heard::Tick,
+            message = messages.recv(), if has_handles => ActorEvent::Message(message),
+            Some(ended) = self.drivers.join_next() => ActorEvent::RunEnded(ended),
+            fingerprint = run_started(&mut self.starting) => ActorEvent::RunStarted(fingerprint),
+            outcomes = self.scans.finished(&self.shared) => ActorEvent::ScansDone(outcomes),
+            () = next_tick(&mut self.tick) => ActorEvent::Tick,
         }
     }
 
-    async fn take_in(&mut self, heard: Heard) {
-        match heard {
-            Heard::Message(Some(message)) => self.message(*message).await,
-            // Every handle is gone: nobody can ask for anything any more.
-            Heard::Message(None) => self.close().await,
-            Heard::Idle => {
-                let line =
-                    AuditRecord { outcome: Some("ok".to_owned()), ..self.line(audit::AuditEvent::SessionExpired) };
-                self.about.context.audit.tell(line);
+    async fn handle_event(&mut self, event: ActorEvent) {
+        match event {
+            ActorEvent::Message(Some(message)) => self.handle_message(*message).await,
+            // Every handle is dropped, so no further request can arrive.
+            ActorEvent::Message(None) => self.close().await,
+            ActorEvent::Idle => {
+                let record = AuditRecord {
+                    outcome: Some("ok".to_owned()),
+                    ..self.audit_record(audit::AuditEvent::SessionExpired)
+                };
+                self.shared.context.audit.tell(record);
                 self.close().await;
             }
-            Heard::Ended(ended) => self.ended(ended).await,
-            Heard::Began(fingerprint) => self.run_began(fingerprint).await,
-            Heard::Seen(seen) => self.seen(seen).await,
-            Heard::Tick => self.tick().await,
+            ActorEvent::RunEnded(ended) => self.handle_run_end(ended).await,
+            ActorEvent::RunStarted(fingerprint) => self.handle_run_start(fingerprint).await,
+            ActorEvent::ScansDone(outcomes) => self.handle_scans(outcomes).await,
+            ActorEvent::Tick => self.tick().await,
         }
         let busy = self.is_busy();
         if busy != self.tick.is_some() {
@@ -185,7 +187,7 @@ impl Actor {
                 tick
             });
         }
-        self.about.busy.store(busy, Ordering::Relaxed);
+        self.shared.busy.store(busy, Ordering::Relaxed);
         if !busy {
             for drainer in self.drainers.drain(..) {
                 _ = drainer.send(());
@@ -198,33 +200,33 @@ impl Actor {
     }
 
     pub(super) async fn end(&mut self) {
-        self.retire().await;
+        self.release_worker().await;
         for closer in self.closers.drain(..) {
             _ = closer.send(self.closed);
         }
     }
 
-    /// Lets go of the worker that waits for this session's next run.
-    async fn retire(&mut self) {
-        if self.runs_named > 0 {
-            let (sandbox, session) = (Arc::clone(&self.about.context.sandbox), self.about.id.to_string());
+    /// Releases the prepared worker of this session's next run.
+    async fn release_worker(&mut self) {
+        if self.runs_created > 0 {
+            let (sandbox, session) = (Arc::clone(&self.shared.context.sandbox), self.shared.id.to_string());
             // Ending processes blocks. It can only fail by a panic, and then nothing is left to do.
             _ = tokio::task::spawn_blocking(move || sandbox.retire(&session)).await;
         }
     }
 
-    async fn message(&mut self, message: Message) {
-        // Whoever only looks at a session does not use it.
+    async fn handle_message(&mut self, message: Message) {
+        // A status query is no use of the session.
         if !matches!(message, Message::Status { .. } | Message::Unfinished { .. } | Message::Drain { .. }) {
-            self.used_at = self.about.context.clock.now();
+            self.used_at = self.shared.context.clock.now();
         }
         match message {
-            Message::Start { asked, reply } => self.start(asked, reply).await,
-            Message::Run { run, reply } => _ = reply.send(self.runs.get(&run).map(|known| known.handle.clone())),
+            Message::Start { request, reply } => self.start(request, reply).await,
+            Message::Run { run, reply } => _ = reply.send(self.runs.get(&run).map(|entry| entry.handle.clone())),
             Message::Cancel { run, reply } => {
-                let known = self.runs.contains_key(&run);
+                let is_known = self.runs.contains_key(&run);
                 self.step(Event::CancelRequested { run }).await;
-                _ = reply.send(known);
+                _ = reply.send(is_known);
             }
             Message::LastRun { limit, reply } => {
                 let last = self.session.slot().last().cloned();
@@ -238,29 +240,29 @@ impl Actor {
                 _ = reply.send(index.has_measured().then(|| index.covering(&file, line)));
             }
             Message::Status { reply } => _ = reply.send(self.status()),
-            // That it was used has been noted; whoever gets no answer finds another.
-            Message::Touch { reply } if !self.about.ending.load(Ordering::Relaxed) => _ = reply.send(()),
+            // The use has been recorded above. Without an answer the caller opens another session.
+            Message::Touch { reply } if !self.shared.closing.load(Ordering::Relaxed) => _ = reply.send(()),
             Message::Touch { .. } => {}
             Message::Memory { reply } => {
-                _ = reply.send(Memory {
+                _ = reply.send(SessionMemory {
                     slot: self.session.slot().clone(),
                     index: self.session.index().clone(),
                     last_request: self.session.last_request().cloned(),
                 });
             }
             Message::Unfinished { reply } => {
-                let known = |run: &RunId| Some((run.clone(), self.runs.get(run)?.handle.clone()));
-                _ = reply.send(self.session.unfinished().filter_map(known).collect());
+                let handle_of = |run: &RunId| Some((run.clone(), self.runs.get(run)?.handle.clone()));
+                _ = reply.send(self.session.unfinished().filter_map(handle_of).collect());
             }
             Message::Drain { reply } => {
-                self.drained_from.get_or_insert(self.session.unfinished().count());
+                self.runs_at_drain.get_or_insert(self.session.unfinished().count());
                 self.drainers.push(reply);
                 self.step(Event::DrainRequested).await;
             }
             Message::Close { reply } => {
                 if self.closers.is_empty() {
                     let cancelled = self.session.unfinished().count();
-                    let finished = self.drained_from.unwrap_or(cancelled).saturating_sub(cancelled);
+                    let finished = self.runs_at_drain.unwrap_or(cancelled).saturating_sub(cancelled);
                     self.closed = Closed { finished, cancelled };
                 }
                 self.closers.push(reply);
@@ -271,8 +273,8 @@ impl Actor {
         }
     }
 
-    fn status(&self) -> Status {
-        Status {
+    fn status(&self) -> SessionStatus {
+        SessionStatus {
             running: self.session.running().cloned(),
             waiting: self.session.waiting(),
             last: self.session.last().cloned(),
@@ -281,58 +283,58 @@ impl Actor {
         }
     }
 
-    async fn seen(&mut self, seen: Vec<(Seen, Reply)>) {
-        for ((mut asked, came), reply) in seen {
-            match came {
-                // Nobody waits for it any more, and it is no run yet.
+    async fn handle_scans(&mut self, outcomes: Vec<(ScanOutcome, Reply)>) {
+        for ((mut request, result), reply) in outcomes {
+            match result {
+                // The caller has left, and its request is no run yet.
                 _ if reply.is_closed() => {}
                 Ok(fingerprint) => {
-                    asked.looked = Some(fingerprint);
-                    self.start(Box::new(asked), reply).await;
+                    request.scanned = Some(fingerprint);
+                    self.start(Box::new(request), reply).await;
                 }
                 Err(why) => _ = reply.send(Err(why)),
             }
         }
     }
 
-    async fn start(&mut self, asked: Box<Asked>, reply: Reply) {
-        let if_busy = asked.waiting.if_busy;
-        let waits = self.room_to_wait(if_busy);
-        if asked.looked.is_none() && self.session.needs_look(&asked.request, asked.kind, if_busy, waits.is_ok()) {
-            self.looking.wait(&self.about, asked, reply);
+    async fn start(&mut self, start: Box<StartRequest>, reply: Reply) {
+        let if_busy = start.options.if_busy;
+        let queued = self.reserve_queue_place(if_busy);
+        if start.scanned.is_none() && self.session.needs_scan(&start.request, start.kind, if_busy, queued.is_ok()) {
+            self.scans.enqueue(&self.shared, start, reply);
             return;
         }
-        self.runs_named += 1;
-        let run = RunId::new(format!("{}-{}", self.about.id, self.runs_named));
+        self.runs_created += 1;
+        let run = RunId::new(format!("{}-{}", self.shared.id, self.runs_created));
         let spools = Spools::default();
-        let (log, handle) = runs::open(self.about.context.clock, &spools, self.about.policy.now().kept.room());
-        let known = Known {
+        let (log, handle) = runs::open(self.shared.context.clock, &spools, self.shared.policy.now().kept.run_memory());
+        let entry = RunEntry {
             handle,
             log,
-            kind: asked.kind,
-            priority: asked.waiting.priority,
-            accepted_at: self.about.context.clock.now(),
-            waits: None,
+            kind: start.kind,
+            priority: start.options.priority,
+            accepted_at: self.shared.context.clock.now(),
+            queued: None,
             spools: Some(spools),
             killer: None,
-            told: false,
+            audited: false,
             ended: false,
         };
-        self.runs.insert(run.clone(), known);
+        self.runs.insert(run.clone(), entry);
         let event = Event::Requested {
             run,
-            request: Box::new(asked.request),
-            kind: asked.kind,
-            fingerprint: asked.looked.flatten(),
-            if_busy: asked.waiting.if_busy,
-            no_room: waits.as_ref().err().cloned(),
+            request: Box::new(start.request),
+            kind: start.kind,
+            fingerprint: start.scanned.flatten(),
+            if_busy: start.options.if_busy,
+            quota_exceeded: queued.as_ref().err().cloned(),
         };
-        let mut effects = self.session.step(self.about.context.clock.now(), event).into_iter();
-        // The first effect answers the request; what follows is done as after any event.
+        let mut effects = self.session.step(self.shared.context.clock.now(), event).into_iter();
+        // The first effect answers the request; the others are carried out as after any event.
         let (answer, starts) = match effects.next() {
             Some(Effect::Accept { run, position }) => {
-                if let (Some(known), Ok(waits)) = (self.runs.get_mut(&run), waits) {
-                    known.waits = waits;
+                if let (Some(entry), Ok(queued)) = (self.runs.get_mut(&run), queued) {
+                    entry.queued = queued;
                 }
                 (self.accept(run, position).await, position == 0)
             }
@@ -345,44 +347,44 @@ impl Actor {
         };
         self.carry_out(effects.collect()).await;
         match answer {
-            // It looks at the workspace first, which may refuse it.
-            Ok(started) if starts && self.began.is_some() => {
+            // It scans the workspace first, which may reject it.
+            Ok(started) if starts && self.starting.is_some() => {
                 let watch = Some(started.handle.watch());
-                self.caller = Some(Box::new(Caller { started, reply, watch }));
+                self.pending_start = Some(Box::new(PendingStart { started, reply, watch }));
             }
             answer => _ = reply.send(answer.map_err(SessionError::from)),
         }
     }
 
-    // What counts the run that is asked for among those of its tenant that wait, if it may have to. Where none waits, a run
-    // that starts is counted by the host, if it waits there.
-    fn room_to_wait(&self, if_busy: IfBusy) -> Result<Option<Reservation>, QuotaExceeded> {
+    // Reserves a waiting run of the tenant, if the run may have to wait in this session. Otherwise the host's queue
+    // counts it, if it waits there.
+    fn reserve_queue_place(&self, if_busy: IfBusy) -> Result<Option<Reservation>, QuotaExceeded> {
         if self.session.running().is_none() || if_busy == IfBusy::Refuse {
             return Ok(None);
         }
-        let policy = self.about.policy.now();
-        policy.queued.one_more_run(policy.quota.queued_runs_max).map(Some)
+        let policy = self.shared.policy.now();
+        policy.queued.reserve_queued_run(policy.quota.queued_runs_max).map(Some)
     }
 
-    async fn accept(&self, run: RunId, position: u32) -> Result<Started, StartRejected> {
-        let known = self.runs.get(&run).ok_or(StartRejected::Closing)?;
-        known.log.append(vec![RunEvent::Queued { position }]).await;
-        Ok(Started { run, handle: known.handle.clone(), attached_age_ms: None })
+    async fn accept(&self, run: RunId, position: u32) -> Result<StartedRun, StartRejected> {
+        let entry = self.runs.get(&run).ok_or(StartRejected::Closing)?;
+        entry.log.append(vec![RunEvent::Queued { position }]).await;
+        Ok(StartedRun { run, handle: entry.handle.clone(), attached_age_ms: None })
     }
 
-    fn attach(&mut self, run: &RunId, to: RunId, age_ms: u64) -> Result<Started, StartRejected> {
+    fn attach(&mut self, run: &RunId, to: RunId, age_ms: u64) -> Result<StartedRun, StartRejected> {
         self.runs.remove(run);
-        let known = self.runs.get(&to).ok_or(StartRejected::Closing)?;
-        Ok(Started { run: to, handle: known.handle.clone(), attached_age_ms: Some(age_ms) })
+        let entry = self.runs.get(&to).ok_or(StartRejected::Closing)?;
+        Ok(StartedRun { run: to, handle: entry.handle.clone(), attached_age_ms: Some(age_ms) })
     }
 
     async fn close(&mut self) {
-        self.about.ending.store(true, Ordering::Relaxed);
+        self.shared.closing.store(true, Ordering::Relaxed);
         self.step(Event::CloseRequested).await;
     }
 
     async fn step(&mut self, event: Event) {
-        let effects = self.session.step(self.about.context.clock.now(), event);
+        let effects = self.session.step(self.shared.context.clock.now(), event);
         self.carry_out(effects).await;
     }
 
@@ -390,56 +392,56 @@ impl Actor {
         for effect in effects {
             match effect {
                 Effect::Start { run, request, notes } => self.drive(run, *request, notes),
-                Effect::Moved { run, position } => {
-                    if let Some(known) = self.runs.get(&run) {
-                        known.log.append(vec![RunEvent::Queued { position }]).await;
+                Effect::ReportPosition { run, position } => {
+                    if let Some(entry) = self.runs.get(&run) {
+                        entry.log.append(vec![RunEvent::Queued { position }]).await;
                     }
                 }
                 Effect::Kill { run, reason } => self.kill(&run, reason),
                 Effect::Withdraw { run, reason } => {
-                    if let Some(known) = self.runs.get_mut(&run) {
-                        (known.spools, known.waits) = (None, None);
-                        let (now, note) = (self.about.context.clock.now(), "ended while it waited behind another run");
-                        let report = without_running(now, self.about.policy.now().defaults, "", reason, note);
+                    if let Some(entry) = self.runs.get_mut(&run) {
+                        (entry.spools, entry.queued) = (None, None);
+                        let (now, note) = (self.shared.context.clock.now(), "ended while it waited behind another run");
+                        let report = without_running(now, self.shared.policy.now().defaults, "", reason, note);
                         let end = RunEnd::Report(Arc::new(report));
-                        self.tell_end(&run, &end);
+                        self.audit_end(&run, &end);
                         self.end_log(&run, end).await;
                     }
                 }
                 Effect::Forget { run } => {
-                    // One that has not ended yet, a listing, is still read by whoever asked for it.
-                    if let Some(known) = self.runs.remove(&run).filter(|known| known.ended) {
-                        known.log.forget().await;
+                    // A listing that has not ended yet is still read by its caller.
+                    if let Some(entry) = self.runs.remove(&run).filter(|entry| entry.ended) {
+                        entry.log.forget().await;
                     }
                 }
                 Effect::Stop => self.stopped = true,
                 Effect::Refuse { run, refusal } => {
-                    if let Some(known) = self.runs.get_mut(&run) {
-                        (known.spools, known.waits) = (None, None);
+                    if let Some(entry) = self.runs.get_mut(&run) {
+                        (entry.spools, entry.queued) = (None, None);
                         let end = RunEnd::NotStarted(NotStarted::QuotaExceeded(refusal));
-                        self.tell_end(&run, &end);
+                        self.audit_end(&run, &end);
                         self.end_log(&run, end).await;
                     }
                 }
-                // These answer a request and were taken out by `start`.
+                // These answer a request; `start` has handled them.
                 Effect::Accept { .. } | Effect::Attach { .. } => {}
             }
         }
     }
 
     fn kill(&self, run: &RunId, reason: KillReason) {
-        if let Some(KillOnDrop(killer)) = self.runs.get(run).and_then(|known| known.killer.as_ref()) {
+        if let Some(KillOnDrop(killer)) = self.runs.get(run).and_then(|entry| entry.killer.as_ref()) {
             killer.kill(reason);
         }
     }
 
     fn drive(&mut self, run: RunId, request: RunRequest, notes: Vec<String>) {
-        let Some(known) = self.runs.get_mut(&run) else { return };
-        let Some(spools) = known.spools.take() else { return };
+        let Some(entry) = self.runs.get_mut(&run) else { return };
+        let Some(spools) = entry.spools.take() else { return };
         let killer = match RunKiller::new() {
             Ok(killer) => killer,
             Err(error) => {
-                known.waits = None;
+                entry.queued = None;
                 tracing::error!(%error, run = %run, "no descriptor for a run");
                 let text = lack(&error).unwrap_or("the host failed").to_owned();
                 let end = RunEnd::NotStarted(PrepareError::HostFailed { text }.into());
@@ -447,50 +449,50 @@ impl Actor {
                 return;
             }
         };
-        known.killer = Some(KillOnDrop(killer.clone()));
-        let (began, hear) = oneshot::channel();
-        self.began = Some((run.clone(), hear));
+        entry.killer = Some(KillOnDrop(killer.clone()));
+        let (started, receiver) = oneshot::channel();
+        self.starting = Some((run.clone(), receiver));
         let drive = Drive {
-            context: Arc::clone(&self.about.context),
-            policy: self.about.policy.now(),
-            session: self.about.id.clone(),
-            workspace: self.about.workspace.clone(),
+            context: Arc::clone(&self.shared.context),
+            policy: self.shared.policy.now(),
+            session: self.shared.id.clone(),
+            workspace: self.shared.workspace.clone(),
             run,
             request,
             notes,
-            kind: known.kind,
-            priority: known.priority,
-            accepted_at: known.accepted_at,
-            waits: known.waits.take(),
-            log: known.log.clone(),
+            kind: entry.kind,
+            priority: entry.priority,
+            accepted_at: entry.accepted_at,
+            waits: entry.queued.take(),
+            log: entry.log.clone(),
             spools,
             killer,
         };
-        self.drivers.spawn(runs::drive(drive, began));
+        self.drivers.spawn(runs::drive(drive, started));
     }
 
-    // `None` of a run that did not come so far: its end says why.
-    async fn run_began(&mut self, saw: Option<Option<Fingerprint>>) {
-        if let (Some((run, _)), Some(fingerprint)) = (self.began.take(), saw) {
+    // `None` for a run that ended before its scan: its end says why.
+    async fn handle_run_start(&mut self, scanned: Option<Option<Fingerprint>>) {
+        if let (Some((run, _)), Some(fingerprint)) = (self.starting.take(), scanned) {
             self.step(Event::Began { run, fingerprint }).await;
-            self.admit();
+            self.confirm_start();
         }
     }
 
-    // Tells the caller that its request became a run.
-    fn admit(&mut self) {
-        if let Some(caller) = self.caller.take() {
-            let Caller { started, reply, watch: _watch } = *caller;
+    // Replies to the caller that its request became a run.
+    fn confirm_start(&mut self) {
+        if let Some(pending) = self.pending_start.take() {
+            let PendingStart { started, reply, watch: _watch } = *pending;
             _ = reply.send(Ok(started));
         }
     }
 
-    async fn ended(&mut self, ended: Result<Finished, JoinError>) {
+    async fn handle_run_end(&mut self, ended: Result<Finished, JoinError>) {
         let finished = match ended {
             Ok(finished) => finished,
             Err(error) => {
-                // A driver that panicked took its run along; the session goes on.
-                tracing::error!(%error, session = %self.about.id, "a run's driver broke");
+                // A driver that panicked ended its run; the session continues.
+                tracing::error!(%error, session = %self.shared.id, "a run's driver panicked");
                 let Some(run) = self.session.running().cloned() else { return };
                 let text = "the supervisor failed while it read this run; its operator finds the reason in the log";
                 let end = RunEnd::NotStarted(NotStarted::Host { text: text.to_owned() });
@@ -498,28 +500,29 @@ impl Actor {
             }
         };
         let run = finished.run;
-        self.began = None;
-        // A session is in use for as long as it has runs: whoever waited for this one finds it.
-        self.used_at = self.about.context.clock.now();
-        let refused: Option<SessionError> = match &finished.end {
+        self.starting = None;
+        // A session is in use while it has runs, so that a caller that waited for this run finds it.
+        self.used_at = self.shared.context.clock.now();
+        let rejection: Option<SessionError> = match &finished.end {
             RunEnd::NotStarted(NotStarted::Prepare(why)) => Some(why.clone().into()),
             RunEnd::NotStarted(NotStarted::Quota(why)) => Some(why.clone().into()),
             _ => None,
         };
-        if let Some(why) = refused
-            && let Some(caller) = self.caller.take()
+        if let Some(why) = rejection
+            && let Some(pending) = self.pending_start.take()
         {
             self.step(Event::Rejected { run }).await;
-            // What this session could forget is not to be in the way of whoever asks again.
-            self.make_room().await;
-            _ = caller.reply.send(Err(why));
+            // Frees retention quota, so that a caller that tries again is not rejected for what this session can
+            // forget.
+            self.enforce_retention().await;
+            _ = pending.reply.send(Err(why));
             return;
         }
-        self.admit();
-        self.tell_end(&run, &finished.end);
-        let log = self.runs.get_mut(&run).map(|known| {
-            known.killer = None;
-            known.log.clone()
+        self.confirm_start();
+        self.audit_end(&run, &finished.end);
+        let log = self.runs.get_mut(&run).map(|entry| {
+            entry.killer = None;
+            entry.log.clone()
         });
         let ended = run.clone();
         let has_measured = !finished.measured.is_empty();
@@ -530,24 +533,24 @@ impl Actor {
         .await;
         if has_measured {
             let bytes = self.session.index().memory_bytes() as u64;
-            self.indexed = Some(self.about.policy.now().kept.memory.add(bytes));
+            self.index_memory = Some(self.shared.policy.now().kept.memory.add(bytes));
         }
         let Some(log) = log else { return };
-        let kept = self.keep(&log, &finished.end).await;
-        self.make_room().await;
-        if let Some(known) = self.runs.get_mut(&ended) {
-            known.ended = true;
+        let retained = self.count_retained(&log, &finished.end).await;
+        self.enforce_retention().await;
+        if let Some(entry) = self.runs.get_mut(&ended) {
+            entry.ended = true;
         }
-        // Whoever sees the end now finds in the session what it left there.
-        log.end(finished.end, Some(kept)).await;
+        // Last, so that a reader that sees the end finds the session up to date.
+        log.end(finished.end, Some(retained)).await;
     }
 
     async fn tick(&mut self) {
-        if let Some(gone) = self.caller.as_mut().filter(|caller| caller.reply.is_closed()) {
-            gone.watch = None;
+        if let Some(abandoned) = self.pending_start.as_mut().filter(|pending| pending.reply.is_closed()) {
+            abandoned.watch = None;
         }
         let watched: Vec<(RunId, usize)> =
-            self.runs.iter().map(|(run, known)| (run.clone(), known.handle.watchers())).collect();
+            self.runs.iter().map(|(run, entry)| (run.clone(), entry.handle.watchers())).collect();
         for (run, watchers) in watched {
             self.step(Event::Watched { run, watchers }).await;
         }
@@ -555,15 +558,17 @@ impl Actor {
     }
 }
 
-// Waits until a run says what it saw; for ever when there is none to say so.
-async fn began(waiting: &mut Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>) -> Option<Option<Fingerprint>> {
-    match waiting {
-        Some((_, told)) => told.await.ok(),
+// Waits until the starting run sends its fingerprint; for ever without a starting run.
+async fn run_started(
+    starting: &mut Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
+) -> Option<Option<Fingerprint>> {
+    match starting {
+        Some((_, receiver)) => receiver.await.ok(),
         None => std::future::pending().await,
     }
 }
 
-async fn ticked(tick: &mut Option<Interval>) {
+async fn next_tick(tick: &mut Option<Interval>) {
     match tick {
         Some(tick) => _ = tick.tick().await,
         None => std::future::pending().await,

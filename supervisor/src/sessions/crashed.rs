@@ -1,8 +1,9 @@
-//! What is left of a session whose actor panicked: its runs are killed, whoever watches them is told, the audit log has how
-//! each ended, and that can be read for a while. Must not use what the panic may have left unfinished: the state machine.
+//! The end of a session whose actor panicked: kills its runs, tells their watchers, writes the audit records, and
+//! answers for a while how each run ended. The state machine is not used, since the panic may have left it
+//! inconsistent.
 
 use super::actor::Actor;
-use super::pending_scans::Looking;
+use super::pending_scans::PendingScans;
 use super::{Message, SessionError};
 use crate::runs::{NotStarted, RunEnd};
 use std::sync::atomic::Ordering;
@@ -10,40 +11,41 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-/// How long it can be read what became of the runs: an agent that waited asks again within minutes.
+/// How long the ends of the runs stay readable: an agent that waited asks again within minutes.
 const READABLE: Duration = Duration::from_secs(10 * 60);
 
-/// What is told of a run.
-const TOLD: &str = "the supervisor failed while it kept this run's session; its operator finds the reason in the log";
+/// The reported reason for the end of the runs.
+const CRASH_TEXT: &str =
+    "the supervisor failed while it served this run's session; its operator finds the reason in the log";
 
 impl Actor {
-    /// Ends everything of a session that broke, and says so to whoever asks until nobody does.
-    pub(super) async fn wreck(mut self, messages: mpsc::Receiver<Box<Message>>) {
-        tracing::error!(session = %self.about.id, "a session broke");
-        self.about.broken.store(true, Ordering::Relaxed);
-        self.about.busy.store(false, Ordering::Relaxed);
-        *self.looking = Looking::default();
-        if let Some(caller) = self.caller.take() {
-            _ = caller.reply.send(Err(SessionError::Host));
+    /// Ends everything of a crashed session, then answers queries about its runs for [`READABLE`].
+    pub(super) async fn serve_crashed(mut self, messages: mpsc::Receiver<Box<Message>>) {
+        tracing::error!(session = %self.shared.id, "a session's actor panicked");
+        self.shared.crashed.store(true, Ordering::Relaxed);
+        self.shared.busy.store(false, Ordering::Relaxed);
+        *self.scans = PendingScans::default();
+        if let Some(pending) = self.pending_start.take() {
+            _ = pending.reply.send(Err(SessionError::Host));
         }
         let runs: Vec<_> = self.runs.keys().cloned().collect();
         for run in runs {
-            let end = RunEnd::NotStarted(NotStarted::Host { text: TOLD.to_owned() });
-            if let Some(known) = self.runs.get_mut(&run) {
-                // The one kills what goes on, the others give back what it held.
-                (known.killer, known.waits, known.spools) = (None, None, None);
+            let end = RunEnd::NotStarted(NotStarted::Host { text: CRASH_TEXT.to_owned() });
+            if let Some(entry) = self.runs.get_mut(&run) {
+                // Dropping these kills the run and releases its reservations and files.
+                (entry.killer, entry.queued, entry.spools) = (None, None, None);
             }
-            self.tell_end(&run, &end);
+            self.audit_end(&run, &end);
             self.end_log(&run, end).await;
         }
-        // Their killers are gone, so they come to their ends.
+        // Their killers are dropped, so the drivers end.
         while self.drivers.join_next().await.is_some() {}
         self.drainers.drain(..).for_each(|drainer| _ = drainer.send(()));
-        self.tell(messages).await;
+        self.answer_queries(messages).await;
         self.end().await;
     }
 
-    async fn tell(&mut self, mut messages: mpsc::Receiver<Box<Message>>) {
+    async fn answer_queries(&mut self, mut messages: mpsc::Receiver<Box<Message>>) {
         let until = Instant::now() + READABLE;
         loop {
             let message = tokio::select! {
@@ -52,7 +54,7 @@ impl Actor {
             };
             match message.map(|message| *message) {
                 Some(Message::Run { run, reply }) => {
-                    _ = reply.send(self.runs.get(&run).map(|known| known.handle.clone()));
+                    _ = reply.send(self.runs.get(&run).map(|entry| entry.handle.clone()));
                 }
                 Some(Message::Cancel { run, reply }) => _ = reply.send(self.runs.contains_key(&run)),
                 Some(Message::Drain { reply }) => _ = reply.send(()),
@@ -60,7 +62,7 @@ impl Actor {
                     self.closers.push(reply);
                     return;
                 }
-                // Whoever asks anything else is told that there is no such session.
+                // Dropping the reply tells the caller that the session is gone.
                 Some(_) => {}
                 None => return,
             }

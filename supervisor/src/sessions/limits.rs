@@ -1,39 +1,38 @@
-//! What holds for all sessions of a host: how many there are and how long one lives. Must not know what a session is.
+//! Limits on all sessions of a host: their number and their idle time.
 
 use std::time::Duration;
 
-/// Sessions of all tenants together unless a host file says otherwise. At rest each takes some kilobytes.
+/// Default bound on the sessions of all tenants together. An idle session takes some kilobytes.
 pub const SESSIONS_MAX: usize = 100_000;
 
-/// How long a session lives that nobody uses, unless a host file says otherwise: longer than a person's night, so that its
-/// memory is there in the morning.
+/// Default idle time after which a session closes: longer than a night, so that its failures and coverage are there in
+/// the morning.
 pub const IDLE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// The least of it that a host file may say. What it ran can be read until then, so it has to be time for another call.
+/// Least idle time that a host file may set. Runs are readable until then, so it has to allow for another call.
 pub const IDLE_MIN: Duration = Duration::from_secs(1);
 
-/// What the sessions of a tenant may keep in memory (`kept_memory`) has to be as much as one run may, or its end keeps all others
-/// out: its events and its report may take 160 MiB each.
+/// Least `kept_memory` of a tenant. It must cover what one run may keep, or the end of that run would reject all
+/// others: the events and the report of a run may take 160 MiB each.
 pub const KEPT_MEMORY_MIN: u64 = 320 * 1024 * 1024;
 
-/// What they may keep at all (`kept`) has to be as much as one run may say (`log`) and this: [`KEPT_MEMORY_MIN`], and artefacts of
-/// 64 MiB.
+/// Least `kept` of a tenant beyond the `log` limit of one run: [`KEPT_MEMORY_MIN`], and artefacts of 64 MiB.
 pub const KEPT_BESIDE_LOG: u64 = 512 * 1024 * 1024;
 
-/// What holds for all sessions of a host.
+/// Limits on all sessions of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionLimits {
-    /// Sessions at the same time, of all tenants together.
+    /// Most sessions at a time, of all tenants together.
     pub sessions_max: usize,
-    /// How long one lives that nobody uses.
+    /// Idle time after which a session closes.
     pub idle_max: Duration,
 }
 
 impl SessionLimits {
-    /// How long a session lives that nobody uses and whose client has asked for this.
+    /// The idle time of a session whose client requests this one.
     #[must_use]
-    pub fn idle(&self, asked: Option<Duration>) -> Duration {
-        asked.map_or(self.idle_max, |asked| asked.max(IDLE_MIN).min(self.idle_max))
+    pub fn idle(&self, requested: Option<Duration>) -> Duration {
+        requested.map_or(self.idle_max, |requested| requested.max(IDLE_MIN).min(self.idle_max))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A session: the handle through which everybody speaks to its actor. Must not know what the actor decides; that is
+//! Sessions: the handle that sends messages to a session's actor. The decisions of a session are in
 //! [`proctor_core::session`].
 
 mod actor;
@@ -14,7 +14,7 @@ use crate::runs::context::{Context, CurrentPolicy};
 use crate::runs::prepare::PrepareError;
 use crate::sessions::limits::IDLE_MAX;
 use crate::workspace::Workspace;
-use proctor_core::coverage::{CoverageIndex, Covering};
+use proctor_core::coverage::{CoverageIndex, CoveringTests};
 use proctor_core::failure::{FailureSlot, LastRun};
 use proctor_core::id::{RunId, SessionId};
 use proctor_core::outcome::Outcome;
@@ -30,15 +30,15 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// Calls of one tenant in flight in one session. The actor answers each without waiting, so this many only pile up when
-/// a client floods; then its calls wait in gRPC, which has a bound of its own.
+/// Messages that may wait for one actor. It answers each without waiting, so this many only pile up when a client
+/// floods; then its calls wait in gRPC, which has a bound of its own.
 const MAILBOX: usize = 64;
 
-/// What the actor is asked.
+/// A request to the actor.
 enum Message {
     Start {
-        asked: Box<Asked>,
-        reply: oneshot::Sender<Result<Started, SessionError>>,
+        request: Box<StartRequest>,
+        reply: oneshot::Sender<Result<StartedRun, SessionError>>,
     },
     Run {
         run: RunId,
@@ -55,16 +55,16 @@ enum Message {
     Covering {
         file: String,
         line: Option<u32>,
-        reply: oneshot::Sender<Option<Covering>>,
+        reply: oneshot::Sender<Option<CoveringTests>>,
     },
     Status {
-        reply: oneshot::Sender<Status>,
+        reply: oneshot::Sender<SessionStatus>,
     },
     Touch {
         reply: oneshot::Sender<()>,
     },
     Memory {
-        reply: oneshot::Sender<Memory>,
+        reply: oneshot::Sender<SessionMemory>,
     },
     Unfinished {
         reply: oneshot::Sender<Vec<(RunId, RunHandle)>>,
@@ -79,87 +79,87 @@ enum Message {
     Panic,
 }
 
-struct Asked {
+struct StartRequest {
     request: RunRequest,
     kind: RunKind,
-    waiting: Waiting,
-    /// What the workspace looks like, from who has looked; the fingerprint of one that is too large to look at is `None`.
-    looked: Option<Option<Fingerprint>>,
+    options: QueueOptions,
+    /// Result of the workspace scan, if there was one; the inner value is `None` for a workspace too large to scan.
+    scanned: Option<Option<Fingerprint>>,
 }
 
-/// How a run waits, if it has to.
+/// How a run waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Waiting {
-    /// Whether it does, while another run of the session is going on. There the order is that of arrival.
+pub struct QueueOptions {
+    /// Whether it waits for another run of the session. Within a session, runs start in order of arrival.
     pub if_busy: IfBusy,
-    /// Which of its tenant's runs it comes before, once it is first in its session and waits for its turn on the host.
+    /// Priority among the tenant's runs, once it is first in its session and waits for a slot on the host.
     pub priority: Priority,
 }
 
-impl From<IfBusy> for Waiting {
-    fn from(if_busy: IfBusy) -> Waiting {
-        Waiting { if_busy, ..Waiting::default() }
+impl From<IfBusy> for QueueOptions {
+    fn from(if_busy: IfBusy) -> QueueOptions {
+        QueueOptions { if_busy, ..QueueOptions::default() }
     }
 }
 
-/// A run that a request became, or joined.
+/// The run that a request started or attached to.
 #[derive(Debug, Clone)]
-pub struct Started {
-    /// Its name.
+pub struct StartedRun {
+    /// Id of the run.
     pub run: RunId,
-    /// From where to read it.
+    /// Handle to read the run.
     pub handle: RunHandle,
-    /// Milliseconds since it was accepted, when the request joined a run that was there already.
+    /// Milliseconds since the run was accepted, if the request attached to an existing run.
     pub attached_age_ms: Option<u64>,
 }
 
-/// A session as it is now.
+/// The current state of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
-    /// The run that is going on.
+pub struct SessionStatus {
+    /// The run in progress.
     pub running: Option<RunId>,
-    /// How many wait.
+    /// Number of waiting runs.
     pub waiting: usize,
-    /// The last one that ended, and how.
+    /// The last run of tests that ended, and its outcome.
     pub last: Option<(RunId, Outcome)>,
-    /// When the session was made.
+    /// When the session was created.
     pub created_at: Timestamp,
-    /// When it was last asked for anything but what it is doing, or when its last run ended.
+    /// Last use: the last message other than a status query, or the end of the last run.
     pub used_at: Timestamp,
 }
 
-impl Status {
-    /// That of a session that was made just now.
+impl SessionStatus {
+    /// The status of a session created now.
     #[must_use]
-    pub fn new_at(now: Timestamp) -> Status {
-        Status { running: None, waiting: 0, last: None, created_at: now, used_at: now }
+    pub fn new_at(now: Timestamp) -> SessionStatus {
+        SessionStatus { running: None, waiting: 0, last: None, created_at: now, used_at: now }
     }
 }
 
-/// What a session remembers, for whoever keeps it between processes.
+/// State of a session that outlives its process.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
-pub struct Memory {
-    /// The failures of the last run.
+pub struct SessionMemory {
+    /// The failure slot.
     pub slot: FailureSlot,
-    /// The coverage of all runs.
+    /// The coverage index.
     pub index: CoverageIndex,
-    /// The last request.
+    /// The last request that ran tests.
     pub last_request: Option<RunRequest>,
 }
 
-/// Why a session did not do what it was asked.
+/// Why a session did not carry out a request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SessionError {
-    /// The session is closed, or its actor broke.
+    /// The session is closed, or its actor crashed.
     #[error("the session has ended")]
     Gone,
-    /// The look at the workspace broke, or the session while it took the request in. The logs have the details.
+    /// The workspace scan failed, or the actor crashed while it handled the request. The logs have the details.
     #[error("the host failed; its operator finds the reason in the log")]
     Host,
-    /// As many requests wait for a look at the workspace as may.
-    #[error("{max} requests wait for a look at this workspace already")]
+    /// Too many requests wait for a workspace scan.
+    #[error("{max} requests wait for a scan of this workspace already")]
     TooMany {
-        /// How many may.
+        /// The bound.
         max: usize,
     },
     /// The request does not become a run.
@@ -173,203 +173,203 @@ pub enum SessionError {
     Quota(#[from] QuotaExceeded),
 }
 
-/// A session, to whoever may use it.
+/// A handle to a session.
 #[derive(Clone)]
 pub struct SessionHandle {
-    about: Arc<About>,
-    /// What is sent is boxed: a mailbox has room for dozens from the start, and most sessions are at rest.
+    shared: Arc<SessionShared>,
+    /// Messages are boxed: a mailbox allocates its slots in advance, and most sessions are idle.
     mailbox: mpsc::Sender<Box<Message>>,
 }
 
-/// What does not change about a session, which its actor and all handles share, and whether it has runs.
-struct About {
+/// Fixed properties and flags of a session, shared by its actor and all handles.
+struct SessionShared {
     id: SessionId,
     workspace: Workspace,
     context: Arc<Context>,
     policy: CurrentPolicy,
-    /// How long it lives without being used.
+    /// How long it stays open without being used.
     idle_max: Duration,
-    /// Whether a run goes on or waits, as its actor last said, so that whoever looks for runs need not ask every session.
+    /// Whether it has runs, as last set by its actor, so that a search for runs need not ask every session.
     busy: AtomicBool,
-    /// Whether its actor broke, and has nothing to say any more but what became of its runs.
-    broken: AtomicBool,
-    /// Whether it is being closed: it takes on no more runs.
-    ending: AtomicBool,
-    /// How many looks at the workspace were taken for requests that found the session busy.
+    /// Whether its actor crashed. It then only answers how its runs ended.
+    crashed: AtomicBool,
+    /// Whether it is being closed: it accepts no more runs.
+    closing: AtomicBool,
+    /// Number of workspace scans for requests that found the session busy.
     #[cfg(test)]
-    looks: std::sync::atomic::AtomicUsize,
+    scans: std::sync::atomic::AtomicUsize,
 }
 
-/// What a session begins with.
-pub struct Opening {
-    /// Its name.
+/// Parameters of a new session.
+pub struct SessionOptions {
+    /// Id of the session.
     pub id: SessionId,
     /// Shared by all sessions.
     pub context: Arc<Context>,
-    /// What its runs may have.
+    /// Policy of its runs.
     pub policy: CurrentPolicy,
-    /// Where it works.
+    /// Its workspace.
     pub workspace: Workspace,
-    /// How long it lives without being used.
+    /// How long it stays open without being used.
     pub idle_max: Duration,
-    /// What it remembers from before.
-    pub memory: Memory,
+    /// Its state from an earlier process.
+    pub memory: SessionMemory,
 }
 
-/// A session and its actor, which lives until it is closed, or until every handle is gone.
-pub fn prepare_actor(opening: Opening) -> (SessionHandle, impl Future<Output = ()> + Send + use<>) {
-    let Opening { id, context, policy, workspace, idle_max, memory } = opening;
+/// Creates a session and the future of its actor, which runs until the session is closed or every handle is dropped.
+pub fn prepare_actor(options: SessionOptions) -> (SessionHandle, impl Future<Output = ()> + Send + use<>) {
+    let SessionOptions { id, context, policy, workspace, idle_max, memory } = options;
     let (mailbox, messages) = mpsc::channel(MAILBOX);
-    let session = Session::remembering(memory.slot, memory.index, memory.last_request);
-    let about = Arc::new(About {
+    let session = Session::restore(memory.slot, memory.index, memory.last_request);
+    let shared = Arc::new(SessionShared {
         id,
         workspace,
         context,
         policy,
         idle_max,
         busy: AtomicBool::new(false),
-        broken: AtomicBool::new(false),
-        ending: AtomicBool::new(false),
+        crashed: AtomicBool::new(false),
+        closing: AtomicBool::new(false),
         #[cfg(test)]
-        looks: std::sync::atomic::AtomicUsize::new(0),
+        scans: std::sync::atomic::AtomicUsize::new(0),
     });
-    let actor = actor::Actor::new(Arc::clone(&about), session);
-    (SessionHandle { about, mailbox }, actor.serve(messages))
+    let actor = actor::Actor::new(Arc::clone(&shared), session);
+    (SessionHandle { shared, mailbox }, actor.serve(messages))
 }
 
-/// Opens a session that expires after [`IDLE_MAX`], with its actor as a task.
+/// Opens a session with [`IDLE_MAX`], its actor as a task.
 #[must_use]
 pub fn open(
     id: SessionId,
     context: Arc<Context>,
     policy: impl Into<CurrentPolicy>,
     workspace: Workspace,
-    memory: Memory,
+    memory: SessionMemory,
 ) -> (SessionHandle, JoinHandle<()>) {
     let (handle, actor) =
-        prepare_actor(Opening { id, context, policy: policy.into(), workspace, idle_max: IDLE_MAX, memory });
+        prepare_actor(SessionOptions { id, context, policy: policy.into(), workspace, idle_max: IDLE_MAX, memory });
     (handle, tokio::spawn(actor))
 }
 
 impl SessionHandle {
-    /// Its name.
+    /// Id of the session.
     #[must_use]
     pub fn id(&self) -> &SessionId {
-        &self.about.id
+        &self.shared.id
     }
 
-    /// Where it works.
+    /// Its workspace.
     #[must_use]
     pub fn workspace(&self) -> &Workspace {
-        &self.about.workspace
+        &self.shared.workspace
     }
 
-    /// How long it lives without being used.
+    /// How long it stays open without being used.
     #[must_use]
     pub fn idle_max(&self) -> Duration {
-        self.about.idle_max
+        self.shared.idle_max
     }
 
-    /// Whether a run goes on or waits in it, as of a moment ago.
+    /// Whether a run is in progress or waits, as of a moment ago.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.about.busy.load(Ordering::Relaxed)
+        self.shared.busy.load(Ordering::Relaxed)
     }
 
-    /// Asks for a run. Everything that can be refused by looking at the workspace is refused here, before any process starts;
-    /// what need not wait for a look is refused without one.
+    /// Starts a run or attaches to one. Everything that a scan of the workspace can reject is rejected here, before any
+    /// process starts; what needs no scan is rejected without one.
     ///
-    /// How it waits is no part of what it is: it may join a run that waits in another way, which goes on as it was.
+    /// Queue options are no part of the request: it may attach to a run that waits with others, which keeps its own.
     pub async fn start(
         &self,
         request: RunRequest,
         kind: RunKind,
-        waiting: impl Into<Waiting>,
-    ) -> Result<Started, SessionError> {
-        let asked = Box::new(Asked { request, kind, waiting: waiting.into(), looked: None });
-        self.ask(|reply| Message::Start { asked, reply }).await?
+        options: impl Into<QueueOptions>,
+    ) -> Result<StartedRun, SessionError> {
+        let request = Box::new(StartRequest { request, kind, options: options.into(), scanned: None });
+        self.request(|reply| Message::Start { request, reply }).await?
     }
 
-    /// One of the session's runs, if it still knows it.
+    /// One of the session's runs; `None` if unknown or forgotten.
     pub async fn run(&self, run: RunId) -> Result<Option<RunHandle>, SessionError> {
-        self.ask(|reply| Message::Run { run, reply }).await
+        self.request(|reply| Message::Run { run, reply }).await
     }
 
-    /// Kills a run at once. False when the session does not know it.
+    /// Kills a run at once. False for an unknown run.
     pub async fn cancel(&self, run: RunId) -> Result<bool, SessionError> {
-        self.ask(|reply| Message::Cancel { run, reply }).await
+        self.request(|reply| Message::Cancel { run, reply }).await
     }
 
     /// The last run with at most `limit` of its failures.
     pub async fn last_run(&self, limit: usize) -> Result<Option<LastRun>, SessionError> {
-        self.ask(|reply| Message::LastRun { limit, reply }).await
+        self.request(|reply| Message::LastRun { limit, reply }).await
     }
 
-    /// The tests that executed a line or file; `None` before anything was measured.
-    pub async fn covering(&self, file: String, line: Option<u32>) -> Result<Option<Covering>, SessionError> {
-        self.ask(|reply| Message::Covering { file, line, reply }).await
+    /// The tests that executed a line or file; `None` before any coverage was measured.
+    pub async fn covering(&self, file: String, line: Option<u32>) -> Result<Option<CoveringTests>, SessionError> {
+        self.request(|reply| Message::Covering { file, line, reply }).await
     }
 
-    /// The session as it is now.
-    pub async fn status(&self) -> Result<Status, SessionError> {
-        self.ask(|reply| Message::Status { reply }).await
+    /// The current state of the session.
+    pub async fn status(&self) -> Result<SessionStatus, SessionError> {
+        self.request(|reply| Message::Status { reply }).await
     }
 
-    /// Uses the session without asking anything of it: its time begins anew.
+    /// Uses the session without any other effect: its idle time restarts.
     ///
     /// # Errors
-    /// [`SessionError::Gone`], also when it is being closed.
+    /// [`SessionError::Gone`], also while it is being closed.
     pub async fn touch(&self) -> Result<(), SessionError> {
-        self.ask(|reply| Message::Touch { reply }).await
+        self.request(|reply| Message::Touch { reply }).await
     }
 
-    /// What the session remembers.
-    pub async fn memory(&self) -> Result<Memory, SessionError> {
-        self.ask(|reply| Message::Memory { reply }).await
+    /// The state that outlives the process.
+    pub async fn memory(&self) -> Result<SessionMemory, SessionError> {
+        self.request(|reply| Message::Memory { reply }).await
     }
 
-    /// The runs that go on or wait, in order.
+    /// The running and waiting runs, in order.
     pub async fn unfinished(&self) -> Result<Vec<(RunId, RunHandle)>, SessionError> {
-        self.ask(|reply| Message::Unfinished { reply }).await
+        self.request(|reply| Message::Unfinished { reply }).await
     }
 
-    /// From now on the session takes on no run. Returns when those that it has have ended.
+    /// Makes the session reject new runs, and returns when its accepted runs have ended.
     pub async fn drain(&self) {
         // Without an actor there are no runs.
-        _ = self.ask(|reply| Message::Drain { reply }).await;
+        _ = self.request(|reply| Message::Drain { reply }).await;
     }
 
-    /// Ends the session and returns when nothing of it is left.
+    /// Closes the session and returns when nothing of it is left.
     pub async fn close(&self) -> Closed {
-        // An answer that does not come means that the actor is gone, which is what was asked for.
-        self.ask(|reply| Message::Close { reply }).await.unwrap_or_default()
+        // Without an answer the actor is gone, which is the goal.
+        self.request(|reply| Message::Close { reply }).await.unwrap_or_default()
     }
 
-    /// Whether the actor is gone, or broken.
+    /// Whether the actor has ended or crashed.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        !self.is_there() || self.is_broken()
+        !self.is_answering() || self.is_crashed()
     }
 
-    /// Whether it is being closed, or its time is over: its runs are, and no other begins.
+    /// Whether it is being closed or has expired: its runs end, and it accepts no others.
     #[must_use]
-    pub fn is_ending(&self) -> bool {
-        self.about.ending.load(Ordering::Relaxed)
+    pub fn is_closing(&self) -> bool {
+        self.shared.closing.load(Ordering::Relaxed)
     }
 
-    /// Whether it broke.
+    /// Whether the actor crashed.
     #[must_use]
-    pub fn is_broken(&self) -> bool {
-        self.about.broken.load(Ordering::Relaxed)
+    pub fn is_crashed(&self) -> bool {
+        self.shared.crashed.load(Ordering::Relaxed)
     }
 
-    /// Whether it still says what became of its runs, even if it broke.
+    /// Whether it still answers how its runs ended, even after a crash.
     #[must_use]
-    pub fn is_there(&self) -> bool {
+    pub fn is_answering(&self) -> bool {
         !self.mailbox.is_closed()
     }
 
-    async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, SessionError> {
+    async fn request<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, SessionError> {
         let (reply, answer) = oneshot::channel();
         self.mailbox.send(Box::new(message(reply))).await.map_err(|_| SessionError::Gone)?;
         answer.await.map_err(|_| SessionError::Gone)
@@ -378,7 +378,7 @@ impl SessionHandle {
     #[cfg(test)]
     async fn panic(&self) {
         _ = self.mailbox.send(Box::new(Message::Panic)).await;
-        assert_eq!(self.status().await, Err(SessionError::Gone), "nobody is there to answer");
+        assert_eq!(self.status().await, Err(SessionError::Gone), "the actor gives no answer");
     }
 }
 

@@ -1,7 +1,7 @@
-//! Looks at a workspace for requests that find their session busy: whether they could be carried out, and whether they are
-//! the run that goes on. One look at a time, for all who asked before it began. Must not know what becomes of them.
+//! Workspace scans for requests that find their session busy: whether they can be carried out, and whether they equal
+//! the running run. One scan at a time serves all requests that arrived before it started.
 
-use super::{About, Asked, SessionError, Started};
+use super::{SessionError, SessionShared, StartRequest, StartedRun};
 use crate::runs::context::ScanPermit;
 use crate::runs::prepare::{PrepareError, prepare};
 use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
@@ -9,125 +9,131 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle, spawn, spawn_blocking};
 
-/// Requests that may wait for a look: as many as may wait for a run.
+/// Most requests that may wait for a scan: as many as may wait for a run.
 const WAITING_MAX: usize = 1_024;
 
-/// What tells the caller of a start what became of it.
-pub(super) type Reply = oneshot::Sender<Result<Started, SessionError>>;
+/// Sends the result of a start to its caller.
+pub(super) type Reply = oneshot::Sender<Result<StartedRun, SessionError>>;
 
-/// A request whose look was taken: what was seen, or why it cannot be carried out.
-pub(super) type Seen = (Asked, Result<Option<Fingerprint>, SessionError>);
+/// A scanned request: the fingerprint of the workspace, or why the request cannot be carried out.
+pub(super) type ScanOutcome = (StartRequest, Result<Option<Fingerprint>, SessionError>);
 
-/// The look that is on, and who waits for the next.
+/// The running scan, and the requests for the next one.
 #[derive(Default)]
-pub(super) struct Looking {
-    on: Option<JoinHandle<Result<Vec<Seen>, JoinError>>>,
-    /// Who waits for the one that is on, in the order of what it will have seen.
-    served: Vec<Reply>,
-    next: Vec<(Asked, Reply)>,
+pub(super) struct PendingScans {
+    running: Option<JoinHandle<Result<Vec<ScanOutcome>, JoinError>>>,
+    /// Callers of the requests in the running scan, in the order of its outcomes.
+    replies: Vec<Reply>,
+    next: Vec<(StartRequest, Reply)>,
 }
 
-impl Looking {
-    /// Has a request wait for the next look.
-    pub(super) fn wait(&mut self, about: &Arc<About>, asked: Box<Asked>, reply: Reply) {
-        // Who gave up has closed its end; its place is free.
+impl PendingScans {
+    /// Adds a request to the next scan.
+    pub(super) fn enqueue(&mut self, shared: &Arc<SessionShared>, request: Box<StartRequest>, reply: Reply) {
+        // Callers that have left free their places.
         self.next.retain(|(_, reply)| !reply.is_closed());
         if self.next.len() >= WAITING_MAX {
             _ = reply.send(Err(SessionError::TooMany { max: WAITING_MAX }));
             return;
         }
-        self.next.push((*asked, reply));
-        self.begin(about);
+        self.next.push((*request, reply));
+        self.start_next(shared);
     }
 
-    /// Whether anybody waits for a look.
-    pub(super) fn is_on(&self) -> bool {
-        self.on.is_some()
+    /// Whether a scan is running.
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
     }
 
-    // Begins a look for all who wait, unless one is on. What was written to the workspace before a request was sent is seen by
-    // a look that began after it came; so nobody is served by one that was on already.
-    fn begin(&mut self, about: &Arc<About>) {
-        if self.on.is_some() {
+    // Starts a scan for all waiting requests, unless one is running. A scan sees what was written to the workspace
+    // before it started; so a request is never served by a scan that was running when it arrived.
+    fn start_next(&mut self, shared: &Arc<SessionShared>) {
+        if self.running.is_some() {
             return;
         }
         self.next.retain(|(_, reply)| !reply.is_closed());
         if self.next.is_empty() {
             return;
         }
-        let (asked, replies): (Vec<_>, Vec<_>) = self.next.drain(..).unzip();
-        self.served = replies;
-        let about = Arc::clone(about);
-        self.on = Some(spawn(looked(about, asked)));
+        let (requests, replies): (Vec<_>, Vec<_>) = self.next.drain(..).unzip();
+        self.replies = replies;
+        let shared = Arc::clone(shared);
+        self.running = Some(spawn(scan_when_permitted(shared, requests)));
     }
 
-    /// Waits for the look that is on; for ever when there is none. What it saw goes with who asked, and the next begins.
-    pub(super) async fn seen(&mut self, about: &Arc<About>) -> Vec<(Seen, Reply)> {
-        let seen = match &mut self.on {
-            Some(on) => on.await,
+    /// Waits for the running scan, for ever without one; returns its outcomes and starts the next.
+    pub(super) async fn finished(&mut self, shared: &Arc<SessionShared>) -> Vec<(ScanOutcome, Reply)> {
+        let outcomes = match &mut self.running {
+            Some(running) => running.await,
             None => std::future::pending().await,
         };
-        self.on = None;
-        let served = std::mem::take(&mut self.served);
-        self.begin(about);
-        match seen.flatten() {
-            Ok(seen) => seen.into_iter().zip(served).collect(),
+        self.running = None;
+        let replies = std::mem::take(&mut self.replies);
+        self.start_next(shared);
+        match outcomes.flatten() {
+            Ok(outcomes) => outcomes.into_iter().zip(replies).collect(),
             Err(error) => {
-                tracing::error!(%error, "the look at a workspace broke");
-                served.into_iter().for_each(|reply| _ = reply.send(Err(SessionError::Host)));
+                tracing::error!(%error, "a workspace scan panicked");
+                replies.into_iter().for_each(|reply| _ = reply.send(Err(SessionError::Host)));
                 Vec::new()
             }
         }
     }
 }
 
-/// Looks, once there is room for it, for all who asked.
-async fn looked(about: Arc<About>, mut asked: Vec<Asked>) -> Result<Vec<Seen>, JoinError> {
-    let mut room = ScanPermit::small(&about.policy.now().looks, &about.context.looks).await;
+/// Scans the workspace for these requests as soon as a permit is available.
+async fn scan_when_permitted(
+    shared: Arc<SessionShared>,
+    mut requests: Vec<StartRequest>,
+) -> Result<Vec<ScanOutcome>, JoinError> {
+    let mut permit = ScanPermit::small(&shared.policy.now().looks, &shared.context.looks).await;
     loop {
-        let of_thread = Arc::clone(&about);
-        let seen = spawn_blocking(move || {
-            let seen = look(&of_thread, asked, &mut room);
-            (seen, room)
+        let thread_shared = Arc::clone(&shared);
+        let task = spawn_blocking(move || {
+            let result = scan(&thread_shared, requests, &mut permit);
+            (result, permit)
         });
-        match seen.await? {
-            (Ok(seen), _) => return Ok(seen),
-            (Err(back), small) => (asked, room) = (back, small.grown().await),
+        match task.await? {
+            (Ok(outcomes), _) => return Ok(outcomes),
+            (Err(returned), small) => (requests, permit) = (returned, small.grown().await),
         }
     }
 }
 
-/// What was seen, or who asked where there is no room for the look now.
-fn look(about: &About, asked: Vec<Asked>, room: &mut ScanPermit) -> Result<Vec<Seen>, Vec<Asked>> {
+/// The outcomes, or the requests back if the scan needs a larger permit.
+fn scan(
+    shared: &SessionShared,
+    requests: Vec<StartRequest>,
+    permit: &mut ScanPermit,
+) -> Result<Vec<ScanOutcome>, Vec<StartRequest>> {
     #[cfg(test)]
-    about.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let look = match about.workspace.look_within(&mut || room.grow()).map_err(PrepareError::from) {
-        Ok(Some(look)) => look,
-        Ok(None) => return Err(asked),
-        Err(why) => return Ok(asked.into_iter().map(|asked| (asked, Err(why.clone().into()))).collect()),
+    shared.scans.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let scan = match shared.workspace.look_within(&mut || permit.grow()).map_err(PrepareError::from) {
+        Ok(Some(scan)) => scan,
+        Ok(None) => return Err(requests),
+        Err(why) => return Ok(requests.into_iter().map(|request| (request, Err(why.clone().into()))).collect()),
     };
-    let policy = about.policy.now();
-    let prepared = |asked: &Asked| match &asked.request.selection {
-        // What a rerun selects is known when it begins.
+    let policy = shared.policy.now();
+    let check = |start: &StartRequest| match &start.request.selection {
+        // The selection of a rerun is known only when it starts.
         Selection::LastFailed { .. } => Ok(()),
-        _ => {
-            prepare(&about.context, &policy, &about.id, &about.workspace, &look, &asked.request, asked.kind).map(|_| ())
-        }
+        _ => prepare(&shared.context, &policy, &shared.id, &shared.workspace, &scan, &start.request, start.kind)
+            .map(|_| ()),
     };
-    // An agent that asks again asks the same, and many who ask at once ask the same.
-    let mut known: Vec<(RunRequest, RunKind, Result<(), PrepareError>)> = Vec::new();
-    let mut seen = Vec::with_capacity(asked.len());
-    for asked in asked {
-        let before = known.iter().find(|(request, kind, _)| *kind == asked.kind && *request == asked.request);
-        let came = match before {
-            Some((_, _, came)) => came.clone(),
+    // Requests that repeat or arrive together are mostly equal, so each distinct one is checked once.
+    let mut checked: Vec<(RunRequest, RunKind, Result<(), PrepareError>)> = Vec::new();
+    let mut outcomes = Vec::with_capacity(requests.len());
+    for start in requests {
+        let earlier = checked.iter().find(|(request, kind, _)| *kind == start.kind && *request == start.request);
+        let result = match earlier {
+            Some((_, _, result)) => result.clone(),
             None => {
-                let came = prepared(&asked);
-                known.push((asked.request.clone(), asked.kind, came.clone()));
-                came
+                let result = check(&start);
+                checked.push((start.request.clone(), start.kind, result.clone()));
+                result
             }
         };
-        seen.push((asked, came.map(|()| look.fingerprint).map_err(SessionError::from)));
+        outcomes.push((start, result.map(|()| scan.fingerprint).map_err(SessionError::from)));
     }
-    Ok(seen)
+    Ok(outcomes)
 }

@@ -1,11 +1,10 @@
-//! The registry: which sessions there are and whose they are. A task with a mailbox; it answers at once and never waits
-//! for a session. Must not know what sessions do.
+//! The registry of sessions by tenant. A task with a mailbox; it answers at once and never waits for a session.
 
 use crate::ops::drain::Closed;
 use crate::random_id::random_id;
 use crate::runs::context::Context;
 use crate::sessions::limits::SessionLimits;
-use crate::sessions::{Memory, Opening, SessionHandle, prepare_actor};
+use crate::sessions::{SessionHandle, SessionMemory, SessionOptions, prepare_actor};
 use crate::tenants::Tenant;
 use crate::workspace::Workspace;
 use futures_util::FutureExt;
@@ -20,53 +19,53 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 
-/// Questions that may wait. Each is answered without waiting, so a thousand is a burst of milliseconds.
+/// Messages that may wait. Each is answered without waiting, so a thousand is a burst of milliseconds.
 const MAILBOX: usize = 1_024;
 
-/// What a tenant wants a session for.
+/// Request for a session.
 #[derive(Clone)]
 pub struct CreateRequest {
-    /// Who.
+    /// The tenant.
     pub tenant: Arc<Tenant>,
-    /// Where.
+    /// The workspace.
     pub workspace: Workspace,
-    /// Makes the request idempotent; empty when it need not be.
+    /// Makes the request idempotent; empty for none.
     pub client_request_id: String,
-    /// Whether it shall not be the one that all callers of the tenant share there.
+    /// Whether the session must not be the one that the tenant's callers share in this workspace.
     pub separate: bool,
-    /// How long it shall live when nobody uses it.
+    /// Requested idle time after which it closes.
     pub idle_max: Option<Duration>,
 }
 
-/// The session that a tenant got.
+/// The session for a request.
 #[derive(Clone)]
 pub struct OpenedSession {
     /// The session.
     pub session: SessionHandle,
-    /// Whether it was there before.
+    /// Whether it existed already.
     pub existing: bool,
 }
 
-/// The sessions of one tenant, as an operator sees them.
+/// The sessions of one tenant, for an operator.
 #[derive(Clone)]
 pub struct TenantSessions {
     /// The tenant.
     pub tenant: TenantId,
-    /// How many sessions it has.
+    /// Number of its sessions.
     pub sessions: usize,
-    /// Those that have runs.
+    /// Its sessions with runs.
     pub busy: Vec<SessionHandle>,
 }
 
-/// Where a session is among those of all tenants.
+/// Sort key of a session among those of all tenants.
 type SessionKey = (TenantId, SessionId);
 
 enum Message {
-    Create { wanted: Box<CreateRequest>, reply: oneshot::Sender<Result<OpenedSession, CreateError>> },
+    Create { request: Box<CreateRequest>, reply: oneshot::Sender<Result<OpenedSession, CreateError>> },
     Find { tenant: TenantId, session: SessionId, reply: oneshot::Sender<Option<SessionHandle>> },
     List { tenant: TenantId, after: String, limit: usize, reply: oneshot::Sender<Vec<SessionHandle>> },
     ListAll { after: SessionKey, limit: usize, reply: oneshot::Sender<Vec<(TenantId, SessionHandle)>> },
-    Census { reply: oneshot::Sender<Vec<TenantSessions>> },
+    ByTenant { reply: oneshot::Sender<Vec<TenantSessions>> },
     Drain { reply: oneshot::Sender<Vec<SessionHandle>> },
     Ping { reply: oneshot::Sender<()> },
 }
@@ -74,93 +73,94 @@ enum Message {
 /// Why a session was not created.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CreateError {
-    /// The tenant has as many as it may have.
+    /// The tenant's quota is used up.
     #[error("the tenant has {max} sessions")]
     TooMany {
         /// The quota.
         max: usize,
     },
-    /// The host has as many as it may have.
+    /// The host's bound is reached.
     #[error("the host has no room for another session")]
     HostFull,
-    /// No new work is taken on.
-    #[error("the supervisor is going down and takes on no new work")]
+    /// The supervisor shuts down.
+    #[error("the supervisor is shutting down and accepts no new runs")]
     Draining,
-    /// No random numbers, or the registry is gone.
+    /// No random numbers, or the registry has ended.
     #[error("the supervisor cannot create sessions now")]
     Unavailable,
 }
 
-/// The registry, to whoever may ask it.
+/// A handle to the registry.
 #[derive(Debug, Clone)]
 pub struct Registry {
     mailbox: mpsc::Sender<Message>,
 }
 
 impl Registry {
-    /// Starts the registry. It ends, and its sessions with it, when every handle is gone.
+    /// Starts the registry. It ends, together with its sessions, when every handle is dropped.
     #[must_use]
     pub fn start(context: Arc<Context>, bounds: SessionLimits) -> Registry {
         let (mailbox, messages) = mpsc::channel(MAILBOX);
         let sessions =
-            Sessions { context, bounds, tenants: HashMap::new(), open: 0, draining: false, actors: JoinSet::new() };
+            RegistryTask { context, bounds, tenants: HashMap::new(), open: 0, draining: false, actors: JoinSet::new() };
         tokio::spawn(sessions.serve(messages));
         Registry { mailbox }
     }
 
-    /// Creates a session, or finds the one that is wanted, which is a use of it.
-    pub async fn create(&self, wanted: CreateRequest) -> Result<OpenedSession, CreateError> {
+    /// Creates a session, or finds the requested one and uses it.
+    pub async fn create(&self, request: CreateRequest) -> Result<OpenedSession, CreateError> {
         loop {
-            let wanted = Box::new(wanted.clone());
-            let answer = self.ask(|reply| Message::Create { wanted, reply }).await;
+            let request = Box::new(request.clone());
+            let answer = self.request(|reply| Message::Create { request, reply }).await;
             let opened = answer.unwrap_or(Err(CreateError::Unavailable))?;
-            // One whose time was over in the meantime is not found again, so that each turn needs another that ends.
+            // A session that expired in the meantime is not found again, so each round needs another one that expires.
             if !opened.existing || opened.session.touch().await.is_ok() {
                 return Ok(opened);
             }
         }
     }
 
-    /// A session of this tenant. The same `None` for another's and for none.
+    /// A session of this tenant. `None` for another tenant's session as for an unknown one.
     pub async fn find(&self, tenant: TenantId, session: SessionId) -> Option<SessionHandle> {
-        self.find_there(tenant, session).await.filter(|session| !session.is_broken())
+        self.find_including_crashed(tenant, session).await.filter(|session| !session.is_crashed())
     }
 
-    /// The session whose run this is, if it is this tenant's. One that broke can still say what became of its runs.
+    /// The session of this run, if it is this tenant's. A crashed one still answers how its runs ended.
     pub async fn find_by_run(&self, tenant: TenantId, run: &RunId) -> Option<SessionHandle> {
         let (session, _) = run.as_str().rsplit_once('-')?;
-        self.find_there(tenant, SessionId::new(session)).await
+        self.find_including_crashed(tenant, SessionId::new(session)).await
     }
 
-    // One that broke as well.
-    async fn find_there(&self, tenant: TenantId, session: SessionId) -> Option<SessionHandle> {
-        self.ask(|reply| Message::Find { tenant, session, reply }).await.flatten()
+    // Also finds a crashed session.
+    async fn find_including_crashed(&self, tenant: TenantId, session: SessionId) -> Option<SessionHandle> {
+        self.request(|reply| Message::Find { tenant, session, reply }).await.flatten()
     }
 
-    /// At most `limit` sessions of this tenant whose names come after `after`, sorted.
+    /// At most `limit` sessions of this tenant with ids after `after`, sorted.
     pub async fn list(&self, tenant: TenantId, after: String, limit: usize) -> Vec<SessionHandle> {
-        self.ask(|reply| Message::List { tenant, after, limit, reply }).await.unwrap_or_default()
+        self.request(|reply| Message::List { tenant, after, limit, reply }).await.unwrap_or_default()
     }
 
-    /// At most `limit` sessions of all tenants that come after `after`, sorted by tenant and name.
+    /// At most `limit` sessions of all tenants after `after`, sorted by tenant and id.
     pub async fn list_all(&self, after: (TenantId, SessionId), limit: usize) -> Vec<(TenantId, SessionHandle)> {
-        self.ask(|reply| Message::ListAll { after, limit, reply }).await.unwrap_or_default()
+        self.request(|reply| Message::ListAll { after, limit, reply }).await.unwrap_or_default()
     }
 
-    /// Who has how many sessions, and which of them have runs; tenants without sessions are left out.
-    pub async fn census(&self) -> Vec<TenantSessions> {
-        self.ask(|reply| Message::Census { reply }).await.unwrap_or_default()
+    /// The number of sessions and the busy sessions of each tenant that has any.
+    pub async fn sessions_by_tenant(&self) -> Vec<TenantSessions> {
+        self.request(|reply| Message::ByTenant { reply }).await.unwrap_or_default()
     }
 
-    /// Returns when the registry has answered, and so does not hang.
+    /// Whether the registry answers.
     pub async fn ping(&self) -> bool {
-        self.ask(|reply| Message::Ping { reply }).await.is_some()
+        self.request(|reply| Message::Ping { reply }).await.is_some()
     }
 
-    /// Takes on no new work, gives the runs that there are until `over`, and whoever followed one [`READ_ON`] to read what it
-    /// left, ends the rest, closes every session and returns when nothing of them is left.
-    pub async fn drain(&self, over: impl Future<Output = ()>) -> Closed {
-        let sessions = self.ask(|reply| Message::Drain { reply }).await.unwrap_or_default();
+    /// Refuses new work and waits for the accepted runs until `deadline`, and after the last of them for
+    /// [`READ_GRACE`], so that their callers can read the results; then kills the rest, closes every session and
+    /// returns when nothing of them is left.
+    pub async fn drain(&self, deadline: impl Future<Output = ()>) -> Closed {
+        let sessions = self.request(|reply| Message::Drain { reply }).await.unwrap_or_default();
         let had_runs = sessions.iter().any(SessionHandle::is_busy);
         let mut draining = JoinSet::new();
         for session in sessions.clone() {
@@ -169,25 +169,25 @@ impl Registry {
         let ended = async {
             while draining.join_next().await.is_some() {}
             if had_runs {
-                tokio::time::sleep(READ_ON).await;
+                tokio::time::sleep(READ_GRACE).await;
             }
         };
         tokio::select! {
             () = ended => {}
-            () = over => {}
+            () = deadline => {}
         }
         drop(draining);
         close_all(sessions).await
     }
 
-    async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Option<T> {
+    async fn request<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.mailbox.send(message(reply)).await.ok()?;
         answer.await.ok()
     }
 }
 
-/// Closes sessions, none of which waits for another, and returns when nothing of them is left.
+/// Closes sessions concurrently and returns when nothing of them is left.
 pub async fn close_all(sessions: Vec<SessionHandle>) -> Closed {
     let mut closing = JoinSet::new();
     for session in sessions {
@@ -202,59 +202,59 @@ pub async fn close_all(sessions: Vec<SessionHandle>) -> Closed {
     all
 }
 
-struct Sessions {
+struct RegistryTask {
     context: Arc<Context>,
     bounds: SessionLimits,
-    /// What each tenant has; who has nothing is not in it.
-    tenants: HashMap<TenantId, Owned>,
-    /// Sessions of all tenants.
+    /// Sessions by tenant; a tenant without sessions has no entry.
+    tenants: HashMap<TenantId, TenantEntry>,
+    /// Number of sessions of all tenants.
     open: usize,
     draining: bool,
-    /// The sessions' actors. One that ends, closed or broken, takes its entries along.
+    /// The sessions' actors. When one ends, closed or crashed, its entry is removed.
     actors: JoinSet<(TenantId, SessionId)>,
 }
 
-/// The sessions of one tenant. Every session is found, and leaves, without a look at the others.
+/// The sessions of one tenant, indexed so that one is found and removed without a search.
 #[derive(Default)]
-struct Owned {
-    sessions: BTreeMap<SessionId, Listed>,
-    /// How many of them work in each directory, which is held open once for all of them.
-    held: HashMap<Workspace, usize>,
-    /// The one that all callers share, by workspace.
+struct TenantEntry {
+    sessions: BTreeMap<SessionId, SessionEntry>,
+    /// Number of sessions per workspace. The key is the one open directory that they share.
+    workspaces: HashMap<Workspace, usize>,
+    /// The shared session of each workspace.
     shared: HashMap<Workspace, SessionId>,
     /// Sessions by the request that created them.
     requested: HashMap<(Workspace, String), SessionId>,
 }
 
-struct Listed {
+struct SessionEntry {
     handle: SessionHandle,
-    /// The request that created it; empty for one without a name.
+    /// The request that created it; empty for none.
     client_request_id: String,
 }
 
-impl Owned {
+impl TenantEntry {
     fn find(&self, session: &SessionId) -> Option<&SessionHandle> {
-        self.find_there(session).filter(|handle| !handle.is_broken() && !handle.is_ending())
+        self.find_including_crashed(session).filter(|handle| !handle.is_crashed() && !handle.is_closing())
     }
 
-    // One that broke as well. One that has ended is not found, although it takes its entry along a moment later.
-    fn find_there(&self, session: &SessionId) -> Option<&SessionHandle> {
+    // Also finds a crashed session, but none that has ended and is not removed yet.
+    fn find_including_crashed(&self, session: &SessionId) -> Option<&SessionHandle> {
         let handle = &self.sessions.get(session)?.handle;
-        handle.is_there().then_some(handle)
+        handle.is_answering().then_some(handle)
     }
 
-    // Lets go of a session that broke, if there is one.
-    fn remove_broken(&mut self) -> bool {
-        let broken = self.sessions.iter().find(|(_, listed)| listed.handle.is_broken()).map(|(name, _)| name.clone());
-        broken.is_some_and(|name| self.remove(&name))
+    // Removes one crashed session, if any.
+    fn remove_crashed(&mut self) -> bool {
+        let crashed = self.sessions.iter().find(|(_, entry)| entry.handle.is_crashed()).map(|(id, _)| id.clone());
+        crashed.is_some_and(|id| self.remove(&id))
     }
 
-    /// The directory as the tenant's other sessions in it hold it.
-    fn hold(&mut self, workspace: Workspace) -> Workspace {
-        match self.held.entry(workspace) {
-            Entry::Occupied(mut sessions) => {
-                *sessions.get_mut() += 1;
-                sessions.key().clone()
+    /// Counts one more session in the workspace, and returns the directory that they share.
+    fn add_to_workspace(&mut self, workspace: Workspace) -> Workspace {
+        match self.workspaces.entry(workspace) {
+            Entry::Occupied(mut count) => {
+                *count.get_mut() += 1;
+                count.key().clone()
             }
             Entry::Vacant(first) => {
                 let workspace = first.key().clone();
@@ -265,15 +265,15 @@ impl Owned {
     }
 
     fn remove(&mut self, session: &SessionId) -> bool {
-        let Some(Listed { handle, client_request_id }) = self.sessions.remove(session) else { return false };
+        let Some(SessionEntry { handle, client_request_id }) = self.sessions.remove(session) else { return false };
         let workspace = handle.workspace();
-        if let Entry::Occupied(mut sessions) = self.held.entry(workspace.clone()) {
-            *sessions.get_mut() -= 1;
-            if *sessions.get() == 0 {
-                sessions.remove();
+        if let Entry::Occupied(mut count) = self.workspaces.entry(workspace.clone()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
             }
         }
-        // Another may be in its place already.
+        // Another session may have replaced it already.
         if self.shared.get(workspace) == Some(session) {
             self.shared.remove(workspace);
         }
@@ -287,88 +287,88 @@ impl Owned {
     }
 }
 
-impl Sessions {
+impl RegistryTask {
     async fn serve(mut self, mut messages: mpsc::Receiver<Message>) {
         loop {
             tokio::select! {
                 message = messages.recv() => match message {
-                    Some(message) => self.message(message),
+                    Some(message) => self.handle_message(message),
                     None => return,
                 },
-                Some(ended) = self.actors.join_next() => self.ended(ended),
+                Some(ended) = self.actors.join_next() => self.remove_ended(ended),
             }
         }
     }
 
-    fn ended(&mut self, ended: Result<(TenantId, SessionId), JoinError>) {
-        // Its panics are caught, and nobody aborts an actor.
+    fn remove_ended(&mut self, ended: Result<(TenantId, SessionId), JoinError>) {
+        // Panics are caught in the actor's task, and no code aborts it.
         let Ok((tenant, session)) = ended else { return };
-        let Some(owned) = self.tenants.get_mut(&tenant) else { return };
-        if owned.remove(&session) {
+        let Some(entry) = self.tenants.get_mut(&tenant) else { return };
+        if entry.remove(&session) {
             self.open -= 1;
         }
-        if owned.sessions.is_empty() {
+        if entry.sessions.is_empty() {
             self.tenants.remove(&tenant);
         }
     }
 
-    fn message(&mut self, message: Message) {
+    fn handle_message(&mut self, message: Message) {
         match message {
-            Message::Create { wanted, reply } => _ = reply.send(self.create(*wanted)),
+            Message::Create { request, reply } => _ = reply.send(self.create(*request)),
             Message::Find { tenant, session, reply } => {
-                let found = self.tenants.get(&tenant).and_then(|owned| owned.find_there(&session));
+                let found = self.tenants.get(&tenant).and_then(|entry| entry.find_including_crashed(&session));
                 _ = reply.send(found.cloned());
             }
             Message::List { tenant, after, limit, reply } => {
                 let after = Bound::Excluded(SessionId::new(after));
-                let owned = self.tenants.get(&tenant).into_iter();
-                let all = owned.flat_map(|owned| owned.sessions.range((after.clone(), Bound::Unbounded)));
-                let open = all.map(|(_, listed)| &listed.handle).filter(|handle| !handle.is_gone());
+                let entry = self.tenants.get(&tenant).into_iter();
+                let all = entry.flat_map(|entry| entry.sessions.range((after.clone(), Bound::Unbounded)));
+                let open = all.map(|(_, session)| &session.handle).filter(|handle| !handle.is_gone());
                 _ = reply.send(open.take(limit).cloned().collect());
             }
             Message::ListAll { after, limit, reply } => _ = reply.send(self.all_after(&after).take(limit).collect()),
-            Message::Census { reply } => _ = reply.send(self.tenants.iter().map(holding).collect()),
+            Message::ByTenant { reply } => _ = reply.send(self.tenants.iter().map(tenant_sessions).collect()),
             Message::Drain { reply } => {
                 self.draining = true;
-                let all = self.tenants.values().flat_map(|owned| owned.sessions.values());
-                _ = reply.send(all.map(|listed| listed.handle.clone()).collect());
+                let all = self.tenants.values().flat_map(|entry| entry.sessions.values());
+                _ = reply.send(all.map(|session| session.handle.clone()).collect());
             }
             Message::Ping { reply } => _ = reply.send(()),
         }
     }
 
-    // By tenant and name. Of tenants there are few, so sorting them is no work beside a page.
+    // Sorted by tenant and id. There are few tenants, so sorting them for each page is cheap.
     fn all_after(&self, after: &SessionKey) -> impl Iterator<Item = (TenantId, SessionHandle)> {
         let mut tenants: Vec<_> = self.tenants.iter().filter(|(tenant, _)| **tenant >= after.0).collect();
         tenants.sort_unstable_by(|one, other| one.0.cmp(other.0));
-        tenants.into_iter().flat_map(move |(tenant, owned)| {
+        tenants.into_iter().flat_map(move |(tenant, entry)| {
             let from = if *tenant == after.0 { Bound::Excluded(&after.1) } else { Bound::Unbounded };
-            let open = owned.sessions.range((from, Bound::Unbounded)).map(|(_, listed)| &listed.handle);
+            let open = entry.sessions.range((from, Bound::Unbounded)).map(|(_, session)| &session.handle);
             open.filter(|handle| !handle.is_gone()).map(move |handle| (tenant.clone(), handle.clone()))
         })
     }
 
-    fn create(&mut self, wanted: CreateRequest) -> Result<OpenedSession, CreateError> {
-        let CreateRequest { tenant, workspace, client_request_id, separate, idle_max } = wanted;
+    fn create(&mut self, request: CreateRequest) -> Result<OpenedSession, CreateError> {
+        let CreateRequest { tenant, workspace, client_request_id, separate, idle_max } = request;
         if self.draining {
             return Err(CreateError::Draining);
         }
-        // Who has just closed a session has room for another.
+        // Removes ended sessions first, so that a tenant that has just closed one can open another.
         while let Some(ended) = self.actors.try_join_next() {
-            self.ended(ended);
+            self.remove_ended(ended);
         }
         let request = (workspace, client_request_id);
-        if let Some(owned) = self.tenants.get_mut(&tenant.id) {
-            let found = |session: Option<&SessionId>| session.and_then(|session| owned.find(session));
-            let requested = found(owned.requested.get(&request).filter(|_| !request.1.is_empty()));
-            let shared = || found(owned.shared.get(&request.0).filter(|_| !separate));
-            // The one that the request made may have ended, and the one that all share be another.
+        if let Some(entry) = self.tenants.get_mut(&tenant.id) {
+            let found = |session: Option<&SessionId>| session.and_then(|session| entry.find(session));
+            let requested = found(entry.requested.get(&request).filter(|_| !request.1.is_empty()));
+            let shared = || found(entry.shared.get(&request.0).filter(|_| !separate));
+            // The session of this request may have ended and another be the shared one.
             if let Some(session) = requested.or_else(shared) {
                 return Ok(OpenedSession { session: session.clone(), existing: true });
             }
-            if owned.sessions.len() >= tenant.sessions_max {
-                // One that broke is kept for what it says only while there is room.
-                if !owned.remove_broken() {
+            if entry.sessions.len() >= tenant.sessions_max {
+                // A crashed session is kept for its answers only while the quota allows.
+                if !entry.remove_crashed() {
                     return Err(CreateError::TooMany { max: tenant.sessions_max });
                 }
                 self.open -= 1;
@@ -378,43 +378,43 @@ impl Sessions {
             return Err(CreateError::HostFull);
         }
         let id = random_id().ok_or(CreateError::Unavailable)?;
-        let owned = self.tenants.entry(tenant.id.clone()).or_default();
-        let request = (owned.hold(request.0), request.1);
-        let (handle, actor) = prepare_actor(Opening {
+        let entry = self.tenants.entry(tenant.id.clone()).or_default();
+        let request = (entry.add_to_workspace(request.0), request.1);
+        let (handle, actor) = prepare_actor(SessionOptions {
             id: id.clone(),
             context: Arc::clone(&self.context),
             policy: tenant.policies.subscribe().into(),
             workspace: request.0.clone(),
             idle_max: self.bounds.idle(idle_max),
-            memory: Memory::default(),
+            memory: SessionMemory::default(),
         });
-        let name = (tenant.id.clone(), id.clone());
+        let key = (tenant.id.clone(), id.clone());
         self.actors.spawn(async move {
-            // What an actor owns is gone with it, so nobody sees what a panic left unfinished.
+            // The actor's state is dropped with it, so no code sees what a panic left unfinished.
             if AssertUnwindSafe(actor).catch_unwind().await.is_err() {
-                // One session is lost; what it ran was killed when its actor went.
-                tracing::error!(session = %name.1, "a session broke");
+                // One session is lost; dropping the actor killed its runs.
+                tracing::error!(session = %key.1, "a session's actor panicked");
             }
-            name
+            key
         });
         if !separate {
-            owned.shared.insert(request.0.clone(), id.clone());
+            entry.shared.insert(request.0.clone(), id.clone());
         }
-        let listed = Listed { handle: handle.clone(), client_request_id: request.1.clone() };
+        let session = SessionEntry { handle: handle.clone(), client_request_id: request.1.clone() };
         if !request.1.is_empty() {
-            owned.requested.insert(request, id.clone());
+            entry.requested.insert(request, id.clone());
         }
-        owned.sessions.insert(id, listed);
+        entry.sessions.insert(id, session);
         self.open += 1;
         Ok(OpenedSession { session: handle, existing: false })
     }
 }
 
-fn holding((tenant, owned): (&TenantId, &Owned)) -> TenantSessions {
-    let busy = owned.sessions.values().map(|listed| &listed.handle).filter(|handle| handle.is_busy());
-    TenantSessions { tenant: tenant.clone(), sessions: owned.sessions.len(), busy: busy.cloned().collect() }
+fn tenant_sessions((tenant, entry): (&TenantId, &TenantEntry)) -> TenantSessions {
+    let busy = entry.sessions.values().map(|session| &session.handle).filter(|handle| handle.is_busy());
+    TenantSessions { tenant: tenant.clone(), sessions: entry.sessions.len(), busy: busy.cloned().collect() }
 }
 
-/// How long sessions stay readable when the last run of a drain has ended: who is told of a run's end asks for its output and
-/// its report then.
-const READ_ON: Duration = Duration::from_secs(2);
+/// How long sessions stay readable after the last run of a drain: a client that sees the end of its run then requests
+/// its output and its report.
+const READ_GRACE: Duration = Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! What stays of a session's runs: their logs get their end, what they keep is counted and in time forgotten, and the audit log
-//! has how each ended. Must not know how a run goes on.
+//! Retention of a session's runs: ends their logs, counts what they keep and forgets it in time, and writes their audit
+//! records.
 
 use super::actor::Actor;
 use crate::ops::audit::{self, AuditRecord};
@@ -9,53 +9,53 @@ use proctor_core::id::RunId;
 use proctor_core::session::Event;
 
 impl Actor {
-    /// Ends the log of a run that ended without its driver, unless it has its end.
+    /// Ends the log of a run that ended without its driver, unless the log has ended.
     pub(super) async fn end_log(&mut self, run: &RunId, end: RunEnd) {
-        let Some(known) = self.runs.get_mut(run).filter(|known| !known.ended) else { return };
-        known.ended = true;
-        let log = known.log.clone();
-        let kept = self.keep(&log, &end).await;
-        log.end(end, Some(kept)).await;
+        let Some(entry) = self.runs.get_mut(run).filter(|entry| !entry.ended) else { return };
+        entry.ended = true;
+        let log = entry.log.clone();
+        let retained = self.count_retained(&log, &end).await;
+        log.end(end, Some(retained)).await;
     }
 
-    /// Counts what a run keeps, in memory and on the disk, until its log is gone.
-    pub(super) async fn keep(&self, log: &LogWriter, end: &RunEnd) -> Reservation {
+    /// Counts what a run keeps, in memory and on disk, until its log is gone.
+    pub(super) async fn count_retained(&self, log: &LogWriter, end: &RunEnd) -> Reservation {
         let report = match end {
             RunEnd::Report(report) => report.memory_bytes() as u64,
             RunEnd::NotStarted(_) => 0,
         };
         let bytes = log.keep_with(report).await;
-        self.about.policy.now().kept.bytes.add(bytes)
+        self.shared.policy.now().kept.bytes.add(bytes)
     }
 
-    /// Forgets earlier runs of the session while its tenant keeps too much.
-    pub(super) async fn make_room(&mut self) {
-        let policy = self.about.policy.now();
-        while policy.kept.full().is_some() {
-            let forgotten = self.session.step(self.about.context.clock.now(), Event::Crowded);
-            if forgotten.is_empty() {
+    /// Forgets earlier runs of the session while its tenant exceeds its retention quota.
+    pub(super) async fn enforce_retention(&mut self) {
+        let policy = self.shared.policy.now();
+        while policy.kept.exceeded().is_some() {
+            let effects = self.session.step(self.shared.context.clock.now(), Event::RetentionExceeded);
+            if effects.is_empty() {
                 break;
             }
-            self.carry_out(forgotten).await;
+            self.carry_out(effects).await;
         }
     }
 
-    /// A line of the audit log about this session.
-    pub(super) fn line(&self, event: audit::AuditEvent) -> AuditRecord {
-        let (tenant, session) = (Some(self.about.policy.now().owner.clone()), Some(self.about.id.as_str().into()));
+    /// An audit record about this session.
+    pub(super) fn audit_record(&self, event: audit::AuditEvent) -> AuditRecord {
+        let (tenant, session) = (Some(self.shared.policy.now().owner.clone()), Some(self.shared.id.as_str().into()));
         AuditRecord { tenant, session, ..AuditRecord::of(event) }
     }
 
-    /// Tells the audit log how an accepted run ended, once.
-    pub(super) fn tell_end(&mut self, run: &RunId, end: &RunEnd) {
-        let now = self.about.context.clock.now();
-        let known = self.runs.get_mut(run);
-        if known.as_ref().is_some_and(|known| known.told) {
+    /// Writes the audit record of the end of an accepted run, once.
+    pub(super) fn audit_end(&mut self, run: &RunId, end: &RunEnd) {
+        let now = self.shared.context.clock.now();
+        let entry = self.runs.get_mut(run);
+        if entry.as_ref().is_some_and(|entry| entry.audited) {
             return;
         }
-        let since = known.map(|known| {
-            known.told = true;
-            now.ms_since(known.accepted_at)
+        let since = entry.map(|entry| {
+            entry.audited = true;
+            now.ms_since(entry.accepted_at)
         });
         let (outcome, limits, reason) = match end {
             RunEnd::Report(report) => {
@@ -64,13 +64,13 @@ impl Actor {
             }
             RunEnd::NotStarted(why) => ("not_started", None, Some(why.to_string().into())),
         };
-        self.about.context.audit.tell(AuditRecord {
+        self.shared.context.audit.tell(AuditRecord {
             run: Some(run.as_str().into()),
             outcome: Some(outcome.to_owned()),
             limits,
             reason,
             duration_ms: since,
-            ..self.line(audit::AuditEvent::RunFinished)
+            ..self.audit_record(audit::AuditEvent::RunFinished)
         });
     }
 }

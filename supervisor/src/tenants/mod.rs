@@ -1,4 +1,4 @@
-//! Tenants: who a caller is, by what the transport says, and what it may have. Must not know any request.
+//! Tenants: the identity of a caller, derived from its transport, and what a tenant may use.
 
 pub mod access;
 pub mod allowance;
@@ -19,92 +19,93 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 
-/// Sessions of a tenant whose table says nothing.
+/// Most sessions of a tenant without a configured bound.
 const SESSIONS_MAX: usize = 1_000;
 
 /// One tenant.
 #[derive(Debug)]
 pub struct Tenant {
-    /// Its name.
+    /// Name of the tenant.
     pub id: TenantId,
     /// Directories below which its workspaces are.
     pub roots: Vec<Root>,
-    /// Places of the supervisor's own, without symlinks: no workspace holds one or is in one.
+    /// The supervisor's own paths, without symlinks: no workspace contains one or is inside one.
     pub reserved: Vec<PathBuf>,
-    /// What its runs may have.
+    /// Limits and settings of its runs.
     pub policy: Arc<Policy>,
-    /// The same, to its sessions, for as long as it is there. [`Tenants::take_over`] sends what is new.
+    /// Sends the current policy to the tenant's sessions while it is configured; [`Tenants::publish_policies`] sends a new
+    /// one.
     pub policies: Arc<watch::Sender<Arc<Policy>>>,
-    /// Sessions at the same time.
+    /// Most sessions at a time.
     pub sessions_max: usize,
-    /// What it may ask of the supervisor.
+    /// Its bounds on requests to the supervisor.
     pub allowance: Allowance,
 }
 
-/// Who is calling.
+/// An authenticated caller.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The tenant, if it is one.
+    /// The tenant, if the caller is one.
     pub tenant: Option<Arc<Tenant>>,
-    /// Whether it may ask about the host.
+    /// Whether the caller may use the Host service.
     pub operator: bool,
-    /// How it is known.
+    /// The authentication method and credential, for the audit log.
     pub auth: AuthMethod,
 }
 
-/// What a transport knows of a peer.
+/// A verified credential of a peer.
 #[derive(Debug, Clone, Copy)]
 pub enum Credential<'a> {
     /// The user id at the other end of a unix socket.
     Uid(u32),
     /// A bearer token.
     Token(&'a str),
-    /// The subject of a JSON web token that counts.
+    /// The subject of a valid JSON web token.
     Subject(&'a str),
-    /// The names in a client certificate that counts.
+    /// The names in a valid client certificate.
     Names(&'a [String]),
 }
 
-/// Everybody who may call.
+/// All tenants and operators of a host, with their credentials.
 #[derive(Debug, Default)]
 pub struct Tenants {
     tenants: Vec<Arc<Tenant>>,
-    uids: Vec<(u32, Who)>,
-    tokens: Vec<(blake3::Hash, Who)>,
-    subjects: Vec<(String, Who)>,
-    names: Vec<(String, Who)>,
+    uids: Vec<(u32, Role)>,
+    tokens: Vec<(blake3::Hash, Role)>,
+    subjects: Vec<(String, Role)>,
+    names: Vec<(String, Role)>,
 }
 
 #[derive(Debug, Clone)]
-enum Who {
+enum Role {
     Operator,
     Tenant(Arc<Tenant>),
 }
 
 impl Tenants {
-    /// The tenants of a host file that has no [`Config::problems`], for a supervisor that `may_switch` users or not. Those
-    /// that were there `before` go on with the sessions that they have and with what they have used up.
+    /// The tenants of a host file without [`Config::problems`], for a supervisor that `may_switch` users or not.
+    /// Tenants that exist in `before` keep their sessions and their usage.
     #[must_use]
     pub fn from_config(config: &Config, may_switch: bool, before: &Tenants) -> Tenants {
         let mut tenants = Tenants::default();
         let operators = &config.operators;
-        tenants.admit(&operators.uids, &operators.token_hashes, &Who::Operator);
-        tenants.admit_names(&operators.jwt_subjects, &operators.cert_names, &Who::Operator);
+        tenants.add_credentials(&operators.uids, &operators.token_hashes, &Role::Operator);
+        tenants.add_names(&operators.jwt_subjects, &operators.cert_names, &Role::Operator);
         let switches = may_switch && !config.sandbox.left_off.contains(&Layer::TenantUid);
         let own =
             [Some(&config.state_dir), config.listen.unix.as_ref(), config.audit.path.as_ref()].into_iter().flatten();
-        let reserved: Vec<PathBuf> = own.map(|own| real(own)).collect();
+        let reserved: Vec<PathBuf> = own.map(|path| real(path)).collect();
         let roots = config.roots();
         for table in &config.tenant {
             let range = table.uid_range.filter(|_| switches);
             let id = TenantId::new(table.id.clone());
-            let known = before.get(&id);
+            let previous = before.get(&id);
             let policy = Policy {
                 owner: table.id.clone(),
                 quota: table.quota.quota(),
-                queued: known.map_or_else(Arc::default, |known| Arc::clone(&known.policy.queued)),
-                kept: table.quota.kept(known.map(|known| &known.policy.kept)),
-                looks: known.map_or_else(ScanPermits::of_tenant, |known| known.policy.looks.clone()),
+                queued: previous.map_or_else(Arc::default, |previous| Arc::clone(&previous.policy.queued)),
+                kept: table.quota.kept(previous.map(|previous| &previous.policy.kept)),
+                looks: previous.map_or_else(ScanPermits::of_tenant, |previous| previous.policy.looks.clone()),
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
                 owners: range.map(UidRange::uids),
                 defaults: config.defaults.over(Limits::DEFAULT),
@@ -119,8 +120,10 @@ impl Tenants {
                 cache_bytes_max: table.cache.map_or(caches::BYTES_MAX, |size| size.bytes),
             };
             let policy = Arc::new(policy);
-            let policies = known
-                .map_or_else(|| Arc::new(watch::Sender::new(Arc::clone(&policy))), |known| Arc::clone(&known.policies));
+            let policies = previous.map_or_else(
+                || Arc::new(watch::Sender::new(Arc::clone(&policy))),
+                |previous| Arc::clone(&previous.policies),
+            );
             let allowance = table.quota.allowance();
             let tenant = Tenant {
                 id,
@@ -129,21 +132,21 @@ impl Tenants {
                 policy,
                 policies,
                 sessions_max: table.sessions_max.map_or(SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
-                allowance: match known {
-                    Some(known) => allowance.in_place_of(&known.allowance),
+                allowance: match previous {
+                    Some(previous) => allowance.with_usage_of(&previous.allowance),
                     None => allowance,
                 },
             };
             let tenant = Arc::new(tenant);
-            let who = Who::Tenant(Arc::clone(&tenant));
+            let role = Role::Tenant(Arc::clone(&tenant));
             tenants.tenants.push(tenant);
-            tenants.admit(&table.uids, &table.token_hashes, &who);
-            tenants.admit_names(&table.jwt_subjects, &table.cert_names, &who);
+            tenants.add_credentials(&table.uids, &table.token_hashes, &role);
+            tenants.add_names(&table.jwt_subjects, &table.cert_names, &role);
         }
         tenants
     }
 
-    /// The one tenant of a private supervisor, who is its operator too.
+    /// The single tenant of a private supervisor, which is also its operator.
     #[must_use]
     pub fn private(uid: u32, root: PathBuf, policy: Policy) -> Tenants {
         let policy = Arc::new(policy);
@@ -157,29 +160,29 @@ impl Tenants {
             allowance: QuotaTable::default().allowance(),
         };
         let tenant = Arc::new(tenant);
-        let uids = vec![(uid, Who::Operator), (uid, Who::Tenant(Arc::clone(&tenant)))];
+        let uids = vec![(uid, Role::Operator), (uid, Role::Tenant(Arc::clone(&tenant)))];
         Tenants { tenants: vec![tenant], uids, ..Tenants::default() }
     }
 
-    fn admit(&mut self, uids: &[u32], hashes: &[String], who: &Who) {
-        self.uids.extend(uids.iter().map(|uid| (*uid, who.clone())));
+    fn add_credentials(&mut self, uids: &[u32], hashes: &[String], role: &Role) {
+        self.uids.extend(uids.iter().map(|uid| (*uid, role.clone())));
         let hashes = hashes.iter().filter_map(|hash| blake3::Hash::from_hex(hash).ok());
-        self.tokens.extend(hashes.map(|hash| (hash, who.clone())));
+        self.tokens.extend(hashes.map(|hash| (hash, role.clone())));
     }
 
-    fn admit_names(&mut self, subjects: &[String], names: &[String], who: &Who) {
-        self.subjects.extend(subjects.iter().map(|subject| (subject.clone(), who.clone())));
-        self.names.extend(names.iter().map(|name| (canonical_name(name), who.clone())));
+    fn add_names(&mut self, subjects: &[String], names: &[String], role: &Role) {
+        self.subjects.extend(subjects.iter().map(|subject| (subject.clone(), role.clone())));
+        self.names.extend(names.iter().map(|name| (canonical_name(name), role.clone())));
     }
 
-    /// Sends each tenant's policy to the sessions that it has: runs that begin from now on are under it.
-    pub fn take_over(&self) {
+    /// Sends each tenant's policy to its sessions: runs that start from now on are under it.
+    pub fn publish_policies(&self) {
         for tenant in &self.tenants {
             tenant.policies.send_replace(Arc::clone(&tenant.policy));
         }
     }
 
-    /// Every tenant.
+    /// All tenants.
     #[must_use]
     pub fn all(&self) -> &[Arc<Tenant>] {
         &self.tenants
@@ -191,44 +194,46 @@ impl Tenants {
         self.tenants.iter().find(|tenant| tenant.id == *id)
     }
 
-    /// Who has this credential; `None` for nobody.
+    /// The caller with this credential; `None` for an unknown credential.
     #[must_use]
     pub fn identify(&self, credential: Credential<'_>) -> Option<Caller> {
-        let known: Vec<&Who> = match credential {
-            Credential::Uid(uid) => self.uids.iter().filter(|(known, _)| *known == uid).map(|(_, who)| who).collect(),
-            Credential::Token(token) => {
-                // All hashes are compared, each in constant time, so that time says nothing about any of them.
-                let hash = blake3::hash(token.as_bytes());
-                let equal = |known: &blake3::Hash| bool::from(known.as_bytes().ct_eq(hash.as_bytes()));
-                self.tokens.iter().filter(|(known, _)| equal(known)).map(|(_, who)| who).collect()
+        let roles: Vec<&Role> = match credential {
+            Credential::Uid(uid) => {
+                self.uids.iter().filter(|(candidate, _)| *candidate == uid).map(|(_, role)| role).collect()
             }
-            // Neither is a secret: whoever shows one has proved that it is theirs.
+            Credential::Token(token) => {
+                // Compares all hashes, each in constant time, so that the time reveals nothing about any of them.
+                let hash = blake3::hash(token.as_bytes());
+                let equal = |candidate: &blake3::Hash| bool::from(candidate.as_bytes().ct_eq(hash.as_bytes()));
+                self.tokens.iter().filter(|(candidate, _)| equal(candidate)).map(|(_, role)| role).collect()
+            }
+            // Subjects and names are no secrets: the token or certificate has been verified.
             Credential::Subject(subject) => {
-                self.subjects.iter().filter(|(known, _)| known == subject).map(|(_, who)| who).collect()
+                self.subjects.iter().filter(|(candidate, _)| candidate == subject).map(|(_, role)| role).collect()
             }
             Credential::Names(names) => {
-                self.names.iter().filter(|(known, _)| names.contains(known)).map(|(_, who)| who).collect()
+                self.names.iter().filter(|(candidate, _)| names.contains(candidate)).map(|(_, role)| role).collect()
             }
         };
-        let mut tenants = known.iter().filter_map(|who| match who {
-            Who::Tenant(tenant) => Some(tenant),
-            Who::Operator => None,
+        let mut tenants = roles.iter().filter_map(|role| match role {
+            Role::Tenant(tenant) => Some(tenant),
+            Role::Operator => None,
         });
         let tenant = tenants.next();
-        // A certificate with the names of two tenants is neither's.
-        if known.is_empty() || tenants.any(|other| tenant.is_some_and(|tenant| tenant.id != other.id)) {
+        // A certificate with the names of two tenants is rejected.
+        if roles.is_empty() || tenants.any(|other| tenant.is_some_and(|tenant| tenant.id != other.id)) {
             return None;
         }
         Some(Caller {
-            auth: auth_of(credential),
-            operator: known.iter().any(|who| matches!(who, Who::Operator)),
+            auth: auth_method(credential),
+            operator: roles.iter().any(|role| matches!(role, Role::Operator)),
             tenant: tenant.map(Arc::clone),
         })
     }
 }
 
-// What tells callers apart in the audit log, without what makes them who they are.
-fn auth_of(credential: Credential<'_>) -> AuthMethod {
+// The credential in the audit log, without its secret part.
+fn auth_method(credential: Credential<'_>) -> AuthMethod {
     let (method, fingerprint) = match credential {
         Credential::Uid(uid) => ("unix", uid.to_string()),
         Credential::Token(token) => ("token", blake3::hash(token.as_bytes()).to_hex()[..16].to_owned()),
@@ -261,7 +266,7 @@ mod tests {
 
     /// Invariant 1: identity comes from the transport.
     #[test]
-    fn a_caller_is_who_its_credential_says() {
+    fn identifies_a_caller_by_its_credential() {
         let tenants = tenants();
         assert_eq!(name(tenants.identify(Credential::Uid(1))).as_deref(), Some("a"));
         assert_eq!(name(tenants.identify(Credential::Uid(2))).as_deref(), Some("b"));
@@ -273,9 +278,9 @@ mod tests {
         assert!(!tenants.identify(Credential::Uid(1)).unwrap().operator);
     }
 
-    /// As the example of a host file says.
+    /// As the example host file documents.
     #[test]
-    fn whoever_is_listed_as_both_is_operator_and_tenant() {
+    fn a_uid_listed_as_both_is_operator_and_tenant() {
         let text =
             "state_dir = \"/x\"\n[operators]\nuids = [1]\n[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/srv\"]\n";
         let tenants = Tenants::from_config(ConfigReader::of(text).config(), true, &Tenants::default());
@@ -284,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_the_first_of_their_tenants_own_users() {
+    fn runs_use_the_first_uid_of_their_tenants_range() {
         let policy = |uid| tenants().identify(Credential::Uid(uid)).unwrap().tenant.unwrap().policy.clone();
         assert_eq!(policy(2).run_as, RunAs::User { uid: 2_000, gid: 2_000 });
         assert_eq!(policy(2).owners, Some(2_000..=2_009));
@@ -292,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_stays_goes_on_with_its_sessions_and_with_what_it_has_used_up() {
+    fn a_tenant_keeps_its_sessions_and_its_usage_across_a_reload() {
         let text = |more: &str| {
             let tenant = "[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\n";
             format!("state_dir = \"/x\"\n{tenant}{more}\n")
@@ -302,39 +307,47 @@ mod tests {
         let first =
             read("max = { memory = \"2GiB\" }\nquota = { subscribers = 1, kept = \"1GiB\" }", &Tenants::default());
         let stream = first.all()[0].allowance.subscribe().unwrap();
-        let waits = first.all()[0].policy.queued.one_more_run(1).unwrap();
-        let kept = first.all()[0].policy.kept.bytes.add(7);
+        let queued_run = first.all()[0].policy.queued.reserve_queued_run(1).unwrap();
+        let retained = first.all()[0].policy.kept.bytes.add(7);
         let sessions = first.all()[0].policies.subscribe();
         let second = read("max = { memory = \"1GiB\" }", &first);
-        assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 2 << 30, "nothing changes before it takes over");
-        second.take_over();
+        assert_eq!(
+            sessions.borrow().ceiling.memory_bytes_max,
+            2 << 30,
+            "nothing changes before the new policies are published"
+        );
+        second.publish_policies();
         assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 1 << 30);
         let third = read("max = { memory = \"3GiB\" }\nquota = { subscribers = 2 }", &second);
-        third.take_over();
-        assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 3 << 30, "of a session from before the second too");
+        third.publish_policies();
+        assert_eq!(
+            sessions.borrow().ceiling.memory_bytes_max,
+            3 << 30,
+            "also in a session from before the second reload"
+        );
         let Tenant { allowance, policy, .. } = &*third.all()[0];
         assert_eq!((policy.queued.now(), policy.kept.bytes.now()), (1, 7));
         let second_stream = allowance.subscribe().unwrap();
         assert!(allowance.subscribe().is_none(), "one of two was open before");
-        drop((stream, second_stream, waits, kept));
+        drop((stream, second_stream, queued_run, retained));
         assert_eq!((policy.queued.now(), policy.kept.bytes.now()), (0, 0));
         assert!(allowance.subscribe().is_some());
     }
 
-    /// Else it would be refused for ever, and the file would be called good.
+    /// Otherwise every such run would be refused, although the file is reported as valid.
     #[test]
-    fn a_run_that_asks_for_nothing_fits_into_its_tenants_quota() {
+    fn a_run_with_default_limits_fits_into_its_tenants_quota() {
         let text = "state_dir = \"/x\"\n[max]\nmemory = \"1GiB\"\n[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\n\
                     max = { cpus = 1 }\nquota = { memory = \"512MiB\", cpus = 1.5 }\n";
         let tenants = Tenants::from_config(ConfigReader::of(text).config(), true, &Tenants::default());
         let policy = &tenants.all()[0].policy;
         assert_eq!((policy.ceiling.memory_bytes_max, policy.ceiling.cpu_millis_max), (512 << 20, 1_000));
         let (limits, _) = Limits::resolve(&LimitRequest::default(), policy.defaults, policy.ceiling);
-        assert_eq!(policy.quota.check(Amount::of(&limits)), Ok(()));
+        assert_eq!(policy.quota.check(Amount::from_limits(&limits)), Ok(()));
     }
 
     #[test]
-    fn a_tenant_gets_no_more_than_the_host() {
+    fn a_tenants_ceiling_is_bounded_by_the_hosts() {
         let b = tenants().identify(Credential::Uid(2)).unwrap().tenant.unwrap();
         assert_eq!(b.policy.ceiling.memory_bytes_max, 1 << 30);
     }

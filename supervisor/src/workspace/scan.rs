@@ -3,7 +3,7 @@
 
 use super::ignored_dirs::{is_by_name, is_cache, is_data, is_filled};
 use crate::runs::project_file;
-use proctor_core::bound::PATH_BYTES_MAX;
+use proctor_core::bounds::PATH_BYTES_MAX;
 use proctor_core::request::Fingerprint;
 use proctor_frameworks::{Concerns, FRAMEWORKS, FileTree, LeftOut, Why};
 use proctor_sandbox::lack;

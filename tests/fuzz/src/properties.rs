@@ -2,7 +2,7 @@
 
 use crate::input::Run;
 use crate::reading::{Read, read};
-use proctor_core::bound::MESSAGE_BYTES_MAX;
+use proctor_core::bounds::MESSAGE_BYTES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::test_case::TestId;

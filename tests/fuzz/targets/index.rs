@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proctor_core::coverage::{Attribution, CoverageIndex, LineSpan, Measured};
+use proctor_core::coverage::{Attribution, CoverageIndex, LineSpan, CoverageMeasurement};
 use proctor_core::timestamp::Timestamp;
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut time = 0;
     while let Some((head, tail)) = rest.split_first() {
         let count = usize::from(head % 4);
-        let sets: Vec<Measured> = tail.chunks_exact(4).take(count).map(set).collect();
+        let sets: Vec<CoverageMeasurement> = tail.chunks_exact(4).take(count).map(set).collect();
         rest = tail.get(4 * count..).unwrap_or_default();
         let whole = head & 0x80 != 0;
         take_in(&mut model, &sets, whole);
@@ -32,11 +32,11 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(index.has_measured(), !model.is_empty() || index.has_measured());
 });
 
-fn set(bytes: &[u8]) -> Measured {
+fn set(bytes: &[u8]) -> CoverageMeasurement {
     let tests = (0..4).filter(|bit| bytes[1] >> bit & 1 == 1).map(|bit| format!("T{bit}"));
     let first = 1 + u32::from(bytes[2]) % LINES;
     let last = first + u32::from(bytes[3] % 4);
-    Measured {
+    CoverageMeasurement {
         package: format!("p{}", bytes[0] % 2),
         tests: tests.collect(),
         complete: bytes[1] & 0x80 != 0,
@@ -45,7 +45,7 @@ fn set(bytes: &[u8]) -> Measured {
     }
 }
 
-fn take_in(model: &mut Model, sets: &[Measured], whole: bool) {
+fn take_in(model: &mut Model, sets: &[CoverageMeasurement], whole: bool) {
     if sets.is_empty() {
         return;
     }

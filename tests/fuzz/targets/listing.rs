@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proctor_core::bound::TEST_CASES_MAX;
+use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_fuzz::input::{Run, SILENT, Stream};
 use proctor_fuzz::subject;

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proctor_core::bound::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
+use proctor_core::bounds::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
 use proctor_core::coverage::CoverageIndex;
 use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::{FRAMEWORKS, Project};

@@ -211,7 +211,7 @@ fn a_rerun_has_not_passed_while_something_of_it_told_nothing() {
         assert_eq!(last["tests"].as_array().unwrap().len(), ran);
         let notes = last["evidence"]["notes"].to_string();
         assert!(
-            notes.contains("1 test(s) that were to run again told nothing: ") && notes.contains("TestThere"),
+            notes.contains("1 test(s) that were to run again gave no result: ") && notes.contains("TestThere"),
             "{notes}"
         );
     }

@@ -127,7 +127,7 @@ async fn answers_that_nobody_takes_are_held_up_to_a_bound() {
     for _ in 256..CALLS {
         let refused = timeout(PATIENCE, asking.join_next()).await.expect("one is refused").unwrap().unwrap();
         assert_eq!(quota(&refused), "answer_bytes");
-        assert!(refused.message().ends_with("read what was asked for, or ask for less at a time"), "{refused:?}");
+        assert!(refused.message().ends_with("read the pending answers, or request less at a time"), "{refused:?}");
     }
     // Streams have what is left, and another tenant has all that it may have.
     let mut watching = JoinSet::new();

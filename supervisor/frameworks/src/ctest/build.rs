@@ -4,7 +4,7 @@ use super::command::package;
 use super::linker::{self, REFERENCE};
 use crate::paths::Paths;
 use crate::said::plain;
-use proctor_core::bound::COLLECTORS_MAX;
+use proctor_core::bounds::COLLECTORS_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::test_case::{Collector, CollectorKind};

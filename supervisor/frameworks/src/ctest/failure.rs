@@ -4,7 +4,7 @@
 use crate::paths::Paths;
 use crate::said::plain;
 use crate::values::values;
-use proctor_core::bound::{MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX};
+use proctor_core::bounds::{MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX};
 use regex::Regex;
 use std::collections::VecDeque;
 use std::sync::LazyLock;
@@ -140,7 +140,7 @@ impl Printed {
             self.head.push('\n');
             return;
         }
-        let kept = proctor_core::bound::clip(line.to_owned(), KEPT_BYTES_MAX / 4);
+        let kept = proctor_core::bounds::clip(line.to_owned(), KEPT_BYTES_MAX / 4);
         self.tail_bytes += kept.len() + 1;
         self.tail.push_back(kept);
         while self.tail_bytes > KEPT_BYTES_MAX {

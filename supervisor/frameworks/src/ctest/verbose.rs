@@ -5,7 +5,7 @@
 
 use super::failure::{Failure, Printed};
 use crate::paths::Paths;
-use proctor_core::bound::TEST_CASES_MAX;
+use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use regex::Regex;

@@ -23,7 +23,7 @@ use crate::paths::{is_within, join};
 use crate::project::Project;
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
-use proctor_core::request::{Browsing, RerunTarget, Selection};
+use proctor_core::request::{BrowserOptions, RerunTarget, Selection};
 use regex::Regex;
 use specs::SpecCount;
 use std::collections::BTreeMap;
@@ -172,7 +172,7 @@ impl Framework for Cypress {
         _tree: &FileTree,
         plan: &mut Plan,
         _option: &'static str,
-        asked: Browsing,
+        asked: BrowserOptions,
     ) -> Result<(), PlanError> {
         for args in plan.steps.iter_mut().map(|step| &mut step.args) {
             if asked.headed {

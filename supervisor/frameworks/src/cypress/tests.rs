@@ -1,9 +1,9 @@
 //! The plans that this adapter writes.
 
 use super::*;
+use proctor_core::completeness::Completeness;
 use proctor_core::filter::Filter;
 use proctor_core::outcome::Exit;
-use proctor_core::proof::Proof;
 use proctor_core::request::{Browser, CoverageMode};
 use proctor_core::test_case::TestId;
 
@@ -60,7 +60,7 @@ fn the_browser_that_is_asked_for_takes_the_place_of_the_scripts() {
     for script in ["cypress run --headless -b chrome -q", "cypress run --browser chrome -q"] {
         let tree = tree(script, "");
         let mut plan = planned(&tree, &Selection::All, false);
-        let asked = Browsing { headed: true, browser: Some(Browser::Firefox) };
+        let asked = BrowserOptions { headed: true, browser: Some(Browser::Firefox) };
         Cypress.browse(&tree, &mut plan, "browser", asked).unwrap();
         let expected = "run --reporter=/s/cypress/reporter.cjs --headed --browser=firefox";
         assert_eq!(plan.steps[0].args.join(" "), expected, "{script}");
@@ -114,7 +114,7 @@ fn specs_are_listed_without_cypress() {
     listing.step_started(0);
     listing.report(text.as_bytes(), &mut Vec::new());
     listing.step_ended(Exit::Code(0), false, &mut Vec::new());
-    assert_eq!(listing.summary().proof, Proof::Shown { tests: 0 });
+    assert_eq!(listing.summary().proof, Completeness::Proven { tests: 0 });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::event::{OutputKind, unescape};
 
-/// Most bytes kept of the beginning of an output. With the tail it is [`proctor_core::bound::TEST_OUTPUT_BYTES_MAX`].
+/// Most bytes kept of the beginning of an output. With the tail it is [`proctor_core::bounds::TEST_OUTPUT_BYTES_MAX`].
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 /// Most bytes in each of the two generations of the end. A test that logs for a megabyte and then fails says why at the
@@ -144,7 +144,7 @@ mod tests {
         for number in 0..100_000 {
             buffer.push(OutputKind::Plain, &literal(&format!("line {number}\n")));
         }
-        assert!(buffer.bytes() <= proctor_core::bound::TEST_OUTPUT_BYTES_MAX);
+        assert!(buffer.bytes() <= proctor_core::bounds::TEST_OUTPUT_BYTES_MAX);
         let lines = buffer.lines();
         assert_eq!(lines[0].text, "line 0");
         assert_eq!(lines.last().unwrap().text, "line 99999");

@@ -4,7 +4,7 @@
 use super::buffer::OutputBuffer;
 use super::event::OutputKind;
 use crate::paths::Paths;
-use proctor_core::bound::{COLLECTORS_MAX, MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip};
+use proctor_core::bounds::{COLLECTORS_MAX, MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip};
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind};
 use regex::Regex;

@@ -11,8 +11,8 @@ use crate::framework::{Harvest, InjectedFile, Step};
 use crate::paths::Paths;
 use crate::paths::join;
 use crate::project::Project;
-use proctor_core::bound::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
-use proctor_core::coverage::{Attribution, LineSpan, Measured};
+use proctor_core::bounds::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
+use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Directory below scratch in which every test binary gets one of its own.
@@ -114,7 +114,7 @@ pub(super) fn ingest(
         let Some(files) = executed(profile, projects) else { continue };
         measured.insert(package.clone());
         let sets = [(whole, true), (part, false)].into_iter().filter(|(tests, _)| !tests.is_empty());
-        harvest.measured.extend(sets.map(|(tests, complete)| Measured {
+        harvest.measured.extend(sets.map(|(tests, complete)| CoverageMeasurement {
             package: package.clone(),
             tests,
             complete,
@@ -280,7 +280,7 @@ mod tests {
         let span = |first, last| LineSpan { first, last };
         assert_eq!(
             harvest.measured,
-            [Measured {
+            [CoverageMeasurement {
                 package: "m/a".to_owned(),
                 tests: vec!["TestA".to_owned(), "TestB".to_owned()],
                 complete: true,

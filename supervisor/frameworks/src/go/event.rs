@@ -1,7 +1,7 @@
 //! One line of `go test -json` (<https://pkg.go.dev/cmd/test2json>, and "go help buildjson" for build events), borrowed from
 //! the stream. Must not know what follows from it.
 
-use proctor_core::bound::{NAME_BYTES_MAX, clip};
+use proctor_core::bounds::{NAME_BYTES_MAX, clip};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;

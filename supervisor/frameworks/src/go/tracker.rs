@@ -6,7 +6,7 @@ use super::event::OutputKind;
 use super::failure::{self, Circumstances, Failure};
 use super::undecided::Undecided;
 use crate::paths::Paths;
-use proctor_core::bound::clip;
+use proctor_core::bounds::clip;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use std::collections::HashMap;

@@ -5,7 +5,7 @@ use crate::framework::PlanError;
 use crate::paths::join;
 use crate::project::{Project, project_of};
 use crate::tree::FileTree;
-use proctor_core::bound::NAME_BYTES_MAX;
+use proctor_core::bounds::NAME_BYTES_MAX;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 

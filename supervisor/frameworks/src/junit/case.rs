@@ -5,7 +5,7 @@ use crate::ctest::failure::{Failure, Printed};
 use crate::paths::Paths;
 use crate::said::plain;
 use crate::values::values;
-use proctor_core::bound::TEST_OUTPUT_BYTES_MAX;
+use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use regex::Regex;
 use std::sync::LazyLock;

@@ -14,7 +14,7 @@ use crate::notes::Notes;
 use crate::paths::Paths;
 use case::Open;
 pub(crate) use case::UNNAMED;
-use proctor_core::bound::{COLLECTORS_MAX, TEST_CASES_MAX};
+use proctor_core::bounds::{COLLECTORS_MAX, TEST_CASES_MAX};
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind, TestId};
 use std::collections::HashSet;

@@ -193,7 +193,7 @@ fn texts_are_kept_within_their_bounds() {
         " file='{long}'><failure message='{long}'>{long}&lt;{long}</failure><system-out>{long}</system-out>"
     ));
     let texts = [&failed.message, &failed.stack, &failed.output, &failed.file];
-    assert!(texts.into_iter().flatten().all(|text| text.len() <= proctor_core::bound::TEST_OUTPUT_BYTES_MAX));
+    assert!(texts.into_iter().flatten().all(|text| text.len() <= proctor_core::bounds::TEST_OUTPUT_BYTES_MAX));
 }
 
 const WHOLE: &str = "<?xml version='1.0'?><!-- c --><testsuites><testsuite name='a' failures='1' errors='0'><testcase \

@@ -2,7 +2,7 @@
 //! make grow. Entities are the five that XML knows and characters by number; every other one stays as it was written, and
 //! a DOCTYPE is passed over. Must not know what the elements mean.
 
-use proctor_core::bound::TEST_OUTPUT_BYTES_MAX;
+use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
 use quick_xml::Reader;
 use quick_xml::escape::{resolve_xml_entity, unescape};
 use quick_xml::events::{BytesRef, BytesStart, Event};

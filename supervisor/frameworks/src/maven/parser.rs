@@ -13,7 +13,7 @@ use crate::paths::{Paths, join};
 use crate::proof::Proofs;
 use crate::said::ending;
 use memchr::memmem;
-use proctor_core::bound::COLLECTORS_MAX;
+use proctor_core::bounds::COLLECTORS_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};

@@ -19,8 +19,8 @@ use crate::paths::{is_within, join};
 use crate::project::Project;
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
-use proctor_core::artifact::KEPT;
-use proctor_core::request::Browsing;
+use proctor_core::artifact::ARTIFACTS_DIRECTORY;
+use proctor_core::request::BrowserOptions;
 
 /// The adapter for Playwright's test runner.
 #[derive(Debug, Clone, Copy)]
@@ -148,7 +148,7 @@ impl Framework for Playwright {
         tree: &FileTree,
         plan: &mut Plan,
         _option: &'static str,
-        asked: Browsing,
+        asked: BrowserOptions,
     ) -> Result<(), PlanError> {
         for step in &mut plan.steps {
             let mut options: Vec<String> = asked.headed.then(|| "--headed".to_owned()).into_iter().collect();
@@ -178,7 +178,7 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, listing: bool) -
     let starts = js::starts(tree, groups, (Runner::Playwright, NAME), HANDED, &[], &mut plan.notes);
     for (number, Start { group, script, options }) in starts.into_iter().enumerate() {
         // Playwright empties the directory when it begins, so each command has its own.
-        let output = format!("{ARTIFACTS}/{KEPT}/{NAME}-{number}");
+        let output = format!("{ARTIFACTS}/{ARTIFACTS_DIRECTORY}/{NAME}-{number}");
         let mut args = arguments(&group, options, want, &output);
         args.extend(listing.then(|| "--list".to_owned()));
         plan.steps.push(launch(tree, &group, want, &script, listing).step(args));
@@ -190,7 +190,7 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, listing: bool) -
 fn launch(tree: &FileTree, group: &Group<'_>, want: &Want<'_>, script: &Script, listing: bool) -> Launch {
     let launch = Launch::of(tree, group.project, want, NAME, script)
         .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch))
-        .with("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{KEPT}", want.scratch))
+        .with("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{ARTIFACTS_DIRECTORY}", want.scratch))
         // Nothing that anybody wants to look at.
         .with("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/work/last-run.json", want.scratch))
         .with("PW_TEST_REPORTER", format!("{}/playwright/reporter.cjs", want.scratch))

@@ -77,7 +77,7 @@ fn a_browser_is_asked_for_as_the_configuration_allows() {
         let mut plan = Plan::default();
         let args = ["test", "--project=phone", "e2e"].map(str::to_owned).into();
         plan.steps.push(Step { programs: vec![], args, dir: String::new(), env: BTreeMap::new() });
-        let asked = Browsing { headed: true, browser: Some(Browser::Firefox) };
+        let asked = BrowserOptions { headed: true, browser: Some(Browser::Firefox) };
         Playwright.browse(&tree, &mut plan, "headed", asked).unwrap();
         plan.steps[0].args.join(" ")
     };

@@ -5,7 +5,7 @@ use crate::paths::is_within;
 use crate::project::Project;
 use crate::python::{START, Steps, shares};
 use crate::tree::FileTree;
-use proctor_core::artifact::KEPT;
+use proctor_core::artifact::ARTIFACTS_DIRECTORY;
 
 /// The plan of a run, or with `more` arguments of a listing.
 ///
@@ -34,7 +34,7 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more:
 /// Each command with a directory of its own for what browser tests leave: pytest-playwright removes it when it begins.
 fn keeping(mut plan: Plan, want: &Want<'_>) -> Plan {
     for (number, step) in plan.steps.iter_mut().enumerate() {
-        let output = format!("{ARTIFACTS}/{KEPT}/{}-{number}", super::NAME);
+        let output = format!("{ARTIFACTS}/{ARTIFACTS_DIRECTORY}/{}-{number}", super::NAME);
         step.env.insert("PROCTOR_OUTPUT".to_owned(), format!("{}/{output}", want.scratch));
         plan.dirs.push(output);
     }

@@ -15,7 +15,7 @@ use crate::project::Project;
 use crate::python::{self, Runner};
 use crate::reported::{Dialect, Reported};
 use crate::tree::FileTree;
-use proctor_core::request::Browsing;
+use proctor_core::request::BrowserOptions;
 
 /// The adapter for pytest.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +94,13 @@ impl Framework for Pytest {
     }
 
     /// The plugin pytest-playwright has the options.
-    fn browse(&self, tree: &FileTree, plan: &mut Plan, option: &'static str, asked: Browsing) -> Result<(), PlanError> {
+    fn browse(
+        &self,
+        tree: &FileTree,
+        plan: &mut Plan,
+        option: &'static str,
+        asked: BrowserOptions,
+    ) -> Result<(), PlanError> {
         let mut steps: Vec<&mut Step> =
             plan.steps.iter_mut().filter(|step| python::needs(tree, &step.dir, "pytest-playwright")).collect();
         if steps.is_empty() {
@@ -150,7 +156,7 @@ mod tests {
             let step =
                 Step { programs: vec![], args: vec!["-m".to_owned()], dir: "web".to_owned(), env: BTreeMap::new() };
             let mut plan = Plan { steps: vec![step], ..Plan::default() };
-            let asked = Browsing { headed: true, browser: Some(Browser::Webkit) };
+            let asked = BrowserOptions { headed: true, browser: Some(Browser::Webkit) };
             Pytest.browse(&tree, &mut plan, "headed", asked).map(|()| plan.steps[0].args.join(" "))
         };
         assert_eq!(browsed("pytest-playwright==0.7").unwrap(), "-m --headed --browser=webkit");

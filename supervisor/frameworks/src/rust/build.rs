@@ -4,7 +4,7 @@
 use super::event::{Diagnostic, Message};
 use super::failure::{Here, of_script};
 use super::names::{Binary, package_of};
-use proctor_core::bound::{COLLECTORS_MAX, TEST_OUTPUT_BYTES_MAX};
+use proctor_core::bounds::{COLLECTORS_MAX, TEST_OUTPUT_BYTES_MAX};
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind};
 use std::collections::BTreeMap;

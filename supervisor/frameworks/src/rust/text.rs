@@ -1,7 +1,7 @@
 //! Reads libtest's text form, in which rustdoc tells doctests, and which other harnesses imitate. Why a test failed comes
 //! after all tests have ended, so failures wait for it. Must not know what is made of a failure.
 
-use proctor_core::bound::{TEST_OUTPUT_BYTES_MAX, clip};
+use proctor_core::bounds::{TEST_OUTPUT_BYTES_MAX, clip};
 use proctor_core::test_case::TestOutcome;
 
 /// Most failed tests that wait for their output at a time; later ones are told without.

@@ -3,7 +3,7 @@
 
 use crate::paths::Paths;
 use crate::values::values;
-use proctor_core::bound::TEST_OUTPUT_BYTES_MAX;
+use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
 use proctor_core::test_case::{TestCase, TestOutcome};
 use regex::Regex;
 use std::sync::LazyLock;

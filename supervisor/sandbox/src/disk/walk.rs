@@ -3,7 +3,7 @@
 
 use super::ground::{Ground, Root, Stamp};
 use super::used::Use;
-use proctor_core::bound::PATH_BYTES_MAX;
+use proctor_core::bounds::PATH_BYTES_MAX;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, openat, openat2, statx,
 };

@@ -3,7 +3,7 @@
 //! know files.
 
 use super::{AuditEvent, AuditRecord};
-use proctor_core::rate::Rate;
+use proctor_core::rate_limit::RateLimit;
 use std::collections::BTreeMap;
 
 /// Lines of one tenant in a second of those that are spared, and at once after a second of silence: who polls or guesses by hand
@@ -22,7 +22,7 @@ pub(super) struct Sparing {
 
 #[derive(Debug, Default)]
 struct Spared {
-    /// See [`Rate::admit`].
+    /// See [`RateLimit::admit`].
     due_ns: u64,
     suppressed: u64,
 }
@@ -53,7 +53,7 @@ impl Sparing {
         }
         if is_spared(&line) {
             let spared = self.tenants.entry(line.tenant.clone()).or_default();
-            match Rate::per_second(PER_SECOND).admit(now_ns, spared.due_ns) {
+            match RateLimit::per_second(PER_SECOND).admit(now_ns, spared.due_ns) {
                 Ok(due_ns) => spared.due_ns = due_ns,
                 Err(_) => {
                     spared.suppressed += 1;

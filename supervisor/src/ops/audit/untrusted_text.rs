@@ -1,6 +1,6 @@
 //! A text in the audit log that is somebody else's: a name that a caller gave, a reason. Must not know what it says.
 
-use proctor_core::bound::clip;
+use proctor_core::bounds::clip;
 use proctor_core::redact::{SECRET_BYTES_MAX, redact};
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;

@@ -1,19 +1,19 @@
-//! The end of a supervisor: runs that go on are waited for, until there is no more time.
+//! Tests of a drain: runs are waited for until its deadline.
 
-use super::harness::{Book, Do, World, command, outcome, start, tenant, within};
+use super::harness::{Order, TestRegistry, World, command, outcome, start, tenant, within};
 use crate::sessions::limits::SessionLimits;
 use crate::sessions::*;
 use proctor_core::outcome::KillReason;
 
 #[tokio::test]
-async fn a_drain_lets_runs_end_and_takes_on_none() {
+async fn a_drain_lets_runs_end_and_rejects_new_ones() {
     let world = World::new();
-    let (book, place) = (Book::with(&world, SessionLimits::default()), world.workspace());
+    let (registry, workspace) = (TestRegistry::with(&world, SessionLimits::default()), world.workspace());
     let ours = tenant(&world, 1, 9);
-    let (one, idle) = (book.separate(&ours, &place).await, book.separate(&ours, &place).await);
+    let (one, idle) = (registry.separate(&ours, &workspace).await, registry.separate(&ours, &workspace).await);
     let (first, second) = (start(&one, "a").await, start(&one, "b").await);
     assert!(one.is_busy() && !idle.is_busy());
-    let registry = book.registry.clone();
+    let registry = registry.handle.clone();
     let draining = tokio::spawn(async move { registry.drain(std::future::pending()).await });
     let refusal = within(async {
         loop {
@@ -24,25 +24,25 @@ async fn a_drain_lets_runs_end_and_takes_on_none() {
         }
     });
     assert_eq!(refusal.await, Some(SessionError::Rejected(StartRejected::Draining)));
-    assert_eq!(one.unfinished().await.unwrap().len(), 2, "what was accepted goes on");
-    world.tell(Do::Exit(0));
-    world.tell(Do::Exit(1));
+    assert_eq!(one.unfinished().await.unwrap().len(), 2, "accepted runs continue");
+    world.order(Order::Exit(0));
+    world.order(Order::Exit(1));
     assert_eq!((outcome(&first).await, outcome(&second).await), (Outcome::Passed, Outcome::Failed));
     assert_eq!(within(draining).await.unwrap(), Closed { finished: 2, cancelled: 0 });
     assert!(one.is_gone() && idle.is_gone() && world.fake.killed.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn a_drain_cancels_what_has_not_ended_at_its_deadline() {
+async fn a_drain_cancels_the_runs_left_at_its_deadline() {
     let world = World::new();
-    let (book, place) = (Book::with(&world, SessionLimits::default()), world.workspace());
+    let (registry, workspace) = (TestRegistry::with(&world, SessionLimits::default()), world.workspace());
     let ours = tenant(&world, 1, 9);
-    let session = book.separate(&ours, &place).await;
+    let session = registry.separate(&ours, &workspace).await;
     let runs = [start(&session, "a").await, start(&session, "b").await, start(&session, "c").await];
     let (over, deadline) = oneshot::channel::<()>();
-    let registry = book.registry.clone();
+    let registry = registry.handle.clone();
     let draining = tokio::spawn(async move { registry.drain(async { _ = deadline.await }).await });
-    // Until the drain is known in the session, what ends is no run of the drain.
+    // A run that ends before the session has handled the drain is not counted.
     within(async {
         while !matches!(
             session.start(command("d"), RunKind::Tests, IfBusy::Refuse).await,
@@ -52,7 +52,7 @@ async fn a_drain_cancels_what_has_not_ended_at_its_deadline() {
         }
     })
     .await;
-    world.tell(Do::Exit(0));
+    world.order(Order::Exit(0));
     assert_eq!(outcome(&runs[0]).await, Outcome::Passed);
     assert!(!draining.is_finished());
     over.send(()).unwrap();

@@ -1,5 +1,5 @@
-//! A world for sessions: a sandbox that does as it is told, the one place where the operating system is faked, and what
-//! sessions are asked there.
+//! Test harness for sessions: a sandbox that follows orders, the one workspace where the operating system is faked, and
+//! helpers that start sessions and runs.
 
 use crate::clock::Clock;
 use crate::host::monitor::HostMonitor;
@@ -18,7 +18,7 @@ use proctor_core::id::{SessionId, TenantId};
 use proctor_core::isolation::{Isolation, Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_core::queue::Entry;
+use proctor_core::queue::QueueEntry;
 use proctor_core::quota::{Amount, Quota};
 use proctor_core::report::Report;
 use proctor_sandbox::{Ending, KillSwitch, RunAs, RunSpec, Sandbox, SandboxError, SandboxEvent};
@@ -28,20 +28,20 @@ use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// What the fake does next.
-pub(super) enum Do {
+/// An order to the fake sandbox.
+pub(super) enum Order {
     Write(&'static str),
     Exit(i32),
     Panic,
 }
 
-/// Does as it is told until it is killed, and tells why it was.
-pub(super) struct Fake {
-    orders: Mutex<std_mpsc::Receiver<Do>>,
+/// A sandbox that follows orders until it is killed, and records the kill reasons.
+pub(super) struct FakeSandbox {
+    orders: Mutex<std_mpsc::Receiver<Order>>,
     pub(super) killed: Mutex<Vec<KillReason>>,
 }
 
-impl Sandbox for Fake {
+impl Sandbox for FakeSandbox {
     fn run(
         &self,
         _spec: &RunSpec,
@@ -59,15 +59,15 @@ impl Sandbox for Fake {
             }
             let order = self.orders.lock().unwrap().try_recv();
             match order {
-                Ok(Do::Write(text)) => {
+                Ok(Order::Write(text)) => {
                     sink(SandboxEvent::Output { stream: Stream::Stdout, bytes: text.as_bytes() });
                 }
-                Ok(Do::Exit(code)) => {
+                Ok(Order::Exit(code)) => {
                     let exit = Exit::Code(code);
                     sink(SandboxEvent::CommandExited { index: 0, exit });
                     return Ok(Ending { exits: vec![exit], ..Ending::default() });
                 }
-                Ok(Do::Panic) => panic!("a test asked for it"),
+                Ok(Order::Panic) => panic!("a test asked for it"),
                 Err(_) => {}
             }
         }
@@ -76,10 +76,10 @@ impl Sandbox for Fake {
 
 pub(super) type Sink<'a> = &'a mut dyn FnMut(SandboxEvent<'_>);
 
-/// Says one thing and ends, whatever is asked of it meanwhile.
-pub(super) struct Says(pub(super) fn(Sink<'_>) -> Result<Ending, SandboxError>);
+/// A sandbox that runs one function and ignores kills.
+pub(super) struct ScriptedSandbox(pub(super) fn(Sink<'_>) -> Result<Ending, SandboxError>);
 
-impl Sandbox for Says {
+impl Sandbox for ScriptedSandbox {
     fn run(
         &self,
         _spec: &RunSpec,
@@ -90,45 +90,45 @@ impl Sandbox for Says {
     }
 }
 
-/// Room for eight runs that ask for nothing.
+/// A host budget for eight runs with default limits.
 const BUDGET: Amount = Amount { memory_bytes: 16 << 30, cpu_millis: 16_000 };
 
 pub(super) struct World {
     pub(super) context: Arc<Context>,
-    pub(super) fake: Arc<Fake>,
-    order: std_mpsc::SyncSender<Do>,
+    pub(super) fake: Arc<FakeSandbox>,
+    orders: std_mpsc::SyncSender<Order>,
     dir: tempfile::TempDir,
-    /// Where the audit log is.
+    /// Directory of the audit log.
     log: tempfile::TempDir,
 }
 
 impl World {
     pub(super) fn new() -> World {
         let (order, orders) = std_mpsc::sync_channel(64);
-        let fake = Arc::new(Fake { orders: Mutex::new(orders), killed: Mutex::default() });
+        let fake = Arc::new(FakeSandbox { orders: Mutex::new(orders), killed: Mutex::default() });
         let (clock, log) = (Clock::new(), tempfile::tempdir().unwrap());
-        let place = audit::AuditLogConfig { path: log.path().join("audit.jsonl"), bytes_max: 1 << 20, keep: 0 };
+        let config = audit::AuditLogConfig { path: log.path().join("audit.jsonl"), bytes_max: 1 << 20, keep: 0 };
         let context = Arc::new(Context {
             sandbox: Arc::clone(&fake) as Arc<dyn Sandbox>,
             toolchain: Toolchain::default(),
             clock,
-            audit: Audit::open(place, clock).unwrap(),
+            audit: Audit::open(config, clock).unwrap(),
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, BUDGET),
             looks: ScanPermits::of_host(),
         });
-        World { context, fake, order, dir: tempfile::tempdir().unwrap(), log }
+        World { context, fake, orders: order, dir: tempfile::tempdir().unwrap(), log }
     }
 
     /// The same with another sandbox.
     pub(super) fn with(sandbox: impl Sandbox + 'static) -> World {
         let world = World::new();
-        let (clock, place) = (world.context.clock, world.log.path().join("other.jsonl"));
+        let (clock, path) = (world.context.clock, world.log.path().join("other.jsonl"));
         let context = Arc::new(Context {
             sandbox: Arc::new(sandbox),
             toolchain: Toolchain::default(),
             clock,
-            audit: Audit::open(audit::AuditLogConfig { path: place, bytes_max: 1 << 20, keep: 0 }, clock).unwrap(),
+            audit: Audit::open(audit::AuditLogConfig { path, bytes_max: 1 << 20, keep: 0 }, clock).unwrap(),
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, BUDGET),
             looks: ScanPermits::of_host(),
@@ -136,10 +136,10 @@ impl World {
         World { context, ..world }
     }
 
-    /// Drives a run that writes into these, and returns its report.
+    /// Drives a run with these output files and returns its report.
     pub(super) async fn driven(&self, spools: Spools) -> Arc<Report> {
         let clock = self.context.clock;
-        let (log, _handle) = runs::open(clock, &spools, RetainedQuota::unbounded().room());
+        let (log, _handle) = runs::open(clock, &spools, RetainedQuota::unbounded().run_memory());
         let drive = Drive {
             context: Arc::clone(&self.context),
             policy: Arc::new(self.policy()),
@@ -162,12 +162,12 @@ impl World {
         }
     }
 
-    /// Another tenant's run that takes the whole host.
+    /// Occupies the whole host with another tenant's run.
     pub(super) async fn occupy(&self) -> RunSlot {
         let scheduler = self.context.scheduler.clone();
-        let entry = Entry { tenant: TenantId::new("other"), demand: BUDGET, priority: Priority::Normal };
-        let wanted = SlotRequest { entry, quota: Quota::UNBOUNDED, queued: Arc::default(), waits: None };
-        tokio::task::spawn_blocking(move || scheduler.enter(wanted).unwrap()).await.unwrap()
+        let entry = QueueEntry { tenant: TenantId::new("other"), demand: BUDGET, priority: Priority::Normal };
+        let request = SlotRequest { entry, quota: Quota::UNBOUNDED, queued: Arc::default(), waits: None };
+        tokio::task::spawn_blocking(move || scheduler.enter(request).unwrap()).await.unwrap()
     }
 
     pub(super) fn policy(&self) -> Policy {
@@ -199,15 +199,15 @@ impl World {
 
     pub(super) fn open(&self, name: &str) -> SessionHandle {
         let policy = Arc::new(self.policy());
-        open(SessionId::new(name), Arc::clone(&self.context), policy, self.workspace(), Memory::default()).0
+        open(SessionId::new(name), Arc::clone(&self.context), policy, self.workspace(), SessionMemory::default()).0
     }
 
-    pub(super) fn tell(&self, order: Do) {
-        self.order.send(order).unwrap();
+    pub(super) fn order(&self, order: Order) {
+        self.orders.send(order).unwrap();
     }
 
-    /// What the audit log has by now.
-    pub(super) fn told(&self) -> Vec<audit::AuditRecord> {
+    /// The audit records so far.
+    pub(super) fn audit_records(&self) -> Vec<audit::AuditRecord> {
         self.context.audit.finish();
         let text = std::fs::read_to_string(self.log.path().join("audit.jsonl")).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -226,11 +226,12 @@ impl World {
     }
 }
 
-/// Keeps a paused clock from running by itself, until it is dropped: only threads of the runtime do, and a run has its own.
-pub(super) fn hold_the_clock() -> std_mpsc::SyncSender<()> {
-    let (held, until) = std_mpsc::sync_channel(0);
-    tokio::task::spawn_blocking(move || _ = until.recv());
-    held
+/// Keeps a paused clock from advancing by itself until it is dropped: a task on a blocking thread does that, a run's
+/// own thread does not.
+pub(super) fn freeze_clock() -> std_mpsc::SyncSender<()> {
+    let (guard, receiver) = std_mpsc::sync_channel(0);
+    tokio::task::spawn_blocking(move || _ = receiver.recv());
+    guard
 }
 
 pub(super) fn command(word: &str) -> RunRequest {
@@ -241,11 +242,11 @@ pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(120), future).await.expect("it takes too long")
 }
 
-pub(super) async fn start(session: &SessionHandle, word: &str) -> Started {
+pub(super) async fn start(session: &SessionHandle, word: &str) -> StartedRun {
     within(session.start(command(word), RunKind::Tests, IfBusy::Queue)).await.unwrap()
 }
 
-pub(super) async fn outcome(started: &Started) -> Outcome {
+pub(super) async fn outcome(started: &StartedRun) -> Outcome {
     match within(started.handle.end()).await.unwrap() {
         RunEnd::Report(report) => report.outcome,
         RunEnd::NotStarted(why) => panic!("not started: {why}"),
@@ -267,19 +268,25 @@ pub(super) fn tenant(world: &World, uid: u32, sessions_max: usize) -> Arc<Tenant
     })
 }
 
-/// A registry with these bounds, and how its sessions are asked for.
-pub(super) struct Book {
-    pub(super) registry: Registry,
+/// A registry with helpers to open sessions.
+pub(super) struct TestRegistry {
+    pub(super) handle: Registry,
 }
 
-impl Book {
-    pub(super) fn with(world: &World, bounds: SessionLimits) -> Book {
-        Book { registry: Registry::start(Arc::clone(&world.context), bounds) }
+impl TestRegistry {
+    pub(super) fn with(world: &World, bounds: SessionLimits) -> TestRegistry {
+        TestRegistry { handle: Registry::start(Arc::clone(&world.context), bounds) }
     }
 
-    pub(super) async fn open(&self, tenant: &Arc<Tenant>, workspace: &Workspace, key: &str, separate: bool) -> Got {
+    pub(super) async fn open(
+        &self,
+        tenant: &Arc<Tenant>,
+        workspace: &Workspace,
+        key: &str,
+        separate: bool,
+    ) -> CreateResult {
         let (tenant, workspace, client_request_id) = (Arc::clone(tenant), workspace.clone(), key.to_owned());
-        let opened = self.registry.create(registry::CreateRequest {
+        let opened = self.handle.create(registry::CreateRequest {
             tenant,
             workspace,
             client_request_id,
@@ -296,22 +303,22 @@ impl Book {
     }
 
     pub(super) async fn sessions(&self) -> usize {
-        within(self.registry.census()).await.iter().map(|holding| holding.sessions).sum()
+        within(self.handle.sessions_by_tenant()).await.iter().map(|tenant| tenant.sessions).sum()
     }
 }
 
-pub(super) type Got = Result<(SessionHandle, bool), CreateError>;
+pub(super) type CreateResult = Result<(SessionHandle, bool), CreateError>;
 
-pub(super) fn refused(got: Got) -> CreateError {
+pub(super) fn refused(got: CreateResult) -> CreateError {
     match got {
-        Ok((session, _)) => panic!("it got {}", session.id()),
+        Ok((session, _)) => panic!("got session {}", session.id()),
         Err(why) => why,
     }
 }
 
-pub(super) async fn eventually(book: &Book, sessions: usize) {
+pub(super) async fn eventually(registry: &TestRegistry, sessions: usize) {
     within(async {
-        while book.sessions().await != sessions {
+        while registry.sessions().await != sessions {
             tokio::task::yield_now().await;
         }
     })

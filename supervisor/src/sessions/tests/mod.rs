@@ -1,4 +1,4 @@
-//! The actor and its runs, in a world of their own (`harness`).
+//! Tests of the actor and its runs, with a fake sandbox (`harness`).
 
 mod draining;
 mod ending;

@@ -1,5 +1,5 @@
-//! When a revocation list or a certificate is out of date. What is in it, and whose it is, is the TLS library's to verify,
-//! which keeps this to itself. Must not know who is revoked.
+//! Expiry times of revocation lists and certificates, read from their DER. The TLS library verifies them and does not
+//! expose these times.
 
 use crate::calendar::Date;
 
@@ -9,8 +9,8 @@ const TIMES: [u8; 2] = [0x17, 0x18];
 /// The tag of a sequence.
 const SEQUENCE: u8 = 0x30;
 
-/// The moment by which a list promises its successor, in seconds since 1970 (RFC 5280, 5.1.2.5); `None` where the bytes are no
-/// list in DER that says it.
+/// The time by which a list promises its successor, in seconds since 1970 (RFC 5280, 5.1.2.5); `None` if the bytes are
+/// no such list in DER.
 pub(super) fn next_update(mut list: &[u8]) -> Option<u64> {
     let (_, mut list) = element(&mut list)?;
     let (_, mut signed) = element(&mut list)?;
@@ -20,19 +20,19 @@ pub(super) fn next_update(mut list: &[u8]) -> Option<u64> {
     seconds(tag, time)
 }
 
-/// The first and the last moment of a certificate, in seconds since 1970 (RFC 5280, 4.1.2.5); `None` where the bytes are no
-/// certificate in DER.
+/// The first and the last second of a certificate's validity, since 1970 (RFC 5280, 4.1.2.5); `None` if the bytes are
+/// no certificate in DER.
 pub(super) fn validity(mut certificate: &[u8]) -> Option<(u64, u64)> {
     let (_, mut certificate) = element(&mut certificate)?;
     let (_, mut signed) = element(&mut certificate)?;
-    // Version and serial number, which are none, then algorithm, issuer, validity.
+    // Version and serial number are no sequences; then come algorithm, issuer, validity.
     let elements = std::iter::from_fn(|| element(&mut signed));
     let (_, mut validity) = elements.filter(|(tag, _)| *tag == SEQUENCE).nth(2)?;
     let mut time = || element(&mut validity).and_then(|(tag, time)| seconds(tag, time));
     Some((time()?, time()?))
 }
 
-// A time as certificates and lists have it: UTC, to the second.
+// A time in the form of certificates and lists: UTC, to the second.
 fn seconds(tag: u8, time: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(time).ok()?.strip_suffix('Z')?;
     let text = match tag == TIMES[0] {
@@ -46,7 +46,7 @@ fn seconds(tag: u8, time: &[u8]) -> Option<u64> {
     date.days()?.checked_mul(86_400)?.checked_add(seconds)
 }
 
-// The tag and the content of the first of several elements; the rest is left.
+// Takes the first of several elements off `der`: its tag and content.
 fn element<'a>(der: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let (tag, rest) = der.split_first()?;
     let (first, rest) = rest.split_first()?;

@@ -1,5 +1,5 @@
-//! JSON web tokens of one issuer (RFC 7519): whose public keys count, and what a token has to say. Signatures are
-//! asymmetric; a key is good for one algorithm, which is its own and not the token's. Must not know whose a subject is.
+//! Verification of JSON web tokens of one issuer (RFC 7519). Signatures are asymmetric; each key is used with its own
+//! algorithm, whatever the token names.
 
 use crate::config::{JwtTable, Problem};
 use base64::Engine;
@@ -13,25 +13,25 @@ use std::fmt;
 use std::path::Path;
 use thiserror::Error;
 
-/// Longest token, in bytes. Issuers that put groups of people into theirs come to a few kibibytes.
+/// Longest token, in bytes. Issuers that include a person's groups reach a few kibibytes.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
 
-/// How far clocks may be apart when the host file does not say, in seconds.
+/// Default tolerance for clock differences, in seconds.
 const LEEWAY_S: u64 = 30;
 
-/// What comes before a key in its SubjectPublicKeyInfo (RFC 8410, RFC 5480), which is all that there is to tell it by.
+/// Prefixes of a SubjectPublicKeyInfo (RFC 8410, RFC 5480) that identify the kind of key.
 const ED25519: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 const P256: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
-/// The algorithm of an RSA key (RFC 8017), after the four bytes of a length as keys of 2,048 bits and more have it.
+/// The algorithm of an RSA key (RFC 8017), after the four bytes of a length for keys of 2,048 bits and more.
 const RSA: [u8; 15] = [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
 
-/// Fewest bytes of an RSA modulus.
+/// Least length of an RSA modulus in bytes.
 const RSA_BYTES_MIN: usize = 256;
 
-/// Whose tokens count.
+/// The trusted issuer, with its keys and the claims that it must set.
 #[derive(Debug)]
 pub(super) struct Issuer {
     keys: Vec<Key>,
@@ -53,47 +53,47 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Why a token does not count.
+/// Why a token is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JwtError {
-    /// It is none, or asks for what we do not know.
+    /// The token cannot be parsed, or requires an unknown extension.
     #[error("not a token that can be read")]
     Malformed,
-    /// No key of ours has signed it.
-    #[error("signed by no key of the issuer's")]
+    /// No key of the issuer verifies its signature.
+    #[error("signed by no key of the issuer")]
     Signature,
-    /// It comes from somebody else.
-    #[error("of another issuer")]
+    /// The token names another issuer.
+    #[error("from another issuer")]
     Issuer,
-    /// It is meant for somebody else.
+    /// The token is meant for another audience.
     #[error("for another audience")]
     Audience,
-    /// It does not say until when it holds, or no more does.
+    /// The token has no expiry time, or has expired.
     #[error("expired, or without a time at which it expires")]
     Expired,
-    /// It does not hold yet.
+    /// The token is not valid yet.
     #[error("not valid yet")]
-    NotYet,
-    /// It does not say who calls.
+    NotYetValid,
+    /// The token has no subject.
     #[error("without a subject")]
     Subject,
 }
 
-/// Whether a bearer token has the form of a JSON web token: three parts with dots between them.
-pub(super) fn is_one(token: &str) -> bool {
+/// Whether a bearer token has the form of a JSON web token: three parts separated by dots.
+pub(super) fn has_jwt_form(token: &str) -> bool {
     token.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
 impl Issuer {
-    /// Reads the keys that the table names.
+    /// Loads the keys that the table names.
     pub(super) fn load(table: &JwtTable) -> Result<Issuer, Vec<Problem>> {
         let (mut keys, mut problems) = (Vec::new(), Vec::new());
-        for (place, path) in table.keys.iter().enumerate() {
+        for (index, path) in table.keys.iter().enumerate() {
             match read(path) {
                 Ok(found) => keys.extend(found),
-                Err(what) => {
-                    let text = format!("jwt.keys: {}: {what}", path.display());
-                    problems.push(Problem::new(format!("jwt.keys.{place}"), text));
+                Err(detail) => {
+                    let text = format!("jwt.keys: {}: {detail}", path.display());
+                    problems.push(Problem::new(format!("jwt.keys.{index}"), text));
                 }
             }
         }
@@ -109,19 +109,19 @@ impl Issuer {
         })
     }
 
-    /// Who calls, as a token says that is valid at `now`, in seconds since 1970.
+    /// The subject of a token that is valid at `now`, in seconds since 1970.
     pub(super) fn subject(&self, token: &str, now: u64) -> Result<String, JwtError> {
         let claims = self.claims(token)?;
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         if text("iss") != Some(&self.name) {
             return Err(JwtError::Issuer);
         }
-        let here = match claims.get("aud") {
+        let for_this_audience = match claims.get("aud") {
             Some(Value::String(one)) => *one == self.audience,
             Some(Value::Array(several)) => several.iter().any(|one| one.as_str() == Some(&self.audience)),
             _ => false,
         };
-        if !here {
+        if !for_this_audience {
             return Err(JwtError::Audience);
         }
         let expires = seconds(claims.get("exp")).ok_or(JwtError::Expired)?;
@@ -131,13 +131,13 @@ impl Issuer {
         if let Some(begins) = claims.get("nbf") {
             let begins = seconds(Some(begins)).ok_or(JwtError::Malformed)?;
             if begins > now.saturating_add(self.leeway_s) {
-                return Err(JwtError::NotYet);
+                return Err(JwtError::NotYetValid);
             }
         }
         text(&self.claim).filter(|subject| !subject.is_empty()).map(str::to_owned).ok_or(JwtError::Subject)
     }
 
-    // What a token says that one of the keys has signed.
+    // The claims of a token with a valid signature of one of the keys.
     fn claims(&self, token: &str) -> Result<Map<String, Value>, JwtError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(JwtError::Malformed);
@@ -145,18 +145,19 @@ impl Issuer {
         let header = token.split('.').next().and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
         let header: Map<String, Value> =
             header.and_then(|json| serde_json::from_slice(&json).ok()).ok_or(JwtError::Malformed)?;
-        // Whoever writes `crit` wants a token refused by those who do not know what it lists, and we know nothing more.
+        // A token with `crit` must be refused by verifiers that do not know the listed extensions, and this one knows
+        // none.
         if header.contains_key("crit") {
             return Err(JwtError::Malformed);
         }
         let id = header.get("kid").and_then(Value::as_str);
         for key in &self.keys {
-            let another = matches!((id, &key.id), (Some(theirs), Some(ours)) if theirs != ours);
-            if another {
+            let is_other_key = matches!((id, &key.id), (Some(theirs), Some(ours)) if theirs != ours);
+            if is_other_key {
                 continue;
             }
             let mut validation = Validation::new(key.algorithm);
-            // Times, issuer and audience are checked above, where the log is told which of them it was.
+            // Times, issuer and audience are checked above, so that the log names the failed check.
             validation.required_spec_claims.clear();
             validation.validate_exp = false;
             validation.validate_aud = false;
@@ -182,7 +183,7 @@ fn read(path: &Path) -> Result<Vec<Key>, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let keys = if bytes.trim_ascii_start().starts_with(b"{") { key_set(&bytes)? } else { pem(&bytes)? };
     if keys.is_empty() {
-        return Err("there is no public key in it that is Ed25519, P-256, or RSA of 2,048 bits or more".to_owned());
+        return Err("contains no public key that is Ed25519, P-256, or RSA of 2,048 bits or more".to_owned());
     }
     Ok(keys)
 }
@@ -209,14 +210,14 @@ fn public_key(der: &[u8]) -> Option<Key> {
     Some(Key { algorithm, id: None, key })
 }
 
-// Of a key set those count that we know what to do with (RFC 7517, section 5): others belong to other purposes.
+// Of a key set, only usable keys count (RFC 7517, section 5): others serve other purposes.
 fn key_set(bytes: &[u8]) -> Result<Vec<Key>, String> {
     let set: Value = serde_json::from_slice(bytes).map_err(|error| format!("not JSON: {error}"))?;
     let keys = set.get("keys").and_then(Value::as_array).ok_or("not a key set: it has no list `keys`")?;
-    Ok(keys.iter().filter_map(key_of_set).collect())
+    Ok(keys.iter().filter_map(key_from_jwk).collect())
 }
 
-fn key_of_set(value: &Value) -> Option<Key> {
+fn key_from_jwk(value: &Value) -> Option<Key> {
     let jwk: Jwk = serde_json::from_value(value.clone()).ok()?;
     let algorithm = match &jwk.algorithm {
         AlgorithmParameters::RSA(rsa) => {
@@ -227,12 +228,12 @@ fn key_of_set(value: &Value) -> Option<Key> {
         AlgorithmParameters::OctetKeyPair(pair) => {
             (pair.curve == EllipticCurve::Ed25519).then_some(Algorithm::EdDSA)?
         }
-        // A shared secret is nobody's alone.
+        // A shared secret identifies no single issuer.
         AlgorithmParameters::OctetKey(_) => return None,
     };
     let named = jwk.common.key_algorithm.map(|named| named.to_string());
     let for_signatures = !matches!(jwk.common.public_key_use, Some(PublicKeyUse::Encryption));
-    let is_for_it = named.is_none_or(|named| named == format!("{algorithm:?}"));
+    let algorithm_matches = named.is_none_or(|named| named == format!("{algorithm:?}"));
     let key = DecodingKey::from_jwk(&jwk).ok()?;
-    (for_signatures && is_for_it).then_some(Key { algorithm, id: jwk.common.key_id, key })
+    (for_signatures && algorithm_matches).then_some(Key { algorithm, id: jwk.common.key_id, key })
 }

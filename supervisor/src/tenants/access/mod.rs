@@ -1,5 +1,5 @@
-//! Access: from what a transport shows of a peer to who calls. One value holds everybody who may and everything that
-//! proves it, so that a new host file takes its place as a whole. Must not know any request.
+//! Access control: maps a presented credential to a caller. One value holds all tenants, operators and verification
+//! keys, so that a new host file replaces it as a whole.
 
 mod certificates;
 mod expiry;
@@ -11,8 +11,8 @@ use crate::tenants::{Caller, Credential, Tenants};
 use crate::workspace::Workspace;
 use certificates::Tls;
 use jwt::Issuer;
+use proctor_core::human_units::format_bytes;
 use proctor_core::id::TenantId;
-use proctor_core::quantity::show_bytes;
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use std::fs::File;
@@ -22,23 +22,23 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio::sync::watch;
 
-/// Bytes of a host file: ten thousand tenants with a few identities each. A file is read as a whole, and each SIGHUP waits for
-/// the one before: one that somebody has filled by mistake must not keep an operator from revoking a credential.
+/// Largest host file in bytes: ten thousand tenants with a few identities each. A file is read whole, and each SIGHUP
+/// waits for the one before: a file filled by mistake must not keep an operator from revoking a credential.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Access as it is now, to everybody who asks more than once.
+/// The current access, for tasks that check it more than once.
 pub type CurrentAccess = watch::Receiver<Arc<Access>>;
 
-/// Everybody who may call, and what proves who they are.
+/// All tenants and operators, and the keys that verify their credentials.
 #[derive(Debug)]
 pub struct Access {
-    /// Everybody who may call.
+    /// All tenants and operators.
     pub tenants: Tenants,
     jwt: Option<Issuer>,
     tls: Option<Tls>,
 }
 
-/// What a peer has shown.
+/// A credential as a peer presents it, unverified.
 #[derive(Debug, Clone)]
 pub enum PresentedCredential {
     /// The user id at the other end of a unix socket.
@@ -49,29 +49,29 @@ pub enum PresentedCredential {
     Certificates(Arc<[CertificateDer<'static>]>),
 }
 
-/// Why a peer is nobody. For the log: a caller is told the same whatever it is.
+/// Why a credential is refused. For the log: the caller gets the same text for every reason.
 #[derive(Debug, Error)]
 pub enum AuthError {
-    /// AuthError has this user id, token, subject or name.
-    #[error("nobody has it")]
+    /// No tenant or operator has this user id, token, subject or name.
+    #[error("no tenant or operator has it")]
     Unknown,
-    /// A JSON web token does not count.
+    /// The JSON web token is not valid.
     #[error("JSON web token")]
     Jwt(#[from] jwt::JwtError),
-    /// A certificate does not count.
+    /// The certificate is not valid.
     #[error("client certificate")]
     Certificate(#[from] rustls::Error),
 }
 
 impl Access {
-    /// Of a supervisor that has no host file.
+    /// Access of a supervisor without a host file.
     #[must_use]
-    pub fn of(tenants: Tenants) -> Access {
+    pub fn from_tenants(tenants: Tenants) -> Access {
         Access { tenants, jwt: None, tls: None }
     }
 
-    /// What a host file without [`Config::problems`] says, with the keys and certificates that it names.
-    /// In `notes` is what its author should know.
+    /// Loads the access of a host file without [`Config::problems`], with the keys and certificates that it names. Adds
+    /// warnings for its author to `notes`.
     pub fn load(
         config: &Config,
         may_switch: bool,
@@ -86,12 +86,12 @@ impl Access {
         }
     }
 
-    /// Who has shown this, `at` a time at which it must have been valid.
-    pub fn caller(&self, shown: &PresentedCredential, at: UnixTime) -> Result<Caller, AuthError> {
-        let caller = match shown {
+    /// The caller with this credential, which must have been valid `at` this time.
+    pub fn caller(&self, presented: &PresentedCredential, at: UnixTime) -> Result<Caller, AuthError> {
+        let caller = match presented {
             PresentedCredential::Uid(uid) => self.tenants.identify(Credential::Uid(*uid)),
-            // By its form alone: what looks like one kind is never tried as the other.
-            PresentedCredential::Token(token) if jwt::is_one(token) => {
+            // Only the form decides: a token of one kind is never tried as the other.
+            PresentedCredential::Token(token) if jwt::has_jwt_form(token) => {
                 let issuer = self.jwt.as_ref().ok_or(AuthError::Unknown)?;
                 self.tenants.identify(Credential::Subject(&issuer.subject(token, at.as_secs())?))
             }
@@ -104,75 +104,75 @@ impl Access {
         caller.ok_or(AuthError::Unknown)
     }
 
-    /// How TLS is spoken, where it is.
+    /// The TLS configuration, if the host file has one.
     #[must_use]
     pub fn server(&self) -> Option<Arc<ServerConfig>> {
         self.tls.as_ref().map(|tls| Arc::clone(&tls.server))
     }
 
-    /// Whether a session of this tenant in this workspace may be.
+    /// Whether this tenant may have a session in this workspace.
     #[must_use]
     pub fn admits(&self, tenant: &TenantId, workspace: &Workspace) -> bool {
         self.tenants.get(tenant).is_some_and(|tenant| tenant.roots.iter().any(|root| root.holds(workspace)))
     }
 }
 
-/// What a host file comes to.
+/// The content of a host file, loaded.
 #[derive(Debug)]
 pub struct LoadedConfig {
-    /// What it says.
+    /// The configuration.
     pub config: Config,
-    /// Who may call by it.
+    /// The access that it grants.
     pub access: Access,
-    /// Places that nothing shown to all runs may hold, under each of their names.
+    /// Paths that nothing visible to all runs may contain, under each of their names.
     pub private: Vec<PathBuf>,
-    /// What its author should know, each with its line.
+    /// Warnings for its author, each with its line.
     pub notes: Vec<String>,
 }
 
-/// Reads the host file at `path` with everything that it names, and has `more` look at it too; `before` are the
-/// tenants of now. What it says, or everything that is wrong with it.
+/// Loads the host file at `path` with everything that it names, and runs the checks in `more` on it too; `before` are
+/// the current tenants. Returns the loaded file, or everything that is wrong with it.
 pub fn load(
     path: &Path,
     may_switch: bool,
     before: &Tenants,
     more: impl FnOnce(&mut Config) -> Vec<Problem>,
 ) -> Result<LoadedConfig, Vec<Diagnostic>> {
-    let refused = |text: String| vec![Diagnostic::Problem(format!("{}{text}", path.display()))];
-    let bytes = bytes_of(path).map_err(|error| refused(format!(": {error}")))?;
-    let text = text_of(&bytes).map_err(|line| refused(format!(":{line}: is not UTF-8")))?;
-    let mut reading = ConfigReader::of(text);
-    let mut config = reading.config().clone();
-    reading.add(config.problems());
-    reading.add(more(&mut config));
-    // Files are looked at whatever else is wrong, so that nothing is left to be found the next time.
+    let problem = |text: String| vec![Diagnostic::Problem(format!("{}{text}", path.display()))];
+    let bytes = read_file(path).map_err(|error| problem(format!(": {error}")))?;
+    let text = parse_utf8(&bytes).map_err(|line| problem(format!(":{line}: is not UTF-8")))?;
+    let mut reader = ConfigReader::of(text);
+    let mut config = reader.config().clone();
+    reader.add(config.problems());
+    reader.add(more(&mut config));
+    // Files are checked whatever else is wrong, so that all problems are reported at once.
     let mut notes = Vec::new();
-    let access = Access::load(&config, may_switch, before, &mut notes).map_err(|problems| reading.add(problems));
-    reading.add(notes);
-    let (_, notes) = reading.finish(path)?;
-    let access = access.map_err(|()| refused(": cannot be carried out".to_owned()))?;
+    let access = Access::load(&config, may_switch, before, &mut notes).map_err(|problems| reader.add(problems));
+    reader.add(notes);
+    let (_, notes) = reader.finish(path)?;
+    let access = access.map_err(|()| problem(": cannot be carried out".to_owned()))?;
     let private = config.private_places().iter().flat_map(ResolvedPath::names).collect();
     Ok(LoadedConfig { config, access, private, notes })
 }
 
-// What is in the file at `path`: no more of it is read than a host file may have.
-fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+// Reads the file at `path`, up to the largest size of a host file.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
-        let text = format!("is larger than {}, the most that a host file may have", show_bytes(FILE_BYTES_MAX));
+        let text = format!("is larger than {}, the most that a host file may have", format_bytes(FILE_BYTES_MAX));
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     Ok(bytes)
 }
 
-// The text that these bytes are, or the line on which they are none.
-fn text_of(bytes: &[u8]) -> Result<&str, usize> {
+// The bytes as text, or the line of the first byte that is not UTF-8.
+fn parse_utf8(bytes: &[u8]) -> Result<&str, usize> {
     let line = |upto: usize| bytes.iter().take(upto).filter(|byte| **byte == b'\n').count() + 1;
     std::str::from_utf8(bytes).map_err(|error| line(error.valid_up_to()))
 }
 
-/// Now, as certificates and tokens count time.
+/// The current time in the form of certificates and tokens.
 #[must_use]
 pub fn now() -> UnixTime {
     UnixTime::now()

@@ -1,5 +1,5 @@
-//! Each way to be known, alone and beside the others, and everything that must not count. Keys and certificates are made
-//! here, but for RSA's: those are the example of RFC 7515, appendix A.2.
+//! Tests of each credential, alone and beside the others, and of everything that must be refused. Keys and certificates
+//! are generated here, except RSA's: those are the example of RFC 7515, appendix A.2.
 
 use super::*;
 use base64::Engine;
@@ -15,13 +15,13 @@ use std::fs;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A moment at which everything made here is valid, in seconds since 1970.
+/// A time at which everything generated here is valid, in seconds since 1970.
 const NOW: u64 = 1_800_000_000;
 
 const RSA_N: &str = "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ";
 const RSA_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw";
 
-/// A directory with everything that a host file names, and the keys that belong to it.
+/// A directory with everything that a host file names, and the matching keys.
 struct World {
     dir: TempDir,
     edwards: KeyPair,
@@ -41,8 +41,8 @@ impl World {
         world.write("edwards.pem", &world.edwards.public_key_pem());
         world.write("curve.pem", &world.curve.public_key_pem());
         let server = KeyPair::generate().unwrap();
-        let shown = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&server).unwrap();
-        world.write("server.pem", &shown.pem());
+        let presented = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&server).unwrap();
+        world.write("server.pem", &presented.pem());
         world.write("server.key", &server.serialize_pem());
         world
     }
@@ -71,7 +71,7 @@ impl World {
         self.read(text).map(|loaded| loaded.access)
     }
 
-    /// The notes about a file that is good.
+    /// The notes about a valid file.
     fn notes(&self, text: &str) -> Vec<String> {
         let short = |note: String| note.replace(&format!("{}/", self.dir.path().display()), "");
         self.read(text).unwrap().notes.into_iter().map(short).collect()
@@ -81,7 +81,8 @@ impl World {
         self.write("proctor.toml", text);
         let path = self.dir.path().join("proctor.toml");
         let read = load(&path, true, &Tenants::default(), |_| Vec::new());
-        let short = |told: Diagnostic| told.to_string().replace(&format!("{}/", self.dir.path().display()), "");
+        let short =
+            |diagnostic: Diagnostic| diagnostic.to_string().replace(&format!("{}/", self.dir.path().display()), "");
         read.map_err(|problems| problems.into_iter().map(short).collect())
     }
 
@@ -93,8 +94,8 @@ impl World {
         client(&self.authority, params)
     }
 
-    /// With a list of the authority's, good until a year begins.
-    fn with_list(&self, revoked_certs: Vec<RevokedCertParams>, until: i32) -> Access {
+    /// Access with a revocation list of the authority, valid until the start of a year.
+    fn with_revocation_list(&self, revoked_certs: Vec<RevokedCertParams>, until: i32) -> Access {
         let list = CertificateRevocationListParams {
             this_update: date_time_ymd(2020, 1, 2),
             next_update: date_time_ymd(until, 1, 1),
@@ -107,11 +108,11 @@ impl World {
         let end = u64::try_from(date_time_ymd(until, 1, 1).unix_timestamp()).unwrap();
         assert_eq!(expiry::next_update(list.der()), Some(end), "as the library reads it");
         self.write("clients.crl", &list.pem().unwrap());
-        self.load(&self.listed()).unwrap()
+        self.load(&self.host_file_with_list()).unwrap()
     }
 
-    /// The host file that names a list.
-    fn listed(&self) -> String {
+    /// The host file with a revocation list.
+    fn host_file_with_list(&self) -> String {
         let named = format!("\nclient_crl = \"{}/clients.crl\"\n[jwt]", self.dir.path().display());
         self.host_file().replace("\n[jwt]", &named)
     }
@@ -168,45 +169,47 @@ fn edwards(world: &World, claims: &Value) -> String {
     encode(&Header::new(Algorithm::EdDSA), claims, &EncodingKey::from_ed_der(world.edwards.serialized_der())).unwrap()
 }
 
-fn who(access: &Access, shown: &PresentedCredential) -> String {
-    match access.caller(shown, at(NOW)) {
+fn identify(access: &Access, presented: &PresentedCredential) -> String {
+    match access.caller(presented, at(NOW)) {
         Ok(Caller { tenant, operator, .. }) => {
             let tenant = tenant.map_or("-".to_owned(), |tenant| tenant.id.to_string());
             format!("{tenant}{}", if operator { " operator" } else { "" })
         }
-        Err(why) => format!("nobody: {}", std::error::Error::source(&why).map_or(why.to_string(), ToString::to_string)),
+        Err(why) => {
+            format!("refused: {}", std::error::Error::source(&why).map_or(why.to_string(), ToString::to_string))
+        }
     }
 }
 
 #[test]
-fn each_way_leads_to_its_tenant_and_operators_are_a_role_of_their_own() {
+fn each_credential_identifies_its_tenant_and_operators_are_a_separate_role() {
     let world = World::new();
     let access = world.access();
     let curve = EncodingKey::from_ec_der(world.curve.serialized_der());
-    for (shown, expected) in [
+    for (presented, expected) in [
         (PresentedCredential::Uid(1), "a"),
-        (PresentedCredential::Uid(2), "nobody: nobody has it"),
+        (PresentedCredential::Uid(2), "refused: no tenant or operator has it"),
         (token("secret"), "a"),
-        (token("Secret"), "nobody: nobody has it"),
+        (token("Secret"), "refused: no tenant or operator has it"),
         (token(edwards(&world, &claims("alpha"))), "a"),
         (token(edwards(&world, &claims("beta"))), "b"),
         (token(edwards(&world, &claims("root"))), "- operator"),
-        (token(edwards(&world, &claims("gamma"))), "nobody: nobody has it"),
+        (token(edwards(&world, &claims("gamma"))), "refused: no tenant or operator has it"),
         (token(encode(&Header::new(Algorithm::ES256), &claims("beta"), &curve).unwrap()), "b"),
         (world.client(&named(&["spiffe://x/a"])), "a"),
         (world.client(&named(&["a.EXAMPLE"])), "a"),
         (world.client(&named(&["other.example", "spiffe://x/b"])), "b"),
         (world.client(&named(&["spiffe://x/operator"])), "- operator"),
         (world.client(&named(&["spiffe://x/b", "spiffe://x/operator"])), "b operator"),
-        (world.client(&named(&["spiffe://x/A"])), "nobody: nobody has it"),
-        (world.client(&named(&["spiffe://x/a", "spiffe://x/b"])), "nobody: nobody has it"),
+        (world.client(&named(&["spiffe://x/A"])), "refused: no tenant or operator has it"),
+        (world.client(&named(&["spiffe://x/a", "spiffe://x/b"])), "refused: no tenant or operator has it"),
     ] {
-        assert_eq!(who(&access, &shown), expected, "{shown:?}");
+        assert_eq!(identify(&access, &presented), expected, "{presented:?}");
     }
 }
 
 #[test]
-fn a_json_web_token_counts_when_all_of_it_does() {
+fn accepts_a_json_web_token_only_when_all_claims_are_valid() {
     let world = World::new();
     let access = world.access();
     let with = |change: Value| {
@@ -215,9 +218,9 @@ fn a_json_web_token_counts_when_all_of_it_does() {
             claims[name] = value.clone();
         }
         claims.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        who(&access, &token(edwards(&world, &claims)))
+        identify(&access, &token(edwards(&world, &claims)))
     };
-    let (expired, not_yet) = ("nobody: expired, or without a time at which it expires", "nobody: not valid yet");
+    let (expired, not_yet) = ("refused: expired, or without a time at which it expires", "refused: not valid yet");
     for (change, expected) in [
         (json!({}), "a"),
         (json!({ "aud": ["other", "proctor"] }), "a"),
@@ -228,19 +231,19 @@ fn a_json_web_token_counts_when_all_of_it_does() {
         (json!({ "exp": "tomorrow" }), expired),
         (json!({ "exp": -1 }), expired),
         (json!({ "nbf": NOW + 31 }), not_yet),
-        (json!({ "aud": "other" }), "nobody: for another audience"),
-        (json!({ "aud": null }), "nobody: for another audience"),
-        (json!({ "iss": "other" }), "nobody: of another issuer"),
-        (json!({ "iss": ["issuer"] }), "nobody: of another issuer"),
-        (json!({ "sub": null }), "nobody: without a subject"),
-        (json!({ "sub": "" }), "nobody: without a subject"),
+        (json!({ "aud": "other" }), "refused: for another audience"),
+        (json!({ "aud": null }), "refused: for another audience"),
+        (json!({ "iss": "other" }), "refused: from another issuer"),
+        (json!({ "iss": ["issuer"] }), "refused: from another issuer"),
+        (json!({ "sub": null }), "refused: without a subject"),
+        (json!({ "sub": "" }), "refused: without a subject"),
     ] {
         assert_eq!(with(change.clone()), expected, "{change}");
     }
 }
 
 #[test]
-fn only_the_issuers_own_signature_counts() {
+fn accepts_only_the_issuers_own_signature() {
     let world = World::new();
     let access = world.access();
     let good = edwards(&world, &claims("alpha"));
@@ -252,7 +255,7 @@ fn only_the_issuers_own_signature_counts() {
     let other = KeyPair::generate_for(&PKCS_ED25519).unwrap();
     let other = EncodingKey::from_ed_der(other.serialized_der());
     let critical = part(json!({ "alg": "EdDSA", "crit": ["exp"], "exp": 1 }));
-    let (signature, malformed) = ("nobody: signed by no key of the issuer's", "nobody: not a token that can be read");
+    let (signature, malformed) = ("refused: signed by no key of the issuer", "refused: not a token that can be read");
     for (text, expected) in [
         (good.clone(), "a"),
         (encode(&Header::new(Algorithm::EdDSA), &claims("alpha"), &other).unwrap(), signature),
@@ -266,22 +269,22 @@ fn only_the_issuers_own_signature_counts() {
         ("..".to_owned(), malformed),
         (format!("{good}{}", "A".repeat(8 * 1024)), malformed),
     ] {
-        assert_eq!(who(&access, &token(&text)), expected, "{text}");
+        assert_eq!(identify(&access, &token(&text)), expected, "{text}");
     }
 }
 
-/// The form decides, and what is refused in one form is never tried in the other.
+/// The form decides, and a token refused in one form is never tried in the other.
 #[test]
-fn an_opaque_token_is_no_json_web_token_and_the_other_way_round() {
+fn never_tries_an_opaque_token_as_a_json_web_token_or_the_reverse() {
     let world = World::new();
     let expired = edwards(&world, &json!({ "iss": "issuer", "aud": "proctor", "exp": 1, "sub": "alpha" }));
     let text =
         world.host_file().replace(&blake3::hash(b"secret").to_string(), &blake3::hash(expired.as_bytes()).to_string());
-    assert!(who(&world.load(&text).unwrap(), &token(expired)).starts_with("nobody: expired"));
+    assert!(identify(&world.load(&text).unwrap(), &token(expired)).starts_with("refused: expired"));
 }
 
 #[test]
-fn rsa_keys_count_from_a_key_set_and_from_pem() {
+fn accepts_rsa_keys_from_a_key_set_and_from_pem() {
     let world = World::new();
     let n = URL_SAFE_NO_PAD.decode(RSA_N).unwrap();
     // RFC 8017's RSAPublicKey within a SubjectPublicKeyInfo, as openssl would write it.
@@ -300,12 +303,12 @@ fn rsa_keys_count_from_a_key_set_and_from_pem() {
         json!({ "keys": [unknown, rsa] }).to_string()
     };
     let text = world.host_file().replace("edwards.pem", "rsa").replace("\"issuer\"", "\"joe\"");
-    let signed = "nobody: for another audience"; // of which the example has none
+    let signed = "refused: for another audience"; // which the example does not have
     for (file, expected) in
         [(&pem, signed), (&set(json!({})), signed), (&set(json!({ "alg": "RS256", "use": "sig" })), signed)]
     {
         world.write("rsa", file);
-        assert_eq!(who(&world.load(&text).unwrap(), &token(RSA_TOKEN)), expected, "{file}");
+        assert_eq!(identify(&world.load(&text).unwrap(), &token(RSA_TOKEN)), expected, "{file}");
     }
     for file in [
         set(json!({ "use": "enc" })),
@@ -318,7 +321,7 @@ fn rsa_keys_count_from_a_key_set_and_from_pem() {
         assert_eq!(
             problems,
             [
-                "proctor.toml:10: jwt.keys: rsa: there is no public key in it that is Ed25519, P-256, or RSA of 2,048 bits or more"
+                "proctor.toml:10: jwt.keys: rsa: contains no public key that is Ed25519, P-256, or RSA of 2,048 bits or more"
             ],
             "{file}"
         );
@@ -326,7 +329,7 @@ fn rsa_keys_count_from_a_key_set_and_from_pem() {
 }
 
 #[test]
-fn a_key_of_another_name_is_not_tried() {
+fn does_not_try_a_key_with_another_id() {
     let world = World::new();
     let x = URL_SAFE_NO_PAD.encode(world.edwards.public_key_raw());
     let key = json!({ "kty": "OKP", "crv": "Ed25519", "x": x, "kid": "new" });
@@ -336,41 +339,41 @@ fn a_key_of_another_name_is_not_tried() {
         let mut header = Header::new(Algorithm::EdDSA);
         header.kid = kid.map(str::to_owned);
         let key = EncodingKey::from_ed_der(world.edwards.serialized_der());
-        who(&access, &token(encode(&header, &claims("alpha"), &key).unwrap()))
+        identify(&access, &token(encode(&header, &claims("alpha"), &key).unwrap()))
     };
     assert_eq!(signed_as(Some("new")), "a");
     assert_eq!(signed_as(None), "a");
-    assert_eq!(signed_as(Some("old")), "nobody: signed by no key of the issuer's");
+    assert_eq!(signed_as(Some("old")), "refused: signed by no key of the issuer");
 }
 
 #[test]
-fn a_certificate_counts_while_its_authority_stands_by_it() {
+fn accepts_a_certificate_only_while_valid_and_not_revoked() {
     let world = World::new();
     let mut short = named(&["spiffe://x/a"]);
     (short.not_before, short.not_after) = (date_time_ymd(2027, 1, 1), date_time_ymd(2027, 2, 1));
     short.serial_number = Some(SerialNumber::from(7_u64));
-    let shown = world.client(&short);
+    let presented = world.client(&short);
     let access = world.access();
-    assert_eq!(who(&access, &shown), "a");
+    assert_eq!(identify(&access, &presented), "a");
     for moment in [NOW - 30 * 86_400, NOW + 30 * 86_400] {
-        assert!(matches!(access.caller(&shown, at(moment)), Err(AuthError::Certificate(_))), "{moment}");
+        assert!(matches!(access.caller(&presented, at(moment)), Err(AuthError::Certificate(_))), "{moment}");
     }
     let (stranger, _) = authority();
     let forged = client(&stranger, &named(&["spiffe://x/a"]));
     assert!(matches!(access.caller(&forged, at(NOW)), Err(AuthError::Certificate(_))), "another authority's");
-    // The common name says nothing.
+    // The common name is not used.
     let mut common = named(&[]);
     common.distinguished_name.push(rcgen::DnType::CommonName, "a.example");
-    assert_eq!(who(&access, &world.client(&common)), "nobody: nobody has it");
+    assert_eq!(identify(&access, &world.client(&common)), "refused: no tenant or operator has it");
 
     let revoked = revoked(7);
-    let access = world.with_list(vec![revoked], 2028);
-    assert!(matches!(access.caller(&shown, at(NOW)), Err(AuthError::Certificate(_))), "revoked");
-    assert_eq!(who(&access, &world.client(&named(&["spiffe://x/a"]))), "a", "others are not");
+    let access = world.with_revocation_list(vec![revoked], 2028);
+    assert!(matches!(access.caller(&presented, at(NOW)), Err(AuthError::Certificate(_))), "revoked");
+    assert_eq!(identify(&access, &world.client(&named(&["spiffe://x/a"]))), "a", "others are not");
 }
 
 #[test]
-fn who_is_vouched_for_by_a_revoked_authority_is_nobody() {
+fn refuses_a_certificate_of_a_revoked_intermediate_authority() {
     let world = World::new();
     let (between, key) = {
         let (key, mut params) = (KeyPair::generate().unwrap(), CertificateParams::default());
@@ -383,21 +386,25 @@ fn who_is_vouched_for_by_a_revoked_authority_is_nobody() {
     let vouched = between.signed_by(&key, &world.authority).unwrap();
     let between = Authority::new(between, key);
     let own = named(&["spiffe://x/a"]).signed_by(&KeyPair::generate().unwrap(), &between).unwrap();
-    let shown = PresentedCredential::Certificates([own.der().clone(), vouched.der().clone()].into());
-    assert_eq!(who(&world.access(), &shown), "a");
-    assert_eq!(who(&world.with_list(vec![revoked(8)], 2028), &shown), "a", "which has no list of its own");
-    let access = world.with_list(vec![revoked(9)], 2028);
-    assert!(matches!(access.caller(&shown, at(NOW)), Err(AuthError::Certificate(_))), "revoked");
+    let presented = PresentedCredential::Certificates([own.der().clone(), vouched.der().clone()].into());
+    assert_eq!(identify(&world.access(), &presented), "a");
+    assert_eq!(
+        identify(&world.with_revocation_list(vec![revoked(8)], 2028), &presented),
+        "a",
+        "the intermediate authority has no list of its own"
+    );
+    let access = world.with_revocation_list(vec![revoked(9)], 2028);
+    assert!(matches!(access.caller(&presented, at(NOW)), Err(AuthError::Certificate(_))), "revoked");
 }
 
-/// What was revoked since is not in it.
+/// An expired list misses later revocations.
 #[test]
-fn a_list_that_is_out_of_date_lets_nobody_in() {
+fn refuses_all_clients_of_an_authority_with_an_expired_list() {
     let world = World::new();
-    let shown = world.client(&named(&["spiffe://x/a"]));
+    let presented = world.client(&named(&["spiffe://x/a"]));
     for (until, expected) in [(2028, true), (2055, true), (2027, false)] {
-        let access = world.with_list(Vec::new(), until);
-        assert_eq!(access.caller(&shown, at(NOW)).is_ok(), expected, "good until {until}");
+        let access = world.with_revocation_list(Vec::new(), until);
+        assert_eq!(access.caller(&presented, at(NOW)).is_ok(), expected, "good until {until}");
     }
     for length in 0..40 {
         assert_eq!(expiry::next_update(&[0x30; 64][..length]), None);
@@ -405,33 +412,33 @@ fn a_list_that_is_out_of_date_lets_nobody_in() {
 }
 
 #[test]
-fn a_file_that_is_no_text_names_the_line() {
+fn reports_the_line_of_a_file_that_is_not_utf8() {
     for (bytes, line) in [(&b"\xff"[..], 1), (b"a = 1\n# caf\xe9\n", 2), (b"\n\n\n\xc3", 4)] {
         let world = World::new();
         fs::write(world.dir.path().join("file"), bytes).unwrap();
         let path = world.dir.path().join("file");
-        let told = load(&path, true, &Tenants::default(), |_| Vec::new()).map(drop);
-        assert_eq!(told, Err(vec![Diagnostic::Problem(format!("{}:{line}: is not UTF-8", path.display()))]));
+        let result = load(&path, true, &Tenants::default(), |_| Vec::new()).map(drop);
+        assert_eq!(result, Err(vec![Diagnostic::Problem(format!("{}:{line}: is not UTF-8", path.display()))]));
     }
 }
 
-/// Also where its end never comes.
+/// Also for a file without an end.
 #[test]
-fn a_file_that_is_too_large_is_refused_before_it_is_looked_at() {
+fn refuses_a_file_that_is_too_large_before_parsing_it() {
     let world = World::new();
     let size = |text: &str| usize::try_from(FILE_BYTES_MAX).unwrap() - text.len();
     let text = world.host_file();
     let filled = |more: usize| format!("{text}{}", "#".repeat(size(&text) + more));
     assert!(world.read(&filled(0)).is_ok());
-    let told = ": is larger than 4 MiB, the most that a host file may have";
-    assert_eq!(world.read(&filled(1)).unwrap_err(), [format!("proctor.toml{told}")]);
+    let message = ": is larger than 4 MiB, the most that a host file may have";
+    assert_eq!(world.read(&filled(1)).unwrap_err(), [format!("proctor.toml{message}")]);
     let endless = load(Path::new("/dev/zero"), true, &Tenants::default(), |_| Vec::new()).map(drop);
-    assert_eq!(endless, Err(vec![Diagnostic::Problem(format!("/dev/zero{told}"))]));
+    assert_eq!(endless, Err(vec![Diagnostic::Problem(format!("/dev/zero{message}"))]));
 }
 
 /// Neither is a problem: it would keep an operator from revoking a credential.
 #[test]
-fn what_is_out_of_date_or_not_valid_yet_is_told_on_its_line() {
+fn notes_expired_and_not_yet_valid_certificates_with_their_line() {
     let world = World::new();
     assert_eq!(world.notes(&world.host_file()), [""; 0]);
     let key = KeyPair::generate().unwrap();
@@ -449,22 +456,22 @@ fn what_is_out_of_date_or_not_valid_yet_is_told_on_its_line() {
             [from, until].map(|year| u64::try_from(date_time_ymd(year, 1, 1).unix_timestamp()).unwrap());
         assert_eq!(expiry::validity(certificate.der()), Some((first, last)));
         world.write("server.pem", &certificate.pem());
-        let told = |wrong| {
+        let note = |wrong| {
             format!(
-                "proctor.toml:6: note: listen.tls.cert: server.pem: a certificate in it {wrong}; who connects over TCP refuses it"
+                "proctor.toml:6: note: listen.tls.cert: server.pem: a certificate in it {wrong}; clients that connect over TCP refuse it"
             )
         };
         assert_eq!(
             world.notes(&world.host_file()),
-            wrong.map(told).into_iter().collect::<Vec<_>>(),
+            wrong.map(note).into_iter().collect::<Vec<_>>(),
             "{from} to {until}"
         );
     }
     for length in 0..40 {
         assert_eq!(expiry::validity(&[0x30; 64][..length]), None);
     }
-    _ = world.with_list(Vec::new(), 2021);
-    let notes = world.notes(&world.listed());
+    _ = world.with_revocation_list(Vec::new(), 2021);
+    let notes = world.notes(&world.host_file_with_list());
     assert!(
         notes.len() == 1 && notes[0].contains("listen.tls.client_crl: clients.crl: 1 of 1 lists are out of date"),
         "{notes:?}"
@@ -472,7 +479,7 @@ fn what_is_out_of_date_or_not_valid_yet_is_told_on_its_line() {
 }
 
 #[test]
-fn what_a_host_file_names_is_looked_at_and_told_with_its_line() {
+fn reports_problems_of_named_files_with_their_line() {
     let world = World::new();
     let text = world.host_file();
     let problems = |text: &str| world.load(text).unwrap_err();
@@ -482,9 +489,9 @@ fn what_a_host_file_names_is_looked_at_and_told_with_its_line() {
         problems(&all.replace("issuer = \"issuer\"\n", "")),
         [
             "proctor.toml:6: listen.tls.cert: nowhere: No such file or directory (os error 2)",
-            "proctor.toml:8: listen.tls.client_ca: server.key: there is no certificate in it, in PEM",
+            "proctor.toml:8: listen.tls.client_ca: server.key: contains no certificate in PEM",
             "proctor.toml:9: jwt.issuer: is missing; it is claim `iss` of the tokens that count",
-            "proctor.toml:10: jwt.keys: server.key: there is no public key in it that is Ed25519, P-256, or RSA of 2,048 \
+            "proctor.toml:10: jwt.keys: server.key: contains no public key that is Ed25519, P-256, or RSA of 2,048 \
              bits or more",
         ]
     );

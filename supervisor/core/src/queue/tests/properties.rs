@@ -1,4 +1,4 @@
-//! What must hold of the queue under any load: a random one that also configures and withdraws, and long ones that saturate
+//! Properties of the queue under any load: a random one that also configures and withdraws, and long ones that saturate
 //! the host, on a clock of their own.
 
 use super::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 #[derive(Debug, Clone)]
-enum Happening {
+enum Step {
     Enqueue { tenant: u8, demand: Amount, priority: Priority },
     Finish(usize),
     Withdraw(usize),
@@ -26,32 +26,35 @@ fn any_quota() -> impl Strategy<Value = Quota> {
     })
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn step() -> impl Strategy<Value = Step> {
     let priority = prop::sample::select(Priority::ALL.to_vec());
     prop_oneof![
         12 => (0u8..5, any_amount(60), priority)
-            .prop_map(|(tenant, demand, priority)| Happening::Enqueue { tenant, demand, priority }),
-        8 => any::<usize>().prop_map(Happening::Finish),
-        2 => any::<usize>().prop_map(Happening::Withdraw),
-        1 => (0u8..5, any_quota()).prop_map(|(tenant, quota)| Happening::Configure { tenant, quota }),
-        4 => (0u64..20_000).prop_map(Happening::Pass),
+            .prop_map(|(tenant, demand, priority)| Step::Enqueue { tenant, demand, priority }),
+        8 => any::<usize>().prop_map(Step::Finish),
+        2 => any::<usize>().prop_map(Step::Withdraw),
+        1 => (0u8..5, any_quota()).prop_map(|(tenant, quota)| Step::Configure { tenant, quota }),
+        4 => (0u64..20_000).prop_map(Step::Pass),
     ]
 }
 
-/// What the test knows of the runs, told by the queue's answers alone.
+/// The test's model of the runs, derived from the queue's answers alone.
 #[derive(Debug, Default)]
 struct Model {
     quotas: BTreeMap<TenantId, Quota>,
-    waiting: BTreeMap<Ticket, Entry>,
-    running: BTreeMap<Ticket, Entry>,
+    waiting: BTreeMap<Ticket, QueueEntry>,
+    running: BTreeMap<Ticket, QueueEntry>,
 }
 
 impl Model {
-    fn of<'a>(runs: &'a BTreeMap<Ticket, Entry>, tenant: &'a TenantId) -> impl Iterator<Item = &'a Entry> {
+    fn of_tenant<'a>(
+        runs: &'a BTreeMap<Ticket, QueueEntry>,
+        tenant: &'a TenantId,
+    ) -> impl Iterator<Item = &'a QueueEntry> {
         runs.values().filter(move |entry| entry.tenant == *tenant)
     }
 
-    fn demand<'a>(runs: impl Iterator<Item = &'a Entry>) -> Amount {
+    fn demand<'a>(runs: impl Iterator<Item = &'a QueueEntry>) -> Amount {
         runs.fold(Amount::default(), |sum, entry| sum.plus(entry.demand))
     }
 
@@ -59,26 +62,25 @@ impl Model {
         let Some(entry) = self.waiting.remove(&ticket) else {
             return Err(TestCaseError::fail(format!("{ticket:?} started and did not wait")));
         };
-        let first = self
-            .waiting
-            .iter()
-            .all(|(other, waits)| waits.tenant != entry.tenant || waits.priority != entry.priority || *other > ticket);
+        let first = self.waiting.iter().all(|(other, waiting)| {
+            waiting.tenant != entry.tenant || waiting.priority != entry.priority || *other > ticket
+        });
         prop_assert!(first, "FIFO inside a tenant and priority");
         let tenant = entry.tenant.clone();
         self.running.insert(ticket, entry);
         let quota = self.quotas[&tenant];
         prop_assert!(Model::demand(self.running.values()).fits(BUDGET));
-        prop_assert!(Model::demand(Model::of(&self.running, &tenant)).fits(quota.in_use_max));
-        prop_assert!(Model::of(&self.running, &tenant).count() <= quota.running_runs_max as usize);
+        prop_assert!(Model::demand(Model::of_tenant(&self.running, &tenant)).fits(quota.in_use_max));
+        prop_assert!(Model::of_tenant(&self.running, &tenant).count() <= quota.running_runs_max as usize);
         Ok(())
     }
 
-    fn evict(&mut self, evicted: Vec<Evicted>) -> Result<(), TestCaseError> {
-        for Evicted { ticket, refused } in evicted {
+    fn evict(&mut self, evicted: Vec<EvictedRun>) -> Result<(), TestCaseError> {
+        for EvictedRun { ticket, reason } in evicted {
             let Some(entry) = self.waiting.remove(&ticket) else {
                 return Err(TestCaseError::fail(format!("{ticket:?} evicted and did not wait")));
             };
-            prop_assert_eq!(self.quotas[&entry.tenant].check(entry.demand), Err(refused));
+            prop_assert_eq!(self.quotas[&entry.tenant].check(entry.demand), Err(reason));
         }
         for entry in self.waiting.values() {
             prop_assert_eq!(self.quotas[&entry.tenant].check(entry.demand), Ok(()));
@@ -86,50 +88,50 @@ impl Model {
         Ok(())
     }
 
-    /// Whatever could start and did not has a run before it that does not fit and may not be passed (any more).
-    fn nothing_waits_in_vain(&self, queue: &FairQueue, now: Timestamp) -> Result<(), TestCaseError> {
+    /// Every run that could start and did not has a run before it that does not fit and may not be passed (any more).
+    fn check_no_needless_wait(&self, queue: &FairQueue, now: Timestamp) -> Result<(), TestCaseError> {
         let in_use = Model::demand(self.running.values());
         let fits = |demand: Amount| in_use.plus(demand).fits(BUDGET);
-        // Who competes: the first run of each tenant whose quota has room for it.
+        // The competing runs: the first run of each tenant whose quota has room for it.
         let mut heads = BTreeMap::new();
         for (name, index) in &queue.names {
             let tenant = &queue.tenants[*index];
-            let Some((ticket, head)) = tenant.backlog.first() else { continue };
-            let (quota, in_use) = (self.quotas[name], Model::demand(Model::of(&self.running, name)));
-            let number = Model::of(&self.running, name).count();
+            let Some((ticket, head)) = tenant.queue.first() else { continue };
+            let (quota, in_use) = (self.quotas[name], Model::demand(Model::of_tenant(&self.running, name)));
+            let number = Model::of_tenant(&self.running, name).count();
             if in_use.plus(head.demand).fits(quota.in_use_max) && number < quota.running_runs_max as usize {
                 heads.insert((tenant.virtual_time, ticket), (tenant, head.demand));
             }
         }
         prop_assert!(heads.keys().eq(queue.competing.keys()));
-        let holds_back = |before: &Key, (owner, demand): &(&Tenant, Amount), after: &Key| {
+        let holds_back = |before: &CompetingKey, (owner, demand): &(&TenantState, Amount), after: &CompetingKey| {
             let since = queue.competing[before].unfit_since;
             let long = since.is_some_and(|since| now.ms_since(since) >= RESERVE_AFTER_MS);
             !fits(*demand) && (long || after.0 >= before.0 + owner.lead(demand.dominant_share(BUDGET)))
         };
         for (after, (_, demand)) in &heads {
-            let held = heads.range(..*after).any(|(before, head)| holds_back(before, head, after));
-            prop_assert!(held || !fits(*demand), "{after:?} fits and nobody holds it back");
+            let is_held_back = heads.range(..*after).any(|(before, head)| holds_back(before, head, after));
+            prop_assert!(is_held_back || !fits(*demand), "{after:?} fits and no run holds it back");
         }
         Ok(())
     }
 }
 
 proptest! {
-    /// Nothing is lost, started twice, over the budget or over a quota; arrival counts inside a tenant and priority; and
-    /// nothing waits in vain.
+    /// No run is lost, started twice, over the budget or over a quota; arrival order holds inside a tenant and
+    /// priority; and no run waits without need.
     #[test]
-    fn every_run_waits_and_runs_once_within_all_bounds(happenings in prop::collection::vec(happening(), 0..120)) {
+    fn every_run_waits_and_runs_once_within_all_bounds(steps in prop::collection::vec(step(), 0..120)) {
         let (mut queue, mut model) = (FairQueue::new(BUDGET), Model::default());
         let mut now = Timestamp(0);
         for number in 0..4 {
             model.quotas.insert(tenant(number), weight(number + 1));
             prop_assert_eq!(queue.configure(&tenant(number), weight(number + 1)), Ok(Vec::new()));
         }
-        for happening in happenings {
-            match happening {
-                Happening::Enqueue { tenant: number, demand, priority } => {
-                    let entry = Entry { tenant: tenant(number), demand, priority };
+        for step in steps {
+            match step {
+                Step::Enqueue { tenant: number, demand, priority } => {
+                    let entry = QueueEntry { tenant: tenant(number), demand, priority };
                     let expected = match model.quotas.get(&entry.tenant) {
                         None => Err(QuotaExceeded::UnknownTenant),
                         Some(quota) => quota.check(demand),
@@ -137,27 +139,27 @@ proptest! {
                     let answer = queue.enqueue(entry.clone());
                     prop_assert_eq!(answer.clone().map(|_| ()), expected);
                     if let Ok(ticket) = answer {
-                        prop_assert!(model.waiting.keys().chain(model.running.keys()).all(|known| *known < ticket));
+                        prop_assert!(model.waiting.keys().chain(model.running.keys()).all(|earlier| *earlier < ticket));
                         model.waiting.insert(ticket, entry);
                     }
                 }
-                Happening::Finish(which) => if !model.running.is_empty() {
+                Step::Finish(which) => if !model.running.is_empty() {
                     let ticket = *model.running.keys().nth(which % model.running.len()).unwrap();
                     model.running.remove(&ticket);
                     prop_assert!(!queue.withdraw(ticket));
                     prop_assert!(queue.finish(now, ticket));
                 }
-                Happening::Withdraw(which) => if !model.waiting.is_empty() {
+                Step::Withdraw(which) => if !model.waiting.is_empty() {
                     let ticket = *model.waiting.keys().nth(which % model.waiting.len()).unwrap();
                     model.waiting.remove(&ticket);
                     prop_assert!(!queue.finish(now, ticket));
                     prop_assert!(queue.withdraw(ticket));
                 }
-                Happening::Configure { tenant: number, quota } => {
+                Step::Configure { tenant: number, quota } => {
                     model.quotas.insert(tenant(number), quota);
                     model.evict(queue.configure(&tenant(number), quota).unwrap())?;
                 }
-                Happening::Pass(ms) => now = now.plus_ms(ms),
+                Step::Pass(ms) => now = now.plus_ms(ms),
             }
             for ticket in queue.advance(now) {
                 model.start(ticket)?;
@@ -165,11 +167,11 @@ proptest! {
             prop_assert_eq!((queue.waiting(), queue.running()), (model.waiting.len(), model.running.len()));
             prop_assert_eq!(queue.overdue.len(), model.running.len());
             prop_assert_eq!(queue.in_use, Model::demand(model.running.values()));
-            model.nothing_waits_in_vain(&queue, now)?;
+            model.check_no_needless_wait(&queue, now)?;
             prop_assert_eq!(queue.advance(now), []);
-            prop_assert!(queue.due().is_none_or(|due| due > now), "who waits until then goes on");
+            prop_assert!(queue.next_charge_due().is_none_or(|due| due > now), "a caller that waits until then makes progress");
         }
-        // Whatever is left runs as soon as there is room.
+        // Every remaining run starts as soon as the budget allows.
         while let Some(ticket) = model.running.pop_first().map(|(ticket, _)| ticket) {
             prop_assert!(queue.finish(now, ticket));
             for ticket in queue.advance(now) {
@@ -180,33 +182,33 @@ proptest! {
         prop_assert_eq!((queue.competing.len(), queue.overdue.len(), queue.in_use), (0, 0, Amount::default()));
     }
 
-    /// Who is forgotten and comes again begins no sooner than it would have, and no later than whoever is known and has nothing
-    /// here: so it gains nothing, and loses no more than one that was known all the time and has had as much as the idle ones.
+    /// An evicted tenant that returns starts at no less than its old virtual time, and at no more than an idle tenant
+    /// that was never evicted: it gains nothing, and loses no more than an idle tenant with the same usage.
     #[test]
-    fn nobody_gains_by_being_forgotten(
-        happenings in prop::collection::vec((0u8..9, any::<bool>(), 1u64..100_000), 1..200),
+    fn no_tenant_gains_by_being_evicted(
+        steps in prop::collection::vec((0u8..9, any::<bool>(), 1u64..100_000), 1..200),
     ) {
         let mut queue = FairQueue::new(BUDGET);
         queue.tenants_max = 4;
-        let (mut now, mut had) = (0, BTreeMap::new());
-        for (number, runs, ms) in happenings {
+        let (mut now, mut evicted) = (0, BTreeMap::new());
+        for (number, runs, ms) in steps {
             let name = tenant(number);
             let before: BTreeMap<TenantId, VirtualTime> =
                 queue.names.iter().map(|(name, index)| (name.clone(), queue.tenants[*index].virtual_time)).collect();
             let idle = before.iter().filter(|(name, _)| queue.tenants[queue.names[*name]].is_idle());
             let least_idle = idle.map(|(_, time)| *time).min();
             if queue.configure(&name, weight(1)).is_err() {
-                prop_assert!(least_idle.is_none() && before.len() == 4, "all that are known have runs");
+                prop_assert!(least_idle.is_none() && before.len() == 4, "all tenants in the queue have runs");
             } else if !before.contains_key(&name) {
                 let begins = queue.tenants[queue.names[&name]].virtual_time;
-                prop_assert!(had.get(&name).is_none_or(|had| begins >= *had), "{begins} after {had:?}");
-                prop_assert!(begins <= queue.forgotten && queue.tenants.len() <= 4);
+                prop_assert!(evicted.get(&name).is_none_or(|before| begins >= *before), "{begins} after {evicted:?}");
+                prop_assert!(begins <= queue.evicted_time_max && queue.tenants.len() <= 4);
                 let idle = queue.names.values().map(|index| &queue.tenants[*index]).filter(|tenant| tenant.is_idle());
                 prop_assert!(before.len() < 4 || idle.into_iter().all(|idle| idle.virtual_time >= least_idle.unwrap()));
-                had.extend(before.into_iter().filter(|(name, _)| !queue.names.contains_key(name)));
+                evicted.extend(before.into_iter().filter(|(name, _)| !queue.names.contains_key(name)));
             }
             if runs && queue.names.contains_key(&name) {
-                queue.enqueue(Entry { tenant: name, demand: amount(40, 40), priority: Priority::Normal }).unwrap();
+                queue.enqueue(QueueEntry { tenant: name, demand: amount(40, 40), priority: Priority::Normal }).unwrap();
             }
             let _ = queue.advance(Timestamp(now));
             now += ms;
@@ -216,7 +218,7 @@ proptest! {
         }
     }
 
-    /// What was told of positions, applied change by change, is the order in which runs start.
+    /// The reported positions, applied change by change, are the order in which runs start.
     #[test]
     fn positions_are_the_order_of_starts(
         weights in prop::collection::vec(1u32..10, 1..6),
@@ -227,20 +229,20 @@ proptest! {
             let _ = queue.configure(&tenant(number), weight(*weighs));
         }
         let mut positions = BTreeMap::new();
-        for (owner, priority, tell) in runs {
+        for (owner, priority, report) in runs {
             let priority = Priority::ALL[priority];
-            let entry = Entry { tenant: tenant(owner.index(weights.len())), demand: BUDGET, priority };
+            let entry = QueueEntry { tenant: tenant(owner.index(weights.len())), demand: BUDGET, priority };
             queue.enqueue(entry).unwrap();
-            let moved = if tell { queue.moved() } else { Vec::new() };
-            for Moved { ticket, position } in moved {
-                prop_assert_ne!(positions.insert(ticket, position), Some(position), "told and not changed");
+            let moved = if report { queue.position_changes() } else { Vec::new() };
+            for PositionChange { ticket, position } in moved {
+                prop_assert_ne!(positions.insert(ticket, position), Some(position), "reported without a change");
             }
         }
-        positions.extend(queue.moved().into_iter().map(|Moved { ticket, position }| (ticket, position)));
-        let mut told: Vec<(u32, Ticket)> = positions.into_iter().map(|(ticket, position)| (position, ticket)).collect();
-        told.sort_unstable();
+        positions.extend(queue.position_changes().into_iter().map(|PositionChange { ticket, position }| (ticket, position)));
+        let mut reported: Vec<(u32, Ticket)> = positions.into_iter().map(|(ticket, position)| (position, ticket)).collect();
+        reported.sort_unstable();
         let started = one_by_one(&mut queue, 0, EXPECTED_MS_FIRST);
-        prop_assert_eq!(told, (0..).zip(started).collect::<Vec<_>>());
+        prop_assert_eq!(reported, (0..).zip(started).collect::<Vec<_>>());
     }
 }
 
@@ -249,16 +251,16 @@ struct Load {
     queue: FairQueue,
     now: u64,
     random: TestRng,
-    /// Which run ends when.
+    /// End time of each run.
     ends: BTreeSet<(u64, Ticket)>,
     in_use: Amount,
-    /// Of each run: its tenant, its demand, how long it takes, when it became its tenant's first.
+    /// Per run: its tenant, its demand, its duration, and when it became its tenant's first.
     runs: BTreeMap<Ticket, (usize, Amount, u64, Option<u64>)>,
-    /// Of each tenant: runs that wait, in order.
+    /// Per tenant: waiting runs in order.
     queued: Vec<std::collections::VecDeque<Ticket>>,
-    /// Of each tenant: dominant share times milliseconds.
+    /// Per tenant: dominant share times milliseconds.
     served: Vec<f64>,
-    /// The longest that a run waited as its tenant's first.
+    /// Longest time that a run waited as its tenant's first.
     waited_ms_max: u64,
 }
 
@@ -288,7 +290,7 @@ impl Load {
     }
 
     fn enqueue(&mut self, owner: usize, demand: Amount, ms: u64) {
-        let entry = Entry { tenant: tenant(owner), demand, priority: Priority::Normal };
+        let entry = QueueEntry { tenant: tenant(owner), demand, priority: Priority::Normal };
         let ticket = self.queue.enqueue(entry).unwrap();
         let first = self.queued[owner].is_empty().then_some(self.now);
         self.queued[owner].push_back(ticket);
@@ -321,7 +323,7 @@ impl Load {
     }
 }
 
-/// Sizes and durations of a tenant's runs: from small and short to the whole host and long.
+/// Ranges of size and duration of a tenant's runs.
 type Character = ((u64, u64), (u64, u64));
 
 const LONGEST_MS: u64 = 20_000;
@@ -334,7 +336,7 @@ fn characters() -> impl Strategy<Value = Vec<(u32, Character)>> {
 }
 
 impl Load {
-    /// Lets all tenants have more waiting than an empty host can take, and then a run end, until it is enough.
+    /// Keeps more runs of each tenant waiting than an empty host can take and ends one run at a time, until `enough`.
     fn saturate(&mut self, characters: &[(u32, Character)], enough: impl Fn(&Load) -> bool) {
         while !enough(self) {
             for (owner, (_, ((small, large), (short, long)))) in characters.iter().enumerate() {
@@ -353,27 +355,27 @@ impl Load {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Over a long load every tenant has its part of what was served, and no first run waits for longer than the others
-    /// take for what separates them, at the worst one run after another.
+    /// Over a long load every tenant gets its share of the served host time, and no first run waits longer than the
+    /// others take to use up the lead, at worst one run after another.
     #[test]
     fn shares_follow_the_weights_and_no_tenant_starves(characters in characters(), seed: u64) {
         let weights: Vec<u32> = characters.iter().map(|(weight, _)| *weight).collect();
         let sum = f64::from(weights.iter().sum::<u32>());
-        // So much of the host that the least tenant's part is 75 of the longest runs.
+        // As much host time as makes the least tenant's share 75 of the longest runs.
         let least = f64::from(*weights.iter().min().unwrap()) / sum;
         let mut load = Load::new(&weights, seed);
         load.saturate(&characters, |load| load.served.iter().sum::<f64>() * least > 1_500_000.0);
         let served: f64 = load.served.iter().sum();
         for (owner, weight) in weights.iter().enumerate() {
             let (part, due) = (load.served[owner] / served, f64::from(*weight) / sum);
-            prop_assert!((part / due - 1.0).abs() < 0.05, "tenant {owner} has {part:.4} of {due:.4}");
+            prop_assert!((part / due - 1.0).abs() < 0.05, "tenant {owner} got {part:.4} instead of {due:.4}");
         }
         let bound = f64::from(u32::try_from(RESERVE_AFTER_MS + 2 * LONGEST_MS).unwrap()) / least;
         let waited = f64::from(u32::try_from(load.waited_ms_max).unwrap());
         prop_assert!(waited < 2.0 * bound, "{waited} of {bound} ms");
     }
 
-    /// A run of the whole host among any number of small ones.
+    /// A run of the whole host competes with any number of small ones.
     #[test]
     fn a_run_of_the_whole_host_starts_within_its_bound(
         weights in prop::collection::vec(1u32..=10, 1..12),
@@ -386,10 +388,10 @@ proptest! {
         load.saturate(&small, |load| load.now > 10 * LONGEST_MS);
         load.waited_ms_max = 0;
         load.enqueue(whole, BUDGET, 1);
-        let asked = load.now;
+        let enqueued_at = load.now;
         let bound = RESERVE_AFTER_MS + 2 * LONGEST_MS;
-        load.saturate(&small, |load| load.queued[whole].is_empty() || load.now - asked > bound);
-        // It begins where the least of the others is, and is the first as soon as those before it have started.
-        prop_assert!(load.now - asked <= bound, "it waits for {} ms", load.now - asked);
+        load.saturate(&small, |load| load.queued[whole].is_empty() || load.now - enqueued_at > bound);
+        // It starts at the least virtual time of the others, and is first as soon as those before it have started.
+        prop_assert!(load.now - enqueued_at <= bound, "it waits for {} ms", load.now - enqueued_at);
     }
 }

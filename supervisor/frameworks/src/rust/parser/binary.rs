@@ -5,7 +5,7 @@ use super::{Mode, RustParser};
 use crate::rust::failure::{self, Failure};
 use crate::rust::text::{Text, Told, listed};
 use crate::said::plain;
-use proctor_core::bound::TEST_OUTPUT_BYTES_MAX;
+use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestId, TestOutcome};
 use std::collections::HashSet;

@@ -4,7 +4,7 @@
 use super::{RustParser, Speaker};
 use crate::rust::failure::Failure;
 use crate::rust::names::node_id;
-use proctor_core::bound::TEST_CASES_MAX;
+use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 

@@ -2,7 +2,7 @@
 
 use crate::rust::event::{Suite, Test};
 use crate::rust::nextest::Origins;
-use proctor_core::bound::TEST_CASES_MAX;
+use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::test_case::TestId;
 use std::collections::HashSet;
 

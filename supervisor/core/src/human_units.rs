@@ -1,10 +1,10 @@
-//! Quantities in words for a person: `1.5 GiB`, `0.5 processors`, `300 s`. Must not know what is measured.
+//! Formats quantities for people: `1.5 GiB`, `0.5 processors`, `300 s`.
 
 use crate::limits::LimitKind;
 
-/// Bytes: `1.5 GiB`, rounded down.
+/// Formats bytes, rounded down: `1.5 GiB`.
 #[must_use]
-pub fn show_bytes(bytes: u64) -> String {
+pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1_024 {
         return format!("{bytes} B");
@@ -26,20 +26,20 @@ pub fn show_bytes(bytes: u64) -> String {
 }
 
 impl LimitKind {
-    /// A value of this limit with its unit.
+    /// Formats a value of this limit with its unit.
     #[must_use]
-    pub fn show(self, value: u64) -> String {
+    pub fn format_value(self, value: u64) -> String {
         match self {
             LimitKind::Cpu => format!("{} processors", thousandths(value)),
             LimitKind::Pids => format!("{value} processes"),
             LimitKind::Wall => format!("{} s", thousandths(value)),
-            LimitKind::Memory | LimitKind::Log | LimitKind::Tmp | LimitKind::Disk => show_bytes(value),
-            LimitKind::Writes => format!("{} a second", show_bytes(value)),
+            LimitKind::Memory | LimitKind::Log | LimitKind::Tmp | LimitKind::Disk => format_bytes(value),
+            LimitKind::Writes => format!("{} a second", format_bytes(value)),
         }
     }
 }
 
-/// A number of thousandths, without zeros that say nothing.
+/// Formats thousandths without trailing zeros.
 fn thousandths(value: u64) -> String {
     let (whole, rest) = (value / 1_000, value % 1_000);
     if rest == 0 { whole.to_string() } else { format!("{whole}.{rest:03}").trim_end_matches('0').to_owned() }
@@ -50,13 +50,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_shown_short() {
-        let shown = [0, 1_023, 1_536, 157_286_400, 2 << 30].map(show_bytes);
-        assert_eq!(shown, ["0 B", "1023 B", "1.5 KiB", "150 MiB", "2 GiB"]);
+    fn formats_sizes_in_binary_units() {
+        let formatted = [0, 1_023, 1_536, 157_286_400, 2 << 30].map(format_bytes);
+        assert_eq!(formatted, ["0 B", "1023 B", "1.5 KiB", "150 MiB", "2 GiB"]);
     }
 
     #[test]
-    fn each_limit_has_its_unit() {
+    fn formats_each_limit_with_its_unit() {
         let rows = [
             (LimitKind::Memory, 2 << 30, "2 GiB"),
             (LimitKind::Cpu, 2_000, "2 processors"),
@@ -65,8 +65,8 @@ mod tests {
             (LimitKind::Wall, 1_500, "1.5 s"),
             (LimitKind::Disk, 4_096, "4 KiB"),
         ];
-        for (limit, value, shown) in rows {
-            assert_eq!(limit.show(value), shown);
+        for (limit, value, text) in rows {
+            assert_eq!(limit.format_value(value), text);
         }
     }
 }

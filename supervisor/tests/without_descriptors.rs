@@ -1,44 +1,43 @@
-//! A look at a workspace when there are no descriptors, in a process of its own, whose limit nothing else feels. Must not know
-//! what is made of what it says.
+//! Workspace scans without free file descriptors, in a process of its own, because the limit is per process.
 
 use proctor::workspace::{Root, Workspace, WorkspaceError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 
 #[test]
-fn without_descriptors_a_workspace_is_neither_missing_nor_replaced_nor_another_project() {
+fn without_descriptors_a_workspace_operation_reports_the_host_shortage() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path().canonicalize().unwrap();
     let path = top.join("shop");
-    // Deep enough that the last descriptor may go at any level.
+    // Deep enough that the last descriptor may be used up at any level.
     fs::create_dir_all(path.join("a/b/c/d")).unwrap();
     for marker in ["go.mod", "a/package.json", "a/b/c/d/go.mod"] {
         fs::write(path.join(marker), "{}").unwrap();
     }
-    let (roots, held) = ([Root::of(&top)], Workspace::open(&path).unwrap());
-    let whole = held.look().unwrap();
+    let (roots, workspace) = ([Root::of(&top)], Workspace::open(&path).unwrap());
+    let whole = workspace.look().unwrap();
     let before = getrlimit(Resource::Nofile);
     let open = fs::read_dir("/proc/self/fd").unwrap().count() as u64;
     let (mut short, mut well) = (0, 0);
-    // Those that are open may have higher numbers than those that are free.
+    // Open descriptors may have higher numbers than free ones.
     for most in 3..open + 20 {
         setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..before }).unwrap();
-        let looks = [
+        let results = [
             Workspace::open(&path).map(drop),
             Workspace::open_below(&roots, &path).map(drop),
-            held.owner().map(drop),
-            held.relative("a/../go.mod").map(drop),
-            held.relative("a/package.json").map(drop),
-            held.existing("a/b/c/d/go.mod").map(drop),
-            held.look().map(|look| {
+            workspace.owner().map(drop),
+            workspace.relative("a/../go.mod").map(drop),
+            workspace.relative("a/package.json").map(drop),
+            workspace.existing("a/b/c/d/go.mod").map(drop),
+            workspace.look().map(|look| {
                 assert_eq!((look.fingerprint, look.tree.contains("a/b/c/d/go.mod")), (whole.fingerprint, true));
             }),
         ];
         setrlimit(Resource::Nofile, before).unwrap();
-        for (which, look) in looks.into_iter().enumerate() {
-            match look {
+        for (which, result) in results.into_iter().enumerate() {
+            match result {
                 Ok(()) => well += 1,
-                // Refused before anything is looked up.
+                // Rejected before any look-up.
                 Err(WorkspaceError::Outside { .. }) if which == 3 => {}
                 Err(WorkspaceError::Host(error)) => {
                     let text = WorkspaceError::Host(error).to_string();

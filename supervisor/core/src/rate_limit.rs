@@ -1,29 +1,28 @@
-//! How often something may happen: the generic cell rate algorithm (ITU-T I.371), which needs one number per bucket. Must
-//! not know clocks, nor what happens.
+//! RateLimit limiting by the generic cell rate algorithm (ITU-T I.371), which needs one number per bucket.
 
-/// A rate and how far a burst may run ahead of it.
+/// An average rate and the size of the burst that may exceed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
+pub struct RateLimit {
     every_ns: u64,
-    ahead_ns_max: u64,
+    burst_ns_max: u64,
 }
 
-impl Rate {
-    /// `per_second` on average, and as many at once after a second of silence. Zero is one a second.
+impl RateLimit {
+    /// Allows `per_second` on average and as many in one burst after an idle second. Zero counts as one a second.
     #[must_use]
-    pub fn per_second(per_second: u32) -> Rate {
+    pub fn per_second(per_second: u32) -> RateLimit {
         let every_ns = 1_000_000_000 / u64::from(per_second.max(1));
-        Rate { every_ns, ahead_ns_max: 1_000_000_000 - every_ns }
+        RateLimit { every_ns, burst_ns_max: 1_000_000_000 - every_ns }
     }
 
-    /// Whether one more may happen at `now_ns`, where `due_ns` is what the last that might has left, 0 at first: what it
-    /// leaves, or the nanoseconds after which it may.
+    /// Admits one more event at `now_ns`. `due_ns` is the value that the last admitted event returned, 0 at first; the
+    /// new value is returned.
     ///
     /// # Errors
-    /// How long to wait.
+    /// The nanoseconds after which the event is admitted.
     pub fn admit(self, now_ns: u64, due_ns: u64) -> Result<u64, u64> {
         let due_ns = due_ns.max(now_ns);
-        match (due_ns - now_ns).checked_sub(self.ahead_ns_max) {
+        match (due_ns - now_ns).checked_sub(self.burst_ns_max) {
             None | Some(0) => Ok(due_ns.saturating_add(self.every_ns)),
             Some(too_early) => Err(too_early),
         }
@@ -37,11 +36,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_second_has_more_than_twice_the_rate_and_who_waits_as_told_is_admitted(
+        fn a_second_has_at_most_twice_the_rate_and_a_caller_that_waits_as_returned_is_admitted(
             per_second in 1u32..1_000,
             pauses in proptest::collection::vec(0u64..20_000_000, 1..400),
         ) {
-            let rate = Rate::per_second(per_second);
+            let rate = RateLimit::per_second(per_second);
             let (mut now, mut due, mut admitted) = (1_u64, 0, Vec::new());
             for pause in pauses {
                 now += pause;
@@ -53,14 +52,14 @@ mod tests {
                     Err(wait) => prop_assert!(rate.admit(now + wait, due).is_ok() && rate.admit(now + wait - 1, due).is_err()),
                 }
             }
-            let most = admitted.iter().map(|begin| admitted.iter().filter(|at| (*begin..begin + 1_000_000_000).contains(*at)).count());
-            prop_assert!(most.max().unwrap_or(0) <= 2 * per_second as usize);
+            let counts = admitted.iter().map(|begin| admitted.iter().filter(|at| (*begin..begin + 1_000_000_000).contains(*at)).count());
+            prop_assert!(counts.max().unwrap_or(0) <= 2 * per_second as usize);
         }
     }
 
     #[test]
-    fn a_burst_of_one_second_passes_and_not_one_more() {
-        let rate = Rate::per_second(10);
+    fn admits_a_burst_of_one_second_and_no_more() {
+        let rate = RateLimit::per_second(10);
         let mut due = 0;
         for _ in 0..10 {
             due = rate.admit(5, due).unwrap();
