@@ -3,7 +3,7 @@
 use super::revocation::Lease;
 use super::{encode_permit, status};
 use crate::grpc::convert;
-use crate::runs::{Entry, OUTPUT_BYTES_MAX, RunEnd, RunHandle, Watch};
+use crate::runs::{LoggedEvent, OUTPUT_BYTES_MAX, RunEnd, RunHandle, WatchGuard};
 use crate::tenants::allowance::{InFlightBytes, Reservation};
 use futures_util::stream::unfold;
 use proctor_core::event::{RunEvent, Stream};
@@ -24,7 +24,7 @@ pub(super) type EventStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<v1:
 /// What a client has of a run that it follows, for as long as it is known.
 pub(super) struct Followed {
     handle: RunHandle,
-    _watch: Watch,
+    _watch: WatchGuard,
     _subscription: Reservation,
 }
 
@@ -81,7 +81,7 @@ struct Following {
     attached_age_ms: Option<u64>,
     wire: Arc<InFlightBytes>,
     /// What was read and is not yet passed on.
-    batch: vec::IntoIter<Entry>,
+    batch: vec::IntoIter<LoggedEvent>,
     /// What the next events with output in it hold, as far as it was read.
     outputs: VecDeque<Vec<u8>>,
 }
@@ -117,7 +117,7 @@ impl Following {
     }
 
     /// Waits for more; `None` at the end.
-    async fn read(&mut self) -> Result<Option<Entry>, Status> {
+    async fn read(&mut self) -> Result<Option<LoggedEvent>, Status> {
         let handle = self.handle().await;
         let batch = handle.read(self.cursor).await.map_err(|error| status::read(&error))?;
         // It has ended, and who reads from beyond its end finds nothing.
@@ -130,7 +130,7 @@ impl Following {
         Ok(self.batch.next())
     }
 
-    async fn on_the_wire(&mut self, entry: Entry) -> Result<v1::RunEvent, Status> {
+    async fn on_the_wire(&mut self, entry: LoggedEvent) -> Result<v1::RunEvent, Status> {
         let event = match entry.event {
             RunEvent::Queued { position } => Event::Queued(v1::Queued {
                 position,
@@ -161,7 +161,7 @@ impl Following {
     }
 
     /// The bytes of an event of the batch.
-    async fn output(&mut self, entry: &Entry) -> Result<Vec<u8>, Status> {
+    async fn output(&mut self, entry: &LoggedEvent) -> Result<Vec<u8>, Status> {
         if self.outputs.is_empty() {
             self.read_outputs(entry).await?;
         }
@@ -172,9 +172,9 @@ impl Following {
     /// Reads what `entry` and those after it hold, all at once, since many a runner writes line by line; but no more than a
     /// single event may, so that a stream whose client takes nothing keeps no more than that. What comes after one that cannot
     /// be read waits for its turn.
-    async fn read_outputs(&mut self, entry: &Entry) -> Result<(), Status> {
+    async fn read_outputs(&mut self, entry: &LoggedEvent) -> Result<(), Status> {
         let mut bytes = 0;
-        let output = |entry: &Entry| match entry.event {
+        let output = |entry: &LoggedEvent| match entry.event {
             RunEvent::Output { stream, offset, len } => {
                 Some((stream, offset, usize::try_from(len).unwrap_or(usize::MAX)))
             }

@@ -76,7 +76,7 @@ async fn beside<T: Send + 'static>(
     looks: &ScanPermits,
     look: impl FnOnce() -> Result<T, Status> + Send + 'static,
 ) -> Result<T, Status> {
-    let looked = looks.look(look).await;
+    let looked = looks.scan(look).await;
     looked.unwrap_or_else(|_| Err(status::internal("the files could not be looked at")))
 }
 
@@ -235,7 +235,7 @@ mod tests {
         std::fs::write(dir.path().join("x.go"), "").unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         let asked = v1::RunTestsRequest { files: vec!["x.go".to_owned(); FILES_MAX], ..Default::default() };
-        let looks = ScanPermits::of_tenant();
+        let looks = ScanPermits::for_tenant();
         let mut looking = pin!(run_tests(asked, &workspace, &looks));
         assert!(looking.as_mut().now_or_never().is_none(), "the thread that asks does not look");
         let asked = v1::TestsCoveringRequest { file: "./x.go".to_owned(), ..Default::default() };
@@ -261,7 +261,7 @@ mod tests {
             v1::RunTestsRequest { env: [(long.clone(), long.clone())].into(), ..plain.clone() },
             v1::RunTestsRequest { command: vec![long.clone(), long.clone()], ..plain },
         ] {
-            let refused = run_tests(asked, &workspace, &ScanPermits::of_tenant()).await.unwrap_err();
+            let refused = run_tests(asked, &workspace, &ScanPermits::for_tenant()).await.unwrap_err();
             assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
             let escaped = refused.message().len() * 3 + refused.details().len() * 4 / 3;
             assert!(escaped < 8_000, "{escaped}");
@@ -278,7 +278,7 @@ mod tests {
         let workspace = Workspace::open(dir.path()).unwrap();
         let looked = async |files: Vec<String>| {
             let asked = v1::RunTestsRequest { files, ..Default::default() };
-            run_tests(asked, &workspace, &ScanPermits::of_tenant()).await.map(|wanted| wanted.selection)
+            run_tests(asked, &workspace, &ScanPermits::for_tenant()).await.map(|wanted| wanted.selection)
         };
         let refused = looked(names.clone()).await.unwrap_err();
         assert_eq!(refused.message(), "files: at most 131072 bytes together");

@@ -36,7 +36,7 @@ impl Runs for Api {
         let asked = request.into_inner();
         let session = self.session(&known.tenant, &asked.session_id).await?;
         let waiting = convert::waiting(asked.if_busy(), asked.priority());
-        let wanted = run_request::run_tests(asked, session.workspace(), &known.tenant.policy.looks).await?;
+        let wanted = run_request::run_tests(asked, session.workspace(), &known.tenant.policy.scan_permits).await?;
         start(known, &session, wanted, waiting).await
     }
 

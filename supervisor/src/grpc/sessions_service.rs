@@ -147,7 +147,7 @@ async fn open_below(path: String, tenant: &Arc<Tenant>) -> Result<Workspace, Sta
         return admitted(found, tenant);
     }
     let whose = Arc::clone(tenant);
-    let opened = tenant.policy.looks.look(move || {
+    let opened = tenant.policy.scan_permits.scan(move || {
         let found = Workspace::open_below(&whose.roots, Path::new(&path)).map_err(refused)?;
         admitted(found, &whose)
     });
@@ -210,7 +210,7 @@ mod tests {
             audit: Audit::off(),
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, Amount { memory_bytes: 0, cpu_millis: 0 }),
-            looks: ScanPermits::of_host(),
+            scan_permits: ScanPermits::for_host(),
         });
         let registry = Registry::start(Arc::clone(&context), SessionLimits::default());
         Api { context, registry, access, drain: Drain::new(Duration::ZERO) }

@@ -317,7 +317,7 @@ pub(super) fn read(error: &ReadError) -> Status {
 pub(super) fn not_started(error: &NotStarted) -> Status {
     match error {
         NotStarted::Prepare(error) => prepare(error),
-        NotStarted::QuotaExceeded(refusal) => refused(refusal),
+        NotStarted::Rejected(refusal) => refused(refusal),
         NotStarted::Quota(refused) => quota(refused),
         NotStarted::Invalid { text } => invalid("command", text),
         NotStarted::LayerMissing { text } => failed(reason::LAYER_MISSING, text),

@@ -7,7 +7,7 @@ use crate::ops::audit::{self, AuditRecord};
 use crate::ops::drain::Closed;
 use crate::runs::prepare::PrepareError;
 use crate::runs::{
-    self, Drive, Finished, KillOnDrop, LogWriter, NotStarted, RunEnd, RunHandle, RunKiller, Spools, Watch,
+    self, FinishedRun, KillOnDrop, LogWriter, NotStarted, RunEnd, RunHandle, RunKiller, RunTask, Spools, WatchGuard,
     without_running,
 };
 use crate::tenants::allowance::Reservation;
@@ -57,7 +57,7 @@ pub(super) struct Caller {
     started: Started,
     pub(super) reply: Reply,
     /// Whoever waits for the answer watches the run, which has no other way to be watched yet; `None` once nobody does.
-    watch: Option<Watch>,
+    watch: Option<WatchGuard>,
 }
 
 pub(super) struct Actor {
@@ -66,7 +66,7 @@ pub(super) struct Actor {
     /// Memory of the coverage index, as the tenant counts it.
     indexed: Option<Reservation>,
     pub(super) runs: HashMap<RunId, Known>,
-    pub(super) drivers: JoinSet<Finished>,
+    pub(super) drivers: JoinSet<FinishedRun>,
     /// What the running run saw of the workspace, until it has said so.
     began: Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
     /// Who asked for the running run, while what it sees can still refuse it.
@@ -93,7 +93,7 @@ enum Heard {
     Message(Option<Box<Message>>),
     /// Nobody has used the session for as long as it lives without.
     Idle,
-    Ended(Result<Finished, JoinError>),
+    Ended(Result<FinishedRun, JoinError>),
     Began(Option<Option<Fingerprint>>),
     Seen(Vec<(Seen, Reply)>),
     Tick,
@@ -305,7 +305,7 @@ impl Actor {
         self.runs_named += 1;
         let run = RunId::new(format!("{}-{}", self.about.id, self.runs_named));
         let spools = Spools::default();
-        let (log, handle) = runs::open(self.about.context.clock, &spools, self.about.policy.now().kept.room());
+        let (log, handle) = runs::open(self.about.context.clock, &spools, self.about.policy.now().retained.room());
         let known = Known {
             handle,
             log,
@@ -416,7 +416,7 @@ impl Actor {
                 Effect::Refuse { run, refusal } => {
                     if let Some(known) = self.runs.get_mut(&run) {
                         (known.spools, known.waits) = (None, None);
-                        let end = RunEnd::NotStarted(NotStarted::QuotaExceeded(refusal));
+                        let end = RunEnd::NotStarted(NotStarted::Rejected(refusal));
                         self.tell_end(&run, &end);
                         self.end_log(&run, end).await;
                     }
@@ -443,14 +443,14 @@ impl Actor {
                 tracing::error!(%error, run = %run, "no descriptor for a run");
                 let text = lack(&error).unwrap_or("the host failed").to_owned();
                 let end = RunEnd::NotStarted(PrepareError::HostFailed { text }.into());
-                self.drivers.spawn(std::future::ready(Finished { run, end, measured: Vec::new() }));
+                self.drivers.spawn(std::future::ready(FinishedRun { run, end, measured: Vec::new() }));
                 return;
             }
         };
         known.killer = Some(KillOnDrop(killer.clone()));
         let (began, hear) = oneshot::channel();
         self.began = Some((run.clone(), hear));
-        let drive = Drive {
+        let task = RunTask {
             context: Arc::clone(&self.about.context),
             policy: self.about.policy.now(),
             session: self.about.id.clone(),
@@ -461,12 +461,12 @@ impl Actor {
             kind: known.kind,
             priority: known.priority,
             accepted_at: known.accepted_at,
-            waits: known.waits.take(),
+            queue_reservation: known.waits.take(),
             log: known.log.clone(),
             spools,
             killer,
         };
-        self.drivers.spawn(runs::drive(drive, began));
+        self.drivers.spawn(runs::drive(task, began));
     }
 
     // `None` of a run that did not come so far: its end says why.
@@ -485,7 +485,7 @@ impl Actor {
         }
     }
 
-    async fn ended(&mut self, ended: Result<Finished, JoinError>) {
+    async fn ended(&mut self, ended: Result<FinishedRun, JoinError>) {
         let finished = match ended {
             Ok(finished) => finished,
             Err(error) => {
@@ -494,7 +494,7 @@ impl Actor {
                 let Some(run) = self.session.running().cloned() else { return };
                 let text = "the supervisor failed while it read this run; its operator finds the reason in the log";
                 let end = RunEnd::NotStarted(NotStarted::Host { text: text.to_owned() });
-                Finished { run, end, measured: Vec::new() }
+                FinishedRun { run, end, measured: Vec::new() }
             }
         };
         let run = finished.run;
@@ -530,7 +530,7 @@ impl Actor {
         .await;
         if has_measured {
             let bytes = self.session.index().memory_bytes() as u64;
-            self.indexed = Some(self.about.policy.now().kept.memory.add(bytes));
+            self.indexed = Some(self.about.policy.now().retained.memory.add(bytes));
         }
         let Some(log) = log else { return };
         let kept = self.keep(&log, &finished.end).await;

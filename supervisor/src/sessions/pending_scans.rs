@@ -83,7 +83,7 @@ impl Looking {
 
 /// Looks, once there is room for it, for all who asked.
 async fn looked(about: Arc<About>, mut asked: Vec<Asked>) -> Result<Vec<Seen>, JoinError> {
-    let mut room = ScanPermit::small(&about.policy.now().looks, &about.context.looks).await;
+    let mut room = ScanPermit::acquire(&about.policy.now().scan_permits, &about.context.scan_permits).await;
     loop {
         let of_thread = Arc::clone(&about);
         let seen = spawn_blocking(move || {
@@ -92,7 +92,7 @@ async fn looked(about: Arc<About>, mut asked: Vec<Asked>) -> Result<Vec<Seen>, J
         });
         match seen.await? {
             (Ok(seen), _) => return Ok(seen),
-            (Err(back), small) => (asked, room) = (back, small.grown().await),
+            (Err(back), small) => (asked, room) = (back, small.enlarge().await),
         }
     }
 }
@@ -101,7 +101,7 @@ async fn looked(about: Arc<About>, mut asked: Vec<Asked>) -> Result<Vec<Seen>, J
 fn look(about: &About, asked: Vec<Asked>, room: &mut ScanPermit) -> Result<Vec<Seen>, Vec<Asked>> {
     #[cfg(test)]
     about.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let look = match about.workspace.look_within(&mut || room.grow()).map_err(PrepareError::from) {
+    let look = match about.workspace.look_within(&mut || room.try_enlarge()).map_err(PrepareError::from) {
         Ok(Some(look)) => look,
         Ok(None) => return Err(asked),
         Err(why) => return Ok(asked.into_iter().map(|asked| (asked, Err(why.clone().into()))).collect()),

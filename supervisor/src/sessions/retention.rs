@@ -24,14 +24,14 @@ impl Actor {
             RunEnd::Report(report) => report.memory_bytes() as u64,
             RunEnd::NotStarted(_) => 0,
         };
-        let bytes = log.keep_with(report).await;
-        self.about.policy.now().kept.bytes.add(bytes)
+        let bytes = log.reserve_report(report).await;
+        self.about.policy.now().retained.bytes.add(bytes)
     }
 
     /// Forgets earlier runs of the session while its tenant keeps too much.
     pub(super) async fn make_room(&mut self) {
         let policy = self.about.policy.now();
-        while policy.kept.full().is_some() {
+        while policy.retained.full().is_some() {
             let forgotten = self.session.step(self.about.context.clock.now(), Event::Crowded);
             if forgotten.is_empty() {
                 break;

@@ -103,10 +103,10 @@ impl Tenants {
                 owner: table.id.clone(),
                 quota: table.quota.quota(),
                 queued: known.map_or_else(Arc::default, |known| Arc::clone(&known.policy.queued)),
-                kept: table.quota.kept(known.map(|known| &known.policy.kept)),
-                looks: known.map_or_else(ScanPermits::of_tenant, |known| known.policy.looks.clone()),
+                retained: table.quota.kept(known.map(|known| &known.policy.retained)),
+                scan_permits: known.map_or_else(ScanPermits::for_tenant, |known| known.policy.scan_permits.clone()),
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
-                owners: range.map(UidRange::uids),
+                owner_uids: range.map(UidRange::uids),
                 defaults: config.defaults.over(Limits::DEFAULT),
                 timeouts: config.timeouts.iter().map(|(name, timeout)| (name.clone(), timeout.ms)).collect(),
                 ceiling: config.ceiling(table),
@@ -287,8 +287,8 @@ mod tests {
     fn runs_are_the_first_of_their_tenants_own_users() {
         let policy = |uid| tenants().identify(Credential::Uid(uid)).unwrap().tenant.unwrap().policy.clone();
         assert_eq!(policy(2).run_as, RunAs::User { uid: 2_000, gid: 2_000 });
-        assert_eq!(policy(2).owners, Some(2_000..=2_009));
-        assert_eq!((policy(1).run_as, policy(1).owners.clone()), (RunAs::Supervisor, None));
+        assert_eq!(policy(2).owner_uids, Some(2_000..=2_009));
+        assert_eq!((policy(1).run_as, policy(1).owner_uids.clone()), (RunAs::Supervisor, None));
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
             read("max = { memory = \"2GiB\" }\nquota = { subscribers = 1, kept = \"1GiB\" }", &Tenants::default());
         let stream = first.all()[0].allowance.subscribe().unwrap();
         let waits = first.all()[0].policy.queued.one_more_run(1).unwrap();
-        let kept = first.all()[0].policy.kept.bytes.add(7);
+        let kept = first.all()[0].policy.retained.bytes.add(7);
         let sessions = first.all()[0].policies.subscribe();
         let second = read("max = { memory = \"1GiB\" }", &first);
         assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 2 << 30, "nothing changes before it takes over");
@@ -313,11 +313,11 @@ mod tests {
         third.take_over();
         assert_eq!(sessions.borrow().ceiling.memory_bytes_max, 3 << 30, "of a session from before the second too");
         let Tenant { allowance, policy, .. } = &*third.all()[0];
-        assert_eq!((policy.queued.now(), policy.kept.bytes.now()), (1, 7));
+        assert_eq!((policy.queued.now(), policy.retained.bytes.now()), (1, 7));
         let second_stream = allowance.subscribe().unwrap();
         assert!(allowance.subscribe().is_none(), "one of two was open before");
         drop((stream, second_stream, waits, kept));
-        assert_eq!((policy.queued.now(), policy.kept.bytes.now()), (0, 0));
+        assert_eq!((policy.queued.now(), policy.retained.bytes.now()), (0, 0));
         assert!(allowance.subscribe().is_some());
     }
 

@@ -72,7 +72,7 @@ impl Audit {
     pub fn tell(&self, mut line: AuditRecord) {
         let Some(outbox) = &self.outbox else { return };
         // A host that was asleep, or whose clock was set, has left the supervisor's own clock behind.
-        line.at(Clock::on_the_wall());
+        line.at(Clock::wall_time());
         if outbox.tell(Box::new(line)) {
             tracing::error!("the audit log is behind: lines are lost, and the next one says how many");
         }
@@ -115,7 +115,7 @@ fn write(
             }
         }
         // What nobody has told, but this thread.
-        lines.iter_mut().filter(|line| line.time.is_empty()).for_each(|line| line.at(Clock::on_the_wall()));
+        lines.iter_mut().filter(|line| line.time.is_empty()).for_each(|line| line.at(Clock::wall_time()));
         write_all(file, lines, lost);
         if let Some(reply) = ended {
             _ = reply.send(());

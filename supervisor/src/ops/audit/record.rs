@@ -168,7 +168,7 @@ impl AuditRecord {
 
 fn rfc3339(moment: Timestamp) -> String {
     let (seconds, ms) = (moment.0 / 1_000, moment.0 % 1_000);
-    let (Date { year, month, day }, second) = (Date::of(seconds / 86_400), seconds % 86_400);
+    let (Date { year, month, day }, second) = (Date::from_days(seconds / 86_400), seconds % 86_400);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }

@@ -134,7 +134,7 @@ type Permit = Option<OwnedSemaphorePermit>;
 /// A run that cannot look at its workspace, as on a disk that takes its time: other looks of its tenant are all on.
 async fn beginning(world: &World) -> (SessionHandle, JoinHandle<Result<Started, SessionError>>, Vec<Permit>) {
     let (policy, id) = (Arc::new(world.policy()), SessionId::new("s"));
-    let looks = std::iter::from_fn(|| policy.looks.one_more().now_or_never()).collect();
+    let looks = std::iter::from_fn(|| policy.scan_permits.acquire().now_or_never()).collect();
     let context = Arc::clone(&world.context);
     let (session, _) = open(id, context, Arc::clone(&policy), world.workspace(), Memory::default());
     let asking = tokio::spawn({

@@ -193,10 +193,10 @@ async fn what_is_kept_of_ended_runs_is_bounded_for_the_whole_tenant() {
         assert_eq!(outcome(&run).await, Outcome::Passed);
         run
     };
-    let files = || policy.kept.bytes.now() / FILE_BYTES_MIN;
+    let files = || policy.retained.bytes.now() / FILE_BYTES_MIN;
     let session = session_of("first");
     let first = run(&session, "a").await;
-    let one = policy.kept.bytes.now();
+    let one = policy.retained.bytes.now();
     assert!((FILE_BYTES_MIN + 500..FILE_BYTES_MIN + 20_000).contains(&one), "events and report count: {one}");
     // Somebody follows it and takes nothing in.
     let following = tokio::spawn({
@@ -214,7 +214,7 @@ async fn what_is_kept_of_ended_runs_is_bounded_for_the_whole_tenant() {
     let last = run(&other, "a").await;
     assert_eq!(files(), 2, "the last run of each session stays");
     let refused = within(other.start(command("b"), RunKind::Tests, IfBusy::Queue)).await.err();
-    let full = SessionError::Quota(QuotaExceeded::KeptBytes { max: policy.kept.bytes_max });
+    let full = SessionError::Quota(QuotaExceeded::KeptBytes { max: policy.retained.bytes_max });
     assert_eq!(refused.as_ref(), Some(&full));
     // The session is gone, and its run is not, for as long as somebody may read it.
     within(other.close()).await;
