@@ -15,7 +15,7 @@ fn without_descriptors_a_workspace_is_neither_missing_nor_replaced_nor_another_p
     for marker in ["go.mod", "a/package.json", "a/b/c/d/go.mod"] {
         fs::write(path.join(marker), "{}").unwrap();
     }
-    let (roots, held) = ([Root::of(&top)], Workspace::open(&path).unwrap());
+    let (roots, held) = ([Root::new(&top)], Workspace::open(&path).unwrap());
     let whole = held.look().unwrap();
     let before = getrlimit(Resource::Nofile);
     let open = fs::read_dir("/proc/self/fd").unwrap().count() as u64;

@@ -151,7 +151,7 @@ pub(super) fn shown_roots(toolchain: &Toolchain, config: &Config) -> Vec<Problem
     let (mut problems, roots) = (Vec::new(), config.roots());
     for (index, tenant) in config.tenant.iter().enumerate() {
         for (place, root) in tenant.roots.iter().enumerate() {
-            let Some(shown) = toolchain.shows(&roots.place(root)) else { continue };
+            let Some(shown) = toolchain.exposing_dir(&roots.place(root)) else { continue };
             let (root, shown) = (root.display(), shown.display());
             let text = format!(
                 "tenant {:?}: root {root} and {shown}, which all runs read, hold one another: name another root, or start \
@@ -328,7 +328,7 @@ mod tests {
         std::fs::set_permissions(at("tools/jdk/bin/java"), PermissionsExt::from_mode(0o755)).unwrap();
         symlink(at("tools/jdk/ws"), at("link")).unwrap();
         let var = |name: &str| (name == "PATH").then(|| at("tools/jdk/bin").into());
-        let toolchain = Toolchain::from_env(var, ToolchainConfig::nothing());
+        let toolchain = Toolchain::from_env(var, ToolchainConfig::empty());
         for (root, shown) in [("elsewhere", false), ("tools", true), ("tools/jdk/ws", true), ("link", true)] {
             let text = format!("[[tenant]]\nid = \"a\"\nroots = [{:?}]\n", at(root));
             let problems = shown_roots(&toolchain, ConfigReader::of(&text).config());

@@ -55,7 +55,7 @@ pub(super) struct Shared {
 impl Shared {
     /// For one workspace of one user, with workers prepared within `pool`.
     pub(super) fn alone(pool: PoolBounds) -> Shared {
-        Shared { budget: Amount::UNBOUNDED, pool, offer: ToolchainConfig::nothing(), clock: Clock::new(), audit: None }
+        Shared { budget: Amount::UNBOUNDED, pool, offer: ToolchainConfig::empty(), clock: Clock::new(), audit: None }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Diagnostic, Machine, Problem};
 use crate::grpc::Api;
 use crate::host::resolved_path::ResolvedPath;
-use crate::host::state_dir::hold;
+use crate::host::state_dir::lock_dir;
 use crate::host::toolchain::ToolchainConfig;
 use crate::net::{self, Listener, Served};
 use crate::ops::audit::{Audit, AuditEvent, AuditRecord};
@@ -73,7 +73,7 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
     // Before anybody can know that this process is there: who has no handler for it dies of SIGHUP.
     let mut hangup = hangups()?;
     // Held to the end. Two who share the caches and the users of tenants would each take the other's for its own.
-    let _held = hold(&config.state_dir).map_err(|error| Failure::host(error.to_string()))?;
+    let _lock = lock_dir(&config.state_dir).map_err(|error| Failure::host(error.to_string()))?;
     for tenant in access.tenants.all() {
         own_cache(&config, tenant).map_err(Failure::host)?;
     }

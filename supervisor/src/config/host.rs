@@ -118,7 +118,7 @@ impl Host {
 // What all runs would see of somebody's own, if this directory were shown to them. A part of a tenant's root is as much its
 // own as the whole.
 fn shown(dir: &Path, private: &[ResolvedPath]) -> Option<String> {
-    let (shown, dir) = (ResolvedPath::of(dir), dir.display());
+    let (shown, dir) = (ResolvedPath::new(dir), dir.display());
     if let Some(held) = private.iter().find(|place| place.is_in(&shown)) {
         return Some(format!("{dir} would show {} to all", held.named().display()));
     }

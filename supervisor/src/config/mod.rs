@@ -133,7 +133,7 @@ impl Config {
     #[must_use]
     pub fn private_places(&self) -> Vec<ResolvedPath> {
         let own = [Some(&self.state_dir), self.listen.unix.as_ref(), self.audit.path.as_ref()].into_iter().flatten();
-        let own = own.filter(|place| place.is_absolute()).map(|place| ResolvedPath::of(place));
+        let own = own.filter(|place| place.is_absolute()).map(|place| ResolvedPath::new(place));
         own.chain(self.roots().places()).collect()
     }
 

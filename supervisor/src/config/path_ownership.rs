@@ -18,7 +18,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     // What is in the state directory is told with it.
     let elsewhere = parents.filter(|(_, dir)| *dir != config.state_dir);
     let own = [("state_dir", config.state_dir.as_path())].into_iter().chain(elsewhere);
-    let own = own.filter(|(_, dir)| dir.is_absolute()).map(|(key, dir)| (key, ResolvedPath::of(dir)));
+    let own = own.filter(|(_, dir)| dir.is_absolute()).map(|(key, dir)| (key, ResolvedPath::new(dir)));
     let roots: Vec<ResolvedPath> = config.roots().places().collect();
     // Of what is below a root no session gets the supervisor's own as its workspace, so it is no more than told.
     own.filter_map(|(key, dir)| {

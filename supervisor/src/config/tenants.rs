@@ -116,7 +116,7 @@ impl Roots<'_> {
     #[must_use]
     pub fn place(&self, root: &Path) -> ResolvedPath {
         // The outermost is in none itself.
-        self.around(root).last().map_or_else(|| ResolvedPath::of(root), |outer| ResolvedPath::below(outer, root))
+        self.around(root).last().map_or_else(|| ResolvedPath::new(root), |outer| ResolvedPath::below(outer, root))
     }
 
     /// Those that can be somewhere.
@@ -180,7 +180,7 @@ impl Config {
             let system = format!("root {shown} is a directory of the system, which no run may write to");
             wrong(is_of_the_system(root) || is_of_the_system(real), &at, &system);
             // One that holds state_dir will do: of what is below it, no session gets the supervisor's own as its workspace.
-            let own = place.is_in(&ResolvedPath::of(&self.state_dir));
+            let own = place.is_in(&ResolvedPath::new(&self.state_dir));
             let shared = format!("root {shown} is in state_dir, which is the supervisor's own");
             wrong(root.is_absolute() && self.state_dir.is_absolute() && own, &at, &shared);
         }

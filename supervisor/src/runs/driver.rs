@@ -277,7 +277,7 @@ fn run_in_turn(mut run: EnteredRun) -> CompletedRun {
     let ran = provide_go_library(&mut run, &cache).and_then(|()| execute(run));
     // Now that no process of the run is left.
     cache.close(opened);
-    let needs_tidying = cache.is_fresh() || caches::is_untidy(cache.of_tenant(), policy.cache_bytes_max);
+    let needs_tidying = cache.is_fresh() || caches::is_untidy(cache.tenant_dir(), policy.cache_bytes_max);
     CompletedRun { ran, needs_tidying }
 }
 
@@ -285,7 +285,7 @@ fn run_in_turn(mut run: EnteredRun) -> CompletedRun {
 fn provide_go_library(run: &mut EnteredRun, cache: &RunCache) -> Result<(), NotStarted> {
     let (Some(library), Some(id)) = (run.prepared.go_library.clone(), random_id()) else { return Ok(()) };
     let spec = &run.prepared.spec;
-    if !library.is_there() && library.serves(spec) {
+    if !library.exists() && library.is_needed_by(spec) {
         // Compilation takes a while, and nothing can refuse the run any more.
         run.report_start();
         let EnteredRun { task, prepared, .. } = run;
@@ -408,7 +408,7 @@ fn run_round(
             }
         }
     });
-    context.host.ran(&ending);
+    context.host.record_run(&ending);
     let mut ending = ending.map_err(start_error)?;
     if ending.worker_lost {
         tracing::error!(run = %run, "a worker was lost");

@@ -1,9 +1,9 @@
 //! Turns a request and a workspace scan into the sandbox's specification. Every refusal happens here, before a process
 //! starts.
 
-use crate::caches::{GoLibrary, RunCache, of_run};
+use crate::caches::{GoLibrary, RunCache, cache_dir_of_run};
 use crate::host::environment::{HOME, home};
-use crate::host::toolchain::{is_seen, unseen_environment};
+use crate::host::toolchain::{invisible_interpreter, is_visible};
 use crate::random_id::random_id;
 use crate::runs::context::{Context, Policy};
 use crate::runs::project_file::{ProjectFile, ProjectFileError};
@@ -116,7 +116,7 @@ pub fn prepare(
     let root = workspace.root().to_str().ok_or(PrepareError::PathNotUtf8)?;
     let run_cache = run_cache(policy, workspace, request)?;
     let cache_dir = run_cache.as_ref().map(RunCache::dir);
-    let cache = of_run(cache_dir.as_deref());
+    let cache = cache_dir_of_run(cache_dir.as_deref());
     let cache = cache.to_str().ok_or(PrepareError::PathNotUtf8)?;
     check_owner(policy, scan.owner)?;
     let file = ProjectFile::from_tree(&scan.tree)?;
@@ -168,7 +168,7 @@ pub fn prepare(
     let runs_go = chosen.is_none() && kind == RunKind::Tests || may_run_go(&plan.steps);
     let go_library =
         run_cache.as_ref().filter(|_| runs_go).and_then(|cache| go_library(context, workspace, &read_only, cache));
-    read_only.extend(go_library.iter().filter(|library| library.is_there()).map(GoLibrary::dir));
+    read_only.extend(go_library.iter().filter(|library| library.exists()).map(GoLibrary::dir));
     let commands = build_commands(context, workspace, &read_only, &env, &plan.steps)?;
     notes.extend(environment_note(workspace, &read_only, &plan.steps));
     let mut required_layers = policy.required_layers.clone();
@@ -206,7 +206,7 @@ pub fn prepare(
 fn run_cache(policy: &Policy, workspace: &Workspace, request: &RunRequest) -> Result<Option<RunCache>, PrepareError> {
     let Some(tenants) = policy.cache.as_deref() else { return Ok(None) };
     if !request.fresh {
-        return Ok(Some(RunCache::of_workspace(tenants, workspace)));
+        return Ok(Some(RunCache::for_workspace(tenants, workspace)));
     }
     Ok(Some(RunCache::fresh(tenants, unguessable_word()?.as_str())))
 }
@@ -224,9 +224,9 @@ fn may_run_go(steps: &[Step]) -> bool {
 /// Go's library for the toolchain that runs find on PATH. A toolchain inside the workspace uses its own library, and
 /// throw-away caches use none.
 fn go_library(context: &Context, workspace: &Workspace, read_only: &[PathBuf], cache: &RunCache) -> Option<GoLibrary> {
-    let elsewhere = |path: &Path| !path.starts_with(workspace.root()) && is_seen(path, workspace.root(), read_only);
+    let elsewhere = |path: &Path| !path.starts_with(workspace.root()) && is_visible(path, workspace.root(), read_only);
     let go = context.toolchain.find("go", elsewhere).filter(|_| !cache.is_fresh())?;
-    GoLibrary::of(cache.of_tenant(), go)
+    GoLibrary::for_toolchain(cache.tenant_dir(), go)
 }
 
 /// Rejects options that a custom command cannot honour.
@@ -279,7 +279,7 @@ fn plan_detected(
 
 /// A note for a project whose virtual environment is not used, because its interpreter is not visible to the run.
 fn environment_note(workspace: &Workspace, read_only: &[PathBuf], steps: &[Step]) -> Option<String> {
-    let link = unseen_environment(workspace.root(), read_only)?;
+    let link = invisible_interpreter(workspace.root(), read_only)?;
     let would_use = |step: &Step| step.programs.iter().any(|program| program.ends_with(link));
     steps.iter().any(would_use).then(|| {
         format!(
@@ -308,7 +308,7 @@ fn command(
     step: &Step,
 ) -> Result<CommandSpec, PrepareError> {
     let dir = workspace.root().join(&step.dir);
-    let find = |program: &str| context.toolchain.find(program, |path| is_seen(path, workspace.root(), read_only));
+    let find = |program: &str| context.toolchain.find(program, |path| is_visible(path, workspace.root(), read_only));
     let locate = |program: &String| {
         if !program.contains('/') {
             // A bare name is looked up on PATH, as a shell would.
@@ -322,7 +322,7 @@ fn command(
     let missing = || {
         let program = step.programs.last().cloned().unwrap_or_default();
         let file = Some(dir.join(&program)).filter(|_| program.contains('/')).and_then(|file| file.canonicalize().ok());
-        let is_there = file.is_some_and(|file| is_seen(&file, workspace.root(), read_only) && file.is_file());
+        let is_there = file.is_some_and(|file| is_visible(&file, workspace.root(), read_only) && file.is_file());
         PrepareError::RunnerMissing { program, is_there }
     };
     let program = step.programs.iter().find_map(locate).ok_or_else(missing)?;

@@ -149,7 +149,7 @@ impl Tenants {
         let policy = Arc::new(policy);
         let tenant = Tenant {
             id: TenantId::new("private"),
-            roots: vec![Root::of(&root)],
+            roots: vec![Root::new(&root)],
             reserved: Vec::new(),
             policies: Arc::new(watch::Sender::new(Arc::clone(&policy))),
             policy,

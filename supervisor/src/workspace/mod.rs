@@ -83,8 +83,8 @@ pub struct Root {
 impl Root {
     /// The root that is called `named`. Only whoever names it decides where its links lead, and only now.
     #[must_use]
-    pub fn of(named: &Path) -> Root {
-        Root::at(&ResolvedPath::of(named))
+    pub fn new(named: &Path) -> Root {
+        Root::at(&ResolvedPath::new(named))
     }
 
     /// The root at this place. While no directory is there it holds nothing, and a link that comes there is not followed.

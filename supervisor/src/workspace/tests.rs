@@ -257,7 +257,7 @@ fn below_a_root_nothing_leads_out() {
     symlink(top.join("roots/other/shop"), top.join("roots/own/absolute-theirs")).unwrap();
     symlink(top.join("roots/own/shop"), top.join("roots/own/absolute-own")).unwrap();
     symlink(format!("/proc/{}/root/etc", std::process::id()), top.join("roots/own/magic")).unwrap();
-    let roots = [Root::of(&top.join("by-name"))];
+    let roots = [Root::new(&top.join("by-name"))];
     let open = |tail: &str| Workspace::open_below(&roots, &top.join(tail));
     let at_hand = |tail: &str| Workspace::at_hand(&roots, &top.join(tail));
     for (inside, at, is_straight) in [
@@ -303,7 +303,7 @@ fn below_a_root_nothing_leads_out() {
     assert_eq!(Workspace::at_hand(&roots, Path::new("shop")), None);
 
     // Links of /proc to what a process has open, where a root would hold them.
-    let all = [Root::of(Path::new("/"))];
+    let all = [Root::new(Path::new("/"))];
     for magic in ["/proc/self/root/etc", "/proc/self/cwd"] {
         let refused = Workspace::open_below(&all, Path::new(magic)).unwrap_err();
         assert!(matches!(refused, WorkspaceError::Elsewhere), "{magic}: {refused}");

@@ -122,7 +122,7 @@ fn what_cannot_be_had_at_the_start_is_told_with_its_path() {
         ),
         (
             text.replace(&at("own"), state.to_str().unwrap()),
-            format!("{}: another supervisor has this directory; stop it, or give", state.display()),
+            format!("{}: another supervisor uses this directory; stop it, or give", state.display()),
         ),
     ] {
         fs::write(at("proctor.toml"), text).unwrap();

@@ -52,7 +52,7 @@ async fn caches_far_beyond_their_bound_take_in_no_further_run_until_those_that_u
     let policy = world.policy();
     let (cache, max) = (policy.cache.unwrap(), policy.cache_bytes_max);
     std::fs::create_dir(&cache).unwrap();
-    let of_another_session = caches::in_use(&cache).unwrap();
+    let of_another_session = caches::lock_for_run(&cache).unwrap();
     std::fs::write(cache.with_extension("used"), format!("{} 0\n", 2 * max + 1)).unwrap();
     let session = world.open("s");
     let refused = within(session.start(command("a"), RunKind::Tests, IfBusy::Queue)).await.err();
