@@ -16,7 +16,7 @@ fn without_descriptors_a_workspace_is_neither_missing_nor_replaced_nor_another_p
         fs::write(path.join(marker), "{}").unwrap();
     }
     let (roots, held) = ([Root::new(&top)], Workspace::open(&path).unwrap());
-    let whole = held.look().unwrap();
+    let whole = held.scan().unwrap();
     let before = getrlimit(Resource::Nofile);
     let open = fs::read_dir("/proc/self/fd").unwrap().count() as u64;
     let (mut short, mut well) = (0, 0);
@@ -30,7 +30,7 @@ fn without_descriptors_a_workspace_is_neither_missing_nor_replaced_nor_another_p
             held.relative("a/../go.mod").map(drop),
             held.relative("a/package.json").map(drop),
             held.existing("a/b/c/d/go.mod").map(drop),
-            held.look().map(|look| {
+            held.scan().map(|look| {
                 assert_eq!((look.fingerprint, look.tree.contains("a/b/c/d/go.mod")), (whole.fingerprint, true));
             }),
         ];

@@ -151,7 +151,7 @@ mod tests {
 
     /// Everything that a run of framework `name` in `workspace` is given: arguments, variables, files and links.
     fn given(name: &str, workspace: &Workspace, cache: &Path) -> Vec<String> {
-        let (selection, tree) = (Selection::All, workspace.look().unwrap().tree);
+        let (selection, tree) = (Selection::All, workspace.scan().unwrap().tree);
         let chosen = detect::choose(&tree, Some(name), &selection).unwrap();
         let want = Want {
             selection: &selection,

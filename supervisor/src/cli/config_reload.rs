@@ -50,7 +50,7 @@ impl Reloading {
         let outcome = if taken_over { "ok" } else { "error" };
         self.context
             .audit
-            .tell(AuditRecord { outcome: Some(outcome.to_owned()), ..AuditRecord::of(AuditEvent::Reloaded) });
+            .record(AuditRecord { outcome: Some(outcome.to_owned()), ..AuditRecord::new(AuditEvent::Reloaded) });
     }
 
     // Whether what the file says is in force.

@@ -14,7 +14,7 @@ use crate::host::toolchain::ToolchainConfig;
 use crate::net::{self, Listener, Served};
 use crate::ops::audit::{Audit, AuditEvent, AuditRecord};
 use crate::ops::drain::Drain;
-use crate::ops::systemd::Manager;
+use crate::ops::systemd::ServiceManager;
 use crate::runs::context::Context;
 use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::Registry;
@@ -104,14 +104,14 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
             None => Listener::Tcp(listener),
         });
     }
-    let manager = Manager::from_env(|name| std::env::var_os(name));
+    let manager = ServiceManager::from_env(|name| std::env::var_os(name));
     if let Some(manager) = manager.map_err(|error| Failure::host(format!("NOTIFY_SOCKET: {error}")))? {
         let registry = api.registry.clone();
         let answers = move || {
             let registry = registry.clone();
             async move { registry.ping().await }
         };
-        tokio::spawn(manager.keep_told(api.drain.clone(), answers));
+        tokio::spawn(manager.run_notifications(api.drain.clone(), answers));
     }
     let (path, context, registry) = (path.to_owned(), Arc::clone(&api.context), api.registry.clone());
     let users = Users::of(&config);
@@ -121,9 +121,9 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
             reloading.reload().await;
         }
     });
-    audit.tell(AuditRecord::of(AuditEvent::Started));
+    audit.record(AuditRecord::new(AuditEvent::Started));
     let ended = until_signalled(api, listeners).await;
-    audit.tell(AuditRecord::of(AuditEvent::Stopped));
+    audit.record(AuditRecord::new(AuditEvent::Stopped));
     // Writing blocks; by a panic alone it fails.
     _ = tokio::task::spawn_blocking(move || audit.finish()).await;
     ended

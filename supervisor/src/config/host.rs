@@ -5,7 +5,7 @@ use super::limits::too_small;
 use super::{Problem, changed};
 use crate::config::units::{Bytes, Cpus, Duration};
 use crate::host::resolved_path::ResolvedPath;
-use crate::ops::drain::{DRAIN, DRAIN_MAX};
+use crate::ops::drain::{DEFAULT_GRACE, GRACE_MAX};
 use crate::sessions::limits::{IDLE_MIN, SessionLimits};
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::Amount;
@@ -25,7 +25,7 @@ pub struct Host {
     pub sessions_max: Option<u32>,
     /// How long a session lives that nobody uses; default [`crate::sessions::limits::IDLE_MAX`].
     pub session_idle: Option<Duration>,
-    /// How long runs may go on when the supervisor ends; default [`DRAIN`].
+    /// How long runs may go on when the supervisor ends; default [`DEFAULT_GRACE`].
     pub drain: Option<Duration>,
     /// Directories that runs can read, beside the toolchains that the supervisor's own PATH leads to.
     #[serde(default)]
@@ -61,7 +61,7 @@ impl Host {
     /// How long runs may go on when the supervisor ends.
     #[must_use]
     pub fn drain(&self) -> std::time::Duration {
-        self.drain.map_or(DRAIN, |drain| std::time::Duration::from_millis(drain.ms))
+        self.drain.map_or(DEFAULT_GRACE, |drain| std::time::Duration::from_millis(drain.ms))
     }
 
     /// The keys of which `now` says something else.
@@ -99,8 +99,8 @@ impl Host {
         too_small(&one_run).for_each(|(key, text)| wrong(true, key, &text));
         let too_short = format!("session_idle: must be at least {}s", IDLE_MIN.as_secs());
         wrong(self.bounds().idle_max < IDLE_MIN, "session_idle", &too_short);
-        let too_long = format!("drain: must be at most {}s", DRAIN_MAX.as_secs());
-        wrong(self.drain() > DRAIN_MAX, "drain", &too_long);
+        let too_long = format!("drain: must be at most {}s", GRACE_MAX.as_secs());
+        wrong(self.drain() > GRACE_MAX, "drain", &too_long);
         for (place, dir) in self.toolchains.iter().enumerate() {
             let at = format!("toolchains.{place}");
             wrong(!dir.is_absolute(), &at, &format!("toolchains: {} is not absolute", dir.display()));

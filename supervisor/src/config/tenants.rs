@@ -7,7 +7,7 @@ use super::{Config, Problem};
 use crate::config::units::Bytes;
 use crate::host::resolved_path::ResolvedPath;
 use crate::sessions::limits::{KEPT_BESIDE_LOG, KEPT_MEMORY_MIN};
-use crate::workspace::is_of_the_system;
+use crate::workspace::is_system_dir;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::quantity::show_bytes;
@@ -178,7 +178,7 @@ impl Config {
             let shown =
                 if real == *root { shown.to_string() } else { format!("{shown}, which is {},", real.display()) };
             let system = format!("root {shown} is a directory of the system, which no run may write to");
-            wrong(is_of_the_system(root) || is_of_the_system(real), &at, &system);
+            wrong(is_system_dir(root) || is_system_dir(real), &at, &system);
             // One that holds state_dir will do: of what is below it, no session gets the supervisor's own as its workspace.
             let own = place.is_in(&ResolvedPath::new(&self.state_dir));
             let shared = format!("root {shown} is in state_dir, which is the supervisor's own");

@@ -1,7 +1,7 @@
 //! What the whole host file comes to, and how the tests of its parts read one.
 
 use super::{Config, ConfigReader, Machine};
-use crate::ops::drain::DRAIN;
+use crate::ops::drain::DEFAULT_GRACE;
 use crate::sessions::limits::SessionLimits;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::Amount;
@@ -37,7 +37,7 @@ fn the_example_file_is_valid() {
     assert_eq!(problems, []);
     assert_eq!(config.defaults.over(Limits::DEFAULT), Limits::DEFAULT, "the example shows the built-in defaults");
     assert_eq!(config.sandbox.required_layers.unwrap(), LAYERS);
-    assert_eq!((config.host.bounds(), config.host.drain()), (SessionLimits::default(), DRAIN));
+    assert_eq!((config.host.bounds(), config.host.drain()), (SessionLimits::default(), DEFAULT_GRACE));
     let of = |name: &str| config.timeouts.get(name).map(|timeout| timeout.ms);
     assert!(FRAMEWORKS.iter().all(|framework| of(framework.name()) == framework.wall_ms()));
 }

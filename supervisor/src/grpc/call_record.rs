@@ -127,7 +127,7 @@ impl Untold {
         let left = |code: &Code| matches!(code, Code::Cancelled | Code::DeadlineExceeded);
         let refused = error.map(Status::code).filter(|code| !left(code) || !is_done);
         let Some(event) = event(&rpc, refused, &record) else { return };
-        self.audit.tell(AuditRecord {
+        self.audit.record(AuditRecord {
             tenant: record.tenant,
             auth: record.auth,
             rpc: Some(rpc.into()),
@@ -138,7 +138,7 @@ impl Untold {
             duration_ms: Some(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)),
             code: error.map(|status| format!("{:?}", status.code())),
             reason: error.and_then(StatusExt::get_details_error_info).map(|info| info.reason.into()),
-            ..AuditRecord::of(event)
+            ..AuditRecord::new(event)
         });
     }
 }

@@ -143,7 +143,7 @@ impl Api {
 // What is not below a root is not said to exist or not, nor looked at, whichever way a link leads. What is at hand is taken at
 // once, which takes microseconds: the two changes of threads of a look would cost more.
 async fn open_below(path: String, tenant: &Arc<Tenant>) -> Result<Workspace, Status> {
-    if let Some(found) = Workspace::at_hand(&tenant.roots, Path::new(&path)) {
+    if let Some(found) = Workspace::open_cached(&tenant.roots, Path::new(&path)) {
         return admitted(found, tenant);
     }
     let whose = Arc::clone(tenant);

@@ -234,7 +234,7 @@ pub(super) fn create(error: &CreateError) -> Status {
 
 pub(super) fn workspace(error: &WorkspaceError, field: &str) -> Status {
     match error {
-        WorkspaceError::Elsewhere => {
+        WorkspaceError::OutsideRoots => {
             plain(Code::PermissionDenied, reason::WORKSPACE_ELSEWHERE, format!("{field}: {error}"))
         }
         WorkspaceError::NotAbsolute => invalid(field, format!("{field} {error}")),
@@ -379,7 +379,7 @@ mod tests {
             (create(&CreateError::HostFull), ResourceExhausted, reason::QUOTA),
             (create(&CreateError::Draining), Unavailable, reason::DRAINING),
             (create(&CreateError::Unavailable), Unavailable, "UNAVAILABLE"),
-            (workspace(&WorkspaceError::Elsewhere, "workspace"), PermissionDenied, reason::WORKSPACE_ELSEWHERE),
+            (workspace(&WorkspaceError::OutsideRoots, "workspace"), PermissionDenied, reason::WORKSPACE_ELSEWHERE),
             (workspace(&WorkspaceError::NotADirectory, "workspace"), InvalidArgument, reason::INVALID_ARGUMENT),
             (super::session(&session), PermissionDenied, reason::NOT_YOURS),
             (super::session(&SessionError::Host), Internal, "INTERNAL"),

@@ -70,7 +70,7 @@ where
     L: Fn(Option<&KillSwitch>) -> Vec<Check> + Send + Sync + 'static,
 {
     let kill = KillSwitch::new().ok();
-    let checks = drain.beside().spawn_blocking({
+    let checks = drain.side_tasks().spawn_blocking({
         let kill = kill.clone();
         move || run_checks(kill.as_ref())
     });
@@ -89,7 +89,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::drain::DRAIN;
+    use crate::ops::drain::DEFAULT_GRACE;
     use futures_util::future::join_all;
     use proctor_sandbox::Status;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn counting_cache() -> (HostCheckCache, Drain, Arc<AtomicUsize>) {
-        let (drain, runs) = (Drain::new(DRAIN), Arc::new(AtomicUsize::new(0)));
+        let (drain, runs) = (Drain::new(DEFAULT_GRACE), Arc::new(AtomicUsize::new(0)));
         let counter = Arc::clone(&runs);
         let run_checks = move |_: Option<&KillSwitch>| result_of_run(counter.fetch_add(1, Ordering::SeqCst) + 1);
         (HostCheckCache::start(drain.clone(), run_checks), drain, runs)
@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_drain_ends_running_checks_and_starts_none() {
-        let drain = Drain::new(DRAIN);
+        let drain = Drain::new(DEFAULT_GRACE);
         let (runs, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Notify::new()));
         let (counter, begins) = (Arc::clone(&runs), Arc::clone(&begun));
         // Runs until its kill switch is triggered.
@@ -157,7 +157,7 @@ mod tests {
         timeout(PATIENCE, begun.notified()).await.unwrap();
         drain.begin(None);
         assert_eq!(timeout(PATIENCE, request).await.unwrap().unwrap(), None);
-        timeout(PATIENCE, drain.beside_ended()).await.unwrap();
+        timeout(PATIENCE, drain.side_tasks_ended()).await.unwrap();
         assert_eq!(runs.load(Ordering::SeqCst), 1, "the drain waited for the checks");
         assert_eq!(cache.checks().await, None);
         assert_eq!(runs.load(Ordering::SeqCst), 1);

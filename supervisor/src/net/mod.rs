@@ -103,10 +103,10 @@ pub async fn serve(served: Served, listeners: Vec<Listener>) -> Result<(), Serve
             drain.begin(Some(Duration::ZERO));
         }
     }
-    tracing::info!(seconds_left = drain.left().as_secs(), "draining: no new work is taken on");
+    tracing::info!(seconds_left = drain.remaining().as_secs(), "draining: no new work is taken on");
     let closed = registry.drain(drain.overdue()).await;
     tracing::info!(finished = closed.finished, cancelled = closed.cancelled, "drained");
-    drain.beside_ended().await;
+    drain.side_tasks_ended().await;
     // Ending processes blocks.
     _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
     drain.finish(closed);

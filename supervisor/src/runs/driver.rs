@@ -154,7 +154,7 @@ fn scan_and_run(task: RunTask, started: StartSender, mut permit: ScanPermit) -> 
     if let Some(text) = task.context.host.refusal() {
         return Err(PrepareError::HostFailed { text }.into());
     }
-    let Some(scan) = task.workspace.look_within(&mut || permit.try_enlarge()).map_err(PrepareError::from)? else {
+    let Some(scan) = task.workspace.scan_within(&mut || permit.try_enlarge()).map_err(PrepareError::from)? else {
         return Ok(FirstStage::NoMemory(Box::new((task, started, permit))));
     };
     let run = enter_queue(task, started, scan)?;

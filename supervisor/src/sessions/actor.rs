@@ -4,7 +4,7 @@
 use super::pending_scans::{Looking, Reply, Seen};
 use super::{About, Asked, Memory, Message, SessionError, Started, Status};
 use crate::ops::audit::{self, AuditRecord};
-use crate::ops::drain::Closed;
+use crate::ops::drain::ClosedRuns;
 use crate::runs::prepare::PrepareError;
 use crate::runs::{
     self, FinishedRun, KillOnDrop, LogWriter, NotStarted, RunEnd, RunHandle, RunKiller, RunTask, Spools, WatchGuard,
@@ -82,8 +82,8 @@ pub(super) struct Actor {
     pub(super) drainers: Vec<oneshot::Sender<()>>,
     drained_from: Option<usize>,
     /// Who waits for the end, and what became of the runs.
-    pub(super) closers: Vec<oneshot::Sender<Closed>>,
-    closed: Closed,
+    pub(super) closers: Vec<oneshot::Sender<ClosedRuns>>,
+    closed: ClosedRuns,
     stopped: bool,
 }
 
@@ -118,7 +118,7 @@ impl Actor {
             drainers: Vec::new(),
             drained_from: None,
             closers: Vec::new(),
-            closed: Closed::default(),
+            closed: ClosedRuns::default(),
             stopped: false,
         }
     }
@@ -169,7 +169,7 @@ impl Actor {
             Heard::Idle => {
                 let line =
                     AuditRecord { outcome: Some("ok".to_owned()), ..self.line(audit::AuditEvent::SessionExpired) };
-                self.about.context.audit.tell(line);
+                self.about.context.audit.record(line);
                 self.close().await;
             }
             Heard::Ended(ended) => self.ended(ended).await,
@@ -261,7 +261,7 @@ impl Actor {
                 if self.closers.is_empty() {
                     let cancelled = self.session.unfinished().count();
                     let finished = self.drained_from.unwrap_or(cancelled).saturating_sub(cancelled);
-                    self.closed = Closed { finished, cancelled };
+                    self.closed = ClosedRuns { finished, cancelled };
                 }
                 self.closers.push(reply);
                 self.close().await;

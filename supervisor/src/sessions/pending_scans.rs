@@ -101,7 +101,7 @@ async fn looked(about: Arc<About>, mut asked: Vec<Asked>) -> Result<Vec<Seen>, J
 fn look(about: &About, asked: Vec<Asked>, room: &mut ScanPermit) -> Result<Vec<Seen>, Vec<Asked>> {
     #[cfg(test)]
     about.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let look = match about.workspace.look_within(&mut || room.try_enlarge()).map_err(PrepareError::from) {
+    let look = match about.workspace.scan_within(&mut || room.try_enlarge()).map_err(PrepareError::from) {
         Ok(Some(look)) => look,
         Ok(None) => return Err(asked),
         Err(why) => return Ok(asked.into_iter().map(|asked| (asked, Err(why.clone().into()))).collect()),

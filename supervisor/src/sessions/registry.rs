@@ -1,7 +1,7 @@
 //! The registry: which sessions there are and whose they are. A task with a mailbox; it answers at once and never waits
 //! for a session. Must not know what sessions do.
 
-use crate::ops::drain::Closed;
+use crate::ops::drain::ClosedRuns;
 use crate::random_id::random_id;
 use crate::runs::context::Context;
 use crate::sessions::limits::SessionLimits;
@@ -159,7 +159,7 @@ impl Registry {
 
     /// Takes on no new work, gives the runs that there are until `over`, and whoever followed one [`READ_ON`] to read what it
     /// left, ends the rest, closes every session and returns when nothing of them is left.
-    pub async fn drain(&self, over: impl Future<Output = ()>) -> Closed {
+    pub async fn drain(&self, over: impl Future<Output = ()>) -> ClosedRuns {
         let sessions = self.ask(|reply| Message::Drain { reply }).await.unwrap_or_default();
         let had_runs = sessions.iter().any(SessionHandle::is_busy);
         let mut draining = JoinSet::new();
@@ -188,14 +188,14 @@ impl Registry {
 }
 
 /// Closes sessions, none of which waits for another, and returns when nothing of them is left.
-pub async fn close_all(sessions: Vec<SessionHandle>) -> Closed {
+pub async fn close_all(sessions: Vec<SessionHandle>) -> ClosedRuns {
     let mut closing = JoinSet::new();
     for session in sessions {
         closing.spawn(async move { session.close().await });
     }
-    let mut all = Closed::default();
+    let mut all = ClosedRuns::default();
     while let Some(closed) = closing.join_next().await {
-        let Closed { finished, cancelled } = closed.unwrap_or_default();
+        let ClosedRuns { finished, cancelled } = closed.unwrap_or_default();
         all.finished += finished;
         all.cancelled += cancelled;
     }

@@ -43,7 +43,7 @@ impl Actor {
     /// A line of the audit log about this session.
     pub(super) fn line(&self, event: audit::AuditEvent) -> AuditRecord {
         let (tenant, session) = (Some(self.about.policy.now().owner.clone()), Some(self.about.id.as_str().into()));
-        AuditRecord { tenant, session, ..AuditRecord::of(event) }
+        AuditRecord { tenant, session, ..AuditRecord::new(event) }
     }
 
     /// Tells the audit log how an accepted run ended, once.
@@ -64,7 +64,7 @@ impl Actor {
             }
             RunEnd::NotStarted(why) => ("not_started", None, Some(why.to_string().into())),
         };
-        self.about.context.audit.tell(AuditRecord {
+        self.about.context.audit.record(AuditRecord {
             run: Some(run.as_str().into()),
             outcome: Some(outcome.to_owned()),
             limits,

@@ -124,7 +124,7 @@ impl Tenants {
             let allowance = table.quota.allowance();
             let tenant = Tenant {
                 id,
-                roots: table.roots.iter().map(|root| Root::at(&roots.place(root))).collect(),
+                roots: table.roots.iter().map(|root| Root::from_resolved(&roots.place(root))).collect(),
                 reserved: reserved.clone(),
                 policy,
                 policies,

@@ -38,7 +38,7 @@ async fn the_registry_keeps_tenants_apart_and_quotas() {
     foreign.close().await;
     let last = book.separate(&theirs, &place).await;
     let closed = within(registry.drain(std::future::ready(()))).await;
-    assert_eq!(closed, Closed::default());
+    assert_eq!(closed, ClosedRuns::default());
     assert!(replaced.is_gone() && last.is_gone());
     assert_eq!(refused(book.open(&ours, &place, "", false).await), CreateError::Draining);
     eventually(&book, 0).await;
@@ -63,7 +63,7 @@ async fn sessions_that_are_closed_together_do_not_wait_for_each_other() {
     let world = World::with(Together(Arc::new(Barrier::new(2))));
     let sessions = [world.open("one"), world.open("other")];
     let runs = [start(&sessions[0], "a").await, start(&sessions[1], "a").await];
-    assert_eq!(within(close_all(sessions.to_vec())).await, Closed { finished: 0, cancelled: 2 });
+    assert_eq!(within(close_all(sessions.to_vec())).await, ClosedRuns { finished: 0, cancelled: 2 });
     for run in &runs {
         assert_eq!(outcome(run).await, Outcome::Cancelled);
     }
@@ -91,7 +91,7 @@ async fn a_session_that_is_being_closed_is_nobodys_next_one() {
     let (next, existing) = book.open(&ours, &place, "key", false).await.unwrap();
     assert!(!existing && next.id() != first.id());
     tokio::task::spawn_blocking(move || barrier.wait()).await.unwrap();
-    assert_eq!(within(closing).await.unwrap(), Closed { finished: 0, cancelled: 1 });
+    assert_eq!(within(closing).await.unwrap(), ClosedRuns { finished: 0, cancelled: 1 });
     assert_eq!(outcome(&run).await, Outcome::Cancelled);
     let (again, existing) = book.open(&ours, &place, "key", false).await.unwrap();
     assert_eq!((again.id(), existing), (next.id(), true), "the end of the first takes nothing of the next along");

@@ -38,7 +38,7 @@ async fn without_a_cache_directory_a_run_is_shown_none_of_the_hosts() {
     let world = World::new();
     let policy = Policy { cache: None, ..world.policy() };
     let (workspace, session) = (world.workspace(), SessionId::new("s"));
-    let look = workspace.look().unwrap();
+    let look = workspace.scan().unwrap();
     let request = command("a");
     let prepared =
         prepare(&world.context, &policy, &session, &workspace, &look, &request, RunKind::Tests).ok().unwrap();

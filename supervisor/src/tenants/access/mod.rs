@@ -113,7 +113,7 @@ impl Access {
     /// Whether a session of this tenant in this workspace may be.
     #[must_use]
     pub fn admits(&self, tenant: &TenantId, workspace: &Workspace) -> bool {
-        self.tenants.get(tenant).is_some_and(|tenant| tenant.roots.iter().any(|root| root.holds(workspace)))
+        self.tenants.get(tenant).is_some_and(|tenant| tenant.roots.iter().any(|root| root.contains(workspace)))
     }
 }
 
