@@ -54,7 +54,7 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
 // Roots that the toolchains of this process's environment would show to all runs, as each SIGHUP refuses them. Whoever only
 // checks the file may have another PATH than the supervisor.
 fn on_path(config: &Config, checks: bool) -> Vec<Problem> {
-    let names = config.private_places().iter().flat_map(ResolvedPath::names).collect();
+    let names = config.private_paths().iter().flat_map(ResolvedPath::names).collect();
     // Those of the file are the file's own problems, whatever PATH is.
     let offer = ToolchainConfig { toolchains: Vec::new(), private: watch::channel(names).1 };
     let problems = shown_roots(&in_process::toolchain(offer), config).into_iter();
@@ -80,14 +80,14 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
     let (private, seen) = watch::channel(private);
     let offer = ToolchainConfig { toolchains: config.host.toolchains.clone(), private: seen };
     let clock = Clock::new();
-    let place = config.audit.place(&config.state_dir);
+    let place = config.audit.log_config(&config.state_dir);
     let told = format!("the audit log {}", place.path.display());
     let audit = Audit::open(place, clock).map_err(|error| Failure::host(format!("{told}: {error}")))?;
-    let budget = config.host.budget(Machine::here());
-    let shared = Shared { budget, pool: config.host.pool.pool(), offer, clock, audit: Some(audit.clone()) };
+    let budget = config.host.budget(Machine::current());
+    let shared = Shared { budget, pool: config.host.pool.bounds(), offer, clock, audit: Some(audit.clone()) };
     let context = in_process::context(shared)?;
     let (access, current) = watch::channel(Arc::new(access));
-    let api = api(context, current.clone(), config.host.bounds(), Drain::new(config.host.drain()));
+    let api = api(context, current.clone(), config.host.session_limits(), Drain::new(config.host.drain()));
     let mut listeners = Vec::new();
     if let Some(path) = &config.listen.unix {
         let mode = config.listen.mode().map_err(|error| Failure::usage(error.to_string()))?;

@@ -221,7 +221,7 @@ mod tests {
     async fn a_session_of_a_tenant_who_is_gone_is_closed_whenever_its_caller_leaves() {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("[[tenant]]\nid = \"gone\"\nroots = [{:?}]\n", dir.path());
-        let before = Tenants::from_config(ConfigReader::of(&text).config(), false, &Tenants::default());
+        let before = Tenants::from_config(ConfigReader::new(&text).config(), false, &Tenants::default());
         let tenant = &before.all()[0];
         let (access, current) = watch::channel(Arc::new(Access::of(Tenants::default())));
         let api = api(current);

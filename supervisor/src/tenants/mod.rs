@@ -103,11 +103,11 @@ impl Tenants {
                 owner: table.id.clone(),
                 quota: table.quota.quota(),
                 queued: known.map_or_else(Arc::default, |known| Arc::clone(&known.policy.queued)),
-                retained: table.quota.kept(known.map(|known| &known.policy.retained)),
+                retained: table.quota.retained(known.map(|known| &known.policy.retained)),
                 scan_permits: known.map_or_else(ScanPermits::for_tenant, |known| known.policy.scan_permits.clone()),
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
                 owner_uids: range.map(UidRange::uids),
-                defaults: config.defaults.over(Limits::DEFAULT),
+                defaults: config.defaults.apply_to(Limits::DEFAULT),
                 timeouts: config.timeouts.iter().map(|(name, timeout)| (name.clone(), timeout.ms)).collect(),
                 ceiling: config.ceiling(table),
                 required_layers: config.sandbox.required(),
@@ -124,7 +124,7 @@ impl Tenants {
             let allowance = table.quota.allowance();
             let tenant = Tenant {
                 id,
-                roots: table.roots.iter().map(|root| Root::from_resolved(&roots.place(root))).collect(),
+                roots: table.roots.iter().map(|root| Root::from_resolved(&roots.resolve(root))).collect(),
                 reserved: reserved.clone(),
                 policy,
                 policies,
@@ -252,7 +252,7 @@ mod tests {
              [[tenant]]\nid = \"b\"\nuids = [2]\nuid_range = {{ first = 2000, count = 10 }}\nroots = [\"/\"]\nmax = {{ memory = \"8GiB\" }}\n",
             blake3::hash(b"secret")
         );
-        Tenants::from_config(ConfigReader::of(&text).config(), true, &Tenants::default())
+        Tenants::from_config(ConfigReader::new(&text).config(), true, &Tenants::default())
     }
 
     fn name(caller: Option<Caller>) -> Option<String> {
@@ -278,7 +278,7 @@ mod tests {
     fn whoever_is_listed_as_both_is_operator_and_tenant() {
         let text =
             "state_dir = \"/x\"\n[operators]\nuids = [1]\n[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/srv\"]\n";
-        let tenants = Tenants::from_config(ConfigReader::of(text).config(), true, &Tenants::default());
+        let tenants = Tenants::from_config(ConfigReader::new(text).config(), true, &Tenants::default());
         let both = tenants.identify(Credential::Uid(1)).unwrap();
         assert!(both.operator && name(Some(both)).as_deref() == Some("a"));
     }
@@ -298,7 +298,7 @@ mod tests {
             format!("state_dir = \"/x\"\n{tenant}{more}\n")
         };
         let read =
-            |more: &str, before: &Tenants| Tenants::from_config(ConfigReader::of(&text(more)).config(), true, before);
+            |more: &str, before: &Tenants| Tenants::from_config(ConfigReader::new(&text(more)).config(), true, before);
         let first =
             read("max = { memory = \"2GiB\" }\nquota = { subscribers = 1, kept = \"1GiB\" }", &Tenants::default());
         let stream = first.all()[0].allowance.subscribe().unwrap();
@@ -326,7 +326,7 @@ mod tests {
     fn a_run_that_asks_for_nothing_fits_into_its_tenants_quota() {
         let text = "state_dir = \"/x\"\n[max]\nmemory = \"1GiB\"\n[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\n\
                     max = { cpus = 1 }\nquota = { memory = \"512MiB\", cpus = 1.5 }\n";
-        let tenants = Tenants::from_config(ConfigReader::of(text).config(), true, &Tenants::default());
+        let tenants = Tenants::from_config(ConfigReader::new(text).config(), true, &Tenants::default());
         let policy = &tenants.all()[0].policy;
         assert_eq!((policy.ceiling.memory_bytes_max, policy.ceiling.cpu_millis_max), (512 << 20, 1_000));
         let (limits, _) = Limits::resolve(&LimitRequest::default(), policy.defaults, policy.ceiling);

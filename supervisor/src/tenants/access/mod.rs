@@ -141,7 +141,7 @@ pub fn load(
     let refused = |text: String| vec![Diagnostic::Problem(format!("{}{text}", path.display()))];
     let bytes = bytes_of(path).map_err(|error| refused(format!(": {error}")))?;
     let text = text_of(&bytes).map_err(|line| refused(format!(":{line}: is not UTF-8")))?;
-    let mut reading = ConfigReader::of(text);
+    let mut reading = ConfigReader::new(text);
     let mut config = reading.config().clone();
     reading.add(config.problems());
     reading.add(more(&mut config));
@@ -151,7 +151,7 @@ pub fn load(
     reading.add(notes);
     let (_, notes) = reading.finish(path)?;
     let access = access.map_err(|()| refused(": cannot be carried out".to_owned()))?;
-    let private = config.private_places().iter().flat_map(ResolvedPath::names).collect();
+    let private = config.private_paths().iter().flat_map(ResolvedPath::names).collect();
     Ok(LoadedConfig { config, access, private, notes })
 }
 

@@ -483,7 +483,7 @@ fn what_a_host_file_names_is_looked_at_and_told_with_its_line() {
         [
             "proctor.toml:6: listen.tls.cert: nowhere: No such file or directory (os error 2)",
             "proctor.toml:8: listen.tls.client_ca: server.key: there is no certificate in it, in PEM",
-            "proctor.toml:9: jwt.issuer: is missing; it is claim `iss` of the tokens that count",
+            "proctor.toml:9: jwt.issuer: is missing; set it to claim `iss` of the accepted tokens",
             "proctor.toml:10: jwt.keys: server.key: there is no public key in it that is Ed25519, P-256, or RSA of 2,048 \
              bits or more",
         ]
