@@ -1,8 +1,8 @@
-//! Names that nobody can guess: 128 random bits.
+//! Unguessable names: 128 random bits.
 
 use proctor_core::id::SessionId;
 
-/// A fresh session name: 128 random bits.
+/// A new session name of 128 random bits in hex; `None` if the kernel gives no random bytes.
 #[must_use]
 pub(crate) fn random_id() -> Option<SessionId> {
     let mut bytes = [0; 16];

@@ -14,7 +14,7 @@ fn without_descriptors_a_workspace_operation_reports_the_host_shortage() {
     for marker in ["go.mod", "a/package.json", "a/b/c/d/go.mod"] {
         fs::write(path.join(marker), "{}").unwrap();
     }
-    let (roots, workspace) = ([Root::of(&top)], Workspace::open(&path).unwrap());
+    let (roots, workspace) = ([Root::new(&top)], Workspace::open(&path).unwrap());
     let whole = workspace.look().unwrap();
     let before = getrlimit(Resource::Nofile);
     let open = fs::read_dir("/proc/self/fd").unwrap().count() as u64;

@@ -1,4 +1,4 @@
-//! The worker binary. Everything it does is in the sandbox crate.
+//! The worker binary. All of its code is in the sandbox crate.
 
 use std::process::ExitCode;
 

@@ -1,13 +1,15 @@
-//! Go's standard library, compiled once for all workspaces of a tenant. Go has compiled what a build needs of it into GOCACHE
-//! since 1.20, which takes half a minute of a processor; and what one workspace's runs leave in theirs is no other's to read,
-//! since an entry of Go's cache (what was compiled → what came of it) cannot be checked.
+//! Go's standard library, compiled once for all workspaces of a tenant.
 //!
-//! So proctor compiles it in a sandbox of its own, in which nothing of any tenant's is. Runs see the result read-only, and the
-//! GOCACHE of each workspace begins with links to it. Another toolchain is another library. Must not know how a run is driven.
+//! Since Go 1.20 the standard library is compiled into GOCACHE on demand, which takes half a minute of CPU time.
+//! Workspaces must not share that cache: an entry of Go's cache (inputs to output) cannot be verified, so one workspace
+//! could poison another.
+//!
+//! Proctor therefore compiles the library in a separate sandbox without any tenant data. Runs see the result read-only,
+//! and the GOCACHE of each workspace starts with links to it. Each toolchain has its own library.
 
 use crate::host::environment::HOME;
 use crate::host::state_dir::own_dir;
-use crate::host::trash::{OPEN_DIR, open_trash, sibling, throw, throw_out};
+use crate::host::trash::{OPEN_DIR, move_to_trash, open_trash, rename_into, sibling};
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Exit, KillReason};
@@ -23,22 +25,22 @@ use std::os::unix::fs::{MetadataExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Beginning of its name in the cache directory.
+/// Prefix of its name in the cache directory.
 const PREFIX: &str = "go-library-";
 
-/// Go's cache in a workspace's directory.
+/// Go's cache in a workspace's cache directory.
 const GO_BUILD: &str = "go-build";
 
-/// Link in a workspace's cache that says which library its other links lead to.
+/// Link in a workspace's cache that names the library that its other links lead to.
 const ORIGIN: &str = "library";
 
-/// Memory of a run in whose turn the library is compiled: the compiler needs as much.
+/// The compiler needs this much memory; runs with a lower limit do not compile the library.
 const MEMORY_BYTES_MIN: u64 = 1 << 30;
 
-/// Wall time of the compilation, whatever the run itself may have.
+/// Wall time of the compilation, whatever the run's own limit is.
 const WALL_MS_MAX: u64 = 300_000;
 
-/// Packages that are compiled, with all that they need: those that most tests do.
+/// Packages that most tests import; they are compiled with all their dependencies.
 const PACKAGES: [&str; 14] = [
     "bufio",
     "encoding/json",
@@ -56,9 +58,9 @@ const PACKAGES: [&str; 14] = [
     "text/template",
 ];
 
-/// Go removes what has not been used for five days by the time of change. What is removed here is proctor's to decide, so the
-/// files are of the year 2100.
-const FOR_GOOD: Duration = Duration::from_secs(4_102_444_800);
+/// Modification time of the files, in the year 2100. Go removes entries not used for five days by that time, but
+/// removal is proctor's decision.
+const MODIFIED_AT: Duration = Duration::from_secs(4_102_444_800);
 
 /// Whether an entry of the cache directory is a library.
 pub(super) fn is_name(name: &CStr) -> bool {
@@ -69,14 +71,15 @@ pub(super) fn is_name(name: &CStr) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoLibrary {
     go: PathBuf,
-    tenants: PathBuf,
+    tenant_cache: PathBuf,
     name: String,
 }
 
 impl GoLibrary {
-    /// Of the toolchain of the program `go`, in the cache directory of a tenant. `None` when the program cannot be looked at.
+    /// The library for the toolchain of the program `go`, in the cache directory of a tenant. `None` if the program
+    /// cannot be inspected.
     #[must_use]
-    pub fn of(tenants: &Path, go: PathBuf) -> Option<GoLibrary> {
+    pub fn for_toolchain(tenant_cache: &Path, go: PathBuf) -> Option<GoLibrary> {
         let real = go.canonicalize().ok()?;
         let found = real.metadata().ok()?;
         let mut hasher = blake3::Hasher::new();
@@ -86,31 +89,32 @@ impl GoLibrary {
         }
         PACKAGES.iter().for_each(|package| _ = hasher.update(package.as_bytes()).update(b"\0"));
         let name = format!("{PREFIX}{}", &hasher.finalize().to_hex()[..16]);
-        Some(GoLibrary { go, tenants: tenants.to_owned(), name })
+        Some(GoLibrary { go, tenant_cache: tenant_cache.to_owned(), name })
     }
 
-    /// Where it is, or would be.
+    /// Path of the compiled library, whether or not it exists.
     #[must_use]
     pub fn dir(&self) -> PathBuf {
-        self.tenants.join(&self.name)
+        self.tenant_cache.join(&self.name)
     }
 
-    /// Whether it is compiled.
+    /// Whether it has been compiled.
     #[must_use]
-    pub fn is_there(&self) -> bool {
+    pub fn exists(&self) -> bool {
         self.dir().is_dir()
     }
 
-    /// Whether the run starts its toolchain, and has the memory to compile it.
+    /// Whether the run starts this toolchain and has the memory to compile the library.
     #[must_use]
-    pub fn serves(&self, spec: &RunSpec) -> bool {
+    pub fn is_needed_by(&self, spec: &RunSpec) -> bool {
         spec.limits.memory_bytes_max >= MEMORY_BYTES_MIN
             && spec.commands.iter().any(|command| command.program == self.go)
     }
 
-    /// Compiles it in the sandbox of `like`, with no workspace and no cache of any tenant's, within the same limits. `id` tells
-    /// the attempt from all others. Whether it is there then. What keeps Go from compiling leaves an empty one, so that no later
-    /// run waits for the same; the run itself has more to say of it.
+    /// Compiles the library in a sandbox like that of `like`, within the same limits, but without a workspace or a
+    /// tenant's cache. `id` makes the attempt unique. Returns whether the library exists afterwards. A failed
+    /// compilation leaves an empty library, so that later runs do not repeat it; the run itself reports the compiler's
+    /// error.
     pub fn compile(
         &self,
         sandbox: &dyn Sandbox,
@@ -119,21 +123,21 @@ impl GoLibrary {
         (id, kill): (&str, &KillSwitch),
     ) -> Result<bool, SandboxError> {
         let stage = format!("stage-{id}");
-        let made = own_dir(&self.tenants, &[&stage], super::run_cache::owner(like.jail.run_as));
-        let Some(dir) = made.inspect_err(failed).ok() else { return Ok(false) };
+        let created = own_dir(&self.tenant_cache, &[&stage], super::run_cache::owner(like.jail.run_as));
+        let Some(dir) = created.inspect_err(log_failure).ok() else { return Ok(false) };
         let ending = sandbox.run(&self.spec(like, env, &dir), kill, &mut |_| {});
         match ending.as_ref().map(|ending| (ending.killed, ending.worker_lost, &ending.exits)) {
             Ok((None, false, exits)) if exits.iter().all(|exit| *exit == Exit::Code(0)) => {
-                _ = self.keep(&dir.join(GO_BUILD)).inspect_err(failed);
+                _ = self.install(&dir.join(GO_BUILD)).inspect_err(log_failure);
             }
             Ok((None | Some(KillReason::Deadline | KillReason::OutOfMemory), false, _)) => {
-                tracing::warn!("Go's library does not compile: each workspace's runs compile what they need of it");
-                _ = fs::create_dir(self.dir()).inspect_err(failed);
+                tracing::warn!("Go's library does not compile: the runs of each workspace compile what they need");
+                _ = fs::create_dir(self.dir()).inspect_err(log_failure);
             }
             _ => {}
         }
-        _ = throw_out(&self.tenants, &stage).inspect_err(failed);
-        ending.map(|_| self.is_there())
+        _ = move_to_trash(&self.tenant_cache, &stage).inspect_err(log_failure);
+        ending.map(|_| self.exists())
     }
 
     fn spec(&self, like: &RunSpec, mut env: BTreeMap<String, String>, dir: &Path) -> RunSpec {
@@ -182,39 +186,39 @@ impl GoLibrary {
         }
     }
 
-    fn keep(&self, compiled: &Path) -> io::Result<()> {
-        let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + FOR_GOOD);
+    fn install(&self, compiled: &Path) -> io::Result<()> {
+        let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + MODIFIED_AT);
         for (_, file) in entries(compiled)? {
             File::open(file)?.set_times(times)?;
         }
         match renameat_with(CWD, compiled, CWD, self.dir(), RenameFlags::NOREPLACE) {
-            // Two runs have compiled it at the same time.
+            // Another run compiled it at the same time.
             Err(Errno::EXIST) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Has Go's cache in a workspace's directory begin with links to what is compiled; one whose links lead to a library that is
-    /// not there any more begins anew.
+    /// Seeds Go's cache in a workspace's cache directory with links to the library. A cache whose links lead to a
+    /// removed library is thrown away.
     pub fn link_into(&self, cache: &Path, run_as: RunAs, id: &str) -> io::Result<()> {
         let cache = openat(CWD, cache, OPEN_DIR, Mode::empty())?;
         match openat(&cache, GO_BUILD, OPEN_DIR, Mode::empty()) {
             Ok(own) => {
-                let leads_to = readlinkat(&own, ORIGIN, Vec::new());
-                let leads_here = |target: &[u8]| target == self.dir().as_os_str().as_bytes() && self.is_there();
-                if leads_to.is_err() || leads_to.is_ok_and(|target| leads_here(target.to_bytes())) {
+                let origin = readlinkat(&own, ORIGIN, Vec::new());
+                let is_this_library = |target: &[u8]| target == self.dir().as_os_str().as_bytes() && self.exists();
+                if origin.is_err() || origin.is_ok_and(|target| is_this_library(target.to_bytes())) {
                     return self.mark_used();
                 }
-                throw(&cache, c"go-build", &open_trash(CWD, &sibling(&self.tenants, ".trash"))?, &mut 0)?;
+                rename_into(&cache, c"go-build", &open_trash(CWD, &sibling(&self.tenant_cache, ".trash"))?, &mut 0)?;
             }
             Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
-        if !self.is_there() {
+        if !self.exists() {
             return Ok(());
         }
-        // Made where no run writes, and moved there in one step.
-        let seed = self.tenants.join(format!("seed-{id}"));
+        // Built outside the reach of runs, then moved there in one step.
+        let seed = self.tenant_cache.join(format!("seed-{id}"));
         self.link(&seed, super::run_cache::owner(run_as))?;
         match renameat_with(CWD, &seed, &cache, GO_BUILD, RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => fs::remove_dir_all(&seed)?,
@@ -224,16 +228,16 @@ impl GoLibrary {
     }
 
     fn mark_used(&self) -> io::Result<()> {
-        if self.is_there() { super::mark_used(&self.dir()).map(drop) } else { Ok(()) }
+        if self.exists() { super::mark_used(&self.dir()).map(drop) } else { Ok(()) }
     }
 
     fn link(&self, seed: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
-        let make = |dir: &Path| {
+        let create_dir = |dir: &Path| {
             fs::create_dir(dir)?;
             owner.map_or(Ok(()), |(uid, gid)| lchown(dir, Some(uid), Some(gid)))
         };
-        make(seed)?;
-        (0..=u8::MAX).try_for_each(|byte| make(&seed.join(format!("{byte:02x}"))))?;
+        create_dir(seed)?;
+        (0..=u8::MAX).try_for_each(|byte| create_dir(&seed.join(format!("{byte:02x}"))))?;
         for (name, file) in entries(&self.dir())? {
             symlink(file, seed.join(name))?;
         }
@@ -241,7 +245,7 @@ impl GoLibrary {
     }
 }
 
-/// The files of a cache of Go's, with their names in it: all are in one of 256 directories.
+/// The files of a Go cache with their relative paths; all are in one of 256 directories.
 fn entries(cache: &Path) -> io::Result<Vec<(PathBuf, PathBuf)>> {
     let mut entries = Vec::new();
     for dir in (0..=u8::MAX).map(|byte| format!("{byte:02x}")) {
@@ -256,6 +260,6 @@ fn entries(cache: &Path) -> io::Result<Vec<(PathBuf, PathBuf)>> {
     Ok(entries)
 }
 
-fn failed(error: &io::Error) {
-    tracing::warn!(%error, "Go's library is not compiled for all workspaces of a tenant: each compiles its own");
+fn log_failure(error: &io::Error) {
+    tracing::warn!(%error, "Go's library is not shared by the workspaces of a tenant: each compiles its own");
 }

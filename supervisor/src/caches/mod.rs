@@ -1,23 +1,23 @@
-//! The bounds of a tenant's build caches. The cache directory has one directory for the caches of each workspace ([`RunCache`])
-//! and one for Go's library ([`GoLibrary`]): those unused for the longest time are removed until the rest is within the bounds of
-//! bytes and of directories. Must not know what is in one.
+//! Bounds the build caches of a tenant. The cache directory holds one directory of caches for each workspace
+//! ([`RunCache`]) and one for Go's library ([`GoLibrary`]). The directories unused longest are removed until size and
+//! number are within bounds.
 //!
-//! Whatever else lies in the cache directory is left over (by an earlier version, or by a run with empty caches whose
-//! supervisor was killed) and is removed as soon as no run is on.
+//! Any other entry is a leftover (of an earlier version, or of a run with empty caches whose supervisor was killed) and
+//! is removed once no run is active.
 //!
-//! A tenant's tests write there as they like, so nothing here follows a link, holds more than two directories open or
-//! calls itself: a tree may be as deep as a disk.
+//! Tests write there freely, so this code follows no links, holds at most two directories open and does not recurse: a
+//! tree may be arbitrarily deep.
 //!
-//! Two siblings of the directory belong to it. `cache.used` is locked by each run for as long as it lasts, and says how
-//! large the caches were when they were last added up, with how much of the disk free: as long as the free space has not
-//! fallen by what was left then, there is nothing to do. `cache.trash` is where a cache goes in one step, while no run is
-//! there to miss it, and where all go that became another user's; what takes long happens after that.
+//! Two siblings of the directory belong to it. `cache.used` is locked by each run while it lasts, and records the total
+//! size at the last measurement and the free disk space then: while the free space has not fallen by the remaining
+//! allowance, nothing needs measuring. `cache.trash` receives caches in one step while no run is active, and caches
+//! that now belong to another user; the slow removal happens afterwards.
 
 mod go_library;
 mod run_cache;
 
 pub use go_library::GoLibrary;
-pub use run_cache::{RunCache, of_run};
+pub use run_cache::{RunCache, cache_dir_of_run};
 
 use crate::host::trash::{OPEN_DIR, empty, move_up, names, open_trash, sibling};
 use proctor_core::bounds::PATH_BYTES_MAX;
@@ -33,38 +33,39 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// The bound of the caches of a tenant whose table says nothing, and of a user's own: 20 GiB.
+/// Default bound of a tenant's caches, and of a user's own: 20 GiB.
 pub const BYTES_MAX: u64 = 20 << 30;
 
-/// Caches are not added up again sooner, however often a tenant runs tests.
+/// Caches are not measured again sooner, however often a tenant runs tests.
 const PAUSE_MIN: Duration = Duration::from_secs(60);
 
-/// They are added up again after this, since a neighbour that frees space hides what a tenant takes.
+/// Caches are measured again after this, since a neighbour that frees disk space hides a tenant's growth.
 const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// No further run adds to caches that are beyond so many times their bound. They are tidied only when no run is on, and runs
-/// that overlap, each within its own limit of disk, could go on like that for ever.
-const OVERFULL: u64 = 2;
+/// No further run starts while the caches exceed this multiple of their bound. Tidying waits until no run is active,
+/// and overlapping runs, each within its own disk limit, could otherwise grow them for ever.
+const OVERFULL_FACTOR: u64 = 2;
 
-/// Most bytes of names of directories that are still to be added up.
+/// Most bytes of names of directories that are still to be measured.
 const PENDING_BYTES_MAX: usize = 64 << 20;
 
-/// Most workspaces of one tenant that have caches, so that agents who make a clone for each task leave no more directories.
+/// Most workspaces of one tenant with caches, which bounds the directories of agents that make a clone for each task.
 const WORKSPACES_MAX: usize = 4_096;
 
-/// Most files with several names that are known by number, so that they count once.
+/// Most files with several names that are tracked by inode, so that each counts once.
 const LINKED_MAX: usize = 1 << 20;
 
-/// A run waits for its lock in this many steps and then goes on without: caches that are taken out are only renamed.
+/// A run tries its lock this many times and then continues without it, which is harmless: removed caches are only
+/// renamed.
 const LOCK_TRIES: u32 = 10;
 
-/// One step of that wait.
+/// Pause between two tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
-/// Held by a run for as long as it lasts: no cache goes in between. `None` when there is no cache directory, or somebody
-/// else held the lock for a second.
+/// Locks the caches for a run; no cache is removed while the lock is held. `None` if the cache directory does not exist
+/// or another process held the lock for a second.
 #[must_use]
-pub fn in_use(cache: &Path) -> Option<File> {
+pub fn lock_for_run(cache: &Path) -> Option<File> {
     let used = cache.is_dir().then(|| open_used(cache).and_then(lock_shared))?;
     used.inspect_err(|error| tracing::warn!(%error, cache = %cache.display(), "a cache cannot be marked as in use"))
         .ok()
@@ -81,12 +82,13 @@ fn lock_shared(used: File) -> io::Result<File> {
     Err(Errno::WOULDBLOCK.into())
 }
 
-/// Whether the caches below `cache` were last seen far beyond `bytes_max`, and a run uses them: the end of the last one tidies
-/// them, so no further one should begin before that.
+/// Whether the caches in `cache` far exceeded `bytes_max` at the last measurement and are in use. The end of the last
+/// run tidies them; no further run should start before that.
 #[must_use]
 pub fn are_overfull(cache: &Path, bytes_max: u64) -> bool {
-    let seen = || Seen::read(&mut open_used(cache).ok()?);
-    let overfull = || seen().is_some_and(|seen| seen.bytes > bytes_max.saturating_mul(OVERFULL));
+    let measurement = || Measurement::read(&mut open_used(cache).ok()?);
+    let overfull =
+        || measurement().is_some_and(|measurement| measurement.bytes > bytes_max.saturating_mul(OVERFULL_FACTOR));
     cache.is_dir() && overfull() && is_in_use(cache).unwrap_or(false)
 }
 
@@ -98,21 +100,21 @@ fn is_in_use(cache: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether it is time to [`tidy`] the caches below `cache`: what the last time found is long ago, or no longer holds.
+/// Whether [`tidy`] is due for the caches in `cache`: the last measurement is old or may no longer hold.
 #[must_use]
 pub fn is_untidy(cache: &Path, bytes_max: u64) -> bool {
-    // What goes wrong here goes wrong for who tidies, too, and is told there.
+    // Errors are ignored here: `tidy` meets the same error and logs it.
     cache.is_dir() && open_used(cache).and_then(|mut used| is_due(&mut used, cache, bytes_max)).unwrap_or(true)
 }
 
 fn is_due(used: &mut File, cache: &Path, bytes_max: u64) -> io::Result<bool> {
-    let Some(seen) = Seen::read(used) else { return Ok(true) };
-    // What was seen to be too much was in use then: it goes as soon as it is not.
-    Ok(seen.is_due(free_bytes(cache)?, bytes_max) || (seen.bytes > bytes_max && !is_in_use(cache)?))
+    let Some(measurement) = Measurement::read(used) else { return Ok(true) };
+    // Caches found too large were in use then; they can be removed once they are not.
+    Ok(measurement.is_due(free_bytes(cache)?, bytes_max) || (measurement.bytes > bytes_max && !is_in_use(cache)?))
 }
 
-/// Brings the caches below `cache` within `bytes_max` if they may be beyond it and no run uses them. After a run, never
-/// before one, and not on a tokio thread: it reads and removes whole trees.
+/// Brings the caches in `cache` within `bytes_max` if they may exceed it and no run uses them. Call it after a run,
+/// never before one, and not on a tokio thread: it reads and removes whole trees.
 pub fn tidy(cache: &Path, bytes_max: u64) {
     match try_tidy(cache, bytes_max) {
         Ok(Tidied { removed, bytes }) if !removed.is_empty() => {
@@ -124,7 +126,7 @@ pub fn tidy(cache: &Path, bytes_max: u64) {
     }
 }
 
-/// What went.
+/// The removed caches.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tidied {
     removed: Vec<CString>,
@@ -141,33 +143,33 @@ fn try_tidy(cache: &Path, bytes_max: u64) -> io::Result<Tidied> {
         Err(TryLockError::WouldBlock) => return Ok(Tidied::default()),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    // Caches of runs with empty ones, and what a supervisor that was killed has left.
+    // Caches of runs with empty ones, and leftovers of a killed supervisor.
     empty(&trash)?;
     let mut used = open_used(cache)?;
     if !is_due(&mut used, cache, bytes_max)? {
         return Ok(Tidied::default());
     }
     let dir = openat(CWD, cache, OPEN_DIR, Mode::empty())?;
-    let mut caches = add_up(&dir)?;
+    let mut caches = measure_all(&dir)?;
     let mut tidied = Tidied::default();
-    if !is_within(&caches, bytes_max) || caches.iter().any(|cache| cache.is_left_over) {
+    if !is_within(&caches, bytes_max) || caches.iter().any(|cache| cache.is_leftover) {
         let lock = open_used(cache)?;
         match lock.try_lock() {
-            Ok(()) => tidied = take_out(&dir, &trash, condemned(&mut caches, bytes_max))?,
-            // The end of the run that lasts longest is another chance.
+            Ok(()) => tidied = remove_all(&dir, &trash, split_off_removable(&mut caches, bytes_max))?,
+            // The end of the longest of these runs is another chance.
             Err(TryLockError::WouldBlock) => {
-                tracing::info!(cache = %cache.display(), total = total(&caches), "caches are too large and in use")
+                tracing::info!(cache = %cache.display(), total = total(&caches), "build caches are too large and in use")
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
         drop(lock);
         empty(&trash)?;
     }
-    Seen::write(&mut used, total(&caches), free_bytes(cache)?)?;
+    Measurement::write(&mut used, total(&caches), free_bytes(cache)?)?;
     Ok(tidied)
 }
 
-/// Only its owner can open it, since whoever can may lock it; and it is never a link or a FIFO that somebody put there.
+/// Opens the lock file. Its mode keeps other users from locking it; a link or a FIFO planted in its place is rejected.
 fn open_used(cache: &Path) -> io::Result<File> {
     let safely = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
     let mut options = File::options();
@@ -181,30 +183,30 @@ fn free_bytes(dir: &Path) -> io::Result<u64> {
     Ok(stat.f_bfree.saturating_mul(u64::try_from(stat.f_bsize).unwrap_or(0)))
 }
 
-/// What was seen the last time, and how long ago that was.
+/// The last measurement and its age.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct Measurement {
     bytes: u64,
     free: u64,
     age: Duration,
 }
 
-impl Seen {
+impl Measurement {
     fn is_due(self, free_now: u64, bytes_max: u64) -> bool {
         let left = bytes_max.saturating_sub(self.bytes);
         let may_be_beyond = left == 0 || self.free.saturating_sub(free_now) >= left;
         self.age >= PAUSE_MAX || (self.age >= PAUSE_MIN && may_be_beyond)
     }
 
-    /// `None` when nothing was seen yet, or is not understood.
-    fn read(used: &mut File) -> Option<Seen> {
+    /// `None` if nothing was measured yet or the file is not understood.
+    fn read(used: &mut File) -> Option<Measurement> {
         let mut text = String::new();
         Read::take(&mut *used, 64).read_to_string(&mut text).ok()?;
         let (bytes, free) = text.trim().split_once(' ')?;
         let written = used.metadata().and_then(|metadata| metadata.modified()).ok()?;
-        // A clock that was set back makes it look new for ever; then it is old.
+        // If the clock was set back, the measurement would look new for ever; treat it as old.
         let age = SystemTime::now().duration_since(written).unwrap_or(PAUSE_MAX);
-        Some(Seen { bytes: bytes.parse().ok()?, free: free.parse().ok()?, age })
+        Some(Measurement { bytes: bytes.parse().ok()?, free: free.parse().ok()?, age })
     }
 
     fn write(used: &mut File, bytes: u64, free: u64) -> io::Result<()> {
@@ -218,21 +220,21 @@ impl Seen {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cache {
     name: CString,
-    /// Whether it is neither a workspace's nor Go's library.
-    is_left_over: bool,
-    /// `u64::MAX` for one that cannot be added up.
+    /// Whether it belongs neither to a workspace nor to Go's library.
+    is_leftover: bool,
+    /// `u64::MAX` if it could not be measured.
     bytes: u64,
-    /// When a run last used it, seconds of the epoch.
+    /// When a run last used it, in seconds since the epoch.
     used: i64,
 }
 
-/// Takes out those that have to go: what is left over, each that is too large by itself, then the longest unused until the
-/// rest is within its bounds.
-fn condemned(caches: &mut Vec<Cache>, bytes_max: u64) -> Vec<Cache> {
-    caches.sort_by_key(|cache| (!cache.is_left_over, cache.bytes <= bytes_max, cache.used));
-    let left_over = caches.iter().filter(|cache| cache.is_left_over).count();
-    // A sum that is beyond all numbers cannot be taken from, so it is made anew.
-    let gone = (left_over..caches.len()).find(|gone| is_within(&caches[*gone..], bytes_max)).unwrap_or(caches.len());
+/// Takes the caches to remove out of `caches`: leftovers, then those too large by themselves, then those unused
+/// longest, until the rest is within the bounds.
+fn split_off_removable(caches: &mut Vec<Cache>, bytes_max: u64) -> Vec<Cache> {
+    caches.sort_by_key(|cache| (!cache.is_leftover, cache.bytes <= bytes_max, cache.used));
+    let leftovers = caches.iter().filter(|cache| cache.is_leftover).count();
+    // The sum saturates, so it is recomputed instead of decremented.
+    let gone = (leftovers..caches.len()).find(|gone| is_within(&caches[*gone..], bytes_max)).unwrap_or(caches.len());
     caches.drain(..gone).collect()
 }
 
@@ -244,10 +246,10 @@ fn total(caches: &[Cache]) -> u64 {
     caches.iter().fold(0, |sum, cache| sum.saturating_add(cache.bytes))
 }
 
-fn take_out(dir: &OwnedFd, trash: &File, condemned: Vec<Cache>) -> io::Result<Tidied> {
+fn remove_all(dir: &OwnedFd, trash: &File, split_off_removable: Vec<Cache>) -> io::Result<Tidied> {
     let mut tidied = Tidied::default();
     let mut number = 0;
-    for Cache { name, bytes, .. } in condemned {
+    for Cache { name, bytes, .. } in split_off_removable {
         move_up(dir, &name, trash, &mut number)?;
         tidied.bytes = tidied.bytes.saturating_add(bytes);
         tidied.removed.push(name);
@@ -255,17 +257,17 @@ fn take_out(dir: &OwnedFd, trash: &File, condemned: Vec<Cache>) -> io::Result<Ti
     Ok(tidied)
 }
 
-fn add_up(dir: &OwnedFd) -> io::Result<Vec<Cache>> {
+fn measure_all(dir: &OwnedFd) -> io::Result<Vec<Cache>> {
     let mut linked = HashSet::new();
-    names(dir)?.filter_map(|name| cache(dir, name, &mut linked).transpose()).collect()
+    names(dir)?.filter_map(|name| measure(dir, name, &mut linked).transpose()).collect()
 }
 
-/// The cache `name` of `dir`; `None` when it is gone. It fails where the host was short of something: what was not seen is not
-/// too large.
-fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> io::Result<Option<Cache>> {
-    let Some(top) = look_at(dir, &name)? else { return Ok(None) };
-    let is_left_over = !run_cache::is_of_workspace(&name) && !go_library::is_name(&name);
-    let mut cache = Cache { bytes: bytes(&top), used: used(&top), name, is_left_over };
+/// Measures the cache `name` in `dir`; `None` if it is gone. Fails if the host lacks a resource, because an unmeasured
+/// cache must not count as too large.
+fn measure(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> io::Result<Option<Cache>> {
+    let Some(top) = metadata(dir, &name)? else { return Ok(None) };
+    let is_leftover = !run_cache::is_workspace_name(&name) && !go_library::is_name(&name);
+    let mut cache = Cache { bytes: bytes(&top), used: used(&top), name, is_leftover };
     let mut pending = if is_dir(&top) { vec![cache.name.as_bytes().to_vec()] } else { Vec::new() };
     let mut pending_bytes = cache.name.as_bytes().len();
     while let Some(path) = pending.pop() {
@@ -282,7 +284,7 @@ fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> io::Result<
             if [c".", c".."].contains(&entry.file_name()) {
                 continue;
             }
-            let Some(found) = look_at(entries.fd()?, entry.file_name())? else { continue };
+            let Some(found) = metadata(entries.fd()?, entry.file_name())? else { continue };
             let is_new =
                 is_dir(&found) || found.stx_nlink == 1 || linked.len() >= LINKED_MAX || linked.insert(found.stx_ino);
             if is_new {
@@ -301,14 +303,14 @@ fn cache(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> io::Result<
     Ok(Some(cache))
 }
 
-/// What is there; `None` where it is gone or cannot be looked at.
-fn look_at(dir: impl AsFd, name: &CStr) -> io::Result<Option<Statx>> {
+/// The entry's metadata; `None` if it is gone or inaccessible.
+fn metadata(dir: impl AsFd, name: &CStr) -> io::Result<Option<Statx>> {
     let at = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     unless_lacking(statx(dir, name, at, StatxFlags::BASIC_STATS))
 }
 
-/// When a run last used a cache: proctor sets the directory's time of change. Runs can set it too, and one that is to come says
-/// nothing.
+/// When a run last used a cache: the directory's modification time, which proctor sets. Runs can set it too, so a time
+/// in the future counts as 0.
 fn used(top: &Statx) -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let secs = top.stx_mtime.tv_sec;
@@ -327,7 +329,7 @@ fn is_dir(found: &Statx) -> bool {
 }
 
 fn bytes(found: &Statx) -> u64 {
-    // Blocks are of 512 bytes, whatever the file system's own are.
+    // `stx_blocks` counts units of 512 bytes, whatever the file system's block size.
     found.stx_blocks.saturating_mul(512)
 }
 

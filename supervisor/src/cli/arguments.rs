@@ -1,7 +1,7 @@
 //! What the command line accepts, with the help that teaches it. Must not know what is done with it.
 
 use crate::config::units::{Bytes, Cpus, Duration, milliseconds};
-use crate::ops::drain::DRAIN_MAX;
+use crate::ops::drain::GRACE_MAX;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_core::bounds::PARALLEL_MAX;
 use std::path::PathBuf;
@@ -298,8 +298,8 @@ pub(super) struct Drain {
 
 fn deadline(text: &str) -> Result<u64, String> {
     let ms = milliseconds(text)?;
-    let too_long = std::time::Duration::from_millis(ms) > DRAIN_MAX;
-    if too_long { Err(format!("at most {}h", DRAIN_MAX.as_secs() / 3_600)) } else { Ok(ms) }
+    let too_long = std::time::Duration::from_millis(ms) > GRACE_MAX;
+    if too_long { Err(format!("at most {}h", GRACE_MAX.as_secs() / 3_600)) } else { Ok(ms) }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -50,7 +50,7 @@ impl Reloading {
         let outcome = if taken_over { "ok" } else { "error" };
         self.context
             .audit
-            .tell(AuditRecord { outcome: Some(outcome.to_owned()), ..AuditRecord::of(AuditEvent::Reloaded) });
+            .record(AuditRecord { outcome: Some(outcome.to_owned()), ..AuditRecord::new(AuditEvent::Reloaded) });
     }
 
     // Whether what the file says is in force.
@@ -151,7 +151,7 @@ pub(super) fn shown_roots(toolchain: &Toolchain, config: &Config) -> Vec<Problem
     let (mut problems, roots) = (Vec::new(), config.roots());
     for (index, tenant) in config.tenant.iter().enumerate() {
         for (place, root) in tenant.roots.iter().enumerate() {
-            let Some(shown) = toolchain.shows(&roots.place(root)) else { continue };
+            let Some(shown) = toolchain.exposing_dir(&roots.resolve(root)) else { continue };
             let (root, shown) = (root.display(), shown.display());
             let text = format!(
                 "tenant {:?}: root {root} and {shown}, which all runs read, hold one another: name another root, or start \
@@ -191,9 +191,9 @@ fn keep(before: &Config, now: &mut Config) -> Vec<&'static str> {
     ] {
         kept.extend(changed.then_some(key));
     }
-    kept.extend(before.host.changed(&now.host));
-    kept.extend(before.sandbox.changed(&now.sandbox));
-    kept.extend(before.audit.changed(&now.audit));
+    kept.extend(before.host.changed_keys(&now.host));
+    kept.extend(before.sandbox.changed_keys(&now.sandbox));
+    kept.extend(before.audit.changed_keys(&now.audit));
     now.listen = listen;
     now.state_dir.clone_from(&before.state_dir);
     now.host = before.host.clone();
@@ -261,7 +261,7 @@ mod tests {
     /// Each key that is marked so, by its name, and each is found.
     #[test]
     fn what_changes_with_a_restart_only_is_named() {
-        let config = |text: &str| ConfigReader::of(text).config().clone();
+        let config = |text: &str| ConfigReader::new(text).config().clone();
         for (text, keys) in [
             ("state_dir = \"/y\"", &["state_dir"][..]),
             ("[host]\nmemory = 1\ncpus = 1", &["host.memory", "host.cpus"]),
@@ -287,7 +287,7 @@ mod tests {
         let config = |tenants: &[(&str, u32)]| {
             let table =
                 |(id, first)| format!("[[tenant]]\nid = {id:?}\nuid_range = {{ first = {first}, count = 10 }}\n");
-            ConfigReader::of(&tenants.iter().copied().map(table).collect::<String>()).config().clone()
+            ConfigReader::new(&tenants.iter().copied().map(table).collect::<String>()).config().clone()
         };
         let mut users = Users::of(&config(&[("a", 2_000), ("b", 3_000)]));
         // Each file but the last of a row is in force, one after the other.
@@ -313,7 +313,7 @@ mod tests {
         }
         let many: Vec<String> = (0..=KNOWN_MAX).map(|number| number.to_string()).collect();
         let text: String = many.iter().map(|id| format!("[[tenant]]\nid = {id:?}\n")).collect();
-        let told = Users::default().moved(ConfigReader::of(&text).config());
+        let told = Users::default().moved(ConfigReader::new(&text).config());
         assert!(told.len() == 1 && told[0].text.contains("after a restart only"), "{} of them", told.len());
     }
 
@@ -328,10 +328,10 @@ mod tests {
         std::fs::set_permissions(at("tools/jdk/bin/java"), PermissionsExt::from_mode(0o755)).unwrap();
         symlink(at("tools/jdk/ws"), at("link")).unwrap();
         let var = |name: &str| (name == "PATH").then(|| at("tools/jdk/bin").into());
-        let toolchain = Toolchain::from_env(var, ToolchainConfig::nothing());
+        let toolchain = Toolchain::from_env(var, ToolchainConfig::empty());
         for (root, shown) in [("elsewhere", false), ("tools", true), ("tools/jdk/ws", true), ("link", true)] {
             let text = format!("[[tenant]]\nid = \"a\"\nroots = [{:?}]\n", at(root));
-            let problems = shown_roots(&toolchain, ConfigReader::of(&text).config());
+            let problems = shown_roots(&toolchain, ConfigReader::new(&text).config());
             let told = format!("root {} and {}, which", at(root).display(), at("tools/jdk").display());
             assert_eq!(problems.len(), usize::from(shown), "{problems:?}");
             assert!(problems.iter().all(|problem| problem.text.contains(&told)), "{problems:?}");

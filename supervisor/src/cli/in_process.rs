@@ -55,7 +55,7 @@ pub(super) struct Shared {
 impl Shared {
     /// For one workspace of one user, with workers prepared within `pool`.
     pub(super) fn alone(pool: PoolBounds) -> Shared {
-        Shared { budget: Amount::UNBOUNDED, pool, offer: ToolchainConfig::nothing(), clock: Clock::new(), audit: None }
+        Shared { budget: Amount::UNBOUNDED, pool, offer: ToolchainConfig::empty(), clock: Clock::new(), audit: None }
     }
 }
 
@@ -100,7 +100,7 @@ fn context_of(sandbox: LinuxSandbox, Shared { budget, offer, audit, clock, .. }:
         audit: audit.unwrap_or_else(Audit::off),
         host: HostMonitor::new(clock),
         scheduler: Scheduler::start(clock, budget),
-        looks: ScanPermits::of_host(),
+        scan_permits: ScanPermits::for_host(),
     })
 }
 
@@ -123,10 +123,10 @@ pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
         owner: "private".to_owned(),
         quota: Quota { running_runs_max: 1, ..Quota::UNBOUNDED },
         queued: Arc::default(),
-        kept: RetainedQuota::unbounded(),
-        looks: ScanPermits::of_tenant(),
+        retained: RetainedQuota::unbounded(),
+        scan_permits: ScanPermits::for_tenant(),
         run_as,
-        owners: None,
+        owner_uids: None,
         defaults: Limits::DEFAULT,
         timeouts: BTreeMap::new(),
         ceiling: Limits::CEILING,

@@ -5,7 +5,7 @@ use super::run::{ended, failure};
 use super::signals::Signals;
 use super::{CANCELLED, Failure, in_process, print};
 use crate::grpc::convert;
-use crate::runs::TestsStarted;
+use crate::runs::StartedTests;
 use proctor_core::outcome::Outcome;
 use proctor_core::request::{IfBusy, RunKind, RunRequest};
 use proctor_core::test_case::{Collector, TestId};
@@ -41,7 +41,7 @@ pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
             }
         };
         let report = ended(end)?;
-        let TestsStarted { tests, missed } = started.handle.tests_started().await.map_err(lost)?;
+        let StartedTests { tests, missed } = started.handle.tests_started().await.map_err(lost)?;
         session.close().await;
         match arguments.output {
             Output::Human => {

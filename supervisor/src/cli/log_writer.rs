@@ -25,12 +25,12 @@ impl LogQueue {
 
     /// Tells a line, with its end.
     pub(super) fn tell(&self, line: &[u8]) {
-        self.0.tell(line.to_vec());
+        self.0.send(line.to_vec());
     }
 
     /// Returns when everything that was told is written, or has had its time; says which.
     pub(super) fn finish(&self) -> bool {
-        self.0.finish(LAST_WORDS)
+        self.0.flush(LAST_WORDS)
     }
 }
 
@@ -56,7 +56,7 @@ fn write(messages: &Receiver<Message<Vec<u8>>>, mut lines: Lines<impl Write>, lo
                 }
             }
             // Whoever asked may have given up.
-            Message::End(done) => _ = done.send(()),
+            Message::Flush(done) => _ = done.send(()),
         }
     }
 }

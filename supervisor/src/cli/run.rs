@@ -86,8 +86,8 @@ impl Screen {
     fn new(arguments: &Run, expected: Option<u64>) -> Screen {
         let (is_human, is_command) = (arguments.output == Output::Human, !arguments.command.is_empty());
         let work = if is_command { "running" } else { "building" };
-        let is_seen = is_human && is_command && std::io::stdout().is_terminal();
-        Screen { progress: Progress::new(is_human, expected, work), output: is_seen.then(Shown::default) }
+        let is_visible = is_human && is_command && std::io::stdout().is_terminal();
+        Screen { progress: Progress::new(is_human, expected, work), output: is_visible.then(Shown::default) }
     }
 
     fn show(&mut self, event: &RunEvent, files: Option<&OutputFiles>) {

@@ -9,12 +9,12 @@ use crate::clock::Clock;
 use crate::config::{Config, Diagnostic, Machine, Problem};
 use crate::grpc::Api;
 use crate::host::resolved_path::ResolvedPath;
-use crate::host::state_dir::hold;
+use crate::host::state_dir::lock_dir;
 use crate::host::toolchain::ToolchainConfig;
 use crate::net::{self, Listener, ServerParts};
 use crate::ops::audit::{Audit, AuditEvent, AuditRecord};
 use crate::ops::drain::Drain;
-use crate::ops::systemd::Manager;
+use crate::ops::systemd::ServiceManager;
 use crate::runs::context::Context;
 use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::Registry;
@@ -54,7 +54,7 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
 // Roots that the toolchains of this process's environment would show to all runs, as each SIGHUP refuses them. Whoever only
 // checks the file may have another PATH than the supervisor.
 fn on_path(config: &Config, checks: bool) -> Vec<Problem> {
-    let names = config.private_places().iter().flat_map(ResolvedPath::names).collect();
+    let names = config.private_paths().iter().flat_map(ResolvedPath::names).collect();
     // Those of the file are the file's own problems, whatever PATH is.
     let offer = ToolchainConfig { toolchains: Vec::new(), private: watch::channel(names).1 };
     let problems = shown_roots(&in_process::toolchain(offer), config).into_iter();
@@ -73,21 +73,21 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
     // Before anybody can know that this process is there: who has no handler for it dies of SIGHUP.
     let mut hangup = hangups()?;
     // Held to the end. Two who share the caches and the users of tenants would each take the other's for its own.
-    let _held = hold(&config.state_dir).map_err(|error| Failure::host(error.to_string()))?;
+    let _lock = lock_dir(&config.state_dir).map_err(|error| Failure::host(error.to_string()))?;
     for tenant in access.tenants.all() {
         own_cache(&config, tenant).map_err(Failure::host)?;
     }
     let (private, seen) = watch::channel(private);
     let offer = ToolchainConfig { toolchains: config.host.toolchains.clone(), private: seen };
     let clock = Clock::new();
-    let place = config.audit.place(&config.state_dir);
+    let place = config.audit.log_config(&config.state_dir);
     let told = format!("the audit log {}", place.path.display());
     let audit = Audit::open(place, clock).map_err(|error| Failure::host(format!("{told}: {error}")))?;
-    let budget = config.host.budget(Machine::here());
-    let shared = Shared { budget, pool: config.host.pool.pool(), offer, clock, audit: Some(audit.clone()) };
+    let budget = config.host.budget(Machine::current());
+    let shared = Shared { budget, pool: config.host.pool.bounds(), offer, clock, audit: Some(audit.clone()) };
     let context = in_process::context(shared)?;
     let (access, current) = watch::channel(Arc::new(access));
-    let api = api(context, current.clone(), config.host.bounds(), Drain::new(config.host.drain()));
+    let api = api(context, current.clone(), config.host.session_limits(), Drain::new(config.host.drain()));
     let mut listeners = Vec::new();
     if let Some(path) = &config.listen.unix {
         let mode = config.listen.mode().map_err(|error| Failure::usage(error.to_string()))?;
@@ -104,14 +104,14 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
             None => Listener::Tcp(listener),
         });
     }
-    let manager = Manager::from_env(|name| std::env::var_os(name));
+    let manager = ServiceManager::from_env(|name| std::env::var_os(name));
     if let Some(manager) = manager.map_err(|error| Failure::host(format!("NOTIFY_SOCKET: {error}")))? {
         let registry = api.registry.clone();
         let answers = move || {
             let registry = registry.clone();
             async move { registry.ping().await }
         };
-        tokio::spawn(manager.keep_told(api.drain.clone(), answers));
+        tokio::spawn(manager.run_notifications(api.drain.clone(), answers));
     }
     let (path, context, registry) = (path.to_owned(), Arc::clone(&api.context), api.registry.clone());
     let users = Users::of(&config);
@@ -121,9 +121,9 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
             reloading.reload().await;
         }
     });
-    audit.tell(AuditRecord::of(AuditEvent::Started));
+    audit.record(AuditRecord::new(AuditEvent::Started));
     let ended = until_signalled(api, listeners).await;
-    audit.tell(AuditRecord::of(AuditEvent::Stopped));
+    audit.record(AuditRecord::new(AuditEvent::Stopped));
     // Writing blocks; by a panic alone it fails.
     _ = tokio::task::spawn_blocking(move || audit.finish()).await;
     ended

@@ -1,6 +1,6 @@
-//! Where the audit log is, and how much of it is kept. Must not know what is written there.
+//! The `[audit]` table: path of the audit log and how much of it is kept.
 
-use super::{Problem, changed};
+use super::{Problem, changed_keys};
 use crate::config::units::Bytes;
 use crate::ops::audit;
 use serde::Deserialize;
@@ -10,22 +10,22 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditTable {
-    /// Its file; default: `audit.jsonl` in the state directory.
+    /// Path of the log file; default: `audit.jsonl` in the state directory.
     pub path: Option<PathBuf>,
     max_bytes: Option<Bytes>,
     keep: Option<u32>,
 }
 
 impl AuditTable {
-    /// The smallest file that is worth its name: some hundred lines.
+    /// The smallest useful file: some hundred lines.
     const BYTES_MIN: u64 = 64 * 1024;
 
-    /// Most earlier files: each is renamed when another one is begun.
+    /// Most earlier files: each is renamed at every rotation.
     const KEEP_MAX: u32 = 1_000;
 
-    /// Where it is and how much of it is kept.
+    /// The settings of the log, with defaults filled in.
     #[must_use]
-    pub fn place(&self, state_dir: &Path) -> audit::AuditLogConfig {
+    pub fn log_config(&self, state_dir: &Path) -> audit::AuditLogConfig {
         audit::AuditLogConfig {
             path: self.path.clone().unwrap_or_else(|| state_dir.join("audit.jsonl")),
             bytes_max: self.max_bytes.map_or(audit::AuditLogConfig::BYTES_MAX, |size| size.bytes),
@@ -33,15 +33,15 @@ impl AuditTable {
         }
     }
 
-    /// The keys of which `now` says something else.
+    /// The keys that differ in `new`.
     #[must_use]
-    pub fn changed(&self, now: &AuditTable) -> Vec<&'static str> {
-        // All of them: one that is added has to be here too.
+    pub fn changed_keys(&self, new: &AuditTable) -> Vec<&'static str> {
+        // The pattern lists every field, so that a new one cannot be forgotten here.
         let AuditTable { path, max_bytes, keep } = self;
-        changed([
-            ("audit.path", *path != now.path),
-            ("audit.max_bytes", *max_bytes != now.max_bytes),
-            ("audit.keep", *keep != now.keep),
+        changed_keys([
+            ("audit.path", *path != new.path),
+            ("audit.max_bytes", *max_bytes != new.max_bytes),
+            ("audit.keep", *keep != new.keep),
         ])
     }
 
@@ -65,15 +65,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_audit_log_has_a_place_and_bounds() {
-        let of = |text: &str| toml::from_str::<AuditTable>(text).unwrap();
+    fn audit_settings_have_defaults_and_bounds() {
+        let parse = |text: &str| toml::from_str::<AuditTable>(text).unwrap();
         let state = Path::new("/state");
-        let unsaid = audit::AuditLogConfig { path: "/state/audit.jsonl".into(), bytes_max: 64 * 1024 * 1024, keep: 8 };
-        assert_eq!(of("").place(state), unsaid);
-        let said = of("path = \"/log/a\"\nmax_bytes = \"64KiB\"\nkeep = 0");
-        assert_eq!(said.place(state), audit::AuditLogConfig { path: "/log/a".into(), bytes_max: 64 * 1024, keep: 0 });
-        assert_eq!(said.problems(), []);
-        let wrong = of("path = \"log\"\nmax_bytes = \"63KiB\"\nkeep = 1001").problems();
+        let defaults =
+            audit::AuditLogConfig { path: "/state/audit.jsonl".into(), bytes_max: 64 * 1024 * 1024, keep: 8 };
+        assert_eq!(parse("").log_config(state), defaults);
+        let explicit = parse("path = \"/log/a\"\nmax_bytes = \"64KiB\"\nkeep = 0");
+        assert_eq!(
+            explicit.log_config(state),
+            audit::AuditLogConfig { path: "/log/a".into(), bytes_max: 64 * 1024, keep: 0 }
+        );
+        assert_eq!(explicit.problems(), []);
+        let wrong = parse("path = \"log\"\nmax_bytes = \"63KiB\"\nkeep = 1001").problems();
         let expected = [
             "audit.path: must be an absolute path",
             "audit.max_bytes: must be at least 64KiB",

@@ -1,5 +1,4 @@
-//! A host file's text as it is read: what it says, and each thing that is wrong with it on its line. Must not know what
-//! any key means.
+//! Parses the text of a host file and reports each problem with its line.
 
 use super::Config;
 use proctor_core::redact::redact;
@@ -11,47 +10,48 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// Values of a wrong kind that are told of one file.
-const WRONG_MAX: usize = 100;
+/// Most values of a wrong type reported for one file.
+const TYPE_ERRORS_MAX: usize = 100;
 
-/// What is told of a table that is there twice, by how it begins: TOML has one bracket for a table and two for each of several.
+/// Explanations for duplicate tables, by the start of their header: TOML has single brackets for one table and double
+/// brackets for an array of tables.
 const TENANT_HEADERS: [(&str, &str); 3] = [
-    ("[tenant]", TWO_BRACKETS),
-    ("[tenant.", "duplicate key; the next tenant begins with [[tenant]], in two brackets"),
-    ("[[tenant]]", "duplicate key; the tenant above it has to begin with [[tenant]] too, in two brackets"),
+    ("[tenant]", DOUBLE_BRACKETS),
+    ("[tenant.", "duplicate key; start the next tenant with [[tenant]], in double brackets"),
+    ("[[tenant]]", "duplicate key; start the tenant above it with [[tenant]] too, in double brackets"),
 ];
 
-const TWO_BRACKETS: &str = "a tenant begins with [[tenant]], in two brackets";
+const DOUBLE_BRACKETS: &str = "a tenant table starts with [[tenant]], in double brackets";
 
-/// Something that is wrong with a host file.
+/// A problem in a host file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The key that it is about, from the top: `listen.tcp`, `tenant.0.roots.1`. Places of arrays count from 0.
+    /// Path of the key: `listen.tcp`, `tenant.0.roots.1`. Array indexes count from 0.
     pub at: String,
-    /// The key as people know it, what is wrong, and what helps.
+    /// The key in readable form, what is wrong, and the remedy.
     pub text: String,
-    /// Whether the file can be used all the same.
+    /// Whether the file can be used nevertheless.
     pub is_note: bool,
 }
 
 impl Problem {
-    /// A problem with the value of `at`.
+    /// An error in the value of `at`.
     pub fn new(at: impl Into<String>, text: impl Into<String>) -> Problem {
         Problem { at: at.into(), text: text.into(), is_note: false }
     }
 
-    /// Something about the value of `at` that its author should know, and that is in nobody's way.
+    /// A note about the value of `at` that does not prevent the use of the file.
     pub fn note(at: impl Into<String>, text: impl Into<String>) -> Problem {
         Problem { is_note: true, ..Problem::new(at, text) }
     }
 }
 
-/// What is said of a host file, with its path and line.
+/// A finished message with path and line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Diagnostic {
-    /// For this the file cannot be used.
+    /// An error: the file cannot be used.
     Problem(String),
-    /// What its author should know.
+    /// A note for the author of the file.
     Note(String),
 }
 
@@ -62,113 +62,116 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// A problem on its line: the order in which problems are told.
+/// A problem with its line number, in the order in which problems are reported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Found {
+struct LocatedProblem {
     line: usize,
     is_note: bool,
     text: String,
 }
 
-/// A host file that has been read as far as it can be: what is of a wrong kind is left out of it.
+/// A host file, parsed as far as possible: values of a wrong type are dropped.
 pub struct ConfigReader<'t> {
     text: &'t str,
     root: DeTable<'t>,
     config: Config,
-    found: BTreeSet<Found>,
-    /// Keys that were left out. What is missing for that reason alone is no problem of its own.
-    left_out: Vec<String>,
-    /// Whether so much was understood that it can be asked what is missing.
-    is_whole: bool,
+    problems: BTreeSet<LocatedProblem>,
+    /// Keys that were dropped. Nothing is reported as missing merely because it was dropped.
+    dropped_keys: Vec<String>,
+    /// Whether syntax and types are correct, so that the meaning of the file can be checked.
+    is_complete: bool,
 }
 
 impl<'t> ConfigReader<'t> {
-    /// Reads a file's text.
+    /// Parses the text of a file.
     #[must_use]
-    pub fn of(text: &'t str) -> ConfigReader<'t> {
+    pub fn new(text: &'t str) -> ConfigReader<'t> {
         let (root, errors) = DeTable::parse_recoverable(text);
-        let mut reading = ConfigReader {
+        let mut reader = ConfigReader {
             text,
             root: root.into_inner(),
             config: Config::default(),
-            found: BTreeSet::new(),
-            left_out: Vec::new(),
-            is_whole: errors.is_empty(),
+            problems: BTreeSet::new(),
+            dropped_keys: Vec::new(),
+            is_complete: errors.is_empty(),
         };
         for error in &errors {
-            // At the end of a text without a last newline there is nothing to point at.
+            // An error at the end of a text without a final newline has no span.
             let offset = error.span().map_or(text.len(), |span| span.start);
-            match reading.of_a_tenant(offset).filter(|_| error.message() == "duplicate key") {
-                Some((line, text)) => _ = reading.found.insert(Found { line, is_note: false, text: text.to_owned() }),
-                None => reading.tell(offset, error.message().to_owned()),
+            match reader.tenant_header(offset).filter(|_| error.message() == "duplicate key") {
+                Some((line, text)) => {
+                    _ = reader.problems.insert(LocatedProblem { line, is_note: false, text: text.to_owned() })
+                }
+                None => reader.add_at(offset, error.message().to_owned()),
             }
         }
-        reading.take_kinds();
-        reading
+        reader.deserialize_values();
+        reader
     }
 
-    /// What the file says.
+    /// The parsed configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Whether what the file says can be looked at: its syntax and all kinds are as they should be.
+    /// Whether the configuration is complete: syntax and all types are correct.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.is_whole
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
-    /// Notes what is wrong with the meaning of what was read.
+    /// Adds problems with the meaning of the file. Has no effect unless the file is complete.
     pub fn add(&mut self, problems: Vec<Problem>) {
-        if !self.is_whole {
+        if !self.is_complete {
             return;
         }
         for problem in problems {
-            let beside = |left_out: &&String| is_below(left_out, &problem.at) || is_below(&problem.at, left_out);
-            if self.left_out.iter().find(beside).is_none() {
+            let overlaps = |key: &&String| is_below(key, &problem.at) || is_below(&problem.at, key);
+            if self.dropped_keys.iter().find(overlaps).is_none() {
                 let line = self.line(self.offset(&problem.at));
-                self.found.insert(Found { line, is_note: problem.is_note, text: problem.text });
+                self.problems.insert(LocatedProblem { line, is_note: problem.is_note, text: problem.text });
             }
         }
     }
 
-    /// The config and the notes about it, or everything that is wrong with the file at `path`, in the order of its lines.
+    /// Returns the configuration and its notes, or all messages about the file at `path` in the order of lines.
     pub fn finish(self, path: &Path) -> Result<(Config, Vec<String>), Vec<Diagnostic>> {
-        let told = |Found { line, is_note, text }: &Found| {
-            // Whatever was pasted where it does not belong.
+        let message = |LocatedProblem { line, is_note, text }: &LocatedProblem| {
+            // Secrets pasted in a wrong place must not appear in messages.
             format!("{}:{line}: {}{}", path.display(), if *is_note { "note: " } else { "" }, redact(text))
         };
-        if self.found.iter().all(|found| found.is_note) {
-            return Ok((self.config, self.found.iter().map(told).collect()));
+        if self.problems.iter().all(|problem| problem.is_note) {
+            return Ok((self.config, self.problems.iter().map(message).collect()));
         }
-        let kind = |found: &Found| if found.is_note { Diagnostic::Note } else { Diagnostic::Problem };
-        Err(self.found.iter().map(|found| kind(found)(told(found))).collect())
+        let kind = |problem: &LocatedProblem| if problem.is_note { Diagnostic::Note } else { Diagnostic::Problem };
+        Err(self.problems.iter().map(|problem| kind(problem)(message(problem))).collect())
     }
 
-    fn tell(&mut self, offset: usize, text: String) {
+    fn add_at(&mut self, offset: usize, text: String) {
         let line = self.line(offset);
-        self.found.insert(Found { line, is_note: false, text });
+        self.problems.insert(LocatedProblem { line, is_note: false, text });
     }
 
-    // The line on which the table of `offset` begins if it is a tenant's, and what its author has to know of such.
-    fn of_a_tenant(&self, offset: usize) -> Option<(usize, &'static str)> {
+    // If `offset` is in a tenant's table with a wrong header: the line of that header, and the explanation.
+    fn tenant_header(&self, offset: usize) -> Option<(usize, &'static str)> {
         let lines = self.text.lines().map(str::trim_start).enumerate().take(self.line(offset));
         let (number, header) = lines.filter(|(_, line)| line.starts_with('[')).last()?;
         let (_, text) = TENANT_HEADERS.iter().find(|(begin, _)| header.starts_with(begin))?;
         Some((number + 1, text))
     }
 
-    // The number of the line at `offset`.
+    // The line number at `offset`.
     fn line(&self, offset: usize) -> usize {
         let before = self.text.get(..offset).unwrap_or(self.text);
         before.bytes().filter(|byte| *byte == b'\n').count() + 1
     }
 
-    // Reads the values as what they should be, and again without the one that is none, so that one does not hide the next.
-    fn take_kinds(&mut self) {
-        let damaged: BTreeSet<usize> = self.found.iter().map(|found| found.line).collect();
-        for _ in 0..WRONG_MAX {
+    // Deserializes the values. On an error the offending value is dropped and the rest tried again, so that one error
+    // does not hide the next.
+    fn deserialize_values(&mut self) {
+        let damaged: BTreeSet<usize> = self.problems.iter().map(|problem| problem.line).collect();
+        for _ in 0..TYPE_ERRORS_MAX {
             let spanned = Spanned::new(0..self.text.len(), self.root.clone());
             let error = match Config::deserialize(toml::Deserializer::from(spanned)) {
                 Ok(config) => {
@@ -178,29 +181,29 @@ impl<'t> ConfigReader<'t> {
                 Err(error) => error,
             };
             let mut key = Vec::new();
-            let dropped = error.span().is_some_and(|span| drop_at(&mut self.root, &span, &mut key));
+            let dropped = error.span().is_some_and(|span| remove_at(&mut self.root, &span, &mut key));
             if !dropped {
                 break;
             }
-            let named = self.called(&key);
+            let named = self.key_label(&key);
             let key = key.join(".");
             let offset = error.span().map_or(0, |span| span.start);
-            // What a syntax error has left of its line is of any kind.
+            // A syntax error may leave a value of any type on its line.
             if !damaged.contains(&self.line(offset)) {
-                let of_tenant = named == "tenant" && error.message().starts_with("invalid type: map");
-                let text = format!("{named}: {}", shown(&named, error.message()));
-                self.tell(offset, if of_tenant { TWO_BRACKETS.to_owned() } else { text });
+                let is_tenant_table = named == "tenant" && error.message().starts_with("invalid type: map");
+                let text = format!("{named}: {}", type_error(&named, error.message()));
+                self.add_at(offset, if is_tenant_table { DOUBLE_BRACKETS.to_owned() } else { text });
             }
-            self.left_out.push(key);
+            self.dropped_keys.push(key);
         }
-        self.is_whole = false;
-        if self.found.is_empty() {
-            self.tell(0, "the file cannot be read".to_owned());
+        self.is_complete = false;
+        if self.problems.is_empty() {
+            self.add_at(0, "the file cannot be read".to_owned());
         }
     }
 
-    // The key as people know it: places of arrays say nothing beside a line, but a tenant has a name where it has an id.
-    fn called(&self, key: &[String]) -> String {
+    // The key in readable form: array indexes are left out, as the line is known, and a tenant is named by its id.
+    fn key_label(&self, key: &[String]) -> String {
         let is_place = |part: &&String| part.bytes().all(|byte| byte.is_ascii_digit());
         let tenants = self.root.get("tenant").and_then(|tenants| tenants.get_ref().as_array());
         let id = |place: &String| {
@@ -219,7 +222,7 @@ impl<'t> ConfigReader<'t> {
         }
     }
 
-    // Where the value of `key` is, or of the nearest key above it that is there.
+    // The offset of the value of `key`, or of its nearest existing parent.
     fn offset(&self, key: &str) -> usize {
         let mut parts = key.split('.');
         let Some((name, mut value)) = parts.next().and_then(|part| self.root.get_key_value(part)) else { return 0 };
@@ -240,8 +243,8 @@ impl<'t> ConfigReader<'t> {
     }
 }
 
-// What is wrong with the kind of a value, with the value itself where it is no secret.
-fn shown(key: &str, message: &str) -> String {
+// The type error of a value, without the value itself if it may be secret.
+fn type_error(key: &str, message: &str) -> String {
     match message.rsplit_once(", expected ") {
         Some((_, expected)) if key.ends_with("token_hashes") => format!("expected {expected}"),
         _ => message.to_owned(),
@@ -252,19 +255,19 @@ fn is_below(key: &str, above: &str) -> bool {
     key.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-fn holds(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-// Takes out the innermost value that an error is about, or that its key is. `key` becomes its name from the top.
-fn drop_at(table: &mut DeTable<'_>, span: &Range<usize>, key: &mut Vec<String>) -> bool {
+// Removes the innermost value, or the key and value, that contains `span`. `key` becomes the path of the removed value.
+fn remove_at(table: &mut DeTable<'_>, span: &Range<usize>, key: &mut Vec<String>) -> bool {
     let mut wrong = None;
     for (name, value) in table.iter_mut() {
         key.push(name.get_ref().to_string());
-        if drop_below(value, span, key) {
+        if remove_inside(value, span, key) {
             return true;
         }
-        if holds(&name.span(), span) || holds(&value.span(), span) {
+        if contains(&name.span(), span) || contains(&value.span(), span) {
             wrong = Some(name.get_ref().to_string());
             break;
         }
@@ -273,17 +276,17 @@ fn drop_at(table: &mut DeTable<'_>, span: &Range<usize>, key: &mut Vec<String>) 
     wrong.is_some_and(|name| table.remove(name.as_str()).is_some())
 }
 
-fn drop_below(value: &mut Spanned<DeValue<'_>>, span: &Range<usize>, key: &mut Vec<String>) -> bool {
+fn remove_inside(value: &mut Spanned<DeValue<'_>>, span: &Range<usize>, key: &mut Vec<String>) -> bool {
     match value.get_mut() {
-        DeValue::Table(table) => drop_at(table, span, key),
+        DeValue::Table(table) => remove_at(table, span, key),
         DeValue::Array(array) => {
             let mut wrong = None;
             for (at, element) in array.iter_mut().enumerate() {
                 key.push(at.to_string());
-                if drop_below(element, span, key) {
+                if remove_inside(element, span, key) {
                     return true;
                 }
-                if holds(&element.span(), span) {
+                if contains(&element.span(), span) {
                     wrong = Some(at);
                     break;
                 }
@@ -302,20 +305,20 @@ fn drop_below(value: &mut Spanned<DeValue<'_>>, span: &Range<usize>, key: &mut V
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Vec<String> {
-        let mut reading = ConfigReader::of(text);
-        let problems = reading.config().problems();
-        reading.add(problems);
-        texts(reading)
+    fn messages_of(text: &str) -> Vec<String> {
+        let mut reader = ConfigReader::new(text);
+        let problems = reader.config().problems();
+        reader.add(problems);
+        texts(reader)
     }
 
-    fn texts(reading: ConfigReader<'_>) -> Vec<String> {
-        reading.finish(Path::new("f")).map(drop).unwrap_err().iter().map(Diagnostic::to_string).collect()
+    fn texts(reader: ConfigReader<'_>) -> Vec<String> {
+        reader.finish(Path::new("f")).map(drop).unwrap_err().iter().map(Diagnostic::to_string).collect()
     }
 
     #[test]
-    fn each_problem_is_told_on_its_line_with_its_key() {
-        let said = told(
+    fn reports_each_problem_with_its_line_and_key() {
+        let messages = messages_of(
             "state_dir = \"relative\"\n\
              state_dri = 1\n\
              [listen]\n\
@@ -337,7 +340,7 @@ mod tests {
              uid_range = { first = 70000 }\n\
              netwrok = \"host\"\n",
         );
-        let lines: Vec<(usize, &str)> = said
+        let lines: Vec<(usize, &str)> = messages
             .iter()
             .map(|line| line.strip_prefix("f:").unwrap().split_once(": ").unwrap())
             .map(|(line, text)| (line.parse().unwrap(), text))
@@ -358,66 +361,68 @@ mod tests {
             (19, "tenant.1.uid_range: missing field `count`"),
             (20, "tenant.1.netwrok: unknown field `netwrok`"),
         ] {
-            let there = lines.iter().any(|(at, said)| *at == line && said.starts_with(text));
-            assert!(there, "{line}: {text} in\n{}", said.join("\n"));
+            let there = lines.iter().any(|(at, message)| *at == line && message.starts_with(text));
+            assert!(there, "{line}: {text} in\n{}", messages.join("\n"));
         }
-        assert!(lines.is_sorted_by_key(|(line, _)| *line), "{said:?}");
-        // What was left out because of its kind is not missing too.
+        assert!(lines.is_sorted_by_key(|(line, _)| *line), "{messages:?}");
+        // A dropped key is not reported as missing too.
         for text in ["neither unix nor tcp", "roots is empty", "uid_range is missing: layer tenant_uid\n"] {
-            assert!(!said.join("\n").contains(text), "{text} in\n{}", said.join("\n"));
+            assert!(!messages.join("\n").contains(text), "{text} in\n{}", messages.join("\n"));
         }
     }
 
     #[test]
-    fn every_syntax_error_is_told_and_does_not_hide_a_value_of_a_wrong_kind() {
-        let said = told("state_dir = \n[listen]\ntcp = 7\nunix = \"/a\" \"b\"\n[host\nmemory = \"x\"\n").join("\n");
-        for wanted in ["f:1: ", "f:3: listen.tcp: invalid type", "f:4: ", "f:5: "] {
-            assert!(said.contains(wanted), "{wanted} in\n{said}");
+    fn reports_every_syntax_error_and_type_errors_beside_them() {
+        let messages =
+            messages_of("state_dir = \n[listen]\ntcp = 7\nunix = \"/a\" \"b\"\n[host\nmemory = \"x\"\n").join("\n");
+        for expected in ["f:1: ", "f:3: listen.tcp: invalid type", "f:4: ", "f:5: "] {
+            assert!(messages.contains(expected), "{expected} in\n{messages}");
         }
-        assert!(!said.contains("[[tenant]]"), "what is missing is not known:\n{said}");
+        assert!(!messages.contains("[[tenant]]"), "missing keys are not reported after a syntax error:\n{messages}");
     }
 
     #[test]
-    fn what_was_pasted_where_it_does_not_belong_is_not_repeated() {
+    fn never_repeats_a_misplaced_secret() {
         let token = format!("proctor_{}", "a1".repeat(32));
-        let said =
-            told(&format!("[[tenant]]\nuids = [{token:?}]\ntoken_hashes = \"hunter2\"\n{token} = 1\n")).join("\n");
-        assert!(said.contains("f:2: ") && said.contains("f:3: ") && said.contains("f:4: "), "{said}");
-        assert!(!said.contains(&token) && !said.contains("hunter2"), "{said}");
-        assert!(said.contains("token_hashes: expected a sequence"), "{said}");
+        let messages =
+            messages_of(&format!("[[tenant]]\nuids = [{token:?}]\ntoken_hashes = \"hunter2\"\n{token} = 1\n"))
+                .join("\n");
+        assert!(messages.contains("f:2: ") && messages.contains("f:3: ") && messages.contains("f:4: "), "{messages}");
+        assert!(!messages.contains(&token) && !messages.contains("hunter2"), "{messages}");
+        assert!(messages.contains("token_hashes: expected a sequence"), "{messages}");
     }
 
     #[test]
-    fn a_tenant_in_one_bracket_is_told_what_it_needs() {
+    fn explains_a_tenant_table_with_single_brackets() {
         let (one, many) = ("[tenant]\nid = \"a\"\n", "[[tenant]]\nid = \"b\"\n");
         let quota = "[tenant.quota]\nweight = 1\n";
-        for (text, wanted) in [
-            (one.to_owned(), &[(1, TWO_BRACKETS)][..]),
-            ([one, one].concat(), &[(3, TWO_BRACKETS)]),
-            ([many, one].concat(), &[(3, TWO_BRACKETS)]),
+        for (text, expected) in [
+            (one.to_owned(), &[(1, DOUBLE_BRACKETS)][..]),
+            ([one, one].concat(), &[(3, DOUBLE_BRACKETS)]),
+            ([many, one].concat(), &[(3, DOUBLE_BRACKETS)]),
             ([many, quota, quota].concat(), &[(5, TENANT_HEADERS[1].1)]),
             (
                 [one, quota, many, quota].concat(),
-                &[(1, TWO_BRACKETS), (5, TENANT_HEADERS[2].1), (7, TENANT_HEADERS[1].1)],
+                &[(1, DOUBLE_BRACKETS), (5, TENANT_HEADERS[2].1), (7, TENANT_HEADERS[1].1)],
             ),
             ("tenant = 7\n".to_owned(), &[(1, "tenant: invalid type: integer `7`, expected a sequence")]),
             (
                 "state_dir = \"/x\"\nstate_dir = \"/y\"\n[tenant]\n".to_owned(),
-                &[(2, "duplicate key"), (3, TWO_BRACKETS)],
+                &[(2, "duplicate key"), (3, DOUBLE_BRACKETS)],
             ),
         ] {
-            let said = texts(ConfigReader::of(&text));
-            let wanted: Vec<String> = wanted.iter().map(|(line, text)| format!("f:{line}: {text}")).collect();
-            assert_eq!(said, wanted, "{text}");
+            let messages = texts(ConfigReader::new(&text));
+            let expected: Vec<String> = expected.iter().map(|(line, text)| format!("f:{line}: {text}")).collect();
+            assert_eq!(messages, expected, "{text}");
         }
     }
 
     #[test]
-    fn a_note_is_told_on_its_line_and_in_nobodys_way() {
+    fn a_note_has_a_line_and_does_not_fail_the_file() {
         let finish = |problems: &[Problem]| {
-            let mut reading = ConfigReader::of("state_dir = \"/x\"\n[listen]\nunix = \"/s\"\n");
-            reading.add(problems.to_vec());
-            reading.finish(Path::new("f")).map(|(_, notes)| notes)
+            let mut reader = ConfigReader::new("state_dir = \"/x\"\n[listen]\nunix = \"/s\"\n");
+            reader.add(problems.to_vec());
+            reader.finish(Path::new("f")).map(|(_, notes)| notes)
         };
         let (note, problem) = (Problem::note("listen.unix", "look"), Problem::new("listen.unix", "wrong"));
         assert_eq!(finish(std::slice::from_ref(&note)), Ok(vec!["f:3: note: look".to_owned()]));
@@ -428,10 +433,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_from_an_empty_file_is_told() {
-        let said = told("");
+    fn reports_the_missing_keys_of_an_empty_file() {
+        let messages = messages_of("");
         assert_eq!(
-            said,
+            messages,
             [
                 "f:1: listen: neither unix nor tcp is set; name a socket or an address",
                 "f:1: state_dir: is missing; name a directory of the supervisor's own",

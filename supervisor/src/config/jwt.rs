@@ -1,29 +1,29 @@
-//! Whose JSON web tokens count. Must not know how one is verified.
+//! The `[jwt]` table: issuer and keys of accepted JSON web tokens.
 
 use super::Problem;
 use crate::config::units::Duration;
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// How far the clocks of whoever draws tokens may be from ours, in milliseconds.
+/// Most tolerated clock difference to the issuer, in milliseconds.
 const LEEWAY_MS_MAX: u64 = 5 * 60 * 1_000;
 
-/// JSON web tokens. Algorithms are EdDSA (Ed25519), ES256 and RS256, each with keys of its own kind alone.
+/// JSON web tokens. Accepted algorithms are EdDSA (Ed25519), ES256 and RS256, each only with keys of its own type.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JwtTable {
-    /// Files with public keys: PEM with one key each, or JSON with a key set.
+    /// Files with public keys: PEM with one key each, or a JSON key set.
     #[serde(default)]
     pub keys: Vec<PathBuf>,
-    /// Claim `iss` of every token.
+    /// Required claim `iss`.
     #[serde(default)]
     pub issuer: String,
-    /// One of the words of claim `aud` of every token.
+    /// Required member of claim `aud`.
     #[serde(default)]
     pub audience: String,
-    /// The claim that says who calls; default `sub`.
+    /// The claim that identifies the caller; default `sub`.
     pub claim: Option<String>,
-    /// How far clocks may be apart; default 30 s.
+    /// Tolerated clock difference; default 30 s.
     pub leeway: Option<Duration>,
 }
 
@@ -35,13 +35,9 @@ impl JwtTable {
                 problems.push(Problem::new(format!("jwt.{key}"), format!("jwt.{key}: {text}")));
             }
         };
-        wrong(self.keys.is_empty(), "keys", "is missing; name a file with a public key of the issuer's");
-        wrong(self.issuer.is_empty(), "issuer", "is missing; it is claim `iss` of the tokens that count");
-        wrong(
-            self.audience.is_empty(),
-            "audience",
-            "is missing; tokens that are for somebody else must not count here",
-        );
+        wrong(self.keys.is_empty(), "keys", "is missing; name a file with a public key of the issuer");
+        wrong(self.issuer.is_empty(), "issuer", "is missing; set it to claim `iss` of the accepted tokens");
+        wrong(self.audience.is_empty(), "audience", "is missing; tokens issued for another audience must be rejected");
         wrong(self.claim.as_deref() == Some(""), "claim", "is empty; leave it out for `sub`");
         let too_long = self.leeway.is_some_and(|leeway| leeway.ms > LEEWAY_MS_MAX);
         wrong(too_long, "leeway", "must be at most 5m; set the clocks instead");

@@ -1,4 +1,4 @@
-//! Limits of runs, and how long each framework's may take. Must not know whose table it is.
+//! Tables of limits for runs, and default wall times by framework.
 
 use super::Problem;
 use crate::config::units::{Bytes, Cpus, Duration};
@@ -8,25 +8,24 @@ use proctor_frameworks::{FRAMEWORKS, custom};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The least output: below it a runner's own lines are a flood.
+/// Lowest output limit: below it a runner's own lines count as a flood.
 const LOG_BYTES_MIN: u64 = 64 << 10;
 
-/// The least `/tmp`: below it nothing of proctor's own fits.
+/// Lowest `/tmp` size: below it proctor's own files do not fit.
 const TMP_BYTES_MIN: u64 = 1 << 20;
 
-/// The slowest that a run may write: below it the end of a run waits for its disk.
+/// Lowest write rate: below it the end of a run waits for its disk.
 const WRITES_MIN: u64 = 1 << 20;
 
-/// The most processes of a run where `[max]` says nothing: the highest number that a kernel gives out unless it is told to
-/// give more, and far from what a host has for all.
+/// Default ceiling of processes: the default `pid_max` of the kernel, and far below what a host has for all runs.
 const PIDS_MAX: u32 = 32_768;
 
-/// The most by which a run's files grow where `[max]` says nothing: ten times what a run gets that asks for nothing. A file
-/// system is no part of a host's budget, so this is a number.
+/// Default ceiling of a run's file growth: ten times the default limit. Disk space is not part of the host's budget, so
+/// this is a fixed number.
 const DISK_BYTES_MAX: u64 = 100 << 30;
 
-/// The most that a run gets where `[max]` says nothing, on a host that gives `all` to all runs together: no more of it than
-/// there is, or one request would be promised what nobody has. `/tmp` is charged to the run's memory.
+/// The ceiling of a run if `[max]` names none, on a host with budget `all`: never more than the budget, or a request
+/// would be promised what does not exist. `/tmp` is charged to the run's memory.
 pub(super) fn built_in_max(all: Amount) -> Limits {
     Limits {
         memory_bytes_max: all.memory_bytes,
@@ -38,7 +37,7 @@ pub(super) fn built_in_max(all: Amount) -> Limits {
     }
 }
 
-/// Limits by name; what is absent keeps its built-in value.
+/// Limits by name; absent keys keep the value of the layer below.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsTable {
@@ -54,9 +53,9 @@ pub struct LimitsTable {
 }
 
 impl LimitsTable {
-    /// `base` with what the table names.
+    /// `base` with the limits of this table.
     #[must_use]
-    pub fn over(&self, base: Limits) -> Limits {
+    pub fn apply_to(&self, base: Limits) -> Limits {
         Limits {
             memory_bytes_max: self.memory.map_or(base.memory_bytes_max, |size| size.bytes),
             cpu_millis_max: self.cpus.map_or(base.cpu_millis_max, |cpus| cpus.millis),
@@ -70,7 +69,7 @@ impl LimitsTable {
         }
     }
 
-    /// What no run could start with is no limit but a mistake. Each with its key.
+    /// Checks that a run could start within these limits. Each problem comes with its key.
     pub(super) fn problems(&self) -> Vec<(&'static str, String)> {
         let most = LimitRequest {
             memory_bytes: self.memory.map(|size| size.bytes),
@@ -86,19 +85,19 @@ impl LimitsTable {
             ("tmp", LimitKind::Tmp, self.tmp, TMP_BYTES_MIN),
             ("writes", LimitKind::Writes, self.writes, WRITES_MIN),
         ];
-        let least = least.into_iter().filter_map(|(key, limit, asked, min)| {
-            let asked = asked.map(|size| size.bytes).filter(|asked| *asked < min)?;
-            Some((key, LimitError::TooSmall { limit, requested: asked, min }.to_string()))
+        let least = least.into_iter().filter_map(|(key, limit, requested, min)| {
+            let requested = requested.map(|size| size.bytes).filter(|requested| *requested < min)?;
+            Some((key, LimitError::TooSmall { limit, requested, min }.to_string()))
         });
         too_small(&most).chain(least).chain(too_long.map(|text| ("timeout", text))).collect()
     }
 }
 
 impl LimitsTable {
-    /// What it names beyond `most`, which counts instead. Each with its key.
-    pub(super) fn beyond(&self, most: Limits) -> impl Iterator<Item = (&'static str, String)> + use<> {
+    /// The limits above `most`, which applies instead. Each note comes with its key.
+    pub(super) fn excess_over(&self, most: Limits) -> impl Iterator<Item = (&'static str, String)> + use<> {
         use LimitKind::{Cpu, Disk, Log, Memory, Pids, Tmp, Wall, Writes};
-        let named = self.over(most);
+        let named = self.apply_to(most);
         let rows = [
             ("timeout", Wall, named.wall_ms_max, most.wall_ms_max),
             ("kill_grace", Wall, named.grace_ms, most.grace_ms),
@@ -111,12 +110,12 @@ impl LimitsTable {
             ("writes", Writes, named.write_bytes_per_s_max, most.write_bytes_per_s_max),
         ];
         rows.into_iter().filter(|(_, _, named, most)| named > most).map(|(key, kind, named, most)| {
-            (key, format!("{key} {} is beyond [max]: runs get {}", kind.format_value(named), kind.format_value(most)))
+            (key, format!("{key} {} exceeds [max]: runs get {}", kind.format_value(named), kind.format_value(most)))
         })
     }
 }
 
-/// Which of these are less than any run starts with. Each with its key.
+/// Limits below the minimum of any run. Each problem comes with its key.
 pub(super) fn too_small(most: &LimitRequest) -> impl Iterator<Item = (&'static str, String)> + use<> {
     let none = LimitRequest::default();
     let each = [
@@ -128,21 +127,21 @@ pub(super) fn too_small(most: &LimitRequest) -> impl Iterator<Item = (&'static s
     each.into_iter().filter_map(|(key, one)| Some((key, one.check().err()?.to_string())))
 }
 
-/// What is wrong with the wall times by framework, of which runs get `most`.
+/// Problems with the wall times by framework; runs get at most `most`.
 pub(super) fn timeout_problems(timeouts: &BTreeMap<String, Duration>, most: Limits) -> Vec<Problem> {
-    let known = || FRAMEWORKS.iter().map(|framework| framework.name()).chain([custom::NAME]);
+    let framework_names = || FRAMEWORKS.iter().map(|framework| framework.name()).chain([custom::NAME]);
     let mut problems = Vec::new();
     for (name, timeout) in timeouts {
         let at = format!("timeouts.{name}");
-        if !known().any(|framework| framework == name) {
-            let names = known().collect::<Vec<_>>().join(", ");
+        if !framework_names().any(|framework| framework == name) {
+            let names = framework_names().collect::<Vec<_>>().join(", ");
             problems.push(Problem::new(&at, format!("{at}: no such framework; known are {names}")));
         }
         if timeout.ms > Limits::WALL_MS_CEILING {
             problems.push(Problem::new(&at, format!("{at}: must be at most {}s", Limits::WALL_MS_CEILING / 1_000)));
         } else if timeout.ms > most.wall_ms_max {
             let [named, most] = [timeout.ms, most.wall_ms_max].map(|ms| LimitKind::Wall.format_value(ms));
-            problems.push(Problem::note(&at, format!("{at}: {named} is beyond [max]: runs get {most}")));
+            problems.push(Problem::note(&at, format!("{at}: {named} exceeds [max]: runs get {most}")));
         }
     }
     problems
@@ -152,16 +151,16 @@ pub(super) fn timeout_problems(timeouts: &BTreeMap<String, Duration>, most: Limi
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> LimitsTable {
+    fn parse(text: &str) -> LimitsTable {
         toml::from_str(text).unwrap()
     }
 
     #[test]
-    fn with_next_to_nothing_no_run_gets_anywhere() {
-        let told = |text: &str| of(text).problems().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
-        assert_eq!(told("log = \"64KiB\"\ntmp = \"1MiB\"\nmemory = \"4MiB\"\ndisk = \"1MiB\""), [""; 0]);
+    fn rejects_limits_too_small_for_any_run() {
+        let messages = |text: &str| parse(text).problems().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(messages("log = \"64KiB\"\ntmp = \"1MiB\"\nmemory = \"4MiB\"\ndisk = \"1MiB\""), [""; 0]);
         assert_eq!(
-            told("log = 1\ntmp = \"4KiB\""),
+            messages("log = 1\ntmp = \"4KiB\""),
             ["log must be at least 64 KiB, got 1 B", "tmp must be at least 1 MiB, got 4 KiB"]
         );
     }

@@ -1,7 +1,6 @@
-//! The host file, `proctor.toml`: what it says, and everything that is wrong with it. Must not know how any of it is
-//! carried out.
+//! The host file `proctor.toml`: its tables and the checks of their values.
 //!
-//! Each table has a file of its own, with what is wrong with it; `lines` finds the lines that problems are told on.
+//! Each table has a file of its own with its checks; [`diagnostics`] maps problems to lines.
 
 mod audit;
 mod diagnostics;
@@ -27,69 +26,69 @@ use std::path::PathBuf;
 
 pub use audit::AuditTable;
 pub use diagnostics::{ConfigReader, Diagnostic, Problem};
-pub use host::{Host, Machine, PoolTable};
+pub use host::{HostTable, Machine, PoolTable};
 pub use identities::{Identities, TOKEN_PREFIX, canonical_name};
 pub use jwt::JwtTable;
 pub use limits::LimitsTable;
 pub use listen::{Listen, TlsTable};
 pub use quota::QuotaTable;
 pub use sandbox::SandboxTable;
-pub use tenants::{Roots, TenantTable, UidRange};
+pub use tenants::{TenantRoots, TenantTable, UidRange};
 
 /// The whole file. `deploy/proctor.toml` documents every key.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where to listen.
+    /// Addresses to listen on.
     #[serde(default)]
     pub listen: Listen,
-    /// Build caches live here, by tenant. It has to be there.
+    /// Directory of build caches, by tenant. Required.
     #[serde(default)]
     pub state_dir: PathBuf,
-    /// What the host gives to runs.
+    /// Resources for runs.
     #[serde(default)]
-    pub host: Host,
-    /// Limits of runs that ask for nothing.
+    pub host: HostTable,
+    /// Limits of runs that ask for none.
     #[serde(default)]
     pub defaults: LimitsTable,
-    /// Wall time of runs that ask for none, by framework; the others have that of [`Config::defaults`].
+    /// Default wall time by framework; other frameworks use [`Config::defaults`].
     #[serde(default)]
     pub timeouts: BTreeMap<String, Duration>,
     /// The most that any run gets.
     #[serde(default)]
     pub max: LimitsTable,
-    /// What a run must have.
+    /// Isolation layers that a run must have.
     #[serde(default)]
     pub sandbox: SandboxTable,
-    /// Whose JSON web tokens count.
+    /// Accepted JSON web tokens.
     pub jwt: Option<JwtTable>,
-    /// Where it is written who did what.
+    /// The audit log.
     #[serde(default)]
     pub audit: AuditTable,
-    /// Who may ask about the host.
+    /// Identities of operators, who may query and drain the host.
     #[serde(default)]
     pub operators: Identities,
-    /// Who may run tests.
+    /// Tenants, who may run tests.
     #[serde(default)]
     pub tenant: Vec<TenantTable>,
 }
 
 impl Config {
-    /// Everything that is wrong and that neither syntax nor kinds of values show.
+    /// All problems beyond syntax and types.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = self.state_dir_problems();
         problems.extend(path_ownership::problems(self));
-        problems.extend(self.host.problems(&self.private_places()));
+        problems.extend(self.host.problems(&self.private_paths()));
         problems.extend(self.sandbox.problems());
         for (at, name, table) in self.tables() {
-            let wrong = table.problems();
-            let is_wrong = |key: &str| wrong.iter().any(|(other, _)| *other == key);
-            let beyond = table.beyond(self.host_ceiling()).filter(|(key, _)| !is_wrong(key));
+            let errors = table.problems();
+            let is_wrong = |key: &str| errors.iter().any(|(other, _)| *other == key);
+            let excess = table.excess_over(self.host_ceiling()).filter(|(key, _)| !is_wrong(key));
             let note = |(key, text)| Problem::note(format!("{at}.{key}"), format!("{name}: {text}"));
-            problems.extend(beyond.map(note));
-            let told = |(key, problem)| Problem::new(format!("{at}.{key}"), format!("{name}: {problem}"));
-            problems.extend(wrong.into_iter().map(told));
+            problems.extend(excess.map(note));
+            let to_problem = |(key, problem)| Problem::new(format!("{at}.{key}"), format!("{name}: {problem}"));
+            problems.extend(errors.into_iter().map(to_problem));
         }
         problems.extend(limits::timeout_problems(&self.timeouts, self.host_ceiling()));
         if self.tenant.is_empty() {
@@ -116,39 +115,39 @@ impl Config {
         vec![Problem::new("state_dir", format!("state_dir: {text}"))]
     }
 
-    /// The most that any run gets, whoever's it is: what `[max]` says, and where it says nothing what the host has.
+    /// The most that any run of any tenant gets: `[max]`, or else the host's budget.
     #[must_use]
     pub fn host_ceiling(&self) -> Limits {
-        self.max.over(limits::built_in_max(self.host.budget(Machine::here())))
+        self.max.apply_to(limits::built_in_max(self.host.budget(Machine::current())))
     }
 
     /// The most that a run of this tenant gets.
     #[must_use]
     pub fn ceiling(&self, tenant: &TenantTable) -> Limits {
         let host = self.host_ceiling();
-        tenant.quota.within(tenant.max.over(host).min(host))
+        tenant.quota.clamp(tenant.max.apply_to(host).min(host))
     }
 
-    /// Places that are the supervisor's or one tenant's: nothing that all runs see may hold one or be in one.
+    /// Paths of the supervisor or of one tenant. No path that all runs see may contain one or be in one.
     #[must_use]
-    pub fn private_places(&self) -> Vec<ResolvedPath> {
+    pub fn private_paths(&self) -> Vec<ResolvedPath> {
         let own = [Some(&self.state_dir), self.listen.unix.as_ref(), self.audit.path.as_ref()].into_iter().flatten();
-        let own = own.filter(|place| place.is_absolute()).map(|place| ResolvedPath::of(place));
-        own.chain(self.roots().places()).collect()
+        let own = own.filter(|path| path.is_absolute()).map(|path| ResolvedPath::new(path));
+        own.chain(self.roots().resolved()).collect()
     }
 
-    // Every table of limits: where it is, and what its keys are called.
+    // Every table of limits with its key path and its label.
     fn tables(&self) -> impl Iterator<Item = (String, String, &LimitsTable)> {
         let host = [("defaults", &self.defaults), ("max", &self.max)];
         let host = host.map(|(name, table)| (name.to_owned(), name.to_owned(), table));
         let tenants = self.tenant.iter().enumerate();
         let tenants = tenants
-            .map(|(index, tenant)| (format!("tenant.{index}.max"), format!("{}: max", tenant.called()), &tenant.max));
+            .map(|(index, tenant)| (format!("tenant.{index}.max"), format!("{}: max", tenant.label()), &tenant.max));
         host.into_iter().chain(tenants)
     }
 }
 
-// The keys that have changed.
-fn changed<const N: usize>(keys: [(&'static str, bool); N]) -> Vec<&'static str> {
+// The keys whose flag is set.
+fn changed_keys<const N: usize>(keys: [(&'static str, bool); N]) -> Vec<&'static str> {
     keys.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
 }

@@ -1,5 +1,5 @@
-//! Where the supervisor keeps its own: the state directory, and the directories of its socket and of its audit log. Whoever
-//! can write to one of them, or to what it is in, can put another in its place. Must not know what is kept there.
+//! Checks who else can replace the supervisor's own files: the state directory and the directories of its socket and
+//! audit log. A user that can write to one of them, or to a directory above, can put another in its place.
 
 use super::{Config, Problem};
 use crate::host::resolved_path::ResolvedPath;
@@ -7,51 +7,52 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// In a directory that everybody may write to, and that has the second of these bits, each may only remove what is theirs.
+/// The world-writable bit, and the sticky bit that restricts removal to an entry's owner.
 const WRITABLE: u32 = 0o0002;
 const STICKY: u32 = 0o1000;
 
-/// Who else could say what is there.
+/// Notes about users that could replace one of these paths.
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let parents = [("listen.unix", &config.listen.unix), ("audit.path", &config.audit.path)];
     let parents = parents.into_iter().filter_map(|(key, path)| Some((key, path.as_ref()?.parent()?)));
-    // What is in the state directory is told with it.
+    // A directory equal to the state directory is reported once.
     let elsewhere = parents.filter(|(_, dir)| *dir != config.state_dir);
-    let own = [("state_dir", config.state_dir.as_path())].into_iter().chain(elsewhere);
-    let own = own.filter(|(_, dir)| dir.is_absolute()).map(|(key, dir)| (key, ResolvedPath::of(dir)));
-    let roots: Vec<ResolvedPath> = config.roots().places().collect();
-    // Of what is below a root no session gets the supervisor's own as its workspace, so it is no more than told.
-    own.filter_map(|(key, dir)| {
-        let text = match roots.iter().find(|root| dir.is_in(root)) {
-            Some(root) => {
-                let (dir, root) = (dir.named().display(), root.named().display());
-                format!("{dir} is in root {root}, which is a tenant's; name one in no root")
-            }
-            None => others(config, dir.real())?,
-        };
-        Some(Problem::note(key, format!("{key}: {text}")))
-    })
-    .collect()
+    let paths = [("state_dir", config.state_dir.as_path())].into_iter().chain(elsewhere);
+    let paths = paths.filter(|(_, dir)| dir.is_absolute()).map(|(key, dir)| (key, ResolvedPath::new(dir)));
+    let roots: Vec<ResolvedPath> = config.roots().resolved().collect();
+    // Only a note: no session can have the supervisor's own directory as its workspace.
+    paths
+        .filter_map(|(key, dir)| {
+            let text = match roots.iter().find(|root| dir.is_in(root)) {
+                Some(root) => {
+                    let (dir, root) = (dir.named().display(), root.named().display());
+                    format!("{dir} is in root {root} of a tenant; name a directory outside all roots")
+                }
+                None => untrusted_ancestor(config, dir.real())?,
+            };
+            Some(Problem::note(key, format!("{key}: {text}")))
+        })
+        .collect()
 }
 
-// Who has a part of the way to `dir`, and what helps.
-fn others(config: &Config, dir: &Path) -> Option<String> {
+// The nearest directory on the path to `dir` that another user controls, and the remedy.
+fn untrusted_ancestor(config: &Config, dir: &Path) -> Option<String> {
     dir.ancestors().find_map(|above| {
-        let who = other(config, &above.metadata().ok()?)?;
+        let reason = untrusted_writer(config, &above.metadata().ok()?)?;
         Some(format!(
-            "{} {who}, who can put another in its place; chown it to the supervisor's user and chmod go-w it",
+            "{} {reason}, who can replace it; chown it to the supervisor's user and chmod go-w it",
             above.display()
         ))
     })
 }
 
-fn other(config: &Config, found: &Metadata) -> Option<String> {
+fn untrusted_writer(config: &Config, found: &Metadata) -> Option<String> {
     if found.mode() & (WRITABLE | STICKY) == WRITABLE {
-        return Some("can be written to by every user of this host".to_owned());
+        return Some("is writable by every user of this host".to_owned());
     }
-    let has =
+    let owner =
         |uid| config.tenant.iter().find(|tenant| tenant.uid_range.is_some_and(|range| range.uids().contains(&uid)));
-    Some(format!("belongs to a user of tenant {:?}", has(found.uid())?.id))
+    Some(format!("belongs to a user of tenant {:?}", owner(found.uid())?.id))
 }
 
 #[cfg(test)]
@@ -61,7 +62,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
-    fn who_else_could_put_another_in_the_place_of_the_supervisors_own_is_told() {
+    fn reports_users_that_could_replace_the_supervisors_files() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
         for (name, mode) in
@@ -71,7 +72,7 @@ mod tests {
             set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
         }
         std::os::unix::fs::symlink(at("root/in"), at("link")).unwrap();
-        let told = |state: &str, socket: &str, audit: &str, more: &str| {
+        let messages = |state: &str, socket: &str, audit: &str, more: &str| {
             let config = parse(&format!(
                 "state_dir = {:?}\n[listen]\nunix = {:?}\n[audit]\npath = {:?}\n[sandbox]\nleft_off = [\"tenant_uid\"]\n\
                  [[tenant]]\nid = \"a\"\nuids = [7]\nroots = [{:?}]\n{more}\n",
@@ -82,32 +83,34 @@ mod tests {
             ));
             let short = |text: &str| text.replace(at("").to_str().unwrap(), "");
             let all = config.problems().into_iter();
-            all.map(|told| (told.is_note, short(&told.text))).collect::<Vec<_>>()
+            all.map(|problem| (problem.is_note, short(&problem.text))).collect::<Vec<_>>()
         };
         let good = ("good", "good/s", "good/a");
-        assert_eq!(told(good.0, good.1, good.2, ""), []);
-        assert_eq!(told("good/not/made", "sticky/s", "sticky/a", ""), []);
+        assert_eq!(messages(good.0, good.1, good.2, ""), []);
+        assert_eq!(messages("good/not/made", "sticky/s", "sticky/a", ""), []);
         let open = |key: &str| {
-            let text = "can be written to by every user of this host, who can put another in its place; chown it";
+            let text = "is writable by every user of this host, who can replace it; chown it";
             (true, format!("{key}: open {text} to the supervisor's user and chmod go-w it"))
         };
-        assert_eq!(told("open/in", good.1, good.2, ""), [open("state_dir")]);
-        assert_eq!(told("good", "open/s", "open/in/a", ""), [open("listen.unix"), open("audit.path")]);
-        assert_eq!(told("open/new", good.1, "open/new/a", ""), [open("state_dir")], "which has the audit log");
+        assert_eq!(messages("open/in", good.1, good.2, ""), [open("state_dir")]);
+        assert_eq!(messages("good", "open/s", "open/in/a", ""), [open("listen.unix"), open("audit.path")]);
+        assert_eq!(messages("open/new", good.1, "open/new/a", ""), [open("state_dir")], "which has the audit log");
         let below = |key: &str, dir: &str| {
-            (true, format!("{key}: {dir} is in root root, which is a tenant's; name one in no root"))
+            (true, format!("{key}: {dir} is in root root of a tenant; name a directory outside all roots"))
         };
         assert_eq!(
-            told("root/in", "root/s", "link/a", ""),
+            messages("root/in", "root/s", "link/a", ""),
             [below("state_dir", "root/in"), below("listen.unix", "root"), below("audit.path", "link")]
         );
-        // Whoever runs this test has the directories.
+        // The user that runs this test owns the directories.
         let range = format!("uid_range = {{ first = {}, count = 1 }}", at("good").metadata().unwrap().uid());
-        let theirs = told("good", "good/s", "sticky/a", &range);
+        let theirs = messages("good", "good/s", "sticky/a", &range);
         for (key, dir) in [("state_dir", "good"), ("audit.path", "sticky")] {
-            let text =
-                format!("{key}: {dir} belongs to a user of tenant \"a\", who can put another in its place; chown it");
-            assert!(theirs.iter().any(|(is_note, told)| *is_note && told.starts_with(&text)), "{text} in {theirs:?}");
+            let text = format!("{key}: {dir} belongs to a user of tenant \"a\", who can replace it; chown it");
+            assert!(
+                theirs.iter().any(|(is_note, message)| *is_note && message.starts_with(&text)),
+                "{text} in {theirs:?}"
+            );
         }
     }
 }

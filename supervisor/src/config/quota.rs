@@ -1,5 +1,4 @@
-//! `[tenant.quota]`: what one tenant may have of the host and of the supervisor at once. Must not know how any of it is
-//! enforced.
+//! The `[tenant.quota]` table: the share of one tenant in the host and in the supervisor.
 
 use super::limits::too_small;
 use crate::config::units::{Bytes, Cpus};
@@ -9,25 +8,25 @@ use proctor_core::quota::{Amount, Quota};
 use serde::Deserialize;
 use std::num::NonZeroU32;
 
-/// The highest weight. A hundredth of the host is as fine as anybody shares it.
+/// The highest weight, which is finer than anybody shares a host.
 const WEIGHT_MAX: u32 = 1_000;
 
-/// Runs that may wait, of a tenant whose table says nothing: a team of a hundred agents, each with a few sessions.
+/// Default number of waiting runs: a team of a hundred agents with a few sessions each.
 const QUEUED_RUNS_MAX: u32 = 1_000;
 
-/// Requests in a second of a tenant whose table says nothing: a flood of one tenant leaves half a processor to the others.
+/// Default requests per second: such a flood of one tenant takes at most half a processor.
 const REQUESTS_PER_SECOND: u32 = 20_000;
 
-/// Streams of a tenant whose table says nothing: ten for each of the sessions that it may have.
+/// Default number of event streams: ten for each session that the tenant may have by default.
 const SUBSCRIBERS_MAX: u32 = 10_000;
 
-/// What is kept of the runs of a tenant whose table says nothing: as much as its build caches.
+/// Default bytes retained of a tenant's runs: as much as its build caches.
 const KEPT_BYTES_MAX: u64 = 20 << 30;
 
-/// What of it may be memory where nothing is said: the last runs of a hundred agents, with 10,000 tests each.
+/// Default memory within that: the last runs of a hundred agents with 10,000 tests each.
 const KEPT_MEMORY_MAX: u64 = 2 << 30;
 
-/// What one tenant may have of the host at once; what is absent keeps its built-in value. Who is refused is told the key.
+/// The share of one tenant; absent keys keep their built-in value. A refusal names the key.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuotaTable {
@@ -43,7 +42,7 @@ pub struct QuotaTable {
 }
 
 impl QuotaTable {
-    /// What it may ask of the supervisor.
+    /// Limits of the tenant's use of the supervisor.
     #[must_use]
     pub fn allowance(&self) -> Allowance {
         Allowance::new(
@@ -52,7 +51,7 @@ impl QuotaTable {
         )
     }
 
-    /// The quota that it describes.
+    /// The quota for runs.
     #[must_use]
     pub fn quota(&self) -> Quota {
         Quota {
@@ -66,10 +65,9 @@ impl QuotaTable {
         }
     }
 
-    /// `ceiling`, and no more than all of the tenant's runs may use together: a single one of them that could use more would
-    /// never have its turn.
+    /// `ceiling`, lowered to what all of the tenant's runs may use together: a run that needed more would never start.
     #[must_use]
-    pub fn within(&self, ceiling: Limits) -> Limits {
+    pub fn clamp(&self, ceiling: Limits) -> Limits {
         Limits {
             memory_bytes_max: self.memory.map_or(u64::MAX, |size| size.bytes).min(ceiling.memory_bytes_max),
             cpu_millis_max: self.cpus.map_or(u32::MAX, |cpus| cpus.millis).min(ceiling.cpu_millis_max),
@@ -77,15 +75,15 @@ impl QuotaTable {
         }
     }
 
-    /// What may be kept of its runs, with what is kept of those `before`, which goes on to be counted.
+    /// The quota of retained results; the counters of `before` are kept.
     #[must_use]
-    pub fn kept(&self, before: Option<&RetainedQuota>) -> RetainedQuota {
+    pub fn retained(&self, before: Option<&RetainedQuota>) -> RetainedQuota {
         let bytes_max = self.kept.map_or(KEPT_BYTES_MAX, |size| size.bytes);
         let memory_max = self.kept_memory.map_or(KEPT_MEMORY_MAX, |size| size.bytes);
         RetainedQuota { bytes_max, memory_max, ..before.cloned().unwrap_or_else(RetainedQuota::unbounded) }
     }
 
-    /// What is wrong with it. Each with its key.
+    /// Checks the table. Each problem comes with its key.
     pub(super) fn problems(&self) -> Vec<(&'static str, String)> {
         let weight = self.weight.is_some_and(|weight| !(1..=WEIGHT_MAX).contains(&weight));
         let weight = weight.then(|| ("weight", format!("weight must be 1 to {WEIGHT_MAX}")));
@@ -110,32 +108,32 @@ impl QuotaTable {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> QuotaTable {
+    fn parse(text: &str) -> QuotaTable {
         toml::from_str(text).unwrap()
     }
 
     #[test]
-    fn a_run_may_use_what_all_of_its_tenants_may_use_together() {
+    fn the_quota_also_bounds_a_single_run() {
         let ceiling = Limits::CEILING;
-        assert_eq!(of("").within(ceiling), ceiling);
-        let quota = of("memory = \"1GiB\"\ncpus = 0.5");
+        assert_eq!(parse("").clamp(ceiling), ceiling);
+        let quota = parse("memory = \"1GiB\"\ncpus = 0.5");
         let expected = Limits { memory_bytes_max: 1 << 30, cpu_millis_max: 500, ..ceiling };
-        assert_eq!(quota.within(ceiling), expected);
+        assert_eq!(quota.clamp(ceiling), expected);
         let lower = Limits { memory_bytes_max: 1 << 20, cpu_millis_max: 100, ..ceiling };
-        assert_eq!(quota.within(lower), lower);
-        let (defaults, _) = Limits::resolve(&LimitRequest::default(), Limits::DEFAULT, quota.within(ceiling));
+        assert_eq!(quota.clamp(lower), lower);
+        let (defaults, _) = Limits::resolve(&LimitRequest::default(), Limits::DEFAULT, quota.clamp(ceiling));
         assert_eq!(quota.quota().check(Amount::from_limits(&defaults)), Ok(()), "a run that asks for nothing starts");
     }
 
     #[test]
-    fn a_quota_with_which_no_run_could_start_is_a_mistake() {
-        let told = |text: &str| of(text).problems().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+    fn rejects_a_quota_too_small_for_any_run() {
+        let messages = |text: &str| parse(text).problems().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
         assert_eq!(
-            told("memory = \"4MiB\"\ncpus = 0.01\nkept = 1\nweight = 1000\nqueued_runs = 1\nrunning_runs = 1"),
+            messages("memory = \"4MiB\"\ncpus = 0.01\nkept = 1\nweight = 1000\nqueued_runs = 1\nrunning_runs = 1"),
             [""; 0]
         );
         assert_eq!(
-            told("memory = \"1MiB\"\ncpus = 0.009\nweight = 0\nsubscribers = 0"),
+            messages("memory = \"1MiB\"\ncpus = 0.009\nweight = 0\nsubscribers = 0"),
             [
                 "weight must be 1 to 1000",
                 "subscribers must be at least 1",

@@ -1,7 +1,7 @@
-//! What the whole host file comes to, and how the tests of its parts read one.
+//! Tests of the whole host file, and helpers for the tests of its tables.
 
 use super::{Config, ConfigReader, Machine};
-use crate::ops::drain::DRAIN;
+use crate::ops::drain::DEFAULT_GRACE;
 use crate::sessions::limits::SessionLimits;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::Amount;
@@ -10,7 +10,7 @@ use proctor_sandbox::LAYERS;
 use std::path::Path;
 
 pub(super) fn parse(text: &str) -> Config {
-    ConfigReader::of(text).finish(Path::new("host")).unwrap().0
+    ConfigReader::new(text).finish(Path::new("host")).unwrap().0
 }
 
 pub(super) fn problems(text: &str) -> String {
@@ -18,7 +18,7 @@ pub(super) fn problems(text: &str) -> String {
     problems.into_iter().map(|problem| problem.text).collect::<Vec<_>>().join("\n")
 }
 
-/// The problems of a file with two tenants, of these user ids.
+/// The problems of a file with two tenants with these `uid_range` lines.
 pub(super) fn problems_of(ranges: [&str; 2], more: &str) -> String {
     let text = format!(
         "state_dir = \"/x\"\n[listen]\nunix = \"/s\"\n[operators]\nuids = [7000]\n{more}\n\
@@ -35,24 +35,25 @@ fn the_example_file_is_valid() {
     let config = parse(example);
     let problems: Vec<_> = config.problems().into_iter().filter(|problem| !problem.is_note).collect();
     assert_eq!(problems, []);
-    assert_eq!(config.defaults.over(Limits::DEFAULT), Limits::DEFAULT, "the example shows the built-in defaults");
+    assert_eq!(config.defaults.apply_to(Limits::DEFAULT), Limits::DEFAULT, "the example shows the built-in defaults");
     assert_eq!(config.sandbox.required_layers.unwrap(), LAYERS);
-    assert_eq!((config.host.bounds(), config.host.drain()), (SessionLimits::default(), DRAIN));
+    assert_eq!((config.host.session_limits(), config.host.drain()), (SessionLimits::default(), DEFAULT_GRACE));
     let of = |name: &str| config.timeouts.get(name).map(|timeout| timeout.ms);
     assert!(FRAMEWORKS.iter().all(|framework| of(framework.name()) == framework.wall_ms()));
 }
 
 #[test]
-fn a_state_directory_is_a_directory_or_can_become_one() {
+fn state_dir_must_be_a_directory_or_missing() {
     let dir = tempfile::tempdir().unwrap();
-    let told = |name: &str| problems(&format!("state_dir = {:?}\n[listen]\nunix = \"/s\"\n", dir.path().join(name)));
+    let expected =
+        |name: &str| problems(&format!("state_dir = {:?}\n[listen]\nunix = \"/s\"\n", dir.path().join(name)));
     std::fs::write(dir.path().join("file"), "").unwrap();
-    assert!(told("file").contains("state_dir: is not a directory"), "{}", told("file"));
-    assert!(!told("new/one").contains("state_dir") && !told("").contains("state_dir"));
+    assert!(expected("file").contains("state_dir: is not a directory"), "{}", expected("file"));
+    assert!(!expected("new/one").contains("state_dir") && !expected("").contains("state_dir"));
 }
 
 #[test]
-fn every_problem_is_told_at_once() {
+fn reports_every_problem_at_once() {
     let text = r#"
         state_dir = "relative"
         [listen]
@@ -82,9 +83,9 @@ fn every_problem_is_told_at_once() {
         "state_dir",
         "id must be",
         "roots is empty",
-        "nobody can be it",
-        "defined twice",
-        "1 of uids is also that of tenant \"ok\"",
+        "no caller can authenticate",
+        "is defined twice",
+        "uids: 1 also belongs to tenant \"ok\"",
         "64 hexadecimal",
         "empty token",
         "pids must be at least",
@@ -97,57 +98,57 @@ fn every_problem_is_told_at_once() {
     }
 }
 
-/// Nobody is in doubt about what runs get: what is cut is told, and no more than told.
+/// Every value that is cut is reported, as a note.
 #[test]
-fn what_is_beyond_the_most_is_told() {
+fn reports_limits_above_the_maximum() {
     let notes = |text: &str| {
         let host = "[listen]\nunix = \"/s\"\n[host]\nmemory = \"14GiB\"\ncpus = 8";
         let problems = parse(&format!("state_dir = \"/x\"\n{host}\n{text}")).problems();
         let notes = problems.into_iter().filter(|problem| problem.is_note);
         notes.map(|note| format!("{} {}", note.at, note.text)).collect::<Vec<_>>()
     };
-    for (text, told) in [
+    for (text, expected) in [
         ("[defaults]\nkill_grace = \"60s\"\nlog = \"1GiB\"\nmemory = \"14GiB\"\ndisk = \"100GiB\"", &[][..]),
         (
             "[defaults]\nmemory = \"15GiB\"\npids = 32769\n[[tenant]]\nid = \"a\"\nmax = { cpus = 9, disk = \"1TiB\" }",
             &[
-                "defaults.memory defaults: memory 15 GiB is beyond [max]: runs get 14 GiB",
-                "defaults.pids defaults: pids 32769 processes is beyond [max]: runs get 32768 processes",
-                "tenant.0.max.cpus tenant \"a\": max: cpus 9 processors is beyond [max]: runs get 8 processors",
-                "tenant.0.max.disk tenant \"a\": max: disk 1 TiB is beyond [max]: runs get 100 GiB",
+                "defaults.memory defaults: memory 15 GiB exceeds [max]: runs get 14 GiB",
+                "defaults.pids defaults: pids 32769 processes exceeds [max]: runs get 32768 processes",
+                "tenant.0.max.cpus tenant \"a\": max: cpus 9 processors exceeds [max]: runs get 8 processors",
+                "tenant.0.max.disk tenant \"a\": max: disk 1 TiB exceeds [max]: runs get 100 GiB",
             ],
         ),
         ("[defaults]\nmemory = \"1TiB\"\n[max]\nmemory = \"1TiB\"", &[]),
         (
             "[defaults]\nkill_grace = \"2m\"\nlog = \"2GiB\"",
             &[
-                "defaults.kill_grace defaults: kill_grace 120 s is beyond [max]: runs get 60 s",
-                "defaults.log defaults: log 2 GiB is beyond [max]: runs get 1 GiB",
+                "defaults.kill_grace defaults: kill_grace 120 s exceeds [max]: runs get 60 s",
+                "defaults.log defaults: log 2 GiB exceeds [max]: runs get 1 GiB",
             ],
         ),
         ("[defaults]\nkill_grace = \"2m\"\n[max]\nkill_grace = \"2m\"", &[]),
         (
             "[defaults]\nmemory = \"2GiB\"\ncpus = 2\n[max]\nmemory = \"1GiB\"\ncpus = 0.5\npids = 100",
             &[
-                "defaults.memory defaults: memory 2 GiB is beyond [max]: runs get 1 GiB",
-                "defaults.cpus defaults: cpus 2 processors is beyond [max]: runs get 0.5 processors",
+                "defaults.memory defaults: memory 2 GiB exceeds [max]: runs get 1 GiB",
+                "defaults.cpus defaults: cpus 2 processors exceeds [max]: runs get 0.5 processors",
             ],
         ),
         (
             "[timeouts]\ncargo = \"900s\"\nmaven = \"60s\"\n[max]\ntimeout = \"300s\"",
-            &["timeouts.cargo timeouts.cargo: 900 s is beyond [max]: runs get 300 s"],
+            &["timeouts.cargo timeouts.cargo: 900 s exceeds [max]: runs get 300 s"],
         ),
         (
             "[max]\ndisk = \"1GiB\"\n[[tenant]]\nid = \"a\"\nmax = { disk = \"2GiB\" }",
-            &["tenant.0.max.disk tenant \"a\": max: disk 2 GiB is beyond [max]: runs get 1 GiB"],
+            &["tenant.0.max.disk tenant \"a\": max: disk 2 GiB exceeds [max]: runs get 1 GiB"],
         ),
         ("[defaults]\ntimeout = \"2h\"", &[]),
     ] {
-        assert_eq!(notes(text), told, "{text}");
+        assert_eq!(notes(text), expected, "{text}");
     }
 }
 
-/// Else a run could ask for what the kernel alone would refuse, and be promised it.
+/// Otherwise a request could be promised what the kernel alone would refuse.
 #[test]
 fn a_host_file_without_max_gives_no_run_more_than_the_host_has() {
     let ceiling = |text: &str| {
@@ -164,18 +165,18 @@ fn a_host_file_without_max_gives_no_run_more_than_the_host_has() {
     let (limits, clamped) = Limits::resolve(&all, Limits::DEFAULT, ceiling("[host]\nmemory = \"14GiB\"\ncpus = 3"));
     let bytes = (limits.memory_bytes_max, limits.disk_bytes_max);
     assert_eq!((bytes, limits.cpu_millis_max, limits.pids_max), ((14 << 30, 100 << 30), 3_000, 32_768));
-    assert_eq!(clamped.len(), 5, "each is told: {clamped:?}");
-    assert!(clamped.iter().any(|told| told.ends_with("to 14 GiB, the ceiling here")), "{clamped:?}");
-    // Where the file says nothing of the host either, it is the machine's.
-    let machine = Machine::here().budget();
+    assert_eq!(clamped.len(), 5, "each clamp is reported: {clamped:?}");
+    assert!(clamped.iter().any(|expected| expected.ends_with("to 14 GiB, the ceiling here")), "{clamped:?}");
+    // Without settings for the host, the machine's resources apply.
+    let machine = Machine::current().budget();
     assert_eq!(Amount::from_limits(&ceiling("")), machine);
-    // What the file says counts, also where it is more.
+    // Explicit values apply even if they are higher.
     let said =
         ceiling("quota = { memory = \"1GiB\" }\n[host]\nmemory = \"4GiB\"\n[max]\nmemory = \"8GiB\"\npids = 40000");
     assert_eq!((said.memory_bytes_max, said.pids_max), (1 << 30, 40_000));
     let said = ceiling("[host]\nmemory = \"4GiB\"\n[max]\nmemory = \"8GiB\"");
     assert_eq!(said.memory_bytes_max, 8 << 30);
-    // A run that asks for nothing gets what it always got.
+    // The defaults of a run are unaffected.
     let roomy = ceiling("[host]\nmemory = \"2GiB\"\ncpus = 2");
     assert_eq!(Limits::DEFAULT.min(roomy), Limits::DEFAULT);
 }

@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them: `300s`, `5m`, `2GiB`, `512MB`. Must not know what is measured.
+//! Durations and sizes as people write them: `300s`, `5m`, `2GiB`, `512MB`.
 
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
@@ -21,7 +21,7 @@ pub struct Bytes {
 /// Processors, to a thousandth: `2`, `0.5`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpus {
-    /// Thousandths.
+    /// Thousandths of a processor.
     pub millis: u32,
 }
 
@@ -40,7 +40,7 @@ const SIZES: [(&str, u64); 11] = [
     ("TB", 1_000_000_000_000),
 ];
 
-// A whole or decimal number and one of `units`; the result is rounded down and at least one.
+// Parses a decimal number with one of `units`. The result is rounded down and must be at least one.
 fn parse(text: &str, units: &[(&str, u64)], example: &str) -> Result<u64, String> {
     match value(text, units, example)? {
         0 => Err(format!("must be more than zero, got {text:?}")),
@@ -64,7 +64,7 @@ fn value(text: &str, units: &[(&str, u64)], example: &str) -> Result<u64, String
     u64::try_from(value).map_err(|_| format!("{text:?} is too large"))
 }
 
-/// Milliseconds of a duration that may also be none: `0`.
+/// Milliseconds of a duration that may be zero.
 pub fn milliseconds(text: &str) -> Result<u64, String> {
     value(text, &DURATIONS, "300s or 5m")
 }
@@ -91,7 +91,7 @@ impl FromStr for Cpus {
     }
 }
 
-// In a file a number may stand without quotes.
+// Numbers may be unquoted in the file.
 fn deserialize<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     struct Text<T>(std::marker::PhantomData<T>);
     impl<T: FromStr<Err = String>> de::Visitor<'_> for Text<T> {
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_read_as_people_write_them() {
+    fn parses_numbers_with_units() {
         let ms = |text: &str| text.parse::<Duration>().map(|duration| duration.ms);
         assert_eq!(ms("300s"), Ok(300_000));
         assert_eq!(ms("1.5"), Ok(1_500));

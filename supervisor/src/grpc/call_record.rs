@@ -128,7 +128,7 @@ impl PendingRecord {
         let caller_left = |code: &Code| matches!(code, Code::Cancelled | Code::DeadlineExceeded);
         let refused = error.map(Status::code).filter(|code| !caller_left(code) || !is_done);
         let Some(event) = audit_event(&rpc, refused, &record) else { return };
-        self.audit.tell(AuditRecord {
+        self.audit.record(AuditRecord {
             tenant: record.tenant,
             auth: record.auth,
             rpc: Some(rpc.into()),
@@ -139,7 +139,7 @@ impl PendingRecord {
             duration_ms: Some(u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX)),
             code: error.map(|status| format!("{:?}", status.code())),
             reason: error.and_then(StatusExt::get_details_error_info).map(|info| info.reason.into()),
-            ..AuditRecord::of(event)
+            ..AuditRecord::new(event)
         });
     }
 }

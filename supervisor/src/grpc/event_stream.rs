@@ -3,7 +3,7 @@
 use super::revocation::Revocation;
 use super::{encode_permit, status};
 use crate::grpc::convert;
-use crate::runs::{Entry, OUTPUT_BYTES_MAX, RunEnd, RunHandle, Watch};
+use crate::runs::{LoggedEvent, OUTPUT_BYTES_MAX, RunEnd, RunHandle, WatchGuard};
 use crate::tenants::allowance::{InFlightBytes, Reservation};
 use futures_util::stream::unfold;
 use proctor_core::event::{RunEvent, Stream};
@@ -24,7 +24,7 @@ pub(super) type EventStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<v1:
 /// Resources of a client that follows a run, held until its credential is revoked.
 pub(super) struct RunSubscription {
     handle: RunHandle,
-    _watch: Watch,
+    _watch: WatchGuard,
     _subscription: Reservation,
 }
 
@@ -81,7 +81,7 @@ struct EventReader {
     attached_age_ms: Option<u64>,
     in_flight: Arc<InFlightBytes>,
     /// Events read from the log and not yet sent.
-    batch: vec::IntoIter<Entry>,
+    batch: vec::IntoIter<LoggedEvent>,
     /// Output bytes already read for the next output events.
     outputs: VecDeque<Vec<u8>>,
 }
@@ -117,7 +117,7 @@ impl EventReader {
     }
 
     /// Waits for more events; `None` at the end.
-    async fn read(&mut self) -> Result<Option<Entry>, Status> {
+    async fn read(&mut self) -> Result<Option<LoggedEvent>, Status> {
         let handle = self.handle().await;
         let batch = handle.read(self.cursor).await.map_err(|error| status::read(&error))?;
         // An empty batch means that the run has ended and the cursor is beyond its end.
@@ -130,7 +130,7 @@ impl EventReader {
         Ok(self.batch.next())
     }
 
-    async fn wire_event(&mut self, entry: Entry) -> Result<v1::RunEvent, Status> {
+    async fn wire_event(&mut self, entry: LoggedEvent) -> Result<v1::RunEvent, Status> {
         let event = match entry.event {
             RunEvent::Queued { position } => Event::Queued(v1::Queued {
                 position,
@@ -163,7 +163,7 @@ impl EventReader {
     }
 
     /// The output bytes of an event of the batch.
-    async fn output(&mut self, entry: &Entry) -> Result<Vec<u8>, Status> {
+    async fn output(&mut self, entry: &LoggedEvent) -> Result<Vec<u8>, Status> {
         if self.outputs.is_empty() {
             self.read_outputs(entry).await?;
         }
@@ -174,9 +174,9 @@ impl EventReader {
     /// Reads the output of `entry` and of the events after it in one go, since many runners write line by line; but no
     /// more than a single event may hold, so that a stream whose client reads nothing keeps no more than that. Output
     /// after one that cannot be read is left for a later call.
-    async fn read_outputs(&mut self, entry: &Entry) -> Result<(), Status> {
+    async fn read_outputs(&mut self, entry: &LoggedEvent) -> Result<(), Status> {
         let mut bytes = 0;
-        let output = |entry: &Entry| match entry.event {
+        let output = |entry: &LoggedEvent| match entry.event {
             RunEvent::Output { stream, offset, len } => {
                 Some((stream, offset, usize::try_from(len).unwrap_or(usize::MAX)))
             }

@@ -5,7 +5,7 @@ use super::{Api, status};
 use crate::grpc::convert;
 use crate::host::check_cache::HostCheckCache;
 use crate::host::checks::checks_until;
-use crate::ops::drain::DRAIN_MAX;
+use crate::ops::drain::GRACE_MAX;
 use crate::runs::Phase;
 use crate::sessions::registry::TenantSessions;
 use proctor_core::id::{SessionId, TenantId};
@@ -155,8 +155,8 @@ impl Host for HostService {
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainResponse>, Status> {
         self.api.operator(&request)?;
         let within = request.get_ref().deadline_ms.map(Duration::from_millis);
-        if within.is_some_and(|within| within > DRAIN_MAX) {
-            let why = format!("deadline_ms: at most {}", DRAIN_MAX.as_millis());
+        if within.is_some_and(|within| within > GRACE_MAX) {
+            let why = format!("deadline_ms: at most {}", GRACE_MAX.as_millis());
             return Err(status::invalid("deadline_ms", why));
         }
         self.api.drain.begin(within);

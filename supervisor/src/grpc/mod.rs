@@ -73,9 +73,9 @@ impl Api {
         health_reporter.set_serving::<ResultsServer<Api>>().await;
         health_reporter.set_serving::<HostServer<HostService>>().await;
         let (drain, host) = (self.drain.clone(), self.context.host.clone());
-        tokio::spawn(host.clone().keep(Arc::clone(&self.context.sandbox), drain.clone()));
+        tokio::spawn(host.clone().run(Arc::clone(&self.context.sandbox), drain.clone()));
         tokio::spawn(async move {
-            let mut serves = host.serves();
+            let mut serves = host.accepts_runs();
             loop {
                 let (status, is_last) = tokio::select! {
                     () = drain.begun() => (ServingStatus::NotServing, true),

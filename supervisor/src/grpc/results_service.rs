@@ -4,7 +4,7 @@ use super::encode_permit::EncodePermit;
 use super::run_request::{PageLimits, clamp};
 use super::{Api, call_record, run_request, status};
 use crate::grpc::convert;
-use crate::runs::{RunEnd, TestsStarted};
+use crate::runs::{RunEnd, StartedTests};
 use proctor_core::id::RunId;
 use proctor_core::request::RunKind;
 use proctor_proto::v1::results_server::Results;
@@ -50,7 +50,7 @@ impl Results for Api {
             RunEnd::NotStarted(why) => return Err(status::not_started(&why)),
         };
         let permit = EncodePermit::acquire(caller.tenant.allowance.in_flight()).await;
-        let TestsStarted { tests, missed } = started.handle.tests_started().await.map_err(read_error)?;
+        let StartedTests { tests, missed } = started.handle.tests_started().await.map_err(read_error)?;
         let limit = clamp(message.limit, LISTED);
         let mut listing = permit.encode(move || convert::listing(&report, &tests, limit)).await?;
         listing.partial |= missed > 0;
@@ -75,13 +75,13 @@ impl Results for Api {
         let tenant = self.tenant(&request)?;
         let message = request.into_inner();
         let session = self.session(&tenant, &message.session_id).await?;
-        let file = run_request::covered_file(&message, session.workspace(), &tenant.policy.looks).await?;
+        let file = run_request::covered_file(&message, session.workspace(), &tenant.policy.scan_permits).await?;
         let covering = session.covering(file.clone(), message.line).await.map_err(|error| status::session(&error))?;
         let measured_at = covering.as_ref().and_then(|covering| covering.measured_at);
         let file_changed = match measured_at {
             Some(since) => {
-                let (workspace, since) = (session.workspace().clone(), self.context.clock.among_files(since));
-                let changed = tenant.policy.looks.look(move || workspace.changed_since(&file, since)).await;
+                let (workspace, since) = (session.workspace().clone(), self.context.clock.for_file_times(since));
+                let changed = tenant.policy.scan_permits.scan(move || workspace.changed_since(&file, since)).await;
                 changed.unwrap_or(true)
             }
             None => false,

@@ -76,7 +76,7 @@ async fn scan<T: Send + 'static>(
     permits: &ScanPermits,
     scan: impl FnOnce() -> Result<T, Status> + Send + 'static,
 ) -> Result<T, Status> {
-    let result = permits.look(scan).await;
+    let result = permits.scan(scan).await;
     result.unwrap_or_else(|_| Err(status::internal("the files could not be read")))
 }
 
@@ -236,7 +236,7 @@ mod tests {
         std::fs::write(dir.path().join("x.go"), "").unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         let message = v1::RunTestsRequest { files: vec!["x.go".to_owned(); FILES_MAX], ..Default::default() };
-        let permits = ScanPermits::of_tenant();
+        let permits = ScanPermits::for_tenant();
         let mut parsing = pin!(run_tests(message, &workspace, &permits));
         assert!(parsing.as_mut().now_or_never().is_none(), "the runtime's thread does not read files");
         let message = v1::TestsCoveringRequest { file: "./x.go".to_owned(), ..Default::default() };
@@ -262,7 +262,7 @@ mod tests {
             v1::RunTestsRequest { env: [(long.clone(), long.clone())].into(), ..plain.clone() },
             v1::RunTestsRequest { command: vec![long.clone(), long.clone()], ..plain },
         ] {
-            let refused = run_tests(message, &workspace, &ScanPermits::of_tenant()).await.unwrap_err();
+            let refused = run_tests(message, &workspace, &ScanPermits::for_tenant()).await.unwrap_err();
             assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
             let escaped = refused.message().len() * 3 + refused.details().len() * 4 / 3;
             assert!(escaped < 8_000, "{escaped}");
@@ -279,7 +279,7 @@ mod tests {
         let workspace = Workspace::open(dir.path()).unwrap();
         let parse = async |files: Vec<String>| {
             let message = v1::RunTestsRequest { files, ..Default::default() };
-            run_tests(message, &workspace, &ScanPermits::of_tenant()).await.map(|request| request.selection)
+            run_tests(message, &workspace, &ScanPermits::for_tenant()).await.map(|request| request.selection)
         };
         let refused = parse(names.clone()).await.unwrap_err();
         assert_eq!(refused.message(), "files: at most 131072 bytes together");

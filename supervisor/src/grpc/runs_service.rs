@@ -36,7 +36,8 @@ impl Runs for Api {
         let message = request.into_inner();
         let session = self.session(&caller.tenant, &message.session_id).await?;
         let options = convert::queue_options(message.if_busy(), message.priority());
-        let run_request = run_request::run_tests(message, session.workspace(), &caller.tenant.policy.looks).await?;
+        let run_request =
+            run_request::run_tests(message, session.workspace(), &caller.tenant.policy.scan_permits).await?;
         start(caller, &session, run_request, options).await
     }
 

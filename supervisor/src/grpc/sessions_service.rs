@@ -145,11 +145,11 @@ impl Api {
 // reported as existing or missing nor scanned. A workspace that is already open is taken at once, which takes
 // microseconds: the two changes of threads of a scan would cost more.
 async fn open_workspace(path: String, tenant: &Arc<Tenant>) -> Result<Workspace, Status> {
-    if let Some(found) = Workspace::at_hand(&tenant.roots, Path::new(&path)) {
+    if let Some(found) = Workspace::open_cached(&tenant.roots, Path::new(&path)) {
         return check_workspace(found, tenant);
     }
     let owner = Arc::clone(tenant);
-    let opened = tenant.policy.looks.look(move || {
+    let opened = tenant.policy.scan_permits.scan(move || {
         let found = Workspace::open_below(&owner.roots, Path::new(&path)).map_err(workspace_status)?;
         check_workspace(found, &owner)
     });
@@ -212,7 +212,7 @@ mod tests {
             audit: Audit::off(),
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, Amount { memory_bytes: 0, cpu_millis: 0 }),
-            looks: ScanPermits::of_host(),
+            scan_permits: ScanPermits::for_host(),
         });
         let registry = Registry::start(Arc::clone(&context), SessionLimits::default());
         Api { context, registry, access, drain: Drain::new(Duration::ZERO) }
@@ -223,7 +223,7 @@ mod tests {
     async fn closes_a_session_of_a_removed_tenant_whenever_its_caller_leaves() {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("[[tenant]]\nid = \"gone\"\nroots = [{:?}]\n", dir.path());
-        let before = Tenants::from_config(ConfigReader::of(&text).config(), false, &Tenants::default());
+        let before = Tenants::from_config(ConfigReader::new(&text).config(), false, &Tenants::default());
         let tenant = &before.all()[0];
         let (access, current) = watch::channel(Arc::new(Access::from_tenants(Tenants::default())));
         let api = api(current);

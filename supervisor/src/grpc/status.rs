@@ -237,7 +237,7 @@ pub(super) fn create(error: &CreateError) -> Status {
 
 pub(super) fn workspace(error: &WorkspaceError, field: &str) -> Status {
     match error {
-        WorkspaceError::Elsewhere => {
+        WorkspaceError::OutsideRoots => {
             plain(Code::PermissionDenied, reason::WORKSPACE_ELSEWHERE, format!("{field}: {error}"))
         }
         WorkspaceError::NotAbsolute => invalid(field, format!("{field} {error}")),
@@ -320,7 +320,7 @@ pub(super) fn read(error: &ReadError) -> Status {
 pub(super) fn not_started(error: &NotStarted) -> Status {
     match error {
         NotStarted::Prepare(error) => prepare(error),
-        NotStarted::QuotaExceeded(refusal) => start_rejected(refusal),
+        NotStarted::Rejected(refusal) => start_rejected(refusal),
         NotStarted::Quota(exceeded) => quota(exceeded),
         NotStarted::Invalid { text } => invalid("command", text),
         NotStarted::LayerMissing { text } => failed(reason::LAYER_MISSING, text),
@@ -382,7 +382,7 @@ mod tests {
             (create(&CreateError::HostFull), ResourceExhausted, reason::QUOTA),
             (create(&CreateError::Draining), Unavailable, reason::DRAINING),
             (create(&CreateError::Unavailable), Unavailable, "UNAVAILABLE"),
-            (workspace(&WorkspaceError::Elsewhere, "workspace"), PermissionDenied, reason::WORKSPACE_ELSEWHERE),
+            (workspace(&WorkspaceError::OutsideRoots, "workspace"), PermissionDenied, reason::WORKSPACE_ELSEWHERE),
             (workspace(&WorkspaceError::NotADirectory, "workspace"), InvalidArgument, reason::INVALID_ARGUMENT),
             (super::session(&session), PermissionDenied, reason::NOT_YOURS),
             (super::session(&SessionError::Host), Internal, "INTERNAL"),

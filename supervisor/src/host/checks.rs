@@ -1,9 +1,9 @@
-//! What this host offers, line by line: the kernel's layers from the sandbox, the toolchains by running them once. The
-//! content of `proctor doctor` and `GetHost`. Must not know who asks.
+//! The host checks of `proctor doctor` and `GetHost`: kernel layers as probed by the sandbox, and the toolchains, each
+//! started once.
 
 use crate::host::environment::{HOME, home};
-use crate::host::read_access::Reader;
-use crate::host::toolchain::is_seen;
+use crate::host::read_access::ReadAccess;
+use crate::host::toolchain::is_visible;
 use crate::runs::context::Context;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
@@ -14,24 +14,24 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-/// One line.
+/// One line of the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// kernel, cgroup, namespace, security, toolchain.
+    /// kernel, cgroup, namespace, security or toolchain.
     pub group: &'static str,
-    /// What was looked at.
+    /// The layer, limit or program that was checked.
     pub name: String,
-    /// Whether runs can have it.
+    /// Whether runs can use it.
     pub status: Status,
-    /// What was found.
+    /// The measured value, version or cause.
     pub detail: String,
-    /// Whether runs lack a layer or a limit of this version when it is not usable.
+    /// Whether runs lack a layer or limit of this version if it is not usable.
     pub needed: bool,
-    /// The command or setting that mends it; empty when it is usable, or not needed.
+    /// The command or setting that repairs it; empty if it is usable or not needed.
     pub remedy: String,
 }
 
-/// A program that runs need, how it tells its version, and where to get it.
+/// Each toolchain's program, the argument that prints its version, and how to install it.
 const TOOLCHAINS: [(&str, &str, &str); 5] = [
     ("go", "version", "install Go 1.21 or newer and put its bin directory on the supervisor's PATH"),
     ("cargo", "--version", "install Rust with rustup and put cargo on the supervisor's PATH"),
@@ -40,18 +40,18 @@ const TOOLCHAINS: [(&str, &str, &str); 5] = [
     ("java", "-version", "install a JDK 17 or newer (Debian: apt-get install default-jdk)"),
 ];
 
-/// All lines. Starts each toolchain once, in the sandbox: not for a tokio thread.
+/// Runs all checks. Starts each toolchain once, in the sandbox, so not for a tokio thread.
 #[must_use]
 pub fn checks(context: &Context) -> Vec<Check> {
     checks_until(context, None)
 }
 
-/// The same, cut short once somebody has asked `kill` for it.
+/// Like [`checks`], but stops early once `kill` is triggered.
 #[must_use]
 pub fn checks_until(context: &Context, kill: Option<&KillSwitch>) -> Vec<Check> {
     let report = context.sandbox.probe();
-    let mut checks = kernel(&report);
-    checks.push(workers(context));
+    let mut checks = kernel_checks(&report);
+    checks.push(worker_check(context));
     checks.extend(report.rows.iter().map(|row| Check {
         group: match row.group {
             RowGroup::Cgroup => "cgroup",
@@ -64,12 +64,14 @@ pub fn checks_until(context: &Context, kill: Option<&KillSwitch>) -> Vec<Check> 
         needed: row.needed,
         remedy: row.remedy.clone(),
     }));
-    let wanted = TOOLCHAINS.iter().take_while(|_| kill.is_none_or(|kill| kill.reason().is_none()));
-    checks.extend(wanted.map(|(program, argument, remedy)| toolchain(context, kill, program, argument, remedy)));
+    let toolchains = TOOLCHAINS.iter().take_while(|_| kill.is_none_or(|kill| kill.reason().is_none()));
+    checks.extend(
+        toolchains.map(|(program, argument, remedy)| toolchain_check(context, kill, program, argument, remedy)),
+    );
     checks
 }
 
-fn kernel(report: &HostReport) -> Vec<Check> {
+fn kernel_checks(report: &HostReport) -> Vec<Check> {
     let fact = |name: &str, detail: String| Check {
         group: "kernel",
         name: name.to_owned(),
@@ -82,19 +84,19 @@ fn kernel(report: &HostReport) -> Vec<Check> {
         0 => "unknown".to_owned(),
         bytes => proctor_core::human_units::format_bytes(bytes),
     };
-    let who =
+    let privileged =
         if report.privileged { "yes" } else { "no: runs get a user namespace, and limits need a delegated cgroup" };
     vec![
         fact("release", report.kernel.clone()),
         fact("processors", report.cpus.to_string()),
         fact("memory", memory),
-        fact("privileged", who.to_owned()),
+        fact("privileged", privileged.to_owned()),
         fact("cgroup mode", report.cgroup_mode.clone()),
     ]
 }
 
-/// What this supervisor has seen of its workers. One that has just begun has seen nothing.
-fn workers(context: &Context) -> Check {
+/// Workers of this supervisor that did not start or did not die. A new supervisor knows of none.
+fn worker_check(context: &Context) -> Check {
     let (trouble, undead) = context.host.trouble();
     let (status, detail) = match (trouble, undead) {
         (Some((what, for_ms)), _) => (Status::Missing, format!("runs are refused since {} s: {what}", for_ms / 1_000)),
@@ -104,7 +106,7 @@ fn workers(context: &Context) -> Check {
     let remedy = match status {
         Status::Usable => "",
         _ => {
-            "look for processes in state D (ps -eo pid,stat,wchan,args) and for the kernel's own words (dmesg); if they stay, \
+            "look for processes in state D (ps -eo pid,stat,wchan,args) and for kernel messages (dmesg); if they stay, \
              restart the host"
         }
     };
@@ -112,53 +114,53 @@ fn workers(context: &Context) -> Check {
     Check { group: "kernel", name, status, detail, needed: true, remedy }
 }
 
-fn toolchain(context: &Context, kill: Option<&KillSwitch>, program: &str, argument: &str, remedy: &str) -> Check {
+fn toolchain_check(context: &Context, kill: Option<&KillSwitch>, program: &str, argument: &str, remedy: &str) -> Check {
     let line = |status, detail: String| Check {
         group: "toolchain",
         name: program.to_owned(),
         remedy: if status == Status::Usable { String::new() } else { remedy.to_owned() },
         status,
         detail,
-        // Which toolchains are needed is for the workspaces to say.
+        // Only a workspace decides which toolchains it needs.
         needed: false,
     };
-    let room = match Room::new() {
-        Ok(room) => room,
+    let workspace = match EmptyWorkspace::new() {
+        Ok(workspace) => workspace,
         Err(error) => return line(Status::Present, format!("no directory to try it in: {error}")),
     };
-    let read_only = context.toolchain.read_only(&room.0, Reader::Supervisor);
-    let Some(path) = context.toolchain.find(program, |path| is_seen(path, &room.0, &read_only)) else {
+    let read_only = context.toolchain.read_only(&workspace.0, ReadAccess::Supervisor);
+    let Some(path) = context.toolchain.find(program, |path| is_visible(path, &workspace.0, &read_only)) else {
         return line(Status::Missing, "not found on PATH".to_owned());
     };
-    match version(context, kill, path, argument, Jail { read_only, ..Jail::at(&room.0) }) {
+    match version(context, kill, path, argument, Jail { read_only, ..Jail::at(&workspace.0) }) {
         Ok(version) => line(Status::Usable, version),
         Err(why) => line(Status::Present, why),
     }
 }
 
-/// An empty directory in the place of a workspace, gone when it is dropped.
-struct Room(PathBuf);
+/// An empty directory that stands in for a workspace; removed when dropped.
+struct EmptyWorkspace(PathBuf);
 
-impl Room {
-    fn new() -> io::Result<Room> {
+impl EmptyWorkspace {
+    fn new() -> io::Result<EmptyWorkspace> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
         let name = format!("proctor-look-{:016x}", u64::from_ne_bytes(bytes));
-        let room = std::env::temp_dir().canonicalize()?.join(name);
-        DirBuilder::new().mode(0o700).create(&room)?;
-        Ok(Room(room))
+        let workspace = std::env::temp_dir().canonicalize()?.join(name);
+        DirBuilder::new().mode(0o700).create(&workspace)?;
+        Ok(EmptyWorkspace(workspace))
     }
 }
 
-impl Drop for Room {
+impl Drop for EmptyWorkspace {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!(%error, "a directory for looking at toolchains could not be removed");
+            tracing::warn!(%error, "a directory for checking toolchains could not be removed");
         }
     }
 }
 
-// The first line that the program says, whichever stream it says it on.
+// The first line that the program prints, on either stream.
 fn version(
     context: &Context,
     kill: Option<&KillSwitch>,
@@ -182,19 +184,19 @@ fn version(
         required_limits: Vec::new(),
     };
     let kill = kill.cloned().map_or_else(KillSwitch::new, Ok).map_err(|error| error.to_string())?;
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let ending = context
         .sandbox
         .run(&spec, &kill, &mut |event| {
             if let SandboxEvent::Output { bytes, .. } = event {
-                // A version is a line; a program that says more is not asked further.
-                said.extend_from_slice(&bytes[..bytes.len().min(4_096)]);
+                // A version is one line; the rest of a longer output is ignored.
+                output.extend_from_slice(&bytes[..bytes.len().min(4_096)]);
             }
         })
         .map_err(|error| error.client_text())?;
-    let said = String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned();
+    let output = String::from_utf8_lossy(&output).lines().next().unwrap_or_default().trim().to_owned();
     match ending.exits.first() {
-        Some(Exit::Code(0)) => Ok(said),
-        other => Err(format!("does not run: {other:?} {said}")),
+        Some(Exit::Code(0)) => Ok(output),
+        other => Err(format!("does not run: {other:?} {output}")),
     }
 }

@@ -1,11 +1,11 @@
-//! The variables of a run's environment that proctor sets itself or keeps from being set: where tools keep what is installed and
-//! what they cache, and a request's and a project file's own variables are checked against them.
+//! Environment variables that proctor sets for runs or protects: locations of installed toolchains and caches, and the
+//! check of variables that a request or a project file sets.
 
 use proctor_sandbox::SCRATCH;
 use std::collections::BTreeMap;
 
-/// Directories in which toolchains keep what is installed, by the variable that names each and the place below the home
-/// where it is otherwise: runs have another HOME.
+/// Installation directories of toolchains: variable, and default path below the host user's home. Runs have another
+/// HOME, so they need the variable.
 pub(crate) const INSTALLED: [(&str, &str); 8] = [
     ("ASDF_DATA_DIR", ".asdf"),
     ("CYPRESS_CACHE_FOLDER", ".cache/Cypress"),
@@ -17,8 +17,7 @@ pub(crate) const INSTALLED: [(&str, &str); 8] = [
     ("VOLTA_HOME", ".volta"),
 ];
 
-/// Caches of tools, by the variable that names each: below the directory that outlives runs. In none of them does its tool look
-/// for settings.
+/// Tool caches: variable, and path below the directory that outlives runs. No tool looks for settings in its cache.
 pub(crate) const CACHES: [(&str, &str); 6] = [
     ("GOCACHE", "go-build"),
     ("GOMODCACHE", "go-mod"),
@@ -28,21 +27,22 @@ pub(crate) const CACHES: [(&str, &str); 6] = [
     ("npm_config_cache", "npm"),
 ];
 
-/// Homes of tools that have their settings and their caches in one directory, by the variable that names each. The directory is
-/// each run's own and empty, below its HOME; only the entries named here are links to what outlives the run.
+/// Tools that keep settings and caches in one home directory: variable, directory, and entries to keep. Each run gets
+/// an empty directory below its HOME, in which only the listed entries are links to what outlives the run.
 pub(crate) const HOMES: [(&str, &str, &[&str]); 2] =
     [("CARGO_HOME", ".cargo", &["registry", "git"]), ("GRADLE_USER_HOME", ".gradle", &["caches", "wrapper", "jdks"])];
 
-/// The directory that is a run's HOME, below its scratch directory.
+/// A run's HOME, below its scratch directory.
 pub const HOME: &str = "home";
 
-/// The HOME of a run.
+/// Absolute path of a run's HOME.
 #[must_use]
 pub fn home() -> String {
     format!("{SCRATCH}/{HOME}")
 }
 
-/// Variables that decide what runs, what becomes of it or where it writes. Neither a request nor a project file can set them.
+/// Variables that decide what runs, how its result is judged or where it writes. Neither a request nor a project file
+/// may set them.
 const RESERVED: [&str; 53] = [
     "PATH",
     "HOME",
@@ -68,7 +68,7 @@ const RESERVED: [&str; 53] = [
     "PYTHONEXECUTABLE",
     "PYTHONHOME",
     "PYTHONINSPECT",
-    // Its assertions vanish.
+    // It removes assertions.
     "PYTHONOPTIMIZE",
     "PYTHONPATH",
     "PYTHONPYCACHEPREFIX",
@@ -92,9 +92,9 @@ const RESERVED: [&str; 53] = [
     "MAKEFLAGS",
     "GNUMAKEFLAGS",
     "MOCHA_OPTIONS",
-    // A runner that sees it takes itself for a part of another, and runs nothing.
+    // A runner that sees it acts as a child of another runner and runs nothing.
     "NODE_TEST_CONTEXT",
-    // GoogleTest and Catch2 take a filter and a share of all tests from Bazel.
+    // GoogleTest and Catch2 take a filter and a shard from Bazel's variables.
     "BAZEL_TEST",
     "TESTBRIDGE_TEST_ONLY",
     "IFS",
@@ -102,7 +102,7 @@ const RESERVED: [&str; 53] = [
     "ELECTRON_RUN_AS_NODE",
 ];
 
-/// The same for families of variables. Each is an option of its tool's: filters, retries, which files are tests.
+/// Reserved families of variables: options of tools such as filters, retries, and which files are tests.
 const RESERVED_PREFIXES: [&str; 13] = [
     "BOOST_TEST_",
     "CARGO_",
@@ -119,10 +119,10 @@ const RESERVED_PREFIXES: [&str; 13] = [
     "RUST_TEST_",
 ];
 
-/// The same for a tool that reads its variables in any case.
+/// npm reads its variables in any case.
 const RESERVED_IN_ANY_CASE: &str = "npm_config_";
 
-/// Checks what a request or a project file says about the environment of a run.
+/// Checks the environment variables of a request or a project file.
 pub fn check_env(env: &BTreeMap<String, String>) -> Result<(), String> {
     const VARIABLES_MAX: usize = 64;
     const BYTES_MAX: usize = 32 * 1024;
@@ -142,7 +142,7 @@ pub fn check_env(env: &BTreeMap<String, String>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a request or a project file may set `name`, and if not, why.
+/// Checks whether a request or a project file may set `name`; the error says why not.
 pub fn check_variable(name: &str) -> Result<(), String> {
     let mut chars = name.chars();
     let well_formed = chars.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
@@ -150,11 +150,11 @@ pub fn check_variable(name: &str) -> Result<(), String> {
     if !well_formed {
         return Err(format!("{name:?} is not a variable's name ([A-Za-z_][A-Za-z0-9_]*)"));
     }
-    let named = |table: &[(&str, &str)]| table.iter().any(|(reserved, _)| *reserved == name);
+    let is_in = |table: &[(&str, &str)]| table.iter().any(|(reserved, _)| *reserved == name);
     let in_any_case = name.get(..RESERVED_IN_ANY_CASE.len());
     if RESERVED.contains(&name)
-        || named(&INSTALLED)
-        || named(&CACHES)
+        || is_in(&INSTALLED)
+        || is_in(&CACHES)
         || HOMES.iter().any(|(reserved, ..)| *reserved == name)
         || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || in_any_case.is_some_and(|start| start.eq_ignore_ascii_case(RESERVED_IN_ANY_CASE))
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_cannot_set_what_decides_what_runs() {
+    fn rejects_reserved_variables() {
         for refused in [
             "GOCACHE",
             "PIP_CACHE_DIR",
@@ -200,9 +200,9 @@ mod tests {
         for allowed in ["DATABASE_URL", "NODE_ENV", "RUST_LOG", "PYTHONHASHSEED", "npm_config"] {
             assert!(check_variable(allowed).is_ok(), "{allowed}");
         }
-        let mut once = RESERVED.to_vec();
-        once.sort_unstable();
-        once.dedup();
-        assert_eq!(once.len(), RESERVED.len(), "a name stands twice");
+        let mut distinct = RESERVED.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), RESERVED.len(), "a name is listed twice");
     }
 }

@@ -1,5 +1,5 @@
-//! The build host: its toolchains and what a run is shown of them, its health, its checks for `proctor doctor`, and the
-//! supervisor's own directories on it.
+//! The build host: its toolchains and the parts that runs see, its health, its checks for `proctor doctor`, and the
+//! supervisor's own directories.
 
 pub mod check_cache;
 pub mod checks;

@@ -1,5 +1,4 @@
-//! The user of a run as a reader of this host: which directories it could list anyway, by owner and mode from the root down.
-//! Must not know what is shown to a run, nor why.
+//! Decides which host directories the user of a run could list anyway, by owner and mode from the root down.
 
 use proctor_sandbox::{Class, RunAs};
 use rustix::process::geteuid;
@@ -8,101 +7,101 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Most links followed on one way; the kernel's own bound.
+/// Most links followed in one path; the kernel's own bound.
 const LINKS_MAX: usize = 40;
 
-/// Permission bits of one class: read and search.
+/// Permission bits of one class.
 const READ: u32 = 0o4;
 const SEARCH: u32 = 0o1;
 const WRITE: u32 = 0o2;
 
-/// The set bit that lets only the owner of an entry replace it (`/tmp`).
+/// The sticky bit: only the owner of an entry may replace it (`/tmp`).
 const STICKY: u32 = 0o1000;
 
-/// Who reads.
+/// The user that reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reader {
-    /// The user of this process: what it cannot read it does not find.
+pub enum ReadAccess {
+    /// The user of this process, whose access the kernel checks.
     Supervisor,
-    /// Another user, without supplementary groups, as a run has none.
+    /// Another user. It has no supplementary groups, as runs have none.
     User {
-        /// User id on the host.
+        /// UID on the host.
         uid: u32,
-        /// Group id on the host.
+        /// GID on the host.
         gid: u32,
     },
 }
 
-impl From<RunAs> for Reader {
-    /// A run that owns nothing on the host reads what the owner of its workspace may.
-    fn from(run_as: RunAs) -> Reader {
+impl From<RunAs> for ReadAccess {
+    /// A run without host user of its own reads what the owner of its workspace may read.
+    fn from(run_as: RunAs) -> ReadAccess {
         match run_as {
-            RunAs::Supervisor => Reader::Supervisor,
-            RunAs::User { uid, gid } => Reader::User { uid, gid },
-            RunAs::Nobody { owner_uid, owner_gid } => Reader::User { uid: owner_uid, gid: owner_gid },
+            RunAs::Supervisor => ReadAccess::Supervisor,
+            RunAs::User { uid, gid } => ReadAccess::User { uid, gid },
+            RunAs::Nobody { owner_uid, owner_gid } => ReadAccess::User { uid: owner_uid, gid: owner_gid },
         }
     }
 }
 
-impl Reader {
-    /// Whether the directory `dir` is one that this user could list: it may search every directory on the way from the root, also
-    /// on that of each link, and read the last.
+impl ReadAccess {
+    /// Whether this user could list the directory `dir`: it may search every directory of the path from the root,
+    /// including the paths of links, and read the last one.
     ///
-    /// For another user than this process's own the way also has to be one that nobody but root and this process's user can
-    /// change: it is followed once more when the run starts, with the rights of this process.
+    /// For a user other than this process's own, only root and this process's user may be able to change the path,
+    /// because the path is resolved again with this process's rights when the run starts.
     #[must_use]
     pub fn may_list(self, dir: &Path) -> bool {
         match self {
-            Reader::Supervisor => fs::read_dir(dir).is_ok(),
-            Reader::User { uid, gid } => {
-                let passes = |found: &Metadata, wanted| uid == 0 || grants(found, uid, gid, wanted);
-                walk(dir, &passes).is_some_and(|last| passes(&last, READ | SEARCH))
+            ReadAccess::Supervisor => fs::read_dir(dir).is_ok(),
+            ReadAccess::User { uid, gid } => {
+                let grants_access = |found: &Metadata, wanted| uid == 0 || grants(found, uid, gid, wanted);
+                resolve_dir(dir, &grants_access).is_some_and(|last| grants_access(&last, READ | SEARCH))
             }
         }
     }
 }
 
-/// The directory at the end of an absolute path, as the kernel would come to it, where `passes` says of each directory before it
-/// that it may be searched and nobody can put another in its place.
-fn walk(path: &Path, passes: &dyn Fn(&Metadata, u32) -> bool) -> Option<Metadata> {
+/// Resolves an absolute path as the kernel would and returns the metadata of the directory at its end. Each directory
+/// on the way must pass `grants_access` with SEARCH, and must not be replaceable by other users.
+fn resolve_dir(path: &Path, grants_access: &dyn Fn(&Metadata, u32) -> bool) -> Option<Metadata> {
     if !path.is_absolute() {
         return None;
     }
-    let own = geteuid().as_raw();
-    let mut left = names(path);
-    let mut here = PathBuf::from("/");
-    let mut found = fs::symlink_metadata(&here).ok()?;
+    let own_uid = geteuid().as_raw();
+    let mut pending = reversed_components(path);
+    let mut current = PathBuf::from("/");
+    let mut found = fs::symlink_metadata(&current).ok()?;
     let mut links = 0;
-    while let Some(name) = left.pop() {
-        if !passes(&found, SEARCH) || !is_settled(&found, own) {
+    while let Some(name) = pending.pop() {
+        if !grants_access(&found, SEARCH) || !only_trusted_users_can_replace_entries(&found, own_uid) {
             return None;
         }
         if name == ".." {
-            here.pop();
-            found = fs::symlink_metadata(&here).ok()?;
+            current.pop();
+            found = fs::symlink_metadata(&current).ok()?;
             continue;
         }
-        let next = here.join(name);
-        let there = fs::symlink_metadata(&next).ok()?;
-        if there.is_symlink() && is_trusted(there.uid(), own) && links < LINKS_MAX {
+        let next = current.join(name);
+        let metadata = fs::symlink_metadata(&next).ok()?;
+        if metadata.is_symlink() && is_trusted(metadata.uid(), own_uid) && links < LINKS_MAX {
             links += 1;
             let target = fs::read_link(&next).ok()?;
-            left.extend(names(&target));
+            pending.extend(reversed_components(&target));
             if target.is_absolute() {
-                here = PathBuf::from("/");
-                found = fs::symlink_metadata(&here).ok()?;
+                current = PathBuf::from("/");
+                found = fs::symlink_metadata(&current).ok()?;
             }
-        } else if there.is_dir() {
-            (here, found) = (next, there);
+        } else if metadata.is_dir() {
+            (current, found) = (next, metadata);
         } else {
             return None;
         }
     }
-    is_settled(&found, own).then_some(found)
+    only_trusted_users_can_replace_entries(&found, own_uid).then_some(found)
 }
 
-/// The names of a path, the last one first.
-fn names(path: &Path) -> Vec<OsString> {
+/// The components of a path, last one first.
+fn reversed_components(path: &Path) -> Vec<OsString> {
     let name = |part| match part {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some("..".into()),
@@ -111,20 +110,20 @@ fn names(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(name).collect()
 }
 
-/// Whether the mode gives this user all of `wanted`.
+/// Whether the mode grants this user all of `wanted`.
 fn grants(found: &Metadata, uid: u32, gid: u32, wanted: u32) -> bool {
     Class::of(found, uid, gid).bits(found.mode()) & wanted == wanted
 }
 
-/// Whether nobody but root and the user `own` can put something else in the place of what is in this directory.
-fn is_settled(found: &Metadata, own: u32) -> bool {
+/// Whether only root and user `own_uid` can replace an entry of this directory.
+fn only_trusted_users_can_replace_entries(found: &Metadata, own_uid: u32) -> bool {
     let group = found.mode() >> 3 & WRITE != 0 && found.gid() != 0;
     let others = found.mode() & WRITE != 0;
-    is_trusted(found.uid(), own) && (found.mode() & STICKY != 0 || !(group || others))
+    is_trusted(found.uid(), own_uid) && (found.mode() & STICKY != 0 || !(group || others))
 }
 
-fn is_trusted(uid: u32, own: u32) -> bool {
-    uid == 0 || uid == own
+fn is_trusted(uid: u32, own_uid: u32) -> bool {
+    uid == 0 || uid == own_uid
 }
 
 #[cfg(test)]
@@ -133,9 +132,10 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
     use std::path::PathBuf;
 
-    const TENANT: Reader = Reader::User { uid: 40_001, gid: 40_001 };
+    const TENANT: ReadAccess = ReadAccess::User { uid: 40_001, gid: 40_001 };
 
-    /// Directories `a/b/c`, of which `changed` has this mode and the others 0755. The way there is not part of the test.
+    /// Directories `a/b/c`, of which `changed` has mode `mode` and the others 0755. The path above them is not part of
+    /// the test.
     fn nested(changed: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let at = |path: &str| dir.path().canonicalize().unwrap().join(path);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_directory_on_the_way_has_to_let_the_user_pass() {
+    fn every_directory_of_the_path_must_be_searchable() {
         for (changed, mode, expected) in [
             ("a", 0o755, true),
             ("a", 0o711, true),
@@ -157,7 +157,7 @@ mod tests {
             ("a/b", 0o744, false),
             ("a/b/c", 0o711, false),
             ("a/b/c", 0o705, true),
-            // Whoever may write there decides what is in the place of the next step when the run starts.
+            // A user that can write there can replace the next component before the run starts.
             ("a", 0o777, false),
             ("a/b", 0o1777, true),
         ] {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_class_that_the_user_is_in_decides() {
+    fn the_first_matching_permission_class_decides() {
         let (_dir, innermost) = nested("a", 0o755);
         let found = fs::metadata(&innermost).unwrap();
         let (uid, gid) = (found.uid(), found.gid());
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_as_the_kernel_does() {
+    fn follows_links_as_the_kernel_does() {
         let (dir, innermost) = nested("a", 0o755);
         let at = |path: &str| dir.path().canonicalize().unwrap().join(path);
         symlink("a", at("link")).unwrap();
@@ -201,28 +201,31 @@ mod tests {
             ("a/b/c/gone", false),
         ] {
             assert_eq!(TENANT.may_list(&at(path)), expected, "{path}");
-            assert_eq!(Reader::Supervisor.may_list(&at(path)), expected, "{path}");
+            assert_eq!(ReadAccess::Supervisor.may_list(&at(path)), expected, "{path}");
         }
-        assert!(!TENANT.may_list(Path::new("a/b")), "not absolute");
+        assert!(!TENANT.may_list(Path::new("a/b")), "a relative path");
         fs::create_dir(at("open")).unwrap();
         fs::set_permissions(at("a"), fs::Permissions::from_mode(0o700)).unwrap();
         symlink(at("open"), at("a/out")).unwrap();
         symlink("a/out", at("through")).unwrap();
-        assert!(TENANT.may_list(&at("open")) && !TENANT.may_list(&at("through")), "the link is not for it to read");
+        assert!(TENANT.may_list(&at("open")) && !TENANT.may_list(&at("through")), "the user cannot read the link");
         if geteuid().is_root() {
             fs::set_permissions(at("a"), fs::Permissions::from_mode(0o755)).unwrap();
             chown(&innermost, Some(40_001), None).unwrap();
-            assert!(!TENANT.may_list(&innermost), "its owner may change it until the run starts");
+            assert!(!TENANT.may_list(&innermost), "its owner can change it before the run starts");
         }
     }
 
     #[test]
-    fn a_run_reads_what_the_owner_of_its_workspace_may() {
+    fn a_run_without_its_own_user_reads_with_the_rights_of_the_workspace_owner() {
         let nobody = RunAs::Nobody { owner_uid: 7, owner_gid: 8 };
-        assert_eq!(Reader::from(nobody), Reader::User { uid: 7, gid: 8 });
-        assert_eq!(Reader::from(RunAs::Supervisor), Reader::Supervisor);
+        assert_eq!(ReadAccess::from(nobody), ReadAccess::User { uid: 7, gid: 8 });
+        assert_eq!(ReadAccess::from(RunAs::Supervisor), ReadAccess::Supervisor);
         let (_dir, innermost) = nested("a", 0o700);
-        let root = Reader::User { uid: 0, gid: 0 };
-        assert_eq!(root.may_list(&innermost), is_settled(&fs::metadata(&innermost).unwrap(), geteuid().as_raw()));
+        let root = ReadAccess::User { uid: 0, gid: 0 };
+        assert_eq!(
+            root.may_list(&innermost),
+            only_trusted_users_can_replace_entries(&fs::metadata(&innermost).unwrap(), geteuid().as_raw())
+        );
     }
 }

@@ -1,19 +1,20 @@
-//! A place of this host, as it is named and where its links lead. Must not know what is there.
+//! A host path as configured, together with its resolved form.
 
 use std::path::{Path, PathBuf};
 
-/// `path` without symlinks, as far as it is there.
+/// `path` with symlinks resolved, as far as it exists.
 #[must_use]
 pub fn real(path: &Path) -> PathBuf {
-    let there = path.ancestors().find_map(|above| Some((above.canonicalize().ok()?, path.strip_prefix(above).ok()?)));
-    match there {
+    let existing =
+        path.ancestors().find_map(|above| Some((above.canonicalize().ok()?, path.strip_prefix(above).ok()?)));
+    match existing {
         Some((above, rest)) if !rest.as_os_str().is_empty() => above.join(rest),
         Some((above, _)) => above,
         None => path.to_owned(),
     }
 }
 
-/// One place, looked at once.
+/// A path with its resolved form, resolved once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedPath {
     named: PathBuf,
@@ -21,48 +22,49 @@ pub struct ResolvedPath {
 }
 
 impl ResolvedPath {
-    /// The place that is called `named`.
+    /// Resolves `named`.
     #[must_use]
-    pub fn of(named: &Path) -> ResolvedPath {
+    pub fn new(named: &Path) -> ResolvedPath {
         ResolvedPath { named: named.to_owned(), real: real(named) }
     }
 
-    /// The place that is called `named`, which is below `outer` by that name. Links on the way from there are others' to set,
-    /// and are not followed.
+    /// A path that is below `outer` by name. Only `outer` is resolved: other users may set links below it, so these are
+    /// not followed.
     #[must_use]
     pub fn below(outer: &Path, named: &Path) -> ResolvedPath {
         let rest = named.strip_prefix(outer).unwrap_or(named);
         ResolvedPath { named: named.to_owned(), real: real(outer).join(rest) }
     }
 
-    /// Where it is.
+    /// The resolved path.
     #[must_use]
     pub fn real(&self) -> &Path {
         &self.real
     }
 
-    /// As it is called.
+    /// The path as given.
     #[must_use]
     pub fn named(&self) -> &Path {
         &self.named
     }
 
-    /// As it is called, and where that leads.
+    /// Both forms.
     #[must_use]
     pub fn names(&self) -> [PathBuf; 2] {
         [self.named.clone(), self.real.clone()]
     }
 
-    /// Whether it is `dir` or in it. A name in there counts too: whoever has the directory says where it leads.
+    /// Whether this path is `dir` or below it, in either form. Both forms count because the owner of a directory
+    /// decides where links in it lead.
     #[must_use]
     pub fn is_in(&self, dir: &ResolvedPath) -> bool {
         let below = |path: &Path| path.starts_with(&dir.named) || path.starts_with(&dir.real);
         below(&self.named) || below(&self.real)
     }
 
-    /// Whether one of them is in the other.
+    /// Whether one of the two paths contains the other.
     #[must_use]
-    pub fn meets(&self, other: &ResolvedPath) -> bool {
+    pub fn overlaps(&self, other: &ResolvedPath) -> bool {
         self.is_in(other) || other.is_in(self)
     }
 }
@@ -74,7 +76,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn what_is_in_a_place_is_so_by_its_name_or_by_where_its_links_lead() {
+    fn contains_paths_by_name_and_by_link_target() {
         let dir = tempfile::tempdir().unwrap();
         let at = |path: &str| dir.path().canonicalize().unwrap().join(path);
         create_dir(at("real")).unwrap();
@@ -93,12 +95,12 @@ mod tests {
             ("realm", "real", false),
         ] {
             assert_eq!(
-                ResolvedPath::of(&at(inner)).is_in(&ResolvedPath::of(&at(outer))),
+                ResolvedPath::new(&at(inner)).is_in(&ResolvedPath::new(&at(outer))),
                 expected,
                 "{inner} in {outer}"
             );
             assert!(
-                !expected || ResolvedPath::of(&at(outer)).meets(&ResolvedPath::of(&at(inner))),
+                !expected || ResolvedPath::new(&at(outer)).overlaps(&ResolvedPath::new(&at(inner))),
                 "{outer} meets {inner}"
             );
         }

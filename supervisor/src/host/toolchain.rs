@@ -1,11 +1,10 @@
-//! Where programs are, and the environment that a run gets: an allow-list, never what the supervisor itself has. Must
-//! not know requests or plans.
+//! Locates programs on PATH and builds the environment of runs: an allow-list, never the supervisor's own environment.
 
 use crate::caches;
 use crate::host::environment::{CACHES, HOME, HOMES, INSTALLED, home};
-use crate::host::read_access::Reader;
+use crate::host::read_access::ReadAccess;
 use crate::host::resolved_path::ResolvedPath;
-use crate::host::toolchain_mounts::{ENVIRONMENTS, MountPolicy, MountSet, is_program, is_system};
+use crate::host::toolchain_mounts::{MountPolicy, MountSet, VENV_INTERPRETERS, is_program, is_system};
 use proctor_core::isolation::Network;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use std::collections::BTreeMap;
@@ -13,44 +12,44 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 
-/// What this host offers to runs, read once from the supervisor's own environment.
+/// The toolchains that this host offers to runs, read once from the supervisor's environment.
 #[derive(Debug, Clone, Default)]
 pub struct Toolchain {
     path: Vec<PathBuf>,
     env: BTreeMap<String, String>,
-    /// Paths that runs read, wherever they are.
+    /// Paths that all runs read.
     read_only: Vec<PathBuf>,
-    /// The same, and where their links lead.
-    places: Vec<ResolvedPath>,
-    /// Where modules that the host's user has downloaded are, in the form of a module proxy.
+    /// The same paths with their resolved forms.
+    resolved_paths: Vec<ResolvedPath>,
+    /// Go modules that the host's user has downloaded, as a module proxy directory.
     go_downloads: Option<PathBuf>,
-    /// Cargo's home with the crates that the host's user has downloaded.
+    /// Cargo's home, with the crates that the host's user has downloaded.
     cargo_home: Option<PathBuf>,
-    /// Maven's local repository with the artefacts that the host's user has downloaded.
+    /// Maven's local repository, with the artifacts that the host's user has downloaded.
     maven_repository: Option<PathBuf>,
-    rules: MountPolicy,
-    /// Places that nothing shown may hold, as they are now.
+    policy: MountPolicy,
+    /// Current paths that no read-only path may contain or be in: tenants' roots and the like.
     private: Option<watch::Receiver<Vec<PathBuf>>>,
 }
 
-/// What a host file says about toolchains.
+/// The host file's settings about toolchains.
 #[derive(Debug, Clone)]
 pub struct ToolchainConfig {
     /// Further directories that runs read.
     pub toolchains: Vec<PathBuf>,
-    /// Places that nothing shown to all runs may hold: tenants come and go.
+    /// Paths that no read-only path may expose. They change as tenants are added and removed.
     pub private: watch::Receiver<Vec<PathBuf>>,
 }
 
 impl ToolchainConfig {
-    /// Of a supervisor that has no host file.
+    /// For a supervisor without a host file.
     #[must_use]
-    pub fn nothing() -> ToolchainConfig {
+    pub fn empty() -> ToolchainConfig {
         ToolchainConfig { toolchains: Vec::new(), private: watch::channel(Vec::new()).1 }
     }
 }
 
-/// Where tools find caches.
+/// The cache locations of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CacheDirs {
     /// Variables that name them.
@@ -59,17 +58,17 @@ pub struct CacheDirs {
     pub links: Vec<(String, PathBuf)>,
 }
 
-/// Where Go asks for modules that the host has not, with a network.
+/// Where Go fetches modules that the host lacks, if the run has a network.
 const GO_PROXIES: &str = "https://proxy.golang.org,direct";
 
-/// Variables that are handed on as they are: language and time zone change how tests print and sort, and the toolchain that
-/// the host's user has picked comes before the project's.
-const HANDED_ON: [&str; 7] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "RUSTUP_TOOLCHAIN"];
+/// Variables passed through unchanged: language and time zone change how tests print and sort, and the Rust toolchain
+/// chosen by the host's user overrides the project's.
+const PASSED_THROUGH: [&str; 7] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "RUSTUP_TOOLCHAIN"];
 
 impl Toolchain {
-    /// Reads PATH and the toolchains' places from a process environment, and looks at what is there.
+    /// Reads PATH and toolchain locations from a process environment and inspects the file system.
     #[must_use]
-    pub fn from_env(var: impl Fn(&str) -> Option<OsString>, offer: ToolchainConfig) -> Toolchain {
+    pub fn from_env(var: impl Fn(&str) -> Option<OsString>, config: ToolchainConfig) -> Toolchain {
         let text = |name: &str| var(name).and_then(|value| value.into_string().ok()).filter(|text| !text.is_empty());
         let dir = |name: &str| text(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
         let home = dir("HOME");
@@ -79,61 +78,61 @@ impl Toolchain {
             text("GOPATH").and_then(|list| list.split(':').next().map(PathBuf::from)).or_else(|| in_home("go"));
         let go_modules = dir("GOMODCACHE").or_else(|| go_path.as_ref().map(|go| go.join("pkg/mod")));
         let go_downloads = go_modules.map(|modules| modules.join("cache/download")).filter(|dir| dir.is_dir());
-        // Maven has no variable for it, so people who move it say so in one of these.
-        let moved = ["MAVEN_OPTS", "MAVEN_ARGS"].iter().find_map(|name| maven_repository_in(&text(name)?));
-        let maven_repository = moved.or_else(|| in_home(".m2/repository")).filter(|dir| dir.is_dir());
+        // Maven has no variable for it; users who move the repository set an option in one of these.
+        let configured = ["MAVEN_OPTS", "MAVEN_ARGS"].iter().find_map(|name| maven_repository_in(&text(name)?));
+        let maven_repository = configured.or_else(|| in_home(".m2/repository")).filter(|dir| dir.is_dir());
         let only_programs = cargo_home.iter().chain(&go_path).cloned().collect();
-        // Where Yarn leaves packages in archives it leaves them here, and pnpm may have all projects link to its store.
+        // Yarn's cache holds packages as archives, and pnpm links all projects to its store.
         let yarn_cache = dir("YARN_GLOBAL_FOLDER").or_else(|| in_home(".yarn/berry")).map(|dir| dir.join("cache"));
         let data = dir("PNPM_HOME").or_else(|| Some(dir("XDG_DATA_HOME")?.join("pnpm")));
         let pnpm_store = data.or_else(|| in_home(".local/share/pnpm")).map(|data| data.join("store"));
         let packages = [yarn_cache, pnpm_store].into_iter().flatten().filter(|dir| dir.is_dir());
-        let rules = MountPolicy { home: home.clone(), only_programs, private: offer.private.borrow().clone() };
+        let policy = MountPolicy { home: home.clone(), only_programs, private: config.private.borrow().clone() };
 
-        let mut shown = MountSet::default();
+        let mut mounts = MountSet::default();
         let mut env: BTreeMap<String, String> =
-            HANDED_ON.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?))).collect();
+            PASSED_THROUGH.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?))).collect();
         let path: Vec<PathBuf> = var("PATH").map(|list| std::env::split_paths(&list).collect()).unwrap_or_default();
-        path.iter().filter(|dir| dir.is_absolute()).for_each(|dir| rules.add_directory(dir, &mut shown));
+        path.iter().filter(|dir| dir.is_absolute()).for_each(|dir| policy.add_directory(dir, &mut mounts));
         for (name, below) in INSTALLED {
-            let installed = dir(name).or_else(|| in_home(below)).filter(|dir| dir.is_dir() && rules.may_show(dir));
+            let installed = dir(name).or_else(|| in_home(below)).filter(|dir| dir.is_dir() && policy.may_mount(dir));
             if let Some(installed) = installed {
                 env.insert(name.to_owned(), installed.to_string_lossy().into_owned());
-                shown.add(installed);
+                mounts.add(installed);
             }
         }
         let crates = ["registry", "git"].iter().filter_map(|part| Some(cargo_home.as_ref()?.join(part)));
         let downloads = go_downloads.iter().chain(&maven_repository).cloned();
-        crates.chain(downloads).chain(packages).chain(offer.toolchains).for_each(|dir| shown.add(dir));
+        crates.chain(downloads).chain(packages).chain(config.toolchains).for_each(|dir| mounts.add(dir));
         let cargo_home = cargo_home.filter(|home| home.join("registry").is_dir());
-        let read_only = shown.into_paths();
+        let read_only = mounts.into_paths();
         tracing::debug!(?read_only, "what runs see of this host's toolchains");
         Toolchain {
             path,
             env,
-            places: read_only.iter().map(|path| ResolvedPath::of(path)).collect(),
+            resolved_paths: read_only.iter().map(|path| ResolvedPath::new(path)).collect(),
             read_only,
             go_downloads,
             cargo_home,
             maven_repository,
-            rules,
-            private: Some(offer.private),
+            policy,
+            private: Some(config.private),
         }
     }
 
-    /// The absolute path of `program`: itself if absolute, else the first executable of that name on PATH. Only what a
-    /// run sees is looked at, so that the answer says nothing about what else there is. An absolute path of somebody's choice
-    /// has to be one without links and `..`, which lead elsewhere.
+    /// The absolute path of `program`: itself if absolute, else the first executable of that name on PATH. Only paths
+    /// that the run sees are checked, so that the answer reveals nothing else about the host. A caller that passes an
+    /// absolute path from a request must first remove links and `..`.
     #[must_use]
-    pub fn find(&self, program: &str, is_seen: impl Fn(&Path) -> bool) -> Option<PathBuf> {
-        let executable = |path: &PathBuf| path.is_absolute() && is_seen(path) && is_program(path);
+    pub fn find(&self, program: &str, is_visible: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+        let executable = |path: &PathBuf| path.is_absolute() && is_visible(path) && is_program(path);
         if program.contains('/') {
             return Some(PathBuf::from(program)).filter(executable);
         }
         self.path.iter().map(|dir| dir.join(program)).find(executable)
     }
 
-    /// The environment of every run, before what the plan and the request add.
+    /// The environment of every run, before plan and request add to it.
     #[must_use]
     pub fn base_env(&self, home: &str) -> BTreeMap<String, String> {
         let mut env = self.env.clone();
@@ -143,33 +142,33 @@ impl Toolchain {
         env.insert("TMPDIR".to_owned(), "/tmp".to_owned());
         env.insert("TERM".to_owned(), "dumb".to_owned());
         if env.contains_key("RUSTUP_HOME") {
-            // A run only reads what rustup has installed. A component that is not there is passed over, as most are for an
-            // editor, and a toolchain is named instead of looked for without a network.
+            // Runs only read what rustup has installed. With automatic installation off, missing components are
+            // skipped, and a missing toolchain is an error instead of a download.
             env.insert("RUSTUP_AUTO_INSTALL".to_owned(), "0".to_owned());
         }
         env
     }
 
-    /// Where tools keep what outlives a run, in the directory `kept` if there is one, and where they look for what they lack.
-    /// What the host's user has downloaded is read and never written. Settings of tools are never kept: where a tool has them
-    /// beside its caches, the run has a new directory for both.
+    /// The cache locations in the directory `cache_dir`, or below the scratch directory if `None`, and the download
+    /// sources of tools. Downloads of the host's user are read and never written. Tool settings never outlive a run: a
+    /// tool that keeps them beside its caches gets a new directory for both.
     #[must_use]
-    pub fn caches(&self, kept: Option<&Path>, network: Network) -> CacheDirs {
-        let cache = caches::of_run(kept);
-        let is_filled = |below| kept.is_some_and(|kept| is_filled(kept, below));
+    pub fn caches(&self, cache_dir: Option<&Path>, network: Network) -> CacheDirs {
+        let cache = caches::cache_dir_of_run(cache_dir);
+        let is_filled = |below| cache_dir.is_some_and(|cache_dir| is_filled(cache_dir, below));
         let below = |name: &str| cache.join(name).to_string_lossy().into_owned();
         let mut env: BTreeMap<String, String> =
             CACHES.iter().map(|(name, dir)| ((*name).to_owned(), below(dir))).collect();
         let mut set = |name: &str, value: String| _ = env.insert(name.to_owned(), value);
-        let beyond = if network == Network::Host { GO_PROXIES } else { "off" };
-        let host = self.go_downloads.iter().map(|dir| format!("file://{},", dir.display()));
-        set("GOPROXY", host.chain([beyond.to_owned()]).collect());
-        // What a cache holds must be its owner's to remove.
+        let fallback = if network == Network::Host { GO_PROXIES } else { "off" };
+        let host_proxy = self.go_downloads.iter().map(|dir| format!("file://{},", dir.display()));
+        set("GOPROXY", host_proxy.chain([fallback.to_owned()]).collect());
+        // The owner of a cache must be able to remove its contents.
         set("GOFLAGS", "-modcacherw".to_owned());
         if network == Network::None {
             set("CARGO_NET_OFFLINE", "true".to_owned());
         }
-        // Without a network the crates of the host's user will do, until the workspace has its own.
+        // Without a network the run uses the host user's crates, until the workspace has its own.
         let filled = is_filled("cargo/registry/cache");
         let host = self.cargo_home.as_ref().filter(|_| network == Network::None && !filled);
         let mut links = Vec::new();
@@ -177,13 +176,14 @@ impl Toolchain {
             set(name, format!("{}/{dir}", home()));
             for part in parts {
                 let own = cache.join(dir.trim_start_matches('.')).join(part);
-                let of_host = host.filter(|_| name == "CARGO_HOME").map(|host| host.join(part));
-                let kept = of_host.filter(|dir| dir.is_dir()).unwrap_or(own);
-                links.push((format!("{HOME}/{dir}/{part}"), kept));
+                let host_dir = host.filter(|_| name == "CARGO_HOME").map(|host| host.join(part));
+                let cache_dir = host_dir.filter(|dir| dir.is_dir()).unwrap_or(own);
+                links.push((format!("{HOME}/{dir}/{part}"), cache_dir));
             }
         }
-        // A JVM asks the user database, which does not know a run's HOME. As for Cargo, without a network the host's
-        // repository will do until the workspace has its own; Maven only reads it then, as does Gradle (`mavenLocal`).
+        // A JVM takes the home from the user database, which does not know a run's HOME. As for Cargo, the host's
+        // repository serves until the workspace has its own; without a network Maven only reads it, as does Gradle
+        // (`mavenLocal`).
         let filled = is_filled("m2/repository");
         let host = self.maven_repository.as_ref().filter(|_| network == Network::None && !filled);
         let repository = host.map_or_else(|| below("m2/repository"), |dir| dir.display().to_string());
@@ -193,43 +193,45 @@ impl Toolchain {
         CacheDirs { env, links }
     }
 
-    /// A directory that all runs read and that holds `place`, or is in it.
+    /// A directory that all runs read and that contains `path` or lies in it.
     #[must_use]
-    pub fn shows(&self, place: &ResolvedPath) -> Option<&Path> {
-        self.places.iter().find(|shown| shown.meets(place)).map(ResolvedPath::named)
+    pub fn exposing_dir(&self, path: &ResolvedPath) -> Option<&Path> {
+        self.resolved_paths.iter().find(|mount| mount.overlaps(path)).map(ResolvedPath::named)
     }
 
-    /// Paths of this host that a run of `reader`'s in `workspace` reads, at most [`crate::host::toolchain_mounts::SHOWN_MAX`]. What is in the
-    /// workspace is there anyway.
+    /// Host paths that a run of `reader` in `workspace` reads, at most [`crate::host::toolchain_mounts::MOUNTS_MAX`].
+    /// Paths inside the workspace are left out, as the run sees them anyway.
     #[must_use]
-    pub fn read_only(&self, workspace: &Path, reader: Reader) -> Vec<PathBuf> {
-        let mut shown = MountSet::default();
-        self.read_only.iter().for_each(|path| shown.add(path.clone()));
-        self.rules.add_interpreter(workspace, reader, &mut shown);
-        let mut paths = shown.into_paths();
+    pub fn read_only(&self, workspace: &Path, reader: ReadAccess) -> Vec<PathBuf> {
+        let mut mounts = MountSet::default();
+        self.read_only.iter().for_each(|path| mounts.add(path.clone()));
+        self.policy.add_interpreter(workspace, reader, &mut mounts);
+        let mut paths = mounts.into_paths();
         let private = self.private.as_ref().map(watch::Receiver::borrow);
         let private = private.as_deref().map_or(&[][..], Vec::as_slice);
-        let holds = |path: &PathBuf| private.iter().any(|place| path.starts_with(place) || place.starts_with(path));
-        // What PATH leads to was looked at before; a workspace's own links may lead to a tenant that has come since.
+        let holds = |path: &PathBuf| {
+            private.iter().any(|private_path| path.starts_with(private_path) || private_path.starts_with(path))
+        };
+        // PATH was checked at start; a link of the workspace may lead to a tenant that was added since.
         paths.retain(|path| !path.starts_with(workspace) && (self.read_only.contains(path) || !holds(path)));
         paths
     }
 }
 
-/// Where the workspace has an environment of Python's whose interpreter a run does not see: the link that leads nowhere there.
-/// Says the same of one that leads to nothing at all.
+/// The link to a Python interpreter in the workspace's virtual environment, if a run cannot see its target or the
+/// target does not exist.
 #[must_use]
-pub fn unseen_environment(workspace: &Path, read_only: &[PathBuf]) -> Option<&'static str> {
-    let leads_nowhere = |link: &&str| {
+pub fn invisible_interpreter(workspace: &Path, read_only: &[PathBuf]) -> Option<&'static str> {
+    let is_invisible = |link: &&str| {
         let path = workspace.join(link);
-        let leads_to = || path.canonicalize().is_ok_and(|real| is_seen(&real, workspace, read_only));
-        path.is_symlink() && !leads_to()
+        let target_is_visible = || path.canonicalize().is_ok_and(|real| is_visible(&real, workspace, read_only));
+        path.is_symlink() && !target_is_visible()
     };
-    ENVIRONMENTS.into_iter().find(leads_nowhere)
+    VENV_INTERPRETERS.into_iter().find(is_invisible)
 }
 
-/// Whether a tenant has the directory `below` in its cache. Runs write there as they like, and a link of theirs would have us
-/// say what is elsewhere on the host.
+/// Whether the cache has the directory `below`. Runs write there freely, so links are not followed: a link would reveal
+/// whether other host paths exist.
 fn is_filled(cache: &Path, below: &str) -> bool {
     let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
@@ -237,16 +239,16 @@ fn is_filled(cache: &Path, below: &str) -> bool {
     found.and_then(|cache| openat2(cache, below, how, Mode::empty(), inside)).is_ok()
 }
 
-/// Where options for Maven say that its local repository is.
+/// The local repository named by Maven options.
 fn maven_repository_in(options: &str) -> Option<PathBuf> {
-    let place = options.split_whitespace().find_map(|option| option.strip_prefix("-Dmaven.repo.local="))?;
-    Some(PathBuf::from(place)).filter(|dir| dir.is_absolute())
+    let path = options.split_whitespace().find_map(|option| option.strip_prefix("-Dmaven.repo.local="))?;
+    Some(PathBuf::from(path)).filter(|dir| dir.is_absolute())
 }
 
 /// Whether a run in `workspace` that reads `read_only` sees this path.
 #[must_use]
-pub fn is_seen(path: &Path, workspace: &Path, read_only: &[PathBuf]) -> bool {
-    is_system(path) || path.starts_with(workspace) || read_only.iter().any(|shown| path.starts_with(shown))
+pub fn is_visible(path: &Path, workspace: &Path, read_only: &[PathBuf]) -> bool {
+    is_system(path) || path.starts_with(workspace) || read_only.iter().any(|mount| path.starts_with(mount))
 }
 
 #[cfg(test)]
@@ -256,14 +258,14 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn nothing_of_the_supervisors_environment_leaks() {
+    fn environment_of_the_supervisor_does_not_leak() {
         let var = |name: &str| match name {
             "PATH" => Some("/usr/bin:relative:/bin".into()),
             "AWS_SECRET_ACCESS_KEY" | "HOME" => Some("/home/secret".into()),
             "LANG" => Some("C.UTF-8".into()),
             _ => None,
         };
-        let toolchain = Toolchain::from_env(var, ToolchainConfig::nothing());
+        let toolchain = Toolchain::from_env(var, ToolchainConfig::empty());
         let env = toolchain.base_env("/tmp/home");
         assert_eq!(env["PATH"], "/usr/bin:/bin");
         assert_eq!(env["HOME"], "/tmp/home");
@@ -272,22 +274,22 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_on_path_and_nowhere_else() {
+    fn finds_programs_on_path_only() {
         let toolchain =
-            Toolchain::from_env(|name| (name == "PATH").then(|| "/usr/bin:/bin".into()), ToolchainConfig::nothing());
+            Toolchain::from_env(|name| (name == "PATH").then(|| "/usr/bin:/bin".into()), ToolchainConfig::empty());
         let find = |program: &str| toolchain.find(program, |_| true);
         assert!(find("sh").is_some());
         assert!(find("/bin/sh").is_some());
         assert_eq!(find("no-such-program"), None);
         assert_eq!(find("./sh"), None);
-        assert_eq!(toolchain.find("sh", |_| false), None, "what is not seen is not there");
-        assert!(is_seen(Path::new("/bin/sh"), Path::new("/ws"), &[]));
-        assert!(is_seen(Path::new("/ws/x"), Path::new("/ws"), &[]));
-        assert!(is_seen(Path::new("/opt/go/bin/go"), Path::new("/ws"), &["/opt/go".into()]));
-        assert!(!is_seen(Path::new("/opt/gone/x"), Path::new("/ws"), &["/opt/go".into()]));
+        assert_eq!(toolchain.find("sh", |_| false), None, "an invisible program is not found");
+        assert!(is_visible(Path::new("/bin/sh"), Path::new("/ws"), &[]));
+        assert!(is_visible(Path::new("/ws/x"), Path::new("/ws"), &[]));
+        assert!(is_visible(Path::new("/opt/go/bin/go"), Path::new("/ws"), &["/opt/go".into()]));
+        assert!(!is_visible(Path::new("/opt/gone/x"), Path::new("/ws"), &["/opt/go".into()]));
     }
 
-    /// A host with Go's and Cargo's downloads in its user's home.
+    /// A host whose user has Go's and Cargo's downloads at home.
     fn host() -> (tempfile::TempDir, Toolchain) {
         let dir = tempfile::tempdir().unwrap();
         for part in [
@@ -309,7 +311,7 @@ mod tests {
             _ => None,
         };
         let toolchain =
-            Toolchain::from_env(var, ToolchainConfig { toolchains: vec!["/opt".into()], ..ToolchainConfig::nothing() });
+            Toolchain::from_env(var, ToolchainConfig { toolchains: vec!["/opt".into()], ..ToolchainConfig::empty() });
         (dir, toolchain)
     }
 
@@ -328,21 +330,21 @@ mod tests {
         .map(|part| dir.path().join(part))
         .into();
         expected.extend(Path::new("/opt").exists().then(|| "/opt".into()));
-        assert_eq!(toolchain.read_only(Path::new("/ws"), Reader::Supervisor), expected);
+        assert_eq!(toolchain.read_only(Path::new("/ws"), ReadAccess::Supervisor), expected);
         expected.remove(1);
         assert_eq!(
-            toolchain.read_only(&dir.path().join("ws"), Reader::Supervisor),
+            toolchain.read_only(&dir.path().join("ws"), ReadAccess::Supervisor),
             expected,
-            "a workspace is not sealed in parts"
+            "no part of a workspace is mounted read-only"
         );
         let env = toolchain.base_env("/h");
         assert_eq!(env["RUSTUP_HOME"], dir.path().join(".rustup").to_str().unwrap());
-        assert_eq!(env["RUSTUP_AUTO_INSTALL"], "0", "what rustup has is only read");
+        assert_eq!(env["RUSTUP_AUTO_INSTALL"], "0", "rustup installs nothing");
         assert_eq!(Toolchain::default().base_env("/h").get("RUSTUP_AUTO_INSTALL"), None);
     }
 
     #[test]
-    fn what_outlives_a_run_is_the_tenants_and_what_the_host_has_is_read() {
+    fn caches_belong_to_the_tenant_and_host_downloads_are_read_only() {
         let (dir, toolchain) = host();
         let cache = dir.path().join("cache");
         let at = |path: &str| dir.path().join(path).to_str().unwrap().to_owned();
@@ -361,7 +363,7 @@ mod tests {
         assert_eq!(crates(Network::Host), at("cache/cargo/registry"));
         std::fs::create_dir_all(cache.join("cargo/registry/cache")).unwrap();
         assert_eq!(crates(Network::None), at("cache/cargo/registry"));
-        // What a link of the tenant's leads to is not its own, and whether it is there is not for it to know.
+        // A link of the tenant must not reveal whether a path outside its cache exists.
         std::fs::create_dir_all(dir.path().join(".cargo/registry/cache")).unwrap();
         std::fs::remove_dir_all(cache.join("cargo")).unwrap();
         symlink(dir.path().join(".cargo"), cache.join("cargo")).unwrap();
@@ -369,10 +371,10 @@ mod tests {
         assert_eq!(Toolchain::default().caches(Some(&cache), Network::None).env["GOPROXY"], "off");
     }
 
-    /// Every tool that runs are given a place for, with the files in which it looks for settings, below what its variable names.
-    /// None of them is in a directory that outlives the run.
+    /// Every tool with its own directory in a run, and the files in which it looks for settings. None of these may be
+    /// in a directory that outlives the run.
     #[test]
-    fn no_tool_looks_for_settings_in_what_outlives_a_run() {
+    fn no_tool_reads_settings_from_a_directory_that_outlives_runs() {
         let cache = Path::new("/cache");
         let CacheDirs { env, links } = Toolchain::default().caches(Some(cache), Network::None);
         let base = Toolchain::default().base_env("/tmp/proctor/home");
@@ -407,33 +409,33 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_whose_interpreter_is_not_seen_is_found() {
+    fn finds_an_environment_whose_interpreter_is_invisible() {
         let dir = tempfile::tempdir().unwrap();
         let (workspace, python) = (dir.path().join("ws"), dir.path().join("conda/python"));
         std::fs::create_dir_all(workspace.join("venv/bin")).unwrap();
         std::fs::create_dir(dir.path().join("conda")).unwrap();
-        assert_eq!(unseen_environment(&workspace, &[]), None, "there is none");
+        assert_eq!(invisible_interpreter(&workspace, &[]), None, "no environment");
         symlink(&python, workspace.join("venv/bin/python")).unwrap();
-        let shown = [dir.path().join("conda")];
-        assert_eq!(unseen_environment(&workspace, &shown), Some("venv/bin/python"), "it leads to nothing");
+        let mounts = [dir.path().join("conda")];
+        assert_eq!(invisible_interpreter(&workspace, &mounts), Some("venv/bin/python"), "a dangling link");
         std::fs::write(&python, "").unwrap();
-        assert_eq!(unseen_environment(&workspace, &shown), None);
-        assert_eq!(unseen_environment(&workspace, &[]), Some("venv/bin/python"));
+        assert_eq!(invisible_interpreter(&workspace, &mounts), None);
+        assert_eq!(invisible_interpreter(&workspace, &[]), Some("venv/bin/python"));
     }
 
     #[test]
-    fn mavens_artefacts_are_the_hosts_until_the_tenant_has_its_own() {
+    fn maven_uses_the_hosts_repository_until_the_tenant_has_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let (repository, cache) = (dir.path().join("m2"), dir.path().join("cache"));
         std::fs::create_dir_all(&repository).unwrap();
-        let place = format!("-Dmaven.repo.local={}", repository.display());
-        let var = |name: &str| (name == "MAVEN_OPTS").then(|| format!("-Xmx1g {place}").into());
-        let toolchain = Toolchain::from_env(var, ToolchainConfig::nothing());
-        assert!(toolchain.read_only(Path::new("/ws"), Reader::Supervisor).contains(&repository));
+        let path = format!("-Dmaven.repo.local={}", repository.display());
+        let var = |name: &str| (name == "MAVEN_OPTS").then(|| format!("-Xmx1g {path}").into());
+        let toolchain = Toolchain::from_env(var, ToolchainConfig::empty());
+        assert!(toolchain.read_only(Path::new("/ws"), ReadAccess::Supervisor).contains(&repository));
         let options = |network| toolchain.caches(Some(&cache), network).env["MAVEN_OPTS"].clone();
         let home = "-Duser.home=/tmp/proctor/home";
         let own = format!("{home} -Dmaven.repo.local={}/m2/repository", cache.display());
-        assert_eq!(options(Network::None), format!("{home} {place}"));
+        assert_eq!(options(Network::None), format!("{home} {path}"));
         assert_eq!(options(Network::Host), own);
         std::fs::create_dir_all(cache.join("m2/repository")).unwrap();
         assert_eq!(options(Network::None), own);

@@ -1,30 +1,29 @@
-//! Which directories a run must see, beside the system's own, for the toolchains of this host to work: computed from PATH
-//! and from where its links lead. Shows an installation, never the home around it. Must not know how anything is shown,
-//! nor what is run.
+//! Computes the directories that a run must see for the host's toolchains to work, from PATH and the targets of its
+//! links. Exposes installations, never the home around them.
 
-use crate::host::read_access::Reader;
+use crate::host::read_access::ReadAccess;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Most paths shown. Each is a mount of every run.
-pub const SHOWN_MAX: usize = 64;
+/// Most mounted paths. Each is a mount of every run.
+pub const MOUNTS_MAX: usize = 64;
 
-/// Most links of one directory that are followed: `/usr/bin` of a full distribution has a thousand.
+/// Most links followed in one directory: `/usr/bin` of a full distribution has a thousand.
 const LINKS_MAX: usize = 4_096;
 
-/// Most links followed one after the other; the kernel's own bound.
+/// Most links followed in a row; the kernel's own bound.
 const HOPS_MAX: usize = 40;
 
-/// What a run sees anyway, or what is the sandbox's to choose from.
+/// Directories that the sandbox provides itself.
 const SYSTEM: [&str; 12] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/etc", "/proc", "/sys", "/dev"];
 
-/// Names of directories whose parent is the installation that they are a part of.
-const OF_PROGRAMS: [&str; 3] = ["bin", "sbin", "shims"];
+/// Names of program directories whose parent is the installation.
+const PROGRAM_DIRS: [&str; 3] = ["bin", "sbin", "shims"];
 
-/// Directories of a home that hold installed toolchains and nothing else: no settings, no credentials, no history.
+/// Directories of a home that hold only installed toolchains: no settings, credentials or history.
 const INSTALLATIONS: [&str; 19] = [
     ".asdf",
     ".fnm",
@@ -47,8 +46,8 @@ const INSTALLATIONS: [&str; 19] = [
     "miniconda3",
 ];
 
-/// Where programs in `~/.local/bin` have what they are made of.
-const OF_LOCAL_BIN: [&str; 6] = [
+/// Where programs in `~/.local/bin` have their libraries.
+const LOCAL_BIN_LIBRARIES: [&str; 6] = [
     ".local/lib",
     ".local/pipx/venvs",
     ".local/share/pipx/venvs",
@@ -57,12 +56,12 @@ const OF_LOCAL_BIN: [&str; 6] = [
     ".local/share/uv/tools",
 ];
 
-/// One of these below a directory says that it is an installation: a Python environment, conda, Go, a JDK, Node, Ruby.
-const SIGNS: [&str; 8] =
+/// Each of these marks its directory as an installation: a Python environment, conda, Go, a JDK, Node, Ruby.
+const INSTALLATION_MARKERS: [&str; 8] =
     ["pyvenv.cfg", "conda-meta", "pkg/tool", "lib/modules", "jre/lib", "lib/node_modules", "include/node", "lib/ruby"];
 
-/// One of these in a directory says that somebody lives there, whatever it is called.
-const SECRETS: [&str; 17] = [
+/// Each of these marks its directory as a home, whatever its name.
+const HOME_MARKERS: [&str; 17] = [
     ".aws",
     ".bash_history",
     ".bashrc",
@@ -82,150 +81,153 @@ const SECRETS: [&str; 17] = [
     "credentials.toml",
 ];
 
-/// Where a workspace has the interpreter of its Python environment.
-pub(crate) const ENVIRONMENTS: [&str; 2] = [".venv/bin/python", "venv/bin/python"];
+/// Interpreter links of Python environments in a workspace.
+pub(crate) const VENV_INTERPRETERS: [&str; 2] = [".venv/bin/python", "venv/bin/python"];
 
-/// What decides which directories are an installation's own.
+/// Decides which directories may be mounted.
 #[derive(Debug, Clone, Default)]
 pub struct MountPolicy {
-    /// The home of whoever started proctor. Root's, and those below `/home`, are homes too.
+    /// The home of the user that started proctor. `/root` and directories in `/home` count as homes too.
     pub home: Option<PathBuf>,
-    /// Directories of which only the programs are shown: Cargo's home, Go's workspace.
+    /// Directories of which only the programs are mounted: Cargo's home, Go's workspace.
     pub only_programs: Vec<PathBuf>,
-    /// Places that nothing shown may hold: tenants' roots, the supervisor's state.
+    /// Paths that no mount may contain or be in: tenants' roots, the supervisor's state.
     pub private: Vec<PathBuf>,
 }
 
-/// Paths in the order in which they were found, none below another.
+/// Paths in the order in which they were found, none inside another.
 #[derive(Debug, Default)]
 pub struct MountSet {
     paths: Vec<PathBuf>,
-    left_out: usize,
+    omitted: usize,
 }
 
 impl MountSet {
-    /// Adds a path that is there, unless it is seen anyway.
+    /// Adds an existing path, unless it is covered already.
     pub fn add(&mut self, path: PathBuf) {
         if is_system(&path) || self.covers(&path) || !path.exists() {
             return;
         }
-        self.paths.retain(|shown| !shown.starts_with(&path));
-        if self.paths.len() < SHOWN_MAX {
+        self.paths.retain(|mount| !mount.starts_with(&path));
+        if self.paths.len() < MOUNTS_MAX {
             self.paths.push(path);
         } else {
-            self.left_out += 1;
+            self.omitted += 1;
         }
     }
 
     fn covers(&self, path: &Path) -> bool {
-        self.paths.iter().any(|shown| path.starts_with(shown))
+        self.paths.iter().any(|mount| path.starts_with(mount))
     }
 
-    /// The paths.
+    /// The collected paths. Logs how many were left out.
     #[must_use]
     pub fn into_paths(self) -> Vec<PathBuf> {
-        if self.left_out > 0 {
-            tracing::warn!(left_out = self.left_out, "PATH leads to more than {SHOWN_MAX} places: runs see the first");
+        if self.omitted > 0 {
+            tracing::warn!(
+                omitted = self.omitted,
+                "PATH leads to more than {MOUNTS_MAX} directories: runs see only the first"
+            );
         }
         self.paths
     }
 }
 
-/// Whether runs see `path` without being shown it, or must not be shown it.
+/// Whether `path` is provided or withheld by the sandbox itself.
 #[must_use]
 pub fn is_system(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path.starts_with(system))
 }
 
 impl MountPolicy {
-    /// Whether `path` may be shown at all: it holds no home and nothing private.
+    /// Whether `path` may be mounted: it is not, and does not contain, a home or a private path.
     #[must_use]
-    pub fn may_show(&self, path: &Path) -> bool {
+    pub fn may_mount(&self, path: &Path) -> bool {
         let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         let homes = self.home.iter().map(PathBuf::as_path).chain([Path::new("/root"), Path::new("/home")]);
         let holds = homes.chain(self.private.iter().map(PathBuf::as_path)).any(|place| place.starts_with(path));
         let is_home = path.parent() == Some(Path::new("/home"));
-        path.is_absolute() && plain && !holds && !is_home && !SECRETS.iter().any(|name| path.join(name).exists())
+        path.is_absolute() && plain && !holds && !is_home && !HOME_MARKERS.iter().any(|name| path.join(name).exists())
     }
 
-    /// Adds what the programs of a directory on PATH need.
-    pub fn add_directory(&self, dir: &Path, shown: &mut MountSet) {
+    /// Adds what the programs in a PATH directory need.
+    pub fn add_directory(&self, dir: &Path, mounts: &mut MountSet) {
         let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         for dir in BTreeSet::from([dir, real.as_path()]) {
-            let of_programs = || self.home_of(dir).is_none() || is_of_programs(dir) || holds_only_programs(dir);
+            let mountable = || self.home_of(dir).is_none() || is_program_dir(dir) || holds_only_programs(dir);
             match self.installation(dir) {
-                Some(installation) => shown.add(installation),
-                None if self.may_show(dir) && of_programs() => shown.add(dir.to_owned()),
+                Some(installation) => mounts.add(installation),
+                None if self.may_mount(dir) && mountable() => mounts.add(dir.to_owned()),
                 None => {}
             }
             if let Some(home) = self.home_of(dir).filter(|home| dir == home.join(".local/bin")) {
-                OF_LOCAL_BIN.iter().for_each(|part| shown.add(home.join(part)));
+                LOCAL_BIN_LIBRARIES.iter().for_each(|part| mounts.add(home.join(part)));
             }
         }
         let links = fs::read_dir(&real).into_iter().flatten().flatten();
         let links = links.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
         let mut links: Vec<PathBuf> = links.take(LINKS_MAX).map(|entry| entry.path()).collect();
-        // The order of a directory is the file system's; what is shown must be the same every time.
+        // Directory order depends on the file system; the result must be the same every time.
         links.sort_unstable();
         for link in links {
-            hops(&link).iter().for_each(|target| self.add_program(target, shown));
+            link_targets(&link).iter().for_each(|target| self.add_program(target, mounts));
         }
     }
 
-    fn add_program(&self, program: &Path, shown: &mut MountSet) {
-        if is_system(program) || shown.covers(program) {
+    fn add_program(&self, program: &Path, mounts: &mut MountSet) {
+        if is_system(program) || mounts.covers(program) {
             return;
         }
         match program.parent().and_then(|dir| self.installation(dir)) {
-            Some(installation) => shown.add(installation),
-            None if is_program(program) && self.may_show(program) => shown.add(program.to_owned()),
+            Some(installation) => mounts.add(installation),
+            None if is_program(program) && self.may_mount(program) => mounts.add(program.to_owned()),
             None => {}
         }
     }
 
-    /// What the interpreter of a Python environment in a workspace needs. The workspace's owner has made the link, so it shows
-    /// only Python installations that `reader` could read anyway, beside what PATH shows already.
-    pub fn add_interpreter(&self, workspace: &Path, reader: Reader, shown: &mut MountSet) {
-        for link in ENVIRONMENTS {
-            for target in hops(&workspace.join(link)) {
-                if is_system(&target) || shown.covers(&target) || target.starts_with(workspace) {
+    /// Adds what the interpreter of a workspace's Python environment needs. The workspace's owner made the link, so it
+    /// adds only Python installations that `reader` could read anyway.
+    pub fn add_interpreter(&self, workspace: &Path, reader: ReadAccess, mounts: &mut MountSet) {
+        for link in VENV_INTERPRETERS {
+            for target in link_targets(&workspace.join(link)) {
+                if is_system(&target) || mounts.covers(&target) || target.starts_with(workspace) {
                     continue;
                 }
-                // What a link that the user cannot read leads to is none of its business either.
+                // The user cannot read this link, so its target must not be exposed either.
                 if !target.parent().is_some_and(|dir| reader.may_list(dir)) {
                     break;
                 }
                 let installation = target.parent().and_then(|dir| self.installation(dir));
-                let is_ours = |found: &PathBuf| self.home.as_ref().is_some_and(|home| found.starts_with(home));
+                let in_own_home = |found: &PathBuf| self.home.as_ref().is_some_and(|home| found.starts_with(home));
                 let is_python = |found: &PathBuf| has_python(found) && !found.join("pyvenv.cfg").exists();
                 let is_private = |found: &PathBuf| self.private.iter().any(|place| found.starts_with(place));
-                let own = installation.filter(|found| {
-                    let known = self.home_of(found).is_some_and(|home| in_installations(home, found).is_some());
+                let readable = installation.filter(|found| {
+                    let is_known = self.home_of(found).is_some_and(|home| known_installation(home, found).is_some());
                     let common = self.home_of(found).is_none() && is_python(found);
-                    !is_private(found) && ((known && is_ours(found)) || common) && reader.may_list(found)
+                    !is_private(found) && ((is_known && in_own_home(found)) || common) && reader.may_list(found)
                 });
-                own.into_iter().for_each(|installation| shown.add(installation));
+                readable.into_iter().for_each(|installation| mounts.add(installation));
             }
         }
     }
 
-    // The installation of which `dir` is a part, if it has one of its own.
+    // The installation that `dir` is a part of.
     fn installation(&self, dir: &Path) -> Option<PathBuf> {
         let home = self.home_of(dir);
-        if let Some(found) = home.and_then(|home| in_installations(home, dir)) {
-            return self.may_show(&found).then_some(found);
+        if let Some(found) = home.and_then(|home| known_installation(home, dir)) {
+            return self.may_mount(&found).then_some(found);
         }
-        let around = dir.parent().filter(|_| is_of_programs(dir))?;
-        let own = match home {
-            Some(home) => around != home.join(".local") && is_installation(around),
-            // `/opt/bin` is a part of nothing: what else is in /opt is somebody else's.
-            None => around.components().count() > 2,
+        let parent = dir.parent().filter(|_| is_program_dir(dir))?;
+        let is_installation_root = match home {
+            Some(home) => parent != home.join(".local") && is_installation(parent),
+            // `/opt/bin` is no part of an installation: other entries of /opt are unrelated.
+            None => parent.components().count() > 2,
         };
-        let only_programs = self.only_programs.iter().any(|other| other == around);
-        (own && !only_programs && self.may_show(around)).then(|| around.to_owned())
+        let only_programs = self.only_programs.iter().any(|other| other == parent);
+        (is_installation_root && !only_programs && self.may_mount(parent)).then(|| parent.to_owned())
     }
 
-    // The home that `path` is in.
+    // The home that contains `path`.
     fn home_of<'a>(&'a self, path: &'a Path) -> Option<&'a Path> {
         let below_home = || path.ancestors().find(|above| above.parent() == Some(Path::new("/home")));
         let known = [self.home.as_deref(), Some(Path::new("/root"))];
@@ -233,25 +235,25 @@ impl MountPolicy {
     }
 }
 
-fn in_installations(home: &Path, path: &Path) -> Option<PathBuf> {
+fn known_installation(home: &Path, path: &Path) -> Option<PathBuf> {
     INSTALLATIONS.iter().map(|name| home.join(name)).find(|found| path.starts_with(found))
 }
 
 fn is_installation(dir: &Path) -> bool {
-    SIGNS.iter().any(|sign| dir.join(sign).exists()) || has_python(dir)
+    INSTALLATION_MARKERS.iter().any(|sign| dir.join(sign).exists()) || has_python(dir)
 }
 
-fn is_of_programs(dir: &Path) -> bool {
-    dir.file_name().is_some_and(|name| OF_PROGRAMS.iter().any(|other| name == *other))
+fn is_program_dir(dir: &Path) -> bool {
+    dir.file_name().is_some_and(|name| PROGRAM_DIRS.iter().any(|other| name == *other))
 }
 
-/// Whether `path` is a file that somebody may execute, also through a link.
+/// Whether `path` is an executable file, also through a link.
 #[must_use]
 pub fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-// A directory of somebody's scripts, whatever it is called.
+// A directory of scripts, whatever its name.
 fn holds_only_programs(dir: &Path) -> bool {
     fs::read_dir(dir).into_iter().flatten().flatten().all(|entry| is_program(&entry.path()))
 }
@@ -261,20 +263,20 @@ fn has_python(dir: &Path) -> bool {
     names.any(|name| name.to_string_lossy().starts_with("python3"))
 }
 
-// Everywhere that a link leads, one after the other, each as it is named and without the links on the way there.
-fn hops(link: &Path) -> Vec<PathBuf> {
+// The targets of a chain of links, each as named and with resolved parents.
+fn link_targets(link: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut here = link.to_owned();
+    let mut current = link.to_owned();
     for _ in 0..HOPS_MAX {
-        let (Ok(target), Some(dir)) = (fs::read_link(&here), here.parent()) else { break };
+        let (Ok(target), Some(dir)) = (fs::read_link(&current), current.parent()) else { break };
         let named = dir.join(target);
         let (Some(dir), Some(name)) = (named.parent(), named.file_name()) else { break };
         let Ok(real) = dir.canonicalize() else { break };
-        here = real.join(name);
+        current = real.join(name);
         if !named.components().any(|part| part == Component::ParentDir) {
             found.push(named);
         }
-        found.push(here.clone());
+        found.push(current.clone());
     }
     found
 }
@@ -289,7 +291,7 @@ mod tests {
     }
 
     impl Host {
-        /// A host whose directories have these programs; a name with an arrow is a link, one with a `=` no program.
+        /// A host with these programs; `a -> b` is a link, and a name with a trailing `=` is not executable.
         fn with(files: &[&str]) -> Host {
             let host = Host { dir: tempfile::tempdir().unwrap() };
             for file in files {
@@ -314,7 +316,7 @@ mod tests {
             self.dir.path().canonicalize().unwrap().join(path)
         }
 
-        fn rules(&self) -> MountPolicy {
+        fn policy(&self) -> MountPolicy {
             MountPolicy {
                 home: Some(self.at("home/me")),
                 only_programs: vec![self.at("home/me/.cargo"), self.at("home/me/go"), self.at("srv/cargo")],
@@ -322,26 +324,26 @@ mod tests {
             }
         }
 
-        fn shown(&self, path: &[&str]) -> Vec<PathBuf> {
-            let mut shown = MountSet::default();
-            path.iter().for_each(|dir| self.rules().add_directory(&self.at(dir), &mut shown));
-            shown.into_paths()
+        fn mounts(&self, path: &[&str]) -> Vec<PathBuf> {
+            let mut mounts = MountSet::default();
+            path.iter().for_each(|dir| self.policy().add_directory(&self.at(dir), &mut mounts));
+            mounts.into_paths()
         }
 
-        fn shown_beside(&self, workspace: &str, reader: Reader) -> Vec<PathBuf> {
-            let mut shown = MountSet::default();
-            self.rules().add_interpreter(&self.at(workspace), reader, &mut shown);
-            shown.into_paths()
+        fn mounts_for_workspace(&self, workspace: &str, reader: ReadAccess) -> Vec<PathBuf> {
+            let mut mounts = MountSet::default();
+            self.policy().add_interpreter(&self.at(workspace), reader, &mut mounts);
+            mounts.into_paths()
         }
 
         fn assert(&self, path: &[&str], expected: &[&str]) {
             let expected: Vec<PathBuf> = expected.iter().map(|path| self.at(path)).collect();
-            assert_eq!(self.shown(path), expected, "{path:?}");
+            assert_eq!(self.mounts(path), expected, "{path:?}");
         }
     }
 
     #[test]
-    fn an_installation_is_shown_and_not_what_is_around_it() {
+    fn mounts_an_installation_without_its_surroundings() {
         let host = Host::with(&[
             "opt/go/bin/go",
             "opt/go/pkg/tool/x",
@@ -371,34 +373,34 @@ mod tests {
         host.assert(&["home/me/shop/.venv/bin"], &["home/me/shop/.venv"]);
         host.assert(&["srv/cargo/bin"], &["srv/cargo/bin"]);
         host.assert(&["srv/jenkins/bin"], &["srv/jenkins/bin"]);
-        // What holds a tenant's root shows no more than its programs.
+        // A directory beside a tenant's root exposes only its programs.
         host.assert(&["srv/bin"], &["srv/bin"]);
-        // Neither a home nor what holds one, nor what is not there.
+        // Neither a home, nor a directory that contains one, nor a missing directory.
         host.assert(&["home/me", "home", "", "no/such/bin"], &[]);
-        assert_eq!(host.rules().installation(Path::new("/opt/bin")), None);
-        assert_eq!(host.rules().installation(Path::new("/opt/go/bin")), Some("/opt/go".into()));
-        assert_eq!(host.rules().installation(Path::new("/root/bin")), None);
-        assert!(!host.rules().may_show(Path::new("/home/somebody")));
-        assert!(!host.rules().may_show(Path::new("/opt/../root")));
+        assert_eq!(host.policy().installation(Path::new("/opt/bin")), None);
+        assert_eq!(host.policy().installation(Path::new("/opt/go/bin")), Some("/opt/go".into()));
+        assert_eq!(host.policy().installation(Path::new("/root/bin")), None);
+        assert!(!host.policy().may_mount(Path::new("/home/somebody")));
+        assert!(!host.policy().may_mount(Path::new("/opt/../root")));
     }
 
     #[test]
-    fn what_the_system_has_needs_nothing() {
+    fn system_directories_need_no_mount() {
         let host = Host::with(&[]);
-        let mut shown = MountSet::default();
+        let mut mounts = MountSet::default();
         for dir in ["/bin", "/sbin", "/usr/games", "/etc/alternatives"] {
             if !Path::new(dir).exists() {
                 continue;
             }
-            let links = shown.paths.len();
-            host.rules().add_directory(Path::new(dir), &mut shown);
-            let added = &shown.paths[links..];
+            let links = mounts.paths.len();
+            host.policy().add_directory(Path::new(dir), &mut mounts);
+            let added = &mounts.paths[links..];
             assert!(!added.iter().any(|path| is_system(path)), "{dir}: {added:?}");
         }
     }
 
     #[test]
-    fn links_are_followed_to_the_installation_at_their_end() {
+    fn follows_links_to_installations() {
         let host = Host::with(&[
             "opt/jdk-21/bin/java",
             "opt/jdk -> opt/jdk-21",
@@ -421,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn toolchains_of_a_home_are_found() {
+    fn finds_toolchains_in_a_home() {
         let host = Host::with(&[
             "home/me/.sdkman/candidates/java/21-tem/bin/java",
             "home/me/.sdkman/candidates/java/current -> ./21-tem",
@@ -443,9 +445,9 @@ mod tests {
         host.assert(&["home/me/.volta/bin"], &["home/me/.volta"]);
     }
 
-    /// What a developer's home has beside toolchains: none of it is below anything shown.
+    /// Files of a developer's home beside the toolchains: none may be below a mounted path.
     #[test]
-    fn credentials_are_never_shown() {
+    fn never_mounts_credentials() {
         const SECRET: [&str; 22] = [
             ".aws/credentials",
             ".bash_history",
@@ -499,24 +501,24 @@ mod tests {
         let programs = PROGRAMS.iter().map(|name| format!("home/me/{name}"));
         let files: Vec<String> = secrets.chain(programs).chain(links.map(str::to_owned)).collect();
         let host = Host::with(&files.iter().map(String::as_str).collect::<Vec<_>>());
-        // As a careless PATH could be: every directory with a program, the home, the roots of tools.
+        // A careless PATH: every directory with a program, the home, and the roots of tools.
         let dirs = PROGRAMS.iter().map(|program| Path::new(program).parent().unwrap().to_str().unwrap().to_owned());
         let careless =
             ["", ".cargo", ".local", ".local/share", ".config", ".ssh", ".aws", ".docker", "go"].map(str::to_owned);
         let path: Vec<String> = dirs.chain(careless).map(|dir| format!("home/me/{dir}")).collect();
-        let shown = host.shown(&path.iter().map(String::as_str).collect::<Vec<_>>());
+        let mounts = host.mounts(&path.iter().map(String::as_str).collect::<Vec<_>>());
         for program in PROGRAMS.iter().filter(|program| !program.starts_with(".ssh")) {
             let program = host.at(&format!("home/me/{program}"));
-            assert!(shown.iter().any(|path| program.starts_with(path)), "{} in {shown:?}", program.display());
+            assert!(mounts.iter().any(|path| program.starts_with(path)), "{} in {mounts:?}", program.display());
         }
         for secret in SECRET {
             let secret = host.at(&format!("home/me/{secret}"));
-            assert!(!shown.iter().any(|path| secret.starts_with(path)), "{} in {shown:?}", secret.display());
+            assert!(!mounts.iter().any(|path| secret.starts_with(path)), "{} in {mounts:?}", secret.display());
         }
     }
 
     #[test]
-    fn a_workspaces_environment_shows_its_interpreter_and_nothing_that_its_owner_chose() {
+    fn a_virtual_environment_mounts_its_interpreter_only() {
         let host = Host::with(&[
             "ws/.venv/bin/python -> home/me/.pyenv/versions/3.12/bin/python3",
             "home/me/.pyenv/versions/3.12/bin/python3",
@@ -533,15 +535,15 @@ mod tests {
             "home/me/shop/.venv/bin/python",
             "home/me/shop/.venv/pyvenv.cfg",
         ]);
-        let shown = |workspace: &str| host.shown_beside(workspace, Reader::Supervisor);
-        assert_eq!(shown("ws"), [host.at("home/me/.pyenv")]);
-        assert_eq!(shown("own"), [host.at("opt/python")]);
-        assert_eq!(shown("bad"), [""; 0].map(PathBuf::from));
-        assert_eq!(shown("worse"), [""; 0].map(PathBuf::from));
+        let mounts = |workspace: &str| host.mounts_for_workspace(workspace, ReadAccess::Supervisor);
+        assert_eq!(mounts("ws"), [host.at("home/me/.pyenv")]);
+        assert_eq!(mounts("own"), [host.at("opt/python")]);
+        assert_eq!(mounts("bad"), [""; 0].map(PathBuf::from));
+        assert_eq!(mounts("worse"), [""; 0].map(PathBuf::from));
     }
 
     #[test]
-    fn a_workspaces_environment_shows_nothing_that_its_user_could_not_read() {
+    fn a_virtual_environment_mounts_nothing_that_its_user_cannot_read() {
         let host = Host::with(&[
             "ws/.venv/bin/python -> srv/private/conda/bin/python",
             "srv/private/conda/bin/python",
@@ -558,27 +560,27 @@ mod tests {
         close("srv/private");
         close("home/me");
         fs::set_permissions(host.at(""), fs::Permissions::from_mode(0o755)).unwrap();
-        let tenant = Reader::User { uid: 40_001, gid: 40_001 };
+        let tenant = ReadAccess::User { uid: 40_001, gid: 40_001 };
         let nothing: [PathBuf; 0] = [];
-        assert_eq!(host.shown_beside("ws", tenant), nothing);
-        assert_eq!(host.shown_beside("pyenv", tenant), nothing);
-        assert_eq!(host.shown_beside("own", tenant), [host.at("opt/python")]);
-        // Whoever runs proctor for itself reads with its own rights.
+        assert_eq!(host.mounts_for_workspace("ws", tenant), nothing);
+        assert_eq!(host.mounts_for_workspace("pyenv", tenant), nothing);
+        assert_eq!(host.mounts_for_workspace("own", tenant), [host.at("opt/python")]);
+        // A user's private supervisor reads with that user's own rights.
         let both = [host.at("srv/private/conda"), host.at("opt/python")];
-        assert_eq!(host.shown_beside("ws", Reader::Supervisor), both);
-        // What the operator's own PATH leads to needs no rights of the tenant's.
-        let mut shown = MountSet::default();
-        host.rules().add_directory(&host.at("home/me/.pyenv/versions/3.12/bin"), &mut shown);
-        host.rules().add_interpreter(&host.at("pyenv"), tenant, &mut shown);
-        assert_eq!(shown.into_paths(), [host.at("home/me/.pyenv")]);
+        assert_eq!(host.mounts_for_workspace("ws", ReadAccess::Supervisor), both);
+        // The operator's own PATH does not depend on the tenant's rights.
+        let mut mounts = MountSet::default();
+        host.policy().add_directory(&host.at("home/me/.pyenv/versions/3.12/bin"), &mut mounts);
+        host.policy().add_interpreter(&host.at("pyenv"), tenant, &mut mounts);
+        assert_eq!(mounts.into_paths(), [host.at("home/me/.pyenv")]);
     }
 
     #[test]
-    fn there_is_a_bound() {
-        let dirs: Vec<String> = (0..SHOWN_MAX + 9).map(|number| format!("opt/tool{number}/bin")).collect();
+    fn the_number_of_mounts_is_bounded() {
+        let dirs: Vec<String> = (0..MOUNTS_MAX + 9).map(|number| format!("opt/tool{number}/bin")).collect();
         let files: Vec<String> = dirs.iter().map(|dir| format!("{dir}/x")).collect();
         let host = Host::with(&files.iter().map(String::as_str).collect::<Vec<_>>());
-        let shown = host.shown(&dirs.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!((shown.len(), &shown[0]), (SHOWN_MAX, &host.at("opt/tool0")));
+        let mounts = host.mounts(&dirs.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!((mounts.len(), &mounts[0]), (MOUNTS_MAX, &host.at("opt/tool0")));
     }
 }

@@ -1,5 +1,5 @@
-//! A directory beside another into which whole trees go in one step, to be removed later. Trees are a tenant's: nothing here
-//! follows a link, holds more than two directories open or calls itself.
+//! Moves whole trees into a sibling directory in one step, to remove them later. Tenants create these trees, so this
+//! code follows no links, holds at most two directories open and does not recurse.
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -12,33 +12,33 @@ use std::path::{Path, PathBuf};
 pub(crate) const OPEN_DIR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
-/// Takes all caches, the directory `name` of `parent`, out of use in one step. Removing them takes long, and nobody waits for
-/// it: a thread of its own does it, or whoever tidies next.
-pub(crate) fn throw_away(parent: &File, name: &str) -> io::Result<()> {
-    let trash = put_aside(parent, name)?;
-    let emptying = std::thread::Builder::new().name("trash".to_owned()).spawn(move || empty_in_turn(&trash));
+/// Moves directory `name` of `parent` into the trash. A new thread removes it, or the next tidy-up if no thread can be
+/// created, because removal takes long.
+pub(crate) fn trash_in_background(parent: &File, name: &str) -> io::Result<()> {
+    let trash = trash_dir(parent, name)?;
+    let emptying = std::thread::Builder::new().name("trash".to_owned()).spawn(move || empty_when_unlocked(&trash));
     if let Err(error) = emptying {
-        tracing::warn!(%error, "build caches that are of no use any more are removed later");
+        tracing::warn!(%error, "discarded build caches are removed later: no thread could be started");
     }
     Ok(())
 }
 
-/// Takes the directory `name` out of the cache directory `cache` in one step; it is removed with the rest of the trash.
-pub(crate) fn throw_out(cache: &Path, name: &str) -> io::Result<()> {
+/// Moves directory `name` of the cache directory `cache` into the trash, which the next tidy-up empties.
+pub(crate) fn move_to_trash(cache: &Path, name: &str) -> io::Result<()> {
     let trash = open_trash(CWD, &sibling(cache, ".trash"))?;
     let dir = openat(CWD, cache, OPEN_DIR, Mode::empty())?;
     move_up(&dir, &CString::new(name)?, &trash, &mut 0)
 }
 
-pub(crate) fn put_aside(parent: &File, name: &str) -> io::Result<File> {
+pub(crate) fn trash_dir(parent: &File, name: &str) -> io::Result<File> {
     let trash = open_trash(parent, &sibling(Path::new(name), ".trash"))?;
-    throw(parent, &CString::new(name)?, &trash, &mut 0)?;
+    rename_into(parent, &CString::new(name)?, &trash, &mut 0)?;
     Ok(trash)
 }
 
-pub(crate) fn empty_in_turn(trash: &File) {
+pub(crate) fn empty_when_unlocked(trash: &File) {
     if let Err(error) = trash.lock().and_then(|()| empty(trash)) {
-        tracing::warn!(%error, "build caches that are of no use any more could not be removed");
+        tracing::warn!(%error, "discarded build caches could not be removed");
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn names(dir: &impl AsFd) -> io::Result<impl Iterator<Item = CString>
     Ok(entries.filter(|name| ![c".", c".."].contains(&name.as_c_str())))
 }
 
-/// Removes everything in `trash`. A directory in a directory is moved up first, so that no depth is too deep.
+/// Removes everything in `trash`. Subdirectories are moved up first, so that any depth can be removed.
 pub(crate) fn empty(trash: &File) -> io::Result<()> {
     let mut number = 0;
     loop {
@@ -83,7 +83,7 @@ pub(crate) fn empty(trash: &File) -> io::Result<()> {
     }
 }
 
-/// Whether `name` is gone; a directory stays.
+/// Removes a file; returns `false` for a directory, which stays.
 fn remove_file(dir: &impl AsFd, name: &CStr) -> io::Result<bool> {
     match unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -92,14 +92,14 @@ fn remove_file(dir: &impl AsFd, name: &CStr) -> io::Result<bool> {
     }
 }
 
-/// A directory whose entries can be removed: Go keeps its modules in directories that cannot be written.
+/// Opens a directory and makes it writable: Go keeps modules in read-only directories.
 fn open_to_empty(trash: &File, name: &CStr) -> io::Result<OwnedFd> {
     make_writable(trash, name)?;
     Ok(openat(trash, name, OPEN_DIR, Mode::empty())?)
 }
 
-/// Moves `name` into `trash`, under the next number that is not taken: a name of its own choice would meet others.
-pub(crate) fn throw(dir: &impl AsFd, name: &CStr, trash: &File, number: &mut u64) -> rustix::io::Result<()> {
+/// Moves `name` into `trash` under the next free number, because names of tenants could collide.
+pub(crate) fn rename_into(dir: &impl AsFd, name: &CStr, trash: &File, number: &mut u64) -> rustix::io::Result<()> {
     loop {
         *number += 1;
         match renameat(dir, name, trash, format!("up-{number}")) {
@@ -110,18 +110,18 @@ pub(crate) fn throw(dir: &impl AsFd, name: &CStr, trash: &File, number: &mut u64
 }
 
 pub(crate) fn move_up(dir: &OwnedFd, name: &CStr, trash: &File, number: &mut u64) -> io::Result<()> {
-    match throw(dir, name, trash, number) {
-        // Its own `..` changes, so it has to be writable itself.
+    match rename_into(dir, name, trash, number) {
+        // The move changes the directory's `..`, so the directory itself must be writable.
         Err(Errno::ACCESS) => {
             make_writable(dir, name)?;
-            throw(dir, name, trash, number)
+            rename_into(dir, name, trash, number)
         }
         other => other,
     }?;
     Ok(())
 }
 
-/// For a supervisor without privilege; the trash is out of every run's reach, so nothing is replaced by a link here.
+/// Needed by a supervisor without privilege. Runs cannot reach the trash, so nothing can be replaced by a link here.
 fn make_writable(dir: &impl AsFd, name: &CStr) -> io::Result<()> {
     Ok(rustix::fs::chmodat(dir, name, Mode::RWXU, AtFlags::empty())?)
 }

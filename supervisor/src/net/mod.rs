@@ -102,10 +102,10 @@ pub async fn serve(parts: ServerParts, listeners: Vec<Listener>) -> Result<(), S
             drain.begin(Some(Duration::ZERO));
         }
     }
-    tracing::info!(seconds_left = drain.left().as_secs(), "draining: new work is refused");
+    tracing::info!(seconds_left = drain.remaining().as_secs(), "draining: new work is refused");
     let closed = registry.drain(drain.overdue()).await;
     tracing::info!(finished = closed.finished, cancelled = closed.cancelled, "drained");
-    drain.beside_ended().await;
+    drain.side_tasks_ended().await;
     // Ending processes blocks.
     _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
     drain.finish(closed);

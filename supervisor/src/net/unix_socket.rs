@@ -78,7 +78,7 @@ pub async fn bind_unix(path: &Path, mode: u32) -> Result<Listener, BindError> {
 // The kernel refuses a connection to any other kind of file as well.
 fn remove_stale(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::other("something other than a socket is there: remove it, or name another path"));
+        return Err(io::Error::other("exists and is not a socket: remove it, or name another path"));
     }
     fs::remove_file(path)
 }

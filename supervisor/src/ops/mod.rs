@@ -1,4 +1,4 @@
-//! Operating a supervisor: the audit log, the orderly end, the service manager, and output that never blocks a run.
+//! Operation of a supervisor: audit log, orderly end, service manager, and output that never blocks a run.
 
 pub mod audit;
 pub mod drain;

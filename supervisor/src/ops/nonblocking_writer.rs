@@ -1,6 +1,5 @@
-//! Lines on their way to a thread of their own that writes them, in a bounded queue: whoever has a line to tell neither waits nor
-//! fails. What finds no room or cannot be written is counted, for the next line that is written to tell. Must not know what a
-//! line says, nor where it goes.
+//! Hands lines to a writer thread through a bounded queue, so that senders never wait and never fail. Lines that find
+//! the queue full or cannot be written are counted; the next written line reports the count.
 
 use std::io;
 use std::sync::Arc;
@@ -8,33 +7,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How often the end looks for room in a queue that is full.
-const ROOM_PAUSE: Duration = Duration::from_millis(1);
+/// How often `flush` retries while the queue is full.
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What the thread is handed.
+/// A message to the writer thread.
 pub(crate) enum Message<L> {
     Line(L),
-    /// Everything that was told before has had its turn.
-    End(SyncSender<()>),
+    /// Answered once all earlier lines have been handled.
+    Flush(SyncSender<()>),
 }
 
-/// Lines that nobody will see.
+/// Number of lost lines that have not been reported.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LostCount(Arc<AtomicU64>);
 
 impl LostCount {
-    /// For a line to tell, which has to give them back if it is not written.
+    /// Takes the count for a line that reports it. The caller must add it back if that line is not written.
     pub(crate) fn take(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
     }
 
-    /// Whether they are the first since a line has told of any.
+    /// Adds to the count. Returns whether these are the first since the last report.
     pub(crate) fn add(&self, lines: u64) -> bool {
         self.0.fetch_add(lines, Ordering::Relaxed) == 0
     }
 }
 
-/// The way in of whoever has a line to tell.
+/// The sending side. Clones share the queue.
 #[derive(Debug)]
 pub(crate) struct NonBlockingWriter<L> {
     queue: SyncSender<Message<L>>,
@@ -48,35 +47,35 @@ impl<L> Clone for NonBlockingWriter<L> {
 }
 
 impl<L: Send + 'static> NonBlockingWriter<L> {
-    /// A queue with room for so many lines to a thread of this name, which lasts as long as `write` goes on.
+    /// Starts a thread `name` that runs `write`, with a queue of `lines_max` lines.
     pub(crate) fn open(
         name: &str,
         lines_max: usize,
         write: impl FnOnce(&Receiver<Message<L>>, &LostCount) + Send + 'static,
     ) -> io::Result<NonBlockingWriter<L>> {
         let (queue, messages) = sync_channel(lines_max);
-        let outbox = NonBlockingWriter { queue, lost: LostCount::default() };
-        let lost = outbox.lost.clone();
+        let writer = NonBlockingWriter { queue, lost: LostCount::default() };
+        let lost = writer.lost.clone();
         std::thread::Builder::new().name(name.to_owned()).spawn(move || write(&messages, &lost))?;
-        Ok(outbox)
+        Ok(writer)
     }
 
-    /// Tells a line, without waiting. Whether it is the first that is lost since a line has told of any.
-    pub(crate) fn tell(&self, line: L) -> bool {
+    /// Queues a line without waiting. Returns whether it is the first lost line since the last report.
+    pub(crate) fn send(&self, line: L) -> bool {
         self.queue.try_send(Message::Line(line)).is_err() && self.lost.add(1)
     }
 
-    /// Returns when everything that was told is written, or has had `time`; says which. Blocks.
-    pub(crate) fn finish(&self, time: Duration) -> bool {
+    /// Waits until all queued lines have been handled, at most for `time`; returns whether they have. Blocks.
+    pub(crate) fn flush(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let (reply, done) = sync_channel(1);
-        let mut end = Message::End(reply);
-        while let Err(TrySendError::Full(unsent)) = self.queue.try_send(end) {
+        let mut message = Message::Flush(reply);
+        while let Err(TrySendError::Full(unsent)) = self.queue.try_send(message) {
             if Instant::now() >= until {
                 return false;
             }
-            end = unsent;
-            std::thread::sleep(ROOM_PAUSE);
+            message = unsent;
+            std::thread::sleep(RETRY_INTERVAL);
         }
         done.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok()
     }
@@ -87,28 +86,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_tells_a_full_queue_does_not_wait_and_what_is_lost_is_counted() {
+    fn sending_to_a_full_queue_never_waits_and_counts_lost_lines() {
         let (go, gate) = sync_channel::<()>(0);
         let (found, written) = sync_channel(1);
-        let outbox = NonBlockingWriter::open("test", 2, move |messages, lost| {
+        let writer = NonBlockingWriter::open("test", 2, move |messages, lost| {
             gate.recv().unwrap();
             let mut lines = Vec::new();
             for message in messages {
                 match message {
                     Message::Line(line) => lines.push((line, lost.take())),
-                    Message::End(done) => done.send(()).unwrap(),
+                    Message::Flush(done) => done.send(()).unwrap(),
                 }
             }
             found.send(lines).unwrap();
         })
         .unwrap();
-        let first_lost = (0..5).map(|line| outbox.tell(line)).collect::<Vec<_>>();
+        let first_lost = (0..5).map(|line| writer.send(line)).collect::<Vec<_>>();
         assert_eq!(first_lost, [false, false, true, false, false]);
-        assert!(!outbox.finish(Duration::from_millis(5)), "there is no room even for the question");
+        assert!(!writer.flush(Duration::from_millis(5)), "the queue has no room for the flush message either");
         go.send(()).unwrap();
-        assert!(outbox.finish(Duration::from_secs(300)));
-        outbox.tell(5);
-        drop(outbox);
+        assert!(writer.flush(Duration::from_secs(300)));
+        writer.send(5);
+        drop(writer);
         assert_eq!(written.recv().unwrap(), [(0, 3), (1, 0), (5, 0)]);
     }
 }

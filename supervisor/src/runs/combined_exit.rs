@@ -1,13 +1,13 @@
-//! The endings of a run's rounds, as one: a runner may show that further commands are needed, and those run in another
-//! sandbox. Must not know why there was another round.
+//! Joins the endings of a run's rounds. A runner may show that further commands are needed; these run in another
+//! sandbox.
 
 use proctor_core::report::Resources;
 use proctor_sandbox::Ending;
 
-/// `first` and what came after it.
+/// Joins the endings of all earlier rounds with the ending of round `round`.
 pub(super) fn join(first: Ending, then: Ending, round: usize) -> Ending {
     let artifacts = then.artifacts.into_iter().map(|mut artifact| {
-        // Each round has a scratch directory of its own, in which names begin anew.
+        // Each round has its own scratch directory, so names can repeat between rounds.
         artifact.path = format!("round-{round}/{}", artifact.path);
         artifact
     });

@@ -1,5 +1,5 @@
-//! What every run of a supervisor shares: the sandbox, the toolchain, the clock, the scheduler. Nothing in it
-//! belongs to a session or a tenant.
+//! State that all runs of a supervisor share: sandbox, toolchain, clock, scheduler. Nothing here belongs to one session
+//! or tenant.
 
 use crate::clock::Clock;
 use crate::host::monitor::HostMonitor;
@@ -18,29 +18,30 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinError, spawn_blocking};
 
-/// Shared by all sessions.
+/// State that all sessions share.
 pub struct Context {
-    /// The environment that runs tests.
+    /// Runs the tests in isolation.
     pub sandbox: Arc<dyn Sandbox>,
-    /// Programs and the environment of runs.
+    /// Finds programs and builds the environment of runs.
     pub toolchain: Toolchain,
-    /// The one clock.
+    /// The supervisor's clock.
     pub clock: Clock,
-    /// Who did what, as far as it is kept.
+    /// Records security-relevant events.
     pub audit: Audit,
-    /// Turns on the host.
+    /// Hands out turns on the host.
     pub scheduler: Scheduler,
-    /// Whether this host can run anything.
+    /// Tracks whether this host can run anything.
     pub host: HostMonitor,
-    /// ScanPermits that are on, of all tenants.
-    pub looks: ScanPermits,
+    /// Limits the workspace scans of all tenants together.
+    pub scan_permits: ScanPermits,
 }
 
-/// ScanPermits at workspaces that go on at once, each on a thread: those of runs, and for a tenant those of its other calls too. A
-/// disk that does not answer holds them for as long.
+/// Limits concurrent workspace scans, each of which occupies a thread for as long as the disk takes to answer. Scans of
+/// runs take permits of the tenant and of the host, as do the other calls of a tenant.
 ///
-/// Each has its memory: [`BYTES_SMALL`](crate::workspace::BYTES_SMALL), and a few of them
-/// [`BYTES_LARGE`](crate::workspace::BYTES_LARGE). So the looks of a host take at most 512 MiB together, those of a tenant 128.
+/// Each scan has a memory budget: [`BYTES_SMALL`](crate::workspace::BYTES_SMALL), and a few
+/// [`BYTES_LARGE`](crate::workspace::BYTES_LARGE). All scans of a host together take at most 512 MiB, those of one
+/// tenant 128 MiB.
 #[derive(Debug, Clone)]
 pub struct ScanPermits {
     all: Arc<Semaphore>,
@@ -48,15 +49,16 @@ pub struct ScanPermits {
 }
 
 impl ScanPermits {
-    /// Of all tenants: more than the disks of a host serve at a time.
+    /// Permits for all tenants together: more than the disks of a host serve at a time.
     #[must_use]
-    pub fn of_host() -> ScanPermits {
+    pub fn for_host() -> ScanPermits {
         ScanPermits::new(256, 4)
     }
 
-    /// Of one tenant: what it cannot read, and what is large, leaves most threads and memory to others.
+    /// Permits for one tenant. A tenant with unreadable disks or large workspaces leaves most threads and memory to
+    /// others.
     #[must_use]
-    pub fn of_tenant() -> ScanPermits {
+    pub fn for_tenant() -> ScanPermits {
         ScanPermits::new(64, 1)
     }
 
@@ -64,115 +66,115 @@ impl ScanPermits {
         ScanPermits { all: Arc::new(Semaphore::new(all)), large: Arc::new(Semaphore::new(large)) }
     }
 
-    /// Waits until there may be one more; there is until what is returned is dropped.
-    pub async fn one_more(&self) -> Option<OwnedSemaphorePermit> {
+    /// Waits for a permit for one scan. Dropping it releases it.
+    pub async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.all).acquire_owned().await.ok()
     }
 
-    /// ScanPermits, on a thread of the runtime's that may block.
-    pub async fn look<T: Send + 'static>(&self, look: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
-        let one_more = self.one_more().await;
-        let looked = spawn_blocking(move || {
-            // Also when nobody waits for it any more.
-            let _one_more = one_more;
-            look()
+    /// Runs `scan` under a permit on a runtime thread that may block.
+    pub async fn scan<T: Send + 'static>(&self, scan: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+        let permit = self.acquire().await;
+        let handle = spawn_blocking(move || {
+            // The scan keeps its permit even if its caller has gone away.
+            let _permit = permit;
+            scan()
         });
-        looked.await
+        handle.await
     }
 }
 
-/// Room for one look at all files of a workspace, of its tenant's and of the host's, until this is dropped.
+/// Permits of the tenant and of the host for one workspace scan. Dropping them releases them.
 #[derive(Debug)]
 pub struct ScanPermit {
-    looks: [ScanPermits; 2],
+    sources: [ScanPermits; 2],
     all: [Option<OwnedSemaphorePermit>; 2],
     large: Option<[OwnedSemaphorePermit; 2]>,
 }
 
 impl ScanPermit {
-    /// Waits for room for a small look.
-    pub async fn small(tenant: &ScanPermits, host: &ScanPermits) -> ScanPermit {
-        // The tenant's first: who waits for its own holds nothing of the host's.
-        let all = [tenant.one_more().await, host.one_more().await];
-        ScanPermit { looks: [tenant.clone(), host.clone()], all, large: None }
+    /// Waits for permits for a small scan.
+    pub async fn acquire(tenant: &ScanPermits, host: &ScanPermits) -> ScanPermit {
+        // The tenant's permit first: a caller that waits for its own tenant must not hold a permit of the host.
+        let all = [tenant.acquire().await, host.acquire().await];
+        ScanPermit { sources: [tenant.clone(), host.clone()], all, large: None }
     }
 
-    /// Makes it room for a large look, if there is any now.
-    pub fn grow(&mut self) -> bool {
-        let more = |looks: &ScanPermits| Arc::clone(&looks.large).try_acquire_owned().ok();
-        let [tenant, host] = &self.looks;
+    /// Tries to upgrade to a large scan. Returns whether the permits are large now.
+    pub fn try_enlarge(&mut self) -> bool {
+        let more = |permits: &ScanPermits| Arc::clone(&permits.large).try_acquire_owned().ok();
+        let [tenant, host] = &self.sources;
         self.large = self.large.take().or_else(|| Some([more(tenant)?, more(host)?]));
         self.large.is_some()
     }
 
-    /// Waits until it is room for a large look, and meanwhile is none for a small one.
-    pub async fn grown(mut self) -> ScanPermit {
+    /// Waits for permits for a large scan. The small ones are released meanwhile.
+    pub async fn enlarge(mut self) -> ScanPermit {
         self.all = [None, None];
-        let [tenant, host] = self.looks.clone().map(|looks| looks.large);
-        if let (Ok(of_tenant), Ok(of_host)) = (tenant.acquire_owned().await, host.acquire_owned().await) {
-            self.large = Some([of_tenant, of_host]);
+        let [tenant, host] = self.sources.clone().map(|permits| permits.large);
+        if let (Ok(tenant), Ok(host)) = (tenant.acquire_owned().await, host.acquire_owned().await) {
+            self.large = Some([tenant, host]);
         }
-        let [tenant, host] = &self.looks;
-        self.all = [tenant.one_more().await, host.one_more().await];
+        let [tenant, host] = &self.sources;
+        self.all = [tenant.acquire().await, host.acquire().await];
         self
     }
 }
 
 impl Drop for ScanPermit {
     fn drop(&mut self) {
-        // What a large look has taken is of no use to what comes next, which is small.
+        // A large scan leaves freed memory in the allocator that the small scans after it cannot use.
         if self.large.is_some() {
             release_memory();
         }
     }
 }
 
-/// What one session's runs may have: the tenant's policy, already narrowed by the host's.
+/// What the runs of one session may use: the tenant's policy, already narrowed by the host's.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// Whose policy it is: the tenant's name. What the sandbox prepares for one owner never serves another.
+    /// The tenant's name. A worker that the sandbox prepares for one owner never serves another.
     pub owner: String,
-    /// What its runs may have of the host together, and its weight against other tenants.
+    /// What the tenant's runs may use of the host together, and the tenant's weight against others.
     pub quota: Quota,
-    /// How many of its runs wait, in their sessions or for their turn on the host.
+    /// Counts the tenant's runs that wait, in their sessions or for a turn on the host.
     pub queued: Arc<Gauge>,
-    /// What is kept of its runs, all sessions together.
-    pub kept: RetainedQuota,
-    /// ScanPermits at its workspaces that are on.
-    pub looks: ScanPermits,
-    /// Who the runs are on this host.
+    /// Counts and bounds what is retained of the tenant's runs, all sessions together.
+    pub retained: RetainedQuota,
+    /// Limits the tenant's concurrent workspace scans.
+    pub scan_permits: ScanPermits,
+    /// The user that the runs have on this host.
     pub run_as: RunAs,
-    /// The users of this host to one of whom a workspace must belong; `None` for whoever it belongs to.
-    pub owners: Option<RangeInclusive<u32>>,
-    /// Limits of a run that asks for nothing.
+    /// UIDs allowed to own a workspace; `None` allows any.
+    pub owner_uids: Option<RangeInclusive<u32>>,
+    /// Limits of a run that asks for none.
     pub defaults: Limits,
-    /// Milliseconds of wall time of a run that asks for none, by framework, where the operator has set them.
+    /// Default wall time in milliseconds by framework, where the operator has set one.
     pub timeouts: BTreeMap<String, u64>,
-    /// Limits of a run that asks for everything.
+    /// Upper bounds for what a run may ask for.
     pub ceiling: Limits,
     /// Layers without which no run starts.
     pub required_layers: Vec<Layer>,
-    /// Layers that no run shall have.
+    /// Layers that the operator has switched off.
     pub left_off: Vec<Layer>,
-    /// Whether limits must be enforced although nobody asked for them by name.
+    /// Whether limits must be enforced even if the request does not name them.
     pub require_limits: bool,
     /// Whether a run may have the host's network.
     pub may_use_network: bool,
-    /// The network of a run that asks for nothing.
+    /// The network of a run that does not ask for one.
     pub network: Network,
-    /// Directory that outlives runs, for the build caches of the tenant's workspaces ([`RunCache`](crate::caches::RunCache)).
-    /// Without one the caches of a run go with it.
+    /// Directory for the build caches of the tenant's workspaces, which outlive runs
+    /// ([`RunCache`](crate::caches::RunCache)). With `None`, the caches of a run are removed with it.
     pub cache: Option<PathBuf>,
-    /// Bytes that its caches may have between two runs, all together.
+    /// Bytes that all of these caches may hold between two runs.
     pub cache_bytes_max: u64,
 }
 
-/// A tenant's policy as it is now: it changes when its operator changes the host file.
+/// The tenant's current policy. It changes when the operator edits the host file.
 #[derive(Debug, Clone)]
 pub struct CurrentPolicy(watch::Receiver<Arc<Policy>>);
 
 impl CurrentPolicy {
-    /// The policy for a run that begins now.
+    /// The policy for a run that starts now.
     #[must_use]
     pub fn now(&self) -> Arc<Policy> {
         Arc::clone(&self.0.borrow())
@@ -185,7 +187,7 @@ impl From<watch::Receiver<Arc<Policy>>> for CurrentPolicy {
     }
 }
 
-/// One that stays as it is.
+/// A policy that never changes.
 impl From<Arc<Policy>> for CurrentPolicy {
     fn from(policy: Arc<Policy>) -> CurrentPolicy {
         CurrentPolicy(watch::channel(policy).1)
@@ -193,10 +195,10 @@ impl From<Arc<Policy>> for CurrentPolicy {
 }
 
 impl Policy {
-    /// Whether runs may work in a directory that belongs to this user.
+    /// Whether runs may work in a directory owned by UID `owner`.
     #[must_use]
     pub fn admits(&self, owner: u32) -> bool {
-        self.owners.as_ref().is_none_or(|owners| owners.contains(&owner))
+        self.owner_uids.as_ref().is_none_or(|owner_uids| owner_uids.contains(&owner))
     }
 }
 
@@ -206,34 +208,34 @@ mod tests {
     use futures_util::FutureExt;
 
     #[tokio::test]
-    async fn a_look_takes_its_place_until_it_is_over_whoever_waits_for_it() {
-        let looks = ScanPermits::of_tenant();
-        let others: Vec<_> = (1..looks.all.available_permits()).map(|_| looks.one_more().now_or_never()).collect();
+    async fn a_scan_keeps_its_permit_when_its_caller_goes_away() {
+        let permits = ScanPermits::for_tenant();
+        let others: Vec<_> = (1..permits.all.available_permits()).map(|_| permits.acquire().now_or_never()).collect();
         let (go, gate) = std::sync::mpsc::sync_channel::<()>(0);
-        // It is begun, and nobody waits for its end any more.
-        assert!(looks.look(move || gate.recv()).now_or_never().is_none());
-        assert!(looks.one_more().now_or_never().is_none(), "all of the tenant's are on");
-        assert_eq!(ScanPermits::of_tenant().look(|| 7).await.unwrap(), 7, "another tenant's are not");
+        // The scan has begun, and its caller goes away.
+        assert!(permits.scan(move || gate.recv()).now_or_never().is_none());
+        assert!(permits.acquire().now_or_never().is_none(), "the tenant has no permit left");
+        assert_eq!(ScanPermits::for_tenant().scan(|| 7).await.unwrap(), 7, "another tenant's scans are not affected");
         go.send(()).unwrap();
-        assert!(looks.one_more().await.is_some());
+        assert!(permits.acquire().await.is_some());
         drop(others);
     }
 
     #[tokio::test]
-    async fn large_looks_are_few_of_a_tenant_and_of_the_host_and_the_next_waits_for_one_to_end() {
-        let (host, tenant) = (ScanPermits::of_host(), ScanPermits::of_tenant());
-        let small = async |tenant: &ScanPermits| ScanPermit::small(tenant, &host).await;
+    async fn large_scans_are_limited_per_tenant_and_per_host() {
+        let (host, tenant) = (ScanPermits::for_host(), ScanPermits::for_tenant());
+        let small = async |tenant: &ScanPermits| ScanPermit::acquire(tenant, &host).await;
         let (mut first, mut second) = (small(&tenant).await, small(&tenant).await);
-        assert!(first.grow() && first.grow() && !second.grow(), "its tenant has one");
+        assert!(first.try_enlarge() && first.try_enlarge() && !second.try_enlarge(), "a tenant has one large permit");
         let mut others = Vec::new();
         for _ in 1..4 {
-            let mut other = small(&ScanPermits::of_tenant()).await;
-            assert!(other.grow());
+            let mut other = small(&ScanPermits::for_tenant()).await;
+            assert!(other.try_enlarge());
             others.push(other);
         }
-        assert!(!small(&ScanPermits::of_tenant()).await.grow(), "the host has four");
-        // It holds no place of a small one while it waits.
-        let mut waiting = Box::pin(second.grown());
+        assert!(!small(&ScanPermits::for_tenant()).await.try_enlarge(), "the host has four large permits");
+        // A scan that waits for a large permit holds no small one.
+        let mut waiting = Box::pin(second.enlarge());
         assert!(waiting.as_mut().now_or_never().is_none());
         assert_eq!(tenant.all.available_permits(), 63);
         drop(first);

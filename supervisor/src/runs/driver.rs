@@ -1,15 +1,15 @@
-//! The driver of a run. On a thread of its own it looks at the workspace, runs the sandbox, feeds the parser, writes the log and
-//! ends with a report; who has to wait for a turn in between waits without one. Must not know sessions or subscribers.
+//! The driver of a run. On a thread of its own it scans the workspace, runs the sandbox, feeds the parser, writes the
+//! log and builds the report. A run that must wait for its turn waits without a thread.
 
-use super::report_builder::{Concluding, conclude, without_running};
-use super::run_state::Course;
+use super::report_builder::{ReportBuilder, build_report, without_running};
+use super::run_state::RunState;
 use super::{LogWriter, NotStarted, RunEnd, RunKiller, Spools, combined_exit};
 use crate::caches::{self, RunCache};
 use crate::host::environment::home;
 use crate::random_id::random_id;
 use crate::runs::context::{Context, Policy, ScanPermit};
-use crate::runs::prepare::{PrepareError, Prepared, commands_of, prepare};
-use crate::runs::scheduler::{EnterError, RunSlot, SlotRequest, Standing};
+use crate::runs::prepare::{PrepareError, PreparedRun, build_commands, prepare};
+use crate::runs::scheduler::{EnterError, RunSlot, SlotRequest, SlotState};
 use crate::tenants::allowance::Reservation;
 use crate::workspace::{Workspace, WorkspaceScan};
 use proctor_core::coverage::CoverageMeasurement;
@@ -29,150 +29,154 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-/// What a driver needs.
-pub struct Drive {
+/// Everything that the driver of a run needs.
+pub struct RunTask {
     /// Shared by all runs.
     pub context: Arc<Context>,
-    /// What this run may have.
+    /// What this run may use.
     pub policy: Arc<Policy>,
-    /// Whose.
+    /// The session of the run.
     pub session: SessionId,
-    /// Where.
+    /// The session's workspace.
     pub workspace: Workspace,
-    /// The run.
+    /// The ID of the run.
     pub run: RunId,
-    /// What, with the selection resolved.
+    /// The request, with its selection resolved.
     pub request: RunRequest,
-    /// What its report says before all else.
+    /// Notes that come first in the report.
     pub notes: Vec<String>,
-    /// What for.
+    /// Whether tests are run or listed.
     pub kind: RunKind,
-    /// Which of its tenant's runs it comes before.
+    /// Its rank among its tenant's own runs.
     pub priority: Priority,
-    /// When it was accepted.
+    /// When the run was accepted, for its queue wait.
     pub accepted_at: Timestamp,
-    /// That it waits, if it has waited in its session.
-    pub waits: Option<Reservation>,
-    /// Where events go.
+    /// Counts the run as waiting, if it has waited in its session.
+    pub queue_reservation: Option<Reservation>,
+    /// Receives the run's events.
     pub log: LogWriter,
-    /// Where the run's bytes go.
+    /// Receive the run's output and artifacts.
     pub spools: Spools,
-    /// Ends the run.
+    /// Ends the run early.
     pub killer: RunKiller,
 }
 
-/// What a driver ends with. The actor takes it in and then ends the log, so that whoever sees the end finds everything
-/// that the session learnt from it.
+/// The result of a driver. The actor records it before it ends the log, so that a reader of the end finds everything
+/// the session learnt from the run.
 #[derive(Debug)]
-pub struct Finished {
-    /// The run.
+pub struct FinishedRun {
+    /// The ID of the run.
     pub run: RunId,
-    /// How it ended.
+    /// How the run ended.
     pub end: RunEnd,
-    /// What it measured of coverage.
+    /// The measured coverage.
     pub measured: Vec<CoverageMeasurement>,
 }
 
-/// Told what the workspace looks like once nothing in it refuses the run, and dropped when something does. The caller waits
-/// for it, so it is told together with the first event.
-type Began = oneshot::Sender<Option<Fingerprint>>;
+/// Reports that nothing in the workspace prevents the run, with the fingerprint of its files. Dropped if the run is
+/// refused. The caller waits for it, so it is sent together with the first event.
+type StartSender = oneshot::Sender<Option<Fingerprint>>;
 
 /// Drives a run to its end.
-pub async fn drive(drive: Drive, began: Began) -> Finished {
-    let run = drive.run.clone();
-    let (end, measured) = match run_to_end(drive, began).await {
+pub async fn drive(task: RunTask, started: StartSender) -> FinishedRun {
+    let run = task.run.clone();
+    let (end, measured) = match run_to_end(task, started).await {
         Ok((report, measured)) => (RunEnd::Report(Arc::new(report)), measured),
         Err(not_started) => {
             tracing::info!(run = %run, reason = %not_started, "run not started");
             (RunEnd::NotStarted(not_started), Vec::new())
         }
     };
-    Finished { run, end, measured }
+    FinishedRun { run, end, measured }
 }
 
-type Ran = Result<(Report, Vec<CoverageMeasurement>), NotStarted>;
+type RunResult = Result<(Report, Vec<CoverageMeasurement>), NotStarted>;
 
-/// Said of a run that was killed before all else.
-const NOT_LOOKED: &str = "ended before it looked at its workspace";
+/// Note in the report of a run that was killed before its workspace was scanned.
+const KILLED_BEFORE_SCAN: &str = "ended before its workspace was scanned";
 
-/// What the look at a run's workspace comes to.
-enum Came {
-    /// There is no memory for it now, and nothing has come of it.
-    NoRoom(Box<(Drive, Began, ScanPermit)>),
-    /// It has no turn yet.
-    Waits(Box<Looked>),
-    /// It had its turn at once, and is over.
-    Ran(Box<Over>),
+/// The result of the first stage of a run.
+enum FirstStage {
+    /// No memory permit was available for the scan; nothing has been done.
+    NoMemory(Box<(RunTask, StartSender, ScanPermit)>),
+    /// The run has no turn yet.
+    Waiting(Box<EnteredRun>),
+    /// The run had its turn at once and is over.
+    Done(Box<CompletedRun>),
 }
 
-/// A run that had its turn.
-struct Over {
-    ran: Ran,
-    /// Whether it is time to tidy the caches that it used.
-    untidy: bool,
+/// A run that has had its turn.
+struct CompletedRun {
+    ran: RunResult,
+    /// Whether the caches that it used are due for tidying.
+    needs_tidying: bool,
 }
 
-async fn run_to_end(mut drive: Drive, began: Began) -> Ran {
-    let policy = Arc::clone(&drive.policy);
-    let context = Arc::clone(&drive.context);
-    let killer = drive.killer.clone();
-    let mut room = tokio::select! {
-        room = ScanPermit::small(&policy.looks, &context.looks) => room,
-        () = killer.killed() => return Ok((killed(&drive, "", NOT_LOOKED), Vec::new())),
+async fn run_to_end(mut task: RunTask, started: StartSender) -> RunResult {
+    let policy = Arc::clone(&task.policy);
+    let context = Arc::clone(&task.context);
+    let killer = task.killer.clone();
+    let mut permit = tokio::select! {
+        permit = ScanPermit::acquire(&policy.scan_permits, &context.scan_permits) => permit,
+        () = killer.killed() => return Ok((killed_report(&task, "", KILLED_BEFORE_SCAN), Vec::new())),
     };
-    let mut began = began;
+    let mut started = started;
     let over = loop {
-        match on_a_thread(move || come(drive, began, room)).await? {
-            Came::Ran(over) => break *over,
-            Came::Waits(mut looked) => match wait(&mut looked).await? {
+        match run_on_thread(move || scan_and_run(task, started, permit)).await? {
+            FirstStage::Done(over) => break *over,
+            FirstStage::Waiting(mut run) => match wait_for_turn(&mut run).await? {
                 Some(report) => return Ok((report, Vec::new())),
-                None => break on_a_thread(move || Ok(run_in_turn(*looked))).await?,
+                None => break run_on_thread(move || Ok(run_in_turn(*run))).await?,
             },
-            Came::NoRoom(back) => {
-                (drive, began, room) = *back;
-                // A run that waits for the memory of its look waits as one that waits for its turn.
-                if drive.waits.is_none() {
-                    drive.waits = Some(policy.queued.reserve_queued_run(policy.quota.queued_runs_max)?);
+            FirstStage::NoMemory(back) => {
+                (task, started, permit) = *back;
+                // A run that waits for a large scan counts as waiting, like one that waits for its turn.
+                if task.queue_reservation.is_none() {
+                    task.queue_reservation = Some(policy.queued.reserve_queued_run(policy.quota.queued_runs_max)?);
                 }
-                room = tokio::select! {
-                    room = room.grown() => room,
-                    () = killer.killed() => return Ok((killed(&drive, "", NOT_LOOKED), Vec::new())),
+                permit = tokio::select! {
+                    permit = permit.enlarge() => permit,
+                    () = killer.killed() => return Ok((killed_report(&task, "", KILLED_BEFORE_SCAN), Vec::new())),
                 };
             }
         }
     };
-    let Over { ran, untidy } = over;
-    if let Some(cache) = policy.cache.clone().filter(|_| untidy) {
-        // Nobody waits for it but the end of this process.
+    let CompletedRun { ran, needs_tidying } = over;
+    if let Some(cache) = policy.cache.clone().filter(|_| needs_tidying) {
+        // Only the end of this process waits for it.
         drop(spawn_blocking(move || caches::tidy(&cache, policy.cache_bytes_max)));
     }
     ran
 }
 
-/// Looks at the workspace, and runs at once what has its turn: each change of threads costs as much as a look.
-fn come(drive: Drive, began: Began, mut room: ScanPermit) -> Result<Came, NotStarted> {
-    if let Some(text) = drive.context.host.refusal() {
+/// Scans the workspace and runs at once if the run has its turn: a change of threads costs as much as a scan.
+fn scan_and_run(task: RunTask, started: StartSender, mut permit: ScanPermit) -> Result<FirstStage, NotStarted> {
+    if let Some(text) = task.context.host.refusal() {
         return Err(PrepareError::HostFailed { text }.into());
     }
-    let Some(look) = drive.workspace.look_within(&mut || room.grow()).map_err(PrepareError::from)? else {
-        return Ok(Came::NoRoom(Box::new((drive, began, room))));
+    let Some(scan) = task.workspace.scan_within(&mut || permit.try_enlarge()).map_err(PrepareError::from)? else {
+        return Ok(FirstStage::NoMemory(Box::new((task, started, permit))));
     };
-    let looked = enter(drive, began, look)?;
-    drop(room);
-    Ok(if looked.place.has_turn() { Came::Ran(Box::new(run_in_turn(looked))) } else { Came::Waits(Box::new(looked)) })
+    let run = enter_queue(task, started, scan)?;
+    drop(permit);
+    Ok(if run.slot.has_turn() {
+        FirstStage::Done(Box::new(run_in_turn(run)))
+    } else {
+        FirstStage::Waiting(Box::new(run))
+    })
 }
 
-/// Work on a thread that is its own. Runs do not share the threads of the runtime, which are bounded and which nobody may take
-/// for as long as a run lasts; how many have one is bounded by the looks that go on and by those that have their turn.
-async fn on_a_thread<T: Send + 'static>(
+/// Runs `work` on a thread of its own. Runs do not share the runtime's threads, which are bounded and must not be
+/// occupied for as long as a run lasts. The number of these threads is bounded by the scan permits and by the turns.
+async fn run_on_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, NotStarted> + Send + 'static,
 ) -> Result<T, NotStarted> {
-    let (tell, done) = oneshot::channel();
-    // What a thread that is not made has taken is gone with it: the run's turn, and its place in the workspace.
+    let (reply, done) = oneshot::channel();
+    // If the thread cannot be created, dropping the closure releases the run's turn and its scan permits.
     let thread = move || {
-        // The run waits for it.
+        // Callers wait for this run: reduce this thread's scheduling latency.
         shorten_slice();
-        _ = tell.send(work());
+        _ = reply.send(work());
     };
     if let Err(error) = std::thread::Builder::new().name("run".to_owned()).spawn(thread) {
         tracing::error!(%error, "no thread for a run");
@@ -182,236 +186,248 @@ async fn on_a_thread<T: Send + 'static>(
     done.await.unwrap_or_else(|_| Err(host_failed("the thread of a run panicked")))
 }
 
-/// Waits for the run's turn, or until it is killed: then with the report of that.
-async fn wait(looked: &mut Looked) -> Result<Option<Report>, NotStarted> {
-    looked.began();
-    let killer = looked.drive.killer.clone();
+/// Waits for the run's turn. Returns a report if the run is killed first.
+async fn wait_for_turn(run: &mut EnteredRun) -> Result<Option<Report>, NotStarted> {
+    run.report_start();
+    let killer = run.task.killer.clone();
     tokio::select! {
-        turn = turn(looked) => return turn.map(|()| None),
+        turn = await_turn(run) => return turn.map(|()| None),
         () = killer.killed() => {}
     }
-    Ok(Some(killed(&looked.drive, &looked.prepared.framework, "ended while it waited for a turn on the host")))
+    Ok(Some(killed_report(&run.task, &run.prepared.framework, "ended while it waited for a turn on the host")))
 }
 
-/// The report of a run that was killed before anything of it was started.
-fn killed(drive: &Drive, framework: &str, note: &str) -> Report {
-    let Drive { context, policy, killer, .. } = drive;
+/// The report of a run that was killed before anything was started.
+fn killed_report(task: &RunTask, framework: &str, note: &str) -> Report {
+    let RunTask { context, policy, killer, .. } = task;
     let reason = killer.switch().reason().unwrap_or(KillReason::Cancelled);
     without_running(context.clock.now(), policy.defaults, framework, reason, note)
 }
 
-/// Waits for the run's turn and tells how many come before it.
-async fn turn(looked: &mut Looked) -> Result<(), NotStarted> {
-    while !looked.place.has_turn() {
-        match looked.place.changed().await? {
-            Standing::Turn => break,
-            // Told as in a session: the next to start is the first.
-            Standing::Waiting(before) => {
+/// Waits for the run's turn and reports its queue position.
+async fn await_turn(run: &mut EnteredRun) -> Result<(), NotStarted> {
+    while !run.slot.has_turn() {
+        match run.slot.changed().await? {
+            SlotState::Turn => break,
+            // Positions count from 1, as in the queue of a session.
+            SlotState::Waiting(before) => {
                 let position = before.map_or(1, |runs| runs.saturating_add(1));
-                looked.drive.log.append(vec![RunEvent::Queued { position }]).await;
+                run.task.log.append(vec![RunEvent::Queued { position }]).await;
             }
-            Standing::Evicted(refused) => return Err(refused.into()),
+            SlotState::Evicted(refused) => return Err(refused.into()),
         }
     }
     Ok(())
 }
 
-/// A run that nothing in its workspace refuses, with its place on the host.
-struct Looked {
-    drive: Drive,
-    prepared: Prepared,
+/// A prepared run with its slot on the host.
+struct EnteredRun {
+    task: RunTask,
+    prepared: PreparedRun,
     fingerprint: Option<Fingerprint>,
-    place: RunSlot,
-    /// Who has not been told yet.
-    began: Option<Began>,
+    slot: RunSlot,
+    /// Taken once the start has been reported.
+    started: Option<StartSender>,
 }
 
-impl Looked {
-    fn began(&mut self) {
-        if let Some(began) = self.began.take() {
-            _ = began.send(self.fingerprint);
+impl EnteredRun {
+    fn report_start(&mut self) {
+        if let Some(started) = self.started.take() {
+            _ = started.send(self.fingerprint);
         }
     }
 }
 
-/// Prepares the run, which nothing in its workspace refuses, and has it take its place on the host.
-fn enter(mut drive: Drive, began: Began, look: WorkspaceScan) -> Result<Looked, NotStarted> {
-    let waits = drive.waits.take();
-    let Drive { context, policy, session, workspace, request, kind, .. } = &drive;
-    let prepared = prepare(context, policy, session, workspace, &look, request, *kind)?;
-    if let Some(full) = policy.kept.exceeded() {
+/// Prepares the run and enters it into the host's queue.
+fn enter_queue(mut task: RunTask, started: StartSender, scan: WorkspaceScan) -> Result<EnteredRun, NotStarted> {
+    let queue_reservation = task.queue_reservation.take();
+    let RunTask { context, policy, session, workspace, request, kind, .. } = &task;
+    let prepared = prepare(context, policy, session, workspace, &scan, request, *kind)?;
+    if let Some(full) = policy.retained.exceeded() {
         return Err(full.into());
     }
     if policy.cache.as_deref().is_some_and(|cache| caches::are_overfull(cache, policy.cache_bytes_max)) {
         return Err(QuotaExceeded::Cache { max: policy.cache_bytes_max }.into());
     }
     let tenant = TenantId::new(policy.owner.clone());
-    let entry = QueueEntry { tenant, demand: Amount::from_limits(&prepared.spec.limits), priority: drive.priority };
-    let wanted = SlotRequest { entry, quota: policy.quota, queued: Arc::clone(&policy.queued), waits };
-    let place = context.scheduler.enter(wanted)?;
-    Ok(Looked { drive, prepared, fingerprint: look.fingerprint, place, began: Some(began) })
+    let entry = QueueEntry { tenant, demand: Amount::from_limits(&prepared.spec.limits), priority: task.priority };
+    let slot_request =
+        SlotRequest { entry, quota: policy.quota, queued: Arc::clone(&policy.queued), queue_reservation };
+    let slot = context.scheduler.enter(slot_request)?;
+    Ok(EnteredRun { task, prepared, fingerprint: scan.fingerprint, slot, started: Some(started) })
 }
 
-/// The rest of the run, on the thread of the caller.
-fn run_in_turn(mut looked: Looked) -> Over {
-    let policy = Arc::clone(&looked.drive.policy);
-    let Some(cache) = looked.prepared.run_cache.clone() else { return Over { ran: execute(looked), untidy: false } };
+/// Executes the run on the calling thread.
+fn run_in_turn(mut run: EnteredRun) -> CompletedRun {
+    let policy = Arc::clone(&run.task.policy);
+    let Some(cache) = run.prepared.run_cache.clone() else {
+        return CompletedRun { ran: execute(run), needs_tidying: false };
+    };
     let opened = match cache.open(policy.run_as) {
         Ok(opened) => opened,
         Err(error) => {
             tracing::error!(%error, "a run has no cache directory");
-            return Over { ran: Err(host_failed("the directory of build caches failed")), untidy: false };
+            return CompletedRun {
+                ran: Err(host_failed("the directory of build caches failed")),
+                needs_tidying: false,
+            };
         }
     };
-    looked.prepared.spec.jail.writable_id = Some(opened.id);
-    let ran = settle_go_library(&mut looked, &cache).and_then(|()| execute(looked));
-    // Now that nothing of the run goes on any more.
+    run.prepared.spec.jail.writable_id = Some(opened.id);
+    let ran = provide_go_library(&mut run, &cache).and_then(|()| execute(run));
+    // Now that no process of the run is left.
     cache.close(opened);
-    let untidy = cache.is_fresh() || caches::is_untidy(cache.of_tenant(), policy.cache_bytes_max);
-    Over { ran, untidy }
+    let needs_tidying = cache.is_fresh() || caches::is_untidy(cache.tenant_dir(), policy.cache_bytes_max);
+    CompletedRun { ran, needs_tidying }
 }
 
-/// Compiles Go's library where the run needs it and it is not there, and links it into the run's cache.
-fn settle_go_library(looked: &mut Looked, cache: &RunCache) -> Result<(), NotStarted> {
-    let (Some(library), Some(id)) = (looked.prepared.go_library.clone(), random_id()) else { return Ok(()) };
-    let spec = &looked.prepared.spec;
-    if !library.is_there() && library.serves(spec) {
-        // It takes a while, and nothing refuses the run any more.
-        looked.began();
-        let Looked { drive, prepared, .. } = looked;
-        let Context { sandbox, toolchain, clock, .. } = &*drive.context;
-        // Nothing of the request's or the project's.
+/// Compiles Go's standard library if the run needs it and it is missing, and links it into the run's cache.
+fn provide_go_library(run: &mut EnteredRun, cache: &RunCache) -> Result<(), NotStarted> {
+    let (Some(library), Some(id)) = (run.prepared.go_library.clone(), random_id()) else { return Ok(()) };
+    let spec = &run.prepared.spec;
+    if !library.exists() && library.is_needed_by(spec) {
+        // Compilation takes a while, and nothing can refuse the run any more.
+        run.report_start();
+        let EnteredRun { task, prepared, .. } = run;
+        let Context { sandbox, toolchain, clock, .. } = &*task.context;
+        // The environment holds nothing from the request or the project.
         let env = toolchain.base_env(&home());
-        let began = clock.now();
-        let attempt = (id.as_str(), drive.killer.switch());
-        if library.compile(sandbox.as_ref(), &prepared.spec, env, attempt).map_err(refused)? {
+        let compile_started = clock.now();
+        let attempt = (id.as_str(), task.killer.switch());
+        if library.compile(sandbox.as_ref(), &prepared.spec, env, attempt).map_err(start_error)? {
             prepared.spec.jail.read_only.push(library.dir());
             let text = "Go's standard library was compiled once for all workspaces, which took";
-            prepared.notes.push(format!("{text} {} s", clock.now().ms_since(began) / 1_000));
+            prepared.notes.push(format!("{text} {} s", clock.now().ms_since(compile_started) / 1_000));
         }
     }
-    let linked = library.link_into(&cache.dir(), looked.drive.policy.run_as, id.as_str());
+    let linked = library.link_into(&cache.dir(), run.task.policy.run_as, id.as_str());
     if let Err(error) = linked {
         tracing::warn!(%error, "Go's library is not linked into the cache of a workspace, whose runs compile their own");
     }
     Ok(())
 }
 
-fn execute(looked: Looked) -> Ran {
-    let Looked { mut drive, prepared, fingerprint, place: _place, mut began } = looked;
-    let Prepared { spec, parser, framework, chosen, mut notes, env, missed, .. } = prepared;
-    // A command of one's own runs whole, whatever was selected.
-    let awaited = chosen.as_ref().map(|_| Awaited::of(&drive.request.selection)).unwrap_or_default();
-    let mut course = Course::new(drive.context.clock.now(), spec.limits, parser, awaited);
-    notes.splice(0..0, std::mem::take(&mut drive.notes));
-    let mut tell = || {
-        if let Some(began) = began.take() {
-            _ = began.send(fingerprint);
+fn execute(run: EnteredRun) -> RunResult {
+    let EnteredRun { mut task, prepared, fingerprint, slot: _slot, mut started } = run;
+    let PreparedRun { spec, parser, framework, chosen, mut notes, env, missed, .. } = prepared;
+    // A custom command runs whole, whatever was selected.
+    let awaited = chosen.as_ref().map(|_| Awaited::of(&task.request.selection)).unwrap_or_default();
+    let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, awaited);
+    notes.splice(0..0, std::mem::take(&mut task.notes));
+    let mut report_start = || {
+        if let Some(started) = started.take() {
+            _ = started.send(fingerprint);
         }
     };
-    let mut ending = round(&mut drive, &mut course, &spec, &mut tell)?;
-    drive.log.append_blocking(course.miss(missed));
+    let mut ending = run_round(&mut task, &mut state, &spec, &mut report_start)?;
+    task.log.append_blocking(state.record_missed(missed));
     let mut commands = spec.commands.len();
     // A runner may show that further commands are needed; they share the deadline of the first.
     for number in 2.. {
-        let steps = course.follow_up();
-        let left = spec.limits.wall_ms_max.saturating_sub(course.elapsed_ms());
+        let steps = state.follow_up();
+        let left = spec.limits.wall_ms_max.saturating_sub(state.elapsed_ms());
         if steps.is_empty() || ending.killed.is_some() || ending.worker_lost {
             break;
         }
         let log_left = spec.limits.log_bytes_max.saturating_sub(ending.resources.output_bytes);
         let limits = Limits { wall_ms_max: left.max(1), log_bytes_max: log_left.max(1), ..spec.limits };
         commands += steps.len();
-        // What the first round brought to light stays, whatever becomes of the next.
-        let again =
-            commands_of(&drive.context, &drive.workspace, &spec.jail.read_only, &env, &steps).map_err(NotStarted::from);
-        let then = again.and_then(|commands| {
+        // The results of the first round stay, whatever becomes of the next.
+        let further = build_commands(&task.context, &task.workspace, &spec.jail.read_only, &env, &steps)
+            .map_err(NotStarted::from);
+        let next = further.and_then(|commands| {
             let spec = RunSpec { commands, limits, ..spec.clone() };
-            round(&mut drive, &mut course, &spec, &mut tell)
+            run_round(&mut task, &mut state, &spec, &mut report_start)
         });
-        match then {
-            Ok(then) => ending = combined_exit::join(ending, then, number),
+        match next {
+            Ok(next) => ending = combined_exit::join(ending, next, number),
             Err(why) => {
-                tracing::error!(run = %drive.run, reason = %why, "a further round of a run did not start");
+                tracing::error!(run = %task.run, reason = %why, "a further round of a run did not start");
                 ending.worker_lost = true;
-                ending.notes.push(NOT_GONE_ON.to_owned());
+                ending.notes.push(NOT_CONTINUED.to_owned());
                 break;
             }
         }
     }
     let left = std::mem::take(&mut ending.artifacts);
     let files: Vec<(String, Vec<u8>)> = left.into_iter().map(|file| (file.path, file.bytes)).collect();
-    drive.log.append_blocking(course.files(&files));
-    drive.log.settle_blocking(drive.spools.settled());
-    Ok(conclude(Concluding {
-        course,
+    task.log.append_blocking(state.parse_files(&files));
+    task.log.replace_files_blocking(task.spools.settled());
+    Ok(build_report(ReportBuilder {
+        state,
         ending,
         files,
         commands,
         limits: spec.limits,
         framework,
         chosen,
-        filtered: matches!(drive.request.selection, Selection::Matching { filter: Some(_), .. }),
+        filtered: matches!(task.request.selection, Selection::Matching { filter: Some(_), .. }),
         notes,
-        accepted_at: drive.accepted_at,
-        ended_at: drive.context.clock.now(),
-        stdout: drive.spools.stdout.reader(),
-        stderr: drive.spools.stderr.reader(),
-        workspace: drive.workspace,
+        accepted_at: task.accepted_at,
+        ended_at: task.context.clock.now(),
+        stdout: task.spools.stdout.reader(),
+        stderr: task.spools.stderr.reader(),
+        workspace: task.workspace,
     }))
 }
 
-// One sandbox from its start to its end.
-fn round(drive: &mut Drive, course: &mut Course, spec: &RunSpec, tell: &mut dyn FnMut()) -> Result<Ending, NotStarted> {
-    let Drive { context, killer, log, spools, run, .. } = drive;
-    // What could not be kept of what the run wrote, and of the files that it left.
-    let (mut unkept, mut unkept_files) = (None, None);
+// Runs one sandbox from start to end.
+fn run_round(
+    task: &mut RunTask,
+    state: &mut RunState,
+    spec: &RunSpec,
+    report_start: &mut dyn FnMut(),
+) -> Result<Ending, NotStarted> {
+    let RunTask { context, killer, log, spools, run, .. } = task;
+    // Set when the run's output, or a file that it left, could not be stored.
+    let (mut store_error, mut artifact_store_error) = (None, None);
     let ending = context.sandbox.run(spec, killer.switch(), &mut |event| {
         let kept = match &event {
-            // What comes after a hole is no file of the run's.
-            SandboxEvent::Kept { .. } if unkept_files.is_some() => return,
+            // Bytes after a hole do not belong to a complete file.
+            SandboxEvent::Kept { .. } if artifact_store_error.is_some() => return,
             SandboxEvent::Kept { bytes, .. } => spools.artifacts.append(bytes),
-            SandboxEvent::Output { .. } if unkept.is_some() => return,
+            SandboxEvent::Output { .. } if store_error.is_some() => return,
             SandboxEvent::Output { stream: Stream::Stdout, bytes } => spools.stdout.append(bytes),
             SandboxEvent::Output { stream: Stream::Stderr, bytes } => spools.stderr.append(bytes),
             _ => Ok(0),
         };
         match (kept, &event) {
             (Ok(offset), _) => {
-                log.append_blocking(course.take_in(event, offset));
-                tell();
+                log.append_blocking(state.ingest(event, offset));
+                report_start();
             }
             (Err(error), SandboxEvent::Kept { .. }) => {
                 tracing::error!(run = %run, %error, "files that a run left could not be kept");
-                unkept_files = Some(unkept_note("files that tests left are not kept, or not whole", &error));
+                artifact_store_error =
+                    Some(store_error_note("files that tests left are not kept, or not whole", &error));
             }
             (Err(error), _) => {
                 tracing::error!(run = %run, %error, "a run's output could not be kept");
-                unkept = Some(unkept_note("the run was ended, as its output could not be kept", &error));
+                store_error = Some(store_error_note("the run was ended, as its output could not be kept", &error));
                 killer.kill(KillReason::HostFailed);
             }
         }
     });
-    context.host.ran(&ending);
-    let mut ending = ending.map_err(refused)?;
+    context.host.record_run(&ending);
+    let mut ending = ending.map_err(start_error)?;
     if ending.worker_lost {
         tracing::error!(run = %run, "a worker was lost");
     }
-    if unkept.is_some() && ending.killed.is_none() {
-        // It had ended already; but what it said of its tests was not heard to the end.
+    if store_error.is_some() && ending.killed.is_none() {
+        // The run had ended already, but its output was not parsed to the end.
         ending.worker_lost = true;
     }
-    ending.notes.extend(unkept.into_iter().chain(unkept_files));
-    log.append_blocking(course.end(&ending));
+    ending.notes.extend(store_error.into_iter().chain(artifact_store_error));
+    log.append_blocking(state.end(&ending));
     Ok(ending)
 }
 
-/// Said of a run whose further round the host refused.
-const NOT_GONE_ON: &str = "the host could not start the rest of the run: what was told before is kept, and the run can be \
-                           asked for again";
+/// Note in the report of a run whose further round the host refused.
+const NOT_CONTINUED: &str = "the host could not start the rest of the run: earlier results are kept, and the run can be \
+    requested again";
 
-/// What became of it and why, in words that hold no path.
-fn unkept_note(what: &str, error: &std::io::Error) -> String {
+/// What was lost and why, in words without a host path.
+fn store_error_note(what: &str, error: &std::io::Error) -> String {
     let why = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "the host's temporary directory is full",
         _ => lack(error).unwrap_or("the host's temporary directory failed"),
@@ -419,7 +435,7 @@ fn unkept_note(what: &str, error: &std::io::Error) -> String {
     format!("{what}: {why}")
 }
 
-fn refused(error: SandboxError) -> NotStarted {
+fn start_error(error: SandboxError) -> NotStarted {
     let text = error.client_text();
     match error {
         SandboxError::LayerMissing { .. } => NotStarted::LayerMissing { text },

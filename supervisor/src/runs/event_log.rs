@@ -1,12 +1,11 @@
-//! The log of a run: a task that keeps the run's events in order and answers readers, during and after the run.
+//! The event log of a run: a task that keeps the run's events in order and answers readers during and after the run.
 //!
-//! Sequence numbers are given to events as they are kept, so a reader that goes on from any number sees no gap and no
-//! duplicate. Readers that are ahead wait inside the log, not in its mailbox. Must not know what events mean, beyond
-//! that a run has one end.
+//! Sequence numbers are assigned as events are stored, so a reader that resumes from any number sees no gap and no
+//! duplicate. Readers that are ahead wait inside the log, not in its mailbox.
 //!
-//! A log is also where everything is that a run keeps: its events, its report, what it wrote and what it left. Readers hold none
-//! of it for longer than they take to pass a batch on, so that it is gone with the log, and the log counts it for as long
-//! as it is there.
+//! The log owns everything that a run retains: events, report, output and artifacts. Readers hold a part of it only
+//! while they pass a batch on, so that dropping the log frees everything; the log counts against its tenant's quota
+//! until then.
 
 use super::NotStarted;
 use super::output_files::{OutputFiles, Spools};
@@ -21,46 +20,48 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{mpsc, oneshot};
 
-/// Questions, and batches of events, that may wait. Whoever sends waits for room, so this bounds the driver too.
+/// Capacity of each mailbox: readers' requests, and batches of events. Senders wait when it is full, so this bounds the
+/// driver too.
 const MAILBOX: usize = 64;
 
-/// Most events kept. A suite of 100,000 tests has two each; beyond that the report still has every test, and the log
-/// only the end, with how many events are not there.
+/// Most events stored. A suite of 100,000 tests has two each. Beyond that the report still lists every test, and the
+/// log ends with the number of missing events.
 const EVENTS_MAX: usize = 262_144;
 
-/// Most bytes of memory for the events of one run: those of 100,000 tests with 300 bytes of names each, and the longest texts
-/// that a report has. What is beyond, or beyond what its tenant's runs may have together, is counted like what is beyond
+/// Most bytes of memory for the events of one run: those of 100,000 tests with 300 bytes of names each, and the longest
+/// texts that a report has. Events beyond it, or beyond the tenant's memory quota, count as missed, like those beyond
 /// [`EVENTS_MAX`].
 const EVENTS_BYTES_MAX: usize = 160 * 1024 * 1024;
 
-/// Most bytes of output that one event tells. A runner that writes byte by byte has as many events as one that writes pages,
-/// unless somebody reads each as it comes.
+/// Most bytes of output in one event. Adjacent output is merged until a reader has seen it, so a runner that writes
+/// byte by byte has as many events as one that writes pages.
 pub const OUTPUT_BYTES_MAX: u32 = 64 * 1024;
 
 /// Bytes that an event takes with its number and its time.
 fn memory_bytes(event: &RunEvent) -> usize {
-    event.memory_bytes() + size_of::<Entry>() - size_of::<RunEvent>()
+    event.memory_bytes() + size_of::<LoggedEvent>() - size_of::<RunEvent>()
 }
 
-/// Most readers that wait, for more or for the end, at the same time.
+/// Most readers that wait, for more events or for the end, at the same time.
 const WAITING_READERS_MAX: usize = 1_024;
 
 const TOO_MANY: ReadError = ReadError::TooMany { max: WAITING_READERS_MAX };
 
-/// Most events handed out at once: what a client takes in before it asks again.
+/// Most events in one batch: what a client processes before it reads again.
 const BATCH_MAX: usize = 256;
 
-/// Most bytes of memory of these, unless the first alone has more: a reader whose client takes nothing in keeps them.
+/// Most bytes of memory in one batch, unless its first event alone has more: a reader whose client is stalled holds
+/// them.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
 
-/// An event with its number.
+/// An event with its number and time.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct LoggedEvent {
     /// From 0, without gaps.
     pub sequence: u64,
-    /// When it was kept.
+    /// When the event was stored.
     pub at: Timestamp,
-    /// What happened.
+    /// The event.
     pub event: RunEvent,
 }
 
@@ -73,102 +74,102 @@ pub enum RunEnd {
     NotStarted(NotStarted),
 }
 
-/// Where a run is.
+/// The phase of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// It waits for its turn.
+    /// Waiting for a turn.
     Queued,
-    /// Its runner was started.
+    /// Its runner has started.
     Running,
-    /// It ended.
+    /// It ended, or never started.
     Finished,
 }
 
-/// A run as it is now.
+/// The state of a run at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Where it is.
+    /// Waiting, running or finished.
     pub phase: Phase,
-    /// The latest progress.
+    /// The latest progress event.
     pub progress: Progress,
-    /// How it ended.
+    /// `None` while the run goes on.
     pub end: Option<RunEnd>,
     /// Number of the next event.
     pub next_sequence: u64,
-    /// What it wrote and left.
+    /// Output and artifacts.
     pub files: OutputFiles,
 }
 
-enum Write {
+enum WriteRequest {
     Append(Vec<RunEvent>),
-    Settle(OutputFiles),
-    Weigh { report: u64, reply: oneshot::Sender<u64> },
+    ReplaceFiles(OutputFiles),
+    ReserveReport { report: u64, reply: oneshot::Sender<u64> },
     End(RunEnd, Option<Reservation>),
     Forget(oneshot::Sender<()>),
 }
 
-/// Whom a question is answered to.
+/// Carries the answer to a reader.
 type Reply<T> = oneshot::Sender<Result<T, ReadError>>;
 
-enum Question {
-    Read { from: u64, reply: Reply<Vec<Entry>> },
+enum ReadRequest {
+    Read { from: u64, reply: Reply<Vec<LoggedEvent>> },
     Files { reply: Reply<OutputFiles> },
     Snapshot { reply: Reply<Snapshot> },
     AwaitEnd { reply: Reply<RunEnd> },
 }
 
-/// The writing end, which the run's driver and its session's actor hold.
+/// The writing end, held by the run's driver and its session's actor.
 #[derive(Debug, Clone)]
 pub struct LogWriter {
-    writes: mpsc::Sender<Write>,
+    writes: mpsc::Sender<WriteRequest>,
 }
 
 impl LogWriter {
-    /// Keeps `events`. Waits for room in the mailbox, which the log always makes.
+    /// Stores `events`. Waits for room in the mailbox, which the log always makes.
     pub async fn append(&self, events: Vec<RunEvent>) {
         if !events.is_empty() {
-            _ = self.writes.send(Write::Append(events)).await;
+            _ = self.writes.send(WriteRequest::Append(events)).await;
         }
     }
 
-    /// The same for the thread of a run. Panics on a tokio thread.
+    /// Blocking [`append`](Self::append) for the run's thread. Panics on a tokio thread.
     pub(super) fn append_blocking(&self, events: Vec<RunEvent>) {
         if !events.is_empty() {
-            _ = self.writes.blocking_send(Write::Append(events));
+            _ = self.writes.blocking_send(WriteRequest::Append(events));
         }
     }
 
-    /// What the run wrote and left, now that nothing is added to it. Panics on a tokio thread.
-    pub(super) fn settle_blocking(&self, files: OutputFiles) {
-        _ = self.writes.blocking_send(Write::Settle(files));
+    /// Replaces the files of the run by their final form, once nothing more is written. Panics on a tokio thread.
+    pub(super) fn replace_files_blocking(&self, files: OutputFiles) {
+        _ = self.writes.blocking_send(WriteRequest::ReplaceFiles(files));
     }
 
-    /// Bytes that the log keeps of all that was written to it until now, and of a report of so many, which count from now on.
-    pub async fn keep_with(&self, report: u64) -> u64 {
+    /// Reserves memory for a report of `report` bytes and returns the bytes that the log retains including it.
+    pub async fn reserve_report(&self, report: u64) -> u64 {
         let (reply, answer) = oneshot::channel();
-        _ = self.writes.send(Write::Weigh { report, reply }).await;
+        _ = self.writes.send(WriteRequest::ReserveReport { report, reply }).await;
         answer.await.unwrap_or(0)
     }
 
-    /// Ends the log. Only the first end counts. What it keeps is counted for as long as it does.
-    pub async fn end(&self, end: RunEnd, kept: Option<Reservation>) {
-        _ = self.writes.send(Write::End(end, kept)).await;
+    /// Ends the log; a second call has no effect. `retained` counts the log against its tenant until it is forgotten.
+    pub async fn end(&self, end: RunEnd, retained: Option<Reservation>) {
+        _ = self.writes.send(WriteRequest::End(end, retained)).await;
     }
 
-    /// Forgets everything, whoever is reading it. Returns when it is gone.
+    /// Drops everything, also for current readers. Returns when it is gone.
     pub async fn forget(&self) {
         let (reply, gone) = oneshot::channel();
-        _ = self.writes.send(Write::Forget(reply)).await;
+        _ = self.writes.send(WriteRequest::Forget(reply)).await;
         _ = gone.await;
     }
 }
 
-/// The reading end, which goes to whoever may read the run.
+/// The reading end, for callers that may read the run.
 #[derive(Debug, Clone)]
 pub struct RunHandle {
     /// When the run was accepted.
     pub accepted_at: Timestamp,
-    questions: mpsc::Sender<Question>,
+    requests: mpsc::Sender<ReadRequest>,
     watchers: Arc<AtomicUsize>,
 }
 
@@ -178,47 +179,47 @@ pub enum ReadError {
     /// The run was forgotten, perhaps while it was read.
     #[error("the run is no longer kept: its session has forgotten it for later ones")]
     Forgotten,
-    /// Nobody else may wait for it now.
+    /// The limit of waiting readers is reached.
     #[error("{max} readers wait for this run already")]
     TooMany {
-        /// How many may.
+        /// The limit.
         max: usize,
     },
 }
 
-/// What a listing lists.
+/// The tests of a listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TestsStarted {
-    /// The tests that began.
+pub struct StartedTests {
+    /// Tests that were reported as started.
     pub tests: BTreeSet<TestId>,
-    /// Events that the log had no room for, among which may be more of them.
+    /// Events that the log had no room for; they may have been tests.
     pub missed: u64,
 }
 
 impl RunHandle {
-    /// Events from number `from` on, at least one unless the run ended before; empty then.
-    pub async fn read(&self, from: u64) -> Result<Vec<Entry>, ReadError> {
-        self.ask(|reply| Question::Read { from, reply }).await
+    /// Events from number `from` on: at least one, or none if the run ended before `from`.
+    pub async fn read(&self, from: u64) -> Result<Vec<LoggedEvent>, ReadError> {
+        self.request(|reply| ReadRequest::Read { from, reply }).await
     }
 
-    /// What it has written and left until now. Whoever holds this keeps it from being gone, so nobody holds it for long.
+    /// Output and artifacts until now. Holding the result keeps the files on disk, so drop it soon.
     pub async fn files(&self) -> Result<OutputFiles, ReadError> {
-        self.ask(|reply| Question::Files { reply }).await
+        self.request(|reply| ReadRequest::Files { reply }).await
     }
 
-    /// The run as it is now.
+    /// The run's state at this moment.
     pub async fn snapshot(&self) -> Result<Snapshot, ReadError> {
-        self.ask(|reply| Question::Snapshot { reply }).await
+        self.request(|reply| ReadRequest::Snapshot { reply }).await
     }
 
     /// Waits for the end.
     pub async fn end(&self) -> Result<RunEnd, ReadError> {
-        self.ask(|reply| Question::AwaitEnd { reply }).await
+        self.request(|reply| ReadRequest::AwaitEnd { reply }).await
     }
 
-    /// The tests that the log has seen begin, once it has ended.
-    pub async fn tests_started(&self) -> Result<TestsStarted, ReadError> {
-        let mut started = TestsStarted::default();
+    /// The tests that have started, once the run has ended.
+    pub async fn tests_started(&self) -> Result<StartedTests, ReadError> {
+        let mut started = StartedTests::default();
         let mut from = 0;
         loop {
             let batch = self.read(from).await?;
@@ -234,48 +235,49 @@ impl RunHandle {
         }
     }
 
-    async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Question) -> Result<T, ReadError> {
+    async fn request<T>(&self, request: impl FnOnce(Reply<T>) -> ReadRequest) -> Result<T, ReadError> {
         let (reply, answer) = oneshot::channel();
-        self.questions.send(question(reply)).await.map_err(|_| ReadError::Forgotten)?;
+        self.requests.send(request(reply)).await.map_err(|_| ReadError::Forgotten)?;
         answer.await.map_err(|_| ReadError::Forgotten)?
     }
 
-    /// Counts as a watcher until the returned value is dropped.
+    /// Registers a watcher until the returned guard is dropped.
     #[must_use]
-    pub fn watch(&self) -> Watch {
+    pub fn watch(&self) -> WatchGuard {
         self.watchers.fetch_add(1, Ordering::Relaxed);
-        Watch(Arc::clone(&self.watchers))
+        WatchGuard(Arc::clone(&self.watchers))
     }
 
-    /// How many watch now.
+    /// Number of current watchers.
     #[must_use]
     pub fn watchers(&self) -> usize {
         self.watchers.load(Ordering::Relaxed)
     }
 }
 
-/// Somebody watches a run for as long as this lives.
+/// Counts as one watcher until dropped.
 #[derive(Debug)]
-pub struct Watch(Arc<AtomicUsize>);
+pub struct WatchGuard(Arc<AtomicUsize>);
 
-impl Drop for Watch {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Opens the log of a run that was just accepted. While there are writers it takes in events; when the last is gone, a
-/// log that has its end stays readable for whoever holds a handle, and one that has none is broken and says so.
+/// Opens the log of an accepted run. It ingests events while there are writers. When the last writer is gone, a log
+/// that has its end stays readable while handles exist; one without an end stops, and its readers get
+/// [`ReadError::Forgotten`].
 #[must_use]
-pub fn open(clock: Clock, spools: &Spools, room: MemoryReservation) -> (LogWriter, RunHandle) {
-    let (writes, written) = mpsc::channel(MAILBOX);
-    let (questions, asked) = mpsc::channel(MAILBOX);
+pub fn open(clock: Clock, spools: &Spools, memory: MemoryReservation) -> (LogWriter, RunHandle) {
+    let (writes, writes_rx) = mpsc::channel(MAILBOX);
+    let (requests, requests_rx) = mpsc::channel(MAILBOX);
     let log = Log {
         clock,
         entries: Vec::new(),
         bytes: 0,
-        room,
-        told: 0,
+        memory,
+        seen: 0,
         files: spools.files(),
         missed: 0,
         readers: Vec::new(),
@@ -283,67 +285,71 @@ pub fn open(clock: Clock, spools: &Spools, room: MemoryReservation) -> (LogWrite
         phase: Phase::Queued,
         progress: Progress::default(),
         end: None,
-        _kept: None,
+        _retained: None,
     };
-    tokio::spawn(log.serve(written, asked));
-    (LogWriter { writes }, RunHandle { accepted_at: clock.now(), questions, watchers: Arc::default() })
+    tokio::spawn(log.serve(writes_rx, requests_rx));
+    (LogWriter { writes }, RunHandle { accepted_at: clock.now(), requests, watchers: Arc::default() })
 }
 
 struct Log {
     clock: Clock,
-    entries: Vec<Entry>,
-    /// Memory of these.
+    entries: Vec<LoggedEvent>,
+    /// Bytes of memory of `entries`.
     bytes: usize,
-    /// The same and the report's, as the tenant counts it.
-    room: MemoryReservation,
-    /// How many of them somebody may have seen, and knows by their numbers.
-    told: usize,
+    /// The memory of entries and report, reserved from the tenant's quota.
+    memory: MemoryReservation,
+    /// Number of entries that a reader may have seen; these no longer change.
+    seen: usize,
     files: OutputFiles,
-    /// Events that found no room.
+    /// Events for which there was no room.
     missed: u64,
-    readers: Vec<(u64, Reply<Vec<Entry>>)>,
+    readers: Vec<(u64, Reply<Vec<LoggedEvent>>)>,
     end_waiters: Vec<Reply<RunEnd>>,
     phase: Phase,
     progress: Progress,
     end: Option<RunEnd>,
-    /// What is kept since it has ended.
-    _kept: Option<Reservation>,
+    /// Counts the log against its tenant after its end.
+    _retained: Option<Reservation>,
 }
 
 impl Log {
-    async fn serve(mut self, mut written: mpsc::Receiver<Write>, mut asked: mpsc::Receiver<Question>) {
+    async fn serve(
+        mut self,
+        mut writes_rx: mpsc::Receiver<WriteRequest>,
+        mut requests_rx: mpsc::Receiver<ReadRequest>,
+    ) {
         let mut writing = true;
         loop {
             tokio::select! {
                 biased;
-                write = written.recv(), if writing => match write {
-                    Some(Write::Append(events)) => self.append(events),
-                    Some(Write::Settle(files)) => self.files = files,
-                    Some(Write::Weigh { report, reply }) => _ = reply.send(self.kept_with(report)),
-                    Some(Write::End(end, kept)) => self.finish(end, kept),
-                    Some(Write::Forget(reply)) => {
-                        // First everything, then the word that it is gone.
-                        drop((self, asked));
+                write = writes_rx.recv(), if writing => match write {
+                    Some(WriteRequest::Append(events)) => self.append(events),
+                    Some(WriteRequest::ReplaceFiles(files)) => self.files = files,
+                    Some(WriteRequest::ReserveReport { report, reply }) => _ = reply.send(self.reserve_report(report)),
+                    Some(WriteRequest::End(end, retained)) => self.finish(end, retained),
+                    Some(WriteRequest::Forget(reply)) => {
+                        // Everything is dropped before the reply.
+                        drop((self, requests_rx));
                         _ = reply.send(());
                         return;
                     }
                     None if self.end.is_none() => return,
                     None => writing = false,
                 },
-                question = asked.recv() => match question {
-                    Some(question) => self.answer(question),
+                request = requests_rx.recv() => match request {
+                    Some(request) => self.answer(request),
                     None => return,
                 },
             }
         }
     }
 
-    fn answer(&mut self, question: Question) {
-        match question {
-            Question::Read { from, reply } => self.read(from, reply),
-            Question::Files { reply } => _ = reply.send(Ok(self.files.clone())),
-            Question::Snapshot { reply } => _ = reply.send(Ok(self.snapshot())),
-            Question::AwaitEnd { reply } => match &self.end {
+    fn answer(&mut self, request: ReadRequest) {
+        match request {
+            ReadRequest::Read { from, reply } => self.read(from, reply),
+            ReadRequest::Files { reply } => _ = reply.send(Ok(self.files.clone())),
+            ReadRequest::Snapshot { reply } => _ = reply.send(Ok(self.snapshot())),
+            ReadRequest::AwaitEnd { reply } => match &self.end {
                 Some(end) => _ = reply.send(Ok(end.clone())),
                 None => self.await_end(reply),
             },
@@ -360,14 +366,14 @@ impl Log {
                 RunEvent::Progress(progress) => self.progress = progress.clone(),
                 _ => {}
             }
-            if self.goes_on(&event) {
+            if self.merge_output(&event) {
                 continue;
             }
             let bytes = memory_bytes(&event);
-            // Nothing is numbered that is not kept, so a full log has no gap: it says less, and in the end how much less.
-            if self.entries.len() < EVENTS_MAX && self.bytes < EVENTS_BYTES_MAX && self.room.try_grow(bytes as u64) {
+            // Only stored events are numbered, so a full log has no gap; its end has the number of missing events.
+            if self.entries.len() < EVENTS_MAX && self.bytes < EVENTS_BYTES_MAX && self.memory.try_grow(bytes as u64) {
                 self.bytes += bytes;
-                self.keep(event);
+                self.store(event);
             } else {
                 self.missed += 1;
             }
@@ -375,13 +381,14 @@ impl Log {
         self.wake();
     }
 
-    // Whether it is output that the last event tells from now on, too, which nobody knows yet.
-    fn goes_on(&mut self, event: &RunEvent) -> bool {
+    // Merges output into the last event if it is adjacent and no reader has seen that event.
+    fn merge_output(&mut self, event: &RunEvent) -> bool {
         let RunEvent::Output { stream, offset, len: more } = event else { return false };
-        if self.entries.len() <= self.told {
+        if self.entries.len() <= self.seen {
             return false;
         }
-        let Some(Entry { event: RunEvent::Output { stream: same, offset: begin, len }, .. }) = self.entries.last_mut()
+        let Some(LoggedEvent { event: RunEvent::Output { stream: same, offset: begin, len }, .. }) =
+            self.entries.last_mut()
         else {
             return false;
         };
@@ -393,28 +400,28 @@ impl Log {
         adjacent
     }
 
-    fn kept_with(&self, report: u64) -> u64 {
-        self.room.grow(report);
-        self.files.kept_bytes().saturating_add(self.bytes as u64).saturating_add(report)
+    fn reserve_report(&self, report: u64) -> u64 {
+        self.memory.grow(report);
+        self.files.quota_bytes().saturating_add(self.bytes as u64).saturating_add(report)
     }
 
-    fn keep(&mut self, event: RunEvent) {
+    fn store(&mut self, event: RunEvent) {
         let sequence = self.entries.len() as u64;
-        self.entries.push(Entry { sequence, at: self.clock.now(), event });
+        self.entries.push(LoggedEvent { sequence, at: self.clock.now(), event });
     }
 
-    fn finish(&mut self, end: RunEnd, kept: Option<Reservation>) {
+    fn finish(&mut self, end: RunEnd, retained: Option<Reservation>) {
         if self.end.is_some() {
             return;
         }
         if let RunEnd::Report(report) = &end {
             if self.missed > 0 {
-                self.keep(RunEvent::Missed { events: self.missed });
+                self.store(RunEvent::Missed { events: self.missed });
             }
-            self.keep(RunEvent::Finished(Arc::clone(report)));
+            self.store(RunEvent::Finished(Arc::clone(report)));
         }
         self.entries.shrink_to_fit();
-        self._kept = kept;
+        self._retained = retained;
         self.phase = Phase::Finished;
         for waiter in self.end_waiters.drain(..) {
             _ = waiter.send(Ok(end.clone()));
@@ -423,12 +430,12 @@ impl Log {
         self.wake();
     }
 
-    fn read(&mut self, from: u64, reply: Reply<Vec<Entry>>) {
+    fn read(&mut self, from: u64, reply: Reply<Vec<LoggedEvent>>) {
         if self.end.is_some() || from < self.entries.len() as u64 {
-            self.hand_out(from, reply);
+            self.send_batch(from, reply);
             return;
         }
-        // A reader that gave up has closed its end; its place is free.
+        // Remove readers that gave up: they have closed their end.
         self.readers.retain(|(_, reply)| !reply.is_closed());
         if self.readers.len() < WAITING_READERS_MAX {
             self.readers.push((from, reply));
@@ -437,10 +444,10 @@ impl Log {
         }
     }
 
-    fn hand_out(&mut self, from: u64, reply: Reply<Vec<Entry>>) {
+    fn send_batch(&mut self, from: u64, reply: Reply<Vec<LoggedEvent>>) {
         let batch = self.batch(from);
         let until = from.saturating_add(batch.len() as u64);
-        self.told = self.told.max(usize::try_from(until).unwrap_or(usize::MAX).min(self.entries.len()));
+        self.seen = self.seen.max(usize::try_from(until).unwrap_or(usize::MAX).min(self.entries.len()));
         _ = reply.send(Ok(batch));
     }
 
@@ -453,30 +460,30 @@ impl Log {
         }
     }
 
-    // A report comes alone: it is the one event that is as large as everything before it.
-    fn batch(&self, from: u64) -> Vec<Entry> {
+    // A report is a batch of its own: it is the one event that may be as large as all others together.
+    fn batch(&self, from: u64) -> Vec<LoggedEvent> {
         let from = usize::try_from(from).unwrap_or(usize::MAX).min(self.entries.len());
         let mut bytes = 0;
-        let within = |(place, entry): &(usize, &Entry)| {
+        let within = |(index, entry): &(usize, &LoggedEvent)| {
             bytes += entry.event.memory_bytes();
-            *place == 0 || (bytes <= BATCH_BYTES_MAX && !matches!(entry.event, RunEvent::Finished(_)))
+            *index == 0 || (bytes <= BATCH_BYTES_MAX && !matches!(entry.event, RunEvent::Finished(_)))
         };
         let some = self.entries[from..].iter().take(BATCH_MAX).enumerate().take_while(within);
         some.map(|(_, entry)| entry.clone()).collect()
     }
 
-    // Those who are further ahead stay where they are: with many of them, an event costs no more than a look at each.
+    // Readers that are further ahead keep waiting: each costs one comparison per event.
     fn wake(&mut self) {
         let (over, next) = (self.end.is_some(), self.entries.len() as u64);
         let served: Vec<_> = self.readers.extract_if(.., |(from, _)| over || *from < next).collect();
         for (from, reply) in served {
-            self.hand_out(from, reply);
+            self.send_batch(from, reply);
         }
     }
 
     fn snapshot(&mut self) -> Snapshot {
-        // Whoever goes on from the number that it names has seen everything before.
-        self.told = self.entries.len();
+        // A reader that resumes from `next_sequence` counts as having seen everything before it.
+        self.seen = self.entries.len();
         Snapshot {
             files: self.files.clone(),
             phase: self.phase,

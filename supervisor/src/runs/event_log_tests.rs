@@ -1,4 +1,4 @@
-//! What must hold of a log: bounds, numbers without gaps, and that nothing outlives it.
+//! Tests of the event log: bounds, numbers without gaps, and that nothing outlives it.
 
 use super::*;
 use crate::runs::without_running;
@@ -18,10 +18,10 @@ fn end() -> RunEnd {
 }
 
 #[tokio::test]
-async fn one_reader_too_many_is_told_so_and_the_others_wait() {
+async fn rejects_one_reader_too_many_while_the_others_wait() {
     let (writer, handle) = log();
     let mut waiting = tokio::task::JoinSet::new();
-    // Two of each are too many, whoever they are.
+    // Two of each kind are too many, in any order.
     for _ in 0..WAITING_READERS_MAX + 2 {
         let (reader, waiter) = (handle.clone(), handle.clone());
         waiting.spawn(async move { reader.read(0).await.map(|batch| batch.len()) });
@@ -40,14 +40,14 @@ async fn one_reader_too_many_is_told_so_and_the_others_wait() {
 }
 
 #[tokio::test]
-async fn who_is_ahead_waits_for_its_event_alone() {
+async fn wakes_only_the_reader_whose_event_was_stored() {
     let (writer, handle) = log();
     let mut waiting = Vec::new();
-    // The last is first, so that none has its turn by its place.
+    // The highest number registers first, so that order of registration does not decide.
     for from in (0..WAITING_READERS_MAX as u64).rev() {
         let mut reader = Box::pin(handle.read(from));
         assert!(reader.as_mut().now_or_never().is_none());
-        handle.snapshot().await.expect("questions are taken in as they come, so the reader waits now");
+        handle.snapshot().await.expect("requests are handled in order, so the reader waits now");
         waiting.push(reader);
     }
     for from in 0..WAITING_READERS_MAX as u64 {
@@ -55,7 +55,7 @@ async fn who_is_ahead_waits_for_its_event_alone() {
         let read = waiting.pop().unwrap().await.unwrap();
         assert_eq!(read.iter().map(|entry| entry.sequence).collect::<Vec<_>>(), [from]);
         let next = waiting.last_mut().map(|next| next.as_mut().now_or_never().is_some());
-        assert_ne!(next, Some(true), "event {from} is none of the next one's");
+        assert_ne!(next, Some(true), "event {from} does not wake the next reader");
     }
 }
 
@@ -63,57 +63,57 @@ fn output(stream: Stream, offset: u64, len: u32) -> RunEvent {
     RunEvent::Output { stream, offset, len }
 }
 
-// The number, the stream, where it begins and how long it is, of each event.
-async fn told(handle: &RunHandle, from: u64) -> Vec<(u64, Stream, u64, u32)> {
+// Number, stream, offset and length of each output event.
+async fn seen(handle: &RunHandle, from: u64) -> Vec<(u64, Stream, u64, u32)> {
     let entries = handle.read(from).await.unwrap().into_iter();
-    let told = entries.filter_map(|entry| match entry.event {
+    let seen = entries.filter_map(|entry| match entry.event {
         RunEvent::Output { stream, offset, len } => Some((entry.sequence, stream, offset, len)),
         _ => None,
     });
-    told.collect()
+    seen.collect()
 }
 
 #[tokio::test]
-async fn adjacent_output_that_nobody_has_seen_is_one_event_and_what_was_seen_stays_as_it_was() {
+async fn merges_adjacent_output_until_a_reader_has_seen_it() {
     use Stream::{Stderr, Stdout};
     let (writer, handle) = log();
     for byte in 0..1_000 {
         writer.append(vec![output(Stdout, byte, 1)]).await;
     }
-    assert_eq!(told(&handle, 0).await, [(0, Stdout, 0, 1_000)]);
+    assert_eq!(seen(&handle, 0).await, [(0, Stdout, 0, 1_000)]);
     writer.append(vec![output(Stdout, 1_000, 1)]).await;
     writer.append(vec![output(Stdout, 1_001, 1)]).await;
-    assert_eq!(told(&handle, 1).await, [(1, Stdout, 1_000, 2)], "the first was seen");
+    assert_eq!(seen(&handle, 1).await, [(1, Stdout, 1_000, 2)], "a seen event does not grow");
     writer.append(vec![output(Stderr, 0, 5), output(Stdout, 1_002, 1), output(Stdout, 1_004, 1)]).await;
     let next = handle.snapshot().await.unwrap().next_sequence;
     assert_eq!(next, 5, "another stream, and a hole");
     writer.append(vec![output(Stdout, 1_005, 1)]).await;
-    assert_eq!(told(&handle, next).await, [(5, Stdout, 1_005, 1)], "whoever goes on from there misses nothing");
+    assert_eq!(seen(&handle, next).await, [(5, Stdout, 1_005, 1)], "a reader that resumes from there misses nothing");
     writer.append(vec![output(Stdout, 1_006, OUTPUT_BYTES_MAX), output(Stdout, 1_006 + 65_536, 1)]).await;
     let large = [(6, Stdout, 1_006, OUTPUT_BYTES_MAX), (7, Stdout, 1_006 + 65_536, 1)];
-    assert_eq!(told(&handle, 6).await, large);
+    assert_eq!(seen(&handle, 6).await, large);
     writer.end(end(), None).await;
     let numbers: Vec<u64> = handle.read(0).await.unwrap().iter().map(|entry| entry.sequence).collect();
-    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7], "and the report comes alone");
-    assert!(matches!(handle.read(8).await.unwrap()[..], [Entry { event: RunEvent::Finished(_), .. }]));
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7], "the report is a batch of its own");
+    assert!(matches!(handle.read(8).await.unwrap()[..], [LoggedEvent { event: RunEvent::Finished(_), .. }]));
 }
 
 #[tokio::test]
-async fn one_byte_at_a_time_does_not_fill_the_log_and_what_does_is_counted() {
+async fn single_byte_writes_do_not_fill_the_log_and_events_count_by_memory() {
     let (writer, handle) = log();
     let mut bytes = 0;
     while bytes < 2 * EVENTS_MAX as u64 {
         writer.append((bytes..bytes + 4_096).map(|byte| output(Stream::Stdout, byte, 1)).collect()).await;
         bytes += 4_096;
     }
-    assert!(writer.keep_with(0).await < 2_000, "{}", writer.keep_with(0).await);
+    assert!(writer.reserve_report(0).await < 2_000, "{}", writer.reserve_report(0).await);
     assert_eq!(handle.snapshot().await.unwrap().next_sequence, 8, "64 KiB each");
     let name = "n".repeat(4_000);
     let test = || RunEvent::TestStarted(TestId { package: "p".to_owned(), name: name.clone() });
     for _ in 0..60 {
         writer.append((0..1_000).map(|_| test()).collect()).await;
     }
-    let kept = usize::try_from(writer.keep_with(0).await).unwrap();
+    let kept = usize::try_from(writer.reserve_report(0).await).unwrap();
     assert!((EVENTS_BYTES_MAX..EVENTS_BYTES_MAX + 8_000).contains(&kept), "{kept}");
     let batch = handle.read(8).await.unwrap();
     let bytes: usize = batch.iter().map(|entry| entry.event.memory_bytes()).sum();
@@ -121,7 +121,7 @@ async fn one_byte_at_a_time_does_not_fill_the_log_and_what_does_is_counted() {
 }
 
 #[tokio::test]
-async fn what_a_log_keeps_is_counted_until_it_is_forgotten_and_no_reader_holds_on_to_it() {
+async fn a_log_counts_against_its_quota_until_it_is_forgotten() {
     let count = Arc::new(crate::tenants::allowance::Gauge::default());
     let mut spools = Spools::default();
     spools.stdout.append(&[7; 100]).unwrap();
@@ -134,12 +134,12 @@ async fn what_a_log_keeps_is_counted_until_it_is_forgotten_and_no_reader_holds_o
         });
         if forgotten {
             writer.forget().await;
-            assert_eq!(waiting.await.unwrap(), Err(ReadError::Forgotten), "whoever waits is told");
+            assert_eq!(waiting.await.unwrap(), Err(ReadError::Forgotten), "a waiting reader gets an error");
         } else {
-            writer.end(end(), Some(count.add(writer.keep_with(0).await))).await;
+            writer.end(end(), Some(count.add(writer.reserve_report(0).await))).await;
             assert_eq!(waiting.await.unwrap(), Ok(1));
             assert_eq!(handle.files().await.unwrap().read_output(Stream::Stdout, 98, 9).unwrap(), [7; 2]);
-            assert!(count.now() > 1_000_000, "a file counts for its descriptor, too: {}", count.now());
+            assert!(count.now() > 1_000_000, "a file also counts for its descriptor: {}", count.now());
             writer.forget().await;
         }
         assert_eq!(count.now(), 0);
@@ -150,7 +150,7 @@ async fn what_a_log_keeps_is_counted_until_it_is_forgotten_and_no_reader_holds_o
 }
 
 #[tokio::test]
-async fn a_log_that_is_full_says_what_is_not_in_it() {
+async fn a_full_log_ends_with_the_number_of_missed_events() {
     let (writer, handle) = log();
     let test = |number: usize| RunEvent::TestStarted(TestId { package: "p".to_owned(), name: format!("t{number}") });
     for from in (0..EVENTS_MAX + 1_000).step_by(1_000) {
@@ -171,26 +171,26 @@ async fn a_log_that_is_full_says_what_is_not_in_it() {
     let (writer, handle) = log();
     writer.append(vec![test(0)]).await;
     writer.end(end(), None).await;
-    assert_eq!(handle.snapshot().await.unwrap().next_sequence, 2, "nothing was missed, and nothing is said of it");
+    assert_eq!(handle.snapshot().await.unwrap().next_sequence, 2, "no event was missed, so none says so");
 }
 
 #[tokio::test]
-async fn the_runs_of_a_tenant_share_the_memory_that_it_may_have_and_give_it_back() {
+async fn runs_of_a_tenant_share_its_memory_quota_and_release_it() {
     let kept = RetainedQuota { memory_max: 100_000, ..RetainedQuota::unbounded() };
     let logs = || open(Clock::new(), &Spools::default(), kept.run_memory());
     let test = |number: usize| RunEvent::TestStarted(TestId { package: "p".to_owned(), name: format!("t{number}") });
-    let (greedy, told) = logs();
+    let (greedy, seen) = logs();
     greedy.append((0..10_000).map(test).collect()).await;
     greedy.end(end(), None).await;
-    let started = told.tests_started().await.unwrap();
+    let started = seen.tests_started().await.unwrap();
     assert!(started.tests.len() > 100 && started.tests.len() as u64 + started.missed == 10_000, "{}", started.missed);
     assert!((90_000..=100_000).contains(&kept.memory.now()), "{}", kept.memory.now());
     let (writer, handle) = logs();
     writer.append((0..100).map(test).collect()).await;
     greedy.forget().await;
     writer.append(vec![test(100)]).await;
-    // A report is there whether there is room for it or not.
-    assert!(writer.keep_with(200_000).await > 200_000 && kept.exceeded().is_some());
+    // A report is stored even if the quota is exceeded.
+    assert!(writer.reserve_report(200_000).await > 200_000 && kept.exceeded().is_some());
     writer.end(end(), None).await;
     let started = handle.tests_started().await.unwrap();
     assert!(started.missed > 0 && started.tests.contains(&TestId { package: "p".to_owned(), name: "t100".to_owned() }));

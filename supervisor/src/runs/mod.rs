@@ -1,5 +1,6 @@
-//! A run: its log, from which everybody reads, and its driver, which alone writes. A run outlives the calls that
-//! started it and stays readable until its session forgets it.
+//! A run: its driver, which alone writes the event log, and the log, which all readers share.
+//!
+//! A run outlives the calls that started it and stays readable until its session forgets it.
 
 mod combined_exit;
 pub mod context;
@@ -15,9 +16,10 @@ mod run_state;
 pub mod scheduler;
 mod tally;
 
-pub use driver::{Drive, Finished, drive};
+pub use driver::{FinishedRun, RunTask, drive};
 pub use event_log::{
-    Entry, LogWriter, OUTPUT_BYTES_MAX, Phase, ReadError, RunEnd, RunHandle, Snapshot, TestsStarted, Watch, open,
+    LogWriter, LoggedEvent, OUTPUT_BYTES_MAX, Phase, ReadError, RunEnd, RunHandle, Snapshot, StartedTests, WatchGuard,
+    open,
 };
 pub use output_files::{FILE_BYTES_MIN, OutputFiles, Spools};
 pub use report_builder::without_running;
@@ -25,40 +27,40 @@ pub use run_killer::{KillOnDrop, RunKiller};
 
 use thiserror::Error;
 
-/// Why a run that was accepted did not start. Subscribers get it in place of a report.
+/// Why an accepted run did not start. Subscribers get it in place of a report.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotStarted {
     /// The workspace changed while the run waited, and can no longer be run.
     #[error(transparent)]
     Prepare(#[from] prepare::PrepareError),
-    /// A required layer is not available.
+    /// A layer that the policy requires is not available.
     #[error("{text}")]
     LayerMissing {
-        /// Which, why and the remedy.
+        /// Which layer, why, and the remedy.
         text: String,
     },
-    /// A limit that must be enforced cannot be.
+    /// A limit that must be enforced cannot be enforced.
     #[error("{text}")]
     LimitMissing {
-        /// Which, why and the remedy.
+        /// Which limit, why, and the remedy.
         text: String,
     },
-    /// It waited, and then there was nothing left to do.
+    /// The session found nothing left to do when the run's turn came.
     #[error(transparent)]
-    QuotaExceeded(#[from] proctor_core::session::StartRejected),
-    /// A quota of its tenant or of the host is used up.
+    Rejected(#[from] proctor_core::session::StartRejected),
+    /// A quota of the tenant or of the host is used up.
     #[error(transparent)]
     Quota(#[from] proctor_core::quota::QuotaExceeded),
-    /// The sandbox cannot carry out what is asked, whoever asks.
+    /// The sandbox cannot carry out this request, from any caller.
     #[error("{text}")]
     Invalid {
         /// What is wrong.
         text: String,
     },
-    /// The host failed. The logs have the details.
+    /// The host failed. The log has the details.
     #[error("{text}")]
     Host {
-        /// What may be told.
+        /// Text for the client, without host paths.
         text: String,
     },
 }

@@ -1,9 +1,9 @@
-//! From a request and a look at the workspace to the sandbox's specification, with every refusal before any process
-//! starts. Must not know sessions, the wire, or how anything is isolated.
+//! Turns a request and a workspace scan into the sandbox's specification. Every refusal happens here, before a process
+//! starts.
 
-use crate::caches::{GoLibrary, RunCache, of_run};
+use crate::caches::{GoLibrary, RunCache, cache_dir_of_run};
 use crate::host::environment::{HOME, home};
-use crate::host::toolchain::{is_seen, unseen_environment};
+use crate::host::toolchain::{invisible_interpreter, is_visible};
 use crate::random_id::random_id;
 use crate::runs::context::{Context, Policy};
 use crate::runs::project_file::{ProjectFile, ProjectFileError};
@@ -23,51 +23,51 @@ use thiserror::Error;
 /// Why a request cannot be carried out in this workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PrepareError {
-    /// No framework, or too many.
+    /// No framework was detected, or several.
     #[error(transparent)]
     Detect(#[from] DetectError),
-    /// The framework cannot do what is asked.
+    /// The framework cannot do what the request asks.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The project file is wrong.
+    /// The project file is invalid.
     #[error(transparent)]
     ProjectFile(#[from] ProjectFileError),
-    /// The runner's program is not there, not where runs see it, or nobody may execute it.
+    /// The runner's program is missing, outside what runs see, or not executable.
     #[error("{program}: {}", match (is_there, program.contains('/')) {
         (true, _) => "not executable: chmod +x lets it run",
         (false, true) => "not found where runs see it: in the workspace or on PATH",
         (false, false) => "not found on PATH",
     })]
     RunnerMissing {
-        /// Its name.
+        /// The program's name, or its path in the workspace.
         program: String,
-        /// Whether there is a file of that name where runs see it.
+        /// Whether runs see a file of that name.
         is_there: bool,
     },
-    /// The request wants the host's network and may not.
+    /// The request asks for the host's network, which the policy forbids.
     #[error("network: the host's network is not allowed for this tenant: ask for none, or have the operator allow it")]
     NetworkDenied,
     /// The workspace's directory was moved, replaced or removed since the session was created.
     #[error("the workspace was moved, replaced or removed: open a new session")]
     WorkspaceReplaced,
-    /// The workspace belongs to somebody else, whose files the tenant's runs shall not touch, and could not.
+    /// The workspace belongs to a user whose files the tenant's runs cannot and must not touch.
     #[error("the workspace belongs to another user than this tenant's: give it to user {uid} (chown -R)")]
     WorkspaceOwner {
-        /// Who the tenant's runs are.
+        /// UID of the tenant's runs.
         uid: u32,
     },
-    /// The host was short of something, or failed, whatever was asked for. Nothing was run.
+    /// The host failed or was short of a resource. Nothing was run.
     #[error("{text}: nothing was run, and the same request may be sent again")]
     HostFailed {
-        /// Of what, in words that hold no path. The logs have the details.
+        /// The cause, in words without a host path. The log has the details.
         text: String,
     },
-    /// A path that is no UTF-8, which no runner's command line could carry.
+    /// The workspace's path is not UTF-8, so that no runner's command line could carry it.
     #[error("the workspace's path is not UTF-8: rename the directory that is not")]
     PathNotUtf8,
 }
 
-/// A session's workspace that cannot be looked at.
+/// Maps the error of a scan in an existing session.
 impl From<WorkspaceError> for PrepareError {
     fn from(error: WorkspaceError) -> Self {
         match error {
@@ -81,51 +81,52 @@ impl From<WorkspaceError> for PrepareError {
 }
 
 /// Everything that a driver needs to run a request.
-pub struct Prepared {
-    /// What the sandbox shall do.
+pub struct PreparedRun {
+    /// The sandbox's specification.
     pub spec: RunSpec,
-    /// What reads its output.
+    /// Parses the runner's output.
     pub parser: Box<dyn Parser>,
-    /// The framework's name; the names of several.
+    /// The framework's name, or the names of several.
     pub framework: String,
-    /// What reads its coverage; `None` for a custom command or a listing.
+    /// The chosen frameworks, which parse coverage; `None` for a custom command or a listing.
     pub chosen: Option<Chosen>,
-    /// Sentences for the report: clamped limits, what the plan has to say.
+    /// Notes for the report: clamped limits and notes of the plan.
     pub notes: Vec<String>,
-    /// The environment of every command, before what its step adds.
+    /// The environment of every command, before its step adds to it.
     pub env: BTreeMap<String, String>,
-    /// Where its caches are; `None` for below its scratch directory.
+    /// The run's caches; `None` puts them below its scratch directory.
     pub run_cache: Option<RunCache>,
-    /// Go's library, where the run may use one that is compiled for all workspaces.
+    /// Go's standard library, if the run may use one compiled for all workspaces.
     pub go_library: Option<GoLibrary>,
-    /// Where there may be tests that the look at the workspace has left out: such a run is not green.
+    /// Parts of the workspace that the scan omitted and that may hold tests: such a run is not green.
     pub missed: Vec<Collector>,
 }
 
-/// Prepares `request` of `session`. Reads nothing but PATH, and where the workspace's Python comes from: not for a tokio thread.
+/// Prepares `request` of `session`. Reads only PATH and the origin of the workspace's Python, but not for a tokio
+/// thread.
 pub fn prepare(
     context: &Context,
     policy: &Policy,
     session: &SessionId,
     workspace: &Workspace,
-    look: &WorkspaceScan,
+    scan: &WorkspaceScan,
     request: &RunRequest,
     kind: RunKind,
-) -> Result<Prepared, PrepareError> {
+) -> Result<PreparedRun, PrepareError> {
     let root = workspace.root().to_str().ok_or(PrepareError::PathNotUtf8)?;
     let run_cache = run_cache(policy, workspace, request)?;
-    let kept = run_cache.as_ref().map(RunCache::dir);
-    let cache = of_run(kept.as_deref());
+    let cache_dir = run_cache.as_ref().map(RunCache::dir);
+    let cache = cache_dir_of_run(cache_dir.as_deref());
     let cache = cache.to_str().ok_or(PrepareError::PathNotUtf8)?;
-    check_owner(policy, look.owner)?;
-    let file = ProjectFile::of(&look.tree)?;
+    check_owner(policy, scan.owner)?;
+    let file = ProjectFile::from_tree(&scan.tree)?;
     let report = file.report(request);
     let (request, mut notes) = file.complete(request, policy.may_use_network);
     let network = request.network.unwrap_or(policy.network);
     if network == Network::Host && !policy.may_use_network {
         return Err(PrepareError::NetworkDenied);
     }
-    let nonce = random()?;
+    let nonce = unguessable_word()?;
     let want = Want {
         selection: &request.selection,
         coverage: request.coverage,
@@ -136,14 +137,21 @@ pub fn prepare(
         cache,
         nonce: nonce.as_str(),
     };
-    let Planned { plan, parser, framework, chosen, missed, wall_ms_max } = if request.command.is_empty() {
-        plan_detected(policy, look, &request, kind, &want)?
+    let FrameworkPlan { plan, parser, framework, chosen, missed, wall_ms_max } = if request.command.is_empty() {
+        plan_detected(policy, scan, &request, kind, &want)?
     } else {
         check_custom(&request, kind)?;
         let wall_ms_max = policy.timeouts.get(custom::NAME).copied().unwrap_or(policy.defaults.wall_ms_max);
         let plan = custom::plan(&request.command, want.scratch, report);
         let parser = custom::parser_of(&request.command, root, report);
-        Planned { plan, parser, framework: custom::NAME.to_owned(), chosen: None, missed: Vec::new(), wall_ms_max }
+        FrameworkPlan {
+            plan,
+            parser,
+            framework: custom::NAME.to_owned(),
+            chosen: None,
+            missed: Vec::new(),
+            wall_ms_max,
+        }
     };
     if plan.steps.len() > COMMANDS_MAX {
         return Err(PlanError::TooManySteps { steps: plan.steps.len(), max: COMMANDS_MAX }.into());
@@ -153,29 +161,29 @@ pub fn prepare(
     notes.extend(clamped);
     notes.extend(plan.notes.iter().cloned());
     let mut env = context.toolchain.base_env(&home());
-    let caches = context.toolchain.caches(kept.as_deref(), network);
+    let caches = context.toolchain.caches(cache_dir.as_deref(), network);
     env.extend(caches.env);
     env.extend(request.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     let mut read_only = context.toolchain.read_only(workspace.root(), policy.run_as.into());
     let runs_go = chosen.is_none() && kind == RunKind::Tests || may_run_go(&plan.steps);
     let go_library =
         run_cache.as_ref().filter(|_| runs_go).and_then(|cache| go_library(context, workspace, &read_only, cache));
-    read_only.extend(go_library.iter().filter(|library| library.is_there()).map(GoLibrary::dir));
-    let commands = commands_of(context, workspace, &read_only, &env, &plan.steps)?;
-    notes.extend(note_of_environment(workspace, &read_only, &plan.steps));
+    read_only.extend(go_library.iter().filter(|library| library.exists()).map(GoLibrary::dir));
+    let commands = build_commands(context, workspace, &read_only, &env, &plan.steps)?;
+    notes.extend(environment_note(workspace, &read_only, &plan.steps));
     let mut required_layers = policy.required_layers.clone();
     required_layers.retain(|layer| network == Network::None || *layer != Layer::NetNamespace);
     let file = |file: InjectedFile| ScratchFile { path: file.path, bytes: file.bytes, executable: file.executable };
     let spec = RunSpec {
         jail: Jail {
             owner: policy.owner.clone(),
-            // Nobody prepares a worker for caches that are gone.
+            // No worker is prepared in advance for throw-away caches.
             session: if request.fresh { String::new() } else { session.to_string() },
             workspace: workspace.root().to_owned(),
             workspace_id: Some(workspace.identity()),
             read_only,
-            writable: kept.into_iter().collect(),
-            // Made when the run has its turn.
+            writable: cache_dir.into_iter().collect(),
+            // Set when the run has its turn, after the directory is created.
             writable_id: None,
             links: caches.links,
             run_as: policy.run_as,
@@ -191,37 +199,37 @@ pub fn prepare(
         limits,
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
     };
-    Ok(Prepared { spec, parser, framework, chosen, notes, env, run_cache, go_library, missed })
+    Ok(PreparedRun { spec, parser, framework, chosen, notes, env, run_cache, go_library, missed })
 }
 
-/// The caches of a run of `request`; `None` where its tenant has none.
+/// The caches for a run of `request`; `None` if the tenant has none.
 fn run_cache(policy: &Policy, workspace: &Workspace, request: &RunRequest) -> Result<Option<RunCache>, PrepareError> {
     let Some(tenants) = policy.cache.as_deref() else { return Ok(None) };
     if !request.fresh {
-        return Ok(Some(RunCache::of_workspace(tenants, workspace)));
+        return Ok(Some(RunCache::for_workspace(tenants, workspace)));
     }
-    Ok(Some(RunCache::fresh(tenants, random()?.as_str())))
+    Ok(Some(RunCache::fresh(tenants, unguessable_word()?.as_str())))
 }
 
-/// A word that nobody can have known.
-fn random() -> Result<SessionId, PrepareError> {
+/// An unguessable word.
+fn unguessable_word() -> Result<SessionId, PrepareError> {
     random_id().ok_or_else(|| PrepareError::HostFailed { text: "the kernel gives no random numbers".to_owned() })
 }
 
-/// Whether the steps of a framework start Go, or a shell, which may (the commands of a test script).
+/// Whether the steps of a framework start Go, or a shell, which may start Go (the commands of a test script).
 fn may_run_go(steps: &[Step]) -> bool {
     steps.iter().flat_map(|step| &step.programs).any(|program| program == "go" || program == "sh")
 }
 
-/// Go's library for the toolchain that runs find on PATH. One that the workspace brings along is its own, and empty caches have
-/// none.
+/// Go's library for the toolchain that runs find on PATH. A toolchain inside the workspace uses its own library, and
+/// throw-away caches use none.
 fn go_library(context: &Context, workspace: &Workspace, read_only: &[PathBuf], cache: &RunCache) -> Option<GoLibrary> {
-    let elsewhere = |path: &Path| !path.starts_with(workspace.root()) && is_seen(path, workspace.root(), read_only);
+    let elsewhere = |path: &Path| !path.starts_with(workspace.root()) && is_visible(path, workspace.root(), read_only);
     let go = context.toolchain.find("go", elsewhere).filter(|_| !cache.is_fresh())?;
-    GoLibrary::of(cache.of_tenant(), go)
+    GoLibrary::for_toolchain(cache.tenant_dir(), go)
 }
 
-/// A command that replaces the framework's own runs as it is.
+/// Rejects options that a custom command cannot honour.
 fn check_custom(request: &RunRequest, kind: RunKind) -> Result<(), PlanError> {
     let option = match (kind, &request.selection) {
         (RunKind::Listing, _) => "a listing of tests",
@@ -235,7 +243,7 @@ fn check_custom(request: &RunRequest, kind: RunKind) -> Result<(), PlanError> {
     Err(PlanError::NotApplicable { option, framework: custom::NAME })
 }
 
-/// Whether runs may work in a workspace that belongs to `owner`.
+/// Checks that runs may work in a workspace owned by UID `owner`.
 pub fn check_owner(policy: &Policy, owner: u32) -> Result<(), PrepareError> {
     match policy.run_as {
         RunAs::User { uid, .. } if !policy.admits(owner) => Err(PrepareError::WorkspaceOwner { uid }),
@@ -243,7 +251,7 @@ pub fn check_owner(policy: &Policy, owner: u32) -> Result<(), PrepareError> {
     }
 }
 
-struct Planned {
+struct FrameworkPlan {
     plan: Plan,
     parser: Box<dyn Parser>,
     framework: String,
@@ -255,23 +263,23 @@ struct Planned {
 
 fn plan_detected(
     policy: &Policy,
-    look: &WorkspaceScan,
+    scan: &WorkspaceScan,
     request: &RunRequest,
     kind: RunKind,
     want: &Want<'_>,
-) -> Result<Planned, PrepareError> {
-    let chosen = detect::choose(&look.tree, request.framework.as_deref(), &request.selection)?;
-    let (plan, parser) = chosen.plan(kind, &look.tree, want, request.browsing)?;
+) -> Result<FrameworkPlan, PrepareError> {
+    let chosen = detect::choose(&scan.tree, request.framework.as_deref(), &request.selection)?;
+    let (plan, parser) = chosen.plan(kind, &scan.tree, want, request.browsing)?;
     let wall_ms_max = chosen.wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);
     let framework = chosen.name();
-    let missed = chosen.missed(&look.tree, &request.selection);
+    let missed = chosen.missed(&scan.tree, &request.selection);
     let chosen = Some(chosen).filter(|_| kind == RunKind::Tests);
-    Ok(Planned { plan, parser, framework, chosen, missed, wall_ms_max })
+    Ok(FrameworkPlan { plan, parser, framework, chosen, missed, wall_ms_max })
 }
 
-/// What a person has to know whose project's environment stands aside for another interpreter.
-fn note_of_environment(workspace: &Workspace, read_only: &[PathBuf], steps: &[Step]) -> Option<String> {
-    let link = unseen_environment(workspace.root(), read_only)?;
+/// A note for a project whose virtual environment is not used, because its interpreter is not visible to the run.
+fn environment_note(workspace: &Workspace, read_only: &[PathBuf], steps: &[Step]) -> Option<String> {
+    let link = invisible_interpreter(workspace.root(), read_only)?;
     let would_use = |step: &Step| step.programs.iter().any(|program| program.ends_with(link));
     steps.iter().any(would_use).then(|| {
         format!(
@@ -281,8 +289,8 @@ fn note_of_environment(workspace: &Workspace, read_only: &[PathBuf], steps: &[St
     })
 }
 
-/// The commands of some steps, whose runs read `read_only`.
-pub fn commands_of(
+/// Builds the commands of `steps` for runs that read `read_only`.
+pub fn build_commands(
     context: &Context,
     workspace: &Workspace,
     read_only: &[PathBuf],
@@ -300,31 +308,31 @@ fn command(
     step: &Step,
 ) -> Result<CommandSpec, PrepareError> {
     let dir = workspace.root().join(&step.dir);
-    let find = |program: &str| context.toolchain.find(program, |path| is_seen(path, workspace.root(), read_only));
-    let here = |program: &String| {
+    let find = |program: &str| context.toolchain.find(program, |path| is_visible(path, workspace.root(), read_only));
+    let locate = |program: &String| {
         if !program.contains('/') {
-            // A bare name is looked up on PATH as a shell would.
+            // A bare name is looked up on PATH, as a shell would.
             return find(program);
         }
-        // Where it leads has to be seen, so that the answer says nothing of what else there is. A link is executed as such:
-        // an interpreter knows its environment by the name that it was called by.
-        let script = straight(&dir.join(program))?;
+        // The link's target must be visible to runs, so that the answer reveals nothing about other files. The link
+        // itself is executed: an interpreter finds its environment by the name it was called by.
+        let script = without_parent_dirs(&dir.join(program))?;
         find(&script.canonicalize().ok()?.to_string_lossy()).map(|_| script)
     };
     let missing = || {
         let program = step.programs.last().cloned().unwrap_or_default();
         let file = Some(dir.join(&program)).filter(|_| program.contains('/')).and_then(|file| file.canonicalize().ok());
-        let is_there = file.is_some_and(|file| is_seen(&file, workspace.root(), read_only) && file.is_file());
+        let is_there = file.is_some_and(|file| is_visible(&file, workspace.root(), read_only) && file.is_file());
         PrepareError::RunnerMissing { program, is_there }
     };
-    let program = step.programs.iter().find_map(here).ok_or_else(missing)?;
+    let program = step.programs.iter().find_map(locate).ok_or_else(missing)?;
     let mut env = base.clone();
     env.extend(step.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     Ok(CommandSpec { program, args: step.args.clone(), dir, env: env.into_iter().collect() })
 }
 
-/// The same path without `..`: a package that was hoisted is above its project.
-fn straight(script: &Path) -> Option<PathBuf> {
+/// The path without `..`: a package that was hoisted is above its project.
+fn without_parent_dirs(script: &Path) -> Option<PathBuf> {
     if !script.components().any(|part| part == Component::ParentDir) {
         return Some(script.to_owned());
     }

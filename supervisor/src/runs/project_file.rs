@@ -1,5 +1,5 @@
-//! The project file: what the people of a workspace have settled for every run in it. A request comes before it, and the
-//! tenant's policy stands above both. Must not know how a run is planned.
+//! The project file: settings that the owners of a workspace have fixed for every run in it. A request overrides it,
+//! and the tenant's policy bounds both.
 
 use crate::config::units::{Bytes, Cpus, Duration};
 use crate::host::environment::{check_env, check_variable};
@@ -14,39 +14,39 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::{MessageFormatter, UserMessageFormatter};
 use std::collections::BTreeMap;
 
-/// Where it is, relative to the workspace. The first that is there counts; the second keeps everything below `testing`.
+/// Paths relative to the workspace. The first that exists is used; the second keeps everything below the key `testing`.
 pub const PATHS: [&str; 2] = [".proctor.yaml", ".agenticorp/testing.yaml"];
 
-/// Names that people give it by mistake.
+/// Common misspellings of these paths, with the right name.
 const MISNAMED: [(&str, &str); 2] = [(".proctor.yml", PATHS[0]), (".agenticorp/testing.yml", PATHS[1])];
 
-/// A project file that is wrong.
+/// The project file is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {text}")]
 pub struct ProjectFileError {
-    /// Where it is.
+    /// Path of the file, relative to the workspace.
     pub path: &'static str,
-    /// What is wrong, with its line and key.
+    /// What is wrong, with line and key.
     pub text: String,
 }
 
-/// What it may say. Every key may be absent, and one that is there has a value.
+/// The keys of the file. Every key is optional; one that is present has a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProjectFile {
-    #[serde(deserialize_with = "given")]
-    framework: Option<Known>,
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "non_null")]
+    framework: Option<FrameworkName>,
+    #[serde(deserialize_with = "non_null")]
     command: Option<Command>,
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "non_null")]
     timeout: Option<Duration>,
-    #[serde(deserialize_with = "given")]
-    parallel: Option<Parallel>,
-    environment: BTreeMap<Variable, Text>,
+    #[serde(deserialize_with = "non_null")]
+    parallel: Option<ParallelCount>,
+    environment: BTreeMap<EnvName, EnvValue>,
     sandbox: SandboxTable,
-    #[serde(deserialize_with = "given")]
-    report: Option<Inside>,
-    /// Sentences about files that were taken for it.
+    #[serde(deserialize_with = "non_null")]
+    report: Option<RelativePath>,
+    /// Notes about misnamed files.
     #[serde(skip)]
     notes: Vec<String>,
 }
@@ -54,16 +54,16 @@ pub struct ProjectFile {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct SandboxTable {
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "non_null")]
     allow_network: Option<bool>,
-    #[serde(deserialize_with = "given")]
-    max_memory: Option<Memory>,
-    #[serde(deserialize_with = "given")]
-    max_cpu: Option<Processors>,
+    #[serde(deserialize_with = "non_null")]
+    max_memory: Option<MemoryLimit>,
+    #[serde(deserialize_with = "non_null")]
+    max_cpu: Option<CpuLimit>,
 }
 
-/// A key without a value is one that somebody forgot to fill in.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+/// Rejects a key without a value, which somebody forgot to fill in.
+fn non_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
@@ -75,7 +75,7 @@ enum CommandLine {
     Words(Vec<String>),
 }
 
-/// A value that is looked at where it stands, so that what is wrong with it is told with its line.
+/// Declares a value that is validated while it is parsed, so that an error has the line of the value.
 macro_rules! checked {
     ($(#[$derives:meta])? $name:ident, $of:ty, $check:expr) => {
         #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,18 +93,18 @@ macro_rules! checked {
     };
 }
 
-checked!(Parallel, u32, |parallel| match parallel {
+checked!(ParallelCount, u32, |parallel| match parallel {
     1..=PARALLEL_MAX => Ok(()),
     _ => Err(format!("must be 1 to {PARALLEL_MAX}")),
 });
 checked!(
     #[derive(PartialOrd, Ord, Serialize)]
-    Variable,
+    EnvName,
     String,
     |name| check_variable(name)
 );
-checked!(Text, String, |text| if text.contains('\0') { Err("contains a NUL byte".to_owned()) } else { Ok(()) });
-checked!(Known, String, |name| {
+checked!(EnvValue, String, |text| if text.contains('\0') { Err("contains a NUL byte".to_owned()) } else { Ok(()) });
+checked!(FrameworkName, String, |name| {
     let known: Vec<&'static str> = FRAMEWORKS.iter().map(|framework| framework.name()).collect();
     if name == ALL_FRAMEWORKS || known.contains(&name.as_str()) {
         return Ok(());
@@ -116,15 +116,15 @@ checked!(Command, CommandLine, |command| match command {
     _ if command.words().iter().any(|word| word.contains('\0')) => Err("contains a NUL byte".to_owned()),
     _ => Ok(()),
 });
-checked!(Memory, Bytes, |size| {
-    let asked = LimitRequest { memory_bytes: Some(size.bytes), ..LimitRequest::default() };
-    asked.check().map_err(|error| error.to_string())
+checked!(MemoryLimit, Bytes, |size| {
+    let requested = LimitRequest { memory_bytes: Some(size.bytes), ..LimitRequest::default() };
+    requested.check().map_err(|error| error.to_string())
 });
-checked!(Processors, Cpus, |cpus| {
-    let asked = LimitRequest { cpu_millis: Some(cpus.millis), ..LimitRequest::default() };
-    asked.check().map_err(|error| error.to_string())
+checked!(CpuLimit, Cpus, |cpus| {
+    let requested = LimitRequest { cpu_millis: Some(cpus.millis), ..LimitRequest::default() };
+    requested.check().map_err(|error| error.to_string())
 });
-checked!(Inside, String, |path| {
+checked!(RelativePath, String, |path| {
     let stays = !path.is_empty() && !path.starts_with('/') && path.split('/').all(|part| part != "..");
     if stays && !path.contains('\0') { Ok(()) } else { Err("must be a path below the workspace".to_owned()) }
 });
@@ -137,10 +137,10 @@ struct Nested {
 }
 
 impl ProjectFile {
-    /// The project file of a workspace; one that says nothing where there is none.
-    pub fn of(tree: &FileTree) -> Result<ProjectFile, ProjectFileError> {
+    /// Reads the project file of a workspace; the default if it has none.
+    pub fn from_tree(tree: &FileTree) -> Result<ProjectFile, ProjectFileError> {
         let file = match PATHS.into_iter().find(|path| tree.contains(path)) {
-            Some(path) => ProjectFile::at(path, tree)?,
+            Some(path) => ProjectFile::read(path, tree)?,
             None => ProjectFile::default(),
         };
         let misnamed = MISNAMED.iter().filter(|(name, _)| tree.contains(name));
@@ -148,10 +148,9 @@ impl ProjectFile {
         Ok(ProjectFile { notes: notes.collect(), ..file })
     }
 
-    fn at(path: &'static str, tree: &FileTree) -> Result<ProjectFile, ProjectFileError> {
+    fn read(path: &'static str, tree: &FileTree) -> Result<ProjectFile, ProjectFileError> {
         let wrong = |text: String| ProjectFileError { path, text };
-        let unreadable =
-            || wrong("it cannot be read: it has to be a file of text, and no link, of at most 1 MiB".into());
+        let unreadable = || wrong("cannot be read: it must be a regular text file of at most 1 MiB, not a link".into());
         let content = tree.content(path).ok_or_else(unreadable)?;
         let read = match path {
             ".proctor.yaml" => parse(content),
@@ -160,7 +159,7 @@ impl ProjectFile {
         read.and_then(|file| file.check(content)).map_err(wrong)
     }
 
-    /// `request` with what it leaves open filled in, and sentences about what could not be.
+    /// Fills in what `request` leaves open. Also returns notes about settings that do not apply.
     pub fn complete(&self, request: &RunRequest, may_use_network: bool) -> (RunRequest, Vec<String>) {
         let mut notes = self.notes.clone();
         let mut request = request.clone();
@@ -176,14 +175,17 @@ impl ProjectFile {
                 (None, _) => {}
             }
             if self.report.is_some() && request.command.is_empty() {
-                notes.push("the project file's report is not read: only a command of its own writes one".to_owned());
+                notes.push(
+                    "the project file's report is not read: it applies only to the project file's own command"
+                        .to_owned(),
+                );
             }
         }
         if request.command.is_empty() {
             request.parallel = request.parallel.or(self.parallel.as_ref().map(|parallel| parallel.0));
         }
         request.limits.wall_ms = request.limits.wall_ms.or(self.timeout.map(|timeout| timeout.ms));
-        for (Variable(name), Text(value)) in &self.environment {
+        for (EnvName(name), EnvValue(value)) in &self.environment {
             request.env.entry(name.clone()).or_insert_with(|| value.clone());
         }
         if request.network.is_none() && self.sandbox.allow_network == Some(true) {
@@ -198,13 +200,13 @@ impl ProjectFile {
         (request, notes)
     }
 
-    /// The file that the project's command leaves its results in, relative to the workspace. A request's own command has
-    /// nothing to do with it.
+    /// The file that the project's command writes its results to, relative to the workspace; `None` if the request has
+    /// a command of its own.
     pub fn report(&self, request: &RunRequest) -> Option<&str> {
-        self.report.as_ref().filter(|_| request.command.is_empty()).map(|Inside(path)| path.as_str())
+        self.report.as_ref().filter(|_| request.command.is_empty()).map(|RelativePath(path)| path.as_str())
     }
 
-    /// `ceiling`, or less.
+    /// `ceiling`, lowered by the file's limits.
     pub fn narrow(&self, ceiling: Limits) -> Limits {
         let Limits { memory_bytes_max, cpu_millis_max, .. } = ceiling;
         let SandboxTable { max_memory, max_cpu, .. } = &self.sandbox;
@@ -215,10 +217,10 @@ impl ProjectFile {
         }
     }
 
-    /// What only shows in the whole of it.
+    /// Checks that need the whole file.
     fn check(self, content: &str) -> Result<ProjectFile, String> {
         const KEY: &str = "environment";
-        let environment = self.environment.iter().map(|(Variable(name), Text(value))| (name.clone(), value.clone()));
+        let environment = self.environment.iter().map(|(EnvName(name), EnvValue(value))| (name.clone(), value.clone()));
         let is_key =
             |line: &str| line.trim_start().strip_prefix(KEY).is_some_and(|rest| rest.trim_start().starts_with(':'));
         let line = || content.lines().position(is_key).map_or(1, |at| at + 1);
@@ -232,7 +234,7 @@ fn parse<T: for<'de> Deserialize<'de> + Default>(content: &str) -> Result<T, Str
         return Ok(T::default());
     }
     serde_saphyr::from_str(content).map_err(|error| {
-        let text = words(error.without_snippet());
+        let text = plain_text(error.without_snippet());
         let Some(line) = error.location().map(|location| location.line()) else { return text };
         let index = usize::try_from(line).unwrap_or(1).saturating_sub(1);
         let key = content
@@ -245,12 +247,12 @@ fn parse<T: for<'de> Deserialize<'de> + Default>(content: &str) -> Result<T, Str
     })
 }
 
-/// What is wrong, in words for whoever wrote the file: some of the library's are for whoever calls it.
-fn words(error: &serde_saphyr::Error) -> String {
+/// The error in words for the author of the file; some of the library's texts address its callers.
+fn plain_text(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error as Yaml;
     let fixed = match error {
-        Yaml::DuplicateMappingKey { key: Some(key), .. } => return format!("{key} is there a second time"),
-        Yaml::DuplicateMappingKey { key: None, .. } => "is there a second time",
+        Yaml::DuplicateMappingKey { key: Some(key), .. } => return format!("{key} appears a second time"),
+        Yaml::DuplicateMappingKey { key: None, .. } => "appears a second time",
         Yaml::MultipleDocuments { .. } => "a second document begins here: the file is one",
         Yaml::RecursiveReferencesRequireWeakTypes { .. } => "refers to itself",
         Yaml::NullIntoString { .. } => "has no value",
@@ -288,21 +290,21 @@ mod tests {
     fn file(path: &str, content: &str) -> Result<ProjectFile, String> {
         let mut tree = FileTree::default();
         tree.add_with_content(path, content);
-        ProjectFile::of(&tree).map_err(|error| error.to_string())
+        ProjectFile::from_tree(&tree).map_err(|error| error.to_string())
     }
 
     fn read(content: &str) -> ProjectFile {
         file(PATHS[0], content).unwrap()
     }
 
-    /// The example that people copy.
+    /// The example in the README.
     fn example() -> &'static str {
         let readme = include_str!("../../README.md");
         readme.split_once("```yaml\n").unwrap().1.split_once("```").unwrap().0
     }
 
     #[test]
-    fn the_example_of_the_readme_says_what_it_seems_to_say() {
+    fn parses_the_example_of_the_readme() {
         let file = read(example());
         let (request, notes) = file.complete(&RunRequest::default(), false);
         assert_eq!(request.command, ["/bin/sh", "-c", "make check"]);
@@ -316,17 +318,17 @@ mod tests {
     }
 
     #[test]
-    fn a_request_comes_first_and_the_policy_stands_above() {
+    fn a_request_overrides_the_file_and_the_policy_bounds_both() {
         let file = read(
             "framework: go\nparallel: 4\ntimeout: 10s\nenvironment: {A: file, B: file}\nsandbox: {allow_network: true, max_memory: 64GiB}",
         );
-        let asked = RunRequest {
+        let requested = RunRequest {
             framework: Some("jest".into()),
             parallel: Some(2),
             env: [("A".to_owned(), "request".to_owned())].into(),
             ..RunRequest::default()
         };
-        let (request, notes) = file.complete(&asked, true);
+        let (request, notes) = file.complete(&requested, true);
         assert_eq!((request.framework.as_deref(), request.parallel), (Some("jest"), Some(2)));
         assert_eq!((request.env["A"].as_str(), request.env["B"].as_str()), ("request", "file"));
         assert_eq!((request.network, notes.len(), request.selection), (Some(Network::Host), 0, Selection::All));
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_place_keeps_it_below_a_key() {
+    fn the_second_path_nests_everything_below_testing() {
         let nested = file(PATHS[1], "testing:\n  framework: go\n  timeout: 300s\n").unwrap();
         assert_eq!(nested, read("framework: go\ntimeout: 300s"));
         for empty in ["", "\n", "# nothing\n", "{}"] {
@@ -351,11 +353,11 @@ mod tests {
         let mut both = FileTree::default();
         both.add_with_content(PATHS[0], "framework: go");
         both.add_with_content(PATHS[1], "nonsense");
-        assert_eq!(ProjectFile::of(&both).unwrap().framework, Some(Known("go".to_owned())));
+        assert_eq!(ProjectFile::from_tree(&both).unwrap().framework, Some(FrameworkName("go".to_owned())));
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_file_line_and_key() {
+    fn errors_name_file_line_and_key() {
         for (content, line, words) in [
             ("framework: go\ntimeuot: 3s\n", "2", &["timeuot"][..]),
             ("framework: go\ntimeout: soon\n", "2", &["soon", "300s"]),
@@ -368,17 +370,20 @@ mod tests {
             ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "1", &[]),
             ("framework: [\n", "", &[]),
         ] {
-            let told = file(PATHS[0], content).unwrap_err();
-            assert!(told.starts_with(".proctor.yaml: "), "{told}");
-            assert!(words.iter().all(|word| told.contains(word)) && told.contains(&format!("line {line}")), "{told}");
-            assert!(!told.contains('\n'), "one line: {told:?}");
+            let message = file(PATHS[0], content).unwrap_err();
+            assert!(message.starts_with(".proctor.yaml: "), "{message}");
+            assert!(
+                words.iter().all(|word| message.contains(word)) && message.contains(&format!("line {line}")),
+                "{message}"
+            );
+            assert!(!message.contains('\n'), "one line: {message:?}");
         }
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_words_of_ours() {
+    fn errors_of_the_yaml_library_are_rephrased() {
         let long = format!("framework: go\nenvironment:\n  A: {}\n", "x".repeat(40_000));
-        for (content, told) in [
+        for (content, message) in [
             ("\nsandbox: {max_memory: 10}\n", "line 2, sandbox: memory must be at least 4 MiB, got 10 B"),
             ("\ncommand: []\n", "line 2, command: is empty"),
             ("command: ' '", "line 1, command: is empty"),
@@ -392,23 +397,23 @@ mod tests {
             ("sandbox:\n  allow_network: perhaps\n", "line 2, allow_network: expected true or false"),
             ("environment:\nframework: go\n", "line 1, environment: expected keys with values"),
             ("framework: [go]\n", "line 1, framework: expected a text"),
-            ("environment:\n  A: x\n  A: y\n", "line 3, A: A is there a second time"),
+            ("environment:\n  A: x\n  A: y\n", "line 3, A: A appears a second time"),
             (
                 "framework: go\n---\nframework: go\n",
                 "line 3, framework: a second document begins here: the file is one",
             ),
             ("command: &a [x, *a]\n", "line 1, command: refers to itself"),
         ] {
-            assert_eq!(file(PATHS[0], content).unwrap_err(), format!(".proctor.yaml: {told}"), "{content}");
+            assert_eq!(file(PATHS[0], content).unwrap_err(), format!(".proctor.yaml: {message}"), "{content}");
         }
-        let told = file(PATHS[1], "testing:\n  framework: nope\n").unwrap_err();
+        let message = file(PATHS[1], "testing:\n  framework: nope\n").unwrap_err();
         let wanted = ".agenticorp/testing.yaml: line 2, framework: unknown framework `nope`: known are go, pytest";
-        assert!(told.starts_with(wanted), "{told}");
+        assert!(message.starts_with(wanted), "{message}");
         assert!(file(PATHS[0], "framework: all\n").is_ok());
     }
 
     #[test]
-    fn what_is_not_read_is_told() {
+    fn notes_misnamed_files_and_settings_that_do_not_apply() {
         let noted = |path: &str| file(path, "framework: go").unwrap().complete(&RunRequest::default(), false);
         let (request, notes) = noted(".proctor.yml");
         assert_eq!(request, RunRequest::default());
@@ -416,10 +421,10 @@ mod tests {
         assert_eq!(noted(".agenticorp/testing.yml").1.len(), 1);
         assert_eq!(noted("other.yml").1.len(), 0);
         let (_, notes) = read("framework: go\nreport: r.xml").complete(&RunRequest::default(), false);
-        assert_eq!(notes, ["the project file's report is not read: only a command of its own writes one"]);
+        assert_eq!(notes, ["the project file's report is not read: it applies only to the project file's own command"]);
         let mut tree = FileTree::default();
         tree.add(PATHS[0]);
-        let told = ProjectFile::of(&tree).unwrap_err().to_string();
-        assert!(told.starts_with(".proctor.yaml: it cannot be read: it has to be a file"), "{told}");
+        let message = ProjectFile::from_tree(&tree).unwrap_err().to_string();
+        assert!(message.starts_with(".proctor.yaml: cannot be read: it must be a regular text file"), "{message}");
     }
 }

@@ -1,8 +1,8 @@
-//! The conclusion of a run: from what was recorded to the report. Reads artefacts and tails, so it belongs on a thread
-//! of its own. Must not know how events travelled.
+//! Builds the report of a run from what was recorded. Reads artifacts and output tails from files, so it belongs on a
+//! blocking thread.
 
 use super::report_limits::{self, ARTIFACTS_BYTES_MAX, NOT_RUN_BYTES_MAX, NOTE_BYTES_MAX, NOTES_MAX};
-use super::run_state::Course;
+use super::run_state::RunState;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{Artifact, ArtifactKind};
 use proctor_core::bounds::{TAIL_BYTES_MAX, clip};
@@ -19,21 +19,21 @@ use proctor_frameworks::{Chosen, Parser};
 use proctor_sandbox::{Ending, SpoolReader};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Said of a run that outlived its workspace: what it tested is not what is there now.
-const GONE: &str = "the workspace was moved, replaced or removed during the run";
+/// Note for a run that outlived its workspace: the tested files are not the ones that are there now.
+const WORKSPACE_REPLACED: &str = "the workspace was moved, replaced or removed during the run";
 
-/// Everything that is known when the last process is gone.
-pub(super) struct Concluding {
-    pub(super) course: Course,
+/// Everything that is known once the last process is gone.
+pub(super) struct ReportBuilder {
+    pub(super) state: RunState,
     pub(super) ending: Ending,
-    /// What the run left in its artefact directory.
+    /// Files that the run left in its artifact directory.
     pub(super) files: Vec<(String, Vec<u8>)>,
-    /// Commands of all rounds.
+    /// Number of commands in all rounds.
     pub(super) commands: usize,
     pub(super) limits: Limits,
     pub(super) framework: String,
     pub(super) chosen: Option<Chosen>,
-    /// Whether a filter over names picked the tests.
+    /// Whether a name filter picked the tests.
     pub(super) filtered: bool,
     pub(super) notes: Vec<String>,
     pub(super) workspace: Workspace,
@@ -43,10 +43,10 @@ pub(super) struct Concluding {
     pub(super) stderr: SpoolReader,
 }
 
-/// The report and what was measured of coverage.
-pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<CoverageMeasurement>) {
-    let Concluding {
-        course,
+/// Builds the report, and returns it with the measured coverage.
+pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasurement>) {
+    let ReportBuilder {
+        state,
         ending,
         files,
         commands,
@@ -60,18 +60,29 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<CoverageMeasureme
         ended_at,
         stdout,
         stderr,
-    } = concluding;
-    let Course { parser, tally, awaited, isolation, launched_at, running, nothing_selected, kept, missed, .. } = course;
+    } = builder;
+    let RunState {
+        parser,
+        tally,
+        awaited,
+        isolation,
+        launched_at,
+        running,
+        nothing_selected,
+        artifacts: retained_files,
+        missed,
+        ..
+    } = state;
     let stream = parser.summary();
-    let replaced = matches!(workspace.owner(), Err(WorkspaceError::Replaced)).then(|| GONE.to_owned());
+    let replaced = matches!(workspace.owner(), Err(WorkspaceError::Replaced)).then(|| WORKSPACE_REPLACED.to_owned());
     let left_out = (ending.kept_left_out > 0).then(|| {
         let left_out = ending.kept_left_out;
         format!("{left_out} file(s) that tests left are not kept: too many, too large, too deep, or oddly named")
     });
-    // What nobody else can say comes first: of what a plan and a runner say there may be more than is told.
-    let ours = replaced.into_iter().chain(ending.notes).chain(left_out).chain(tally.note());
-    let notes = told_notes(ours.chain(notes).chain(stream.notes).collect());
-    let kept = artifacts(kept, parser.as_ref());
+    // Proctor's own notes come first: plan and runner may produce more notes than the report has room for.
+    let own_notes = replaced.into_iter().chain(ending.notes).chain(left_out).chain(tally.note());
+    let notes = bounded_notes(own_notes.chain(notes).chain(stream.notes).collect());
+    let artifacts = build_artifacts(retained_files, parser.as_ref());
     let (measured, coverage) =
         harvest(chosen.as_ref(), &workspace, (&files, ending.artifacts_left_out), &tally.finished());
     let mut verdict = judge(Facts {
@@ -97,7 +108,7 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<CoverageMeasureme
         notes,
     });
     let not_run = verdict.evidence.not_run.len();
-    verdict.evidence.not_run = some_of(verdict.evidence.not_run);
+    verdict.evidence.not_run = within_limit(verdict.evidence.not_run);
     let not_run = (not_run - verdict.evidence.not_run.len()) as u64;
     let mut resources = ending.resources;
     #[expect(clippy::cast_precision_loss, reason = "milliseconds of a wait are far below 2^52")]
@@ -128,32 +139,32 @@ pub(super) fn conclude(concluding: Concluding) -> (Report, Vec<CoverageMeasureme
         coverage,
         stdout_tail,
         stderr_tail,
-        artifacts: kept,
+        artifacts,
         truncated: Truncated { not_run, stdout_bytes, stderr_bytes, ..truncated },
     };
     (report, measured)
 }
 
-// Redacted before they are clipped, so that no half of a secret is left.
-fn told_notes(notes: Vec<String>) -> Vec<String> {
-    let beyond = notes.len().saturating_sub(NOTES_MAX);
-    let more = (beyond > 0).then(|| format!("{beyond} further notes are not told"));
-    let told = notes.into_iter().take(NOTES_MAX).map(|note| clip(redacted(note), NOTE_BYTES_MAX));
-    told.chain(more).collect()
+// Redacts before clipping, so that no half of a secret is left.
+fn bounded_notes(notes: Vec<String>) -> Vec<String> {
+    let omitted = notes.len().saturating_sub(NOTES_MAX);
+    let more = (omitted > 0).then(|| format!("{omitted} further notes are omitted"));
+    let bounded = notes.into_iter().take(NOTES_MAX).map(|note| clip(redacted(note), NOTE_BYTES_MAX));
+    bounded.chain(more).collect()
 }
 
-fn some_of(not_run: Vec<TestId>) -> Vec<TestId> {
+fn within_limit(not_run: Vec<TestId>) -> Vec<TestId> {
     let mut bytes = 0;
     let within = |test: &TestId| {
-        bytes += report_limits::bytes(test);
+        bytes += report_limits::json_bytes(test);
         bytes <= NOT_RUN_BYTES_MAX
     };
     not_run.into_iter().take_while(within).collect()
 }
 
-fn artifacts(kept: Vec<(String, u64)>, parser: &dyn Parser) -> Vec<Artifact> {
+fn build_artifacts(retained_files: Vec<(String, u64)>, parser: &dyn Parser) -> Vec<Artifact> {
     let mut bytes = 0;
-    let told = |(name, bytes): (String, u64)| {
+    let artifact = |(name, bytes): (String, u64)| {
         let (kind, test) = match parser.left_by(&name) {
             Some((kind, test)) => (kind, Some(test)),
             None => (ArtifactKind::from_file_name(&name), None),
@@ -161,12 +172,12 @@ fn artifacts(kept: Vec<(String, u64)>, parser: &dyn Parser) -> Vec<Artifact> {
         Artifact { name, kind, bytes, test }
     };
     let within = |mut artifact: Artifact| {
-        bytes += report_limits::bytes(&artifact.test);
-        // Whose it is can be told of fewer; its name, by which it is asked for, of all.
+        bytes += report_limits::json_bytes(&artifact.test);
+        // Every artifact keeps its name, by which clients fetch it; only some keep their test.
         artifact.test.take_if(|_| bytes > ARTIFACTS_BYTES_MAX / 2);
         artifact
     };
-    kept.into_iter().map(told).map(within).collect()
+    retained_files.into_iter().map(artifact).map(within).collect()
 }
 
 fn harvest(
@@ -188,13 +199,13 @@ fn harvest(
         measured: !harvest.measured.is_empty(),
         attribution: harvest.measured.iter().map(|set| set.attribution).max(),
         files: covered.len() as u64,
-        notes: told_notes(harvest.notes),
+        notes: bounded_notes(harvest.notes),
     };
     (harvest.measured, summary)
 }
 
-// The end of a stream as text without secrets of a known form, and how many bytes come before it. What comes before is read
-// as far as a secret can reach, so that the cut leaves no half of one.
+// The end of a stream as text with known kinds of secrets redacted, and the number of bytes before it. Reading starts
+// one maximum secret length earlier, so that the cut leaves no half of a secret.
 fn tail(spool: &SpoolReader) -> (String, u64) {
     let from = spool.len().saturating_sub(TAIL_BYTES_MAX as u64);
     let before = from.min(SECRET_BYTES_MAX as u64);
@@ -211,7 +222,7 @@ fn tail(spool: &SpoolReader) -> (String, u64) {
     (redact_from(&text, cut), from)
 }
 
-/// The report of a run that was accepted and ended before anything was started.
+/// The report of a run that was accepted but ended before anything was started.
 #[must_use]
 pub fn without_running(now: Timestamp, limits: Limits, framework: &str, killed: KillReason, note: &str) -> Report {
     let outcome = killed.outcome();
@@ -267,7 +278,7 @@ mod tests {
         TestCase::new(TestId { package: "p".to_owned(), name }, nodeid, outcome)
     }
 
-    // Everything of it as long as it may be.
+    // A test whose every field has its maximum length.
     fn worst_case(number: usize, outcome: TestOutcome) -> TestCase {
         let text = |bytes: usize| Some(WORST.repeat(bytes));
         TestCase {
@@ -282,7 +293,7 @@ mod tests {
         }
     }
 
-    fn concluded(tests: impl Iterator<Item = TestCase>, collectors: usize) -> Report {
+    fn report_of(tests: impl Iterator<Item = TestCase>, collectors: usize) -> Report {
         let dir = tempfile::tempdir().unwrap();
         let parser = proctor_frameworks::custom::parser("/workspace");
         let wanted = (0..2_000).map(|number| {
@@ -292,9 +303,9 @@ mod tests {
             })
         });
         let awaited = Awaited::of(&Selection::Exactly(wanted.collect()));
-        let mut course = Course::new(Timestamp(0), Limits::DEFAULT, parser, awaited);
+        let mut state = RunState::new(Timestamp(0), Limits::DEFAULT, parser, awaited);
         for test in tests {
-            course.tally.count(RunnerEvent::TestFinished(Box::new(test)));
+            state.tally.record(RunnerEvent::TestFinished(Box::new(test)));
         }
         for number in 0..collectors {
             let collector = Collector {
@@ -305,15 +316,15 @@ mod tests {
                 message: WORST.repeat(16 << 10),
                 output: WORST.repeat(64 << 10),
             };
-            course.tally.count(RunnerEvent::Collector(Box::new(collector)));
+            state.tally.record(RunnerEvent::Collector(Box::new(collector)));
         }
         let id = |number: usize| TestId { package: WORST.repeat(NAME_BYTES_MAX), name: format!("{number}") };
-        course.running = (0..RUNNING_NAMES_MAX).map(id).collect();
-        course.kept = (0..1_024).map(|number| (format!("{number:04}{}", "\"".repeat(1_300)), 1)).collect();
+        state.running = (0..RUNNING_NAMES_MAX).map(id).collect();
+        state.artifacts = (0..1_024).map(|number| (format!("{number:04}{}", "\"".repeat(1_300)), 1)).collect();
         let mut spool = Spool::default();
         spool.append(WORST.repeat(2 * TAIL_BYTES_MAX).as_bytes()).unwrap();
-        let concluding = Concluding {
-            course,
+        let builder = ReportBuilder {
+            state,
             ending: Ending { notes: vec!["the host".to_owned()], kept_left_out: 7, ..Ending::default() },
             files: Vec::new(),
             commands: 1,
@@ -329,19 +340,19 @@ mod tests {
             stderr: spool.reader(),
         };
         std::fs::remove_dir(dir.path()).unwrap();
-        conclude(concluding).0
+        build_report(builder).0
     }
 
     #[test]
-    fn what_proctor_itself_notes_is_told_however_much_there_is_beside_it() {
-        let notes = concluded(std::iter::empty(), 0).evidence.notes;
-        assert_eq!(notes[..2], [GONE, "the host"]);
+    fn notes_of_proctor_come_first_and_the_number_of_omitted_notes_is_reported() {
+        let notes = report_of(std::iter::empty(), 0).evidence.notes;
+        assert_eq!(notes[..2], [WORKSPACE_REPLACED, "the host"]);
         assert!(notes[2].starts_with("7 file(s) that tests left are not kept"), "{}", notes[2]);
-        assert!(notes[3..].iter().any(|note| note == "939 further notes are not told"), "{notes:?}");
+        assert!(notes[3..].iter().any(|note| note == "939 further notes are omitted"), "{notes:?}");
     }
 
     #[test]
-    fn the_largest_report_fits_into_one_message_and_its_counts_stay_true() {
+    fn the_largest_report_fits_into_one_message_with_exact_counts() {
         use TestOutcome::{Failed, Passed, Skipped};
         let long = "x".repeat(4_080);
         let many = || (0..TEST_CASES_MAX + 10_000).map(|number| case("", number, Passed));
@@ -357,7 +368,7 @@ mod tests {
         ];
         for (name, tests, collectors) in rows {
             let (total, failed) = (tests.len(), tests.iter().filter(|test| test.outcome == Failed).count());
-            let report = concluded(tests.into_iter(), collectors);
+            let report = report_of(tests.into_iter(), collectors);
             let json = serde_json::to_vec(&report).unwrap().len();
             let event = proctor_proto::v1::RunEvent {
                 run_id: "r".repeat(64),
@@ -365,18 +376,18 @@ mod tests {
                 at_ms: u64::MAX,
                 event: Some(proctor_proto::v1::run_event::Event::Finished(crate::grpc::convert::report(&report))),
             };
-            // What goes around the document is some hundred bytes.
+            // The envelope around the document takes some hundred bytes.
             assert!(json + 1_024 <= MESSAGE_BYTES_MAX, "{name}: {json} bytes of JSON");
             assert!(event.encoded_len() <= json, "{name}: {} bytes on the wire, {json} of JSON", event.encoded_len());
             let not_run = report.evidence.not_run.len();
-            assert!((100..2_000).contains(&not_run), "{name}: {not_run} that told nothing are listed");
+            assert!((100..2_000).contains(&not_run), "{name}: {not_run} unreported tests are listed");
             assert_eq!(report.truncated.not_run, 2_000 - not_run as u64, "{name}");
             assert!(report.evidence.notes.iter().any(|note| note.starts_with("2000 test(s)")), "{name}");
             let counts = (report.summary.total, report.summary.failed);
             assert_eq!(counts, (total as u64, failed as u64), "{name}");
             assert_eq!(report.truncated.tests, (total - report.tests.len()) as u64, "{name}");
             assert_eq!(report.truncated.collectors, (collectors - report.collectors.len()) as u64, "{name}");
-            // Those that did not fail are the first to go.
+            // Passed and skipped tests are dropped first.
             let listed = report.tests.iter().filter(|test| test.outcome == Failed).count();
             assert!(listed == failed || listed == report.tests.len(), "{name}: {listed} of {failed} failures");
             assert!(total == 0 || report.tests.len() >= 150, "{name}: {} tests are listed", report.tests.len());

@@ -1,11 +1,10 @@
-//! The way to end a run from any task: wakes whoever awaits it and throws the sandbox's switch. Must not know why
-//! beyond the reason it records.
+//! Ends a run from any task: wakes the waiting driver and triggers the sandbox's kill switch.
 
 use proctor_core::outcome::KillReason;
 use proctor_sandbox::KillSwitch;
 use tokio_util::sync::CancellationToken;
 
-/// Ends one run. Clones end the same run; the first reason counts.
+/// Ends one run. Clones end the same run; the first reason is recorded.
 #[derive(Debug, Clone)]
 pub struct RunKiller {
     switch: KillSwitch,
@@ -24,7 +23,7 @@ impl RunKiller {
         self.token.cancel();
     }
 
-    /// Waits until somebody ends the run.
+    /// Waits until the run is killed.
     pub async fn killed(&self) {
         self.token.cancelled().await;
     }
@@ -36,7 +35,7 @@ impl RunKiller {
     }
 }
 
-/// Ends the run when its driver goes away, as it does when the session's actor panics.
+/// Kills the run when its driver is dropped, as happens when the session's actor panics.
 #[derive(Debug)]
 pub struct KillOnDrop(pub RunKiller);
 

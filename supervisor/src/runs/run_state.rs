@@ -1,5 +1,5 @@
-//! The course of a run: takes in what the sandbox tells, in order, and says what subscribers see. No waiting, no files.
-//! Must not know channels or threads.
+//! The state of a run in progress: ingests sandbox events in order and emits what subscribers see. It does no I/O and
+//! never waits.
 
 use super::tally::Tally;
 use proctor_core::bounds::RUNNING_NAMES_MAX;
@@ -15,47 +15,47 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::time::{Duration, Instant};
 
-/// How often progress is told while a run goes on: as often as a person can see.
+/// Interval between progress events: as often as a person can follow.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
-/// What ended a command of which nothing else is known: only the kill of everything leaves no word.
+/// Signal assumed for a command that left no exit status: only the kill of the whole cgroup does that.
 const SIGKILL: i32 = 9;
 
-/// What is known of a run while it goes on.
-pub(super) struct Course {
+/// The state of a run in progress.
+pub(super) struct RunState {
     pub(super) parser: Box<dyn Parser>,
     pub(super) tally: Tally,
-    /// What was to run and has told nothing yet.
+    /// Selected tests that have not reported yet.
     pub(super) awaited: Awaited,
     pub(super) isolation: Arc<Isolation>,
     pub(super) launched_at: Timestamp,
     /// Tests that were running when proctor decided to kill, or when the run was cut off.
     pub(super) running: Vec<TestId>,
-    /// Steps that had no test to run.
+    /// Indexes of the steps that had no test to run.
     pub(super) nothing_selected: BTreeSet<usize>,
-    /// Names and sizes of the files that are kept, in the order of their contents.
-    pub(super) kept: Vec<(String, u64)>,
-    /// Whether there may be tests that the run knew nothing of.
+    /// Names and sizes of the retained files, in the order of their contents in the spool.
+    pub(super) artifacts: Vec<(String, u64)>,
+    /// Whether the project may have tests outside the scanned part.
     pub(super) missed: bool,
     killed: bool,
     in_step: bool,
-    /// The step that runs or ran last, counted over all rounds.
+    /// Index of the current or latest step, counted over all rounds.
     step: usize,
-    /// Steps of the rounds before this one.
+    /// Steps of earlier rounds.
     steps_before: usize,
     follow_up: Vec<Step>,
-    /// Rounds before this one.
+    /// Earlier rounds.
     rounds_before: usize,
     limits: Limits,
     memory_bytes: Option<u64>,
     started: Instant,
-    told: Instant,
+    progress_sent_at: Instant,
 }
 
-impl Course {
-    pub(super) fn new(launched_at: Timestamp, limits: Limits, parser: Box<dyn Parser>, awaited: Awaited) -> Course {
+impl RunState {
+    pub(super) fn new(launched_at: Timestamp, limits: Limits, parser: Box<dyn Parser>, awaited: Awaited) -> RunState {
         let now = Instant::now();
-        Course {
+        RunState {
             parser,
             tally: Tally::default(),
             awaited,
@@ -63,7 +63,7 @@ impl Course {
             launched_at,
             running: Vec::new(),
             nothing_selected: BTreeSet::new(),
-            kept: Vec::new(),
+            artifacts: Vec::new(),
             missed: false,
             killed: false,
             in_step: false,
@@ -74,13 +74,13 @@ impl Course {
             limits,
             memory_bytes: None,
             started: now,
-            told: now,
+            progress_sent_at: now,
         }
     }
 
-    /// Takes in one event; `offset` is where its output went in the run's log.
-    pub(super) fn take_in(&mut self, event: SandboxEvent<'_>, offset: u64) -> Vec<RunEvent> {
-        let mut read = Vec::new();
+    /// Ingests one sandbox event; `offset` is where its bytes begin in the spool.
+    pub(super) fn ingest(&mut self, event: SandboxEvent<'_>, offset: u64) -> Vec<RunEvent> {
+        let mut parsed = Vec::new();
         let mut out = Vec::new();
         match event {
             SandboxEvent::Started { isolation } => {
@@ -98,19 +98,19 @@ impl Course {
             }
             SandboxEvent::Output { stream, bytes } => {
                 match stream {
-                    Stream::Stdout => self.parser.stdout(bytes, &mut read),
-                    Stream::Stderr => self.parser.stderr(bytes, &mut read),
+                    Stream::Stdout => self.parser.stdout(bytes, &mut parsed),
+                    Stream::Stderr => self.parser.stderr(bytes, &mut parsed),
                 }
                 let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                 out.push(RunEvent::Output { stream, offset, len });
             }
-            SandboxEvent::Report { bytes } => self.parser.report(bytes, &mut read),
+            SandboxEvent::Report { bytes } => self.parser.report(bytes, &mut parsed),
             SandboxEvent::CommandExited { exit, .. } => {
                 self.in_step = false;
                 if self.killed {
                     self.add_running(self.parser.running());
                 }
-                self.parser.step_ended(exit, self.killed, &mut read);
+                self.parser.step_ended(exit, self.killed, &mut parsed);
                 if self.parser.nothing_selected() {
                     self.nothing_selected.insert(self.step);
                 }
@@ -118,25 +118,25 @@ impl Course {
                     self.follow_up.extend(self.parser.follow_up());
                 }
             }
-            SandboxEvent::Kept { path, begins, bytes } => self.keep(path, begins, bytes.len()),
+            SandboxEvent::Kept { path, begins, bytes } => self.add_artifact(path, begins, bytes.len()),
             SandboxEvent::Usage { memory_bytes } => self.memory_bytes = memory_bytes,
             SandboxEvent::Killing { reason } => {
-                // What runs now is what was running at the deadline; the signal that follows changes it.
+                // These tests were running at the deadline; the signal that follows changes the parser's answer.
                 self.killed = true;
                 self.add_running(self.parser.running());
                 tracing::debug!(?reason, "killing a run");
             }
         }
-        out.extend(self.count(read));
+        out.extend(self.record(parsed));
         out.extend(self.progress());
         out
     }
 
-    /// Counts what the parser told. A runner may live long enough to see its test process die, of our signal or of the
-    /// kernel's for want of memory, and say that the test did not get to its end: it was running then.
-    fn count(&mut self, read: Vec<RunnerEvent>) -> Vec<RunEvent> {
-        let mut out = Vec::with_capacity(read.len());
-        for event in read {
+    /// Records parsed events. A runner may outlive its test process by a moment, killed by proctor or by the OOM
+    /// killer, and report that the test did not finish: that test counts as running.
+    fn record(&mut self, parsed: Vec<RunnerEvent>) -> Vec<RunEvent> {
+        let mut out = Vec::with_capacity(parsed.len());
+        for event in parsed {
             if let RunnerEvent::TestFinished(case) = &event
                 && self.killed
             {
@@ -152,50 +152,50 @@ impl Course {
             if let RunnerEvent::TestFinished(case) = &event {
                 self.awaited.told(&case.package, &case.name);
             }
-            out.push(self.tally.count(event));
+            out.push(self.tally.record(event));
         }
         out
     }
 
-    /// Takes in the ending: what was cut off is told to the parser, so that nothing stays open.
+    /// Records the ending. The parser learns what was cut off, so that no test stays open.
     pub(super) fn end(&mut self, ending: &Ending) -> Vec<RunEvent> {
-        let mut read: Vec<RunnerEvent> = Vec::new();
+        let mut parsed: Vec<RunnerEvent> = Vec::new();
         if self.in_step {
             self.add_running(self.parser.running());
-            // A run whose worker was lost was cut off like one that was killed: nobody knows what its tests came to.
+            // A lost worker cuts the run off like a kill: the results of its tests are unknown.
             let killed = ending.killed.is_some() || ending.worker_lost;
-            // The step that is still open has no exit of its own: it went with everything else.
-            self.parser.step_ended(Exit::Signal(SIGKILL), killed, &mut read);
+            // The open step has no exit status of its own: it was killed with everything else.
+            self.parser.step_ended(Exit::Signal(SIGKILL), killed, &mut parsed);
         }
-        self.count(read)
+        self.record(parsed)
     }
 
-    fn keep(&mut self, path: &str, begins: bool, len: usize) {
+    fn add_artifact(&mut self, path: &str, begins: bool, len: usize) {
         if begins {
-            // Each round has a scratch directory of its own, in which names begin anew.
+            // Each round has its own scratch directory, so names can repeat between rounds.
             let round = self.rounds_before + 1;
             let name = if round == 1 { path.to_owned() } else { format!("round-{round}/{path}") };
-            self.kept.push((name, 0));
+            self.artifacts.push((name, 0));
         }
-        if let Some((_, bytes)) = self.kept.last_mut() {
+        if let Some((_, bytes)) = self.artifacts.last_mut() {
             *bytes += len as u64;
         }
     }
 
-    /// Takes in where tests may be that the run knew nothing of.
-    pub(super) fn miss(&mut self, missed: Vec<Collector>) -> Vec<RunEvent> {
+    /// Records parts of the project that may hold tests outside this run.
+    pub(super) fn record_missed(&mut self, missed: Vec<Collector>) -> Vec<RunEvent> {
         self.missed |= !missed.is_empty();
-        self.count(missed.into_iter().map(|collector| RunnerEvent::Collector(Box::new(collector))).collect())
+        self.record(missed.into_iter().map(|collector| RunnerEvent::Collector(Box::new(collector))).collect())
     }
 
-    /// Takes in the files that the run left.
-    pub(super) fn files(&mut self, files: &[(String, Vec<u8>)]) -> Vec<RunEvent> {
-        let mut read = Vec::new();
-        self.parser.files(files, &mut read);
-        self.count(read)
+    /// Parses the files that the run left.
+    pub(super) fn parse_files(&mut self, files: &[(String, Vec<u8>)]) -> Vec<RunEvent> {
+        let mut parsed = Vec::new();
+        self.parser.files(files, &mut parsed);
+        self.record(parsed)
     }
 
-    /// Steps for another round.
+    /// Takes the steps for another round.
     pub(super) fn follow_up(&mut self) -> Vec<Step> {
         self.steps_before = self.step + 1;
         self.rounds_before += 1;
@@ -207,7 +207,7 @@ impl Course {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    // What was written before the kill may be read after it.
+    // Output written before the kill may be read after it.
     fn add_running(&mut self, tests: Vec<TestId>) {
         for test in tests.into_iter().map(TestId::bounded) {
             if self.running.len() < RUNNING_NAMES_MAX && !self.running.contains(&test) {
@@ -217,10 +217,10 @@ impl Course {
     }
 
     fn progress(&mut self) -> Option<RunEvent> {
-        if self.told.elapsed() < PROGRESS_EVERY {
+        if self.progress_sent_at.elapsed() < PROGRESS_EVERY {
             return None;
         }
-        self.told = Instant::now();
+        self.progress_sent_at = Instant::now();
         Some(RunEvent::Progress(Progress {
             tests_finished: self.tally.summary.total,
             tests_failed: self.tally.summary.failures(),
@@ -242,7 +242,7 @@ mod tests {
 
     const KILLED_TEST: &[u8] = include_bytes!("../../frameworks/goldens/go/oom-killed-test.jsonl");
 
-    fn course() -> Course {
+    fn run_state() -> RunState {
         let mut tree = FileTree::default();
         tree.add_with_content("go.mod", "module example.com/oom\n");
         let want = Want {
@@ -256,7 +256,7 @@ mod tests {
             nonce: "n",
         };
         let plan = Go.plan(&Go.detect(&tree), &tree, &want).unwrap();
-        Course::new(Timestamp::default(), Limits::DEFAULT, Go.parser(&plan, &want), Awaited::default())
+        RunState::new(Timestamp::default(), Limits::DEFAULT, Go.parser(&plan, &want), Awaited::default())
     }
 
     fn finished(events: &[RunEvent]) -> Vec<&str> {
@@ -267,26 +267,26 @@ mod tests {
         tests.collect()
     }
 
-    // The runner outlives its test process by a moment, in which it says what it has seen. What it says may be read before
-    // or after everything is killed, in one piece or in two.
+    // The runner outlives its test process by a moment and reports what it saw. That report may be read before or after
+    // the kill, in one piece or in two.
     #[test]
-    fn a_test_whose_process_the_kill_took_was_running_however_the_output_came() {
+    fn a_test_whose_process_was_killed_counts_as_running_in_any_order_of_output() {
         let begun = KILLED_TEST.windows(8).position(|bytes| bytes == b"\"output\"").unwrap();
         for cut in [0, begun, KILLED_TEST.len()] {
             let (before, after) = KILLED_TEST.split_at(cut);
-            let mut course = course();
+            let mut state = run_state();
             let output = |bytes| SandboxEvent::Output { stream: Stream::Stdout, bytes };
-            let mut events = course.take_in(SandboxEvent::CommandStarted { index: 0 }, 0);
-            events.extend(course.take_in(output(before), 0));
-            events.extend(course.take_in(SandboxEvent::Killing { reason: KillReason::OutOfMemory }, 0));
-            events.extend(course.take_in(output(after), 0));
+            let mut events = state.ingest(SandboxEvent::CommandStarted { index: 0 }, 0);
+            events.extend(state.ingest(output(before), 0));
+            events.extend(state.ingest(SandboxEvent::Killing { reason: KillReason::OutOfMemory }, 0));
+            events.extend(state.ingest(output(after), 0));
             let ending = Ending { killed: Some(KillReason::OutOfMemory), ..Ending::default() };
-            events.extend(course.end(&ending));
-            let running: Vec<&str> = course.running.iter().map(|test| test.name.as_str()).collect();
+            events.extend(state.end(&ending));
+            let running: Vec<&str> = state.running.iter().map(|test| test.name.as_str()).collect();
             let before_the_kill = cut == KILLED_TEST.len();
             assert_eq!(running, if before_the_kill { vec![] } else { vec!["TestEatsMemory"] }, "{cut}");
-            let told: &[&str] = if before_the_kill { &["TestBefore", "TestEatsMemory"] } else { &["TestBefore"] };
-            assert_eq!(finished(&events), told, "{cut}");
+            let expected: &[&str] = if before_the_kill { &["TestBefore", "TestEatsMemory"] } else { &["TestBefore"] };
+            assert_eq!(finished(&events), expected, "{cut}");
         }
     }
 }

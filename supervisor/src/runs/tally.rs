@@ -1,5 +1,4 @@
-//! What a driver has learnt of a run so far: tests, errors, counts. Pure bookkeeping within bounds. Must not know where
-//! events come from.
+//! Collects the tests, errors and counts of a run within the bounds of a report. Pure bookkeeping.
 
 use super::report_limits::{self, COLLECTORS_BYTES_MAX, TESTS_BYTES_MAX};
 use proctor_core::bounds::{COLLECTORS_MAX, TEST_CASES_MAX, clip};
@@ -9,28 +8,28 @@ use proctor_core::test_case::{Collector, CollectorKind, TestCase};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Most bytes of output, stacks, messages and values in one report, all tests together and as JSON, so that as much is left
-/// for names: of [`TESTS_BYTES_MAX`], in which every test is counted whole.
+/// Most bytes of output, stacks, messages and values in one report, over all tests, as JSON. It is part of
+/// [`TESTS_BYTES_MAX`], so the rest is left for names.
 const TEXT_BYTES_MAX: usize = 22 * 1024 * 1024;
 
-/// The same of its build and collection errors: of [`COLLECTORS_BYTES_MAX`].
+/// The same for build and collection errors: part of [`COLLECTORS_BYTES_MAX`].
 const COLLECTOR_TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What is kept of a message beyond that budget, in bytes: a line.
+/// Bytes kept of a message beyond that budget: one line.
 const MESSAGE_BYTES_BEYOND: usize = 120;
 
-/// Tests and errors of one run.
+/// The tests and errors of one run.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     failing: Vec<Arc<TestCase>>,
     others: Vec<Arc<TestCase>>,
     collectors: Vec<Arc<Collector>>,
-    /// Whether a failure found no room, so that no pass gets what is left.
+    /// Whether a failure was left out; passed tests then get no room either.
     failures_left_out: bool,
-    /// Bytes of the tests that are listed, and of the errors.
+    /// JSON bytes of the listed tests, and of the errors.
     tests_bytes: usize,
     collectors_bytes: usize,
-    /// Of these, the bytes of texts, also of those tests that gave their place to others.
+    /// The part of these that texts take, including texts of tests that were dropped for others.
     text_bytes: usize,
     collector_text_bytes: usize,
     texts_left_out: u64,
@@ -43,8 +42,8 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts what happened and turns it into what subscribers see.
-    pub(super) fn count(&mut self, event: RunnerEvent) -> RunEvent {
+    /// Records an event and converts it into what subscribers see.
+    pub(super) fn record(&mut self, event: RunnerEvent) -> RunEvent {
         match event {
             RunnerEvent::TestStarted(test) => RunEvent::TestStarted(test),
             RunnerEvent::TestFinished(test) => {
@@ -59,7 +58,7 @@ impl Tally {
                     CollectorKind::Collection => self.collection_errors += 1,
                 }
                 let collector = Arc::new(self.collector_within_budget(collector.bounded()));
-                let bytes = report_limits::bytes(collector.as_ref());
+                let bytes = report_limits::json_bytes(collector.as_ref());
                 if self.collectors.len() < COLLECTORS_MAX && self.collectors_bytes + bytes <= COLLECTORS_BYTES_MAX {
                     self.collectors_bytes += bytes;
                     self.collectors.push(Arc::clone(&collector));
@@ -70,14 +69,14 @@ impl Tally {
     }
 
     fn list(&mut self, test: &Arc<TestCase>) {
-        let bytes = report_limits::bytes(test.as_ref());
-        // A failure is worth more than passes that came earlier.
+        let bytes = report_limits::json_bytes(test.as_ref());
+        // Failures displace tests that did not fail.
         while test.outcome.is_failure() && !self.has_room(bytes) {
             let Some(other) = self.others.pop() else { break };
-            self.tests_bytes -= report_limits::bytes(other.as_ref());
+            self.tests_bytes -= report_limits::json_bytes(other.as_ref());
         }
-        let comes_after = self.failures_left_out && !test.outcome.is_failure();
-        if self.has_room(bytes) && !comes_after {
+        let displaced = self.failures_left_out && !test.outcome.is_failure();
+        if self.has_room(bytes) && !displaced {
             self.tests_bytes += bytes;
             let listed = if test.outcome.is_failure() { &mut self.failing } else { &mut self.others };
             listed.push(Arc::clone(test));
@@ -90,10 +89,10 @@ impl Tally {
         self.failing.len() + self.others.len() < TEST_CASES_MAX && self.tests_bytes + bytes <= TESTS_BYTES_MAX
     }
 
-    // Output and stacks of the first failures are worth the most; beyond the budget they stay in the stream only.
+    // The texts of the first failures are worth the most; beyond the budget, texts stay in the output stream only.
     fn within_budget(&mut self, mut test: TestCase) -> TestCase {
         let texts = [&test.output, &test.stack, &test.message, &test.expected, &test.actual];
-        let bytes: usize = texts.into_iter().flatten().map(report_limits::bytes).sum();
+        let bytes: usize = texts.into_iter().flatten().map(report_limits::json_bytes).sum();
         if self.text_bytes + bytes <= TEXT_BYTES_MAX {
             self.text_bytes += bytes;
             return test;
@@ -105,7 +104,7 @@ impl Tally {
     }
 
     fn collector_within_budget(&mut self, mut collector: Collector) -> Collector {
-        let bytes = report_limits::bytes(&collector.output) + report_limits::bytes(&collector.message);
+        let bytes = report_limits::json_bytes(&collector.output) + report_limits::json_bytes(&collector.message);
         if self.collector_text_bytes + bytes <= COLLECTOR_TEXT_BYTES_MAX {
             self.collector_text_bytes += bytes;
             return collector;
@@ -116,14 +115,14 @@ impl Tally {
         collector
     }
 
-    /// A sentence about texts that the report had no room for.
+    /// A note about texts that the report had no room for.
     pub(super) fn note(&self) -> Option<String> {
         let left_out = self.texts_left_out;
         (left_out > 0)
             .then(|| format!("output, stacks and values of {left_out} tests or errors are in the stream only"))
     }
 
-    /// The tests that finished without being cut off, by package: whose coverage can be believed.
+    /// Tests that finished normally, by package: only their coverage is valid.
     pub(super) fn finished(&self) -> BTreeMap<String, BTreeSet<String>> {
         let mut finished: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for test in self.failing.iter().chain(&self.others) {
@@ -132,7 +131,7 @@ impl Tally {
         finished
     }
 
-    /// The tests, failures first, and the errors, with what had no room.
+    /// The tests, failures first, the errors, and the number of omitted items.
     pub(super) fn into_parts(self) -> (Vec<TestCase>, Vec<Collector>, Truncated) {
         let errors = self.build_errors + self.collection_errors;
         let tests: Vec<TestCase> = self.failing.into_iter().chain(self.others).map(Arc::unwrap_or_clone).collect();

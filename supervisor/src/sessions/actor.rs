@@ -4,10 +4,10 @@
 use super::pending_scans::{PendingScans, Reply, ScanOutcome};
 use super::{Message, SessionError, SessionMemory, SessionShared, SessionStatus, StartRequest, StartedRun};
 use crate::ops::audit::{self, AuditRecord};
-use crate::ops::drain::Closed;
+use crate::ops::drain::ClosedRuns;
 use crate::runs::prepare::PrepareError;
 use crate::runs::{
-    self, Drive, Finished, KillOnDrop, LogWriter, NotStarted, RunEnd, RunHandle, RunKiller, Spools, Watch,
+    self, FinishedRun, KillOnDrop, LogWriter, NotStarted, RunEnd, RunHandle, RunKiller, RunTask, Spools, WatchGuard,
     without_running,
 };
 use crate::tenants::allowance::Reservation;
@@ -57,7 +57,7 @@ pub(super) struct PendingStart {
     started: StartedRun,
     pub(super) reply: Reply,
     /// Watches the run in the caller's place until the caller has its handle; `None` once the caller has left.
-    watch: Option<Watch>,
+    watch: Option<WatchGuard>,
 }
 
 pub(super) struct Actor {
@@ -66,7 +66,7 @@ pub(super) struct Actor {
     /// Reservation of the coverage index's memory in the tenant's quota.
     index_memory: Option<Reservation>,
     pub(super) runs: HashMap<RunId, RunEntry>,
-    pub(super) drivers: JoinSet<Finished>,
+    pub(super) drivers: JoinSet<FinishedRun>,
     /// The starting run, which sends the fingerprint of its workspace scan.
     starting: Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
     /// The caller of the starting run, while the scan can still reject it.
@@ -82,8 +82,8 @@ pub(super) struct Actor {
     pub(super) drainers: Vec<oneshot::Sender<()>>,
     runs_at_drain: Option<usize>,
     /// Callers of `close`, and what they get as the result.
-    pub(super) closers: Vec<oneshot::Sender<Closed>>,
-    closed: Closed,
+    pub(super) closers: Vec<oneshot::Sender<ClosedRuns>>,
+    closed: ClosedRuns,
     stopped: bool,
 }
 
@@ -93,7 +93,7 @@ enum ActorEvent {
     Message(Option<Box<Message>>),
     /// The session has reached its idle time.
     Idle,
-    RunEnded(Result<Finished, JoinError>),
+    RunEnded(Result<FinishedRun, JoinError>),
     RunStarted(Option<Option<Fingerprint>>),
     ScansDone(Vec<(ScanOutcome, Reply)>),
     Tick,
@@ -118,7 +118,7 @@ impl Actor {
             drainers: Vec::new(),
             runs_at_drain: None,
             closers: Vec::new(),
-            closed: Closed::default(),
+            closed: ClosedRuns::default(),
             stopped: false,
         }
     }
@@ -171,7 +171,7 @@ impl Actor {
                     outcome: Some("ok".to_owned()),
                     ..self.audit_record(audit::AuditEvent::SessionExpired)
                 };
-                self.shared.context.audit.tell(record);
+                self.shared.context.audit.record(record);
                 self.close().await;
             }
             ActorEvent::RunEnded(ended) => self.handle_run_end(ended).await,
@@ -263,7 +263,7 @@ impl Actor {
                 if self.closers.is_empty() {
                     let cancelled = self.session.unfinished().count();
                     let finished = self.runs_at_drain.unwrap_or(cancelled).saturating_sub(cancelled);
-                    self.closed = Closed { finished, cancelled };
+                    self.closed = ClosedRuns { finished, cancelled };
                 }
                 self.closers.push(reply);
                 self.close().await;
@@ -307,7 +307,8 @@ impl Actor {
         self.runs_created += 1;
         let run = RunId::new(format!("{}-{}", self.shared.id, self.runs_created));
         let spools = Spools::default();
-        let (log, handle) = runs::open(self.shared.context.clock, &spools, self.shared.policy.now().kept.run_memory());
+        let (log, handle) =
+            runs::open(self.shared.context.clock, &spools, self.shared.policy.now().retained.run_memory());
         let entry = RunEntry {
             handle,
             log,
@@ -418,7 +419,7 @@ impl Actor {
                 Effect::Refuse { run, refusal } => {
                     if let Some(entry) = self.runs.get_mut(&run) {
                         (entry.spools, entry.queued) = (None, None);
-                        let end = RunEnd::NotStarted(NotStarted::QuotaExceeded(refusal));
+                        let end = RunEnd::NotStarted(NotStarted::Rejected(refusal));
                         self.audit_end(&run, &end);
                         self.end_log(&run, end).await;
                     }
@@ -445,14 +446,14 @@ impl Actor {
                 tracing::error!(%error, run = %run, "no descriptor for a run");
                 let text = lack(&error).unwrap_or("the host failed").to_owned();
                 let end = RunEnd::NotStarted(PrepareError::HostFailed { text }.into());
-                self.drivers.spawn(std::future::ready(Finished { run, end, measured: Vec::new() }));
+                self.drivers.spawn(std::future::ready(FinishedRun { run, end, measured: Vec::new() }));
                 return;
             }
         };
         entry.killer = Some(KillOnDrop(killer.clone()));
         let (started, receiver) = oneshot::channel();
         self.starting = Some((run.clone(), receiver));
-        let drive = Drive {
+        let drive = RunTask {
             context: Arc::clone(&self.shared.context),
             policy: self.shared.policy.now(),
             session: self.shared.id.clone(),
@@ -463,7 +464,7 @@ impl Actor {
             kind: entry.kind,
             priority: entry.priority,
             accepted_at: entry.accepted_at,
-            waits: entry.queued.take(),
+            queue_reservation: entry.queued.take(),
             log: entry.log.clone(),
             spools,
             killer,
@@ -487,7 +488,7 @@ impl Actor {
         }
     }
 
-    async fn handle_run_end(&mut self, ended: Result<Finished, JoinError>) {
+    async fn handle_run_end(&mut self, ended: Result<FinishedRun, JoinError>) {
         let finished = match ended {
             Ok(finished) => finished,
             Err(error) => {
@@ -496,7 +497,7 @@ impl Actor {
                 let Some(run) = self.session.running().cloned() else { return };
                 let text = "the supervisor failed while it read this run; its operator finds the reason in the log";
                 let end = RunEnd::NotStarted(NotStarted::Host { text: text.to_owned() });
-                Finished { run, end, measured: Vec::new() }
+                FinishedRun { run, end, measured: Vec::new() }
             }
         };
         let run = finished.run;
@@ -533,7 +534,7 @@ impl Actor {
         .await;
         if has_measured {
             let bytes = self.session.index().memory_bytes() as u64;
-            self.index_memory = Some(self.shared.policy.now().kept.memory.add(bytes));
+            self.index_memory = Some(self.shared.policy.now().retained.memory.add(bytes));
         }
         let Some(log) = log else { return };
         let retained = self.count_retained(&log, &finished.end).await;

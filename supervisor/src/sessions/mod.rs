@@ -8,7 +8,7 @@ mod pending_scans;
 pub mod registry;
 mod retention;
 
-use crate::ops::drain::Closed;
+use crate::ops::drain::ClosedRuns;
 use crate::runs::RunHandle;
 use crate::runs::context::{Context, CurrentPolicy};
 use crate::runs::prepare::PrepareError;
@@ -73,7 +73,7 @@ enum Message {
         reply: oneshot::Sender<()>,
     },
     Close {
-        reply: oneshot::Sender<Closed>,
+        reply: oneshot::Sender<ClosedRuns>,
     },
     #[cfg(test)]
     Panic,
@@ -340,7 +340,7 @@ impl SessionHandle {
     }
 
     /// Closes the session and returns when nothing of it is left.
-    pub async fn close(&self) -> Closed {
+    pub async fn close(&self) -> ClosedRuns {
         // Without an answer the actor is gone, which is the goal.
         self.request(|reply| Message::Close { reply }).await.unwrap_or_default()
     }

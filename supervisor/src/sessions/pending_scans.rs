@@ -86,7 +86,7 @@ async fn scan_when_permitted(
     shared: Arc<SessionShared>,
     mut requests: Vec<StartRequest>,
 ) -> Result<Vec<ScanOutcome>, JoinError> {
-    let mut permit = ScanPermit::small(&shared.policy.now().looks, &shared.context.looks).await;
+    let mut permit = ScanPermit::acquire(&shared.policy.now().scan_permits, &shared.context.scan_permits).await;
     loop {
         let thread_shared = Arc::clone(&shared);
         let task = spawn_blocking(move || {
@@ -95,7 +95,7 @@ async fn scan_when_permitted(
         });
         match task.await? {
             (Ok(outcomes), _) => return Ok(outcomes),
-            (Err(returned), small) => (requests, permit) = (returned, small.grown().await),
+            (Err(returned), small) => (requests, permit) = (returned, small.enlarge().await),
         }
     }
 }
@@ -108,7 +108,7 @@ fn scan(
 ) -> Result<Vec<ScanOutcome>, Vec<StartRequest>> {
     #[cfg(test)]
     shared.scans.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let scan = match shared.workspace.look_within(&mut || permit.grow()).map_err(PrepareError::from) {
+    let scan = match shared.workspace.scan_within(&mut || permit.try_enlarge()).map_err(PrepareError::from) {
         Ok(Some(scan)) => scan,
         Ok(None) => return Err(requests),
         Err(why) => return Ok(requests.into_iter().map(|request| (request, Err(why.clone().into()))).collect()),

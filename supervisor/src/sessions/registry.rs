@@ -1,6 +1,6 @@
 //! The registry of sessions by tenant. A task with a mailbox; it answers at once and never waits for a session.
 
-use crate::ops::drain::Closed;
+use crate::ops::drain::ClosedRuns;
 use crate::random_id::random_id;
 use crate::runs::context::Context;
 use crate::sessions::limits::SessionLimits;
@@ -159,7 +159,7 @@ impl Registry {
     /// Refuses new work and waits for the accepted runs until `deadline`, and after the last of them for
     /// [`READ_GRACE`], so that their callers can read the results; then kills the rest, closes every session and
     /// returns when nothing of them is left.
-    pub async fn drain(&self, deadline: impl Future<Output = ()>) -> Closed {
+    pub async fn drain(&self, deadline: impl Future<Output = ()>) -> ClosedRuns {
         let sessions = self.request(|reply| Message::Drain { reply }).await.unwrap_or_default();
         let had_runs = sessions.iter().any(SessionHandle::is_busy);
         let mut draining = JoinSet::new();
@@ -188,14 +188,14 @@ impl Registry {
 }
 
 /// Closes sessions concurrently and returns when nothing of them is left.
-pub async fn close_all(sessions: Vec<SessionHandle>) -> Closed {
+pub async fn close_all(sessions: Vec<SessionHandle>) -> ClosedRuns {
     let mut closing = JoinSet::new();
     for session in sessions {
         closing.spawn(async move { session.close().await });
     }
-    let mut all = Closed::default();
+    let mut all = ClosedRuns::default();
     while let Some(closed) = closing.join_next().await {
-        let Closed { finished, cancelled } = closed.unwrap_or_default();
+        let ClosedRuns { finished, cancelled } = closed.unwrap_or_default();
         all.finished += finished;
         all.cancelled += cancelled;
     }

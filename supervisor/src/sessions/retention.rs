@@ -24,14 +24,14 @@ impl Actor {
             RunEnd::Report(report) => report.memory_bytes() as u64,
             RunEnd::NotStarted(_) => 0,
         };
-        let bytes = log.keep_with(report).await;
-        self.shared.policy.now().kept.bytes.add(bytes)
+        let bytes = log.reserve_report(report).await;
+        self.shared.policy.now().retained.bytes.add(bytes)
     }
 
     /// Forgets earlier runs of the session while its tenant exceeds its retention quota.
     pub(super) async fn enforce_retention(&mut self) {
         let policy = self.shared.policy.now();
-        while policy.kept.exceeded().is_some() {
+        while policy.retained.exceeded().is_some() {
             let effects = self.session.step(self.shared.context.clock.now(), Event::RetentionExceeded);
             if effects.is_empty() {
                 break;
@@ -43,7 +43,7 @@ impl Actor {
     /// An audit record about this session.
     pub(super) fn audit_record(&self, event: audit::AuditEvent) -> AuditRecord {
         let (tenant, session) = (Some(self.shared.policy.now().owner.clone()), Some(self.shared.id.as_str().into()));
-        AuditRecord { tenant, session, ..AuditRecord::of(event) }
+        AuditRecord { tenant, session, ..AuditRecord::new(event) }
     }
 
     /// Writes the audit record of the end of an accepted run, once.
@@ -64,7 +64,7 @@ impl Actor {
             }
             RunEnd::NotStarted(why) => ("not_started", None, Some(why.to_string().into())),
         };
-        self.shared.context.audit.tell(AuditRecord {
+        self.shared.context.audit.record(AuditRecord {
             run: Some(run.as_str().into()),
             outcome: Some(outcome.to_owned()),
             limits,

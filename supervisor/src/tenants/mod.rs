@@ -104,11 +104,12 @@ impl Tenants {
                 owner: table.id.clone(),
                 quota: table.quota.quota(),
                 queued: previous.map_or_else(Arc::default, |previous| Arc::clone(&previous.policy.queued)),
-                kept: table.quota.kept(previous.map(|previous| &previous.policy.kept)),
-                looks: previous.map_or_else(ScanPermits::of_tenant, |previous| previous.policy.looks.clone()),
+                retained: table.quota.retained(previous.map(|previous| &previous.policy.retained)),
+                scan_permits: previous
+                    .map_or_else(ScanPermits::for_tenant, |previous| previous.policy.scan_permits.clone()),
                 run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
-                owners: range.map(UidRange::uids),
-                defaults: config.defaults.over(Limits::DEFAULT),
+                owner_uids: range.map(UidRange::uids),
+                defaults: config.defaults.apply_to(Limits::DEFAULT),
                 timeouts: config.timeouts.iter().map(|(name, timeout)| (name.clone(), timeout.ms)).collect(),
                 ceiling: config.ceiling(table),
                 required_layers: config.sandbox.required(),
@@ -127,7 +128,7 @@ impl Tenants {
             let allowance = table.quota.allowance();
             let tenant = Tenant {
                 id,
-                roots: table.roots.iter().map(|root| Root::at(&roots.place(root))).collect(),
+                roots: table.roots.iter().map(|root| Root::from_resolved(&roots.resolve(root))).collect(),
                 reserved: reserved.clone(),
                 policy,
                 policies,
@@ -152,7 +153,7 @@ impl Tenants {
         let policy = Arc::new(policy);
         let tenant = Tenant {
             id: TenantId::new("private"),
-            roots: vec![Root::of(&root)],
+            roots: vec![Root::new(&root)],
             reserved: Vec::new(),
             policies: Arc::new(watch::Sender::new(Arc::clone(&policy))),
             policy,
@@ -257,7 +258,7 @@ mod tests {
              [[tenant]]\nid = \"b\"\nuids = [2]\nuid_range = {{ first = 2000, count = 10 }}\nroots = [\"/\"]\nmax = {{ memory = \"8GiB\" }}\n",
             blake3::hash(b"secret")
         );
-        Tenants::from_config(ConfigReader::of(&text).config(), true, &Tenants::default())
+        Tenants::from_config(ConfigReader::new(&text).config(), true, &Tenants::default())
     }
 
     fn name(caller: Option<Caller>) -> Option<String> {
@@ -283,7 +284,7 @@ mod tests {
     fn a_uid_listed_as_both_is_operator_and_tenant() {
         let text =
             "state_dir = \"/x\"\n[operators]\nuids = [1]\n[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/srv\"]\n";
-        let tenants = Tenants::from_config(ConfigReader::of(text).config(), true, &Tenants::default());
+        let tenants = Tenants::from_config(ConfigReader::new(text).config(), true, &Tenants::default());
         let both = tenants.identify(Credential::Uid(1)).unwrap();
         assert!(both.operator && name(Some(both)).as_deref() == Some("a"));
     }
@@ -292,8 +293,8 @@ mod tests {
     fn runs_use_the_first_uid_of_their_tenants_range() {
         let policy = |uid| tenants().identify(Credential::Uid(uid)).unwrap().tenant.unwrap().policy.clone();
         assert_eq!(policy(2).run_as, RunAs::User { uid: 2_000, gid: 2_000 });
-        assert_eq!(policy(2).owners, Some(2_000..=2_009));
-        assert_eq!((policy(1).run_as, policy(1).owners.clone()), (RunAs::Supervisor, None));
+        assert_eq!(policy(2).owner_uids, Some(2_000..=2_009));
+        assert_eq!((policy(1).run_as, policy(1).owner_uids.clone()), (RunAs::Supervisor, None));
     }
 
     #[test]
@@ -303,12 +304,12 @@ mod tests {
             format!("state_dir = \"/x\"\n{tenant}{more}\n")
         };
         let read =
-            |more: &str, before: &Tenants| Tenants::from_config(ConfigReader::of(&text(more)).config(), true, before);
+            |more: &str, before: &Tenants| Tenants::from_config(ConfigReader::new(&text(more)).config(), true, before);
         let first =
             read("max = { memory = \"2GiB\" }\nquota = { subscribers = 1, kept = \"1GiB\" }", &Tenants::default());
         let stream = first.all()[0].allowance.subscribe().unwrap();
         let queued_run = first.all()[0].policy.queued.reserve_queued_run(1).unwrap();
-        let retained = first.all()[0].policy.kept.bytes.add(7);
+        let retained = first.all()[0].policy.retained.bytes.add(7);
         let sessions = first.all()[0].policies.subscribe();
         let second = read("max = { memory = \"1GiB\" }", &first);
         assert_eq!(
@@ -326,11 +327,11 @@ mod tests {
             "also in a session from before the second reload"
         );
         let Tenant { allowance, policy, .. } = &*third.all()[0];
-        assert_eq!((policy.queued.now(), policy.kept.bytes.now()), (1, 7));
+        assert_eq!((policy.queued.now(), policy.retained.bytes.now()), (1, 7));
         let second_stream = allowance.subscribe().unwrap();
         assert!(allowance.subscribe().is_none(), "one of two was open before");
         drop((stream, second_stream, queued_run, retained));
-        assert_eq!((policy.queued.now(), policy.kept.bytes.now()), (0, 0));
+        assert_eq!((policy.queued.now(), policy.retained.bytes.now()), (0, 0));
         assert!(allowance.subscribe().is_some());
     }
 
@@ -339,7 +340,7 @@ mod tests {
     fn a_run_with_default_limits_fits_into_its_tenants_quota() {
         let text = "state_dir = \"/x\"\n[max]\nmemory = \"1GiB\"\n[[tenant]]\nid = \"a\"\nuids = [1]\nroots = [\"/\"]\n\
                     max = { cpus = 1 }\nquota = { memory = \"512MiB\", cpus = 1.5 }\n";
-        let tenants = Tenants::from_config(ConfigReader::of(text).config(), true, &Tenants::default());
+        let tenants = Tenants::from_config(ConfigReader::new(text).config(), true, &Tenants::default());
         let policy = &tenants.all()[0].policy;
         assert_eq!((policy.ceiling.memory_bytes_max, policy.ceiling.cpu_millis_max), (512 << 20, 1_000));
         let (limits, _) = Limits::resolve(&LimitRequest::default(), policy.defaults, policy.ceiling);

@@ -1,5 +1,5 @@
-//! What a look at a workspace passes over, because no test of the project is there: what tools fill and nobody edits. Must not
-//! know how one looks.
+//! Directories and files that a workspace scan ignores because they hold no tests of the project: caches and build
+//! output that tools fill.
 
 use proctor_frameworks::FRAMEWORKS;
 use rustix::fs::{Mode, OFlags, openat};
@@ -8,26 +8,26 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::BorrowedFd;
 
-/// Directories that tools fill and nobody edits: looking into them costs much and says nothing about an edit, and a run that
-/// fills them must not look like an edit. A name that a project might choose itself is not here.
-const BY_NAME: [&str; 8] = [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".gradle", ".kotlin"];
+/// Directory names that are always ignored: scanning them is expensive and reveals no edit, and a run that fills them
+/// must not look like an edit. Names that a project might choose itself are not listed.
+const ALWAYS_IGNORED: [&str; 8] = [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".gradle", ".kotlin"];
 
-/// The file by which tools mark a directory as a cache (the Cache Directory Tagging specification). Anybody can put one beside
-/// tests, so it hides only what is known to be a cache by its name or its maker's own files too.
+/// The file that marks a directory as a cache (Cache Directory Tagging Specification). Anyone could place one beside
+/// tests, so it hides only directories that are also known as caches by name or by their tool's files.
 const TAG: &CStr = c"CACHEDIR.TAG";
 
-/// What the file has to begin with.
+/// The first bytes of that file.
 const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
-/// Names of directories that are caches where they have the tag.
+/// Names of directories that are caches if tagged.
 const CACHES: [&str; 8] =
     ["target", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox", ".cache"];
 
-/// Files and directories of a cache's maker, whatever the directory with the tag is called: Cargo, Python environments, Meson.
-const OF_MAKERS: [&CStr; 3] = [c".rustc_info.json", c"pyvenv.cfg", c"meson-private"];
+/// Files of tools whose tagged directory may have any name: Cargo, Python environments, Meson.
+const TOOL_FILES: [&CStr; 3] = [c".rustc_info.json", c"pyvenv.cfg", c"meson-private"];
 
-/// Extensions of data and of what compilers write, which no runner takes for tests, settings or sources. Of a workspace that has
-/// masses of it not every such name is kept.
+/// Extensions of data and compiler output, which no runner takes for tests, settings or sources. In a workspace with
+/// very many files, such names are dropped.
 const DATA: [&str; 60] = [
     "a",
     "avi",
@@ -91,15 +91,15 @@ const DATA: [&str; 60] = [
     "zip",
 ];
 
-/// Whether no look goes into a directory of this name.
-pub(super) fn is_by_name(name: &CStr) -> bool {
-    BY_NAME.iter().any(|passed| passed.as_bytes() == name.to_bytes())
+/// Whether directories of this name are always ignored.
+pub(super) fn is_always_ignored(name: &CStr) -> bool {
+    ALWAYS_IGNORED.iter().any(|ignored| ignored.as_bytes() == name.to_bytes())
 }
 
-/// Whether the directory `dir`, of this name, is a cache. `has` tells whether an entry of this name is there.
+/// Whether the directory `dir` named `name` is a cache. `has` tells whether it has an entry of a given name.
 pub(super) fn is_cache(dir: BorrowedFd<'_>, name: &CStr, has: impl Fn(&CStr) -> bool) -> bool {
     let is_known = || CACHES.iter().any(|known| known.as_bytes() == name.to_bytes());
-    has(TAG) && (is_known() || OF_MAKERS.iter().any(|file| has(file))) && is_tagged(dir)
+    has(TAG) && (is_known() || TOOL_FILES.iter().any(|file| has(file))) && is_tagged(dir)
 }
 
 fn is_tagged(dir: BorrowedFd<'_>) -> bool {
@@ -116,14 +116,16 @@ pub(super) fn is_data(name: &CStr) -> bool {
     extension.is_some_and(|extension| DATA.iter().any(|data| data.as_bytes().eq_ignore_ascii_case(extension)))
 }
 
-/// Whether a directory is filled by the tool whose marker stands beside it, in a sorted listing: Maven and Gradle compile into
-/// the workspace, and a run that does so must not look like an edit, or the same request would never join it. That tool
-/// empties the directory whole when it is told to clean, so nobody keeps there what they edit. Elsewhere the same name is a
-/// directory like any other.
-pub(super) fn is_filled(name: &CStr, beside: &[CString]) -> bool {
-    let is_there = |marker: &&str| beside.binary_search_by(|found| found.to_bytes().cmp(marker.as_bytes())).is_ok();
-    let is_it = |filled: &&str| filled.as_bytes() == name.to_bytes();
-    FRAMEWORKS.iter().any(|framework| framework.fills().iter().any(is_it) && framework.markers().iter().any(is_there))
+/// Whether a tool whose marker is among the siblings (sorted) fills the directory: Maven and Gradle compile into the
+/// workspace, and a run that does so must not look like an edit, or an identical request would never join it. The tool
+/// deletes the whole directory on `clean`, so it holds no edited files. Without the marker, the same name is an
+/// ordinary directory.
+pub(super) fn is_build_output(name: &CStr, siblings: &[CString]) -> bool {
+    let is_sibling = |marker: &&str| siblings.binary_search_by(|found| found.to_bytes().cmp(marker.as_bytes())).is_ok();
+    let is_name = |filled: &&str| filled.as_bytes() == name.to_bytes();
+    FRAMEWORKS
+        .iter()
+        .any(|framework| framework.fills().iter().any(is_name) && framework.markers().iter().any(is_sibling))
 }
 
 #[cfg(test)]
@@ -132,7 +134,7 @@ mod tests {
     use proctor_frameworks::Concerns;
 
     #[test]
-    fn no_framework_takes_data_for_anything() {
+    fn no_framework_uses_a_data_file() {
         for extension in DATA {
             assert!(Concerns::of(&format!("tests/test.{extension}")).is_empty(), "{extension}");
         }

@@ -1,6 +1,5 @@
-//! Look-ups of files and directories, as the kernel answers them: by a path that leads through no link, or by one that does
-//! not lead out of a directory; from its memory alone, or from wherever the answer is. Must not know what a workspace is, nor
-//! what a refusal means.
+//! Path look-ups by the kernel: without following links, or confined to a directory; from the kernel's cache alone, or
+//! from disk.
 
 use proctor_core::timestamp::Timestamp;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, makedev, openat2, statx};
@@ -8,58 +7,58 @@ use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// How far a look-up goes for its answer.
+/// How far a look-up may go for its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// As far as what the kernel has in its memory: the answer is there at once, on any thread. A refusal says nothing about the
-    /// path but that another look has to tell.
-    Memory,
-    /// As far as the disk or another host, which may take any time: for a thread that may wait.
-    Disk,
+pub(super) enum LookupMode {
+    /// Only the kernel's cache: never blocks, so it is for any thread. A failure means nothing but that a blocking
+    /// look-up is needed.
+    Cached,
+    /// Disk or network, which may take any time: for a thread that may block.
+    Blocking,
 }
 
-/// How often a look-up is tried anew that something was renamed under. One that loses each time is refused.
+/// Tries of a look-up that races with renames. A look-up that loses each time fails.
 const TRIES: usize = 16;
 
-/// What is asked of a file or directory.
-const ASKED: StatxFlags =
+/// Metadata that a look-up returns.
+const STAT_FIELDS: StatxFlags =
     StatxFlags::TYPE.union(StatxFlags::UID).union(StatxFlags::INO).union(StatxFlags::MTIME).union(StatxFlags::CTIME);
 
-/// A file or directory as it is now.
-pub(super) struct Seen {
+/// Metadata of a file or directory.
+pub(super) struct FileStat {
     /// Device and inode.
     pub(super) identity: (u64, u64),
-    /// Its user.
+    /// UID of the owner.
     pub(super) owner: u32,
     pub(super) kind: FileType,
-    /// When it was changed: the change time counts beside the modification time, because only the kernel can set it.
+    /// The later of modification and change time: only the kernel can set the change time.
     pub(super) changed_at: Timestamp,
 }
 
-impl Reach {
-    /// The directory at `path`, through no link.
-    pub(super) fn straight_to(self, path: &Path) -> Result<OwnedFd, Errno> {
+impl LookupMode {
+    /// Opens the directory at `path` without following links.
+    pub(super) fn open_dir(self, path: &Path) -> Result<OwnedFd, Errno> {
         let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // A kernel before 5.12 does not know the flag and refuses it, which is a refusal like any other.
-        let cached = if self == Reach::Memory { ResolveFlags::CACHED } else { ResolveFlags::empty() };
+        // A kernel before 5.12 rejects the flag, which is a failure like any other.
+        let cached = if self == LookupMode::Cached { ResolveFlags::CACHED } else { ResolveFlags::empty() };
         openat2(CWD, path, how, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | cached)
     }
 
-    /// What is open there.
-    pub(super) fn seen(self, file: &OwnedFd) -> Result<Seen, Errno> {
+    /// Metadata of an open file.
+    pub(super) fn stat(self, file: &OwnedFd) -> Result<FileStat, Errno> {
         let how = match self {
-            Reach::Memory => AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC,
-            Reach::Disk => AtFlags::EMPTY_PATH,
+            LookupMode::Cached => AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC,
+            LookupMode::Blocking => AtFlags::EMPTY_PATH,
         };
-        let found = statx(file, c"", how, ASKED)?;
-        // What a network file system would have to ask for is left out.
-        let is_known = StatxFlags::from_bits_retain(found.stx_mask).contains(ASKED);
-        if self == Reach::Memory && !is_known { Err(Errno::AGAIN) } else { Ok(Seen::of(&found)) }
+        let found = statx(file, c"", how, STAT_FIELDS)?;
+        // The kernel omits fields that a network file system would have to fetch.
+        let is_known = StatxFlags::from_bits_retain(found.stx_mask).contains(STAT_FIELDS);
+        if self == LookupMode::Cached && !is_known { Err(Errno::AGAIN) } else { Ok(FileStat::from_statx(&found)) }
     }
 }
 
-/// `path` below `dir`, by no way that leads out of it, wherever the answer is.
-pub(super) fn beneath(dir: &OwnedFd, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
+/// Opens `path` inside `dir`; may block. Fails on any step that leads out of `dir`.
+pub(super) fn open_beneath(dir: &OwnedFd, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let mut found = Err(Errno::AGAIN);
@@ -73,14 +72,14 @@ pub(super) fn beneath(dir: &OwnedFd, path: &Path, how: OFlags) -> Result<OwnedFd
     found
 }
 
-impl Seen {
-    fn of(found: &Statx) -> Seen {
+impl FileStat {
+    fn from_statx(found: &Statx) -> FileStat {
         let ms = |seconds: i64, nanos: u32| {
             let ms = seconds.saturating_mul(1_000).saturating_add(i64::from(nanos / 1_000_000));
             u64::try_from(ms).unwrap_or(0)
         };
         let (modified, changed) = (found.stx_mtime, found.stx_ctime);
-        Seen {
+        FileStat {
             identity: (makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino),
             owner: found.stx_uid,
             kind: FileType::from_raw_mode(u32::from(found.stx_mode)),

@@ -1,7 +1,7 @@
-//! One look at all files of a workspace: their names, what detection reads of them, a fingerprint of what they look like, and
-//! what was left out. Must not know where the workspace is, nor follow a link.
+//! Scans all files of a workspace: names, contents that detection reads, a fingerprint of the metadata, and what was
+//! left out. Follows no links.
 
-use super::ignored_dirs::{is_by_name, is_cache, is_data, is_filled};
+use super::ignored_dirs::{is_always_ignored, is_build_output, is_cache, is_data};
 use crate::runs::project_file;
 use proctor_core::bounds::PATH_BYTES_MAX;
 use proctor_core::request::Fingerprint;
@@ -16,80 +16,80 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Most files and directories that a look at a workspace takes in. What is beyond them is left out.
+/// Most files and directories in one scan; the rest is left out.
 const ENTRIES_MAX: usize = 200_000;
 
-/// From so many on, names of data are passed over, so that masses of it leave room for what may be tests.
+/// Above this number of entries, names of data files are dropped, which leaves room for files that may be tests.
 const ENTRIES_WITH_DATA: usize = 100_000;
 
-/// Most names of data that are passed over: reading as many takes a second.
+/// Most dropped names of data: reading this many takes a second.
 const DATA_MAX: usize = 2_000_000;
 
-/// Deepest directory looked into. Deeper trees are generated.
+/// Deepest directory scanned. Deeper trees are generated.
 const DEPTH_MAX: usize = 64;
 
-/// Memory that any look may take, in bytes: of the names and settings of some 5,000 files. As many looks as there are places
-/// for ([`crate::runs::context::ScanPermits`]) may have as much at once.
+/// Memory budget of any scan, in bytes: names and settings of some 5,000 files. [`crate::runs::context::ScanPermits`]
+/// bounds the number of scans.
 pub const BYTES_SMALL: usize = 1024 * 1024;
 
-/// Memory that a look may take that has asked for more, in bytes: for as many entries as there may be 160 bytes of path each,
-/// which is twice what deep trees of packages have. A long name above many files counts for each of them.
+/// Memory budget of a scan with a large permit, in bytes: [`ENTRIES_MAX`] entries with 160 bytes of path each, twice
+/// that of deep package trees. A long directory name counts for each file below it.
 pub const BYTES_LARGE: usize = 64 * 1024 * 1024;
 
-/// What an entry takes beside its name and its path: two strings, and its part of a node of the tree.
+/// Memory of an entry besides its name and path: two strings and its share of a tree node.
 const ENTRY_BYTES: usize = 112;
 
 /// Largest marker file read, in bytes. A `go.mod` of 1 MiB would name 20,000 modules.
 const MARKER_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The same for lists of requirements (`test.txt`), which data is called like, too: of a larger one the beginning will do.
+/// The same for requirement lists (`test.txt`), which may also be data: of a larger one only the beginning is read.
 const LIST_BYTES_MAX: u64 = 64 * 1024;
 
 /// Most bytes of marker files read together. A monorepo of 1,000 modules has a few MiB of them.
 const MARKERS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What a look came to.
-pub(super) struct Found {
+/// The result of a scan.
+pub(super) struct ScanResult {
     pub(super) tree: FileTree,
-    /// `None` where an edit could go unseen.
+    /// `None` if an edit could be overlooked.
     pub(super) fingerprint: Option<Fingerprint>,
 }
 
-/// Why a look came to no end.
+/// Why a scan was aborted.
 #[derive(Debug)]
-pub(super) enum Stopped {
-    /// The host was short of something: what is known by half would be taken for another project.
+pub(super) enum ScanError {
+    /// The host lacked a resource. An incomplete tree could be taken for another project.
     Host(io::Error),
-    /// It takes more than [`BYTES_SMALL`], and there is no more.
-    NoRoom,
+    /// The scan needs more than [`BYTES_SMALL`] and got no larger budget.
+    OverMemory,
 }
 
-/// All files below `dir`. `grow` is asked once for more than [`BYTES_SMALL`].
-pub(super) fn all_below(dir: &OwnedFd, grow: &mut dyn FnMut() -> bool) -> Result<Found, Stopped> {
+/// Scans all files below `dir`. `grow` is called at most once, to get the larger budget.
+pub(super) fn scan_dir(dir: &OwnedFd, grow: &mut dyn FnMut() -> bool) -> Result<ScanResult, ScanError> {
     let mut walk = Walk {
         tree: FileTree::default(),
         hasher: blake3::Hasher::new(),
         entries: 0,
-        data: 0,
+        dropped_data: 0,
         bytes: 0,
         bytes_max: BYTES_SMALL,
         grow,
         markers_bytes: 0,
         is_root: rustix::process::geteuid().is_root(),
     };
-    walk.directory(dir.as_fd(), c".", b"", Way { depth: 0, is_built: false })?;
+    walk.directory(dir.as_fd(), c".", b"", DirContext { depth: 0, in_build_output: false })?;
     let Walk { tree, hasher, .. } = walk;
     let fingerprint = (!tree.is_truncated()).then(|| Fingerprint(*hasher.finalize().as_bytes()));
-    Ok(Found { tree, fingerprint })
+    Ok(ScanResult { tree, fingerprint })
 }
 
 struct Walk<'a> {
     tree: FileTree,
     hasher: blake3::Hasher,
     entries: usize,
-    /// Names of data that were passed over.
-    data: usize,
-    /// Memory taken, and how much may be.
+    /// Dropped names of data files.
+    dropped_data: usize,
+    /// Memory used, and the budget.
     bytes: usize,
     bytes_max: usize,
     grow: &'a mut dyn FnMut() -> bool,
@@ -97,22 +97,29 @@ struct Walk<'a> {
     is_root: bool,
 }
 
-/// How the walk came to a directory.
+/// State that a directory inherits from those above it.
 #[derive(Clone, Copy)]
-struct Way {
+struct DirContext {
     depth: usize,
-    /// Whether through one that a build fills. What is there belongs to the workspace, and its changes are no edits.
-    is_built: bool,
+    /// Whether a build fills this directory or one above it. Its files belong to the workspace, but their changes are
+    /// not edits.
+    in_build_output: bool,
 }
 
 impl Walk<'_> {
-    // Symlinks are told by what they are and never followed, so that no link leads the walk out or in a circle.
-    fn directory(&mut self, parent: BorrowedFd<'_>, name: &CStr, relative: &[u8], way: Way) -> Result<(), Stopped> {
+    // Symlinks are recorded as such and never followed, so that no link leads out of the workspace or in a circle.
+    fn directory(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        relative: &[u8],
+        context: DirContext,
+    ) -> Result<(), ScanError> {
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Some(dir) = self.seen(openat(parent, name, how, Mode::empty()), relative)? else { return Ok(()) };
+        let Some(dir) = self.check(openat(parent, name, how, Mode::empty()), relative)? else { return Ok(()) };
         let names = match self.names(&dir, relative)? {
             Ok(names) if names.is_empty() => return Ok(()),
-            Ok(_) if way.depth >= DEPTH_MAX => Err(Why::TooDeep),
+            Ok(_) if context.depth >= DEPTH_MAX => Err(Why::TooDeep),
             names => names,
         };
         let has = |entry: &CStr| match &names {
@@ -123,42 +130,41 @@ impl Walk<'_> {
             return Ok(());
         }
         match names {
-            Ok(names) => names.iter().try_for_each(|name| self.entry(&dir, name, &names, relative, way)),
+            Ok(names) => names.iter().try_for_each(|name| self.entry(&dir, name, &names, relative, context)),
             Err(why) => {
                 self.leave_out(relative, why, Concerns::ALL);
-                self.project_files(&dir, relative, way)
+                self.project_files(&dir, relative, context)
             }
         }
     }
 
-    /// The names in a directory, sorted, or why there are more than this look takes in. What they take is counted where they
-    /// are taken in.
-    fn names(&mut self, dir: &OwnedFd, relative: &[u8]) -> Result<Result<Vec<CString>, Why>, Stopped> {
-        let Some(entries) = self.seen(Dir::read_from(dir), relative)? else { return Ok(Ok(Vec::new())) };
+    /// The sorted names in a directory, or why the scan cannot record them. Memory is counted only for recorded names.
+    fn names(&mut self, dir: &OwnedFd, relative: &[u8]) -> Result<Result<Vec<CString>, Why>, ScanError> {
+        let Some(entries) = self.check(Dir::read_from(dir), relative)? else { return Ok(Ok(Vec::new())) };
         let (mut names, mut bytes) = (Vec::new(), 0);
         for entry in entries {
-            let Some(entry) = self.seen(entry, relative)? else { break };
+            let Some(entry) = self.check(entry, relative)? else { break };
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            let taken = self.entries + names.len();
-            if taken >= ENTRIES_WITH_DATA && entry.file_type() == FileType::RegularFile && is_data(name) {
-                self.data += 1;
+            let used = self.entries + names.len();
+            if used >= ENTRIES_WITH_DATA && entry.file_type() == FileType::RegularFile && is_data(name) {
+                self.dropped_data += 1;
                 self.tree.set_truncated();
-                if self.data > DATA_MAX {
+                if self.dropped_data > DATA_MAX {
                     return Ok(Err(Why::TooMany));
                 }
                 continue;
             }
-            if taken >= ENTRIES_MAX {
+            if used >= ENTRIES_MAX {
                 return Ok(Err(Why::TooMany));
             }
             if relative.len() + 1 + name.count_bytes() > PATH_BYTES_MAX {
                 return Ok(Err(Why::PathTooLong));
             }
             bytes += relative.len() + 2 * name.count_bytes() + ENTRY_BYTES;
-            if !self.has_room(bytes)? {
+            if !self.fits(bytes)? {
                 return Ok(Err(Why::TooLarge));
             }
             names.push(name.to_owned());
@@ -169,11 +175,11 @@ impl Walk<'_> {
         Ok(Ok(names))
     }
 
-    /// Whether so many more bytes may be taken.
-    fn has_room(&mut self, bytes: usize) -> Result<bool, Stopped> {
+    /// Whether `bytes` more fit into the budget.
+    fn fits(&mut self, bytes: usize) -> Result<bool, ScanError> {
         if self.bytes + bytes > self.bytes_max && self.bytes_max == BYTES_SMALL {
             if !(self.grow)() {
-                return Err(Stopped::NoRoom);
+                return Err(ScanError::OverMemory);
             }
             self.bytes_max = BYTES_LARGE;
         }
@@ -184,25 +190,27 @@ impl Walk<'_> {
         &mut self,
         dir: &OwnedFd,
         name: &CStr,
-        beside: &[CString],
+        siblings: &[CString],
         relative: &[u8],
-        way: Way,
-    ) -> Result<(), Stopped> {
+        context: DirContext,
+    ) -> Result<(), ScanError> {
         let path =
             if relative.is_empty() { name.to_bytes().to_vec() } else { [relative, b"/", name.to_bytes()].concat() };
-        let Some(found) = self.seen(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW), &path)? else { return Ok(()) };
+        let Some(found) = self.check(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW), &path)? else { return Ok(()) };
         if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
-            if let Some(path) = project_file::PATHS.iter().find(|known| known.as_bytes() == path) {
-                // Nobody means a directory by that name: it is there, and cannot be read.
+            if let Some(path) =
+                project_file::PATHS.iter().find(|project_file_path| project_file_path.as_bytes() == path)
+            {
+                // A directory with the project file's name is recorded as a file that cannot be read.
                 self.tree.add(*path);
             }
-            if is_by_name(name) {
+            if is_always_ignored(name) {
                 return Ok(());
             }
-            let is_built = way.is_built || is_filled(name, beside);
-            return self.directory(dir.as_fd(), name, &path, Way { depth: way.depth + 1, is_built });
+            let in_build_output = context.in_build_output || is_build_output(name, siblings);
+            return self.directory(dir.as_fd(), name, &path, DirContext { depth: context.depth + 1, in_build_output });
         }
-        if !way.is_built {
+        if !context.in_build_output {
             self.hash(&path, &found);
         }
         self.file(dir.as_fd(), &path, name, &found)
@@ -219,8 +227,8 @@ impl Walk<'_> {
         }
     }
 
-    fn file(&mut self, dir: BorrowedFd<'_>, path: &[u8], name: &CStr, found: &Stat) -> Result<(), Stopped> {
-        // An edit is one whatever the file is called; but no request could name this one, so it is in no list.
+    fn file(&mut self, dir: BorrowedFd<'_>, path: &[u8], name: &CStr, found: &Stat) -> Result<(), ScanError> {
+        // Every edit counts for the fingerprint, but a request cannot name this file, so it is not in the tree.
         let (Ok(relative), Ok(name)) = (str::from_utf8(path), name.to_str()) else {
             let concerns = Concerns::of(&String::from_utf8_lossy(path));
             if !concerns.is_empty() {
@@ -237,53 +245,56 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn marker(&mut self, dir: BorrowedFd<'_>, relative: &str, name: &str, size: u64) -> Result<(), Stopped> {
+    fn marker(&mut self, dir: BorrowedFd<'_>, relative: &str, name: &str, size: u64) -> Result<(), ScanError> {
         self.tree.add(relative);
         let is_list = name.ends_with(".txt") && name != "CMakeLists.txt";
         let bytes_max = if is_list { LIST_BYTES_MAX } else { MARKER_BYTES_MAX };
-        let taken = size.min(bytes_max);
+        let used = size.min(bytes_max);
         let is_whole = is_list || size <= MARKER_BYTES_MAX;
-        let memory = usize::try_from(taken).unwrap_or(usize::MAX);
-        if !is_whole || self.markers_bytes + taken > MARKERS_BYTES_MAX || !self.has_room(memory)? {
+        let memory = usize::try_from(used).unwrap_or(usize::MAX);
+        if !is_whole || self.markers_bytes + used > MARKERS_BYTES_MAX || !self.fits(memory)? {
             self.leave_out(relative.as_bytes(), Why::SettingsTooLarge, Concerns::ALL);
-        } else if let Some(content) = self.seen(read_marker(dir, name, bytes_max), relative.as_bytes())? {
-            self.markers_bytes += taken;
+        } else if let Some(content) = self.check(read_marker(dir, name, bytes_max), relative.as_bytes())? {
+            self.markers_bytes += used;
             self.bytes += memory;
             match String::from_utf8(content) {
                 Ok(content) => self.tree.add_with_content(relative, content),
-                // Nobody guesses at what bounds a run.
+                // The project file sets limits, so its contents are never guessed.
                 Err(_) if project_file::PATHS.contains(&relative) => {}
-                // It is in a comment, or in somebody's name.
+                // The invalid bytes are usually in a comment or a person's name.
                 Err(error) => self.tree.add_with_content(relative, String::from_utf8_lossy(error.as_bytes())),
             }
         }
         Ok(())
     }
 
-    /// Of a directory that is left out, the project file of the workspace: it bounds what runs may have.
-    fn project_files(&mut self, dir: &OwnedFd, relative: &[u8], way: Way) -> Result<(), Stopped> {
+    /// Records the workspace's project file even in a directory that is left out, because it bounds runs.
+    fn project_files(&mut self, dir: &OwnedFd, relative: &[u8], context: DirContext) -> Result<(), ScanError> {
         for path in project_file::PATHS {
-            let below = Path::new(path).strip_prefix(OsStr::from_bytes(relative));
-            let name = below.ok().and_then(|below| CString::new(below.iter().next()?.as_bytes()).ok());
+            let relative_to_dir = Path::new(path).strip_prefix(OsStr::from_bytes(relative));
+            let name = relative_to_dir
+                .ok()
+                .and_then(|relative_to_dir| CString::new(relative_to_dir.iter().next()?.as_bytes()).ok());
             if let Some(name) = name {
-                self.entry(dir, &name, &[], relative, way)?;
+                self.entry(dir, &name, &[], relative, context)?;
             }
         }
         Ok(())
     }
 
-    /// What was found. `None` where there is nothing any more, and where nobody of this user's may look, a run no more than this.
-    /// What another user's run may see all the same is left out.
-    fn seen<T>(&mut self, found: Result<T, impl Into<io::Error>>, path: &[u8]) -> Result<Option<T>, Stopped> {
+    /// Unwraps the result of a system call. `None` for entries that have vanished or that this user may not read, as
+    /// runs then cannot either. As root, unreadable entries are left out of the scan, because runs of other users may
+    /// be able to read them.
+    fn check<T>(&mut self, found: Result<T, impl Into<io::Error>>, path: &[u8]) -> Result<Option<T>, ScanError> {
         let error = match found.map_err(Into::into) {
             Ok(found) => return Ok(Some(found)),
             Err(error) => error,
         };
         if lack(&error).is_some() {
-            return Err(Stopped::Host(error));
+            return Err(ScanError::Host(error));
         }
         match Errno::from_io_error(&error) {
-            // A link in the place of a directory, or nothing.
+            // A link in place of a directory, or a vanished entry.
             Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Some(Errno::ACCESS | Errno::PERM) if !self.is_root => {}
             _ => self.leave_out(path, Why::Unreadable, Concerns::ALL),
@@ -292,7 +303,7 @@ impl Walk<'_> {
     }
 
     fn leave_out(&mut self, path: &[u8], why: Why, concerns: Concerns) {
-        // Of a name that is no text an edit is seen, and no request could name what is not in the tree.
+        // The fingerprint covers a name that is not UTF-8, and no request could name it.
         if why != Why::NotUtf8 {
             self.tree.set_truncated();
         }
@@ -301,7 +312,7 @@ impl Walk<'_> {
     }
 }
 
-/// A path up to its first name that is no UTF-8.
+/// The path up to and including its first component that is not UTF-8.
 fn not_utf8_in(path: &[u8]) -> &[u8] {
     let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end).chain([path.len()]);
     let end = ends.into_iter().find(|end| str::from_utf8(&path[..*end]).is_err());
@@ -312,7 +323,7 @@ fn bytes_of(found: &Stat) -> u64 {
     u64::try_from(found.st_size).unwrap_or(0)
 }
 
-// Between the look and the open a running test may have put a link or a FIFO in the file's place.
+// Between `stat` and `open`, a running test may have replaced the file by a link or a FIFO.
 fn read_marker(dir: BorrowedFd<'_>, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(dir, name, how, Mode::empty())?);
@@ -332,7 +343,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// A directory below `dir` whose path relative to it has so many parts of 250 bytes.
+    /// A directory below `dir` whose relative path has `parts` components of 250 bytes.
     fn deep_below(dir: &Path, parts: usize) -> File {
         let name = "d".repeat(250);
         let mut at = File::open(dir).unwrap();
@@ -344,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_above_many_files_cost_no_more_memory_than_usual_ones() {
+    fn long_directory_names_stay_within_the_memory_budget() {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         let deep = deep_below(dir.path(), 15);
@@ -352,31 +363,31 @@ mod tests {
             openat(&deep, number.to_string(), OFlags::CREATE | OFlags::WRONLY, Mode::RWXU).unwrap();
         }
         fs::write(dir.path().join("go.mod"), "module m").unwrap();
-        let look = workspace.look().unwrap();
-        assert!(look.tree.is_truncated() && look.fingerprint.is_none());
-        assert_eq!(look.tree.files().collect::<Vec<_>>(), ["go.mod"]);
-        assert_eq!(look.tree.left_out().iter().map(|left_out| left_out.why).collect::<Vec<_>>(), [Why::TooLarge]);
-        // What takes more than a small look may have is asked for once, and nothing is kept where it is refused.
-        let mut asked = 0;
-        let refused = workspace.look_within(&mut || {
-            asked += 1;
+        let scan = workspace.scan().unwrap();
+        assert!(scan.tree.is_truncated() && scan.fingerprint.is_none());
+        assert_eq!(scan.tree.files().collect::<Vec<_>>(), ["go.mod"]);
+        assert_eq!(scan.tree.left_out().iter().map(|left_out| left_out.why).collect::<Vec<_>>(), [Why::TooLarge]);
+        // A scan that needs more memory asks once, and stores nothing if refused.
+        let mut calls = 0;
+        let refused = workspace.scan_within(&mut || {
+            calls += 1;
             false
         });
-        assert!(refused.unwrap().is_none() && asked == 1);
+        assert!(refused.unwrap().is_none() && calls == 1);
     }
 
     #[test]
-    fn what_is_deeper_than_a_path_can_say_is_not_looked_at() {
+    fn paths_longer_than_the_limit_are_left_out() {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         let deep = deep_below(dir.path(), 16);
-        assert!(workspace.look().unwrap().fingerprint.is_some());
+        assert!(workspace.scan().unwrap().fingerprint.is_some());
         mkdirat(&deep, "d".repeat(80), Mode::RWXU).unwrap();
-        assert!(workspace.look().unwrap().fingerprint.is_none());
+        assert!(workspace.scan().unwrap().fingerprint.is_none());
     }
 
     #[test]
-    fn markers_are_read_within_a_budget_and_never_through_a_link() {
+    fn markers_are_read_within_a_budget_and_without_following_links() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("a")).unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
@@ -385,10 +396,13 @@ mod tests {
             fs::create_dir(&module).unwrap();
             File::create(module.join("go.mod")).unwrap().set_len(MARKER_BYTES_MAX).unwrap();
         }
-        let look = workspace.look().unwrap();
-        assert!(look.tree.is_truncated() && look.fingerprint.is_none());
+        let scan = workspace.scan().unwrap();
+        assert!(scan.tree.is_truncated() && scan.fingerprint.is_none());
         fs::create_dir(dir.path().join(project_file::PATHS[0])).unwrap();
-        assert!(workspace.look().unwrap().tree.contains(project_file::PATHS[0]), "a directory in its place is seen");
+        assert!(
+            workspace.scan().unwrap().tree.contains(project_file::PATHS[0]),
+            "a directory in its place is recorded"
+        );
         symlink("/etc/passwd", dir.path().join("a/go.mod")).unwrap();
         let a = File::open(dir.path().join("a")).unwrap();
         assert!(read_marker(a.as_fd(), "go.mod", MARKER_BYTES_MAX).is_err());

@@ -69,7 +69,7 @@ async fn a_host_on_which_no_worker_comes_up_refuses_runs_says_so_and_recovers() 
     };
     assert_eq!(refused.get_details_error_info().unwrap().reason, reason::HOST_FAILED);
     assert!(refused.get_details_retry_info().unwrap().retry_delay.is_some());
-    assert!(refused.message().contains("this host runs nothing until a worker comes up"), "{refused:?}");
+    assert!(refused.message().contains("this host runs nothing until a worker starts"), "{refused:?}");
     for service in ["", "proctor.v1.Runs", "proctor.v1.Sessions"] {
         until_health(&client, service, ServingStatus::NotServing).await;
     }

@@ -211,7 +211,7 @@ async fn a_root_that_is_not_there_keeps_nobody_from_starting_or_from_revoking_a_
     let unmounted = place.path().join("unmounted");
     let root = unmounted.to_str().unwrap().to_owned();
     let supervisor = Supervisor::with(&Settings { root: root.clone(), ..Settings::default() });
-    let told = format!("tenant \"alpha\": root {root} cannot be looked at (No such file or directory");
+    let told = format!("tenant \"alpha\": root {root} cannot be read (No such file or directory");
     assert!(supervisor.said().contains(&told), "the start says it:\n{}", supervisor.said());
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let sub = supervisor.empty_workspace("alpha", "sub");
@@ -224,7 +224,7 @@ async fn a_root_that_is_not_there_keeps_nobody_from_starting_or_from_revoking_a_
     std::os::unix::fs::symlink("/etc", &sub).unwrap();
     let beta_token = blake3::hash(token("beta").as_bytes()).to_string();
     let said = supervisor.reload(|text| text.replace(&beta_token, &"ab".repeat(32)));
-    assert!(said.contains("has a link on the way to it") && said.contains("was read anew"), "{said}");
+    assert!(said.contains("is reached through a link") && said.contains("was read anew"), "{said}");
     assert_eq!(refused(&beta).await, unauthenticated("the bearer token is not known"));
     assert!(alpha.try_open(&sub, true).await.is_err(), "a link in place of a root leads nowhere");
 
@@ -260,7 +260,7 @@ async fn a_host_file_that_is_wrong_or_asks_too_much_changes_nothing() {
     });
     let level =
         |words: &str| said.lines().find(|line| line.contains(words)).unwrap().split_whitespace().nth(1).unwrap();
-    assert_eq!((level("id must be 1 to 64"), level("is beyond [max]")), ("ERROR", "WARN"), "{said}");
+    assert_eq!((level("id must be 1 to 64"), level("exceeds [max]")), ("ERROR", "WARN"), "{said}");
     assert!(!said.contains("restart only"), "{said}");
 
     // Users of the host do not change hands under a running supervisor.

@@ -34,8 +34,8 @@ fn every_problem_of_a_host_file_is_listed() {
         (3, "listen.tcp: 0.0.0.0:7878 is not loopback and not encrypted"),
         (4, "listen.unix_mode: expected octal digits"),
         (6, "host.toolchains: opt/jdk is not absolute"),
-        (6, &*format!("host.toolchains: {state} would show {state} to all")),
-        (9, "sandbox: layer rlimits is required and left off at once"),
+        (6, &*format!("host.toolchains: {state} would expose {state} to all runs")),
+        (9, "sandbox: layer rlimits is both required and left off"),
         (10, "tenant \"a b\": uid_range is missing: layer tenant_uid is required"),
         (10, "tenant \"a b\": neither uids nor token_hashes nor jwt_subjects nor cert_names"),
         (11, "tenant \"a b\": id must be 1 to 64 letters"),
@@ -45,16 +45,16 @@ fn every_problem_of_a_host_file_is_listed() {
         (13, "tenant \"a b\": quota.running_runs must be at least 1"),
         (13, "tenant \"a b\": quota.requests_per_second must be at least 1"),
         (13, "tenant \"a b\": quota.subscribers must be at least 1"),
-        (12, "note: tenant \"a b\": root /no/such/directory cannot be looked at (No such file"),
+        (12, "note: tenant \"a b\": root /no/such/directory cannot be read (No such file"),
         (17, "tenant \"shop\": roots is empty"),
         (18, "tenant \"shop\": sessions_max must be at least 1"),
-        (19, "tenant \"shop\": uid_range holds 65534, which stands for nobody"),
+        (19, "tenant \"shop\": uid_range contains 65534, a reserved user id"),
         (25, "tenant \"shop\": uid_range holds 7, which is tenant \"shop\"'s"),
-        (21, "tenant \"shop\": defined twice"),
-        (22, "tenant \"shop\": 7 of uids is also that of tenant \"shop\""),
+        (21, "tenant \"shop\": is defined twice"),
+        (22, "tenant \"shop\": uids: 7 also belongs to tenant \"shop\""),
         (23, "tenant \"shop\": entry 1 of token_hashes is not 64 hexadecimal digits"),
         (24, "tenant \"shop\": root /etc is a directory of the system"),
-        (25, "tenant \"shop\": uid_range begins at 7, and user ids below 1000 are the system's"),
+        (25, "tenant \"shop\": uid_range starts at 7; user ids below 1000 belong to the system"),
         (25, "tenant \"shop\": uid_range overlaps that of tenant \"shop\""),
     ] {
         let line = format!("proctor: FILE:{line}: {problem}");
@@ -122,7 +122,7 @@ fn what_cannot_be_had_at_the_start_is_told_with_its_path() {
         ),
         (
             text.replace(&at("own"), state.to_str().unwrap()),
-            format!("{}: another supervisor has this directory; stop it, or give", state.display()),
+            format!("{}: another supervisor uses this directory; stop it, or give", state.display()),
         ),
     ] {
         fs::write(at("proctor.toml"), text).unwrap();

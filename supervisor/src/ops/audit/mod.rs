@@ -1,6 +1,5 @@
-//! The audit log: who did what, with which limits, and what came of it. One line of JSON for each event, of which no call and no
-//! run ever waits for a disk (see `outbox`). Must not know how a line gets to the file (that is [`rotating_file`]) or which are spared
-//! (that is `sparing`), nor decide anything about a call.
+//! The audit log: calls and runs with caller, limits and outcome, as one line of JSON each. No call and no run ever
+//! waits for a disk (see [`NonBlockingWriter`]).
 
 mod rate_limit;
 mod record;
@@ -12,110 +11,110 @@ pub use untrusted_text::UntrustedText;
 
 use crate::clock::Clock;
 use crate::ops::nonblocking_writer::{LostCount, Message, NonBlockingWriter};
-use rate_limit::Sparing;
+use rate_limit::RateLimiter;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// Lines that may wait: what a host of 10,000 calls a second tells while a disk takes most of a second, some 4 MiB, and
-/// 16 MiB of the longest there are.
+/// Lines that may be queued: those of 10,000 calls a second while a disk stalls for most of a second, some 4 MiB, or 16
+/// MiB of the longest lines.
 const LINES_MAX: usize = 8_192;
 
-/// How long a line waits for others to be written with.
-const GATHER: Duration = Duration::from_millis(2);
+/// How long a line waits so that others are written with it.
+const GATHER_TIME: Duration = Duration::from_millis(2);
 
 /// How long the end of the supervisor waits for the last lines.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the audit log is, and how much of it is kept.
+/// Path and size limits of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditLogConfig {
-    /// The file that is written to. Earlier ones have `.1`, `.2`, … after its name, the highest is the oldest.
+    /// The current file. Earlier files have the suffix `.1`, `.2`, …; the highest number is the oldest.
     pub path: PathBuf,
-    /// Bytes after which another file is begun.
+    /// Size in bytes at which a new file is started.
     pub bytes_max: u64,
-    /// Earlier files that are kept.
+    /// Number of earlier files that are kept.
     pub keep: u32,
 }
 
 impl AuditLogConfig {
-    /// `bytes_max` where nothing is said.
+    /// Default of `bytes_max`.
     pub const BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-    /// `keep` where nothing is said.
+    /// Default of `keep`.
     pub const KEEP: u32 = 8;
 }
 
-/// The audit log, to whoever has something to tell.
+/// Handle of the audit log.
 #[derive(Debug, Clone)]
 pub struct Audit {
-    outbox: Option<NonBlockingWriter<Box<AuditRecord>>>,
+    writer: Option<NonBlockingWriter<Box<AuditRecord>>>,
 }
 
 impl Audit {
-    /// The log of a supervisor that keeps none: a private one, or a command.
+    /// A log that discards everything, for a private supervisor or a command.
     #[must_use]
     pub fn off() -> Audit {
-        Audit { outbox: None }
+        Audit { writer: None }
     }
 
-    /// Opens the log and begins to write, on a thread of its own. That it cannot be opened is an error now; what goes wrong
-    /// later is counted.
-    pub fn open(place: AuditLogConfig, clock: Clock) -> io::Result<Audit> {
-        let mut file = rotating_file::Rotated::open(place)?;
+    /// Opens the log and starts its writer thread. Fails if the file cannot be opened; later errors only count lost
+    /// lines.
+    pub fn open(config: AuditLogConfig, clock: Clock) -> io::Result<Audit> {
+        let mut file = rotating_file::RotatingFile::open(config)?;
         let write = move |messages: &_, lost: &_| write(messages, &mut file, clock, lost);
-        Ok(Audit { outbox: Some(NonBlockingWriter::open("audit", LINES_MAX, write)?) })
+        Ok(Audit { writer: Some(NonBlockingWriter::open("audit", LINES_MAX, write)?) })
     }
 
-    /// Tells of an event, without waiting.
-    pub fn tell(&self, mut line: AuditRecord) {
-        let Some(outbox) = &self.outbox else { return };
-        // A host that was asleep, or whose clock was set, has left the supervisor's own clock behind.
-        line.at(Clock::on_the_wall());
-        if outbox.tell(Box::new(line)) {
-            tracing::error!("the audit log is behind: lines are lost, and the next one says how many");
+    /// Queues an event without waiting.
+    pub fn record(&self, mut record: AuditRecord) {
+        let Some(writer) = &self.writer else { return };
+        // The supervisor's own clock lags behind the wall clock after a suspend or a clock change.
+        record.set_time(Clock::wall_time());
+        if writer.send(Box::new(record)) {
+            tracing::error!("the audit log is behind: lines are lost, and the next line has their number");
         }
     }
 
-    /// Returns when everything that was told is written, or has had its time. Blocks.
+    /// Waits until all queued lines are written, within a limit. Blocks.
     pub fn finish(&self) {
-        if let Some(outbox) = &self.outbox {
-            outbox.finish(LAST_WORDS);
+        if let Some(writer) = &self.writer {
+            writer.flush(FLUSH_TIMEOUT);
         }
     }
 }
 
-// The thread of the log. It ends when nobody is left to tell of anything.
+// The writer thread. It ends when the last handle is dropped.
 fn write(
     messages: &Receiver<Message<Box<AuditRecord>>>,
-    file: &mut rotating_file::Rotated,
+    file: &mut rotating_file::RotatingFile,
     clock: Clock,
     lost: &LostCount,
 ) {
-    let mut sparing = Sparing::default();
+    let mut limiter = RateLimiter::default();
     loop {
-        let first = match sparing.is_pending() {
-            true => messages.recv_timeout(Duration::from_nanos(rate_limit::SETTLE_NS)),
+        let first = match limiter.is_pending() {
+            true => messages.recv_timeout(Duration::from_nanos(rate_limit::FLUSH_INTERVAL_NS)),
             false => messages.recv().map_err(RecvTimeoutError::from),
         };
         match first {
             Err(RecvTimeoutError::Disconnected) => return,
-            // To be woken for each line would cost a busy host as much as the lines themselves.
-            Ok(Message::Line(_)) => std::thread::sleep(GATHER),
+            // Waking for each line would cost a busy host as much as the lines themselves.
+            Ok(Message::Line(_)) => std::thread::sleep(GATHER_TIME),
             _ => {}
         }
         let now_ns = clock.elapsed_ms().saturating_mul(1_000_000);
         let (mut lines, mut ended) = (Vec::new(), None);
-        sparing.settle(now_ns, &mut lines);
+        limiter.flush_suppressed(now_ns, &mut lines);
         for message in first.into_iter().chain(messages.try_iter().take(rotating_file::BATCH_MAX)) {
             match message {
-                Message::Line(line) => sparing.take_in(*line, now_ns, &mut lines),
-                Message::End(reply) => ended = Some(reply),
+                Message::Line(line) => limiter.admit(*line, now_ns, &mut lines),
+                Message::Flush(reply) => ended = Some(reply),
             }
         }
-        // What nobody has told, but this thread.
-        lines.iter_mut().filter(|line| line.time.is_empty()).for_each(|line| line.at(Clock::on_the_wall()));
+        // Lines that this thread has added.
+        lines.iter_mut().filter(|line| line.time.is_empty()).for_each(|line| line.set_time(Clock::wall_time()));
         write_all(file, lines, lost);
         if let Some(reply) = ended {
             _ = reply.send(());
@@ -123,7 +122,7 @@ fn write(
     }
 }
 
-fn write_all(file: &mut rotating_file::Rotated, lines: Vec<AuditRecord>, lost: &LostCount) {
+fn write_all(file: &mut rotating_file::RotatingFile, lines: Vec<AuditRecord>, lost: &LostCount) {
     let mut batch = rotating_file::Batch::default();
     for mut line in lines {
         line.lost = Some(lost.take()).filter(|lost| *lost > 0);
@@ -132,9 +131,9 @@ fn write_all(file: &mut rotating_file::Rotated, lines: Vec<AuditRecord>, lost: &
     }
     if let Err(unwritten) = file.append(&batch) {
         let is_first = lost.add(unwritten.lost);
-        if is_first && !unwritten.is_known {
-            let error = unwritten.why;
-            tracing::error!(%error, "the audit log cannot be written: lines are lost, and the next one says how many");
+        if is_first && !unwritten.is_reported {
+            let error = unwritten.error;
+            tracing::error!(%error, "the audit log cannot be written: lines are lost, and the next line has their number");
         }
     }
 }
@@ -147,8 +146,8 @@ mod tests {
     use std::path::Path;
 
     fn audit(dir: &Path, bytes_max: u64) -> Audit {
-        let place = AuditLogConfig { path: dir.join("audit.jsonl"), bytes_max, keep: 2 };
-        Audit::open(place, Clock::new()).unwrap()
+        let config = AuditLogConfig { path: dir.join("audit.jsonl"), bytes_max, keep: 2 };
+        Audit::open(config, Clock::new()).unwrap()
     }
 
     fn lines(path: &Path) -> Vec<AuditRecord> {
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documented_lines_are_what_is_written() {
+    fn documented_lines_match_what_is_written() {
         let documented = include_str!("../../../../deploy/audit.example.jsonl");
         let mut events = Vec::new();
         for text in documented.lines() {
@@ -167,28 +166,28 @@ mod tests {
             events.push(line.event);
         }
         for event in AuditEvent::ALL {
-            assert!(events.contains(&event), "{event:?} has an example");
+            assert!(events.contains(&event), "{event:?} has no example");
         }
     }
 
     #[test]
-    fn lines_are_whole_and_in_order_and_nobody_elses_to_read() {
+    fn lines_are_complete_in_order_and_private() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         fs::write(&path, "{\"half\":").unwrap();
         fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
         let audit = audit(dir.path(), 1 << 20);
         for number in 0..100 {
-            audit.tell(AuditRecord {
+            audit.record(AuditRecord {
                 session: Some(number.to_string().into()),
-                ..AuditRecord::of(AuditEvent::SessionCreated)
+                ..AuditRecord::new(AuditEvent::SessionCreated)
             });
         }
         audit.finish();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let text = fs::read_to_string(&path).unwrap();
         let (half, rest) = text.split_once('\n').unwrap();
-        assert_eq!(half, "{\"half\":", "what a killed supervisor left stays a line of its own");
+        assert_eq!(half, "{\"half\":", "the fragment left by a killed supervisor stays a line of its own");
         let sessions: Vec<String> = rest
             .lines()
             .map(|line| serde_json::from_str::<AuditRecord>(line).unwrap().session.unwrap().to_string())
@@ -197,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_rotated_by_size_and_the_oldest_goes() {
+    fn rotates_by_size_and_removes_the_oldest_file() {
         let dir = tempfile::tempdir().unwrap();
         let audit = audit(dir.path(), 1_000);
         for number in 0..100 {
-            audit.tell(AuditRecord {
+            audit.record(AuditRecord {
                 session: Some(number.to_string().into()),
-                ..AuditRecord::of(AuditEvent::SessionCreated)
+                ..AuditRecord::new(AuditEvent::SessionCreated)
             });
             audit.finish();
         }
@@ -211,73 +210,73 @@ mod tests {
             fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         assert_eq!(names, ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"]);
-        let mut kept = Vec::new();
+        let mut remaining = Vec::new();
         for name in ["audit.jsonl.2", "audit.jsonl.1", "audit.jsonl"] {
             assert!(fs::metadata(dir.path().join(name)).unwrap().len() <= 1_000);
-            kept.extend(lines(&dir.path().join(name)).into_iter().map(|line| line.session.unwrap().to_string()));
+            remaining.extend(lines(&dir.path().join(name)).into_iter().map(|line| line.session.unwrap().to_string()));
         }
-        let last = 100 - kept.len();
-        assert!(kept.len() > 10);
-        assert_eq!(kept, (last..100).map(|number| number.to_string()).collect::<Vec<_>>());
+        let last = 100 - remaining.len();
+        assert!(remaining.len() > 10);
+        assert_eq!(remaining, (last..100).map(|number| number.to_string()).collect::<Vec<_>>());
     }
 
     #[test]
-    fn a_file_that_somebody_else_takes_away_is_begun_anew() {
+    fn reopens_a_file_that_was_moved_or_removed() {
         let dir = tempfile::tempdir().unwrap();
         let (path, earlier) = (dir.path().join("audit.jsonl"), dir.path().join("audit.jsonl.1"));
         fs::write(&earlier, "earlier\n").unwrap();
         let audit = audit(dir.path(), 300);
-        let tell = |session: &str| {
-            audit.tell(AuditRecord { session: Some(session.into()), ..AuditRecord::of(AuditEvent::SessionCreated) });
+        let record = |session: &str| {
+            audit.record(AuditRecord { session: Some(session.into()), ..AuditRecord::new(AuditEvent::SessionCreated) });
             audit.finish();
         };
         let sessions =
             |path: &Path| lines(path).into_iter().map(|line| line.session.unwrap().to_string()).collect::<Vec<_>>();
-        tell("0");
+        record("0");
         let aside = dir.path().join("audit.jsonl-20260101");
         fs::rename(&path, &aside).unwrap();
-        tell("1");
+        record("1");
         assert_eq!((sessions(&aside), sessions(&path)), (vec!["0".to_owned()], vec!["1".to_owned()]));
-        // One that is full as well, and one in whose place there is another already.
-        (2..).map(|number| tell(&number.to_string())).find(|()| fs::metadata(&path).unwrap().len() > 200).unwrap();
+        // A full file that was removed, and a file that was replaced.
+        (2..).map(|number| record(&number.to_string())).find(|()| fs::metadata(&path).unwrap().len() > 200).unwrap();
         fs::remove_file(&path).unwrap();
-        tell("removed");
+        record("removed");
         assert_eq!(sessions(&path), ["removed"]);
         fs::rename(&path, &aside).unwrap();
         fs::write(&path, "").unwrap();
-        tell("replaced");
+        record("replaced");
         assert_eq!(sessions(&path), ["replaced"]);
-        assert_eq!(fs::read_to_string(&earlier).unwrap(), "earlier\n", "what was kept is not shifted for nothing");
+        assert_eq!(fs::read_to_string(&earlier).unwrap(), "earlier\n", "earlier files are not rotated needlessly");
     }
 
     #[test]
-    fn a_file_that_was_cut_short_has_room_again() {
+    fn a_truncated_file_has_room_again() {
         let dir = tempfile::tempdir().unwrap();
         let audit = audit(dir.path(), 300);
         for _ in 0..20 {
-            audit.tell(AuditRecord::of(AuditEvent::Started));
+            audit.record(AuditRecord::new(AuditEvent::Started));
             audit.finish();
             fs::File::options().write(true).open(dir.path().join("audit.jsonl")).unwrap().set_len(0).unwrap();
         }
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no file was full");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no file was rotated");
     }
 
     #[test]
-    fn what_is_lost_is_told_in_the_next_line() {
+    fn the_next_line_reports_lost_lines() {
         let dir = tempfile::tempdir().unwrap();
         let audit = audit(dir.path(), 1_000);
-        audit.tell(AuditRecord::of(AuditEvent::Started));
+        audit.record(AuditRecord::new(AuditEvent::Started));
         audit.finish();
-        // No other file can be begun as long as something is in the way.
+        // No new file can be started while directories are in the way.
         let in_the_way = ["audit.jsonl.1", "audit.jsonl.2"].map(|name| dir.path().join(name));
         in_the_way.iter().for_each(|dir| fs::create_dir_all(dir.join("x")).unwrap());
         for _ in 0..30 {
-            audit.tell(AuditRecord::of(AuditEvent::SessionCreated));
+            audit.record(AuditRecord::new(AuditEvent::SessionCreated));
             audit.finish();
         }
         let written = lines(&dir.path().join("audit.jsonl")).len();
         in_the_way.iter().for_each(|dir| fs::remove_dir_all(dir).unwrap());
-        audit.tell(AuditRecord::of(AuditEvent::Stopped));
+        audit.record(AuditRecord::new(AuditEvent::Stopped));
         audit.finish();
         let next = lines(&dir.path().join("audit.jsonl"));
         assert_eq!(next.len(), 1);
@@ -285,59 +284,60 @@ mod tests {
     }
 
     #[test]
-    fn guesses_are_told_of_within_a_bound_and_counted_beyond() {
+    fn authentication_failures_are_rate_limited_and_counted() {
         let dir = tempfile::tempdir().unwrap();
         let (audit, began) = (audit(dir.path(), 1 << 20), std::time::Instant::now());
         for number in 0..1_000 {
-            audit.tell(AuditRecord::of(AuditEvent::AuthenticationRefused));
-            // The thread keeps up: what is lost in the queue is another matter.
+            audit.record(AuditRecord::new(AuditEvent::AuthenticationRefused));
+            // Lets the thread keep up: this test is not about a full queue.
             if number % 100 == 0 {
                 audit.finish();
             }
         }
-        audit.tell(AuditRecord::of(AuditEvent::Stopped));
+        audit.record(AuditRecord::new(AuditEvent::Stopped));
         audit.finish();
         let lines = lines(&dir.path().join("audit.jsonl"));
         let suppressed: u64 = lines.iter().filter_map(|line| line.suppressed).sum();
-        let told = lines.iter().filter(|line| line.event == AuditEvent::AuthenticationRefused).count() as u64;
-        assert_eq!((told + suppressed, lines.last().unwrap().event), (1_000, AuditEvent::Stopped));
+        let logged = lines.iter().filter(|line| line.event == AuditEvent::AuthenticationRefused).count() as u64;
+        assert_eq!((logged + suppressed, lines.last().unwrap().event), (1_000, AuditEvent::Stopped));
         let most = 10 * (began.elapsed().as_secs() + 2);
-        assert!((10..=most).contains(&told), "{told} of {most}");
+        assert!((10..=most).contains(&logged), "{logged} of {most}");
     }
 
     #[test]
-    fn what_was_suppressed_is_told_although_nobody_tells_of_anything_any_more() {
+    fn suppressed_events_are_reported_without_further_events() {
         let dir = tempfile::tempdir().unwrap();
         let audit = audit(dir.path(), 1 << 20);
         for _ in 0..30 {
-            audit.tell(AuditRecord { tenant: Some("a".to_owned()), ..AuditRecord::of(AuditEvent::Denied) });
+            audit.record(AuditRecord { tenant: Some("a".to_owned()), ..AuditRecord::new(AuditEvent::Denied) });
         }
-        let told = || lines(&dir.path().join("audit.jsonl")).iter().filter_map(|line| line.suppressed).sum::<u64>();
+        let suppressed =
+            || lines(&dir.path().join("audit.jsonl")).iter().filter_map(|line| line.suppressed).sum::<u64>();
         let before = std::time::Instant::now();
-        while told() == 0 {
-            assert!(before.elapsed() < Duration::from_secs(120), "nobody tells");
+        while suppressed() == 0 {
+            assert!(before.elapsed() < Duration::from_secs(120), "the suppressed count is not written");
             std::thread::yield_now();
         }
         assert!(lines(&dir.path().join("audit.jsonl")).iter().all(|line| !line.time.is_empty()));
     }
 
     #[test]
-    fn no_secret_of_a_known_form_is_in_it() {
+    fn known_secrets_are_redacted() {
         let dir = tempfile::tempdir().unwrap();
         let audit = audit(dir.path(), 1 << 20);
         let secret = format!("glpat-{}", "a1B2".repeat(5));
-        // The second has no end, and what comes after it in the line is none of it.
-        for said in [secret, "-----BEGIN PRIVATE KEY-----".to_owned()] {
-            audit.tell(AuditRecord {
-                session: Some(said.into()),
+        // The second secret has no end marker; the fields after it in the line must stay readable.
+        for text in [secret, "-----BEGIN PRIVATE KEY-----".to_owned()] {
+            audit.record(AuditRecord {
+                session: Some(text.into()),
                 code: Some("NotFound".to_owned()),
-                ..AuditRecord::of(AuditEvent::Denied)
+                ..AuditRecord::new(AuditEvent::Denied)
             });
         }
         audit.finish();
         let lines = lines(&dir.path().join("audit.jsonl"));
-        let told = lines.iter().map(|line| (line.session.as_deref().unwrap(), line.code.as_deref().unwrap()));
+        let texts = lines.iter().map(|line| (line.session.as_deref().unwrap(), line.code.as_deref().unwrap()));
         let kinds = ["[redacted: gitlab]", "[redacted: private key]"];
-        assert_eq!(told.collect::<Vec<_>>(), kinds.map(|kind| (kind, "NotFound")));
+        assert_eq!(texts.collect::<Vec<_>>(), kinds.map(|kind| (kind, "NotFound")));
     }
 }

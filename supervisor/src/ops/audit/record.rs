@@ -1,5 +1,4 @@
-//! One line of the audit log: its events and its fields, as `deploy/audit.example.jsonl` shows them. Must not know where it
-//! is written.
+//! One line of the audit log: its events and fields, as `deploy/audit.example.jsonl` shows them.
 
 use super::UntrustedText;
 use crate::calendar::Date;
@@ -7,53 +6,53 @@ use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What happened.
+/// The kind of event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditEvent {
-    /// The supervisor takes calls.
+    /// The supervisor accepts calls.
     Started,
-    /// The supervisor has ended in order: nothing follows.
+    /// The supervisor has ended in order; no line follows.
     Stopped,
-    /// The host file was asked to be read anew.
+    /// A reload of the host file was requested.
     Reloaded,
-    /// Who called could not be told.
+    /// A caller could not be authenticated.
     AuthenticationRefused,
-    /// What was asked for is not the caller's, or not there.
+    /// The caller asked for something that does not exist or is not its own.
     Denied,
     /// A session was created.
     SessionCreated,
-    /// A session was asked for that was there already.
+    /// A session that exists already was requested again.
     SessionFound,
     /// A session was closed by its tenant.
     SessionClosed,
-    /// A session was closed because nobody used it.
+    /// A session was closed because it was idle.
     SessionExpired,
-    /// A request became a run.
+    /// A request was accepted as a run.
     RunAccepted,
-    /// A request joined a run that goes on.
+    /// A request joined a run in progress.
     RunJoined,
-    /// A request did not become a run. With the code `Cancelled` its caller had left; if it became one all the same, that is told
-    /// when it ends.
+    /// A request did not become a run. With code `Cancelled` the caller had left; if the request became a run
+    /// nevertheless, the run's end is logged.
     RunRefused,
-    /// A run ended, or turned out not to start.
+    /// A run ended, or did not start after all.
     RunFinished,
-    /// A run was asked to end.
+    /// A run was cancelled by a call.
     RunCancelled,
-    /// A report, or failures out of one, were read or followed.
+    /// A report, or failures of a report, were read or followed.
     ReportRead,
-    /// A run's output was read.
+    /// The output of a run was read.
     OutputRead,
-    /// A file that a run left was read.
+    /// An artifact of a run was read.
     ArtifactRead,
-    /// An operator asked about the host, or changed it.
+    /// An operator queried or changed the host.
     OperatorCall,
-    /// Nothing happened: calls of this tenant, or of nobody who is known, have no line, and this one says how many.
+    /// Calls of this tenant, or of unauthenticated callers, that have no line; this line has their number.
     Suppressed,
 }
 
 impl AuditEvent {
-    /// All of them.
+    /// All events.
     pub const ALL: [AuditEvent; 19] = [
         AuditEvent::Started,
         AuditEvent::Stopped,
@@ -77,71 +76,71 @@ impl AuditEvent {
     ];
 }
 
-/// How a caller is known.
+/// How a caller was authenticated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuthMethod {
-    /// `unix` for a user id, `token` for a bearer token, `jwt` for a JSON web token, `certificate` for a TLS client.
+    /// `unix` for a UID, `token` for a bearer token, `jwt` for a JSON web token, `certificate` for a TLS client.
     pub method: String,
-    /// The user id, the first 16 digits of what the host file has of the token, the JSON web token's subject, or the
+    /// The UID, the first 16 digits of the token's hash in the host file, the JSON web token's subject, or the
     /// certificate's names. Never a credential.
     pub fingerprint: UntrustedText,
 }
 
-/// One line. What is not known or means nothing for the event is absent.
+/// One line. Fields that are unknown or meaningless for the event are absent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditRecord {
-    /// When it was told, RFC 3339 in UTC, to the millisecond.
+    /// Time of the event, RFC 3339 in UTC, in milliseconds.
     pub time: String,
-    /// What happened.
+    /// The kind of event.
     pub event: AuditEvent,
-    /// Whose it is.
+    /// The tenant of the caller, session or run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tenant: Option<String>,
-    /// How the caller was known.
+    /// How the caller was authenticated.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub auth: Option<AuthMethod>,
-    /// The call, `Runs/RunTests`.
+    /// The call, such as `Runs/RunTests`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rpc: Option<UntrustedText>,
-    /// The session, as it was named.
+    /// The session, as the caller named it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub session: Option<UntrustedText>,
-    /// The run, as it was named.
+    /// The run, as the caller named it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run: Option<UntrustedText>,
-    /// Limits that were asked for.
+    /// Limits that the request asked for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub asked: Option<LimitRequest>,
-    /// Limits that held.
+    /// Limits in force.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limits: Option<Limits>,
-    /// How a run ended; `not_started` for one that came to nothing. How a call ended: `ok`, or `error`.
+    /// The outcome of a run, `not_started` if it did not start; for a call `ok` or `error`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub outcome: Option<String>,
-    /// Of a call until its answer began, of a run from when it was accepted.
+    /// Of a call until its response began, of a run since it was accepted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duration_ms: Option<u64>,
-    /// gRPC's name of the error; `Cancelled` where the caller left before the answer, which undoes nothing.
+    /// The gRPC code of the error; `Cancelled` if the caller left before the response, which undoes nothing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub code: Option<String>,
-    /// The reason that programs read, as in the error's details.
+    /// The machine-readable reason, as in the error's details.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<UntrustedText>,
-    /// Lines before this one that could not be written.
+    /// Earlier lines that could not be written.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<u64>,
-    /// Calls before this line that have none, as there were too many: of its tenant; in a line without a tenant, of callers who
-    /// are none.
+    /// Earlier calls without a line because of the rate limit: of the same tenant, or of unauthenticated callers in a
+    /// line without a tenant.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suppressed: Option<u64>,
 }
 
 impl AuditRecord {
-    /// A line of which nothing but the event is known.
+    /// A record with only its event set.
     #[must_use]
-    pub fn of(event: AuditEvent) -> AuditRecord {
+    pub fn new(event: AuditEvent) -> AuditRecord {
         AuditRecord {
             time: String::new(),
             event,
@@ -161,14 +160,14 @@ impl AuditRecord {
         }
     }
 
-    pub(super) fn at(&mut self, now: Timestamp) {
+    pub(super) fn set_time(&mut self, now: Timestamp) {
         self.time = rfc3339(now);
     }
 }
 
 fn rfc3339(moment: Timestamp) -> String {
     let (seconds, ms) = (moment.0 / 1_000, moment.0 % 1_000);
-    let (Date { year, month, day }, second) = (Date::of(seconds / 86_400), seconds % 86_400);
+    let (Date { year, month, day }, second) = (Date::from_days(seconds / 86_400), seconds % 86_400);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
@@ -178,8 +177,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_written_as_a_date() {
-        // Checked against `date -u -d @SECONDS`.
+    fn formats_timestamps_as_rfc3339() {
+        // Reference values from `date -u -d @SECONDS`.
         for (seconds, date) in [
             (0, "1970-01-01T00:00:00.007Z"),
             (951_782_399, "2000-02-28T23:59:59.007Z"),

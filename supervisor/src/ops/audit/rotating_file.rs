@@ -1,4 +1,4 @@
-//! A file that lines are appended to and that is rotated by size. Must not know what the lines say.
+//! An append-only file of lines that is rotated by size.
 
 use super::AuditLogConfig;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -6,22 +6,22 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
-/// Most lines of one write.
+/// Most lines in one write.
 pub(super) const BATCH_MAX: usize = 256;
 
-/// Its owner alone reads who did what.
+/// Only the owner may read the log.
 const MODE: u32 = 0o600;
 
-/// Lines that are written together, and what each tells of those that are missing before it.
+/// Lines to be written together, with the numbers of missing lines that each reports.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     text: String,
-    lines: Vec<Counted>,
+    lines: Vec<BatchLine>,
 }
 
 #[derive(Debug)]
-struct Counted {
-    /// Where it ends in the text.
+struct BatchLine {
+    /// End of the line in the text.
     end: usize,
     lost: u64,
     suppressed: u64,
@@ -31,40 +31,40 @@ impl Batch {
     pub(super) fn add(&mut self, line: &str, lost: u64, suppressed: u64) {
         self.text.push_str(line);
         self.text.push('\n');
-        self.lines.push(Counted { end: self.text.len(), lost, suppressed });
+        self.lines.push(BatchLine { end: self.text.len(), lost, suppressed });
     }
 }
 
 /// Lines that could not be written.
 #[derive(Debug)]
-pub(super) struct Unwritten {
-    pub(super) why: io::Error,
-    /// These, and those of which they would have told.
+pub(super) struct WriteError {
+    pub(super) error: io::Error,
+    /// These lines, and the missing lines that they would have reported.
     pub(super) lost: u64,
-    /// Whether they would have told of any that are lost: then it is known.
-    pub(super) is_known: bool,
+    /// Whether they would have reported lost lines: then the loss has been logged already.
+    pub(super) is_reported: bool,
 }
 
-/// The file and how long it is. It has one writer.
-pub(super) struct Rotated {
-    place: AuditLogConfig,
+/// The file and its length. It has one writer.
+pub(super) struct RotatingFile {
+    config: AuditLogConfig,
     open: Option<(File, u64)>,
 }
 
-impl Rotated {
-    pub(super) fn open(place: AuditLogConfig) -> io::Result<Rotated> {
-        if let Some(dir) = place.path.parent() {
+impl RotatingFile {
+    pub(super) fn open(config: AuditLogConfig) -> io::Result<RotatingFile> {
+        if let Some(dir) = config.path.parent() {
             fs::create_dir_all(dir)?;
         }
-        let mut rotated = Rotated { place, open: None };
-        rotated.reopen()?;
-        Ok(rotated)
+        let mut file = RotatingFile { config, open: None };
+        file.reopen()?;
+        Ok(file)
     }
 
     fn reopen(&mut self) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true).mode(MODE).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let mut file = options.open(&self.place.path)?;
+        let mut file = options.open(&self.config.path)?;
         let found = file.metadata()?;
         if !found.is_file() {
             return Err(io::Error::other("not a regular file"));
@@ -75,7 +75,7 @@ impl Rotated {
         if len > 0 {
             file.read_exact_at(&mut last, len - 1)?;
         }
-        // Whoever wrote it was killed within a line.
+        // The process that wrote the file was killed within a line.
         if last != [b'\n'] {
             file.write_all(b"\n")?;
             len += 1;
@@ -84,50 +84,50 @@ impl Rotated {
         Ok(())
     }
 
-    // Lets go of a file that is not at its path any more, as after somebody else has rotated it: what would be written to it
-    // now is nowhere that anybody looks. One that was cut short in place is as long as it is.
-    fn look_again(&mut self) {
+    // Closes the file if it is no longer at its path, for example after an external rotation, as lines written to it
+    // would never be found. Takes over the length of a file that was truncated in place.
+    fn check_path(&mut self) {
         let Some((file, len)) = &mut self.open else { return };
-        let there = match fs::symlink_metadata(&self.place.path) {
-            Ok(there) => Some(there),
+        let current = match fs::symlink_metadata(&self.config.path) {
+            Ok(current) => Some(current),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            // It cannot be said, so it stays.
+            // The state of the path is unknown, so the file stays open.
             Err(_) => return,
         };
-        let Ok(ours) = file.metadata() else { return };
-        match there.filter(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
-            Some(_) => *len = ours.len(),
+        let Ok(own) = file.metadata() else { return };
+        match current.filter(|current| (current.dev(), current.ino()) == (own.dev(), own.ino())) {
+            Some(_) => *len = own.len(),
             None => self.open = None,
         }
     }
 
-    /// Appends all lines, in as many files as they take.
-    pub(super) fn append(&mut self, batch: &Batch) -> Result<(), Unwritten> {
+    /// Appends all lines, in as many files as they need.
+    pub(super) fn append(&mut self, batch: &Batch) -> Result<(), WriteError> {
         let mut written = 0;
         while written < batch.lines.len() {
             match self.append_some(batch, written) {
                 Ok(now) => written = now,
-                Err(why) => {
-                    let left = &batch.lines[written..];
-                    let told: u64 = left.iter().map(|line| line.lost).sum();
-                    let suppressed: u64 = left.iter().map(|line| line.suppressed).sum();
-                    let lost = left.len() as u64 + told + suppressed;
-                    return Err(Unwritten { why, lost, is_known: told > 0 });
+                Err(error) => {
+                    let unwritten = &batch.lines[written..];
+                    let lost_before: u64 = unwritten.iter().map(|line| line.lost).sum();
+                    let suppressed: u64 = unwritten.iter().map(|line| line.suppressed).sum();
+                    let lost = unwritten.len() as u64 + lost_before + suppressed;
+                    return Err(WriteError { error, lost, is_reported: lost_before > 0 });
                 }
             }
         }
         Ok(())
     }
 
-    // Writes what fits of the lines from the number `from` on, at least one, and returns the number of the next.
+    // Writes the lines from index `from` on that fit, at least one, and returns the index of the next.
     fn append_some(&mut self, batch: &Batch, from: usize) -> io::Result<usize> {
-        self.look_again();
+        self.check_path();
         if self.open.is_none() {
             self.reopen()?;
         }
         let begin = from.checked_sub(1).map_or(0, |last| batch.lines[last].end);
         let fitting = |len: u64| {
-            let room = self.place.bytes_max.saturating_sub(len);
+            let room = self.config.bytes_max.saturating_sub(len);
             batch.lines[from..].iter().take_while(|line| (line.end - begin) as u64 <= room).count()
         };
         let len = self.open.as_ref().map_or(0, |(_, len)| *len);
@@ -136,7 +136,7 @@ impl Rotated {
             self.rotate()?;
             count = batch.lines[from..].len().min(1);
         }
-        // A line that is longer than a file may be has one of its own.
+        // A line longer than a file may be gets a file of its own.
         let next = from + count.max(1);
         self.write(&batch.text.as_bytes()[begin..batch.lines[next - 1].end])?;
         Ok(next)
@@ -150,7 +150,7 @@ impl Rotated {
                 Ok(())
             }
             Err(error) => {
-                // No part of a line stays. Where even that fails, opening it anew ends the line.
+                // Remove the partial line. If that fails, reopening the file ends the line.
                 _ = file.set_len(*len);
                 self.open = None;
                 Err(error)
@@ -159,26 +159,27 @@ impl Rotated {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        let numbered = |number: u32| {
-            let mut name = self.place.path.clone().into_os_string();
+        let suffixed_path = |number: u32| {
+            let mut name = self.config.path.clone().into_os_string();
             name.push(format!(".{number}"));
             PathBuf::from(name)
         };
-        // The first number that is free is enough: where the last step fails each time, nothing earlier goes for nothing.
-        let is_free = |number: &u32| fs::symlink_metadata(numbered(*number)).is_err();
-        let free = (1..=self.place.keep).find(is_free).unwrap_or(self.place.keep);
-        for number in (1..free).rev() {
-            match fs::rename(numbered(number), numbered(number + 1)) {
+        // Rotation shifts files up to the first free number only, so that a last step that keeps failing does not
+        // discard earlier files.
+        let is_free = |number: &u32| fs::symlink_metadata(suffixed_path(*number)).is_err();
+        let first_free = (1..=self.config.keep).find(is_free).unwrap_or(self.config.keep);
+        for number in (1..first_free).rev() {
+            match fs::rename(suffixed_path(number), suffixed_path(number + 1)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        let moved = match self.place.keep {
-            0 => fs::remove_file(&self.place.path),
-            _ => fs::rename(&self.place.path, numbered(1)),
+        let result = match self.config.keep {
+            0 => fs::remove_file(&self.config.path),
+            _ => fs::rename(&self.config.path, suffixed_path(1)),
         };
-        match moved {
-            // Somebody else was faster.
+        match result {
+            // An external rotation was faster.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => self.open = None,
         }
@@ -191,10 +192,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_goes_while_it_is_put_aside_costs_no_earlier_one() {
+    fn a_file_that_vanishes_during_rotation_costs_no_earlier_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
-        let mut file = Rotated::open(AuditLogConfig { path: path.clone(), bytes_max: 100, keep: 2 }).unwrap();
+        let mut file = RotatingFile::open(AuditLogConfig { path: path.clone(), bytes_max: 100, keep: 2 }).unwrap();
         fs::write(dir.path().join("audit.jsonl.1"), "earlier").unwrap();
         for _ in 0..4 {
             fs::remove_file(&path).unwrap();

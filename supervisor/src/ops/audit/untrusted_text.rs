@@ -1,32 +1,33 @@
-//! A text in the audit log that is somebody else's: a name that a caller gave, a reason. Must not know what it says.
+//! Caller-controlled text in the audit log, such as a name or a reason.
 
 use proctor_core::bounds::clip;
 use proctor_core::redact::{SECRET_BYTES_MAX, redact};
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 
-/// Most bytes of one: a sentence, and four times a name of ours. What a caller can say decides how much of the log is one line.
+/// Most bytes of one text: a sentence, or four times one of proctor's names. Bounds the length of a line that callers
+/// control.
 const BYTES_MAX: usize = 256;
 
-/// What was said, without secrets of a known form and no longer than the log has room for. Each is redacted by itself, because
-/// what stands beside it in a line is no part of a secret.
+/// Text with known kinds of secrets redacted, clipped to a bound. Each text is redacted by itself, so that neighbouring
+/// fields are never taken for part of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UntrustedText(String);
 
 impl From<&str> for UntrustedText {
-    fn from(said: &str) -> UntrustedText {
-        // A secret that is cut where redaction ends is told by the cut, so that no half of one comes through.
-        if said.len() > SECRET_BYTES_MAX {
-            return UntrustedText::from(clip(said.to_owned(), SECRET_BYTES_MAX));
+    fn from(text: &str) -> UntrustedText {
+        // Clip first where redaction ends, so that redaction sees the cut and leaves no half of a secret.
+        if text.len() > SECRET_BYTES_MAX {
+            return UntrustedText::from(clip(text.to_owned(), SECRET_BYTES_MAX));
         }
-        UntrustedText(clip(redact(said).into_owned(), BYTES_MAX))
+        UntrustedText(clip(redact(text).into_owned(), BYTES_MAX))
     }
 }
 
 impl From<String> for UntrustedText {
-    fn from(said: String) -> UntrustedText {
-        UntrustedText::from(said.as_str())
+    fn from(text: String) -> UntrustedText {
+        UntrustedText::from(text.as_str())
     }
 }
 
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_no_more_than_its_kind_however_it_is_cut() {
+    fn redacts_secrets_wherever_the_text_is_clipped() {
         let token = format!("proctor_{}", "0f9a".repeat(16));
         assert_eq!(&*UntrustedText::from(token.as_str()), "[redacted: proctor]");
         for before in [BYTES_MAX - 40, SECRET_BYTES_MAX - 40] {

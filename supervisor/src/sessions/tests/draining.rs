@@ -28,7 +28,7 @@ async fn a_drain_lets_runs_end_and_rejects_new_ones() {
     world.order(Order::Exit(0));
     world.order(Order::Exit(1));
     assert_eq!((outcome(&first).await, outcome(&second).await), (Outcome::Passed, Outcome::Failed));
-    assert_eq!(within(draining).await.unwrap(), Closed { finished: 2, cancelled: 0 });
+    assert_eq!(within(draining).await.unwrap(), ClosedRuns { finished: 2, cancelled: 0 });
     assert!(one.is_gone() && idle.is_gone() && world.fake.killed.lock().unwrap().is_empty());
 }
 
@@ -56,7 +56,7 @@ async fn a_drain_cancels_the_runs_left_at_its_deadline() {
     assert_eq!(outcome(&runs[0]).await, Outcome::Passed);
     assert!(!draining.is_finished());
     over.send(()).unwrap();
-    assert_eq!(within(draining).await.unwrap(), Closed { finished: 1, cancelled: 2 });
+    assert_eq!(within(draining).await.unwrap(), ClosedRuns { finished: 1, cancelled: 2 });
     assert_eq!((outcome(&runs[1]).await, outcome(&runs[2]).await), (Outcome::Cancelled, Outcome::Cancelled));
     assert_eq!(world.killed_because().await, KillReason::Closed);
 }

@@ -138,7 +138,7 @@ async fn start_without_permit(
     world: &World,
 ) -> (SessionHandle, JoinHandle<Result<StartedRun, SessionError>>, Vec<Permit>) {
     let (policy, id) = (Arc::new(world.policy()), SessionId::new("s"));
-    let permits = std::iter::from_fn(|| policy.looks.one_more().now_or_never()).collect();
+    let permits = std::iter::from_fn(|| policy.scan_permits.acquire().now_or_never()).collect();
     let context = Arc::clone(&world.context);
     let (session, _) = open(id, context, Arc::clone(&policy), world.workspace(), SessionMemory::default());
     let starting = tokio::spawn({

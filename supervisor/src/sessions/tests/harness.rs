@@ -7,7 +7,7 @@ use crate::host::toolchain::Toolchain;
 use crate::ops::audit::{self, Audit};
 use crate::runs::context::{Policy, ScanPermits};
 use crate::runs::scheduler::{RunSlot, Scheduler, SlotRequest};
-use crate::runs::{self, Drive, FILE_BYTES_MIN, RunEnd, RunKiller, Spools};
+use crate::runs::{self, FILE_BYTES_MIN, RunEnd, RunKiller, RunTask, Spools};
 use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::{self, CreateError, Registry};
 use crate::sessions::*;
@@ -115,7 +115,7 @@ impl World {
             audit: Audit::open(config, clock).unwrap(),
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, BUDGET),
-            looks: ScanPermits::of_host(),
+            scan_permits: ScanPermits::for_host(),
         });
         World { context, fake, orders: order, dir: tempfile::tempdir().unwrap(), log }
     }
@@ -131,7 +131,7 @@ impl World {
             audit: Audit::open(audit::AuditLogConfig { path, bytes_max: 1 << 20, keep: 0 }, clock).unwrap(),
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, BUDGET),
-            looks: ScanPermits::of_host(),
+            scan_permits: ScanPermits::for_host(),
         });
         World { context, ..world }
     }
@@ -140,7 +140,7 @@ impl World {
     pub(super) async fn driven(&self, spools: Spools) -> Arc<Report> {
         let clock = self.context.clock;
         let (log, _handle) = runs::open(clock, &spools, RetainedQuota::unbounded().run_memory());
-        let drive = Drive {
+        let drive = RunTask {
             context: Arc::clone(&self.context),
             policy: Arc::new(self.policy()),
             session: SessionId::new("s"),
@@ -151,7 +151,7 @@ impl World {
             kind: RunKind::Tests,
             priority: Priority::default(),
             accepted_at: clock.now(),
-            waits: None,
+            queue_reservation: None,
             log,
             spools,
             killer: RunKiller::new().unwrap(),
@@ -166,7 +166,7 @@ impl World {
     pub(super) async fn occupy(&self) -> RunSlot {
         let scheduler = self.context.scheduler.clone();
         let entry = QueueEntry { tenant: TenantId::new("other"), demand: BUDGET, priority: Priority::Normal };
-        let request = SlotRequest { entry, quota: Quota::UNBOUNDED, queued: Arc::default(), waits: None };
+        let request = SlotRequest { entry, quota: Quota::UNBOUNDED, queued: Arc::default(), queue_reservation: None };
         tokio::task::spawn_blocking(move || scheduler.enter(request).unwrap()).await.unwrap()
     }
 
@@ -176,10 +176,10 @@ impl World {
             quota: Quota::UNBOUNDED,
             queued: Arc::default(),
             // One file of an ended run, and no second one.
-            kept: RetainedQuota { bytes_max: FILE_BYTES_MIN * 3 / 2, ..RetainedQuota::unbounded() },
-            looks: ScanPermits::of_tenant(),
+            retained: RetainedQuota { bytes_max: FILE_BYTES_MIN * 3 / 2, ..RetainedQuota::unbounded() },
+            scan_permits: ScanPermits::for_tenant(),
             run_as: RunAs::Supervisor,
-            owners: None,
+            owner_uids: None,
             defaults: Limits::DEFAULT,
             timeouts: BTreeMap::new(),
             ceiling: Limits::CEILING,

@@ -37,7 +37,7 @@ async fn keeps_tenants_apart_and_enforces_quotas() {
     foreign.close().await;
     let last = registry.separate(&theirs, &workspace).await;
     let closed = within(registry.handle.drain(std::future::ready(()))).await;
-    assert_eq!(closed, Closed::default());
+    assert_eq!(closed, ClosedRuns::default());
     assert!(replaced.is_gone() && last.is_gone());
     assert_eq!(refused(registry.open(&ours, &workspace, "", false).await), CreateError::Draining);
     eventually(&registry, 0).await;
@@ -62,7 +62,7 @@ async fn closes_sessions_concurrently() {
     let world = World::with(BarrierSandbox(Arc::new(Barrier::new(2))));
     let sessions = [world.open("one"), world.open("other")];
     let runs = [start(&sessions[0], "a").await, start(&sessions[1], "a").await];
-    assert_eq!(within(close_all(sessions.to_vec())).await, Closed { finished: 0, cancelled: 2 });
+    assert_eq!(within(close_all(sessions.to_vec())).await, ClosedRuns { finished: 0, cancelled: 2 });
     for run in &runs {
         assert_eq!(outcome(run).await, Outcome::Cancelled);
     }
@@ -91,7 +91,7 @@ async fn does_not_return_a_session_that_is_being_closed() {
     let (next, existing) = registry.open(&ours, &workspace, "key", false).await.unwrap();
     assert!(!existing && next.id() != first.id());
     tokio::task::spawn_blocking(move || barrier.wait()).await.unwrap();
-    assert_eq!(within(closing).await.unwrap(), Closed { finished: 0, cancelled: 1 });
+    assert_eq!(within(closing).await.unwrap(), ClosedRuns { finished: 0, cancelled: 1 });
     assert_eq!(outcome(&run).await, Outcome::Cancelled);
     let (again, existing) = registry.open(&ours, &workspace, "key", false).await.unwrap();
     assert_eq!((again.id(), existing), (next.id(), true), "the end of the first session does not affect the next");

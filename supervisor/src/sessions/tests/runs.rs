@@ -38,7 +38,7 @@ async fn a_run_without_a_cache_directory_sees_no_cache_of_the_host() {
     let world = World::new();
     let policy = Policy { cache: None, ..world.policy() };
     let (workspace, session) = (world.workspace(), SessionId::new("s"));
-    let scan = workspace.look().unwrap();
+    let scan = workspace.scan().unwrap();
     let request = command("a");
     let prepared =
         prepare(&world.context, &policy, &session, &workspace, &scan, &request, RunKind::Tests).ok().unwrap();
@@ -52,7 +52,7 @@ async fn rejects_runs_while_caches_exceed_twice_their_bound_and_are_in_use() {
     let policy = world.policy();
     let (cache, max) = (policy.cache.unwrap(), policy.cache_bytes_max);
     std::fs::create_dir(&cache).unwrap();
-    let other_session = caches::in_use(&cache).unwrap();
+    let other_session = caches::lock_for_run(&cache).unwrap();
     std::fs::write(cache.with_extension("used"), format!("{} 0\n", 2 * max + 1)).unwrap();
     let session = world.open("s");
     let refused = within(session.start(command("a"), RunKind::Tests, IfBusy::Queue)).await.err();
@@ -193,10 +193,10 @@ async fn bounds_the_retained_results_of_a_whole_tenant() {
         assert_eq!(outcome(&run).await, Outcome::Passed);
         run
     };
-    let files = || policy.kept.bytes.now() / FILE_BYTES_MIN;
+    let files = || policy.retained.bytes.now() / FILE_BYTES_MIN;
     let session = open_session("first");
     let first = run(&session, "a").await;
-    let one = policy.kept.bytes.now();
+    let one = policy.retained.bytes.now();
     assert!((FILE_BYTES_MIN + 500..FILE_BYTES_MIN + 20_000).contains(&one), "events and report count: {one}");
     // A client follows the run and reads nothing.
     let following = tokio::spawn({
@@ -214,7 +214,7 @@ async fn bounds_the_retained_results_of_a_whole_tenant() {
     let last = run(&other, "a").await;
     assert_eq!(files(), 2, "the last run of each session stays");
     let refused = within(other.start(command("b"), RunKind::Tests, IfBusy::Queue)).await.err();
-    let full = SessionError::Quota(QuotaExceeded::RetainedBytes { max: policy.kept.bytes_max });
+    let full = SessionError::Quota(QuotaExceeded::RetainedBytes { max: policy.retained.bytes_max });
     assert_eq!(refused.as_ref(), Some(&full));
     // The session is gone, but its run stays while a client may read it.
     within(other.close()).await;

@@ -113,7 +113,7 @@ impl Access {
     /// Whether this tenant may have a session in this workspace.
     #[must_use]
     pub fn admits(&self, tenant: &TenantId, workspace: &Workspace) -> bool {
-        self.tenants.get(tenant).is_some_and(|tenant| tenant.roots.iter().any(|root| root.holds(workspace)))
+        self.tenants.get(tenant).is_some_and(|tenant| tenant.roots.iter().any(|root| root.contains(workspace)))
     }
 }
 
@@ -141,7 +141,7 @@ pub fn load(
     let problem = |text: String| vec![Diagnostic::Problem(format!("{}{text}", path.display()))];
     let bytes = read_file(path).map_err(|error| problem(format!(": {error}")))?;
     let text = parse_utf8(&bytes).map_err(|line| problem(format!(":{line}: is not UTF-8")))?;
-    let mut reader = ConfigReader::of(text);
+    let mut reader = ConfigReader::new(text);
     let mut config = reader.config().clone();
     reader.add(config.problems());
     reader.add(more(&mut config));
@@ -151,7 +151,7 @@ pub fn load(
     reader.add(notes);
     let (_, notes) = reader.finish(path)?;
     let access = access.map_err(|()| problem(": cannot be carried out".to_owned()))?;
-    let private = config.private_places().iter().flat_map(ResolvedPath::names).collect();
+    let private = config.private_paths().iter().flat_map(ResolvedPath::names).collect();
     Ok(LoadedConfig { config, access, private, notes })
 }
 
