@@ -6,7 +6,7 @@ use crate::ops::audit::{self, AuditRecord};
 use crate::runs::{LogWriter, RunEnd};
 use crate::tenants::allowance::Reservation;
 use proctor_core::id::RunId;
-use proctor_core::session::Event;
+use proctor_core::session::SessionEvent;
 
 impl Actor {
     /// Ends the log of a run that ended without its driver, unless the log has ended.
@@ -32,7 +32,7 @@ impl Actor {
     pub(super) async fn enforce_retention(&mut self) {
         let policy = self.shared.policy.now();
         while policy.kept.exceeded().is_some() {
-            let effects = self.session.step(self.shared.context.clock.now(), Event::RetentionExceeded);
+            let effects = self.session.step(self.shared.context.clock.now(), SessionEvent::RetentionExceeded);
             if effects.is_empty() {
                 break;
             }
