@@ -34,7 +34,7 @@ const ASSIGNED: [&str; 4] = ["aws_secret_access_key", "aws_session_token", "secr
 const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
 
 /// A form of secret that starts with a fixed prefix.
-struct Form {
+struct SecretForm {
     prefix: &'static str,
     kind: &'static str,
     body: fn(u8) -> bool,
@@ -45,15 +45,15 @@ struct Form {
     exact: bool,
 }
 
-const fn form(prefix: &'static str, kind: &'static str, body: fn(u8) -> bool, min: usize) -> Form {
-    Form { prefix, kind, body, min, at_word_start: false, exact: false }
+const fn form(prefix: &'static str, kind: &'static str, body: fn(u8) -> bool, min: usize) -> SecretForm {
+    SecretForm { prefix, kind, body, min, at_word_start: false, exact: false }
 }
 
-const fn exact(prefix: &'static str, kind: &'static str, body: fn(u8) -> bool, min: usize) -> Form {
-    Form { prefix, kind, body, min, at_word_start: true, exact: true }
+const fn exact(prefix: &'static str, kind: &'static str, body: fn(u8) -> bool, min: usize) -> SecretForm {
+    SecretForm { prefix, kind, body, min, at_word_start: true, exact: true }
 }
 
-const FORMS: [Form; 24] = [
+const FORMS: [SecretForm; 24] = [
     form("ghp_", "github", alphanumeric, 36),
     form("gho_", "github", alphanumeric, 36),
     form("ghu_", "github", alphanumeric, 36),
@@ -74,7 +74,7 @@ const FORMS: [Form; 24] = [
     form("xoxr-", "slack", dashed, 10),
     form("xoxs-", "slack", dashed, 10),
     form("xapp-", "slack", dashed, 10),
-    Form { prefix: "AIza", kind: "google", body: base64url, min: 35, at_word_start: true, exact: false },
+    SecretForm { prefix: "AIza", kind: "google", body: base64url, min: 35, at_word_start: true, exact: false },
     form("npm_", "npm", alphanumeric, 36),
     form("pypi-", "pypi", base64url, 40),
     form("proctor_", "proctor", hexadecimal, 64),

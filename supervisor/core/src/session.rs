@@ -19,7 +19,7 @@ pub const DETACHED_MS_MAX: u64 = 30_000;
 
 /// An event in the life of a session.
 #[derive(Debug, Clone)]
-pub enum Event {
+pub enum SessionEvent {
     /// A caller requests a run under an id that the edge has drawn.
     Requested {
         /// Id of the run if the request is accepted.
@@ -179,7 +179,7 @@ pub enum StartRejected {
 }
 
 #[derive(Debug, Clone)]
-struct Run {
+struct SessionRun {
     run: RunId,
     request: Box<RunRequest>,
     kind: RunKind,
@@ -193,7 +193,7 @@ struct Run {
     deferred: DeferredFailures,
 }
 
-impl Run {
+impl SessionRun {
     // True once the run has started and scanned the workspace; before that, its view of the workspace is unknown.
     fn can_be_joined(&self) -> bool {
         self.fingerprint.is_some() && !self.ending
@@ -203,8 +203,8 @@ impl Run {
 /// One session.
 #[derive(Debug, Default)]
 pub struct Session {
-    running: Option<Run>,
-    waiting: VecDeque<Run>,
+    running: Option<SessionRun>,
+    waiting: VecDeque<SessionRun>,
     finished: VecDeque<RunId>,
     slot: FailureSlot,
     index: CoverageIndex,
@@ -268,7 +268,7 @@ impl Session {
     #[must_use]
     pub fn needs_scan(&self, request: &RunRequest, kind: RunKind, if_busy: IfBusy, may_wait: bool) -> bool {
         let Some(running) = self.running.as_ref().filter(|_| !self.closing && !self.draining) else { return false };
-        let equal = |run: &Run| run.kind == kind && *run.request == *request;
+        let equal = |run: &SessionRun| run.kind == kind && *run.request == *request;
         // It attaches to the running one if nothing was edited since, whether it would wait or not.
         if equal(running) && running.can_be_joined() {
             return true;
@@ -281,10 +281,10 @@ impl Session {
 
     /// Applies one event and returns the effects in order.
     #[must_use]
-    pub fn step(&mut self, now: Timestamp, event: Event) -> Vec<Effect> {
+    pub fn step(&mut self, now: Timestamp, event: SessionEvent) -> Vec<Effect> {
         match event {
-            Event::Requested { run, request, kind, fingerprint, if_busy, quota_exceeded } => {
-                let requested = Run {
+            SessionEvent::Requested { run, request, kind, fingerprint, if_busy, quota_exceeded } => {
+                let requested = SessionRun {
                     run,
                     request,
                     kind,
@@ -296,34 +296,34 @@ impl Session {
                 };
                 self.handle_request(now, requested, if_busy, quota_exceeded)
             }
-            Event::Began { run, fingerprint } => {
+            SessionEvent::Began { run, fingerprint } => {
                 if let Some(running) = self.running.as_mut().filter(|running| running.run == run) {
                     running.fingerprint = fingerprint;
                 }
                 Vec::new()
             }
-            Event::Watched { run, watchers } => {
+            SessionEvent::Watched { run, watchers } => {
                 self.update_watchers(now, &run, watchers);
                 Vec::new()
             }
-            Event::CancelRequested { run } => self.end_run(&run, KillReason::Cancelled),
-            Event::Ended { run, report, measured } => self.handle_end(&run, Some((&report, measured))),
-            Event::NotStarted { run } => self.handle_end(&run, None),
-            Event::Rejected { run } => self.handle_rejection(run),
-            Event::RetentionExceeded => self.forget_oldest(),
-            Event::Tick => self.abandon(now),
-            Event::DrainRequested => {
+            SessionEvent::CancelRequested { run } => self.end_run(&run, KillReason::Cancelled),
+            SessionEvent::Ended { run, report, measured } => self.handle_end(&run, Some((&report, measured))),
+            SessionEvent::NotStarted { run } => self.handle_end(&run, None),
+            SessionEvent::Rejected { run } => self.handle_rejection(run),
+            SessionEvent::RetentionExceeded => self.forget_oldest(),
+            SessionEvent::Tick => self.abandon(now),
+            SessionEvent::DrainRequested => {
                 self.draining = true;
                 Vec::new()
             }
-            Event::CloseRequested => self.close(),
+            SessionEvent::CloseRequested => self.close(),
         }
     }
 
     fn handle_request(
         &mut self,
         now: Timestamp,
-        requested: Run,
+        requested: SessionRun,
         if_busy: IfBusy,
         quota_exceeded: Option<QuotaExceeded>,
     ) -> Vec<Effect> {
@@ -349,15 +349,15 @@ impl Session {
         let mut effects = vec![Effect::Accept { run: requested.run.clone(), position }];
         // Every run scans the workspace when it starts. Until then it may still be rejected without a trace, so no
         // other caller may attach to it by fingerprint.
-        self.waiting.push_back(Run { fingerprint: None, ..requested });
+        self.waiting.push_back(SessionRun { fingerprint: None, ..requested });
         effects.extend(self.start_next());
         effects
     }
 
     // A waiting run has not scanned the workspace yet, so it matches any equal request; a caller that refuses to wait
     // does not attach to it.
-    fn find_identical_run(&mut self, requested: &Run, if_busy: IfBusy) -> Option<&mut Run> {
-        let equal = |run: &Run| run.kind == requested.kind && run.request == requested.request;
+    fn find_identical_run(&mut self, requested: &SessionRun, if_busy: IfBusy) -> Option<&mut SessionRun> {
+        let equal = |run: &SessionRun| run.kind == requested.kind && run.request == requested.request;
         let running = self
             .running
             .as_mut()

@@ -2,7 +2,7 @@
 //! decisions are in [`proctor_core::session`].
 
 use super::pending_scans::{PendingScans, Reply, ScanOutcome};
-use super::{Message, SessionError, SessionMemory, SessionShared, SessionStatus, StartRequest, StartedRun};
+use super::{SessionError, SessionMemory, SessionMessage, SessionShared, SessionStatus, StartRequest, StartedRun};
 use crate::ops::audit::{self, AuditRecord};
 use crate::ops::drain::ClosedRuns;
 use crate::runs::prepare::PrepareError;
@@ -18,7 +18,7 @@ use proctor_core::outcome::KillReason;
 use proctor_core::queue::Priority;
 use proctor_core::quota::QuotaExceeded;
 use proctor_core::request::{Fingerprint, IfBusy, RunKind, RunRequest};
-use proctor_core::session::{Effect, Event, Session, StartRejected};
+use proctor_core::session::{Effect, Session, SessionEvent, StartRejected};
 use proctor_core::timestamp::Timestamp;
 use proctor_sandbox::lack;
 use std::collections::HashMap;
@@ -90,7 +90,7 @@ pub(super) struct Actor {
 /// An event that the actor handles.
 enum ActorEvent {
     /// `None` when every handle is dropped.
-    Message(Option<Box<Message>>),
+    Message(Option<Box<SessionMessage>>),
     /// The session has reached its idle time.
     Idle,
     RunEnded(Result<FinishedRun, JoinError>),
@@ -125,7 +125,7 @@ impl Actor {
 
     /// Runs the actor. Most sessions are idle, and a task keeps the state of its future all the time: so the handling
     /// of events, and the wait while there are runs, are boxed.
-    pub(super) async fn serve(mut self, mut messages: mpsc::Receiver<Box<Message>>) {
+    pub(super) async fn serve(mut self, mut messages: mpsc::Receiver<Box<SessionMessage>>) {
         // After a panic only the ends of the runs can still be told.
         match AssertUnwindSafe(self.run_loop(&mut messages)).catch_unwind().await {
             Ok(()) => Box::pin(self.end()).await,
@@ -133,7 +133,7 @@ impl Actor {
         }
     }
 
-    async fn run_loop(&mut self, messages: &mut mpsc::Receiver<Box<Message>>) {
+    async fn run_loop(&mut self, messages: &mut mpsc::Receiver<Box<SessionMessage>>) {
         let mut has_handles = true;
         while !self.stopped {
             let event = if self.is_busy() || self.scans.is_running() {
@@ -151,7 +151,11 @@ impl Actor {
         }
     }
 
-    async fn next_event(&mut self, messages: &mut mpsc::Receiver<Box<Message>>, has_handles: bool) -> ActorEvent {
+    async fn next_event(
+        &mut self,
+        messages: &mut mpsc::Receiver<Box<SessionMessage>>,
+        has_handles: bool,
+    ) -> ActorEvent {
         tokio::select! {
             message = messages.recv(), if has_handles => ActorEvent::Message(message),
             Some(ended) = self.drivers.join_next() => ActorEvent::RunEnded(ended),
@@ -215,51 +219,54 @@ impl Actor {
         }
     }
 
-    async fn handle_message(&mut self, message: Message) {
+    async fn handle_message(&mut self, message: SessionMessage) {
         // A status query is no use of the session.
-        if !matches!(message, Message::Status { .. } | Message::Unfinished { .. } | Message::Drain { .. }) {
+        if !matches!(
+            message,
+            SessionMessage::Status { .. } | SessionMessage::Unfinished { .. } | SessionMessage::Drain { .. }
+        ) {
             self.used_at = self.shared.context.clock.now();
         }
         match message {
-            Message::Start { request, reply } => self.start(request, reply).await,
-            Message::Run { run, reply } => _ = reply.send(self.runs.get(&run).map(|entry| entry.handle.clone())),
-            Message::Cancel { run, reply } => {
+            SessionMessage::Start { request, reply } => self.start(request, reply).await,
+            SessionMessage::Run { run, reply } => _ = reply.send(self.runs.get(&run).map(|entry| entry.handle.clone())),
+            SessionMessage::Cancel { run, reply } => {
                 let is_known = self.runs.contains_key(&run);
-                self.step(Event::CancelRequested { run }).await;
+                self.step(SessionEvent::CancelRequested { run }).await;
                 _ = reply.send(is_known);
             }
-            Message::LastRun { limit, reply } => {
+            SessionMessage::LastRun { limit, reply } => {
                 let last = self.session.slot().last().cloned();
                 _ = reply.send(last.map(|mut last| {
                     last.failures.truncate(limit);
                     last
                 }));
             }
-            Message::Covering { file, line, reply } => {
+            SessionMessage::Covering { file, line, reply } => {
                 let index = self.session.index();
                 _ = reply.send(index.has_measured().then(|| index.covering(&file, line)));
             }
-            Message::Status { reply } => _ = reply.send(self.status()),
+            SessionMessage::Status { reply } => _ = reply.send(self.status()),
             // The use has been recorded above. Without an answer the caller opens another session.
-            Message::Touch { reply } if !self.shared.closing.load(Ordering::Relaxed) => _ = reply.send(()),
-            Message::Touch { .. } => {}
-            Message::Memory { reply } => {
+            SessionMessage::Touch { reply } if !self.shared.closing.load(Ordering::Relaxed) => _ = reply.send(()),
+            SessionMessage::Touch { .. } => {}
+            SessionMessage::Memory { reply } => {
                 _ = reply.send(SessionMemory {
                     slot: self.session.slot().clone(),
                     index: self.session.index().clone(),
                     last_request: self.session.last_request().cloned(),
                 });
             }
-            Message::Unfinished { reply } => {
+            SessionMessage::Unfinished { reply } => {
                 let handle_of = |run: &RunId| Some((run.clone(), self.runs.get(run)?.handle.clone()));
                 _ = reply.send(self.session.unfinished().filter_map(handle_of).collect());
             }
-            Message::Drain { reply } => {
+            SessionMessage::Drain { reply } => {
                 self.runs_at_drain.get_or_insert(self.session.unfinished().count());
                 self.drainers.push(reply);
-                self.step(Event::DrainRequested).await;
+                self.step(SessionEvent::DrainRequested).await;
             }
-            Message::Close { reply } => {
+            SessionMessage::Close { reply } => {
                 if self.closers.is_empty() {
                     let cancelled = self.session.unfinished().count();
                     let finished = self.runs_at_drain.unwrap_or(cancelled).saturating_sub(cancelled);
@@ -269,7 +276,7 @@ impl Actor {
                 self.close().await;
             }
             #[cfg(test)]
-            Message::Panic => panic!("a test asked for it"),
+            SessionMessage::Panic => panic!("a test asked for it"),
         }
     }
 
@@ -322,7 +329,7 @@ impl Actor {
             ended: false,
         };
         self.runs.insert(run.clone(), entry);
-        let event = Event::Requested {
+        let event = SessionEvent::Requested {
             run,
             request: Box::new(start.request),
             kind: start.kind,
@@ -381,10 +388,10 @@ impl Actor {
 
     async fn close(&mut self) {
         self.shared.closing.store(true, Ordering::Relaxed);
-        self.step(Event::CloseRequested).await;
+        self.step(SessionEvent::CloseRequested).await;
     }
 
-    async fn step(&mut self, event: Event) {
+    async fn step(&mut self, event: SessionEvent) {
         let effects = self.session.step(self.shared.context.clock.now(), event);
         self.carry_out(effects).await;
     }
@@ -475,7 +482,7 @@ impl Actor {
     // `None` for a run that ended before its scan: its end says why.
     async fn handle_run_start(&mut self, scanned: Option<Option<Fingerprint>>) {
         if let (Some((run, _)), Some(fingerprint)) = (self.starting.take(), scanned) {
-            self.step(Event::Began { run, fingerprint }).await;
+            self.step(SessionEvent::Began { run, fingerprint }).await;
             self.confirm_start();
         }
     }
@@ -512,7 +519,7 @@ impl Actor {
         if let Some(why) = rejection
             && let Some(pending) = self.pending_start.take()
         {
-            self.step(Event::Rejected { run }).await;
+            self.step(SessionEvent::Rejected { run }).await;
             // Frees retention quota, so that a caller that tries again is not rejected for what this session can
             // forget.
             self.enforce_retention().await;
@@ -528,8 +535,10 @@ impl Actor {
         let ended = run.clone();
         let has_measured = !finished.measured.is_empty();
         self.step(match &finished.end {
-            RunEnd::Report(report) => Event::Ended { run, report: Arc::clone(report), measured: finished.measured },
-            RunEnd::NotStarted(_) => Event::NotStarted { run },
+            RunEnd::Report(report) => {
+                SessionEvent::Ended { run, report: Arc::clone(report), measured: finished.measured }
+            }
+            RunEnd::NotStarted(_) => SessionEvent::NotStarted { run },
         })
         .await;
         if has_measured {
@@ -553,9 +562,9 @@ impl Actor {
         let watched: Vec<(RunId, usize)> =
             self.runs.iter().map(|(run, entry)| (run.clone(), entry.handle.watchers())).collect();
         for (run, watchers) in watched {
-            self.step(Event::Watched { run, watchers }).await;
+            self.step(SessionEvent::Watched { run, watchers }).await;
         }
-        self.step(Event::Tick).await;
+        self.step(SessionEvent::Tick).await;
     }
 }
 

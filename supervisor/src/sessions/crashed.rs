@@ -4,7 +4,7 @@
 
 use super::actor::Actor;
 use super::pending_scans::PendingScans;
-use super::{Message, SessionError};
+use super::{SessionError, SessionMessage};
 use crate::runs::{NotStarted, RunEnd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const CRASH_TEXT: &str =
 
 impl Actor {
     /// Ends everything of a crashed session, then answers queries about its runs for [`READABLE`].
-    pub(super) async fn serve_crashed(mut self, messages: mpsc::Receiver<Box<Message>>) {
+    pub(super) async fn serve_crashed(mut self, messages: mpsc::Receiver<Box<SessionMessage>>) {
         tracing::error!(session = %self.shared.id, "a session's actor panicked");
         self.shared.crashed.store(true, Ordering::Relaxed);
         self.shared.busy.store(false, Ordering::Relaxed);
@@ -45,7 +45,7 @@ impl Actor {
         self.end().await;
     }
 
-    async fn answer_queries(&mut self, mut messages: mpsc::Receiver<Box<Message>>) {
+    async fn answer_queries(&mut self, mut messages: mpsc::Receiver<Box<SessionMessage>>) {
         let until = Instant::now() + READABLE;
         loop {
             let message = tokio::select! {
@@ -53,12 +53,12 @@ impl Actor {
                 () = sleep_until(until) => return,
             };
             match message.map(|message| *message) {
-                Some(Message::Run { run, reply }) => {
+                Some(SessionMessage::Run { run, reply }) => {
                     _ = reply.send(self.runs.get(&run).map(|entry| entry.handle.clone()));
                 }
-                Some(Message::Cancel { run, reply }) => _ = reply.send(self.runs.contains_key(&run)),
-                Some(Message::Drain { reply }) => _ = reply.send(()),
-                Some(Message::Close { reply }) => {
+                Some(SessionMessage::Cancel { run, reply }) => _ = reply.send(self.runs.contains_key(&run)),
+                Some(SessionMessage::Drain { reply }) => _ = reply.send(()),
+                Some(SessionMessage::Close { reply }) => {
                     self.closers.push(reply);
                     return;
                 }

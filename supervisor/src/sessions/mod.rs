@@ -35,7 +35,7 @@ use tokio::task::JoinHandle;
 const MAILBOX: usize = 64;
 
 /// A request to the actor.
-enum Message {
+enum SessionMessage {
     Start {
         request: Box<StartRequest>,
         reply: oneshot::Sender<Result<StartedRun, SessionError>>,
@@ -178,7 +178,7 @@ pub enum SessionError {
 pub struct SessionHandle {
     shared: Arc<SessionShared>,
     /// Messages are boxed: a mailbox allocates its slots in advance, and most sessions are idle.
-    mailbox: mpsc::Sender<Box<Message>>,
+    mailbox: mpsc::Sender<Box<SessionMessage>>,
 }
 
 /// Fixed properties and flags of a session, shared by its actor and all handles.
@@ -287,32 +287,32 @@ impl SessionHandle {
         options: impl Into<QueueOptions>,
     ) -> Result<StartedRun, SessionError> {
         let request = Box::new(StartRequest { request, kind, options: options.into(), scanned: None });
-        self.request(|reply| Message::Start { request, reply }).await?
+        self.request(|reply| SessionMessage::Start { request, reply }).await?
     }
 
     /// One of the session's runs; `None` if unknown or forgotten.
     pub async fn run(&self, run: RunId) -> Result<Option<RunHandle>, SessionError> {
-        self.request(|reply| Message::Run { run, reply }).await
+        self.request(|reply| SessionMessage::Run { run, reply }).await
     }
 
     /// Kills a run at once. False for an unknown run.
     pub async fn cancel(&self, run: RunId) -> Result<bool, SessionError> {
-        self.request(|reply| Message::Cancel { run, reply }).await
+        self.request(|reply| SessionMessage::Cancel { run, reply }).await
     }
 
     /// The last run with at most `limit` of its failures.
     pub async fn last_run(&self, limit: usize) -> Result<Option<LastRun>, SessionError> {
-        self.request(|reply| Message::LastRun { limit, reply }).await
+        self.request(|reply| SessionMessage::LastRun { limit, reply }).await
     }
 
     /// The tests that executed a line or file; `None` before any coverage was measured.
     pub async fn covering(&self, file: String, line: Option<u32>) -> Result<Option<CoveringTests>, SessionError> {
-        self.request(|reply| Message::Covering { file, line, reply }).await
+        self.request(|reply| SessionMessage::Covering { file, line, reply }).await
     }
 
     /// The current state of the session.
     pub async fn status(&self) -> Result<SessionStatus, SessionError> {
-        self.request(|reply| Message::Status { reply }).await
+        self.request(|reply| SessionMessage::Status { reply }).await
     }
 
     /// Uses the session without any other effect: its idle time restarts.
@@ -320,29 +320,29 @@ impl SessionHandle {
     /// # Errors
     /// [`SessionError::Gone`], also while it is being closed.
     pub async fn touch(&self) -> Result<(), SessionError> {
-        self.request(|reply| Message::Touch { reply }).await
+        self.request(|reply| SessionMessage::Touch { reply }).await
     }
 
     /// The state that outlives the process.
     pub async fn memory(&self) -> Result<SessionMemory, SessionError> {
-        self.request(|reply| Message::Memory { reply }).await
+        self.request(|reply| SessionMessage::Memory { reply }).await
     }
 
     /// The running and waiting runs, in order.
     pub async fn unfinished(&self) -> Result<Vec<(RunId, RunHandle)>, SessionError> {
-        self.request(|reply| Message::Unfinished { reply }).await
+        self.request(|reply| SessionMessage::Unfinished { reply }).await
     }
 
     /// Makes the session reject new runs, and returns when its accepted runs have ended.
     pub async fn drain(&self) {
         // Without an actor there are no runs.
-        _ = self.request(|reply| Message::Drain { reply }).await;
+        _ = self.request(|reply| SessionMessage::Drain { reply }).await;
     }
 
     /// Closes the session and returns when nothing of it is left.
     pub async fn close(&self) -> ClosedRuns {
         // Without an answer the actor is gone, which is the goal.
-        self.request(|reply| Message::Close { reply }).await.unwrap_or_default()
+        self.request(|reply| SessionMessage::Close { reply }).await.unwrap_or_default()
     }
 
     /// Whether the actor has ended or crashed.
@@ -369,7 +369,7 @@ impl SessionHandle {
         !self.mailbox.is_closed()
     }
 
-    async fn request<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, SessionError> {
+    async fn request<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> SessionMessage) -> Result<T, SessionError> {
         let (reply, answer) = oneshot::channel();
         self.mailbox.send(Box::new(message(reply))).await.map_err(|_| SessionError::Gone)?;
         answer.await.map_err(|_| SessionError::Gone)
@@ -377,7 +377,7 @@ impl SessionHandle {
 
     #[cfg(test)]
     async fn panic(&self) {
-        _ = self.mailbox.send(Box::new(Message::Panic)).await;
+        _ = self.mailbox.send(Box::new(SessionMessage::Panic)).await;
         assert_eq!(self.status().await, Err(SessionError::Gone), "the actor gives no answer");
     }
 }

@@ -60,7 +60,7 @@ pub struct TenantSessions {
 /// Sort key of a session among those of all tenants.
 type SessionKey = (TenantId, SessionId);
 
-enum Message {
+enum RegistryMessage {
     Create { request: Box<CreateRequest>, reply: oneshot::Sender<Result<OpenedSession, CreateError>> },
     Find { tenant: TenantId, session: SessionId, reply: oneshot::Sender<Option<SessionHandle>> },
     List { tenant: TenantId, after: String, limit: usize, reply: oneshot::Sender<Vec<SessionHandle>> },
@@ -93,7 +93,7 @@ pub enum CreateError {
 /// A handle to the registry.
 #[derive(Debug, Clone)]
 pub struct Registry {
-    mailbox: mpsc::Sender<Message>,
+    mailbox: mpsc::Sender<RegistryMessage>,
 }
 
 impl Registry {
@@ -111,7 +111,7 @@ impl Registry {
     pub async fn create(&self, request: CreateRequest) -> Result<OpenedSession, CreateError> {
         loop {
             let request = Box::new(request.clone());
-            let answer = self.request(|reply| Message::Create { request, reply }).await;
+            let answer = self.request(|reply| RegistryMessage::Create { request, reply }).await;
             let opened = answer.unwrap_or(Err(CreateError::Unavailable))?;
             // A session that expired in the meantime is not found again, so each round needs another one that expires.
             if !opened.existing || opened.session.touch().await.is_ok() {
@@ -133,31 +133,31 @@ impl Registry {
 
     // Also finds a crashed session.
     async fn find_including_crashed(&self, tenant: TenantId, session: SessionId) -> Option<SessionHandle> {
-        self.request(|reply| Message::Find { tenant, session, reply }).await.flatten()
+        self.request(|reply| RegistryMessage::Find { tenant, session, reply }).await.flatten()
     }
 
     /// At most `limit` sessions of this tenant with ids after `after`, sorted.
     pub async fn list(&self, tenant: TenantId, after: String, limit: usize) -> Vec<SessionHandle> {
-        self.request(|reply| Message::List { tenant, after, limit, reply }).await.unwrap_or_default()
+        self.request(|reply| RegistryMessage::List { tenant, after, limit, reply }).await.unwrap_or_default()
     }
 
     /// At most `limit` sessions of all tenants after `after`, sorted by tenant and id.
     pub async fn list_all(&self, after: (TenantId, SessionId), limit: usize) -> Vec<(TenantId, SessionHandle)> {
-        self.request(|reply| Message::ListAll { after, limit, reply }).await.unwrap_or_default()
+        self.request(|reply| RegistryMessage::ListAll { after, limit, reply }).await.unwrap_or_default()
     }
 
     /// The number of sessions and the busy sessions of each tenant that has any.
     pub async fn sessions_by_tenant(&self) -> Vec<TenantSessions> {
-        self.request(|reply| Message::ByTenant { reply }).await.unwrap_or_default()
+        self.request(|reply| RegistryMessage::ByTenant { reply }).await.unwrap_or_default()
     }
 
     /// Whether the registry answers.
     pub async fn ping(&self) -> bool {
-        self.request(|reply| Message::Ping { reply }).await.is_some()
+        self.request(|reply| RegistryMessage::Ping { reply }).await.is_some()
     }
 
     /// Refuses new work and waits for the accepted runs until `deadline`, and after the last of them for
-    /// [`READ_GRACE`], so that their callers can read the results; then kills the rest, closes every session and
+    /// `READ_GRACE`, so that their callers can read the results; then kills the rest, closes every session and
     /// returns when nothing of them is left.
     pub async fn drain(&self, deadline: impl Future<Output = ()>) -> ClosedRuns {
         let sessions = self.request(|reply| Message::Drain { reply }).await.unwrap_or_default();
@@ -180,7 +180,7 @@ impl Registry {
         close_all(sessions).await
     }
 
-    async fn request<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Option<T> {
+    async fn request<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> RegistryMessage) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.mailbox.send(message(reply)).await.ok()?;
         answer.await.ok()
@@ -288,7 +288,7 @@ impl TenantEntry {
 }
 
 impl RegistryTask {
-    async fn serve(mut self, mut messages: mpsc::Receiver<Message>) {
+    async fn serve(mut self, mut messages: mpsc::Receiver<RegistryMessage>) {
         loop {
             tokio::select! {
                 message = messages.recv() => match message {
@@ -312,28 +312,30 @@ impl RegistryTask {
         }
     }
 
-    fn handle_message(&mut self, message: Message) {
+    fn handle_message(&mut self, message: RegistryMessage) {
         match message {
-            Message::Create { request, reply } => _ = reply.send(self.create(*request)),
-            Message::Find { tenant, session, reply } => {
+            RegistryMessage::Create { request, reply } => _ = reply.send(self.create(*request)),
+            RegistryMessage::Find { tenant, session, reply } => {
                 let found = self.tenants.get(&tenant).and_then(|entry| entry.find_including_crashed(&session));
                 _ = reply.send(found.cloned());
             }
-            Message::List { tenant, after, limit, reply } => {
+            RegistryMessage::List { tenant, after, limit, reply } => {
                 let after = Bound::Excluded(SessionId::new(after));
                 let entry = self.tenants.get(&tenant).into_iter();
                 let all = entry.flat_map(|entry| entry.sessions.range((after.clone(), Bound::Unbounded)));
                 let open = all.map(|(_, session)| &session.handle).filter(|handle| !handle.is_gone());
                 _ = reply.send(open.take(limit).cloned().collect());
             }
-            Message::ListAll { after, limit, reply } => _ = reply.send(self.all_after(&after).take(limit).collect()),
-            Message::ByTenant { reply } => _ = reply.send(self.tenants.iter().map(tenant_sessions).collect()),
-            Message::Drain { reply } => {
+            RegistryMessage::ListAll { after, limit, reply } => {
+                _ = reply.send(self.all_after(&after).take(limit).collect())
+            }
+            RegistryMessage::ByTenant { reply } => _ = reply.send(self.tenants.iter().map(tenant_sessions).collect()),
+            RegistryMessage::Drain { reply } => {
                 self.draining = true;
                 let all = self.tenants.values().flat_map(|entry| entry.sessions.values());
                 _ = reply.send(all.map(|session| session.handle.clone()).collect());
             }
-            Message::Ping { reply } => _ = reply.send(()),
+            RegistryMessage::Ping { reply } => _ = reply.send(()),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::ops::audit::{self, AuditRecord};
 use crate::runs::{LogWriter, RunEnd};
 use crate::tenants::allowance::Reservation;
 use proctor_core::id::RunId;
-use proctor_core::session::Event;
+use proctor_core::session::SessionEvent;
 
 impl Actor {
     /// Ends the log of a run that ended without its driver, unless the log has ended.

@@ -13,14 +13,14 @@ const CLASSES: usize = Priority::ALL.len();
 #[derive(Debug, Default)]
 pub(super) struct TenantQueue {
     classes: [BTreeMap<Ticket, WaitingRun>; CLASSES],
-    passed_over: PassedOver,
+    pass_counts: PassCounts,
 }
 
 /// How often each class has been passed over since one of its runs started.
 #[derive(Debug, Clone, Copy, Default)]
-struct PassedOver([u32; CLASSES]);
+struct PassCounts([u32; CLASSES]);
 
-impl PassedOver {
+impl PassCounts {
     // The lowest class that has been passed over often enough, else the highest class with a waiting run.
     fn next(self, occupied: [bool; CLASSES]) -> Option<usize> {
         let due = (0..CLASSES).rev().find(|&class| occupied[class] && self.0[class] >= PASSED_OVER_MAX);
@@ -43,15 +43,15 @@ impl TenantQueue {
 
     /// The run that starts next.
     pub(super) fn first(&self) -> Option<(Ticket, &WaitingRun)> {
-        let class = self.passed_over.next(self.occupied())?;
+        let class = self.pass_counts.next(self.occupied())?;
         self.classes[class].first_key_value().map(|(ticket, waiting)| (*ticket, waiting))
     }
 
     /// Removes and returns the run that starts next.
     pub(super) fn start_first(&mut self) -> Option<(Ticket, WaitingRun)> {
-        let class = self.passed_over.next(self.occupied())?;
+        let class = self.pass_counts.next(self.occupied())?;
         let first = self.classes[class].pop_first()?;
-        self.passed_over.record_start(class, self.occupied());
+        self.pass_counts.record_start(class, self.occupied());
         Some(first)
     }
 
@@ -61,8 +61,11 @@ impl TenantQueue {
     }
 
     /// All runs in start order, if no other run arrives.
-    pub(super) fn order(&self) -> Order<'_> {
-        Order { classes: self.classes.each_ref().map(|class| class.iter().peekable()), passed_over: self.passed_over }
+    pub(super) fn order(&self) -> StartOrder<'_> {
+        StartOrder {
+            classes: self.classes.each_ref().map(|class| class.iter().peekable()),
+            pass_counts: self.pass_counts,
+        }
     }
 
     fn occupied(&self) -> [bool; CLASSES] {
@@ -71,18 +74,18 @@ impl TenantQueue {
 }
 
 /// See [`TenantQueue::order`].
-pub(super) struct Order<'a> {
+pub(super) struct StartOrder<'a> {
     classes: [std::iter::Peekable<btree_map::Iter<'a, Ticket, WaitingRun>>; CLASSES],
-    passed_over: PassedOver,
+    pass_counts: PassCounts,
 }
 
-impl<'a> Iterator for Order<'a> {
+impl<'a> Iterator for StartOrder<'a> {
     type Item = (Ticket, &'a WaitingRun);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let class = self.passed_over.next(self.classes.each_mut().map(|class| class.peek().is_some()))?;
+        let class = self.pass_counts.next(self.classes.each_mut().map(|class| class.peek().is_some()))?;
         let (ticket, waiting) = self.classes[class].next()?;
-        self.passed_over.record_start(class, self.classes.each_mut().map(|class| class.peek().is_some()));
+        self.pass_counts.record_start(class, self.classes.each_mut().map(|class| class.peek().is_some()));
         Some((*ticket, waiting))
     }
 }

@@ -10,8 +10,8 @@ fn run(name: &str) -> RunId {
     RunId::new(name)
 }
 
-fn request_run(name: &str, selection: Selection, workspace: u8, if_busy: IfBusy) -> Event {
-    Event::Requested {
+fn request_run(name: &str, selection: Selection, workspace: u8, if_busy: IfBusy) -> SessionEvent {
+    SessionEvent::Requested {
         run: run(name),
         request: Box::new(RunRequest { selection, ..RunRequest::default() }),
         kind: RunKind::Tests,
@@ -21,16 +21,16 @@ fn request_run(name: &str, selection: Selection, workspace: u8, if_busy: IfBusy)
     }
 }
 
-fn started_on(name: &str, workspace: u8) -> Event {
-    Event::Began { run: run(name), fingerprint: Some(Fingerprint([workspace; 32])) }
+fn started_on(name: &str, workspace: u8) -> SessionEvent {
+    SessionEvent::Began { run: run(name), fingerprint: Some(Fingerprint([workspace; 32])) }
 }
 
 fn files(name: &str) -> Selection {
     Selection::Matching { filter: None, files: vec![name.into()] }
 }
 
-fn ended(name: &str, outcome: Outcome, tests: Vec<TestCase>) -> Event {
-    Event::Ended { run: run(name), report: Arc::new(report(outcome, tests)), measured: Vec::new() }
+fn ended(name: &str, outcome: Outcome, tests: Vec<TestCase>) -> SessionEvent {
+    SessionEvent::Ended { run: run(name), report: Arc::new(report(outcome, tests)), measured: Vec::new() }
 }
 
 fn started(effects: &[Effect]) -> Vec<&str> {
@@ -61,8 +61,8 @@ fn runs_one_at_a_time_and_starts_the_next_when_it_ends() {
 fn a_full_queue_quota_rejects_only_requests_that_would_wait() {
     let full = QuotaExceeded::QueuedRuns { max: 3 };
     let request_over_quota = |name: &str, selection| match request_run(name, selection, 1, IfBusy::Queue) {
-        Event::Requested { run, request, kind, fingerprint, if_busy, .. } => {
-            Event::Requested { run, request, kind, fingerprint, if_busy, quota_exceeded: Some(full.clone()) }
+        SessionEvent::Requested { run, request, kind, fingerprint, if_busy, .. } => {
+            SessionEvent::Requested { run, request, kind, fingerprint, if_busy, quota_exceeded: Some(full.clone()) }
         }
         other => other,
     };
@@ -119,8 +119,8 @@ fn attaches_to_a_run_that_waited_by_the_fingerprint_at_its_start() {
 #[test]
 fn does_not_attach_to_a_killed_run() {
     for (at, end, reason) in [
-        (2, Event::CancelRequested { run: run("a") }, KillReason::Cancelled),
-        (DETACHED_MS_MAX, Event::Tick, KillReason::Abandoned),
+        (2, SessionEvent::CancelRequested { run: run("a") }, KillReason::Cancelled),
+        (DETACHED_MS_MAX, SessionEvent::Tick, KillReason::Abandoned),
     ] {
         let mut session = Session::default();
         let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
@@ -145,11 +145,11 @@ fn forgets_a_rejected_run_and_starts_the_next() {
     let mut session = Session::default();
     let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
     let _ = session.step(Timestamp(0), request_run("b", files("x"), 1, IfBusy::Queue));
-    let effects = session.step(Timestamp(1), Event::Rejected { run: run("a") });
+    let effects = session.step(Timestamp(1), SessionEvent::Rejected { run: run("a") });
     assert_eq!(effects[0], Effect::Forget { run: run("a") });
     assert_eq!(started(&effects), ["b"]);
     assert_eq!((session.last(), session.last_request()), (None, None));
-    assert_eq!(session.step(Timestamp(2), Event::Rejected { run: run("a") }), []);
+    assert_eq!(session.step(Timestamp(2), SessionEvent::Rejected { run: run("a") }), []);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_draining_session_finishes_accepted_runs_and_rejects_new_ones() {
     let mut session = Session::default();
     let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
     let _ = session.step(Timestamp(0), request_run("b", files("x"), 1, IfBusy::Queue));
-    assert_eq!(session.step(Timestamp(1), Event::DrainRequested), []);
+    assert_eq!(session.step(Timestamp(1), SessionEvent::DrainRequested), []);
     let refused = |name: &str| [Effect::Refuse { run: run(name), refusal: StartRejected::Draining }];
     assert_eq!(session.step(Timestamp(2), request_run("c", files("y"), 1, IfBusy::Queue)), refused("c"));
     assert_eq!(
@@ -170,20 +170,20 @@ fn a_draining_session_finishes_accepted_runs_and_rejects_new_ones() {
     let _ = session.step(Timestamp(4), ended("b", Outcome::Passed, Vec::new()));
     assert_eq!(session.unfinished().count(), 0);
     assert_eq!(session.step(Timestamp(5), request_run("e", Selection::All, 1, IfBusy::Queue)), refused("e"));
-    assert_eq!(session.step(Timestamp(6), Event::CloseRequested), [Effect::Stop]);
+    assert_eq!(session.step(Timestamp(6), SessionEvent::CloseRequested), [Effect::Stop]);
 }
 
 #[test]
 fn abandons_an_unwatched_run_after_its_grace() {
     let mut session = Session::default();
     let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
-    let _ = session.step(Timestamp(10), Event::Watched { run: run("a"), watchers: 1 });
-    assert_eq!(session.step(Timestamp(100_000), Event::Tick), []);
-    let _ = session.step(Timestamp(100_000), Event::Watched { run: run("a"), watchers: 0 });
-    let _ = session.step(Timestamp(110_000), Event::Watched { run: run("a"), watchers: 0 });
-    assert_eq!(session.step(Timestamp(129_999), Event::Tick), []);
+    let _ = session.step(Timestamp(10), SessionEvent::Watched { run: run("a"), watchers: 1 });
+    assert_eq!(session.step(Timestamp(100_000), SessionEvent::Tick), []);
+    let _ = session.step(Timestamp(100_000), SessionEvent::Watched { run: run("a"), watchers: 0 });
+    let _ = session.step(Timestamp(110_000), SessionEvent::Watched { run: run("a"), watchers: 0 });
+    assert_eq!(session.step(Timestamp(129_999), SessionEvent::Tick), []);
     let kill = Effect::Kill { run: run("a"), reason: KillReason::Abandoned };
-    assert_eq!(session.step(Timestamp(130_000), Event::Tick), [kill]);
+    assert_eq!(session.step(Timestamp(130_000), SessionEvent::Tick), [kill]);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_rerun_repeats_the_last_request_on_the_failures() {
     let request = RunRequest { framework: Some("go".into()), ..RunRequest::default() };
     let _ = session.step(
         Timestamp(0),
-        Event::Requested {
+        SessionEvent::Requested {
             run: run("a"),
             request: Box::new(request),
             kind: RunKind::Tests,
@@ -223,7 +223,7 @@ fn a_listing_changes_neither_the_slot_nor_the_last_run() {
     let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
     let _ = session.step(Timestamp(1), ended("a", Outcome::Failed, Vec::new()));
     let before = session.slot().clone();
-    let listing = Event::Requested {
+    let listing = SessionEvent::Requested {
         run: run("l"),
         request: Box::default(),
         kind: RunKind::Listing,
@@ -252,7 +252,7 @@ fn rejects_a_rerun_that_waited_behind_a_passed_run() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum SessionStep {
     Request { selection: u8, workspace: u8, refuse: bool },
     Begin { workspace: u8 },
     End { passed: bool },
@@ -265,19 +265,19 @@ enum Step {
     Close,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = SessionStep> {
     prop_oneof![
         8 => (0u8..4, 0u8..2, any::<bool>())
-            .prop_map(|(selection, workspace, refuse)| Step::Request { selection, workspace, refuse }),
-        4 => (0u8..2).prop_map(|workspace| Step::Begin { workspace }),
-        4 => any::<bool>().prop_map(|passed| Step::End { passed }),
-        1 => Just(Step::Refuse),
-        2 => (0u8..30).prop_map(Step::Cancel),
-        2 => Just(Step::CancelRunning),
-        2 => ((0u8..30), 0usize..3).prop_map(|(run, watchers)| Step::Watch(run, watchers)),
-        2 => any::<u16>().prop_map(Step::Tick),
-        1 => Just(Step::ExceedRetention),
-        1 => Just(Step::Close),
+            .prop_map(|(selection, workspace, refuse)| SessionStep::Request { selection, workspace, refuse }),
+        4 => (0u8..2).prop_map(|workspace| SessionStep::Begin { workspace }),
+        4 => any::<bool>().prop_map(|passed| SessionStep::End { passed }),
+        1 => Just(SessionStep::Refuse),
+        2 => (0u8..30).prop_map(SessionStep::Cancel),
+        2 => Just(SessionStep::CancelRunning),
+        2 => ((0u8..30), 0usize..3).prop_map(|(run, watchers)| SessionStep::Watch(run, watchers)),
+        2 => any::<u16>().prop_map(SessionStep::Tick),
+        1 => Just(SessionStep::ExceedRetention),
+        1 => Just(SessionStep::Close),
     ]
 }
 
@@ -289,9 +289,12 @@ fn forgets_all_but_the_last_run_over_the_retention_quota() {
         let _ = session.step(Timestamp(1), ended(name, Outcome::Passed, Vec::new()));
     }
     for forgotten in ["a", "b"] {
-        assert_eq!(session.step(Timestamp(2), Event::RetentionExceeded), [Effect::Forget { run: run(forgotten) }]);
+        assert_eq!(
+            session.step(Timestamp(2), SessionEvent::RetentionExceeded),
+            [Effect::Forget { run: run(forgotten) }]
+        );
     }
-    assert_eq!(session.step(Timestamp(2), Event::RetentionExceeded), []);
+    assert_eq!(session.step(Timestamp(2), SessionEvent::RetentionExceeded), []);
 }
 
 #[test]
@@ -304,8 +307,8 @@ fn withdrawn_runs_do_not_evict_the_last_run() {
     for number in 0..2 * FINISHED_RUNS_MAX {
         let name = format!("w{number}");
         let _ = session.step(Timestamp(3), request_run(&name, files(&name), 1, IfBusy::Queue));
-        forgotten.extend(session.step(Timestamp(4), Event::CancelRequested { run: run(&name) }));
-        forgotten.extend(session.step(Timestamp(4), Event::RetentionExceeded));
+        forgotten.extend(session.step(Timestamp(4), SessionEvent::CancelRequested { run: run(&name) }));
+        forgotten.extend(session.step(Timestamp(4), SessionEvent::RetentionExceeded));
     }
     assert!(forgotten.len() > FINISHED_RUNS_MAX);
     assert!(!forgotten.contains(&Effect::Forget { run: run("a") }), "the session still reports it");
@@ -335,7 +338,7 @@ fn needs_a_scan_only_when_the_workspace_decides() {
     assert!(!session.needs_scan(&other("x"), RunKind::Tests, queue, true), "the queue is full");
     assert!(!session.needs_scan(&other("1"), RunKind::Tests, queue, true), "it attaches to a waiting run");
     assert!(session.needs_scan(&all, RunKind::Tests, queue, true));
-    let _ = session.step(Timestamp(2), Event::DrainRequested);
+    let _ = session.step(Timestamp(2), SessionEvent::DrainRequested);
     assert!(!session.needs_scan(&all, RunKind::Tests, queue, true));
 }
 
@@ -353,9 +356,9 @@ proptest! {
         let mut stops = 0;
         let mut names = 0u8;
         for step in steps {
-            let ending = matches!(step, Step::End { .. } | Step::Refuse);
+            let ending = matches!(step, SessionStep::End { .. } | SessionStep::Refuse);
             let event = match step {
-                Step::Request { selection, workspace, refuse } => {
+                SessionStep::Request { selection, workspace, refuse } => {
                     names += 1;
                     let if_busy = if refuse { IfBusy::Refuse } else { IfBusy::Queue };
                     let selection = match selection {
@@ -365,30 +368,30 @@ proptest! {
                     };
                     request_run(&names.to_string(), selection, workspace, if_busy)
                 }
-                Step::Begin { workspace } => match session.running() {
+                SessionStep::Begin { workspace } => match session.running() {
                     Some(running) => started_on(running.as_str(), workspace),
                     None => continue,
                 },
-                Step::End { passed } => match session.running() {
+                SessionStep::End { passed } => match session.running() {
                     Some(running) => {
                         let running = running.as_str().to_owned();
                         ended(&running, if passed { Outcome::Passed } else { Outcome::Failed }, Vec::new())
                     }
                     None => continue,
                 },
-                Step::Refuse => match session.running() {
-                    Some(running) => Event::Rejected { run: running.clone() },
+                SessionStep::Refuse => match session.running() {
+                    Some(running) => SessionEvent::Rejected { run: running.clone() },
                     None => continue,
                 },
-                Step::Cancel(name) => Event::CancelRequested { run: run(&name.to_string()) },
-                Step::CancelRunning => match session.running() {
-                    Some(running) => Event::CancelRequested { run: running.clone() },
+                SessionStep::Cancel(name) => SessionEvent::CancelRequested { run: run(&name.to_string()) },
+                SessionStep::CancelRunning => match session.running() {
+                    Some(running) => SessionEvent::CancelRequested { run: running.clone() },
                     None => continue,
                 },
-                Step::Watch(name, watchers) => Event::Watched { run: run(&name.to_string()), watchers },
-                Step::Tick(ms) => { now = now.plus_ms(ms.into()); Event::Tick }
-                Step::ExceedRetention => Event::RetentionExceeded,
-                Step::Close => Event::CloseRequested,
+                SessionStep::Watch(name, watchers) => SessionEvent::Watched { run: run(&name.to_string()), watchers },
+                SessionStep::Tick(ms) => { now = now.plus_ms(ms.into()); SessionEvent::Tick }
+                SessionStep::ExceedRetention => SessionEvent::RetentionExceeded,
+                SessionStep::Close => SessionEvent::CloseRequested,
             };
             if let Some(run) = session.running().filter(|_| ending).cloned() {
                 prop_assert_eq!(open.remove(&run), Some(true));

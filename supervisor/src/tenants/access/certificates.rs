@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 /// The TLS configuration of a host file.
 #[derive(Debug)]
-pub(super) struct Tls {
+pub(super) struct TlsAccess {
     pub(super) server: Arc<ServerConfig>,
     clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
-impl Tls {
+impl TlsAccess {
     /// Loads the files that the table names.
-    pub(super) fn load(table: &TlsTable, notes: &mut Vec<Problem>) -> Result<Tls, Vec<Problem>> {
+    pub(super) fn load(table: &TlsTable, notes: &mut Vec<Problem>) -> Result<TlsAccess, Vec<Problem>> {
         let mut problems = Vec::new();
         if table.cert.as_os_str().is_empty() || table.key.as_os_str().is_empty() {
             return Err(problems); // the table's own check reports this
@@ -39,7 +39,7 @@ impl Tls {
             .and_then(|builder| builder.with_single_cert(chain, key));
         let mut server = server.map_err(|error| vec![problem("key", &table.key, error.to_string())])?;
         server.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(Tls { server: Arc::new(server), clients })
+        Ok(TlsAccess { server: Arc::new(server), clients })
     }
 
     /// The names in a client's certificate, if one of the configured authorities vouches for it at that time.

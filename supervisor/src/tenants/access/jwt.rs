@@ -34,22 +34,25 @@ const RSA_BYTES_MIN: usize = 256;
 /// The trusted issuer, with its keys and the claims that it must set.
 #[derive(Debug)]
 pub(super) struct Issuer {
-    keys: Vec<Key>,
+    keys: Vec<VerificationKey>,
     name: String,
     audience: String,
     claim: String,
     leeway_s: u64,
 }
 
-struct Key {
+struct VerificationKey {
     algorithm: Algorithm,
     id: Option<String>,
     key: DecodingKey,
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for VerificationKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key").field("algorithm", &self.algorithm).field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("VerificationKey")
+            .field("algorithm", &self.algorithm)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -179,7 +182,7 @@ fn seconds(date: Option<&Value>) -> Option<u64> {
     date.as_u64().or_else(whole)
 }
 
-fn read(path: &Path) -> Result<Vec<Key>, String> {
+fn read(path: &Path) -> Result<Vec<VerificationKey>, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let keys = if bytes.trim_ascii_start().starts_with(b"{") { key_set(&bytes)? } else { pem(&bytes)? };
     if keys.is_empty() {
@@ -188,14 +191,14 @@ fn read(path: &Path) -> Result<Vec<Key>, String> {
     Ok(keys)
 }
 
-fn pem(bytes: &[u8]) -> Result<Vec<Key>, String> {
+fn pem(bytes: &[u8]) -> Result<Vec<VerificationKey>, String> {
     let keys: Result<Vec<SubjectPublicKeyInfoDer<'_>>, _> = SubjectPublicKeyInfoDer::pem_slice_iter(bytes).collect();
     let keys = keys.map_err(|error| format!("not PEM: {error}"))?;
     let other = "a key in it is neither Ed25519 nor P-256 nor RSA of 2,048 bits or more";
     keys.iter().map(|der| public_key(der).ok_or_else(|| other.to_owned())).collect()
 }
 
-fn public_key(der: &[u8]) -> Option<Key> {
+fn public_key(der: &[u8]) -> Option<VerificationKey> {
     let (algorithm, key) = if let Some(key) = der.strip_prefix(&ED25519).filter(|key| key.len() == 32) {
         (Algorithm::EdDSA, DecodingKey::from_ed_der(key))
     } else if let Some(key) = der.strip_prefix(&P256).filter(|key| key.len() == 65) {
@@ -207,17 +210,17 @@ fn public_key(der: &[u8]) -> Option<Key> {
         let key = Some(key).filter(|key| key.len() > RSA_BYTES_MIN)?;
         (Algorithm::RS256, DecodingKey::from_rsa_der(key))
     };
-    Some(Key { algorithm, id: None, key })
+    Some(VerificationKey { algorithm, id: None, key })
 }
 
 // Of a key set, only usable keys count (RFC 7517, section 5): others serve other purposes.
-fn key_set(bytes: &[u8]) -> Result<Vec<Key>, String> {
+fn key_set(bytes: &[u8]) -> Result<Vec<VerificationKey>, String> {
     let set: Value = serde_json::from_slice(bytes).map_err(|error| format!("not JSON: {error}"))?;
     let keys = set.get("keys").and_then(Value::as_array).ok_or("not a key set: it has no list `keys`")?;
     Ok(keys.iter().filter_map(key_from_jwk).collect())
 }
 
-fn key_from_jwk(value: &Value) -> Option<Key> {
+fn key_from_jwk(value: &Value) -> Option<VerificationKey> {
     let jwk: Jwk = serde_json::from_value(value.clone()).ok()?;
     let algorithm = match &jwk.algorithm {
         AlgorithmParameters::RSA(rsa) => {
@@ -235,5 +238,5 @@ fn key_from_jwk(value: &Value) -> Option<Key> {
     let for_signatures = !matches!(jwk.common.public_key_use, Some(PublicKeyUse::Encryption));
     let algorithm_matches = named.is_none_or(|named| named == format!("{algorithm:?}"));
     let key = DecodingKey::from_jwk(&jwk).ok()?;
-    (for_signatures && algorithm_matches).then_some(Key { algorithm, id: jwk.common.key_id, key })
+    (for_signatures && algorithm_matches).then_some(VerificationKey { algorithm, id: jwk.common.key_id, key })
 }

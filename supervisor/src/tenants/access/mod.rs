@@ -9,7 +9,7 @@ use crate::config::{Config, ConfigReader, Diagnostic, Problem};
 use crate::host::resolved_path::ResolvedPath;
 use crate::tenants::{Caller, Credential, Tenants};
 use crate::workspace::Workspace;
-use certificates::Tls;
+use certificates::TlsAccess;
 use jwt::Issuer;
 use proctor_core::human_units::format_bytes;
 use proctor_core::id::TenantId;
@@ -35,7 +35,7 @@ pub struct Access {
     /// All tenants and operators.
     pub tenants: Tenants,
     jwt: Option<Issuer>,
-    tls: Option<Tls>,
+    tls: Option<TlsAccess>,
 }
 
 /// A credential as a peer presents it, unverified.
@@ -79,7 +79,7 @@ impl Access {
         notes: &mut Vec<Problem>,
     ) -> Result<Access, Vec<Problem>> {
         let jwt = config.jwt.as_ref().map(Issuer::load).transpose();
-        let tls = config.listen.tls.as_ref().map(|table| Tls::load(table, notes)).transpose();
+        let tls = config.listen.tls.as_ref().map(|table| TlsAccess::load(table, notes)).transpose();
         match (jwt, tls) {
             (Ok(jwt), Ok(tls)) => Ok(Access { tenants: Tenants::from_config(config, may_switch, before), jwt, tls }),
             (jwt, tls) => Err([jwt.err(), tls.err()].into_iter().flatten().flatten().collect()),

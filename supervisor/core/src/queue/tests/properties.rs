@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 #[derive(Debug, Clone)]
-enum Step {
+enum QueueStep {
     Enqueue { tenant: u8, demand: Amount, priority: Priority },
     Finish(usize),
     Withdraw(usize),
@@ -26,15 +26,15 @@ fn any_quota() -> impl Strategy<Value = Quota> {
     })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = QueueStep> {
     let priority = prop::sample::select(Priority::ALL.to_vec());
     prop_oneof![
         12 => (0u8..5, any_amount(60), priority)
-            .prop_map(|(tenant, demand, priority)| Step::Enqueue { tenant, demand, priority }),
-        8 => any::<usize>().prop_map(Step::Finish),
-        2 => any::<usize>().prop_map(Step::Withdraw),
-        1 => (0u8..5, any_quota()).prop_map(|(tenant, quota)| Step::Configure { tenant, quota }),
-        4 => (0u64..20_000).prop_map(Step::Pass),
+            .prop_map(|(tenant, demand, priority)| QueueStep::Enqueue { tenant, demand, priority }),
+        8 => any::<usize>().prop_map(QueueStep::Finish),
+        2 => any::<usize>().prop_map(QueueStep::Withdraw),
+        1 => (0u8..5, any_quota()).prop_map(|(tenant, quota)| QueueStep::Configure { tenant, quota }),
+        4 => (0u64..20_000).prop_map(QueueStep::Pass),
     ]
 }
 
@@ -130,7 +130,7 @@ proptest! {
         }
         for step in steps {
             match step {
-                Step::Enqueue { tenant: number, demand, priority } => {
+                QueueStep::Enqueue { tenant: number, demand, priority } => {
                     let entry = QueueEntry { tenant: tenant(number), demand, priority };
                     let expected = match model.quotas.get(&entry.tenant) {
                         None => Err(QuotaExceeded::UnknownTenant),
@@ -143,23 +143,23 @@ proptest! {
                         model.waiting.insert(ticket, entry);
                     }
                 }
-                Step::Finish(which) => if !model.running.is_empty() {
+                QueueStep::Finish(which) => if !model.running.is_empty() {
                     let ticket = *model.running.keys().nth(which % model.running.len()).unwrap();
                     model.running.remove(&ticket);
                     prop_assert!(!queue.withdraw(ticket));
                     prop_assert!(queue.finish(now, ticket));
                 }
-                Step::Withdraw(which) => if !model.waiting.is_empty() {
+                QueueStep::Withdraw(which) => if !model.waiting.is_empty() {
                     let ticket = *model.waiting.keys().nth(which % model.waiting.len()).unwrap();
                     model.waiting.remove(&ticket);
                     prop_assert!(!queue.finish(now, ticket));
                     prop_assert!(queue.withdraw(ticket));
                 }
-                Step::Configure { tenant: number, quota } => {
+                QueueStep::Configure { tenant: number, quota } => {
                     model.quotas.insert(tenant(number), quota);
                     model.evict(queue.configure(&tenant(number), quota).unwrap())?;
                 }
-                Step::Pass(ms) => now = now.plus_ms(ms),
+                QueueStep::Pass(ms) => now = now.plus_ms(ms),
             }
             for ticket in queue.advance(now) {
                 model.start(ticket)?;
