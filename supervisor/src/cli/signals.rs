@@ -1,9 +1,9 @@
-//! The signals by which a person or a terminal ends a command: SIGINT, SIGTERM, SIGHUP. Must not know what they end.
+//! The signals that end a command: SIGINT, SIGTERM, SIGHUP.
 
 use super::Failure;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// All of them. Made once, so that none is lost between two waits.
+/// Handlers for these signals, created once so that no signal is lost between two waits.
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -11,7 +11,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// From now on none of them ends the process by itself.
+    /// Installs the handlers; these signals no longer end the process by themselves.
     pub(super) fn new() -> Result<Signals, Failure> {
         let listen = |kind| signal(kind).map_err(|error| Failure::host(format!("signals: {error}")));
         Ok(Signals {
@@ -21,7 +21,7 @@ impl Signals {
         })
     }
 
-    /// Waits for any of them.
+    /// Waits for any of these signals.
     pub(super) async fn any(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
