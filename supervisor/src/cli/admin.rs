@@ -1,7 +1,7 @@
 //! `proctor admin`: queries and drains a running supervisor over its unix socket.
 
-use super::arguments::{Admin, AdminCommand, Drain, SupervisorSocket};
-use super::{Failure, in_process, print, token};
+use super::arguments::{AdminArgs, AdminCommand, DrainArgs, SupervisorSocket};
+use super::{CommandError, in_process, print, token};
 use proctor_proto::client::connect_unix;
 use proctor_proto::printable::line;
 use proctor_proto::v1::host_client::HostClient;
@@ -11,7 +11,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 /// Runs the subcommand and prints its result.
-pub(super) fn admin(arguments: &Admin) -> Result<u8, Failure> {
+pub(super) fn admin(arguments: &AdminArgs) -> Result<u8, CommandError> {
     match &arguments.command {
         AdminCommand::Token => token::token(),
         AdminCommand::Tenants(socket) => in_process::runtime()?.block_on(tenants(socket)),
@@ -21,13 +21,13 @@ pub(super) fn admin(arguments: &Admin) -> Result<u8, Failure> {
     }
 }
 
-async fn connect(socket: &SupervisorSocket) -> Result<HostClient<Channel>, Failure> {
+async fn connect(socket: &SupervisorSocket) -> Result<HostClient<Channel>, CommandError> {
     let channel = connect_unix(socket.socket.clone()).await;
     let unreachable = |error: tonic::transport::Error| {
         // The innermost cause is the kernel's error: "No such file or directory".
         let causes = std::iter::successors(Some(&error as &(dyn Error + 'static)), |error| (*error).source());
         let cause = causes.last().map(ToString::to_string).unwrap_or_default();
-        Failure::host(format!(
+        CommandError::host(format!(
             "{}: no supervisor answers on this socket: {cause}\n\
              Start one with `proctor serve --config FILE`, or name the socket of another with --socket: `unix` below [listen] in \
              its host file. Its directory and its mode (`unix_mode`) must let this user in.",
@@ -37,18 +37,18 @@ async fn connect(socket: &SupervisorSocket) -> Result<HostClient<Channel>, Failu
     Ok(HostClient::new(channel.map_err(unreachable)?))
 }
 
-fn failure(status: Status) -> Failure {
+fn failure(status: Status) -> CommandError {
     let message = status.message();
     match status.code() {
-        Code::PermissionDenied | Code::Unauthenticated => Failure::host(format!(
+        Code::PermissionDenied | Code::Unauthenticated => CommandError::host(format!(
             "permission denied: {message}\n\
              Its host file lists the user ids of its operators as `uids` below [operators], and this user's id is not one of them."
         )),
-        _ => Failure::host(message),
+        _ => CommandError::host(message),
     }
 }
 
-async fn tenants(socket: &SupervisorSocket) -> Result<u8, Failure> {
+async fn tenants(socket: &SupervisorSocket) -> Result<u8, CommandError> {
     let answer = connect(socket).await?.list_tenants(ListTenantsRequest {}).await.map_err(failure)?;
     print::text(&format!("{:>9}{:>9}{:>9}  tenant", "sessions", "running", "queued"))?;
     for tenant in answer.into_inner().tenants {
@@ -58,7 +58,7 @@ async fn tenants(socket: &SupervisorSocket) -> Result<u8, Failure> {
     Ok(0)
 }
 
-async fn sessions(socket: &SupervisorSocket) -> Result<u8, Failure> {
+async fn sessions(socket: &SupervisorSocket) -> Result<u8, CommandError> {
     let (mut host, mut page_token, mut print_header) = (connect(socket).await?, String::new(), true);
     loop {
         let request = ListAllSessionsRequest { page_size: 0, page_token };
@@ -83,7 +83,7 @@ async fn sessions(socket: &SupervisorSocket) -> Result<u8, Failure> {
     }
 }
 
-async fn runs(socket: &SupervisorSocket) -> Result<u8, Failure> {
+async fn runs(socket: &SupervisorSocket) -> Result<u8, CommandError> {
     let (mut host, mut page_token, mut print_header) = (connect(socket).await?, String::new(), true);
     loop {
         let request = ListRunsRequest { page_size: 0, page_token };
@@ -103,7 +103,7 @@ async fn runs(socket: &SupervisorSocket) -> Result<u8, Failure> {
     }
 }
 
-async fn drain(Drain { socket, deadline_ms }: &Drain) -> Result<u8, Failure> {
+async fn drain(DrainArgs { socket, deadline_ms }: &DrainArgs) -> Result<u8, CommandError> {
     let request = DrainRequest { deadline_ms: *deadline_ms };
     let answer = connect(socket).await?.drain(request).await.map_err(failure)?.into_inner();
     print::text(&format!("drained: {} runs finished, {} cancelled", answer.runs_finished, answer.runs_cancelled))?;

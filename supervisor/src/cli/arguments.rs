@@ -26,26 +26,26 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Run a workspace's tests in a sandbox; no daemon, no config.
-    Run(Run),
+    Run(RunArgs),
     /// List the tests of a workspace without running them.
-    List(List),
+    List(ListArgs),
     /// Show the failures of the last run in this workspace.
-    Failures(Failures),
+    Failures(FailuresArgs),
     /// Show the tests that execute a file or a line, as measured by earlier runs.
-    Covering(Covering),
+    Covering(CoveringArgs),
     /// Print the report of the last run in this workspace.
-    Report(Report),
+    Report(ReportArgs),
     /// Serve the gRPC interface to tenants.
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Show what this host can enforce, layer by layer, with a remedy for each missing one.
-    Doctor(Doctor),
+    Doctor(DoctorArgs),
     /// Create a token, or query or drain a running supervisor.
-    Admin(Admin),
+    Admin(AdminArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_HELP)]
-pub(super) struct Run {
+pub(super) struct RunArgs {
     /// The workspace directory.
     #[arg(default_value = ".")]
     pub(super) path: PathBuf,
@@ -178,7 +178,7 @@ Examples:
 
 #[derive(Debug, Args)]
 #[command(after_help = LIST_HELP)]
-pub(super) struct List {
+pub(super) struct ListArgs {
     /// The workspace directory.
     #[arg(default_value = ".")]
     pub(super) path: PathBuf,
@@ -192,7 +192,7 @@ pub(super) struct List {
 
 /// Selects the workspace whose last run is meant.
 #[derive(Debug, Args)]
-pub(super) struct LastRun {
+pub(super) struct LastRunArgs {
     /// The workspace; by default this directory, or the nearest parent that has had a run.
     #[arg(long, value_name = "PATH")]
     pub(super) workspace: Option<PathBuf>,
@@ -200,9 +200,9 @@ pub(super) struct LastRun {
 
 #[derive(Debug, Args)]
 #[command(after_help = FAILURES_HELP)]
-pub(super) struct Failures {
+pub(super) struct FailuresArgs {
     #[command(flatten)]
-    pub(super) last_run: LastRun,
+    pub(super) last_run: LastRunArgs,
     /// Maximum number of failures to show, 1 to 500.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub(super) limit: u32,
@@ -210,19 +210,19 @@ pub(super) struct Failures {
 
 #[derive(Debug, Args)]
 #[command(after_help = COVERING_HELP)]
-pub(super) struct Covering {
+pub(super) struct CoveringArgs {
     /// A file and optionally a line. Relative to --workspace if given, otherwise to this directory.
     #[arg(value_name = "FILE[:LINE]")]
     pub(super) location: String,
     #[command(flatten)]
-    pub(super) last_run: LastRun,
+    pub(super) last_run: LastRunArgs,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = REPORT_HELP)]
-pub(super) struct Report {
+pub(super) struct ReportArgs {
     #[command(flatten)]
-    pub(super) last_run: LastRun,
+    pub(super) last_run: LastRunArgs,
     /// Format of the report.
     #[arg(long, value_enum, default_value = "json")]
     pub(super) format: ReportFormat,
@@ -236,7 +236,7 @@ pub(super) struct Report {
 
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP)]
-pub(super) struct Serve {
+pub(super) struct ServeArgs {
     /// The host file. `deploy/proctor.toml` documents every key.
     #[arg(long, value_name = "FILE", required_unless_present = "private")]
     pub(super) config: Option<PathBuf>,
@@ -253,7 +253,7 @@ pub(super) struct Serve {
 
 #[derive(Debug, Args)]
 #[command(after_help = DOCTOR_HELP)]
-pub(super) struct Doctor {
+pub(super) struct DoctorArgs {
     /// Output format.
     #[arg(long, value_enum, default_value = "human")]
     pub(super) output: Output,
@@ -261,7 +261,7 @@ pub(super) struct Doctor {
 
 #[derive(Debug, Args)]
 #[command(after_help = ADMIN_HELP)]
-pub(super) struct Admin {
+pub(super) struct AdminArgs {
     #[command(subcommand)]
     pub(super) command: AdminCommand,
 }
@@ -277,7 +277,7 @@ pub(super) enum AdminCommand {
     /// List the running and waiting runs of a running supervisor.
     Runs(SupervisorSocket),
     /// Stop a running supervisor: refuse new work, let runs finish until the deadline, cancel the rest.
-    Drain(Drain),
+    Drain(DrainArgs),
 }
 
 #[derive(Debug, Args)]
@@ -288,7 +288,7 @@ pub(super) struct SupervisorSocket {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Drain {
+pub(super) struct DrainArgs {
     #[command(flatten)]
     pub(super) socket: SupervisorSocket,
     /// How long runs may continue, at most 24h; 0 cancels them at once. [default: as in the host file]
@@ -370,7 +370,9 @@ mod tests {
         let parse = |deadline: &str| {
             let cli = Cli::try_parse_from(["proctor", "admin", "drain", "--deadline", deadline])
                 .map_err(|error| error.to_string())?;
-            let Command::Admin(Admin { command: AdminCommand::Drain(drain) }) = cli.command else { panic!("no drain") };
+            let Command::Admin(AdminArgs { command: AdminCommand::Drain(drain) }) = cli.command else {
+                panic!("no drain")
+            };
             Ok(drain.deadline_ms)
         };
         for (text, ms) in [("0", 0), ("24h", 86_400_000), ("1.5s", 1_500)] {

@@ -149,15 +149,15 @@ impl ConfigSnapshot {
 pub(super) fn exposed_roots(toolchain: &Toolchain, config: &Config) -> Vec<Problem> {
     let (mut problems, roots) = (Vec::new(), config.roots());
     for (index, tenant) in config.tenant.iter().enumerate() {
-        for (place, root) in tenant.roots.iter().enumerate() {
-            let Some(shown) = toolchain.exposing_dir(&roots.resolve(root)) else { continue };
-            let (root, toolchain) = (root.display(), shown.display());
+        for (position, root) in tenant.roots.iter().enumerate() {
+            let Some(toolchain_dir) = toolchain.exposing_dir(&roots.resolve(root)) else { continue };
+            let (root, toolchain) = (root.display(), toolchain_dir.display());
             let text = format!(
                 "tenant {:?}: root {root} and {toolchain}, which all runs read, overlap: name another root, or start \
                  the supervisor with another PATH",
                 tenant.id
             );
-            problems.push(Problem::new(format!("tenant.{index}.roots.{place}"), text));
+            problems.push(Problem::new(format!("tenant.{index}.roots.{position}"), text));
         }
     }
     problems
@@ -337,11 +337,11 @@ mod tests {
         symlink(at("tools/jdk/ws"), at("link")).unwrap();
         let var = |name: &str| (name == "PATH").then(|| at("tools/jdk/bin").into());
         let toolchain = Toolchain::from_env(var, ToolchainConfig::empty());
-        for (root, shown) in [("elsewhere", false), ("tools", true), ("tools/jdk/ws", true), ("link", true)] {
+        for (root, is_exposed) in [("elsewhere", false), ("tools", true), ("tools/jdk/ws", true), ("link", true)] {
             let text = format!("[[tenant]]\nid = \"a\"\nroots = [{:?}]\n", at(root));
             let problems = exposed_roots(&toolchain, ConfigReader::new(&text).config());
             let message = format!("root {} and {}, which", at(root).display(), at("tools/jdk").display());
-            assert_eq!(problems.len(), usize::from(shown), "{problems:?}");
+            assert_eq!(problems.len(), usize::from(is_exposed), "{problems:?}");
             assert!(problems.iter().all(|problem| problem.text.contains(&message)), "{problems:?}");
         }
     }

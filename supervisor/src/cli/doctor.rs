@@ -1,7 +1,7 @@
 //! `proctor doctor`: what this host can enforce, for a person or a program. Changes nothing on the host.
 
-use super::arguments::{Doctor, Output};
-use super::{Failure, in_process, print};
+use super::arguments::{DoctorArgs, Output};
+use super::{CommandError, in_process, print};
 use crate::host::checks::{Check, checks};
 use proctor_proto::printable::line;
 use proctor_sandbox::Status;
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 const INCOMPLETE: u8 = 1;
 
 /// Prints all checks; exit status 0 if every layer and limit is usable, 1 otherwise.
-pub(super) fn doctor(arguments: &Doctor) -> Result<u8, Failure> {
+pub(super) fn doctor(arguments: &DoctorArgs) -> Result<u8, CommandError> {
     // The scheduler is a task, although no run here asks it for a turn.
     let runtime = in_process::runtime()?;
     let context = {

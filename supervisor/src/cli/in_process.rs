@@ -1,6 +1,6 @@
 //! proctor without a daemon: a session actor in this process, for the workspace at hand.
 
-use super::Failure;
+use super::CommandError;
 use super::last_run_store::LastRunStore;
 use super::xdg_dirs;
 use crate::caches;
@@ -28,12 +28,12 @@ use std::sync::Arc;
 const WORKER: &str = "PROCTOR_WORKER";
 
 /// The worker binary: beside this program, unless the environment names another.
-pub(super) fn worker() -> Result<PathBuf, Failure> {
+pub(super) fn worker() -> Result<PathBuf, CommandError> {
     if let Some(path) = std::env::var_os(WORKER) {
         return Ok(PathBuf::from(path));
     }
     let own = std::env::current_exe()
-        .map_err(|error| Failure::host(format!("the path of this program cannot be read: {error}")))?;
+        .map_err(|error| CommandError::host(format!("the path of this program cannot be read: {error}")))?;
     Ok(own.with_file_name("proctor-worker"))
 }
 
@@ -64,7 +64,7 @@ impl HostSettings {
 }
 
 /// Creates the shared state of runs. Removes leftovers of killed supervisors.
-pub(super) fn context(settings: HostSettings) -> Result<Arc<Context>, Failure> {
+pub(super) fn context(settings: HostSettings) -> Result<Arc<Context>, CommandError> {
     raise_descriptors();
     let sandbox = sandbox(settings.pool)?;
     sandbox.sweep();
@@ -81,12 +81,12 @@ fn raise_descriptors() {
 }
 
 /// Like [`context`], for a command that only inspects this host: removes nothing and prepares no workers.
-pub(super) fn read_only_context() -> Result<Arc<Context>, Failure> {
+pub(super) fn read_only_context() -> Result<Arc<Context>, CommandError> {
     let settings = HostSettings::for_single_user(PoolBounds::NONE);
     Ok(new_context(sandbox(settings.pool)?, settings))
 }
 
-fn sandbox(pool: PoolBounds) -> Result<LinuxSandbox, Failure> {
+fn sandbox(pool: PoolBounds) -> Result<LinuxSandbox, CommandError> {
     let worker = worker()?;
     let missing = || {
         format!(
@@ -95,9 +95,9 @@ fn sandbox(pool: PoolBounds) -> Result<LinuxSandbox, Failure> {
         )
     };
     if !worker.is_file() {
-        return Err(Failure::host(missing()));
+        return Err(CommandError::host(missing()));
     }
-    LinuxSandbox::new(worker.clone(), pool).map_err(|error| Failure::host(error.to_string()))
+    LinuxSandbox::new(worker.clone(), pool).map_err(|error| CommandError::host(error.to_string()))
 }
 
 fn new_context(
@@ -121,13 +121,13 @@ pub(super) fn toolchain(toolchain_config: ToolchainConfig) -> Toolchain {
 }
 
 /// The user id of this process.
-pub(super) fn own_uid() -> Result<u32, Failure> {
-    let own = std::fs::metadata("/proc/self").map_err(|error| Failure::host(format!("/proc: {error}")))?;
+pub(super) fn own_uid() -> Result<u32, CommandError> {
+    let own = std::fs::metadata("/proc/self").map_err(|error| CommandError::host(format!("/proc: {error}")))?;
     Ok(own.uid())
 }
 
 /// The policy for a run in `workspace` that only its own user bounds: the available layers, and the network on request.
-pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
+pub(super) fn policy(workspace: &Workspace) -> Result<Policy, CommandError> {
     let run_as = run_as(workspace)?;
     Ok(Policy {
         owner: "private".to_owned(),
@@ -151,9 +151,9 @@ pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
 }
 
 // As root, tests never run as root: they run as the workspace's owner, or as an unprivileged user if root owns it.
-fn run_as(workspace: &Workspace) -> Result<RunAs, Failure> {
+fn run_as(workspace: &Workspace) -> Result<RunAs, CommandError> {
     let found = std::fs::symlink_metadata(workspace.root());
-    let found = found.map_err(|error| Failure::host(format!("the workspace: {error}")))?;
+    let found = found.map_err(|error| CommandError::host(format!("the workspace: {error}")))?;
     Ok(match (own_uid()?, found.uid(), found.gid()) {
         (1.., _, _) => RunAs::Supervisor,
         (0, 0, gid) => RunAs::Nobody { owner_uid: 0, owner_gid: gid },
@@ -164,30 +164,32 @@ fn run_as(workspace: &Workspace) -> Result<RunAs, Failure> {
 }
 
 /// Converts the error of a path given by the user.
-pub(super) fn path_failure(what: &str, error: &WorkspaceError) -> Failure {
+pub(super) fn path_failure(what: &str, error: &WorkspaceError) -> CommandError {
     match error {
-        WorkspaceError::Host(_) => Failure::host(format!("{what}: {error}")),
-        _ => Failure::usage(format!("{what}: {error}")),
+        WorkspaceError::Host(_) => CommandError::host(format!("{what}: {error}")),
+        _ => CommandError::usage(format!("{what}: {error}")),
     }
 }
 
 /// Opens the workspace at `path`.
-pub(super) fn workspace(path: &Path) -> Result<Workspace, Failure> {
-    let absolute = std::path::absolute(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+pub(super) fn workspace(path: &Path) -> Result<Workspace, CommandError> {
+    let absolute =
+        std::path::absolute(path).map_err(|error| CommandError::usage(format!("{}: {error}", path.display())))?;
     Workspace::open(&absolute).map_err(|error| path_failure(&format!("workspace {}", path.display()), &error))
 }
 
 /// The working directory relative to `workspace`; empty if it is elsewhere.
-pub(super) fn current_dir_in(workspace: &Workspace) -> Result<PathBuf, Failure> {
-    let here = std::env::current_dir().map_err(|error| Failure::host(format!("the working directory: {error}")))?;
+pub(super) fn current_dir_in(workspace: &Workspace) -> Result<PathBuf, CommandError> {
+    let here =
+        std::env::current_dir().map_err(|error| CommandError::host(format!("the working directory: {error}")))?;
     Ok(here.strip_prefix(workspace.root()).map(Path::to_path_buf).unwrap_or_default())
 }
 
 /// Opens a session on `workspace` with the memory of the last command there.
-pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, LastRunStore), Failure> {
+pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, LastRunStore), CommandError> {
     let store = LastRunStore::for_workspace(&workspace);
     let context = context(HostSettings::for_single_user(PoolBounds::NONE))?;
-    let id = random_id().ok_or_else(|| Failure::host("the kernel gives no random numbers"))?;
+    let id = random_id().ok_or_else(|| CommandError::host("the kernel gives no random numbers"))?;
     let memory: Memory = store.memory()?.unwrap_or_default();
     let policy = Arc::new(policy(&workspace)?);
     let (handle, _actor) = sessions::open(id, context, policy, workspace, memory);
@@ -196,13 +198,13 @@ pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, LastRunSto
 
 /// A runtime with one thread per two processors: its tasks only pass data on, and idle threads looking for work slow
 /// the runs down.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(processors.div_ceil(2))
         .enable_all()
         .build()
-        .map_err(|error| Failure::host(format!("no runtime: {error}")))
+        .map_err(|error| CommandError::host(format!("no runtime: {error}")))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Commands that show stored results: failures, coverage and report of the last run. They run no tests. The text is the
 //! same that agents get.
 
-use super::arguments::{Covering, Failures, LastRun, Report};
+use super::arguments::{CoveringArgs, FailuresArgs, LastRunArgs, ReportArgs};
 use super::last_run_store::LastRunStore;
-use super::{Failure, in_process, print};
+use super::{CommandError, in_process, print};
 use crate::clock::Clock;
 use crate::grpc::convert;
 use crate::workspace::{Workspace, WorkspaceError};
@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 const COVERING_SHOWN: usize = 200;
 
 /// `proctor failures`. Exit status 0 even if there are failures, because they were asked for.
-pub(super) fn failures(arguments: &Failures) -> Result<u8, Failure> {
+pub(super) fn failures(arguments: &FailuresArgs) -> Result<u8, CommandError> {
     let (_, store) = last_run_at(&arguments.last_run)?;
     let memory = store.memory()?.filter(|memory| memory.slot.last().is_some()).ok_or_else(no_run_yet)?;
     let mut answer = convert::last_run(memory.slot.last(), Clock::new().now());
@@ -24,26 +24,26 @@ pub(super) fn failures(arguments: &Failures) -> Result<u8, Failure> {
     print::text(&text::failures(&answer, Reader::Person)).map(|()| 0)
 }
 
-fn no_run_yet() -> Failure {
-    Failure::usage("no run here yet: `proctor run` first")
+fn no_run_yet() -> CommandError {
+    CommandError::usage("no run here yet: `proctor run` first")
 }
 
 /// `proctor covering`.
-pub(super) fn covering(arguments: &Covering) -> Result<u8, Failure> {
+pub(super) fn covering(arguments: &CoveringArgs) -> Result<u8, CommandError> {
     let (workspace, store) = last_run_at(&arguments.last_run)?;
     let (file, line) = match arguments.location.rsplit_once(':') {
         Some((file, line)) if line.chars().all(|c| c.is_ascii_digit()) && !line.is_empty() => {
-            let line: u32 = line.parse().map_err(|_| Failure::usage(format!("line {line} is too large")))?;
+            let line: u32 = line.parse().map_err(|_| CommandError::usage(format!("line {line} is too large")))?;
             (file, Some(line))
         }
         _ => (arguments.location.as_str(), None),
     };
     if line == Some(0) {
-        return Err(Failure::usage("lines are counted from 1"));
+        return Err(CommandError::usage("lines are counted from 1"));
     }
     let below =
         if arguments.last_run.workspace.is_some() { PathBuf::new() } else { in_process::current_dir_in(&workspace)? };
-    let to_failure = |error: WorkspaceError| Failure::usage(error.to_string());
+    let to_failure = |error: WorkspaceError| CommandError::usage(error.to_string());
     let file = workspace.relative(&relative_to_workspace(&below, file)).map_err(to_failure)?;
     let memory = store.memory()?.unwrap_or_default();
     let found = memory.index.has_measured().then(|| memory.index.covering(&file, line));
@@ -72,7 +72,7 @@ fn relative_to_workspace(below: &Path, file: &str) -> String {
 }
 
 /// `proctor report`.
-pub(super) fn report(arguments: &Report) -> Result<u8, Failure> {
+pub(super) fn report(arguments: &ReportArgs) -> Result<u8, CommandError> {
     let super::arguments::ReportFormat::Json = arguments.format;
     let (_, store) = last_run_at(&arguments.last_run)?;
     let report = store.report()?.ok_or_else(no_run_yet)?;
@@ -84,7 +84,7 @@ pub(super) fn report(arguments: &Report) -> Result<u8, Failure> {
 
 // The named workspace; otherwise the nearest directory from here upwards that has had a run, as a person in a
 // subdirectory means the run of the workspace above; otherwise this directory.
-fn last_run_at(arguments: &LastRun) -> Result<(Workspace, LastRunStore), Failure> {
+fn last_run_at(arguments: &LastRunArgs) -> Result<(Workspace, LastRunStore), CommandError> {
     let named = arguments.workspace.as_deref();
     let here = in_process::workspace(named.unwrap_or(Path::new(".")))?;
     let with_store = |workspace: Workspace| {
@@ -104,17 +104,17 @@ fn last_run_at(arguments: &LastRun) -> Result<(Workspace, LastRunStore), Failure
 }
 
 // The run chose these names: they are compared, and never used as paths.
-fn artifact(store: &LastRunStore, all: &[Artifact], name: &str, out: Option<&Path>) -> Result<u8, Failure> {
+fn artifact(store: &LastRunStore, all: &[Artifact], name: &str, out: Option<&Path>) -> Result<u8, CommandError> {
     let range = artifact::place(all, name);
-    let range = range.ok_or_else(|| Failure::usage(format!("the last run here left no artifact {name:?}")))?;
+    let range = range.ok_or_else(|| CommandError::usage(format!("the last run here left no artifact {name:?}")))?;
     let bytes = store.artifact(all, range)?;
     match out {
         Some(file) => std::fs::write(file, bytes)
             .map(|()| 0)
-            .map_err(|error| Failure::host(format!("{}: {error}", file.display()))),
-        None if std::io::stdout().is_terminal() => {
-            Err(Failure::usage("an artifact is binary and is not written to a terminal: name a file with --out FILE"))
-        }
+            .map_err(|error| CommandError::host(format!("{}: {error}", file.display()))),
+        None if std::io::stdout().is_terminal() => Err(CommandError::usage(
+            "an artifact is binary and is not written to a terminal: name a file with --out FILE",
+        )),
         None => print::bytes(&bytes).map(|()| 0),
     }
 }

@@ -1,7 +1,7 @@
 //! Stores the last report, failures and coverage of a workspace between commands: one directory per workspace below the
 //! user's state directory.
 
-use super::Failure;
+use super::CommandError;
 use super::xdg_dirs::user_dir;
 use crate::runs::OutputFiles;
 use crate::sessions::Memory;
@@ -49,12 +49,12 @@ impl LastRunStore {
     }
 
     /// The memory of the last session.
-    pub(super) fn memory(&self) -> Result<Option<Memory>, Failure> {
+    pub(super) fn memory(&self) -> Result<Option<Memory>, CommandError> {
         self.read("memory.json")
     }
 
     /// The last report.
-    pub(super) fn report(&self) -> Result<Option<Report>, Failure> {
+    pub(super) fn report(&self) -> Result<Option<Report>, CommandError> {
         self.read(REPORT)
     }
 
@@ -76,18 +76,18 @@ impl LastRunStore {
         self.dir.as_ref().is_some_and(|dir| dir.join(REPORT).is_file())
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, CommandError> {
         self.dir.as_ref().map_or(Ok(None), |dir| read_file(&dir.join(name)))
     }
 
     /// Reads one artifact of the last report, given its offset and length among `all` artifacts.
-    pub(super) fn artifact(&self, all: &[Artifact], (begin, bytes): (u64, u64)) -> Result<Vec<u8>, Failure> {
-        let dir = self.dir.as_ref().ok_or_else(|| Failure::host("nothing is stored for this workspace"))?;
+    pub(super) fn artifact(&self, all: &[Artifact], (begin, bytes): (u64, u64)) -> Result<Vec<u8>, CommandError> {
+        let dir = self.dir.as_ref().ok_or_else(|| CommandError::host("nothing is stored for this workspace"))?;
         let path = dir.join(ARTIFACTS);
         let file = fs::File::open(&path).map_err(|error| io_failure(&path, &error))?;
         let len = file.metadata().map_err(|error| io_failure(&path, &error))?.len();
         if len != all.iter().map(|artifact| artifact.bytes).sum::<u64>() {
-            return Err(Failure::host("another run has just replaced the artifacts: try again"));
+            return Err(CommandError::host("another run has just replaced the artifacts: try again"));
         }
         let mut content = vec![0; usize::try_from(bytes).map_err(|error| io_failure(&path, &error))?];
         file.read_exact_at(&mut content, begin).map_err(|error| io_failure(&path, &error))?;
@@ -95,9 +95,9 @@ impl LastRunStore {
     }
 
     /// Stores everything for the next command, including the artifacts of the run.
-    pub(super) fn write(&self, memory: &Memory, report: &Report, run: &OutputFiles) -> Result<(), Failure> {
+    pub(super) fn write(&self, memory: &Memory, report: &Report, run: &OutputFiles) -> Result<(), CommandError> {
         let Some(dir) = &self.dir else {
-            return Err(Failure::host("neither XDG_STATE_HOME nor HOME is set to an absolute path"));
+            return Err(CommandError::host("neither XDG_STATE_HOME nor HOME is set to an absolute path"));
         };
         fs::create_dir_all(dir).map_err(|error| io_failure(dir, &error))?;
         write_artifacts(&dir.join(ARTIFACTS), report, run)?;
@@ -107,7 +107,7 @@ impl LastRunStore {
 }
 
 // One file for all artifacts: names chosen by the run never become paths.
-fn write_artifacts(path: &Path, report: &Report, run: &OutputFiles) -> Result<(), Failure> {
+fn write_artifacts(path: &Path, report: &Report, run: &OutputFiles) -> Result<(), CommandError> {
     let temporary = path.with_extension(format!("{}.new", std::process::id()));
     let len: u64 = report.artifacts.iter().map(|artifact| artifact.bytes).sum();
     let write = || {
@@ -129,11 +129,11 @@ fn write_artifacts(path: &Path, report: &Report, run: &OutputFiles) -> Result<()
     })
 }
 
-fn io_failure(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::host(format!("{}: {error}", path.display()))
+fn io_failure(path: &Path, error: &dyn std::fmt::Display) -> CommandError {
+    CommandError::host(format!("{}: {error}", path.display()))
 }
 
-fn read_file<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
+fn read_file<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, CommandError> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -150,7 +150,7 @@ fn read_file<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
 }
 
 // Writes to a temporary file and renames it, so that readers see the old or the new content.
-fn write_file<T: Serialize>(path: &Path, value: &T) -> Result<(), Failure> {
+fn write_file<T: Serialize>(path: &Path, value: &T) -> Result<(), CommandError> {
     let temporary = path.with_extension(format!("{}.new", std::process::id()));
     let bytes = serde_json::to_vec(value).map_err(|error| io_failure(path, &error))?;
     fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path)).map_err(|error| {

@@ -1,9 +1,9 @@
 //! `proctor list`: asks the runner for the tests of a workspace without running them.
 
-use super::arguments::{List, Output};
+use super::arguments::{ListArgs, Output};
 use super::run::{failure, report_of};
 use super::signals::Signals;
-use super::{CANCELLED, Failure, in_process, print};
+use super::{CANCELLED, CommandError, in_process, print};
 use crate::grpc::convert;
 use crate::runs::StartedTests;
 use proctor_core::outcome::Outcome;
@@ -24,7 +24,7 @@ struct Listing<'a> {
 }
 
 /// `proctor list`: exit status 0 if everything was listed, 3 if something could not be built, otherwise as `run`.
-pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
+pub(super) fn list(arguments: &ListArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.path)?;
     in_process::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
@@ -32,12 +32,12 @@ pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
         let request = RunRequest { framework: arguments.framework.clone(), ..RunRequest::default() };
         let started = session.start(request, RunKind::Listing, IfBusy::Queue).await.map_err(|error| failure(&error))?;
         let _watch = started.handle.watch();
-        let crashed = |_| Failure::host("the session crashed");
+        let crashed = |_| CommandError::host("the session crashed");
         let end = tokio::select! {
             end = started.handle.end() => end.map_err(crashed)?,
             () = signals.any() => {
                 session.close().await;
-                return Err(Failure { code: CANCELLED, text: "cancelled".to_owned() });
+                return Err(CommandError { code: CANCELLED, text: "cancelled".to_owned() });
             }
         };
         let report = report_of(end)?;

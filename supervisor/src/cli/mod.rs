@@ -36,18 +36,18 @@ const CANCELLED: u8 = 130;
 
 /// An error that ends the program: its text and the exit status.
 #[derive(Debug)]
-struct Failure {
+struct CommandError {
     code: u8,
     text: String,
 }
 
-impl Failure {
-    fn usage(text: impl Into<String>) -> Failure {
-        Failure { code: USAGE, text: text.into() }
+impl CommandError {
+    fn usage(text: impl Into<String>) -> CommandError {
+        CommandError { code: USAGE, text: text.into() }
     }
 
-    fn host(text: impl Into<String>) -> Failure {
-        Failure { code: HOST, text: text.into() }
+    fn host(text: impl Into<String>) -> CommandError {
+        CommandError { code: HOST, text: text.into() }
     }
 }
 

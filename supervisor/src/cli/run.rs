@@ -1,11 +1,11 @@
 //! `proctor run`: one run of a workspace, followed to its end.
 
-use super::arguments::{Browser, Coverage, Network, Output, Run};
+use super::arguments::{Browser, Coverage, Network, Output, RunArgs};
 use super::last_run_store::Total;
 use super::live_output::LiveOutput;
 use super::progress_line::ProgressLine;
 use super::signals::Signals;
-use super::{Failure, HOST, USAGE, in_process, print, terminal_report};
+use super::{CommandError, HOST, USAGE, in_process, print, terminal_report};
 use crate::host::environment::check_env;
 use crate::runs::prepare::PrepareError;
 use crate::runs::{NotStarted, OutputFiles, RunEnd};
@@ -31,13 +31,13 @@ use std::sync::Arc;
 const CHUNK_BYTES: usize = 256 * 1_024;
 
 /// Runs the command; returns the exit status of the program.
-pub(super) fn run(arguments: &Run) -> Result<u8, Failure> {
+pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.path)?;
     let request = request(arguments, &workspace)?;
     in_process::runtime()?.block_on(watch(arguments, workspace, request))
 }
 
-async fn watch(arguments: &Run, workspace: Workspace, request: RunRequest) -> Result<u8, Failure> {
+async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -> Result<u8, CommandError> {
     let mut signals = Signals::new()?;
     let (session, store) = in_process::session(workspace)?;
     let is_complete = request.selection.is_whole() && request.command.is_empty();
@@ -50,8 +50,8 @@ async fn watch(arguments: &Run, workspace: Workspace, request: RunRequest) -> Re
     let report = follow_run(&started, &session, &mut screen, &mut signals).await;
     screen.progress.clear();
     let report = report?;
-    let memory = session.memory().await.map_err(|error| Failure::host(error.to_string()))?;
-    let files = started.handle.files().await.map_err(|error| Failure::host(error.to_string()))?;
+    let memory = session.memory().await.map_err(|error| CommandError::host(error.to_string()))?;
+    let files = started.handle.files().await.map_err(|error| CommandError::host(error.to_string()))?;
     screen.show_rest(&files);
     session.close().await;
     let printed = match arguments.output {
@@ -83,7 +83,7 @@ struct StreamProgress {
 }
 
 impl Screen {
-    fn new(arguments: &Run, expected: Option<u64>) -> Screen {
+    fn new(arguments: &RunArgs, expected: Option<u64>) -> Screen {
         let (is_human, is_command) = (arguments.output == Output::Human, !arguments.command.is_empty());
         let work = if is_command { "running" } else { "building" };
         let is_visible = is_human && is_command && std::io::stdout().is_terminal();
@@ -95,18 +95,19 @@ impl Screen {
 
     fn show(&mut self, event: &RunEvent, files: Option<&OutputFiles>) {
         self.progress.show(event);
-        if let (RunEvent::Output { stream, offset, len }, Some(files), Some(shown)) = (event, files, &mut self.output) {
-            shown.show_until(offset + u64::from(*len), *stream, files, &self.progress);
+        if let (RunEvent::Output { stream, offset, len }, Some(files), Some(streams)) = (event, files, &mut self.output)
+        {
+            streams.show_until(offset + u64::from(*len), *stream, files, &self.progress);
         }
     }
 
     // Shows the remaining output, including what the run's log had no room for.
     fn show_rest(&mut self, files: &OutputFiles) {
-        let Some(shown) = &mut self.output else { return };
+        let Some(streams) = &mut self.output else { return };
         for stream in [Stream::Stdout, Stream::Stderr] {
-            shown.show_until(files.output_len(stream), stream, files, &self.progress);
+            streams.show_until(files.output_len(stream), stream, files, &self.progress);
         }
-        let (stdout, stderr) = (shown.stdout.1.finish(), shown.stderr.1.finish());
+        let (stdout, stderr) = (streams.stdout.1.finish(), streams.stderr.1.finish());
         self.progress.above(|| write_live(&stdout, &stderr));
     }
 }
@@ -146,9 +147,9 @@ async fn follow_run(
     session: &crate::sessions::SessionHandle,
     screen: &mut Screen,
     signals: &mut Signals,
-) -> Result<Arc<Report>, Failure> {
+) -> Result<Arc<Report>, CommandError> {
     let _watch = started.handle.watch();
-    let crashed = || Failure::host("the session crashed; see the log above");
+    let crashed = || CommandError::host("the session crashed; see the log above");
     let mut cursor = 0;
     loop {
         let batch = tokio::select! {
@@ -172,24 +173,24 @@ async fn follow_run(
 }
 
 /// The report of a run, or the error of a run that never started.
-pub(super) fn report_of(end: RunEnd) -> Result<Arc<Report>, Failure> {
+pub(super) fn report_of(end: RunEnd) -> Result<Arc<Report>, CommandError> {
     match end {
         RunEnd::Report(report) => Ok(report),
         RunEnd::NotStarted(NotStarted::Prepare(error)) => Err(prepare_failure(&error)),
-        RunEnd::NotStarted(error @ NotStarted::Invalid { .. }) => Err(Failure::usage(error.to_string())),
-        RunEnd::NotStarted(error) => Err(Failure::host(error.to_string())),
+        RunEnd::NotStarted(error @ NotStarted::Invalid { .. }) => Err(CommandError::usage(error.to_string())),
+        RunEnd::NotStarted(error) => Err(CommandError::host(error.to_string())),
     }
 }
 
 /// The error of a request that was not accepted.
-pub(super) fn failure(error: &SessionError) -> Failure {
+pub(super) fn failure(error: &SessionError) -> CommandError {
     match error {
         SessionError::Prepare(error) => prepare_failure(error),
-        other => Failure::host(other.to_string()),
+        other => CommandError::host(other.to_string()),
     }
 }
 
-fn not_accepted(error: &SessionError, output: Output) -> Result<u8, Failure> {
+fn not_accepted(error: &SessionError, output: Output) -> Result<u8, CommandError> {
     match error {
         // Nothing to rerun is not a failure: everything that failed has been fixed.
         SessionError::Rejected(StartRejected::NothingToRerun { framework }) => {
@@ -215,13 +216,13 @@ fn not_accepted(error: &SessionError, output: Output) -> Result<u8, Failure> {
             Ok(0)
         }
         SessionError::Rejected(StartRejected::NoRunYet) => {
-            Err(Failure::usage("no run here yet: `proctor run` first, then --failed"))
+            Err(CommandError::usage("no run here yet: `proctor run` first, then --failed"))
         }
         other => Err(failure(other)),
     }
 }
 
-fn prepare_failure(error: &PrepareError) -> Failure {
+fn prepare_failure(error: &PrepareError) -> CommandError {
     let text = match error {
         PrepareError::Detect(DetectError::NoProject) => {
             format!("{error}: name one with --framework NAME, or give a command after --")
@@ -242,10 +243,10 @@ fn prepare_failure(error: &PrepareError) -> Failure {
         | PrepareError::PathNotUtf8 => USAGE,
         PrepareError::WorkspaceReplaced | PrepareError::WorkspaceOwner { .. } | PrepareError::HostFailed { .. } => HOST,
     };
-    Failure { code, text }
+    CommandError { code, text }
 }
 
-fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure> {
+fn request(arguments: &RunArgs, workspace: &Workspace) -> Result<RunRequest, CommandError> {
     let limits = LimitRequest {
         memory_bytes: arguments.memory.map(|size| size.bytes),
         cpu_millis: arguments.cpus.map(|cpus| cpus.millis),
@@ -253,7 +254,7 @@ fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure
         wall_ms: arguments.timeout.map(|timeout| timeout.ms),
         disk_bytes: arguments.disk.map(|size| size.bytes),
     };
-    limits.check().map_err(|error| Failure::usage(error.to_string()))?;
+    limits.check().map_err(|error| CommandError::usage(error.to_string()))?;
     Ok(RunRequest {
         framework: arguments.framework.clone(),
         selection: selection(arguments, workspace)?,
@@ -281,12 +282,12 @@ fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure
     })
 }
 
-fn selection(arguments: &Run, workspace: &Workspace) -> Result<Selection, Failure> {
+fn selection(arguments: &RunArgs, workspace: &Workspace) -> Result<Selection, CommandError> {
     if arguments.failed {
         return Ok(Selection::LastFailed { limit: None });
     }
     let filter = Filter::parse(arguments.filter.as_deref().unwrap_or_default())
-        .map_err(|error| Failure::usage(error.to_string()))?;
+        .map_err(|error| CommandError::usage(error.to_string()))?;
     let files = arguments
         .file
         .iter()
@@ -295,13 +296,13 @@ fn selection(arguments: &Run, workspace: &Workspace) -> Result<Selection, Failur
     Ok(if filter.is_none() && files.is_empty() { Selection::All } else { Selection::Matching { filter, files } })
 }
 
-fn env(variables: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+fn env(variables: &[String]) -> Result<BTreeMap<String, String>, CommandError> {
     let mut env = BTreeMap::new();
     for pair in variables {
         let (name, value) =
-            pair.split_once('=').ok_or_else(|| Failure::usage(format!("--env: expected K=V, got {pair:?}")))?;
+            pair.split_once('=').ok_or_else(|| CommandError::usage(format!("--env: expected K=V, got {pair:?}")))?;
         env.insert(name.to_owned(), value.to_owned());
     }
-    check_env(&env).map_err(|error| Failure::usage(format!("--env: {error}")))?;
+    check_env(&env).map_err(|error| CommandError::usage(format!("--env: {error}")))?;
     Ok(env)
 }

@@ -1,9 +1,9 @@
 //! `proctor serve`: the daemon, and the private supervisor for an agent shim.
 
-use super::arguments::Serve;
+use super::arguments::ServeArgs;
 use super::config_reload::{ConfigReloader, UidHistory, create_cache_dir, exposed_roots};
 use super::in_process::{self, HostSettings};
-use super::{Failure, USAGE, print};
+use super::{CommandError, USAGE, print};
 use crate::clock::Clock;
 use crate::config::{Config, Diagnostic, Machine, Problem};
 use crate::grpc::Api;
@@ -31,7 +31,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 /// Serves until SIGTERM, SIGINT or, for a private supervisor, the end of its connection.
-pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
+pub(super) fn serve(arguments: &ServeArgs) -> Result<u8, CommandError> {
     match (&arguments.config, &arguments.root) {
         (Some(path), _) => {
             let may_switch = in_process::own_uid()? == 0;
@@ -40,7 +40,7 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
                     .map_err(|diagnostics| {
                         diagnostics.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\nproctor: ")
                     })
-                    .map_err(|text| Failure { code: USAGE, text })?;
+                    .map_err(|text| CommandError { code: USAGE, text })?;
             if arguments.check {
                 loaded.notes.iter().for_each(|note| print::message(&format!("proctor: {note}")));
                 print::text(&format!("{}: ok", printable::line(&path.display().to_string())))?;
@@ -49,7 +49,7 @@ pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
             in_process::runtime()?.block_on(daemon(path, loaded, may_switch))
         }
         (None, Some(root)) => in_process::runtime()?.block_on(private(root)),
-        (None, None) => Err(Failure::usage("serve needs --config or --private --root")),
+        (None, None) => Err(CommandError::usage("serve needs --config or --private --root")),
     }
 }
 
@@ -66,25 +66,25 @@ fn path_problems(config: &Config, is_check: bool) -> Vec<Problem> {
     if is_check { problems.map(as_note).collect() } else { problems.collect() }
 }
 
-async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u8, Failure> {
+async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u8, CommandError> {
     let LoadedConfig { config, access, private, notes } = loaded;
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     if !may_switch && config.sandbox.required().contains(&Layer::TenantUid) {
-        return Err(Failure::host(cannot_switch().to_string()));
+        return Err(CommandError::host(cannot_switch().to_string()));
     }
     // Installed before the process can be found: without a handler, SIGHUP would kill it.
     let mut hangup = hangup_signal()?;
     // Held to the end. Two supervisors that shared caches and UIDs would mistake each other's files for their own.
-    let _lock = lock_dir(&config.state_dir).map_err(|error| Failure::host(error.to_string()))?;
+    let _lock = lock_dir(&config.state_dir).map_err(|error| CommandError::host(error.to_string()))?;
     for tenant in access.tenants.all() {
-        create_cache_dir(&config, tenant).map_err(Failure::host)?;
+        create_cache_dir(&config, tenant).map_err(CommandError::host)?;
     }
     let (private, private_rx) = watch::channel(private);
     let toolchains = ToolchainConfig { toolchains: config.host.toolchains.clone(), private: private_rx };
     let clock = Clock::new();
     let log_config = config.audit.log_config(&config.state_dir);
     let label = format!("the audit log {}", log_config.path.display());
-    let audit = Audit::open(log_config, clock).map_err(|error| Failure::host(format!("{label}: {error}")))?;
+    let audit = Audit::open(log_config, clock).map_err(|error| CommandError::host(format!("{label}: {error}")))?;
     let budget = config.host.budget(Machine::current());
     let settings =
         HostSettings { budget, pool: config.host.pool.bounds(), toolchains, clock, audit: Some(audit.clone()) };
@@ -93,13 +93,13 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
     let api = api(context, current.clone(), config.host.session_limits(), Drain::new(config.host.drain()));
     let mut listeners = Vec::new();
     if let Some(path) = &config.listen.unix {
-        let mode = config.listen.mode().map_err(|error| Failure::usage(error.to_string()))?;
-        listeners.push(net::bind_unix(path, mode).await.map_err(|error| Failure::host(error.to_string()))?);
+        let mode = config.listen.mode().map_err(|error| CommandError::usage(error.to_string()))?;
+        listeners.push(net::bind_unix(path, mode).await.map_err(|error| CommandError::host(error.to_string()))?);
         tracing::info!(socket = %path.display(), "listening");
     }
     if let Some(address) = config.listen.tcp {
         let bound = TcpListener::bind(address).await;
-        let listener = bound.map_err(|error| Failure::host(format!("{address}: {error}")))?;
+        let listener = bound.map_err(|error| CommandError::host(format!("{address}: {error}")))?;
         // With port 0 the kernel chooses the port; the starting process reads it here.
         tracing::info!(address = %listener.local_addr().unwrap_or(address), "listening");
         listeners.push(match config.listen.tls {
@@ -108,7 +108,7 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
         });
     }
     let manager = ServiceManager::from_env(|name| std::env::var_os(name));
-    if let Some(manager) = manager.map_err(|error| Failure::host(format!("NOTIFY_SOCKET: {error}")))? {
+    if let Some(manager) = manager.map_err(|error| CommandError::host(format!("NOTIFY_SOCKET: {error}")))? {
         let registry = api.registry.clone();
         let answers = move || {
             let registry = registry.clone();
@@ -140,7 +140,7 @@ fn cannot_switch() -> SandboxError {
     }
 }
 
-async fn private(root: &Path) -> Result<u8, Failure> {
+async fn private(root: &Path) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(root)?;
     let policy = in_process::policy(&workspace)?;
     let tenants = Tenants::private(in_process::own_uid()?, workspace.root().to_owned(), policy);
@@ -159,7 +159,8 @@ async fn private(root: &Path) -> Result<u8, Failure> {
             tracing::warn!("SIGHUP: a private supervisor has no host file to reload");
         }
     });
-    let not_a_socket = |error| Failure::usage(format!("file descriptor 0 is not a connected unix socket: {error}"));
+    let not_a_socket =
+        |error| CommandError::usage(format!("file descriptor 0 is not a connected unix socket: {error}"));
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(not_a_socket)?;
     let stream = std::os::unix::net::UnixStream::from(stdin);
     stream.peer_addr().map_err(not_a_socket)?;
@@ -173,15 +174,15 @@ fn api(context: Arc<Context>, access: CurrentAccess, bounds: SessionLimits, drai
     Api { registry, context, access, drain }
 }
 
-fn hangup_signal() -> Result<Signal, Failure> {
+fn hangup_signal() -> Result<Signal, CommandError> {
     signal(SignalKind::hangup()).map_err(no_signals)
 }
 
-fn no_signals(error: std::io::Error) -> Failure {
-    Failure::host(format!("signals: {error}"))
+fn no_signals(error: std::io::Error) -> CommandError {
+    CommandError::host(format!("signals: {error}"))
 }
 
-async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failure> {
+async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, CommandError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let drain = api.drain.clone();
@@ -198,9 +199,10 @@ async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failu
         }
     });
     let (registry, drain, sandbox) = (api.registry.clone(), api.drain.clone(), Arc::clone(&api.context.sandbox));
-    let reflection_failure = |error| Failure::host(format!("the description of the services cannot be read: {error}"));
+    let reflection_failure =
+        |error| CommandError::host(format!("the description of the services cannot be read: {error}"));
     let routes = api.routes().await.map_err(reflection_failure)?;
     let served = Served { routes, registry, drain, sandbox };
-    net::serve(served, listeners).await.map_err(|error| Failure::host(error.to_string()))?;
+    net::serve(served, listeners).await.map_err(|error| CommandError::host(error.to_string()))?;
     Ok(0)
 }

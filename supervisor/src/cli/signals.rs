@@ -1,6 +1,6 @@
 //! The signals that end a command: SIGINT, SIGTERM, SIGHUP.
 
-use super::Failure;
+use super::CommandError;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Handlers for these signals, created once so that no signal is lost between two waits.
@@ -12,8 +12,8 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Installs the handlers; these signals no longer end the process by themselves.
-    pub(super) fn new() -> Result<Signals, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::host(format!("signals: {error}")));
+    pub(super) fn new() -> Result<Signals, CommandError> {
+        let listen = |kind| signal(kind).map_err(|error| CommandError::host(format!("signals: {error}")));
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
