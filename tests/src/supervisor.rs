@@ -283,7 +283,7 @@ impl Supervisor {
         signal(self.pid(), Signal::SIGHUP);
         let since = || self.said()[before..].to_owned();
         eventually("the host file is read anew", || {
-            ["was read anew", "stays in force"].iter().any(|end| since().contains(end))
+            ["was reloaded", "stays in force"].iter().any(|end| since().contains(end))
         });
         since()
     }

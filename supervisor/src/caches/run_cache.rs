@@ -180,7 +180,7 @@ mod tests {
             let given = given(name, &workspace, &own.dir());
             let paths: Vec<&str> = given.iter().flat_map(|text| text.split(tenant_dir).skip(1)).collect();
             assert!(paths.len() > 5, "{name}: {paths:?}");
-            assert!(paths.iter().all(|place| place[1..].starts_with(&own.name)), "{name}: {paths:?}");
+            assert!(paths.iter().all(|path| path[1..].starts_with(&own.name)), "{name}: {paths:?}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! SIGHUP: the host file is read anew and takes the place of the one before as a whole, or not at all. Sessions of tenants
-//! that stay live on; what is in use already does not change under it. Must not know how calls are answered.
+//! SIGHUP: reloads the host file and replaces the previous one as a whole, or not at all. Sessions of remaining tenants
+//! continue, and settings in use since the start do not change.
 
 use crate::config::{Config, Diagnostic, Problem, UidRange};
 use crate::host::state_dir::own_dir;
@@ -17,89 +17,88 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// A supervisor's host file, and what changes when it does.
-pub(super) struct Reloading {
-    /// The file.
+/// Reloads the host file of a supervisor and applies it.
+pub(super) struct ConfigReloader {
+    /// Path of the host file.
     pub(super) path: PathBuf,
-    /// What is in force of it.
+    /// The configuration in force.
     pub(super) config: Config,
-    /// Whose users of this host there have been since the start.
-    pub(super) users: Users,
-    /// Whether this process can be other users.
+    /// UID ranges of all tenants since the start.
+    pub(super) uid_history: UidHistory,
+    /// Whether this process can run tests as other users.
     pub(super) may_switch: bool,
-    /// Who may call.
+    /// Publishes the identities of callers.
     pub(super) access: watch::Sender<Arc<Access>>,
-    /// What runs must not see.
+    /// Publishes the paths that runs must not see.
     pub(super) private: watch::Sender<Vec<PathBuf>>,
-    /// Whose toolchains runs see.
+    /// Has the toolchains that runs see, the scheduler and the audit log.
     pub(super) context: Arc<Context>,
-    /// The sessions.
+    /// Has the sessions.
     pub(super) registry: Registry,
 }
 
-impl Reloading {
-    /// Reads the file anew. A file that is wrong changes nothing.
+impl ConfigReloader {
+    /// Reloads the file. A file with errors changes nothing.
     pub(super) async fn reload(&mut self) {
-        // The next SIGHUP may revoke a credential, whatever has become of this one.
-        let taken_over = AssertUnwindSafe(self.take_over()).catch_unwind().await.unwrap_or_else(|_| {
-            tracing::error!(
-                "the host file was not taken over, or not all of it: what reads it broke; SIGHUP tries again"
-            );
+        // A panic must not keep the next SIGHUP from revoking a credential.
+        let applied = AssertUnwindSafe(self.apply()).catch_unwind().await.unwrap_or_else(|_| {
+            tracing::error!("reloading the host file panicked, so it may be partly in force; send SIGHUP to try again");
             false
         });
-        let outcome = if taken_over { "ok" } else { "error" };
+        let outcome = if applied { "ok" } else { "error" };
         self.context
             .audit
             .record(AuditRecord { outcome: Some(outcome.to_owned()), ..AuditRecord::new(AuditEvent::Reloaded) });
     }
 
-    // Whether what the file says is in force.
-    async fn take_over(&mut self) -> bool {
-        let reader = self.reader();
-        let before = Arc::clone(&reader.before);
-        // Files and directories block.
-        let read = tokio::task::spawn_blocking(move || reader.read()).await;
+    // Returns whether the file's contents are in force.
+    async fn apply(&mut self) -> bool {
+        let snapshot = self.snapshot();
+        let before = Arc::clone(&snapshot.before);
+        // Reading files and directories blocks.
+        let read = tokio::task::spawn_blocking(move || snapshot.read()).await;
         let loaded = read.unwrap_or_else(|error| Err(vec![Diagnostic::Problem(error.to_string())]));
         let LoadedConfig { config, access, private, notes } = match loaded {
             Ok(read) => read,
             Err(all) => {
-                for told in all {
-                    match told {
+                for diagnostic in all {
+                    match diagnostic {
                         Diagnostic::Problem(text) => tracing::error!("{text}"),
                         Diagnostic::Note(text) => tracing::warn!("{text}"),
                     }
                 }
-                tracing::error!("the host file was not taken over: what it said before stays in force");
+                tracing::error!("the host file was not applied: the previous one stays in force");
                 return false;
             }
         };
         notes.iter().for_each(|note| tracing::warn!("{note}"));
-        // Before anything else, so that nothing of a tenant that is gone begins any more; new ones cannot call yet.
+        // First of all, so that no run of a removed tenant starts any more; new tenants cannot call yet.
         self.context.scheduler.admit_only(access.tenants.all().iter().map(|tenant| tenant.id.clone()).collect()).await;
         self.private.send_replace(private);
         let access = Arc::new(access);
         self.access.send_replace(Arc::clone(&access));
-        access.tenants.publish_policies();
-        self.users.add(&config);
+        access.tenants.take_over();
+        self.uid_history.add(&config);
         self.config = config;
-        // From here on nobody makes a session that is not admitted: whoever was about to looks once more.
-        let mut leaving = Vec::new();
+        // From here on no session is created that is not admitted: creation checks admission once more.
+        let mut sessions_to_close = Vec::new();
         for tenant in before.tenants.all() {
             let sessions = self.registry.list(tenant.id.clone(), String::new(), usize::MAX).await;
-            leaving.extend(sessions.into_iter().filter(|session| !access.admits(&tenant.id, session.workspace())));
+            sessions_to_close
+                .extend(sessions.into_iter().filter(|session| !access.admits(&tenant.id, session.workspace())));
         }
-        let (tenants, sessions_closed) = (access.tenants.all().len(), leaving.len());
-        // The next SIGHUP may revoke a credential, and waits for no run's end.
-        tokio::spawn(close_all(leaving));
-        tracing::info!(tenants, sessions_closed, "the host file was read anew");
+        let (tenants, sessions_closed) = (access.tenants.all().len(), sessions_to_close.len());
+        // Closing must not delay the next SIGHUP, which may revoke a credential.
+        tokio::spawn(close_all(sessions_to_close));
+        tracing::info!(tenants, sessions_closed, "the host file was reloaded");
         true
     }
 
-    fn reader(&self) -> Reader {
-        Reader {
+    fn snapshot(&self) -> ConfigSnapshot {
+        ConfigSnapshot {
             path: self.path.clone(),
             config: self.config.clone(),
-            users: self.users.clone(),
+            uid_history: self.uid_history.clone(),
             may_switch: self.may_switch,
             before: Arc::clone(&self.access.borrow()),
             context: Arc::clone(&self.context),
@@ -107,77 +106,77 @@ impl Reloading {
     }
 }
 
-/// What it takes to read a host file anew beside everything else that goes on.
-struct Reader {
+/// A snapshot of what reading the host file needs, for a blocking thread.
+struct ConfigSnapshot {
     path: PathBuf,
-    /// What is in force of it.
+    /// The configuration in force.
     config: Config,
-    users: Users,
+    uid_history: UidHistory,
     may_switch: bool,
-    /// Who may call until then.
+    /// The identities in force.
     before: Arc<Access>,
     context: Arc<Context>,
 }
 
-impl Reader {
-    // What the file says, with the build caches of those who are new in it.
+impl ConfigSnapshot {
+    // Reads the file and creates the cache directories of new tenants.
     fn read(&self) -> Result<LoadedConfig, Vec<Diagnostic>> {
         let loaded = self.load()?;
         let new = loaded.access.tenants.all().iter().filter(|tenant| self.before.tenants.get(&tenant.id).is_none());
         for tenant in new {
-            own_cache(&loaded.config, tenant).map_err(|error| vec![Diagnostic::Problem(error)])?;
+            create_cache_dir(&loaded.config, tenant).map_err(|error| vec![Diagnostic::Problem(error)])?;
         }
         Ok(loaded)
     }
 
     fn load(&self) -> Result<LoadedConfig, Vec<Diagnostic>> {
-        let mut kept = Vec::new();
+        let mut unchanged_keys = Vec::new();
         let mut loaded = access::load(&self.path, self.may_switch, &self.before.tenants, |config| {
-            kept = keep(&self.config, config);
-            let mut problems = self.users.moved(config);
-            problems.extend(shown_roots(&self.context.toolchain, config));
+            unchanged_keys = restore_fixed_settings(&self.config, config);
+            let mut problems = self.uid_history.changed_owners(config);
+            problems.extend(exposed_roots(&self.context.toolchain, config));
             problems
         })?;
-        // A file that is refused changes nothing after a restart either, and one that cannot be read says nothing of any key.
-        let note = |key| format!("{key} changes with a restart only; until then it stays as it was");
-        loaded.notes.extend(kept.into_iter().map(note));
+        // Only for a valid file: a rejected file changes nothing after a restart either.
+        let note = |key| format!("{key} takes effect only after a restart");
+        loaded.notes.extend(unchanged_keys.into_iter().map(note));
         Ok(loaded)
     }
 }
 
-/// Roots that all runs would read, or that hold what they read: runs see the toolchains of the start, so no tenant can come
-/// into one of them.
-pub(super) fn shown_roots(toolchain: &Toolchain, config: &Config) -> Vec<Problem> {
+/// Roots that contain, or are in, a directory that all runs read. Runs see the toolchains found at the start, so no
+/// tenant may be given one of them.
+pub(super) fn exposed_roots(toolchain: &Toolchain, config: &Config) -> Vec<Problem> {
     let (mut problems, roots) = (Vec::new(), config.roots());
     for (index, tenant) in config.tenant.iter().enumerate() {
-        for (place, root) in tenant.roots.iter().enumerate() {
-            let Some(shown) = toolchain.exposing_dir(&roots.resolve(root)) else { continue };
-            let (root, shown) = (root.display(), shown.display());
+        for (position, root) in tenant.roots.iter().enumerate() {
+            let Some(toolchain_dir) = toolchain.exposing_dir(&roots.resolve(root)) else { continue };
+            let (root, toolchain) = (root.display(), toolchain_dir.display());
             let text = format!(
-                "tenant {:?}: root {root} and {shown}, which all runs read, hold one another: name another root, or start \
+                "tenant {:?}: root {root} and {toolchain}, which all runs read, overlap: name another root, or start \
                  the supervisor with another PATH",
                 tenant.id
             );
-            problems.push(Problem::new(format!("tenant.{index}.roots.{place}"), text));
+            problems.push(Problem::new(format!("tenant.{index}.roots.{position}"), text));
         }
     }
     problems
 }
 
-/// The cache directory of a tenant. It is the supervisor's own, and each directory in it the user's of the tenant's runs; one that
-/// belongs to somebody else, as in earlier versions, is begun anew.
-pub(super) fn own_cache(config: &Config, tenant: &Tenant) -> Result<(), String> {
-    let made = own_dir(&config.state_dir, &["tenants", tenant.id.as_str(), "cache"], None);
-    made.map(drop).map_err(|error| format!("the build cache of tenant {:?}: {error}", tenant.id.as_str()))
+/// Creates the cache directory of a tenant. It belongs to the supervisor, and the directories in it to the user of the
+/// tenant's runs. One owned by another user, as made by earlier versions, is replaced.
+pub(super) fn create_cache_dir(config: &Config, tenant: &Tenant) -> Result<(), String> {
+    let created = own_dir(&config.state_dir, &["tenants", tenant.id.as_str(), "cache"], None);
+    created.map(drop).map_err(|error| format!("the build cache of tenant {:?}: {error}", tenant.id.as_str()))
 }
 
-/// Puts back what is in use since the start: the keys that a file has changed in vain.
-fn keep(before: &Config, now: &mut Config) -> Vec<&'static str> {
-    let mut kept = Vec::new();
+/// Restores the settings that are fixed since the start. Returns the changed keys that have no effect.
+fn restore_fixed_settings(before: &Config, now: &mut Config) -> Vec<&'static str> {
+    let mut unchanged_keys = Vec::new();
     let tls = (before.listen.tls.is_some(), now.listen.tls.is_some());
     let mut listen = before.listen.clone();
     if tls.0 == tls.1 {
-        // Which certificates there are can change, and whether there is TLS at all cannot.
+        // Certificates can change, but TLS cannot be switched on or off.
         listen.tls = now.listen.tls.take();
         now.listen.tls.clone_from(&listen.tls);
     }
@@ -189,62 +188,66 @@ fn keep(before: &Config, now: &mut Config) -> Vec<&'static str> {
         ("listen.tls", tls.0 != tls.1),
         ("state_dir", before.state_dir != now.state_dir),
     ] {
-        kept.extend(changed.then_some(key));
+        unchanged_keys.extend(changed.then_some(key));
     }
-    kept.extend(before.host.changed_keys(&now.host));
-    kept.extend(before.sandbox.changed_keys(&now.sandbox));
-    kept.extend(before.audit.changed_keys(&now.audit));
+    unchanged_keys.extend(before.host.changed_keys(&now.host));
+    unchanged_keys.extend(before.sandbox.changed_keys(&now.sandbox));
+    unchanged_keys.extend(before.audit.changed_keys(&now.audit));
     now.listen = listen;
     now.state_dir.clone_from(&before.state_dir);
     now.host = before.host.clone();
     now.sandbox = before.sandbox.clone();
     now.audit = before.audit.clone();
-    kept
+    unchanged_keys
 }
 
-/// Most tenants whose users are known, of all that have been there since the start: each is compared with each.
-const KNOWN_MAX: usize = 2 * TENANTS_MAX;
+/// Most tenants tracked since the start: each is compared with each.
+const TENANTS_TRACKED_MAX: usize = 2 * TENANTS_MAX;
 
-/// Whose each user of the host has been since the start, by tenant. What ran and lies there as one must not become another's,
-/// also when that one is gone from the file.
+/// UID ranges of all tenants since the start. Processes and files of one tenant's UIDs must not pass to another tenant,
+/// even after the first was removed from the file.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Users(BTreeMap<String, Option<UidRange>>);
+pub(super) struct UidHistory(BTreeMap<String, Option<UidRange>>);
 
-impl Users {
-    /// Those of a supervisor that starts with this file.
-    pub(super) fn of(config: &Config) -> Users {
-        let mut users = Users::default();
-        users.add(config);
-        users
+impl UidHistory {
+    /// The ranges of a supervisor that starts with this file.
+    pub(super) fn from_config(config: &Config) -> UidHistory {
+        let mut uid_history = UidHistory::default();
+        uid_history.add(config);
+        uid_history
     }
 
-    // What a file has added that is in force now.
+    // Adds the ranges of a file that is now in force.
     fn add(&mut self, config: &Config) {
         for tenant in &config.tenant {
             self.0.entry(tenant.id.clone()).or_insert(tenant.uid_range);
         }
     }
 
-    // Users that would change hands.
-    fn moved(&self, now: &Config) -> Vec<Problem> {
-        let (mut problems, mut known) = (Vec::new(), self.0.len());
+    // Problems with UIDs that would change owner.
+    fn changed_owners(&self, now: &Config) -> Vec<Problem> {
+        let (mut problems, mut tracked) = (Vec::new(), self.0.len());
         for (index, tenant) in now.tenant.iter().enumerate() {
-            let mut told = |text: String| {
+            let mut report = |text: String| {
                 let text = format!("tenant {:?}: uid_range {text}", tenant.id);
                 problems.push(Problem::new(format!("tenant.{index}.uid_range"), text));
             };
             match self.0.get(&tenant.id) {
-                Some(range) if *range != tenant.uid_range => told("changes with a restart only".to_owned()),
-                None if known == KNOWN_MAX => {
-                    told(format!("can be a new tenant's after a restart only: there have been {KNOWN_MAX} tenants"));
+                Some(range) if *range != tenant.uid_range => report("cannot change without a restart".to_owned()),
+                None if tracked == TENANTS_TRACKED_MAX => {
+                    report(format!(
+                        "of a new tenant needs a restart: there have been {TENANTS_TRACKED_MAX} tenants since the start"
+                    ));
                 }
-                None => known += 1,
+                None => tracked += 1,
                 Some(_) => {}
             }
             let Some(range) = tenant.uid_range else { continue };
             let others = self.0.iter().filter(|(id, _)| **id != tenant.id);
-            for (other, _) in others.filter(|(_, theirs)| theirs.is_some_and(|theirs| theirs.overlaps(range))) {
-                told(format!("overlaps that of tenant {other:?}, whose it is until a restart"));
+            for (other, _) in
+                others.filter(|(_, other_range)| other_range.is_some_and(|other_range| other_range.overlaps(range)))
+            {
+                report(format!("overlaps that of tenant {other:?}, which keeps it until a restart"));
             }
         }
         problems
@@ -258,9 +261,9 @@ mod tests {
     use crate::host::toolchain::ToolchainConfig;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// Each key that is marked so, by its name, and each is found.
+    /// Every key that is marked so is found by its name.
     #[test]
-    fn what_changes_with_a_restart_only_is_named() {
+    fn names_every_key_that_needs_a_restart() {
         let config = |text: &str| ConfigReader::new(text).config().clone();
         for (text, keys) in [
             ("state_dir = \"/y\"", &["state_dir"][..]),
@@ -277,48 +280,53 @@ mod tests {
             ("[max]\nmemory = 1\n[defaults]\nmemory = 1", &[]),
         ] {
             let (before, mut now) = (config(""), config(text));
-            assert_eq!(keep(&before, &mut now), keys);
+            assert_eq!(restore_fixed_settings(&before, &mut now), keys);
             assert_eq!((now.host, now.sandbox, now.audit), (before.host, before.sandbox, before.audit));
         }
     }
 
     #[test]
-    fn users_of_the_host_change_hands_with_a_restart_only() {
+    fn uid_ranges_change_owner_only_with_a_restart() {
         let config = |tenants: &[(&str, u32)]| {
             let table =
                 |(id, first)| format!("[[tenant]]\nid = {id:?}\nuid_range = {{ first = {first}, count = 10 }}\n");
             ConfigReader::new(&tenants.iter().copied().map(table).collect::<String>()).config().clone()
         };
-        let mut users = Users::of(&config(&[("a", 2_000), ("b", 3_000)]));
-        // Each file but the last of a row is in force, one after the other.
-        for (files, wrong) in [
+        let mut uid_history = UidHistory::from_config(&config(&[("a", 2_000), ("b", 3_000)]));
+        // All files of a row but the last come into force, one after the other.
+        for (files, expected) in [
             (&[&[("a", 2_000), ("c", 4_000)][..]][..], None),
-            (&[&[("a", 3_000)]], Some("tenant \"a\": uid_range changes with a restart only")),
+            (&[&[("a", 3_000)]], Some("tenant \"a\": uid_range cannot change without a restart")),
             (
                 &[&[("a", 2_000)], &[("a", 2_000), ("x", 3_005)]],
-                Some("tenant \"x\": uid_range overlaps that of tenant \"b\", whose"),
+                Some("tenant \"x\": uid_range overlaps that of tenant \"b\", which"),
             ),
-            (&[&[("d", 5_000)], &[("e", 5_000)]], Some("tenant \"e\": uid_range overlaps that of tenant \"d\", whose")),
-            (&[&[("a", 2_000)], &[("b", 6_000)]], Some("tenant \"b\": uid_range changes with a restart only")),
+            (&[&[("d", 5_000)], &[("e", 5_000)]], Some("tenant \"e\": uid_range overlaps that of tenant \"d\", which")),
+            (&[&[("a", 2_000)], &[("b", 6_000)]], Some("tenant \"b\": uid_range cannot change without a restart")),
             (&[&[("a", 2_000)], &[("b", 3_000)]], None),
         ] {
             let (last, before) = files.split_last().unwrap();
-            before.iter().for_each(|file| users.add(&config(file)));
-            let told: Vec<String> = users.moved(&config(last)).into_iter().map(|problem| problem.text).collect();
-            let as_wanted = match wrong {
-                Some(text) => told.first().is_some_and(|told| told.starts_with(text)),
-                None => told.is_empty(),
+            before.iter().for_each(|file| uid_history.add(&config(file)));
+            let messages: Vec<String> =
+                uid_history.changed_owners(&config(last)).into_iter().map(|problem| problem.text).collect();
+            let as_expected = match expected {
+                Some(text) => messages.first().is_some_and(|message| message.starts_with(text)),
+                None => messages.is_empty(),
             };
-            assert!(as_wanted, "{files:?}: {told:?}");
+            assert!(as_expected, "{files:?}: {messages:?}");
         }
-        let many: Vec<String> = (0..=KNOWN_MAX).map(|number| number.to_string()).collect();
+        let many: Vec<String> = (0..=TENANTS_TRACKED_MAX).map(|number| number.to_string()).collect();
         let text: String = many.iter().map(|id| format!("[[tenant]]\nid = {id:?}\n")).collect();
-        let told = Users::default().moved(ConfigReader::new(&text).config());
-        assert!(told.len() == 1 && told[0].text.contains("after a restart only"), "{} of them", told.len());
+        let messages = UidHistory::default().changed_owners(ConfigReader::new(&text).config());
+        assert!(
+            messages.len() == 1 && messages[0].text.contains("of a new tenant needs a restart"),
+            "{} of them",
+            messages.len()
+        );
     }
 
     #[test]
-    fn no_root_holds_what_path_leads_to_or_is_in_it() {
+    fn rejects_a_root_that_overlaps_a_toolchain() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
         std::fs::create_dir_all(at("tools/jdk/bin")).unwrap();
@@ -329,12 +337,12 @@ mod tests {
         symlink(at("tools/jdk/ws"), at("link")).unwrap();
         let var = |name: &str| (name == "PATH").then(|| at("tools/jdk/bin").into());
         let toolchain = Toolchain::from_env(var, ToolchainConfig::empty());
-        for (root, shown) in [("elsewhere", false), ("tools", true), ("tools/jdk/ws", true), ("link", true)] {
+        for (root, is_exposed) in [("elsewhere", false), ("tools", true), ("tools/jdk/ws", true), ("link", true)] {
             let text = format!("[[tenant]]\nid = \"a\"\nroots = [{:?}]\n", at(root));
-            let problems = shown_roots(&toolchain, ConfigReader::new(&text).config());
-            let told = format!("root {} and {}, which", at(root).display(), at("tools/jdk").display());
-            assert_eq!(problems.len(), usize::from(shown), "{problems:?}");
-            assert!(problems.iter().all(|problem| problem.text.contains(&told)), "{problems:?}");
+            let problems = exposed_roots(&toolchain, ConfigReader::new(&text).config());
+            let message = format!("root {} and {}, which", at(root).display(), at("tools/jdk").display());
+            assert_eq!(problems.len(), usize::from(is_exposed), "{problems:?}");
+            assert!(problems.iter().all(|problem| problem.text.contains(&message)), "{problems:?}");
         }
     }
 }

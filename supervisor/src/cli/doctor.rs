@@ -1,30 +1,30 @@
-//! `proctor doctor`: what this host can enforce, for a person or a program. Must not change anything on the host.
+//! `proctor doctor`: what this host can enforce, for a person or a program. Changes nothing on the host.
 
-use super::arguments::{Doctor, Output};
-use super::{Failure, in_process, print};
+use super::arguments::{DoctorArgs, Output};
+use super::{CommandError, in_process, print};
 use crate::host::checks::{Check, checks};
 use proctor_proto::printable::line;
 use proctor_sandbox::Status;
 use std::fmt::Write as _;
 
-/// Exit status when a layer or limit that this version puts on is not usable.
-const NOT_WHOLE: u8 = 1;
+/// Exit status if a layer or limit of this version is not usable.
+const INCOMPLETE: u8 = 1;
 
-/// Prints all checks; exit status 0 when runs get every layer and limit, 1 otherwise.
-pub(super) fn doctor(arguments: &Doctor) -> Result<u8, Failure> {
-    // The scheduler, which nothing here asks for a turn, is a task.
+/// Prints all checks; exit status 0 if every layer and limit is usable, 1 otherwise.
+pub(super) fn doctor(arguments: &DoctorArgs) -> Result<u8, CommandError> {
+    // The scheduler is a task, although no run here asks it for a turn.
     let runtime = in_process::runtime()?;
     let context = {
-        let _within = runtime.enter();
-        in_process::context_to_look()?
+        let _guard = runtime.enter();
+        in_process::read_only_context()?
     };
     let checks = checks(&context);
     match arguments.output {
-        Output::Human => print::answer(&human(&checks))?,
+        Output::Human => print::text(&human(&checks))?,
         Output::Json => print::document(&checks)?,
     }
-    let whole = checks.iter().filter(|check| check.needed).all(|check| check.status == Status::Usable);
-    Ok(if whole { 0 } else { NOT_WHOLE })
+    let complete = checks.iter().filter(|check| check.needed).all(|check| check.status == Status::Usable);
+    Ok(if complete { 0 } else { INCOMPLETE })
 }
 
 fn human(checks: &[Check]) -> String {

@@ -1,8 +1,7 @@
-//! proctor without a daemon: the same session actor, in this process, for the workspace at hand. Must not know what is
-//! asked of it.
+//! proctor without a daemon: a session actor in this process, for the workspace at hand.
 
-use super::Failure;
-use super::last_run_store::Remembered;
+use super::CommandError;
+use super::last_run_store::LastRunStore;
 use super::xdg_dirs;
 use crate::caches;
 use crate::clock::Clock;
@@ -25,77 +24,89 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Variable that names the worker binary when it is not beside this one.
+/// Names the worker binary if it is not beside this program.
 const WORKER: &str = "PROCTOR_WORKER";
 
 /// The worker binary: beside this program, unless the environment names another.
-pub(super) fn worker() -> Result<PathBuf, Failure> {
+pub(super) fn worker() -> Result<PathBuf, CommandError> {
     if let Some(path) = std::env::var_os(WORKER) {
         return Ok(PathBuf::from(path));
     }
     let own = std::env::current_exe()
-        .map_err(|error| Failure::host(format!("the path of this program cannot be read: {error}")))?;
+        .map_err(|error| CommandError::host(format!("the path of this program cannot be read: {error}")))?;
     Ok(own.with_file_name("proctor-worker"))
 }
 
-/// What is one host file's to say about the host.
-pub(super) struct Shared {
-    /// What there is for runs.
+/// Host-wide settings, from a host file or for a single user.
+pub(super) struct HostSettings {
+    /// Resources for runs.
     pub(super) budget: Amount,
     /// Bounds of prepared workers.
     pub(super) pool: PoolBounds,
-    /// What runs see of toolchains.
-    pub(super) offer: ToolchainConfig,
-    /// The one clock.
+    /// Directories of toolchains.
+    pub(super) toolchains: ToolchainConfig,
     pub(super) clock: Clock,
-    /// Where it is written who did what, if anywhere.
+    /// The audit log, if there is one.
     pub(super) audit: Option<Audit>,
 }
 
-impl Shared {
-    /// For one workspace of one user, with workers prepared within `pool`.
-    pub(super) fn alone(pool: PoolBounds) -> Shared {
-        Shared { budget: Amount::UNBOUNDED, pool, offer: ToolchainConfig::empty(), clock: Clock::new(), audit: None }
+impl HostSettings {
+    /// Settings for one workspace of one user, with workers prepared within `pool`.
+    pub(super) fn for_single_user(pool: PoolBounds) -> HostSettings {
+        HostSettings {
+            budget: Amount::UNBOUNDED,
+            pool,
+            toolchains: ToolchainConfig::empty(),
+            clock: Clock::new(),
+            audit: None,
+        }
     }
 }
 
-/// What runs on this host share. Clears up after supervisors that were killed.
-pub(super) fn context(shared: Shared) -> Result<Arc<Context>, Failure> {
+/// Creates the shared state of runs. Removes leftovers of killed supervisors.
+pub(super) fn context(settings: HostSettings) -> Result<Arc<Context>, CommandError> {
     raise_descriptors();
-    let sandbox = sandbox(shared.pool)?;
+    let sandbox = sandbox(settings.pool)?;
     sandbox.sweep();
-    Ok(context_of(sandbox, shared))
+    Ok(new_context(sandbox, settings))
 }
 
-// Each prepared worker holds some twenty descriptors, more together than the 1,024 that a shell gives. A run's own number
-// is bounded by its worker.
+// Each prepared worker holds some twenty descriptors, together more than the 1,024 that a shell allows. The worker sets
+// its run's own limit.
 fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%error, "the soft limit of open files stays as it is");
+        tracing::warn!(%error, "the soft limit of open files cannot be raised");
     }
 }
 
-/// The same for a command that only looks at this host.
-pub(super) fn context_to_look() -> Result<Arc<Context>, Failure> {
-    let shared = Shared::alone(PoolBounds::NONE);
-    Ok(context_of(sandbox(shared.pool)?, shared))
+/// Like [`context`], for a command that only inspects this host: removes nothing and prepares no workers.
+pub(super) fn read_only_context() -> Result<Arc<Context>, CommandError> {
+    let settings = HostSettings::for_single_user(PoolBounds::NONE);
+    Ok(new_context(sandbox(settings.pool)?, settings))
 }
 
-fn sandbox(pool: PoolBounds) -> Result<LinuxSandbox, Failure> {
+fn sandbox(pool: PoolBounds) -> Result<LinuxSandbox, CommandError> {
     let worker = worker()?;
-    let missing =
-        || format!("{} is missing: it belongs beside the proctor binary, or where {WORKER} says", worker.display());
+    let missing = || {
+        format!(
+            "{} does not exist: install it beside the proctor binary, or set {WORKER} to its path",
+            worker.display()
+        )
+    };
     if !worker.is_file() {
-        return Err(Failure::host(missing()));
+        return Err(CommandError::host(missing()));
     }
-    LinuxSandbox::new(worker.clone(), pool).map_err(|error| Failure::host(error.to_string()))
+    LinuxSandbox::new(worker.clone(), pool).map_err(|error| CommandError::host(error.to_string()))
 }
 
-fn context_of(sandbox: LinuxSandbox, Shared { budget, offer, audit, clock, .. }: Shared) -> Arc<Context> {
+fn new_context(
+    sandbox: LinuxSandbox,
+    HostSettings { budget, toolchains, audit, clock, .. }: HostSettings,
+) -> Arc<Context> {
     Arc::new(Context {
         sandbox: Arc::new(sandbox),
-        toolchain: toolchain(offer),
+        toolchain: toolchain(toolchains),
         clock,
         audit: audit.unwrap_or_else(Audit::off),
         host: HostMonitor::new(clock),
@@ -104,20 +115,19 @@ fn context_of(sandbox: LinuxSandbox, Shared { budget, offer, audit, clock, .. }:
     })
 }
 
-/// The toolchains that this process's own environment leads to.
-pub(super) fn toolchain(offer: ToolchainConfig) -> Toolchain {
-    Toolchain::from_env(|name| std::env::var_os(name), offer)
+/// The toolchains found through this process's environment.
+pub(super) fn toolchain(toolchain_config: ToolchainConfig) -> Toolchain {
+    Toolchain::from_env(|name| std::env::var_os(name), toolchain_config)
 }
 
 /// The user id of this process.
-pub(super) fn own_uid() -> Result<u32, Failure> {
-    let own = std::fs::metadata("/proc/self").map_err(|error| Failure::host(format!("/proc: {error}")))?;
+pub(super) fn own_uid() -> Result<u32, CommandError> {
+    let own = std::fs::metadata("/proc/self").map_err(|error| CommandError::host(format!("/proc: {error}")))?;
     Ok(own.uid())
 }
 
-/// What a run in `workspace` may have when nobody but its own user sets bounds: what is available, and the network if
-/// asked for.
-pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
+/// The policy for a run in `workspace` that only its own user bounds: the available layers, and the network on request.
+pub(super) fn policy(workspace: &Workspace) -> Result<Policy, CommandError> {
     let run_as = run_as(workspace)?;
     Ok(Policy {
         owner: "private".to_owned(),
@@ -140,59 +150,61 @@ pub(super) fn policy(workspace: &Workspace) -> Result<Policy, Failure> {
     })
 }
 
-// Root runs nobody's tests as root: a workspace's own user runs them, or for root's own workspaces nobody at all.
-fn run_as(workspace: &Workspace) -> Result<RunAs, Failure> {
+// As root, tests never run as root: they run as the workspace's owner, or as an unprivileged user if root owns it.
+fn run_as(workspace: &Workspace) -> Result<RunAs, CommandError> {
     let found = std::fs::symlink_metadata(workspace.root());
-    let found = found.map_err(|error| Failure::host(format!("the workspace: {error}")))?;
+    let found = found.map_err(|error| CommandError::host(format!("the workspace: {error}")))?;
     Ok(match (own_uid()?, found.uid(), found.gid()) {
         (1.., _, _) => RunAs::Supervisor,
         (0, 0, gid) => RunAs::Nobody { owner_uid: 0, owner_gid: gid },
-        // Root's group is no other user's, whatever a directory says.
+        // Root's group is never used, whatever the directory's group is.
         (0, uid, 0) => RunAs::User { uid, gid: uid },
         (0, uid, gid) => RunAs::User { uid, gid },
     })
 }
 
-/// How a path that somebody named and that cannot be had ends a command.
-pub(super) fn unseen(what: &str, error: &WorkspaceError) -> Failure {
+/// Converts the error of a path given by the user.
+pub(super) fn path_failure(what: &str, error: &WorkspaceError) -> CommandError {
     match error {
-        WorkspaceError::Host(_) => Failure::host(format!("{what}: {error}")),
-        _ => Failure::usage(format!("{what}: {error}")),
+        WorkspaceError::Host(_) => CommandError::host(format!("{what}: {error}")),
+        _ => CommandError::usage(format!("{what}: {error}")),
     }
 }
 
-/// The workspace at `path`.
-pub(super) fn workspace(path: &Path) -> Result<Workspace, Failure> {
-    let absolute = std::path::absolute(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-    Workspace::open(&absolute).map_err(|error| unseen(&format!("workspace {}", path.display()), &error))
+/// Opens the workspace at `path`.
+pub(super) fn workspace(path: &Path) -> Result<Workspace, CommandError> {
+    let absolute =
+        std::path::absolute(path).map_err(|error| CommandError::usage(format!("{}: {error}", path.display())))?;
+    Workspace::open(&absolute).map_err(|error| path_failure(&format!("workspace {}", path.display()), &error))
 }
 
-/// Where in `workspace` this process is; nowhere, if it is elsewhere.
-pub(super) fn below(workspace: &Workspace) -> Result<PathBuf, Failure> {
-    let here = std::env::current_dir().map_err(|error| Failure::host(format!("the working directory: {error}")))?;
+/// The working directory relative to `workspace`; empty if it is elsewhere.
+pub(super) fn current_dir_in(workspace: &Workspace) -> Result<PathBuf, CommandError> {
+    let here =
+        std::env::current_dir().map_err(|error| CommandError::host(format!("the working directory: {error}")))?;
     Ok(here.strip_prefix(workspace.root()).map(Path::to_path_buf).unwrap_or_default())
 }
 
-/// A session on `workspace` that remembers what the last command here knew.
-pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, Remembered), Failure> {
-    let remembered = Remembered::of(&workspace);
-    let context = context(Shared::alone(PoolBounds::NONE))?;
-    let id = random_id().ok_or_else(|| Failure::host("the kernel gives no random numbers"))?;
-    let memory: SessionMemory = remembered.memory()?.unwrap_or_default();
+/// Opens a session on `workspace` with the memory of the last command there.
+pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, LastRunStore), CommandError> {
+    let store = LastRunStore::for_workspace(&workspace);
+    let context = context(HostSettings::for_single_user(PoolBounds::NONE))?;
+    let id = random_id().ok_or_else(|| CommandError::host("the kernel gives no random numbers"))?;
+    let memory: Memory = store.memory()?.unwrap_or_default();
     let policy = Arc::new(policy(&workspace)?);
     let (handle, _actor) = sessions::open(id, context, policy, workspace, memory);
-    Ok((handle, remembered))
+    Ok((handle, store))
 }
 
-/// A runtime with a thread for every second processor: its tasks only hand on what others have made, and threads that look
-/// for such work stand in the way of the runs.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+/// A runtime with one thread per two processors: its tasks only pass data on, and idle threads looking for work slow
+/// the runs down.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(processors.div_ceil(2))
         .enable_all()
         .build()
-        .map_err(|error| Failure::host(format!("no runtime: {error}")))
+        .map_err(|error| CommandError::host(format!("no runtime: {error}")))
 }
 
 #[cfg(test)]
@@ -201,7 +213,7 @@ mod tests {
     use std::os::unix::fs::chown;
 
     #[test]
-    fn as_many_files_may_be_open_as_the_host_allows() {
+    fn raises_the_soft_limit_of_open_files() {
         let limit = getrlimit(Resource::Nofile);
         let lower = Some(limit.maximum.map_or(4_096, |most| most - 1));
         setrlimit(Resource::Nofile, Rlimit { current: lower, ..limit }).unwrap();
@@ -210,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn root_runs_a_workspace_as_the_user_to_whom_it_belongs() {
+    fn root_runs_tests_as_the_owner_of_the_workspace() {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         if own_uid().unwrap() != 0 {

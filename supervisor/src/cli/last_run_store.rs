@@ -1,7 +1,7 @@
-//! What commands remember of a workspace between them: the last report, the failures, the coverage. One directory per
-//! workspace under the user's state directory. Must not know what the files mean to anybody.
+//! Stores the last report, failures and coverage of a workspace between commands: one directory per workspace below the
+//! user's state directory.
 
-use super::Failure;
+use super::CommandError;
 use super::xdg_dirs::user_dir;
 use crate::runs::OutputFiles;
 use crate::sessions::SessionMemory;
@@ -16,147 +16,145 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The file with the last report.
+/// File with the last report.
 const REPORT: &str = "report.json";
 
-/// The file with the size of the last run of everything.
+/// File with the number of tests of the last complete run.
 const TOTAL: &str = "total.json";
 
-/// The file with the contents of the last report's artefacts, one behind the other.
+/// File with the concatenated artifacts of the last report.
 const ARTIFACTS: &str = "artifacts";
 
-/// Bytes of them that are copied at a time.
-const PART: usize = 1024 * 1024;
+/// Chunk size for copying artifacts, in bytes.
+const CHUNK_BYTES: usize = 1024 * 1024;
 
-/// How many tests a run of everything had.
+/// The number of tests of a complete run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Total {
-    /// The run's framework.
     pub(super) framework: String,
-    /// Its tests.
     pub(super) tests: u64,
 }
 
-/// The directory of one workspace.
-pub(super) struct Remembered {
-    /// `None` for a user without a home, who remembers nothing.
+/// The stored results of one workspace.
+pub(super) struct LastRunStore {
+    /// `None` for a user without a home directory: nothing is stored.
     dir: Option<PathBuf>,
 }
 
-impl Remembered {
+impl LastRunStore {
     /// The directory of `workspace`, named by a hash of its path.
-    pub(super) fn of(workspace: &Workspace) -> Remembered {
+    pub(super) fn for_workspace(workspace: &Workspace) -> LastRunStore {
         let hash = blake3::hash(workspace.root().as_os_str().as_bytes()).to_hex();
-        Remembered { dir: user_dir("XDG_STATE_HOME", ".local/state").map(|dir| dir.join(&hash[..32])) }
+        LastRunStore { dir: user_dir("XDG_STATE_HOME", ".local/state").map(|dir| dir.join(&hash[..32])) }
     }
 
-    /// What the session here knew.
-    pub(super) fn memory(&self) -> Result<Option<SessionMemory>, Failure> {
+    /// The memory of the last session.
+    pub(super) fn memory(&self) -> Result<Option<Memory>, CommandError> {
         self.read("memory.json")
     }
 
-    /// The last report here.
-    pub(super) fn report(&self) -> Result<Option<Report>, Failure> {
+    /// The last report.
+    pub(super) fn report(&self) -> Result<Option<Report>, CommandError> {
         self.read(REPORT)
     }
 
-    /// How many tests the last run of everything here had, by this framework if one is named.
+    /// The number of tests of the last complete run, by this framework if one is given.
     pub(super) fn total(&self, framework: Option<&str>) -> Option<u64> {
         let total: Total = self.read(TOTAL).ok()??;
         framework.is_none_or(|framework| framework == total.framework).then_some(total.tests)
     }
 
-    /// Keeps that for the next run. Without it, only a line of progress knows less.
-    pub(super) fn keep_total(&self, total: &Total) {
-        if let Some(Err(failure)) = self.dir.as_ref().map(|dir| write(&dir.join(TOTAL), total)) {
-            tracing::debug!(reason = failure.text, "the number of tests is not remembered");
+    /// Stores the number for the next run. Without it, only the progress line lacks a total.
+    pub(super) fn write_total(&self, total: &Total) {
+        if let Some(Err(failure)) = self.dir.as_ref().map(|dir| write_file(&dir.join(TOTAL), total)) {
+            tracing::debug!(reason = failure.text, "the number of tests is not stored");
         }
     }
 
-    /// Whether a run here has left a report.
+    /// Whether a report is stored.
     pub(super) fn has_report(&self) -> bool {
         self.dir.as_ref().is_some_and(|dir| dir.join(REPORT).is_file())
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
-        self.dir.as_ref().map_or(Ok(None), |dir| read(&dir.join(name)))
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, CommandError> {
+        self.dir.as_ref().map_or(Ok(None), |dir| read_file(&dir.join(name)))
     }
 
-    /// The bytes of one of `all` artefacts of the last report here: where it begins among them, and how long it is.
-    pub(super) fn artifact(&self, all: &[Artifact], (begin, bytes): (u64, u64)) -> Result<Vec<u8>, Failure> {
-        let dir = self.dir.as_ref().ok_or_else(|| Failure::host("nothing is remembered here"))?;
+    /// Reads one artifact of the last report, given its offset and length among `all` artifacts.
+    pub(super) fn artifact(&self, all: &[Artifact], (begin, bytes): (u64, u64)) -> Result<Vec<u8>, CommandError> {
+        let dir = self.dir.as_ref().ok_or_else(|| CommandError::host("nothing is stored for this workspace"))?;
         let path = dir.join(ARTIFACTS);
-        let file = fs::File::open(&path).map_err(|error| failed(&path, &error))?;
-        let len = file.metadata().map_err(|error| failed(&path, &error))?.len();
+        let file = fs::File::open(&path).map_err(|error| io_failure(&path, &error))?;
+        let len = file.metadata().map_err(|error| io_failure(&path, &error))?.len();
         if len != all.iter().map(|artifact| artifact.bytes).sum::<u64>() {
-            return Err(Failure::host("another run has just replaced the artefacts: try again"));
+            return Err(CommandError::host("another run has just replaced the artifacts: try again"));
         }
-        let mut content = vec![0; usize::try_from(bytes).map_err(|error| failed(&path, &error))?];
-        file.read_exact_at(&mut content, begin).map_err(|error| failed(&path, &error))?;
+        let mut content = vec![0; usize::try_from(bytes).map_err(|error| io_failure(&path, &error))?];
+        file.read_exact_at(&mut content, begin).map_err(|error| io_failure(&path, &error))?;
         Ok(content)
     }
 
-    /// Keeps everything for the next command: also the contents of the report's artefacts, which `run` reads.
-    pub(super) fn keep(&self, memory: &SessionMemory, report: &Report, run: &OutputFiles) -> Result<(), Failure> {
+    /// Stores everything for the next command, including the artifacts of the run.
+    pub(super) fn write(&self, memory: &Memory, report: &Report, run: &OutputFiles) -> Result<(), CommandError> {
         let Some(dir) = &self.dir else {
-            return Err(Failure::host("neither XDG_STATE_HOME nor HOME is set to an absolute path"));
+            return Err(CommandError::host("neither XDG_STATE_HOME nor HOME is set to an absolute path"));
         };
-        fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
-        keep_artifacts(&dir.join(ARTIFACTS), report, run)?;
-        write(&dir.join("memory.json"), memory)?;
-        write(&dir.join(REPORT), report)
+        fs::create_dir_all(dir).map_err(|error| io_failure(dir, &error))?;
+        write_artifacts(&dir.join(ARTIFACTS), report, run)?;
+        write_file(&dir.join("memory.json"), memory)?;
+        write_file(&dir.join(REPORT), report)
     }
 }
 
-// One file for all: what the run calls them shall not become a path.
-fn keep_artifacts(path: &Path, report: &Report, run: &OutputFiles) -> Result<(), Failure> {
-    let beside = path.with_extension(format!("{}.new", std::process::id()));
+// One file for all artifacts: names chosen by the run never become paths.
+fn write_artifacts(path: &Path, report: &Report, run: &OutputFiles) -> Result<(), CommandError> {
+    let temporary = path.with_extension(format!("{}.new", std::process::id()));
     let len: u64 = report.artifacts.iter().map(|artifact| artifact.bytes).sum();
     let write = || {
-        let mut file = fs::File::create(&beside)?;
+        let mut file = fs::File::create(&temporary)?;
         let mut at = 0;
         while at < len {
-            let part = run.read_artifacts(at, PART)?;
-            if part.is_empty() {
+            let chunk = run.read_artifacts(at, CHUNK_BYTES)?;
+            if chunk.is_empty() {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            file.write_all(&part)?;
-            at += part.len() as u64;
+            file.write_all(&chunk)?;
+            at += chunk.len() as u64;
         }
-        fs::rename(&beside, path)
+        fs::rename(&temporary, path)
     };
     write().map_err(|error| {
-        _ = fs::remove_file(&beside);
-        failed(path, &error)
+        _ = fs::remove_file(&temporary);
+        io_failure(path, &error)
     })
 }
 
-fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::host(format!("{}: {error}", path.display()))
+fn io_failure(path: &Path, error: &dyn std::fmt::Display) -> CommandError {
+    CommandError::host(format!("{}: {error}", path.display()))
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
+fn read_file<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, CommandError> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(path, &error)),
+        Err(error) => return Err(io_failure(path, &error)),
     };
     match serde_json::from_slice(&bytes) {
         Ok(value) => Ok(Some(value)),
         Err(error) => {
-            // Another version wrote it. It is only a memory: the next run writes a new one.
-            tracing::warn!(path = %path.display(), %error, "a remembered file cannot be read and is passed over");
+            // Another version wrote the file. It is only a cache: the next run replaces it.
+            tracing::warn!(path = %path.display(), %error, "a stored file cannot be read and is ignored");
             Ok(None)
         }
     }
 }
 
-// Written beside and renamed over, so that a reader sees the old or the new and never half of one.
-fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), Failure> {
-    let beside = path.with_extension(format!("{}.new", std::process::id()));
-    let bytes = serde_json::to_vec(value).map_err(|error| failed(path, &error))?;
-    fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path)).map_err(|error| {
-        _ = fs::remove_file(&beside);
-        failed(path, &error)
+// Writes to a temporary file and renames it, so that readers see the old or the new content.
+fn write_file<T: Serialize>(path: &Path, value: &T) -> Result<(), CommandError> {
+    let temporary = path.with_extension(format!("{}.new", std::process::id()));
+    let bytes = serde_json::to_vec(value).map_err(|error| io_failure(path, &error))?;
+    fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path)).map_err(|error| {
+        _ = fs::remove_file(&temporary);
+        io_failure(path, &error)
     })
 }

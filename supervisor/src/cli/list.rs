@@ -1,9 +1,9 @@
-//! `proctor list`: the tests of the workspace at hand, which its runner is asked for. Must not run one of them.
+//! `proctor list`: asks the runner for the tests of a workspace without running them.
 
-use super::arguments::{List, Output};
-use super::run::{ended, failure};
+use super::arguments::{ListArgs, Output};
+use super::run::{failure, report_of};
 use super::signals::Signals;
-use super::{CANCELLED, Failure, in_process, print};
+use super::{CANCELLED, CommandError, in_process, print};
 use crate::grpc::convert;
 use crate::runs::StartedTests;
 use proctor_core::outcome::Outcome;
@@ -23,8 +23,8 @@ struct Listing<'a> {
     collectors: &'a [Collector],
 }
 
-/// `proctor list`: exit status 0 when everything was listed, 3 when something could not be built, else as `run`.
-pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
+/// `proctor list`: exit status 0 if everything was listed, 3 if something could not be built, otherwise as `run`.
+pub(super) fn list(arguments: &ListArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.path)?;
     in_process::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
@@ -32,22 +32,22 @@ pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
         let request = RunRequest { framework: arguments.framework.clone(), ..RunRequest::default() };
         let started = session.start(request, RunKind::Listing, IfBusy::Queue).await.map_err(|error| failure(&error))?;
         let _watch = started.handle.watch();
-        let lost = |_| Failure::host("the session broke");
+        let crashed = |_| CommandError::host("the session crashed");
         let end = tokio::select! {
-            end = started.handle.end() => end.map_err(lost)?,
+            end = started.handle.end() => end.map_err(crashed)?,
             () = signals.any() => {
                 session.close().await;
-                return Err(Failure { code: CANCELLED, text: "cancelled".to_owned() });
+                return Err(CommandError { code: CANCELLED, text: "cancelled".to_owned() });
             }
         };
-        let report = ended(end)?;
-        let StartedTests { tests, missed } = started.handle.tests_started().await.map_err(lost)?;
+        let report = report_of(end)?;
+        let StartedTests { tests, missed } = started.handle.tests_started().await.map_err(crashed)?;
         session.close().await;
         match arguments.output {
             Output::Human => {
                 let mut listing = convert::listing(&report, &tests, usize::MAX);
                 listing.partial |= missed > 0;
-                print::answer(&text::listed(&listing))?;
+                print::text(&text::listed(&listing))?;
             }
             Output::Json => {
                 let listing = Listing {
@@ -61,7 +61,7 @@ pub(super) fn list(arguments: &List) -> Result<u8, Failure> {
             }
         };
         Ok(match report.outcome {
-            // Nothing ran, which is what was asked for.
+            // No test ran, as intended.
             Outcome::Passed | Outcome::NoTests => 0,
             other => other.exit_code(report.evidence.signal),
         })

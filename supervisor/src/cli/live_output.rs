@@ -1,25 +1,25 @@
-//! What a command writes, shown at a terminal while it goes on: whole lines with their colours. Everything else that would act
-//! on the terminal is left out or shown as an escape, since what runs is nobody's friend. Must not know where bytes come from.
+//! Shows a command's output at a terminal while it runs: whole lines with their colours. All other terminal control is
+//! removed or escaped, since the output is untrusted.
 
 use proctor_proto::printable::{colour_len, live};
 
-/// Bytes of a line that are kept until its end comes.
+/// Most bytes of an unfinished line that are buffered.
 const LINE_BYTES_MAX: usize = 64 * 1_024;
 
-/// Bytes of colours that are remembered from one line to the next.
+/// Most bytes of colour sequences carried over to the next line.
 const COLOURS_BYTES_MAX: usize = 256;
 
-/// One stream on its way to a terminal.
+/// One output stream on its way to a terminal.
 #[derive(Default)]
-pub(super) struct Live {
+pub(super) struct LiveOutput {
     line: Vec<u8>,
-    /// The colours that are on, as they were written.
+    /// The active colour sequences, as written.
     colours: String,
 }
 
-impl Live {
-    /// The whole lines that `bytes` complete.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> String {
+impl LiveOutput {
+    /// Returns the lines that `bytes` complete.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> String {
         self.line.extend_from_slice(bytes);
         let end = self.line.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let end = if self.line.len() - end > LINE_BYTES_MAX { self.line.len() } else { end };
@@ -27,25 +27,25 @@ impl Live {
         self.show(&lines)
     }
 
-    /// What is left of the last line, with an end.
-    pub(super) fn rest(&mut self) -> String {
+    /// Returns the unfinished last line, with a line end.
+    pub(super) fn finish(&mut self) -> String {
         let last = std::mem::take(&mut self.line);
         if last.is_empty() { String::new() } else { self.show(&last) + "\n" }
     }
 
-    // Colours do not last beyond the lines: what is printed next is not the command's.
+    // Colours are reset after each batch, because what is printed next is not the command's output.
     fn show(&mut self, lines: &[u8]) -> String {
         let text = live(&String::from_utf8_lossy(lines));
         if text.is_empty() {
             return text;
         }
         let before = self.colours.clone();
-        self.remember(&text);
+        self.track_colours(&text);
         let after = if self.colours.is_empty() { "" } else { "\x1b[0m" };
         format!("{before}{text}{after}")
     }
 
-    fn remember(&mut self, text: &str) {
+    fn track_colours(&mut self, text: &str) {
         for (at, _) in text.match_indices('\x1b') {
             let Some(len) = colour_len(&text[at..]) else { continue };
             let colour = &text[at..at + len];
@@ -63,25 +63,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_and_with_their_colours() {
-        let mut stream = Live::default();
-        assert_eq!(stream.take(b"one\ntw"), "one\n");
-        assert_eq!(stream.take(b"o \x1b[31mred\n"), "two \x1b[31mred\n\x1b[0m");
-        assert_eq!(stream.take(b"still\x1b[0m\nplain"), "\x1b[31mstill\x1b[0m\n");
-        assert_eq!(stream.rest(), "plain\n");
-        assert_eq!(stream.rest(), "");
+    fn passes_on_whole_lines_with_their_colours() {
+        let mut stream = LiveOutput::default();
+        assert_eq!(stream.push(b"one\ntw"), "one\n");
+        assert_eq!(stream.push(b"o \x1b[31mred\n"), "two \x1b[31mred\n\x1b[0m");
+        assert_eq!(stream.push(b"still\x1b[0m\nplain"), "\x1b[31mstill\x1b[0m\n");
+        assert_eq!(stream.finish(), "plain\n");
+        assert_eq!(stream.finish(), "");
     }
 
     #[test]
-    fn no_command_steers_the_terminal() {
-        let mut stream = Live::default();
+    fn removes_terminal_control() {
+        let mut stream = LiveOutput::default();
         let hostile = "\x1b[2J\x1b]0;owned\x07\x1b[?1049h\u{9b}2Ja\r\nfailed\rpassed\x08\u{202e}\n";
-        assert_eq!(stream.take(hostile.as_bytes()), "\\u{9b}2Ja\nfailed\npassed\\u{8}\\u{202e}\n");
-        assert_eq!(stream.take(b"\xff\n"), "\u{fffd}\n");
-        assert_eq!(stream.take(&[b'x'; LINE_BYTES_MAX]), "");
-        assert_eq!(stream.take(b"x").len(), LINE_BYTES_MAX + 1);
-        assert!(stream.take("\x1b[1m".repeat(500).as_bytes()).is_empty());
-        stream.take(b"\n");
+        assert_eq!(stream.push(hostile.as_bytes()), "\\u{9b}2Ja\nfailed\npassed\\u{8}\\u{202e}\n");
+        assert_eq!(stream.push(b"\xff\n"), "\u{fffd}\n");
+        assert_eq!(stream.push(&[b'x'; LINE_BYTES_MAX]), "");
+        assert_eq!(stream.push(b"x").len(), LINE_BYTES_MAX + 1);
+        assert!(stream.push("\x1b[1m".repeat(500).as_bytes()).is_empty());
+        stream.push(b"\n");
         assert!(stream.colours.len() <= COLOURS_BYTES_MAX);
     }
 }

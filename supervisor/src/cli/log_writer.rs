@@ -1,43 +1,43 @@
-//! The lines of a daemon's log on their way to where somebody may read them, or a disk be full: the next line that is written tells
-//! how many are lost (`lost=`). Must not know what lines say.
+//! Writes a daemon's log through a bounded queue, so that a slow reader or a full disk never blocks. The next written
+//! line reports lost lines (`lost=`).
 
 use crate::ops::nonblocking_writer::{LostCount, Message, NonBlockingWriter};
 use std::io::{self, ErrorKind, Write};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// Lines that may wait, of 100 to 300 bytes as a rule.
+/// Most queued lines, usually of 100 to 300 bytes.
 const LINES_MAX: usize = 4_096;
 
-/// How long the end waits for the last lines.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the end of the process waits for the last lines.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The way in of whoever has a line to tell.
+/// The sending side of the queue.
 #[derive(Clone)]
-pub(super) struct LogQueue(NonBlockingWriter<Vec<u8>>);
+pub(super) struct LogWriter(NonBlockingWriter<Vec<u8>>);
 
-impl LogQueue {
-    /// A queue to `file`.
-    pub(super) fn to(file: impl Write + Send + 'static) -> io::Result<LogQueue> {
-        let write = |messages: &_, lost: &_| write(messages, Lines { file, torn: false }, lost);
-        Ok(LogQueue(NonBlockingWriter::open("log", LINES_MAX, write)?))
+impl LogWriter {
+    /// Starts a writer thread for `file`.
+    pub(super) fn open(file: impl Write + Send + 'static) -> io::Result<LogWriter> {
+        let write = |messages: &_, lost: &_| write(messages, LineWriter { file, is_partial: false }, lost);
+        Ok(LogWriter(NonBlockingWriter::open("log", LINES_MAX, write)?))
     }
 
-    /// Tells a line, with its end.
-    pub(super) fn tell(&self, line: &[u8]) {
+    /// Queues a line including its line end.
+    pub(super) fn send(&self, line: &[u8]) {
         self.0.send(line.to_vec());
     }
 
-    /// Returns when everything that was told is written, or has had its time; says which.
+    /// Waits until all lines are written, within a limit; returns whether they are.
     pub(super) fn finish(&self) -> bool {
-        self.0.flush(LAST_WORDS)
+        self.0.flush(FLUSH_TIMEOUT)
     }
 }
 
-/// Takes whole lines.
-impl Write for LogQueue {
+/// Each write is one whole line.
+impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.tell(line);
+        self.send(line);
         Ok(line.len())
     }
 
@@ -46,7 +46,7 @@ impl Write for LogQueue {
     }
 }
 
-fn write(messages: &Receiver<Message<Vec<u8>>>, mut lines: Lines<impl Write>, lost: &LostCount) {
+fn write(messages: &Receiver<Message<Vec<u8>>>, mut lines: LineWriter<impl Write>, lost: &LostCount) {
     for message in messages {
         match message {
             Message::Line(line) => {
@@ -55,36 +55,36 @@ fn write(messages: &Receiver<Message<Vec<u8>>>, mut lines: Lines<impl Write>, lo
                     lost.add(before + 1);
                 }
             }
-            // Whoever asked may have given up.
+            // The caller may have given up.
             Message::Flush(done) => _ = done.send(()),
         }
     }
 }
 
-struct Lines<W> {
+struct LineWriter<W> {
     file: W,
-    /// Whether a part of a line has been written, and not the rest.
-    torn: bool,
+    /// Whether a line has been written in part.
+    is_partial: bool,
 }
 
-impl<W: Write> Lines<W> {
-    // Whether the line has been written, with what it tells of those that are lost.
+impl<W: Write> LineWriter<W> {
+    // Returns whether the line was written, with its report of lost lines.
     fn write(&mut self, line: &[u8], lost: u64) -> bool {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let torn: &[u8] = if self.torn { b"\n" } else { b"" };
+        let separator: &[u8] = if self.is_partial { b"\n" } else { b"" };
         let lost = if lost > 0 { format!(" lost={lost}\n") } else { "\n".to_owned() };
-        let text = [torn, line, lost.as_bytes()].concat();
-        let mut left = text.as_slice();
-        while !left.is_empty() {
-            match self.file.write(left) {
+        let text = [separator, line, lost.as_bytes()].concat();
+        let mut remaining = text.as_slice();
+        while !remaining.is_empty() {
+            match self.file.write(remaining) {
                 Ok(0) => break,
-                Ok(written) => left = &left[written..],
+                Ok(written) => remaining = &remaining[written..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => break,
             }
         }
-        self.torn = !left.is_empty() && (self.torn || left.len() < text.len());
-        left.is_empty()
+        self.is_partial = !remaining.is_empty() && (self.is_partial || remaining.len() < text.len());
+        remaining.is_empty()
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Instant;
 
-    /// Has room for so many bytes, as a disk does.
+    /// A disk with room for a number of bytes.
     struct Disk {
         room: Arc<AtomicUsize>,
         file: File,
@@ -119,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_disk_loses_is_told_in_the_next_line() {
+    fn the_next_line_reports_lines_lost_to_a_full_disk() {
         let (room, mut written) = (Arc::<AtomicUsize>::default(), tempfile::tempfile().unwrap());
-        let queue = LogQueue::to(Disk { room: Arc::clone(&room), file: written.try_clone().unwrap() }).unwrap();
+        let writer = LogWriter::open(Disk { room: Arc::clone(&room), file: written.try_clone().unwrap() }).unwrap();
         for (line, bytes) in [("one\n", 100), ("two\n", 2), ("three\n", 0), ("four\n", 100), ("five\n", 100)] {
             room.store(bytes, Ordering::Relaxed);
-            queue.tell(line.as_bytes());
-            while !queue.finish() {}
+            writer.send(line.as_bytes());
+            while !writer.finish() {}
         }
         let mut text = String::new();
         written.rewind().unwrap();
@@ -134,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_who_does_not_read_holds_nobody_up_and_is_told_how_much_it_missed() {
-        let (mut reader, writer) = io::pipe().unwrap();
-        let queue = LogQueue::to(writer).unwrap();
-        let told = 20_000;
+    fn a_stalled_reader_blocks_nothing_and_sees_the_number_of_lost_lines() {
+        let (mut reader, pipe) = io::pipe().unwrap();
+        let writer = LogWriter::open(pipe).unwrap();
+        let sent = 20_000;
         let before = Instant::now();
-        (0..told).for_each(|_| queue.tell(&[&[b'x'; 999][..], b"\n"].concat()));
-        assert!(!queue.finish(), "there was more to write than the pipe holds");
-        assert!(before.elapsed() >= LAST_WORDS);
+        (0..sent).for_each(|_| writer.send(&[&[b'x'; 999][..], b"\n"].concat()));
+        assert!(!writer.finish(), "more lines than the pipe holds");
+        assert!(before.elapsed() >= FLUSH_TIMEOUT);
         let reading = std::thread::spawn(move || {
             let (mut text, mut piece) = (String::new(), vec![0; 65_536]);
             while !text.contains("the last\n") && !text.contains("the last lost=") {
@@ -150,23 +150,23 @@ mod tests {
             }
             text
         });
-        while !queue.finish() {}
-        queue.tell(b"the last\n");
+        while !writer.finish() {}
+        writer.send(b"the last\n");
         let text = reading.join().unwrap();
         let lost: usize =
             text.split("lost=").skip(1).map(|rest| rest.lines().next().unwrap().parse::<usize>().unwrap()).sum();
-        assert_eq!(text.lines().count() + lost, told + 1);
+        assert_eq!(text.lines().count() + lost, sent + 1);
         assert!(text.lines().count() >= LINES_MAX);
     }
 
     #[test]
-    fn a_reader_who_has_gone_is_no_failure() {
-        let (reader, writer) = io::pipe().unwrap();
+    fn a_closed_reader_is_no_failure() {
+        let (reader, pipe) = io::pipe().unwrap();
         drop(reader);
-        let mut queue = LogQueue::to(writer).unwrap();
+        let mut writer = LogWriter::open(pipe).unwrap();
         for _ in 0..3 {
-            queue.write_all(b"x\n").unwrap();
+            writer.write_all(b"x\n").unwrap();
         }
-        while !queue.finish() {}
+        while !writer.finish() {}
     }
 }

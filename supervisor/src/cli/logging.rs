@@ -1,68 +1,67 @@
-//! Logs: what the supervisor says on stderr, without secrets of a known form. Must not know what is logged, nor
-//! how lines of a daemon wait (that is `log_queue`).
+//! Sends log lines to stderr, with secrets redacted and terminal control removed.
 
 use super::arguments::Command;
-use super::log_writer::LogQueue;
+use super::log_writer::LogWriter;
 use super::print;
 use proctor_core::redact::redact;
 use proctor_proto::printable;
 use std::io::{self, IsTerminal, Write};
 
-/// Most bytes of a line. What is longer was made so by whoever is told of in it.
+/// Most bytes of a line. Longer lines come from untrusted text in them.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// Where this process says what it has to say beside its output.
-pub(super) enum Logs {
-    /// Of a daemon, which goes on whatever becomes of its stderr.
-    Queued(LogQueue),
-    /// Of a command, whose person reads along.
+/// Where log lines go.
+pub(super) enum LogOutput {
+    /// To a queue: a daemon continues whatever happens to its stderr.
+    Queued(LogWriter),
+    /// Directly to stderr: a command whose user is reading along.
     Direct,
 }
 
-impl Logs {
-    /// Sends logs to stderr. A daemon tells what it does; a command at a terminal only what went wrong.
-    pub(super) fn begin(command: &Command) -> io::Result<Logs> {
+impl LogOutput {
+    /// Initializes logging. A daemon logs its activity, a command only errors.
+    pub(super) fn init(command: &Command) -> io::Result<LogOutput> {
         let default = if matches!(command, Command::Serve(serve) if !serve.private) { "info" } else { "error" };
         let filter = tracing_subscriber::EnvFilter::try_from_env("PROCTOR_LOG")
             .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
         let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        // A line that cannot be written would be told of on stderr, by a macro that panics when it cannot write.
+        // With internal errors on, a failed write would be reported on stderr by a macro that panics if that fails.
         let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).log_internal_errors(false);
         if !matches!(command, Command::Serve(serve) if !serve.check) {
             lines.with_writer(|| Redacting(io::stderr())).init();
-            return Ok(Logs::Direct);
+            return Ok(LogOutput::Direct);
         }
-        let queue = LogQueue::to(io::stderr())?;
-        let lined_up = queue.clone();
-        lines.with_writer(move || Redacting(lined_up.clone())).init();
-        // The default one writes to stderr itself, which may take for ever, and so keeps a session that broke from its end.
+        let writer = LogWriter::open(io::stderr())?;
+        let thread_writer = writer.clone();
+        lines.with_writer(move || Redacting(thread_writer.clone())).init();
+        // The default hook writes to stderr itself, which may block for ever and keep a crashed session from ending.
         std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
-        Ok(Logs::Queued(queue))
+        Ok(LogOutput::Queued(writer))
     }
 
-    /// Says why the process ends, whatever is logged.
-    pub(super) fn say(&self, text: &str) {
+    /// Reports why the process ends, independent of the log level.
+    pub(super) fn report(&self, text: &str) {
         match self {
-            Logs::Queued(queue) => queue.tell(format!("{}\n", printable::coloured(text)).as_bytes()),
-            // Whoever does not read it has the exit status.
-            Logs::Direct => print::beside(text),
+            LogOutput::Queued(writer) => writer.send(format!("{}\n", printable::coloured(text)).as_bytes()),
+            // If stderr is not read, the exit status remains.
+            LogOutput::Direct => print::message(text),
         }
     }
 
-    /// Returns when everything is written, or has had its time.
+    /// Waits until all lines are written, within a limit.
     pub(super) fn finish(&self) {
-        if let Logs::Queued(queue) = self {
-            queue.finish();
+        if let LogOutput::Queued(writer) = self {
+            writer.finish();
         }
     }
 }
 
-// One event comes in one piece, and leaves as one line: what a caller or a project said may be in it.
+// Each event arrives in one piece and leaves as one line: it may contain text of callers or projects.
 struct Redacting<W>(W);
 
 impl<W: Write> Write for Redacting<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Before it is looked through for secrets, which takes as long as it is.
+        // Clipped before redaction, which takes time in proportion to the length.
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LINE_BYTES_MAX)]);
         let cut = if bytes.len() > LINE_BYTES_MAX { "…" } else { "" };
         let mut line = one_line(&redact(&format!("{}{cut}", text.trim_end_matches('\n'))));
@@ -76,7 +75,7 @@ impl<W: Write> Write for Redacting<W> {
     }
 }
 
-// What would end the line or steer a terminal is escaped, but for colours.
+// Escapes line ends and terminal control, but not colours.
 fn one_line(text: &str) -> String {
     printable::coloured(text).replace('\n', "\\n")
 }
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_has_no_secret_of_a_known_form() {
+    fn redacts_known_secrets() {
         let secret = format!("ghp_{}", "a1B2".repeat(9));
         let mut written = Redacting(Vec::new());
         let line = format!("INFO run not started reason={secret} run=x\n");
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_writes_a_line_of_his_own_into_a_log() {
+    fn escapes_line_ends_and_terminal_control() {
         let mut written = Redacting(Vec::new());
         let line = "\x1b[32m INFO\x1b[0m reason=x\n2026 INFO forged\x1b[2J\r\n";
         assert_eq!(written.write(line.as_bytes()).unwrap(), line.len());
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_the_end_of_a_line_cuts_is_none_either() {
+    fn redacts_a_secret_cut_by_the_line_limit() {
         let (before, secret) = ("x".repeat(LINE_BYTES_MAX - 10), "ghp_".to_owned() + &"a1B2".repeat(9));
         let mut written = Redacting(Vec::new());
         written.write_all(format!("{before} {secret}\n").as_bytes()).unwrap();

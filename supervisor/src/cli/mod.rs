@@ -1,5 +1,4 @@
-//! The command line of `proctor`: what can be asked, and where each question goes. Exit codes and outputs are a contract
-//! with scripts. Must not know how runs go on.
+//! The command line of `proctor`: dispatches subcommands. Exit codes and outputs are a contract with scripts.
 
 mod admin;
 mod arguments;
@@ -23,39 +22,39 @@ mod xdg_dirs;
 
 use arguments::{Cli, Command};
 use clap::Parser;
-use logging::Logs;
+use logging::LogOutput;
 use std::process::ExitCode;
 
 /// Exit status for a mistake on the command line.
 const USAGE: u8 = 2;
 
-/// Exit status when the host cannot do what was asked.
+/// Exit status if the host cannot do what was asked.
 const HOST: u8 = 5;
 
-/// Exit status of a command that somebody ended.
+/// Exit status of a command that was interrupted.
 const CANCELLED: u8 = 130;
 
-/// A failure that ends the program: what to say and the exit status.
+/// An error that ends the program: its text and the exit status.
 #[derive(Debug)]
-struct Failure {
+struct CommandError {
     code: u8,
     text: String,
 }
 
-impl Failure {
-    fn usage(text: impl Into<String>) -> Failure {
-        Failure { code: USAGE, text: text.into() }
+impl CommandError {
+    fn usage(text: impl Into<String>) -> CommandError {
+        CommandError { code: USAGE, text: text.into() }
     }
 
-    fn host(text: impl Into<String>) -> Failure {
-        Failure { code: HOST, text: text.into() }
+    fn host(text: impl Into<String>) -> CommandError {
+        CommandError { code: HOST, text: text.into() }
     }
 }
 
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
-    // Each run has a thread, and there may be hundreds.
+    // Each run has a thread, and there may be hundreds: limits the allocator's arenas.
     proctor_sandbox::share_arenas();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -63,14 +62,14 @@ pub fn main() -> ExitCode {
             return ExitCode::from(explain(&error));
         }
     };
-    let logs = match Logs::begin(&cli.command) {
+    let logs = match LogOutput::init(&cli.command) {
         Ok(logs) => logs,
         Err(error) => {
-            Logs::Direct.say(&format!("proctor: no log can be begun: {error}"));
+            LogOutput::Direct.report(&format!("proctor: the log cannot be opened: {error}"));
             return ExitCode::from(HOST);
         }
     };
-    let answered = match cli.command {
+    let result = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::List(arguments) => list::list(&arguments),
         Command::Failures(arguments) => last_run::failures(&arguments),
@@ -80,24 +79,24 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Admin(arguments) => admin::admin(&arguments),
     };
-    let code = answered.unwrap_or_else(|failure| {
-        logs.say(&format!("proctor: {}", failure.text));
+    let code = result.unwrap_or_else(|failure| {
+        logs.report(&format!("proctor: {}", failure.text));
         failure.code
     });
     logs.finish();
     ExitCode::from(code)
 }
 
-// Help and version are asked for and succeed; everything else is a mistake, which may quote what was given.
+// Help and version were requested and succeed; any other error is a usage mistake.
 fn explain(error: &clap::Error) -> u8 {
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
-        print::beside(text.trim_end());
+        print::message(text.trim_end());
         return USAGE;
     }
-    print::answer(&text).map_or_else(
+    print::text(&text).map_or_else(
         |failure| {
-            print::beside(&format!("proctor: {}", failure.text));
+            print::message(&format!("proctor: {}", failure.text));
             failure.code
         },
         |()| 0,

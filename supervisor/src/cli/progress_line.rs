@@ -1,5 +1,5 @@
-//! The live line of a terminal: tests done of how many, failing so far, elapsed, memory. Cut to the terminal, never wrapped;
-//! silent when stderr is no terminal. Must not know how a run ends.
+//! The progress line at a terminal: tests done and expected, failures, elapsed time, memory. Cut to the terminal width;
+//! hidden if stderr is no terminal.
 
 use super::print;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -10,31 +10,31 @@ use proctor_proto::printable;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// The line, and the names of failing tests above it.
-pub(super) struct Progress {
+/// The progress line, and the failing tests printed above it.
+pub(super) struct ProgressLine {
     bar: ProgressBar,
-    /// Tests that the run is expected to have, by an earlier run of the same.
+    /// Number of tests expected from an earlier complete run.
     expected: Option<u64>,
-    /// What is going on before the first test ends.
+    /// Activity shown before the first test ends.
     work: &'static str,
     latest: RefCell<event::Progress>,
 }
 
-impl Progress {
-    /// A line on stderr if `wanted` and it is a terminal.
-    pub(super) fn new(wanted: bool, expected: Option<u64>, work: &'static str) -> Progress {
-        let target = if wanted { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
+impl ProgressLine {
+    /// A line on stderr, if `enabled` and stderr is a terminal.
+    pub(super) fn new(enabled: bool, expected: Option<u64>, work: &'static str) -> ProgressLine {
+        let target = if enabled { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
-        // The template is a constant; the fallback only keeps a mistake in it from ending a run. What is wide is cut to the
-        // terminal as it is when the line is drawn.
+        // The template is a constant; the fallback only keeps a mistake in it from ending a run. The wide part is cut
+        // to the terminal width each time the line is drawn.
         let style = ProgressStyle::with_template("{spinner} {elapsed} · {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         bar.set_message("starting");
         bar.enable_steady_tick(Duration::from_millis(125));
-        Progress { bar, expected, work, latest: RefCell::default() }
+        ProgressLine { bar, expected, work, latest: RefCell::default() }
     }
 
-    /// Shows what an event changes.
+    /// Updates the line for an event.
     pub(super) fn show(&self, event: &RunEvent) {
         let mut latest = self.latest.borrow_mut();
         match event {
@@ -47,7 +47,7 @@ impl Progress {
                 latest.tests_finished += 1;
                 if test.outcome.is_failure() {
                     latest.tests_failed += 1;
-                    self.failed("failed", &test.nodeid);
+                    self.print_failure("failed", &test.nodeid);
                 }
             }
             RunEvent::Collector(collector) => {
@@ -55,10 +55,10 @@ impl Progress {
                     CollectorKind::Build => "build failed",
                     CollectorKind::Collection => "collection failed",
                 };
-                self.failed(what, &collector.nodeid);
+                self.print_failure(what, &collector.nodeid);
             }
             RunEvent::Missed { events } => {
-                self.failed("not shown:", &format!("{events} events, for which the run's log had no room"));
+                self.print_failure("not shown:", &format!("{events} events, for which the run's log had no room"));
             }
             RunEvent::Progress(progress) => {
                 latest.memory_bytes = progress.memory_bytes;
@@ -69,24 +69,24 @@ impl Progress {
         self.bar.set_message(line(&latest, self.expected, self.work));
     }
 
-    /// Has `print` print while the line is away.
+    /// Calls `print` while the line is hidden.
     pub(super) fn above(&self, print: impl FnOnce()) {
         self.bar.suspend(print);
     }
 
-    fn failed(&self, what: &str, name: &str) {
+    fn print_failure(&self, what: &str, name: &str) {
         if !self.bar.is_hidden() {
-            self.above(|| print::beside(&format!("\x1b[31m{what}\x1b[0m {}", printable::line(name))));
+            self.above(|| print::message(&format!("\x1b[31m{what}\x1b[0m {}", printable::line(name))));
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-// What matters comes first, since the end is what a narrow terminal cuts.
+// The most important part comes first, because a narrow terminal cuts the end.
 fn line(progress: &event::Progress, expected: Option<u64>, work: &str) -> String {
     let done = progress.tests_finished;
     let mut line = match expected.filter(|expected| (1..=*expected).contains(&done)) {
@@ -112,13 +112,13 @@ mod tests {
     use proctor_core::test_case::TestId;
 
     #[test]
-    fn the_line_has_the_total_where_an_earlier_run_had_one() {
+    fn shows_the_total_of_an_earlier_run() {
         let mut progress = event::Progress::default();
         assert_eq!(line(&progress, Some(400), "building"), "building");
         progress.tests_finished = 100;
         assert_eq!(line(&progress, Some(400), "building"), "100 of ~400 tests (25%)");
         assert_eq!(line(&progress, None, "building"), "100 tests done");
-        assert_eq!(line(&progress, Some(99), "building"), "100 tests done", "there are more than there were");
+        assert_eq!(line(&progress, Some(99), "building"), "100 tests done", "more tests than expected");
         progress.tests_failed = 2;
         progress.running = Some(TestId { package: "p".into(), name: "a\nb".into() });
         assert_eq!(line(&progress, Some(100), "building"), "100 of ~100 tests (100%) · 2 failing · a\\nb");

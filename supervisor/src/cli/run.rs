@@ -1,11 +1,11 @@
-//! `proctor run`: one run of the workspace at hand, watched to its end. Must not know how it looks on a terminal.
+//! `proctor run`: one run of a workspace, followed to its end.
 
-use super::arguments::{Browser, Coverage, Network, Output, Run};
+use super::arguments::{Browser, Coverage, Network, Output, RunArgs};
 use super::last_run_store::Total;
-use super::live_output::Live;
-use super::progress_line::Progress;
+use super::live_output::LiveOutput;
+use super::progress_line::ProgressLine;
 use super::signals::Signals;
-use super::{Failure, HOST, USAGE, in_process, print, terminal_report};
+use super::{CommandError, HOST, USAGE, in_process, print, terminal_report};
 use crate::host::environment::check_env;
 use crate::runs::prepare::PrepareError;
 use crate::runs::{NotStarted, OutputFiles, RunEnd};
@@ -27,99 +27,103 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-/// Bytes of a stream that are shown at once.
-const PART: usize = 256 * 1_024;
+/// Chunk size for live output, in bytes.
+const CHUNK_BYTES: usize = 256 * 1_024;
 
-/// Carries out the command; the result is the exit status of the program.
-pub(super) fn run(arguments: &Run) -> Result<u8, Failure> {
+/// Runs the command; returns the exit status of the program.
+pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.path)?;
     let request = request(arguments, &workspace)?;
     in_process::runtime()?.block_on(watch(arguments, workspace, request))
 }
 
-async fn watch(arguments: &Run, workspace: Workspace, request: RunRequest) -> Result<u8, Failure> {
+async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -> Result<u8, CommandError> {
     let mut signals = Signals::new()?;
-    let (session, remembered) = in_process::session(workspace)?;
-    let is_whole = request.selection.is_whole() && request.command.is_empty();
-    let expected = if is_whole { remembered.total(request.framework.as_deref()) } else { None };
+    let (session, store) = in_process::session(workspace)?;
+    let is_complete = request.selection.is_whole() && request.command.is_empty();
+    let expected = if is_complete { store.total(request.framework.as_deref()) } else { None };
     let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
         Ok(started) => started,
         Err(error) => return not_accepted(&error, arguments.output),
     };
     let mut screen = Screen::new(arguments, expected);
-    let report = follow(&started, &session, &mut screen, &mut signals).await;
+    let report = follow_run(&started, &session, &mut screen, &mut signals).await;
     screen.progress.clear();
     let report = report?;
-    let memory = session.memory().await.map_err(|error| Failure::host(error.to_string()))?;
-    let files = started.handle.files().await.map_err(|error| Failure::host(error.to_string()))?;
-    screen.rest(&files);
+    let memory = session.memory().await.map_err(|error| CommandError::host(error.to_string()))?;
+    let files = started.handle.files().await.map_err(|error| CommandError::host(error.to_string()))?;
+    screen.show_rest(&files);
     session.close().await;
     let printed = match arguments.output {
-        Output::Human => print::answer(&terminal_report::report(&report, screen.output.is_some())),
+        Output::Human => print::text(&terminal_report::report(&report, screen.output.is_some())),
         Output::Json => print::document(&*report),
     };
-    // That the next command will not know of it is only a pity.
-    if let Err(failure) = remembered.keep(&memory, &report, &files) {
-        print::beside(&format!("proctor: this run is not remembered: {}", failure.text));
-    } else if is_whole && !report.partial {
-        remembered.keep_total(&Total { framework: report.framework.clone(), tests: report.summary.total });
+    // A failure to store the result for later commands does not fail this one.
+    if let Err(failure) = store.write(&memory, &report, &files) {
+        print::message(&format!("proctor: this run is not stored for later commands: {}", failure.text));
+    } else if is_complete && !report.partial {
+        store.write_total(&Total { framework: report.framework.clone(), tests: report.summary.total });
     }
     printed?;
     Ok(report.outcome.exit_code(report.evidence.signal))
 }
 
-/// What a person sees of a run while it goes on.
+/// What a person sees of a run in progress.
 struct Screen {
-    progress: Progress,
-    /// What a command writes, at a terminal.
-    output: Option<Shown>,
+    progress: ProgressLine,
+    /// Live output of a command, at a terminal.
+    output: Option<StreamProgress>,
 }
 
-/// The two streams of a command, as far as they have been shown.
+/// Progress in showing the two streams of a command.
 #[derive(Default)]
-struct Shown {
-    stdout: (u64, Live),
-    stderr: (u64, Live),
+struct StreamProgress {
+    stdout: (u64, LiveOutput),
+    stderr: (u64, LiveOutput),
 }
 
 impl Screen {
-    fn new(arguments: &Run, expected: Option<u64>) -> Screen {
+    fn new(arguments: &RunArgs, expected: Option<u64>) -> Screen {
         let (is_human, is_command) = (arguments.output == Output::Human, !arguments.command.is_empty());
         let work = if is_command { "running" } else { "building" };
         let is_visible = is_human && is_command && std::io::stdout().is_terminal();
-        Screen { progress: Progress::new(is_human, expected, work), output: is_visible.then(Shown::default) }
+        Screen {
+            progress: ProgressLine::new(is_human, expected, work),
+            output: is_visible.then(StreamProgress::default),
+        }
     }
 
     fn show(&mut self, event: &RunEvent, files: Option<&OutputFiles>) {
         self.progress.show(event);
-        if let (RunEvent::Output { stream, offset, len }, Some(files), Some(shown)) = (event, files, &mut self.output) {
-            shown.until(offset + u64::from(*len), *stream, files, &self.progress);
+        if let (RunEvent::Output { stream, offset, len }, Some(files), Some(streams)) = (event, files, &mut self.output)
+        {
+            streams.show_until(offset + u64::from(*len), *stream, files, &self.progress);
         }
     }
 
-    // Also what the run's log had no room for.
-    fn rest(&mut self, files: &OutputFiles) {
-        let Some(shown) = &mut self.output else { return };
+    // Shows the remaining output, including what the run's log had no room for.
+    fn show_rest(&mut self, files: &OutputFiles) {
+        let Some(streams) = &mut self.output else { return };
         for stream in [Stream::Stdout, Stream::Stderr] {
-            shown.until(files.output_len(stream), stream, files, &self.progress);
+            streams.show_until(files.output_len(stream), stream, files, &self.progress);
         }
-        let (stdout, stderr) = (shown.stdout.1.rest(), shown.stderr.1.rest());
+        let (stdout, stderr) = (streams.stdout.1.finish(), streams.stderr.1.finish());
         self.progress.above(|| write_live(&stdout, &stderr));
     }
 }
 
-impl Shown {
-    fn until(&mut self, end: u64, stream: Stream, files: &OutputFiles, progress: &Progress) {
+impl StreamProgress {
+    fn show_until(&mut self, end: u64, stream: Stream, files: &OutputFiles, progress: &ProgressLine) {
         let (at, live) = match stream {
             Stream::Stdout => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,
         };
         while *at < end {
-            let part = usize::try_from(end - *at).unwrap_or(usize::MAX).min(PART);
-            // What cannot be read back is in no report either: the run goes on.
-            let bytes = files.read_output(stream, *at, part).unwrap_or_default();
-            *at += part as u64;
-            let lines = live.take(&bytes);
+            let chunk = usize::try_from(end - *at).unwrap_or(usize::MAX).min(CHUNK_BYTES);
+            // Output that cannot be read back is in no report either; the run continues.
+            let bytes = files.read_output(stream, *at, chunk).unwrap_or_default();
+            *at += chunk as u64;
+            let lines = live.push(&bytes);
             if lines.is_empty() {
                 continue;
             }
@@ -131,25 +135,25 @@ impl Shown {
     }
 }
 
-// A terminal that has gone away takes its user along, and the run ends by a signal.
+// Errors are ignored: if the terminal is closed, a signal ends the run.
 fn write_live(stdout: &str, stderr: &str) {
     _ = anstream::stdout().write_all(stdout.as_bytes());
     _ = anstream::stderr().write_all(stderr.as_bytes());
 }
 
-// A signal cancels; the run then ends by itself and its partial report is printed.
-async fn follow(
-    started: &StartedRun,
+// A signal cancels the run, which then ends by itself with a partial report.
+async fn follow_run(
+    started: &Started,
     session: &crate::sessions::SessionHandle,
     screen: &mut Screen,
     signals: &mut Signals,
-) -> Result<Arc<Report>, Failure> {
+) -> Result<Arc<Report>, CommandError> {
     let _watch = started.handle.watch();
-    let lost = || Failure::host("the session broke; see the log above");
+    let crashed = || CommandError::host("the session crashed; see the log above");
     let mut cursor = 0;
     loop {
         let batch = tokio::select! {
-            batch = started.handle.read(cursor) => batch.map_err(|_| lost())?,
+            batch = started.handle.read(cursor) => batch.map_err(|_| crashed())?,
             () = signals.any() => {
                 _ = session.cancel(started.run.clone()).await;
                 continue;
@@ -165,36 +169,36 @@ async fn follow(
             screen.show(&entry.event, files.as_ref());
         }
     }
-    ended(started.handle.end().await.map_err(|_| lost())?)
+    report_of(started.handle.end().await.map_err(|_| crashed())?)
 }
 
-/// The report of a run that has ended, or how one that never started ends a command.
-pub(super) fn ended(end: RunEnd) -> Result<Arc<Report>, Failure> {
+/// The report of a run, or the error of a run that never started.
+pub(super) fn report_of(end: RunEnd) -> Result<Arc<Report>, CommandError> {
     match end {
         RunEnd::Report(report) => Ok(report),
-        RunEnd::NotStarted(NotStarted::Prepare(error)) => Err(refused(&error)),
-        RunEnd::NotStarted(why @ NotStarted::Invalid { .. }) => Err(Failure::usage(why.to_string())),
-        RunEnd::NotStarted(why) => Err(Failure::host(why.to_string())),
+        RunEnd::NotStarted(NotStarted::Prepare(error)) => Err(prepare_failure(&error)),
+        RunEnd::NotStarted(error @ NotStarted::Invalid { .. }) => Err(CommandError::usage(error.to_string())),
+        RunEnd::NotStarted(error) => Err(CommandError::host(error.to_string())),
     }
 }
 
-/// How a request that did not become a run ends a command.
-pub(super) fn failure(error: &SessionError) -> Failure {
+/// The error of a request that was not accepted.
+pub(super) fn failure(error: &SessionError) -> CommandError {
     match error {
-        SessionError::Prepare(error) => refused(error),
-        other => Failure::host(other.to_string()),
+        SessionError::Prepare(error) => prepare_failure(error),
+        other => CommandError::host(other.to_string()),
     }
 }
 
-fn not_accepted(error: &SessionError, output: Output) -> Result<u8, Failure> {
+fn not_accepted(error: &SessionError, output: Output) -> Result<u8, CommandError> {
     match error {
-        // Nothing to do is no failure: everything that failed has been mended.
+        // Nothing to rerun is not a failure: everything that failed has been fixed.
         SessionError::Rejected(StartRejected::NothingToRerun { framework }) => {
             let note = text::nothing_to_rerun(framework, Reader::Person);
             match output {
-                Output::Human => print::answer(&note)?,
-                // Nothing ran, so it has come to no outcome. The same words as in what agents get, beside what programs read
-                // of every report.
+                Output::Human => print::text(&note)?,
+                // Nothing ran, so there is no outcome. The note has the words that agents get, and the other fields are
+                // those that programs read in every report.
                 Output::Json => print::document(&json!({
                     "nothing_ran": reason::NOTHING_TO_RERUN,
                     "outcome": null,
@@ -212,13 +216,13 @@ fn not_accepted(error: &SessionError, output: Output) -> Result<u8, Failure> {
             Ok(0)
         }
         SessionError::Rejected(StartRejected::NoRunYet) => {
-            Err(Failure::usage("no run here yet: `proctor run` first, then --failed"))
+            Err(CommandError::usage("no run here yet: `proctor run` first, then --failed"))
         }
         other => Err(failure(other)),
     }
 }
 
-fn refused(error: &PrepareError) -> Failure {
+fn prepare_failure(error: &PrepareError) -> CommandError {
     let text = match error {
         PrepareError::Detect(DetectError::NoProject) => {
             format!("{error}: name one with --framework NAME, or give a command after --")
@@ -239,10 +243,10 @@ fn refused(error: &PrepareError) -> Failure {
         | PrepareError::PathNotUtf8 => USAGE,
         PrepareError::WorkspaceReplaced | PrepareError::WorkspaceOwner { .. } | PrepareError::HostFailed { .. } => HOST,
     };
-    Failure { code, text }
+    CommandError { code, text }
 }
 
-fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure> {
+fn request(arguments: &RunArgs, workspace: &Workspace) -> Result<RunRequest, CommandError> {
     let limits = LimitRequest {
         memory_bytes: arguments.memory.map(|size| size.bytes),
         cpu_millis: arguments.cpus.map(|cpus| cpus.millis),
@@ -250,7 +254,7 @@ fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure
         wall_ms: arguments.timeout.map(|timeout| timeout.ms),
         disk_bytes: arguments.disk.map(|size| size.bytes),
     };
-    limits.check().map_err(|error| Failure::usage(error.to_string()))?;
+    limits.check().map_err(|error| CommandError::usage(error.to_string()))?;
     Ok(RunRequest {
         framework: arguments.framework.clone(),
         selection: selection(arguments, workspace)?,
@@ -278,27 +282,27 @@ fn request(arguments: &Run, workspace: &Workspace) -> Result<RunRequest, Failure
     })
 }
 
-fn selection(arguments: &Run, workspace: &Workspace) -> Result<Selection, Failure> {
+fn selection(arguments: &RunArgs, workspace: &Workspace) -> Result<Selection, CommandError> {
     if arguments.failed {
         return Ok(Selection::LastFailed { limit: None });
     }
     let filter = Filter::parse(arguments.filter.as_deref().unwrap_or_default())
-        .map_err(|error| Failure::usage(error.to_string()))?;
+        .map_err(|error| CommandError::usage(error.to_string()))?;
     let files = arguments
         .file
         .iter()
-        .map(|file| workspace.existing(file).map_err(|error| in_process::unseen("--file", &error)))
+        .map(|file| workspace.existing(file).map_err(|error| in_process::path_failure("--file", &error)))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(if filter.is_none() && files.is_empty() { Selection::All } else { Selection::Matching { filter, files } })
 }
 
-fn env(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+fn env(variables: &[String]) -> Result<BTreeMap<String, String>, CommandError> {
     let mut env = BTreeMap::new();
-    for pair in given {
+    for pair in variables {
         let (name, value) =
-            pair.split_once('=').ok_or_else(|| Failure::usage(format!("--env: expected K=V, got {pair:?}")))?;
+            pair.split_once('=').ok_or_else(|| CommandError::usage(format!("--env: expected K=V, got {pair:?}")))?;
         env.insert(name.to_owned(), value.to_owned());
     }
-    check_env(&env).map_err(|why| Failure::usage(format!("--env: {why}")))?;
+    check_env(&env).map_err(|error| CommandError::usage(format!("--env: {error}")))?;
     Ok(env)
 }

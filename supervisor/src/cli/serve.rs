@@ -1,10 +1,9 @@
-//! `proctor serve`: the daemon, and the private supervisor that an agent shim starts. Must not know how calls are
-//! answered.
+//! `proctor serve`: the daemon, and the private supervisor for an agent shim.
 
-use super::arguments::Serve;
-use super::config_reload::{Reloading, Users, own_cache, shown_roots};
-use super::in_process::{self, Shared};
-use super::{Failure, USAGE, print};
+use super::arguments::ServeArgs;
+use super::config_reload::{ConfigReloader, UidHistory, create_cache_dir, exposed_roots};
+use super::in_process::{self, HostSettings};
+use super::{CommandError, USAGE, print};
 use crate::clock::Clock;
 use crate::config::{Config, Diagnostic, Machine, Problem};
 use crate::grpc::Api;
@@ -32,72 +31,76 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 /// Serves until SIGTERM, SIGINT or, for a private supervisor, the end of its connection.
-pub(super) fn serve(arguments: &Serve) -> Result<u8, Failure> {
+pub(super) fn serve(arguments: &ServeArgs) -> Result<u8, CommandError> {
     match (&arguments.config, &arguments.root) {
         (Some(path), _) => {
             let may_switch = in_process::own_uid()? == 0;
-            let loaded = access::load(path, may_switch, &Tenants::default(), |config| on_path(config, arguments.check))
-                .map_err(|told| told.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\nproctor: "))
-                .map_err(|text| Failure { code: USAGE, text })?;
+            let loaded =
+                access::load(path, may_switch, &Tenants::default(), |config| path_problems(config, arguments.check))
+                    .map_err(|diagnostics| {
+                        diagnostics.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\nproctor: ")
+                    })
+                    .map_err(|text| CommandError { code: USAGE, text })?;
             if arguments.check {
-                loaded.notes.iter().for_each(|note| print::beside(&format!("proctor: {note}")));
-                print::answer(&format!("{}: ok", printable::line(&path.display().to_string())))?;
+                loaded.notes.iter().for_each(|note| print::message(&format!("proctor: {note}")));
+                print::text(&format!("{}: ok", printable::line(&path.display().to_string())))?;
                 return Ok(0);
             }
             in_process::runtime()?.block_on(daemon(path, loaded, may_switch))
         }
         (None, Some(root)) => in_process::runtime()?.block_on(private(root)),
-        (None, None) => Err(Failure::usage("serve needs --config or --private --root")),
+        (None, None) => Err(CommandError::usage("serve needs --config or --private --root")),
     }
 }
 
-// Roots that the toolchains of this process's environment would show to all runs, as each SIGHUP refuses them. Whoever only
-// checks the file may have another PATH than the supervisor.
-fn on_path(config: &Config, checks: bool) -> Vec<Problem> {
+// Roots that the toolchains on this process's PATH would expose to all runs. As an error at start and reload, as a note
+// for `--check`, which may run with another PATH than the supervisor.
+fn path_problems(config: &Config, is_check: bool) -> Vec<Problem> {
     let names = config.private_paths().iter().flat_map(ResolvedPath::names).collect();
-    // Those of the file are the file's own problems, whatever PATH is.
-    let offer = ToolchainConfig { toolchains: Vec::new(), private: watch::channel(names).1 };
-    let problems = shown_roots(&in_process::toolchain(offer), config).into_iter();
-    let by_this_path = |problem: Problem| {
-        Problem::note(problem.at, format!("{}; this is by the PATH of `--check` itself", problem.text))
+    // Toolchains named in the file are checked with the file, independent of PATH.
+    let toolchains = ToolchainConfig { toolchains: Vec::new(), private: watch::channel(names).1 };
+    let problems = exposed_roots(&in_process::toolchain(toolchains), config).into_iter();
+    let as_note = |problem: Problem| {
+        Problem::note(problem.at, format!("{}; according to the PATH of `--check` itself", problem.text))
     };
-    if checks { problems.map(by_this_path).collect() } else { problems.collect() }
+    if is_check { problems.map(as_note).collect() } else { problems.collect() }
 }
 
-async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u8, Failure> {
+async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u8, CommandError> {
     let LoadedConfig { config, access, private, notes } = loaded;
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     if !may_switch && config.sandbox.required().contains(&Layer::TenantUid) {
-        return Err(Failure::host(cannot_switch().to_string()));
+        return Err(CommandError::host(cannot_switch().to_string()));
     }
-    // Before anybody can know that this process is there: who has no handler for it dies of SIGHUP.
-    let mut hangup = hangups()?;
-    // Held to the end. Two who share the caches and the users of tenants would each take the other's for its own.
-    let _lock = lock_dir(&config.state_dir).map_err(|error| Failure::host(error.to_string()))?;
+    // Installed before the process can be found: without a handler, SIGHUP would kill it.
+    let mut hangup = hangup_signal()?;
+    // Held to the end. Two supervisors that shared caches and UIDs would mistake each other's files for their own.
+    let _lock = lock_dir(&config.state_dir).map_err(|error| CommandError::host(error.to_string()))?;
     for tenant in access.tenants.all() {
-        own_cache(&config, tenant).map_err(Failure::host)?;
+        create_cache_dir(&config, tenant).map_err(CommandError::host)?;
     }
-    let (private, seen) = watch::channel(private);
-    let offer = ToolchainConfig { toolchains: config.host.toolchains.clone(), private: seen };
+    let (private, private_rx) = watch::channel(private);
+    let toolchains = ToolchainConfig { toolchains: config.host.toolchains.clone(), private: private_rx };
     let clock = Clock::new();
-    let place = config.audit.log_config(&config.state_dir);
-    let told = format!("the audit log {}", place.path.display());
-    let audit = Audit::open(place, clock).map_err(|error| Failure::host(format!("{told}: {error}")))?;
+    let log_config = config.audit.log_config(&config.state_dir);
+    let label = format!("the audit log {}", log_config.path.display());
+    let audit = Audit::open(log_config, clock).map_err(|error| CommandError::host(format!("{label}: {error}")))?;
     let budget = config.host.budget(Machine::current());
-    let shared = Shared { budget, pool: config.host.pool.bounds(), offer, clock, audit: Some(audit.clone()) };
-    let context = in_process::context(shared)?;
+    let settings =
+        HostSettings { budget, pool: config.host.pool.bounds(), toolchains, clock, audit: Some(audit.clone()) };
+    let context = in_process::context(settings)?;
     let (access, current) = watch::channel(Arc::new(access));
     let api = api(context, current.clone(), config.host.session_limits(), Drain::new(config.host.drain()));
     let mut listeners = Vec::new();
     if let Some(path) = &config.listen.unix {
-        let mode = config.listen.mode().map_err(|error| Failure::usage(error.to_string()))?;
-        listeners.push(net::bind_unix(path, mode).await.map_err(|error| Failure::host(error.to_string()))?);
+        let mode = config.listen.mode().map_err(|error| CommandError::usage(error.to_string()))?;
+        listeners.push(net::bind_unix(path, mode).await.map_err(|error| CommandError::host(error.to_string()))?);
         tracing::info!(socket = %path.display(), "listening");
     }
     if let Some(address) = config.listen.tcp {
         let bound = TcpListener::bind(address).await;
-        let listener = bound.map_err(|error| Failure::host(format!("{address}: {error}")))?;
-        // With port 0 the kernel has chosen one; whoever started us reads it here.
+        let listener = bound.map_err(|error| CommandError::host(format!("{address}: {error}")))?;
+        // With port 0 the kernel chooses the port; the starting process reads it here.
         tracing::info!(address = %listener.local_addr().unwrap_or(address), "listening");
         listeners.push(match config.listen.tls {
             Some(_) => Listener::Tls { listener, access: current },
@@ -105,7 +108,7 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
         });
     }
     let manager = ServiceManager::from_env(|name| std::env::var_os(name));
-    if let Some(manager) = manager.map_err(|error| Failure::host(format!("NOTIFY_SOCKET: {error}")))? {
+    if let Some(manager) = manager.map_err(|error| CommandError::host(format!("NOTIFY_SOCKET: {error}")))? {
         let registry = api.registry.clone();
         let answers = move || {
             let registry = registry.clone();
@@ -114,17 +117,17 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
         tokio::spawn(manager.run_notifications(api.drain.clone(), answers));
     }
     let (path, context, registry) = (path.to_owned(), Arc::clone(&api.context), api.registry.clone());
-    let users = Users::of(&config);
-    let mut reloading = Reloading { path, config, users, may_switch, access, private, context, registry };
+    let uid_history = UidHistory::from_config(&config);
+    let mut reloader = ConfigReloader { path, config, uid_history, may_switch, access, private, context, registry };
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
-            reloading.reload().await;
+            reloader.reload().await;
         }
     });
     audit.record(AuditRecord::new(AuditEvent::Started));
     let ended = until_signalled(api, listeners).await;
     audit.record(AuditRecord::new(AuditEvent::Stopped));
-    // Writing blocks; by a panic alone it fails.
+    // Flushing blocks. It fails only by a panic.
     _ = tokio::task::spawn_blocking(move || audit.finish()).await;
     ended
 }
@@ -137,21 +140,27 @@ fn cannot_switch() -> SandboxError {
     }
 }
 
-async fn private(root: &Path) -> Result<u8, Failure> {
+async fn private(root: &Path) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(root)?;
     let policy = in_process::policy(&workspace)?;
     let tenants = Tenants::private(in_process::own_uid()?, workspace.root().to_owned(), policy);
-    let access = watch::channel(Arc::new(Access::from_tenants(tenants))).1;
-    // Its one client ends it, and does not wait.
+    let access = watch::channel(Arc::new(Access::of(tenants))).1;
+    // Its one client ends it and does not wait for runs.
     let drain = Drain::new(Duration::ZERO);
-    let api = api(in_process::context(Shared::alone(PoolBounds::DEFAULT))?, access, SessionLimits::default(), drain);
-    let mut hangup = hangups()?;
+    let api = api(
+        in_process::context(HostSettings::for_single_user(PoolBounds::DEFAULT))?,
+        access,
+        SessionLimits::default(),
+        drain,
+    );
+    let mut hangup = hangup_signal()?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
-            tracing::warn!("SIGHUP: a private supervisor has no host file to read anew");
+            tracing::warn!("SIGHUP: a private supervisor has no host file to reload");
         }
     });
-    let not_a_socket = |error| Failure::usage(format!("file descriptor 0 is not a connected unix socket: {error}"));
+    let not_a_socket =
+        |error| CommandError::usage(format!("file descriptor 0 is not a connected unix socket: {error}"));
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(not_a_socket)?;
     let stream = std::os::unix::net::UnixStream::from(stdin);
     stream.peer_addr().map_err(not_a_socket)?;
@@ -165,20 +174,20 @@ fn api(context: Arc<Context>, access: CurrentAccess, bounds: SessionLimits, drai
     Api { registry, context, access, drain }
 }
 
-fn hangups() -> Result<Signal, Failure> {
+fn hangup_signal() -> Result<Signal, CommandError> {
     signal(SignalKind::hangup()).map_err(no_signals)
 }
 
-fn no_signals(error: std::io::Error) -> Failure {
-    Failure::host(format!("signals: {error}"))
+fn no_signals(error: std::io::Error) -> CommandError {
+    CommandError::host(format!("signals: {error}"))
 }
 
-async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failure> {
+async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, CommandError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let drain = api.drain.clone();
     tokio::spawn(async move {
-        // The first signal gives runs their time; who sends another does not want to wait.
+        // The first signal grants runs their grace period; a second one ends it.
         let mut within = None;
         loop {
             tokio::select! {
@@ -190,9 +199,10 @@ async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Failu
         }
     });
     let (registry, drain, sandbox) = (api.registry.clone(), api.drain.clone(), Arc::clone(&api.context.sandbox));
-    let undescribed = |error| Failure::host(format!("the description of the services cannot be read: {error}"));
-    let routes = api.routes().await.map_err(undescribed)?;
-    let parts = ServerParts { routes, registry, drain, sandbox };
-    net::serve(parts, listeners).await.map_err(|error| Failure::host(error.to_string()))?;
+    let reflection_failure =
+        |error| CommandError::host(format!("the description of the services cannot be read: {error}"));
+    let routes = api.routes().await.map_err(reflection_failure)?;
+    let served = Served { routes, registry, drain, sandbox };
+    net::serve(served, listeners).await.map_err(|error| CommandError::host(error.to_string()))?;
     Ok(0)
 }

@@ -1,9 +1,9 @@
-//! The signals by which a person or a terminal ends a command: SIGINT, SIGTERM, SIGHUP. Must not know what they end.
+//! The signals that end a command: SIGINT, SIGTERM, SIGHUP.
 
-use super::Failure;
+use super::CommandError;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// All of them. Made once, so that none is lost between two waits.
+/// Handlers for these signals, created once so that no signal is lost between two waits.
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -11,9 +11,9 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// From now on none of them ends the process by itself.
-    pub(super) fn new() -> Result<Signals, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::host(format!("signals: {error}")));
+    /// Installs the handlers; these signals no longer end the process by themselves.
+    pub(super) fn new() -> Result<Signals, CommandError> {
+        let listen = |kind| signal(kind).map_err(|error| CommandError::host(format!("signals: {error}")));
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
@@ -21,7 +21,7 @@ impl Signals {
         })
     }
 
-    /// Waits for any of them.
+    /// Waits for any of these signals.
     pub(super) async fn any(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

@@ -1,5 +1,5 @@
-//! A report for a person at a terminal: what failed and where, then one line that says it all. Colours are taken away
-//! again when nobody would see them. Must not know where a report comes from.
+//! Renders a report for a person at a terminal: failures with locations, then a one-line verdict. Colours are removed
+//! later if stdout is no terminal.
 
 use proctor_core::human_units::format_bytes;
 use proctor_core::outcome::Outcome;
@@ -13,33 +13,33 @@ use std::fmt::Write as _;
 /// Failures shown in full; the rest is counted.
 const FAILURES_SHOWN: usize = 20;
 
-/// Files that the run left which are named; the report has all.
+/// Artifacts listed; the report has all.
 const ARTIFACTS_SHOWN: usize = 10;
 
-/// Lines of a message or of the last output that are shown.
+/// Lines shown of a message or of trailing output.
 const LINES_SHOWN: usize = 12;
 
-/// Columns of a line that are shown.
+/// Columns shown of a line.
 const COLUMNS_SHOWN: usize = 400;
 
-/// The text of a report. Where `output_seen`, all that the run wrote has been shown already.
+/// Renders a report. With `output_seen`, the output of the run has been shown already.
 pub(super) fn report(report: &Report, output_seen: bool) -> String {
     let mut text = String::new();
     for collector in report.collectors.iter().take(FAILURES_SHOWN) {
         collector_block(&mut text, collector);
     }
-    and_more(&mut text, report.collectors.len());
+    remaining_failures(&mut text, report.collectors.len());
     let failing: Vec<&TestCase> = report.tests.iter().filter(|test| test.outcome.is_failure()).collect();
-    let telling: Vec<&TestCase> =
+    let explained: Vec<&TestCase> =
         failing.iter().copied().filter(|test| test.message.is_some() || test.file.is_some()).collect();
-    let shown = if telling.is_empty() { &failing } else { &telling };
+    let shown = if explained.is_empty() { &failing } else { &explained };
     for test in shown.iter().take(FAILURES_SHOWN) {
         failure_block(&mut text, test);
     }
-    and_more(&mut text, shown.len());
+    remaining_failures(&mut text, shown.len());
     let unexplained = shown.is_empty() && report.collectors.is_empty();
     if !matches!(report.outcome, Outcome::Passed | Outcome::NoTests) && unexplained && !output_seen {
-        last_words(&mut text, report);
+        output_tail(&mut text, report);
     }
     for test in &report.evidence.running {
         let _ = writeln!(text, "running when it was cut off: {}", line(&format!("{}/{}", test.package, test.name)));
@@ -70,7 +70,7 @@ pub(super) fn report(report: &Report, output_seen: bool) -> String {
     text
 }
 
-fn and_more(text: &mut String, all: usize) {
+fn remaining_failures(text: &mut String, all: usize) {
     let more = all.saturating_sub(FAILURES_SHOWN);
     if more > 0 {
         let _ = writeln!(text, "… and {more} more: `proctor failures --limit 500`\n");
@@ -83,68 +83,68 @@ fn collector_block(text: &mut String, collector: &Collector) {
         CollectorKind::Collection => "✗ could not be collected",
     };
     let _ = writeln!(text, "{} {}", red(what), bold(&line(&collector.nodeid)));
-    place(text, collector.file.as_deref(), collector.line);
-    lines(text, &collector.message);
+    location(text, collector.file.as_deref(), collector.line);
+    message_lines(text, &collector.message);
     text.push('\n');
 }
 
 fn failure_block(text: &mut String, test: &TestCase) {
     let _ = writeln!(text, "{} {}", red("✗"), bold(&line(&test.nodeid)));
-    place(text, test.file.as_deref(), test.line);
-    lines(text, test.message.as_deref().unwrap_or_default());
-    for told in difference::lines(test.actual.as_deref(), test.expected.as_deref()) {
-        let told = match told.kind {
-            Kind::Same => told.text,
-            Kind::Got => red(&told.text),
-            Kind::Want => green(&told.text),
-            Kind::About => dim(&told.text),
+    location(text, test.file.as_deref(), test.line);
+    message_lines(text, test.message.as_deref().unwrap_or_default());
+    for entry in difference::lines(test.actual.as_deref(), test.expected.as_deref()) {
+        let entry = match entry.kind {
+            Kind::Same => entry.text,
+            Kind::Got => red(&entry.text),
+            Kind::Want => green(&entry.text),
+            Kind::About => dim(&entry.text),
         };
-        let _ = writeln!(text, "  {told}");
+        let _ = writeln!(text, "  {entry}");
     }
     text.push('\n');
 }
 
-fn place(text: &mut String, file: Option<&str>, number: Option<u32>) {
+fn location(text: &mut String, file: Option<&str>, number: Option<u32>) {
     if let Some(file) = file {
         let number = number.map_or_else(String::new, |number| format!(":{number}"));
         let _ = writeln!(text, "  {}", cyan(&format!("{}{number}", line(file))));
     }
 }
 
-fn lines(text: &mut String, told: &str) {
-    let told = block(told);
-    for line in told.lines().take(LINES_SHOWN) {
+fn message_lines(text: &mut String, message: &str) {
+    let message = block(message);
+    for line in message.lines().take(LINES_SHOWN) {
         let _ = writeln!(text, "  {}", cut(line, COLUMNS_SHOWN));
     }
-    let more = told.lines().count().saturating_sub(LINES_SHOWN);
+    let more = message.lines().count().saturating_sub(LINES_SHOWN);
     if more > 0 {
         let _ = writeln!(text, "  … {more} more lines");
     }
 }
 
-// Without a test to blame, the end of what the runner said is the best there is.
-fn last_words(text: &mut String, report: &Report) {
+// If no test explains the result, shows the end of the output.
+fn output_tail(text: &mut String, report: &Report) {
     let streams = [
         ("stdout", &report.stdout_tail, report.truncated.stdout_bytes),
         ("stderr", &report.stderr_tail, report.truncated.stderr_bytes),
     ];
     for (name, tail, left_out) in streams {
         let tail = block(tail);
-        // A line whose beginning is gone is half of something.
-        let said: Vec<&str> =
-            tail.lines().skip(usize::from(left_out > 0)).filter(|line| !is_event(line, report)).collect();
-        if said.iter().all(|line| line.trim().is_empty()) {
+        // The first line may be incomplete.
+        let lines: Vec<&str> =
+            tail.lines().skip(usize::from(left_out > 0)).filter(|line| !is_json_event(line, report)).collect();
+        if lines.iter().all(|line| line.trim().is_empty()) {
             continue;
         }
         let _ = writeln!(text, "{}", dim(&format!("last of {name}:")));
-        for line in &said[said.len().saturating_sub(LINES_SHOWN)..] {
+        for line in &lines[lines.len().saturating_sub(LINES_SHOWN)..] {
             let _ = writeln!(text, "  {}", cut(line, COLUMNS_SHOWN));
         }
     }
 }
 
-// Where a runner's stdout is a stream of events (Go's), each line is an object, which is for parsers.
-fn is_event(line: &str, report: &Report) -> bool {
+// If stdout is a stream of JSON events (Go), its lines are for parsers.
+fn is_json_event(line: &str, report: &Report) -> bool {
     report.structured && line.starts_with('{') && line.ends_with('}')
 }
 

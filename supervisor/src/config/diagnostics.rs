@@ -204,17 +204,17 @@ impl<'t> ConfigReader<'t> {
 
     // The key in readable form: array indexes are left out, as the line is known, and a tenant is named by its id.
     fn key_label(&self, key: &[String]) -> String {
-        let is_place = |part: &&String| part.bytes().all(|byte| byte.is_ascii_digit());
+        let is_index = |part: &&String| part.bytes().all(|byte| byte.is_ascii_digit());
         let tenants = self.root.get("tenant").and_then(|tenants| tenants.get_ref().as_array());
-        let id = |place: &String| {
-            Some(tenants?.get(place.parse::<usize>().ok()?)?.get_ref().get("id")?.get_ref().as_str()?.to_owned())
+        let id = |index: &String| {
+            Some(tenants?.get(index.parse::<usize>().ok()?)?.get_ref().get("id")?.get_ref().as_str()?.to_owned())
         };
         let below = |parts: &[String]| {
-            let end = parts.len() - parts.iter().rev().take_while(is_place).count();
+            let end = parts.len() - parts.iter().rev().take_while(is_index).count();
             parts[..end].join(".")
         };
         match key {
-            [tenant, place, rest @ ..] if tenant == "tenant" && !rest.is_empty() => match id(place) {
+            [tenant, index, rest @ ..] if tenant == "tenant" && !rest.is_empty() => match id(index) {
                 Some(id) => format!("tenant {id:?}: {}", below(rest)),
                 None => below(key),
             },

@@ -227,12 +227,16 @@ mod tests {
     fn identities_need_the_table_they_depend_on() {
         let text =
             messages("[[tenant]]\nid = \"a\"\njwt_subjects = [\"s\"]\ncert_names = [\"*.example\"]\n").join("\n");
-        for wanted in [
+        for expected in [
             "tenant.0.jwt_subjects tenant \"a\": jwt_subjects needs [jwt]",
             "tenant.0.cert_names tenant \"a\": cert_names needs listen.tls.client_ca",
             "tenant.0.cert_names.0 tenant \"a\": \"*.example\" is not a certificate name",
         ] {
-            assert!(text.contains(wanted), "{wanted} in\n{text}");
+            assert!(
+                text.contains(expected),
+                "{expected} in
+{text}"
+            );
         }
     }
 }

@@ -65,10 +65,10 @@ pub struct Config {
     /// The audit log.
     #[serde(default)]
     pub audit: AuditTable,
-    /// Identities of operators, who may query and drain the host.
+    /// Identities of operators, which may query and drain the host.
     #[serde(default)]
     pub operators: Identities,
-    /// Tenants, who may run tests.
+    /// Tenants, which may run tests.
     #[serde(default)]
     pub tenant: Vec<TenantTable>,
 }

@@ -1,4 +1,4 @@
-//! Checks who else can replace the supervisor's own files: the state directory and the directories of its socket and
+//! Checks which other users can replace the supervisor's own files: the state directory and the directories of its socket and
 //! audit log. A user that can write to one of them, or to a directory above, can put another in its place.
 
 use super::{Config, Problem};
@@ -40,7 +40,7 @@ fn untrusted_ancestor(config: &Config, dir: &Path) -> Option<String> {
     dir.ancestors().find_map(|above| {
         let reason = untrusted_writer(config, &above.metadata().ok()?)?;
         Some(format!(
-            "{} {reason}, who can replace it; chown it to the supervisor's user and chmod go-w it",
+            "{} {reason}, so another user can replace it; chown it to the supervisor's user and chmod go-w it",
             above.display()
         ))
     })
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(messages(good.0, good.1, good.2, ""), []);
         assert_eq!(messages("good/not/made", "sticky/s", "sticky/a", ""), []);
         let open = |key: &str| {
-            let text = "is writable by every user of this host, who can replace it; chown it";
+            let text = "is writable by every user of this host, so another user can replace it; chown it";
             (true, format!("{key}: open {text} to the supervisor's user and chmod go-w it"))
         };
         assert_eq!(messages("open/in", good.1, good.2, ""), [open("state_dir")]);
@@ -106,7 +106,8 @@ mod tests {
         let range = format!("uid_range = {{ first = {}, count = 1 }}", at("good").metadata().unwrap().uid());
         let theirs = messages("good", "good/s", "sticky/a", &range);
         for (key, dir) in [("state_dir", "good"), ("audit.path", "sticky")] {
-            let text = format!("{key}: {dir} belongs to a user of tenant \"a\", who can replace it; chown it");
+            let text =
+                format!("{key}: {dir} belongs to a user of tenant \"a\", so another user can replace it; chown it");
             assert!(
                 theirs.iter().any(|(is_note, message)| *is_note && message.starts_with(&text)),
                 "{text} in {theirs:?}"

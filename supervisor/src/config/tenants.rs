@@ -135,16 +135,17 @@ impl TenantRoots<'_> {
     // Conditions that a tenant or an unmounted volume can cause. They must not keep an operator from revoking something
     // else, so they are only notes.
     fn notes(&self, root: &Path) -> Vec<String> {
-        let (resolved, shown) = (self.resolve(root), root.display());
+        let (resolved, root_name) = (self.resolve(root), root.display());
         let reason = match resolved.real().canonicalize() {
             Err(error) => Some(format!("cannot be read ({error})")),
             Ok(found) if found != resolved.real() => Some("is reached through a link inside another root".to_owned()),
             Ok(found) => (!found.is_dir()).then(|| "is not a directory".to_owned()),
         };
-        let unusable = reason.map(|reason| format!("root {shown} {reason}; it admits no workspace until that changes"));
+        let unusable =
+            reason.map(|reason| format!("root {root_name} {reason}; it admits no workspace until that changes"));
         let inside = self.enclosing_roots(root).next().map(|outer| {
             let outer = outer.display();
-            format!("root {shown} is inside root {outer}, whose writers can remove or replace it")
+            format!("root {root_name} is inside root {outer}, whose writers can remove or replace it")
         });
         unusable.into_iter().chain(inside).collect()
     }
@@ -200,13 +201,13 @@ impl Config {
             "quota.kept must be at least {}, the most that one run may retain (512 MiB plus its log)",
             format_bytes(least)
         );
-        let kept = tenant.quota.retained(None);
-        wrong(kept.bytes_max < least, "quota.kept", &message);
+        let retained = tenant.quota.retained(None);
+        wrong(retained.bytes_max < least, "quota.kept", &message);
         let message = format!(
             "quota.kept_memory must be at least {}, the most that one run may retain",
             format_bytes(KEPT_MEMORY_MIN)
         );
-        wrong(kept.memory_max < KEPT_MEMORY_MIN, "quota.kept_memory", &message);
+        wrong(retained.memory_max < KEPT_MEMORY_MIN, "quota.kept_memory", &message);
         for problem in self.uid_problems(index, self.sandbox.required().contains(&Layer::TenantUid)) {
             wrong(true, "uid_range", &problem);
         }
@@ -276,8 +277,12 @@ mod tests {
                 "state_dir = \"/x\"\n[listen]\nunix = \"/s\"\n[sandbox]\nleft_off = [\"tenant_uid\"]\n\
                  [[tenant]]\nid = \"a\"\nuids = [1001]\nroots = [{root:?}]\n"
             ));
-            let wanted = format!("tenant \"a\": root {root} is in state_dir");
-            assert!(problems.contains(&wanted), "{wanted} in:\n{problems}");
+            let expected = format!("tenant \"a\": root {root} is in state_dir");
+            assert!(
+                problems.contains(&expected),
+                "{expected} in:
+{problems}"
+            );
         }
     }
 

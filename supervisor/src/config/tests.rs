@@ -171,11 +171,11 @@ fn a_host_file_without_max_gives_no_run_more_than_the_host_has() {
     let machine = Machine::current().budget();
     assert_eq!(Amount::from_limits(&ceiling("")), machine);
     // Explicit values apply even if they are higher.
-    let said =
+    let limits =
         ceiling("quota = { memory = \"1GiB\" }\n[host]\nmemory = \"4GiB\"\n[max]\nmemory = \"8GiB\"\npids = 40000");
-    assert_eq!((said.memory_bytes_max, said.pids_max), (1 << 30, 40_000));
-    let said = ceiling("[host]\nmemory = \"4GiB\"\n[max]\nmemory = \"8GiB\"");
-    assert_eq!(said.memory_bytes_max, 8 << 30);
+    assert_eq!((limits.memory_bytes_max, limits.pids_max), (1 << 30, 40_000));
+    let limits = ceiling("[host]\nmemory = \"4GiB\"\n[max]\nmemory = \"8GiB\"");
+    assert_eq!(limits.memory_bytes_max, 8 << 30);
     // The defaults of a run are unaffected.
     let roomy = ceiling("[host]\nmemory = \"2GiB\"\ncpus = 2");
     assert_eq!(Limits::DEFAULT.min(roomy), Limits::DEFAULT);

@@ -1,5 +1,5 @@
 //! Runs the host checks at most once at a time and caches their result for a few seconds. Callers that arrive during a
-//! check share its result. The checks start every toolchain, so operators who asked often would otherwise take the host
+//! check share its result. The checks start every toolchain, so frequent calls of operators would otherwise take the host
 //! from its tenants.
 
 use crate::host::checks::Check;

@@ -145,7 +145,7 @@ impl EmptyWorkspace {
     fn new() -> io::Result<EmptyWorkspace> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-        let name = format!("proctor-look-{:016x}", u64::from_ne_bytes(bytes));
+        let name = format!("proctor-check-{:016x}", u64::from_ne_bytes(bytes));
         let workspace = std::env::temp_dir().canonicalize()?.join(name);
         DirBuilder::new().mode(0o700).create(&workspace)?;
         Ok(EmptyWorkspace(workspace))

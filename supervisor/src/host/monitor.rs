@@ -126,13 +126,13 @@ mod tests {
 
     /// A host whose workers start or fail, and die or survive, as a test demands.
     #[derive(Default)]
-    struct Host {
+    struct TestHost {
         is_broken: AtomicBool,
         undead: AtomicU64,
         trials: AtomicU64,
     }
 
-    impl Sandbox for Host {
+    impl Sandbox for TestHost {
         fn run(
             &self,
             _: &RunSpec,
@@ -156,8 +156,8 @@ mod tests {
         SandboxError::WorkerStuck { step: "set-up".to_owned(), state: "it is in state D".to_owned() }
     }
 
-    async fn wait_until(accepts_runs: &mut watch::Receiver<bool>, wanted: bool) {
-        timeout(Duration::from_secs(3_600), accepts_runs.wait_for(|accepts_runs| *accepts_runs == wanted))
+    async fn wait_until(accepts_runs: &mut watch::Receiver<bool>, expected: bool) {
+        timeout(Duration::from_secs(3_600), accepts_runs.wait_for(|accepts_runs| *accepts_runs == expected))
             .await
             .unwrap()
             .unwrap();
@@ -165,7 +165,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refuses_runs_after_a_failed_trial_and_accepts_them_after_a_good_one() {
-        let (host, drain) = (Arc::new(Host::default()), Drain::new(DEFAULT_GRACE));
+        let (host, drain) = (Arc::new(TestHost::default()), Drain::new(DEFAULT_GRACE));
         let monitor = HostMonitor::new(Clock::new());
         let mut accepts_runs = monitor.accepts_runs();
         let task = tokio::spawn(monitor.clone().run(host.clone(), drain.clone()));
@@ -184,7 +184,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failing_runs_do_not_affect_other_runs() {
-        let (host, drain) = (Arc::new(Host::default()), Drain::new(DEFAULT_GRACE));
+        let (host, drain) = (Arc::new(TestHost::default()), Drain::new(DEFAULT_GRACE));
         let monitor = HostMonitor::new(Clock::new());
         let task = tokio::spawn(monitor.clone().run(host.clone(), drain.clone()));
         for _ in 0..100 {
@@ -200,7 +200,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn too_many_workers_that_do_not_die_are_trouble() {
-        let (host, drain) = (Arc::new(Host::default()), Drain::new(DEFAULT_GRACE));
+        let (host, drain) = (Arc::new(TestHost::default()), Drain::new(DEFAULT_GRACE));
         let monitor = HostMonitor::new(Clock::new());
         let mut accepts_runs = monitor.accepts_runs();
         let task = tokio::spawn(monitor.clone().run(host.clone(), drain.clone()));

@@ -54,7 +54,7 @@ impl ReadAccess {
         match self {
             ReadAccess::Supervisor => fs::read_dir(dir).is_ok(),
             ReadAccess::User { uid, gid } => {
-                let grants_access = |found: &Metadata, wanted| uid == 0 || grants(found, uid, gid, wanted);
+                let grants_access = |found: &Metadata, required| uid == 0 || grants(found, uid, gid, required);
                 resolve_dir(dir, &grants_access).is_some_and(|last| grants_access(&last, READ | SEARCH))
             }
         }
@@ -110,9 +110,9 @@ fn reversed_components(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(name).collect()
 }
 
-/// Whether the mode grants this user all of `wanted`.
-fn grants(found: &Metadata, uid: u32, gid: u32, wanted: u32) -> bool {
-    Class::of(found, uid, gid).bits(found.mode()) & wanted == wanted
+/// Whether the mode grants this user all of `required`.
+fn grants(found: &Metadata, uid: u32, gid: u32, required: u32) -> bool {
+    Class::of(found, uid, gid).bits(found.mode()) & required == required
 }
 
 /// Whether only root and user `own_uid` can replace an entry of this directory.

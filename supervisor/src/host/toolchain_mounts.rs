@@ -145,7 +145,8 @@ impl MountPolicy {
     pub fn may_mount(&self, path: &Path) -> bool {
         let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         let homes = self.home.iter().map(PathBuf::as_path).chain([Path::new("/root"), Path::new("/home")]);
-        let holds = homes.chain(self.private.iter().map(PathBuf::as_path)).any(|place| place.starts_with(path));
+        let holds =
+            homes.chain(self.private.iter().map(PathBuf::as_path)).any(|private_path| private_path.starts_with(path));
         let is_home = path.parent() == Some(Path::new("/home"));
         path.is_absolute() && plain && !holds && !is_home && !HOME_MARKERS.iter().any(|name| path.join(name).exists())
     }
@@ -200,7 +201,8 @@ impl MountPolicy {
                 let installation = target.parent().and_then(|dir| self.installation(dir));
                 let in_own_home = |found: &PathBuf| self.home.as_ref().is_some_and(|home| found.starts_with(home));
                 let is_python = |found: &PathBuf| has_python(found) && !found.join("pyvenv.cfg").exists();
-                let is_private = |found: &PathBuf| self.private.iter().any(|place| found.starts_with(place));
+                let is_private =
+                    |found: &PathBuf| self.private.iter().any(|private_path| found.starts_with(private_path));
                 let readable = installation.filter(|found| {
                     let is_known = self.home_of(found).is_some_and(|home| known_installation(home, found).is_some());
                     let common = self.home_of(found).is_none() && is_python(found);
@@ -286,14 +288,14 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    struct Host {
+    struct TestHost {
         dir: tempfile::TempDir,
     }
 
-    impl Host {
+    impl TestHost {
         /// A host with these programs; `a -> b` is a link, and a name with a trailing `=` is not executable.
-        fn with(files: &[&str]) -> Host {
-            let host = Host { dir: tempfile::tempdir().unwrap() };
+        fn with(files: &[&str]) -> TestHost {
+            let host = TestHost { dir: tempfile::tempdir().unwrap() };
             for file in files {
                 let (file, target) = file.split_once(" -> ").map_or((*file, None), |(link, to)| (link, Some(to)));
                 let path = host.at(file);
@@ -344,7 +346,7 @@ mod tests {
 
     #[test]
     fn mounts_an_installation_without_its_surroundings() {
-        let host = Host::with(&[
+        let host = TestHost::with(&[
             "opt/go/bin/go",
             "opt/go/pkg/tool/x",
             "opt/bin/tool",
@@ -386,7 +388,7 @@ mod tests {
 
     #[test]
     fn system_directories_need_no_mount() {
-        let host = Host::with(&[]);
+        let host = TestHost::with(&[]);
         let mut mounts = MountSet::default();
         for dir in ["/bin", "/sbin", "/usr/games", "/etc/alternatives"] {
             if !Path::new(dir).exists() {
@@ -401,7 +403,7 @@ mod tests {
 
     #[test]
     fn follows_links_to_installations() {
-        let host = Host::with(&[
+        let host = TestHost::with(&[
             "opt/jdk-21/bin/java",
             "opt/jdk -> opt/jdk-21",
             "alternatives/java -> opt/jdk/bin/java",
@@ -424,7 +426,7 @@ mod tests {
 
     #[test]
     fn finds_toolchains_in_a_home() {
-        let host = Host::with(&[
+        let host = TestHost::with(&[
             "home/me/.sdkman/candidates/java/21-tem/bin/java",
             "home/me/.sdkman/candidates/java/current -> ./21-tem",
             "home/me/.nvm/versions/node/v22.1.0/bin/node",
@@ -500,7 +502,7 @@ mod tests {
         let secrets = SECRET.iter().map(|name| format!("home/me/{name}="));
         let programs = PROGRAMS.iter().map(|name| format!("home/me/{name}"));
         let files: Vec<String> = secrets.chain(programs).chain(links.map(str::to_owned)).collect();
-        let host = Host::with(&files.iter().map(String::as_str).collect::<Vec<_>>());
+        let host = TestHost::with(&files.iter().map(String::as_str).collect::<Vec<_>>());
         // A careless PATH: every directory with a program, the home, and the roots of tools.
         let dirs = PROGRAMS.iter().map(|program| Path::new(program).parent().unwrap().to_str().unwrap().to_owned());
         let careless =
@@ -519,7 +521,7 @@ mod tests {
 
     #[test]
     fn a_virtual_environment_mounts_its_interpreter_only() {
-        let host = Host::with(&[
+        let host = TestHost::with(&[
             "ws/.venv/bin/python -> home/me/.pyenv/versions/3.12/bin/python3",
             "home/me/.pyenv/versions/3.12/bin/python3",
             "own/.venv/bin/python -> ./python3",
@@ -544,7 +546,7 @@ mod tests {
 
     #[test]
     fn a_virtual_environment_mounts_nothing_that_its_user_cannot_read() {
-        let host = Host::with(&[
+        let host = TestHost::with(&[
             "ws/.venv/bin/python -> srv/private/conda/bin/python",
             "srv/private/conda/bin/python",
             "srv/private/conda/lib/python3.13/os.py",
@@ -579,7 +581,7 @@ mod tests {
     fn the_number_of_mounts_is_bounded() {
         let dirs: Vec<String> = (0..MOUNTS_MAX + 9).map(|number| format!("opt/tool{number}/bin")).collect();
         let files: Vec<String> = dirs.iter().map(|dir| format!("{dir}/x")).collect();
-        let host = Host::with(&files.iter().map(String::as_str).collect::<Vec<_>>());
+        let host = TestHost::with(&files.iter().map(String::as_str).collect::<Vec<_>>());
         let mounts = host.mounts(&dirs.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!((mounts.len(), &mounts[0]), (MOUNTS_MAX, &host.at("opt/tool0")));
     }

@@ -382,7 +382,7 @@ fn run_round(
     // Set when the run's output, or a file that it left, could not be stored.
     let (mut store_error, mut artifact_store_error) = (None, None);
     let ending = context.sandbox.run(spec, killer.switch(), &mut |event| {
-        let kept = match &event {
+        let stored = match &event {
             // Bytes after a hole do not belong to a complete file.
             SandboxEvent::Kept { .. } if artifact_store_error.is_some() => return,
             SandboxEvent::Kept { bytes, .. } => spools.artifacts.append(bytes),
@@ -391,7 +391,7 @@ fn run_round(
             SandboxEvent::Output { stream: Stream::Stderr, bytes } => spools.stderr.append(bytes),
             _ => Ok(0),
         };
-        match (kept, &event) {
+        match (stored, &event) {
             (Ok(offset), _) => {
                 log.append_blocking(state.ingest(event, offset));
                 report_start();

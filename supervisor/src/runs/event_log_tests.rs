@@ -64,7 +64,7 @@ fn output(stream: Stream, offset: u64, len: u32) -> RunEvent {
 }
 
 // Number, stream, offset and length of each output event.
-async fn seen(handle: &RunHandle, from: u64) -> Vec<(u64, Stream, u64, u32)> {
+async fn output_events(handle: &RunHandle, from: u64) -> Vec<(u64, Stream, u64, u32)> {
     let entries = handle.read(from).await.unwrap().into_iter();
     let seen = entries.filter_map(|entry| match entry.event {
         RunEvent::Output { stream, offset, len } => Some((entry.sequence, stream, offset, len)),
@@ -80,18 +80,22 @@ async fn merges_adjacent_output_until_a_reader_has_seen_it() {
     for byte in 0..1_000 {
         writer.append(vec![output(Stdout, byte, 1)]).await;
     }
-    assert_eq!(seen(&handle, 0).await, [(0, Stdout, 0, 1_000)]);
+    assert_eq!(output_events(&handle, 0).await, [(0, Stdout, 0, 1_000)]);
     writer.append(vec![output(Stdout, 1_000, 1)]).await;
     writer.append(vec![output(Stdout, 1_001, 1)]).await;
-    assert_eq!(seen(&handle, 1).await, [(1, Stdout, 1_000, 2)], "a seen event does not grow");
+    assert_eq!(output_events(&handle, 1).await, [(1, Stdout, 1_000, 2)], "a seen event does not grow");
     writer.append(vec![output(Stderr, 0, 5), output(Stdout, 1_002, 1), output(Stdout, 1_004, 1)]).await;
     let next = handle.snapshot().await.unwrap().next_sequence;
     assert_eq!(next, 5, "another stream, and a hole");
     writer.append(vec![output(Stdout, 1_005, 1)]).await;
-    assert_eq!(seen(&handle, next).await, [(5, Stdout, 1_005, 1)], "a reader that resumes from there misses nothing");
+    assert_eq!(
+        output_events(&handle, next).await,
+        [(5, Stdout, 1_005, 1)],
+        "a reader that resumes from there misses nothing"
+    );
     writer.append(vec![output(Stdout, 1_006, OUTPUT_BYTES_MAX), output(Stdout, 1_006 + 65_536, 1)]).await;
     let large = [(6, Stdout, 1_006, OUTPUT_BYTES_MAX), (7, Stdout, 1_006 + 65_536, 1)];
-    assert_eq!(seen(&handle, 6).await, large);
+    assert_eq!(output_events(&handle, 6).await, large);
     writer.end(end(), None).await;
     let numbers: Vec<u64> = handle.read(0).await.unwrap().iter().map(|entry| entry.sequence).collect();
     assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7], "the report is a batch of its own");
@@ -113,8 +117,8 @@ async fn single_byte_writes_do_not_fill_the_log_and_events_count_by_memory() {
     for _ in 0..60 {
         writer.append((0..1_000).map(|_| test()).collect()).await;
     }
-    let kept = usize::try_from(writer.reserve_report(0).await).unwrap();
-    assert!((EVENTS_BYTES_MAX..EVENTS_BYTES_MAX + 8_000).contains(&kept), "{kept}");
+    let bytes = usize::try_from(writer.reserve_report(0).await).unwrap();
+    assert!((EVENTS_BYTES_MAX..EVENTS_BYTES_MAX + 8_000).contains(&bytes), "{bytes}");
     let batch = handle.read(8).await.unwrap();
     let bytes: usize = batch.iter().map(|entry| entry.event.memory_bytes()).sum();
     assert!(batch.len() > 10 && bytes <= BATCH_BYTES_MAX, "{} events, {bytes} bytes", batch.len());
@@ -176,24 +180,24 @@ async fn a_full_log_ends_with_the_number_of_missed_events() {
 
 #[tokio::test]
 async fn runs_of_a_tenant_share_its_memory_quota_and_release_it() {
-    let kept = RetainedQuota { memory_max: 100_000, ..RetainedQuota::unbounded() };
-    let logs = || open(Clock::new(), &Spools::default(), kept.run_memory());
+    let quota = RetainedQuota { memory_max: 100_000, ..RetainedQuota::unbounded() };
+    let logs = || open(Clock::new(), &Spools::default(), quota.room());
     let test = |number: usize| RunEvent::TestStarted(TestId { package: "p".to_owned(), name: format!("t{number}") });
     let (greedy, seen) = logs();
     greedy.append((0..10_000).map(test).collect()).await;
     greedy.end(end(), None).await;
     let started = seen.tests_started().await.unwrap();
     assert!(started.tests.len() > 100 && started.tests.len() as u64 + started.missed == 10_000, "{}", started.missed);
-    assert!((90_000..=100_000).contains(&kept.memory.now()), "{}", kept.memory.now());
+    assert!((90_000..=100_000).contains(&quota.memory.now()), "{}", quota.memory.now());
     let (writer, handle) = logs();
     writer.append((0..100).map(test).collect()).await;
     greedy.forget().await;
     writer.append(vec![test(100)]).await;
     // A report is stored even if the quota is exceeded.
-    assert!(writer.reserve_report(200_000).await > 200_000 && kept.exceeded().is_some());
+    assert!(writer.reserve_report(200_000).await > 200_000 && quota.full().is_some());
     writer.end(end(), None).await;
     let started = handle.tests_started().await.unwrap();
     assert!(started.missed > 0 && started.tests.contains(&TestId { package: "p".to_owned(), name: "t100".to_owned() }));
     writer.forget().await;
-    assert_eq!((kept.memory.now(), kept.exceeded()), (0, None));
+    assert_eq!((quota.memory.now(), quota.full()), (0, None));
 }

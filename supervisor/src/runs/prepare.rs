@@ -72,7 +72,7 @@ impl From<WorkspaceError> for PrepareError {
     fn from(error: WorkspaceError) -> Self {
         match error {
             WorkspaceError::Host(cause) => {
-                tracing::error!(error = %cause, "a workspace cannot be looked at");
+                tracing::error!(error = %cause, "a workspace cannot be scanned");
                 PrepareError::HostFailed { text: WorkspaceError::Host(cause).to_string() }
             }
             _ => PrepareError::WorkspaceReplaced,

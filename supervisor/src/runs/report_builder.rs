@@ -296,13 +296,13 @@ mod tests {
     fn report_of(tests: impl Iterator<Item = TestCase>, collectors: usize) -> Report {
         let dir = tempfile::tempdir().unwrap();
         let parser = proctor_frameworks::custom::parser("/workspace");
-        let wanted = (0..2_000).map(|number| {
+        let targets = (0..2_000).map(|number| {
             RerunTarget::Test(TestId {
                 package: "p".to_owned(),
                 name: format!("{number}{}", WORST.repeat(NAME_BYTES_MAX)),
             })
         });
-        let awaited = Awaited::of(&Selection::Exactly(wanted.collect()));
+        let awaited = Awaited::of(&Selection::Exactly(targets.collect()));
         let mut state = RunState::new(Timestamp(0), Limits::DEFAULT, parser, awaited);
         for test in tests {
             state.tally.record(RunnerEvent::TestFinished(Box::new(test)));

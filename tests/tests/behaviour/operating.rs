@@ -46,7 +46,7 @@ async fn an_operator_sees_everything_and_ends_it_and_a_tenant_is_refused() {
     for question in QUESTIONS {
         let said = admin(&socket, &[question]);
         assert_eq!((said.status, said.stdout.as_str()), (5, ""), "{question}: {said:?}");
-        assert!(said.stderr.starts_with("proctor: the supervisor refuses: for operators only\n"), "{said:?}");
+        assert!(said.stderr.starts_with("proctor: permission denied: for operators only\n"), "{said:?}");
         assert!(said.stderr.contains("[operators]"), "it says what helps: {said:?}");
     }
     let uid = getuid();
@@ -54,7 +54,7 @@ async fn an_operator_sees_everything_and_ends_it_and_a_tenant_is_refused() {
         let text = text.replace(&format!("\nuids = [{uid}]"), "\nuids = []");
         text.replace("[operators]\n", &format!("[operators]\nuids = [{uid}]\n"))
     });
-    assert!(said.contains("was read anew"), "{said}");
+    assert!(said.contains("was reloaded"), "{said}");
 
     let tenants = admin(&socket, &["tenants"]);
     assert_eq!(rows(&tenants), [["1", "1", "1", "alpha"], ["1", "0", "0", "beta"]]);
@@ -69,7 +69,8 @@ async fn an_operator_sees_everything_and_ends_it_and_a_tenant_is_refused() {
     for question in QUESTIONS {
         let said = admin(&socket, &[question]);
         assert_eq!(said.status, 5, "{question}: {said:?}");
-        let expected = format!("proctor: {}: no supervisor answers there: No such file or directory", socket.display());
+        let expected =
+            format!("proctor: {}: no supervisor answers on this socket: No such file or directory", socket.display());
         assert!(said.stderr.starts_with(&expected), "{said:?}");
         assert!(["proctor serve", "--socket"].iter().all(|help| said.stderr.contains(help)), "{said:?}");
     }

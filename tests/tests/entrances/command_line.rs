@@ -63,7 +63,7 @@ fn check_artifacts(row: &Row, place: &Place, report: &Value) {
     let said = place.proctor(&["report", "--artifact", "../report.json"]);
     assert_eq!(
         (said.status, said.stderr.as_str()),
-        (2, "proctor: the last run here left no artefact \"../report.json\"\n")
+        (2, "proctor: the last run here left no artifact \"../report.json\"\n")
     );
 }
 

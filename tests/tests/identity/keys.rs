@@ -93,7 +93,7 @@ impl Keys {
             let beta = "jwt_subjects = [\"beta\"]\ncert_names = [\"spiffe://x/beta\"]\n";
             text.replace("id = \"beta\"\n", &format!("id = \"beta\"\n{beta}"))
         });
-        assert!(said.contains("was read anew"), "{said}");
+        assert!(said.contains("was reloaded"), "{said}");
         supervisor
     }
 }

@@ -107,7 +107,7 @@ async fn a_token_is_replaced_under_a_session_that_lives_on_and_streams_of_the_ol
     let hash = |name: &str| blake3::hash(token(name).as_bytes()).to_string();
     let both =
         |text: String| text.replace(&format!("{:?}", hash("beta")), &format!("{:?}, {:?}", hash("beta"), hash("new")));
-    assert!(supervisor.reload(both).contains("was read anew"));
+    assert!(supervisor.reload(both).contains("was reloaded"));
     let new = supervisor.client("new").await;
     let mut watched = new.watch(&run, 0).await;
     watched.until("the start", |event| matches!(event, Event::Started(_))).await;
@@ -144,7 +144,7 @@ async fn a_stream_of_an_old_token_that_nobody_takes_from_is_in_nobodys_way() {
     let hash = |name: &str| blake3::hash(token(name).as_bytes()).to_string();
     let both =
         |text: String| text.replace(&format!("{:?}", hash("beta")), &format!("{:?}, {:?}", hash("beta"), hash("new")));
-    assert!(supervisor.reload(both).contains("was read anew"));
+    assert!(supervisor.reload(both).contains("was reloaded"));
     let new = supervisor.client("new").await;
     let session_id = new.open(&supervisor.empty_workspace("beta", "shop")).await;
     let command = ["/usr/bin/head", "-c", "1M", "/dev/zero"].map(str::to_owned).into();
@@ -157,7 +157,7 @@ async fn a_stream_of_an_old_token_that_nobody_takes_from_is_in_nobodys_way() {
     let refused = new.runs.clone().watch_run(v1::WatchRunRequest { run_id: run.clone(), cursor: 0 }).await;
     assert_eq!(refused.unwrap_err().code(), Code::ResourceExhausted, "there is one stream");
     let only_new = |text: String| text.replace(&format!("{:?}, ", hash("beta")), "");
-    assert!(supervisor.reload(only_new).contains("was read anew"));
+    assert!(supervisor.reload(only_new).contains("was reloaded"));
     let again = async {
         while new.runs.clone().watch_run(v1::WatchRunRequest { run_id: run.clone(), cursor: 0 }).await.is_err() {
             tokio::task::yield_now().await;
@@ -193,7 +193,7 @@ async fn a_tenant_that_is_gone_has_no_session_left_and_one_whose_root_is_gone_ei
     assert!(said.contains("sessions_closed=1"), "{said}");
     assert_eq!(refused(&beta).await.0, Code::Unauthenticated);
     assert_eq!(sessions(&alpha).await.unwrap().len(), 1, "of others nothing is closed");
-    assert!(supervisor.reload(|_| whole).contains("was read anew"));
+    assert!(supervisor.reload(|_| whole).contains("was reloaded"));
     until_none(&beta).await; // What is gone does not come back.
 
     let elsewhere = supervisor.dir().join("elsewhere");
@@ -224,12 +224,12 @@ async fn a_root_that_is_not_there_keeps_nobody_from_starting_or_from_revoking_a_
     std::os::unix::fs::symlink("/etc", &sub).unwrap();
     let beta_token = blake3::hash(token("beta").as_bytes()).to_string();
     let said = supervisor.reload(|text| text.replace(&beta_token, &"ab".repeat(32)));
-    assert!(said.contains("is reached through a link") && said.contains("was read anew"), "{said}");
+    assert!(said.contains("is reached through a link") && said.contains("was reloaded"), "{said}");
     assert_eq!(refused(&beta).await, unauthenticated("the bearer token is not known"));
     assert!(alpha.try_open(&sub, true).await.is_err(), "a link in place of a root leads nowhere");
 
     fs::remove_file(&sub).unwrap();
-    assert!(supervisor.reload(|text| text).contains("was read anew"));
+    assert!(supervisor.reload(|text| text).contains("was reloaded"));
     assert!(alpha.try_open(&unmounted, true).await.is_err());
     // One that comes back needs no SIGHUP.
     fs::create_dir(&unmounted).unwrap();
@@ -253,7 +253,7 @@ async fn a_host_file_that_is_wrong_or_asks_too_much_changes_nothing() {
     assert_eq!(sessions(&alpha).await.unwrap().len(), 1);
     // A file that cannot be read says nothing about any key, and what is only a note of a wrong one is no error.
     let said = supervisor.reload(|_| format!("garbage = = =\n{}", whole.replace("state_dir = \"", "state_dir = \"/x")));
-    assert!(said.contains("stays in force") && !said.contains("restart only"), "{said}");
+    assert!(said.contains("stays in force") && !said.contains("after a restart"), "{said}");
     let said = supervisor.reload(|_| {
         let text = whole.replace("id = \"alpha\"", "id = \"al pha\"").replace("[host]\n", "[host]\ncpus = 7\n");
         format!("{text}[max]\nmemory = \"1GiB\"\n[defaults]\nmemory = \"2GiB\"\n")
@@ -261,12 +261,12 @@ async fn a_host_file_that_is_wrong_or_asks_too_much_changes_nothing() {
     let level =
         |words: &str| said.lines().find(|line| line.contains(words)).unwrap().split_whitespace().nth(1).unwrap();
     assert_eq!((level("id must be 1 to 64"), level("exceeds [max]")), ("ERROR", "WARN"), "{said}");
-    assert!(!said.contains("restart only"), "{said}");
+    assert!(!said.contains("after a restart"), "{said}");
 
     // Users of the host do not change hands under a running supervisor.
     if nix::unistd::geteuid().is_root() {
         let said = supervisor.reload(|_| whole.replace("first = 401000", "first = 900000"));
-        assert!(said.contains("tenant \"beta\": uid_range changes with a restart only"), "{said}");
+        assert!(said.contains("tenant \"beta\": uid_range cannot change without a restart"), "{said}");
         let said = supervisor.reload(|_| whole.replace("id = \"beta\"", "id = \"gamma\""));
         assert!(said.contains("tenant \"gamma\": uid_range overlaps that of tenant \"beta\""), "{said}");
     }
@@ -277,7 +277,7 @@ async fn a_host_file_that_is_wrong_or_asks_too_much_changes_nothing() {
             .replace("state_dir = \"", "state_dir = \"/x");
         text.replace("[host]\n", "[host]\ncpus = 7\n")
     });
-    for wanted in ["listen.tcp changes with a restart only", "state_dir changes", "host.cpus changes", "was read anew"]
+    for wanted in ["listen.tcp takes effect only after a restart", "state_dir takes", "host.cpus takes", "was reloaded"]
     {
         assert!(said.contains(wanted), "{wanted} in\n{said}");
     }
@@ -294,7 +294,7 @@ async fn new_connections_see_the_new_certificate_and_old_ones_the_new_authoritie
     for name in ["server.pem", "server.key", "clients.pem"] {
         fs::copy(other.path(name), keys.path(name)).unwrap();
     }
-    assert!(supervisor.reload(|text| text).contains("was read anew"));
+    assert!(supervisor.reload(|text| text).contains("was reloaded"));
     assert_eq!(refused(&beta).await, unauthenticated("the client certificate is not known"), "on its old connection");
     assert!(Client::tls(supervisor.address, keys.client(None), None).await.is_err(), "another certificate is shown");
     let new = Client::tls(supervisor.address, other.client(Some("spiffe://x/beta")), None).await.unwrap();

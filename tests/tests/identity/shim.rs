@@ -128,7 +128,7 @@ async fn a_certificate_that_does_not_count_is_named_with_a_remedy() {
     }
 
     scene.keys.renew(BEFORE);
-    assert!(scene.supervisor.reload(|text| text).contains("was read anew"));
+    assert!(scene.supervisor.reload(|text| text).contains("was reloaded"));
     let said = scene.refused("localhost", &[CA, ("--token-file", "token")]).await;
     assert!(said.starts_with(&format!("{theirs} has expired. ")) && said.contains("SIGHUP"), "{said}");
 }

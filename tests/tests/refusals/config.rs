@@ -149,7 +149,7 @@ fn a_supervisor_whose_path_leads_into_a_root_does_not_start() {
         let said = end_of(command.spawn().unwrap());
         Said { stderr: said.stderr.replace(place.root().to_str().unwrap(), "PLACE"), ..said }
     };
-    let told = "tenant \"alpha\": root PLACE/alpha and PLACE/alpha/tools, which all runs read, hold one another";
+    let told = "tenant \"alpha\": root PLACE/alpha and PLACE/alpha/tools, which all runs read, overlap";
     let (started, checked) = (serve(&[]), serve(&["--check"]));
     assert_eq!(started.status, 2, "{started:?}");
     assert!(started.stderr.contains(&format!(": {told}")), "{started:?}");
