@@ -15,7 +15,7 @@ fn without_descriptors_a_workspace_operation_reports_the_host_shortage() {
         fs::write(path.join(marker), "{}").unwrap();
     }
     let (roots, workspace) = ([Root::new(&top)], Workspace::open(&path).unwrap());
-    let whole = workspace.look().unwrap();
+    let whole = workspace.scan().unwrap();
     let before = getrlimit(Resource::Nofile);
     let open = fs::read_dir("/proc/self/fd").unwrap().count() as u64;
     let (mut short, mut well) = (0, 0);
@@ -29,7 +29,7 @@ fn without_descriptors_a_workspace_operation_reports_the_host_shortage() {
             workspace.relative("a/../go.mod").map(drop),
             workspace.relative("a/package.json").map(drop),
             workspace.existing("a/b/c/d/go.mod").map(drop),
-            workspace.look().map(|look| {
+            workspace.scan().map(|look| {
                 assert_eq!((look.fingerprint, look.tree.contains("a/b/c/d/go.mod")), (whole.fingerprint, true));
             }),
         ];

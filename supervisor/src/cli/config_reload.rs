@@ -77,7 +77,7 @@ impl ConfigReloader {
         self.private.send_replace(private);
         let access = Arc::new(access);
         self.access.send_replace(Arc::clone(&access));
-        access.tenants.take_over();
+        access.tenants.publish_policies();
         self.uid_history.add(&config);
         self.config = config;
         // From here on no session is created that is not admitted: creation checks admission once more.

@@ -190,7 +190,7 @@ pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, LastRunSto
     let store = LastRunStore::for_workspace(&workspace);
     let context = context(HostSettings::for_single_user(PoolBounds::NONE))?;
     let id = random_id().ok_or_else(|| CommandError::host("the kernel gives no random numbers"))?;
-    let memory: Memory = store.memory()?.unwrap_or_default();
+    let memory: SessionMemory = store.memory()?.unwrap_or_default();
     let policy = Arc::new(policy(&workspace)?);
     let (handle, _actor) = sessions::open(id, context, policy, workspace, memory);
     Ok((handle, store))

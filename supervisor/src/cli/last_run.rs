@@ -105,7 +105,7 @@ fn last_run_at(arguments: &LastRunArgs) -> Result<(Workspace, LastRunStore), Com
 
 // The run chose these names: they are compared, and never used as paths.
 fn artifact(store: &LastRunStore, all: &[Artifact], name: &str, out: Option<&Path>) -> Result<u8, CommandError> {
-    let range = artifact::place(all, name);
+    let range = artifact::content_range(all, name);
     let range = range.ok_or_else(|| CommandError::usage(format!("the last run here left no artifact {name:?}")))?;
     let bytes = store.artifact(all, range)?;
     match out {

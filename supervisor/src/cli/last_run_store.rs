@@ -49,7 +49,7 @@ impl LastRunStore {
     }
 
     /// The memory of the last session.
-    pub(super) fn memory(&self) -> Result<Option<Memory>, CommandError> {
+    pub(super) fn memory(&self) -> Result<Option<SessionMemory>, CommandError> {
         self.read("memory.json")
     }
 
@@ -95,7 +95,7 @@ impl LastRunStore {
     }
 
     /// Stores everything for the next command, including the artifacts of the run.
-    pub(super) fn write(&self, memory: &Memory, report: &Report, run: &OutputFiles) -> Result<(), CommandError> {
+    pub(super) fn write(&self, memory: &SessionMemory, report: &Report, run: &OutputFiles) -> Result<(), CommandError> {
         let Some(dir) = &self.dir else {
             return Err(CommandError::host("neither XDG_STATE_HOME nor HOME is set to an absolute path"));
         };

@@ -143,7 +143,7 @@ fn write_live(stdout: &str, stderr: &str) {
 
 // A signal cancels the run, which then ends by itself with a partial report.
 async fn follow_run(
-    started: &Started,
+    started: &StartedRun,
     session: &crate::sessions::SessionHandle,
     screen: &mut Screen,
     signals: &mut Signals,

@@ -144,7 +144,7 @@ async fn private(root: &Path) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(root)?;
     let policy = in_process::policy(&workspace)?;
     let tenants = Tenants::private(in_process::own_uid()?, workspace.root().to_owned(), policy);
-    let access = watch::channel(Arc::new(Access::of(tenants))).1;
+    let access = watch::channel(Arc::new(Access::from_tenants(tenants))).1;
     // Its one client ends it and does not wait for runs.
     let drain = Drain::new(Duration::ZERO);
     let api = api(
@@ -202,7 +202,7 @@ async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Comma
     let reflection_failure =
         |error| CommandError::host(format!("the description of the services cannot be read: {error}"));
     let routes = api.routes().await.map_err(reflection_failure)?;
-    let served = Served { routes, registry, drain, sandbox };
+    let served = ServerParts { routes, registry, drain, sandbox };
     net::serve(served, listeners).await.map_err(|error| CommandError::host(error.to_string()))?;
     Ok(0)
 }

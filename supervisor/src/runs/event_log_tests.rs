@@ -181,7 +181,7 @@ async fn a_full_log_ends_with_the_number_of_missed_events() {
 #[tokio::test]
 async fn runs_of_a_tenant_share_its_memory_quota_and_release_it() {
     let quota = RetainedQuota { memory_max: 100_000, ..RetainedQuota::unbounded() };
-    let logs = || open(Clock::new(), &Spools::default(), quota.room());
+    let logs = || open(Clock::new(), &Spools::default(), quota.run_memory());
     let test = |number: usize| RunEvent::TestStarted(TestId { package: "p".to_owned(), name: format!("t{number}") });
     let (greedy, seen) = logs();
     greedy.append((0..10_000).map(test).collect()).await;
@@ -194,10 +194,10 @@ async fn runs_of_a_tenant_share_its_memory_quota_and_release_it() {
     greedy.forget().await;
     writer.append(vec![test(100)]).await;
     // A report is stored even if the quota is exceeded.
-    assert!(writer.reserve_report(200_000).await > 200_000 && quota.full().is_some());
+    assert!(writer.reserve_report(200_000).await > 200_000 && quota.exceeded().is_some());
     writer.end(end(), None).await;
     let started = handle.tests_started().await.unwrap();
     assert!(started.missed > 0 && started.tests.contains(&TestId { package: "p".to_owned(), name: "t100".to_owned() }));
     writer.forget().await;
-    assert_eq!((quota.memory.now(), quota.full()), (0, None));
+    assert_eq!((quota.memory.now(), quota.exceeded()), (0, None));
 }

@@ -160,7 +160,7 @@ impl Registry {
     /// `READ_GRACE`, so that their callers can read the results; then kills the rest, closes every session and
     /// returns when nothing of them is left.
     pub async fn drain(&self, deadline: impl Future<Output = ()>) -> ClosedRuns {
-        let sessions = self.request(|reply| Message::Drain { reply }).await.unwrap_or_default();
+        let sessions = self.request(|reply| RegistryMessage::Drain { reply }).await.unwrap_or_default();
         let had_runs = sessions.iter().any(SessionHandle::is_busy);
         let mut draining = JoinSet::new();
         for session in sessions.clone() {

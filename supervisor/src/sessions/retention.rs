@@ -32,7 +32,7 @@ impl Actor {
     pub(super) async fn enforce_retention(&mut self) {
         let policy = self.shared.policy.now();
         while policy.retained.exceeded().is_some() {
-            let effects = self.session.step(self.shared.context.clock.now(), Event::RetentionExceeded);
+            let effects = self.session.step(self.shared.context.clock.now(), SessionEvent::RetentionExceeded);
             if effects.is_empty() {
                 break;
             }
