@@ -490,7 +490,7 @@ fn reports_problems_of_named_files_with_their_line() {
         [
             "proctor.toml:6: listen.tls.cert: nowhere: No such file or directory (os error 2)",
             "proctor.toml:8: listen.tls.client_ca: server.key: contains no certificate in PEM",
-            "proctor.toml:9: jwt.issuer: is missing; it is claim `iss` of the tokens that count",
+            "proctor.toml:9: jwt.issuer: is missing; set it to claim `iss` of the accepted tokens",
             "proctor.toml:10: jwt.keys: server.key: contains no public key that is Ed25519, P-256, or RSA of 2,048 \
              bits or more",
         ]
