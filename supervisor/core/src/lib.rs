@@ -6,7 +6,6 @@
 
 pub mod artifact;
 pub mod bounds;
-pub mod completeness;
 pub mod coverage;
 pub mod event;
 pub mod failure;
@@ -17,6 +16,7 @@ pub mod id;
 pub mod isolation;
 pub mod limits;
 pub mod outcome;
+pub mod proof;
 pub mod queue;
 pub mod quota;
 pub mod rate_limit;

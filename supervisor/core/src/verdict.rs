@@ -2,9 +2,9 @@
 //! [`Outcome::Passed`] is in one function.
 
 use crate::bounds::{NAME_BYTES_MAX, NOT_BUILT_MAX};
-use crate::completeness::Completeness;
 use crate::limits::LimitKind;
 use crate::outcome::{Evidence, Exit, KillReason, LimitHit, Outcome};
+use crate::proof::Proof;
 use crate::report::Summary;
 use crate::test_case::TestId;
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ pub struct Facts {
     /// Whether the runner gives results test by test.
     pub structured: bool,
     /// Whether the runner proved that it reached its end and reported everything.
-    pub completeness: Completeness,
+    pub proof: Proof,
     /// Commands that reported that no test was selected: their exit status carries no other information.
     pub nothing_selected: BTreeSet<usize>,
     /// Whether the runner is not installed where its project expects it.
@@ -107,7 +107,7 @@ pub fn judge(facts: Facts) -> Verdict {
 }
 
 fn is_complete(facts: &Facts) -> bool {
-    facts.completeness.covers(facts.summary.total)
+    facts.proof.covers(facts.summary.total)
 }
 
 // The first status other than 0, and 0 only when every planned command exited with it. A command without selected tests
@@ -246,7 +246,7 @@ mod tests {
             exits: vec![Exit::Code(0)],
             summary: Summary { total: 3, passed: 3, ..Summary::default() },
             structured: true,
-            completeness: Completeness::Proven { tests: 0 },
+            proof: Proof::Shown { tests: 0 },
             ..Facts::default()
         }
     }
@@ -277,10 +277,10 @@ mod tests {
             ("failed test, exit 0", |f| f.summary.failed = 1, Outcome::Failed, 1),
             ("error, exit 0", |f| f.summary.error = 1, Outcome::Failed, 1),
             ("exit 2, no failed test", |f| f.exits = vec![Exit::Code(2)], Outcome::Failed, 2),
-            ("no proof, exit 0", |f| f.completeness = Completeness::Unproven, Outcome::Failed, 1),
+            ("no proof, exit 0", |f| f.proof = Proof::Missing, Outcome::Failed, 1),
             (
                 "a test that the runner counted did not arrive",
-                |f| f.completeness = Completeness::Proven { tests: 4 },
+                |f| f.proof = Proof::Shown { tests: 4 },
                 Outcome::Failed,
                 1,
             ),
@@ -469,7 +469,7 @@ mod tests {
         ) {
             let facts = Facts {
                 commands, exits: exits.clone(), worker_lost: lost, unreached, structured, build_errors, collection_errors,
-                completeness: proven.map_or(Completeness::Unproven, |tests| Completeness::Proven { tests }),
+                proof: proven.map_or(Proof::Missing, |tests| Proof::Shown { tests }),
                 nothing_selected: nothing_selected.clone(), runner_missing,
                 killed: killed.then_some(KillReason::Cancelled),
                 running: if unfinished { one_test() } else { Vec::new() },

@@ -356,11 +356,11 @@ impl Parser for Custom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proctor_core::completeness::Completeness;
+    use proctor_core::proof::Proof;
 
     /// What is known of a command whose status alone counts.
     fn by_status() -> StreamSummary {
-        StreamSummary { proof: Completeness::Proven { tests: 0 }, ..StreamSummary::default() }
+        StreamSummary { proof: Proof::Shown { tests: 0 }, ..StreamSummary::default() }
     }
 
     /// What a command that prints this, leaves these files and exits so comes to: tests and the summary.
@@ -424,7 +424,7 @@ mod tests {
     fn tap_is_read_from_its_first_lines_on() {
         let (tests, summary) = ran("make: nothing to do\nTAP version 13\nok 1 - a\n1..1\n", &[], 0);
         assert_eq!(tests, one("a", TestOutcome::Passed));
-        assert!(summary.structured && !summary.proof.is_unproven());
+        assert!(summary.structured && !summary.proof.is_missing());
         assert_eq!(ran("1..1\nnot ok 1 - a\n", &[], 1).0, one("a", TestOutcome::Failed));
         let late = format!("{}TAP version 13\nok 1\n1..1\n", "x\n".repeat(20));
         assert_eq!(ran(&late, &[], 0), (vec![], by_status()));
@@ -444,7 +444,7 @@ mod tests {
         ] {
             let (tests, summary) = ran(stream, &[], 0);
             assert_eq!(tests, one("a", TestOutcome::Failed), "{stream:?}");
-            assert!(summary.structured && !summary.proof.is_unproven(), "{stream:?}");
+            assert!(summary.structured && !summary.proof.is_missing(), "{stream:?}");
         }
         for stream in ["hello\n1..3\n", "hello\n1..3\nworld\nok\n", "hello\n# 1\nok 1 - a\n"] {
             assert_eq!(ran(stream, &[], 0), (vec![], by_status()), "{stream:?}");
@@ -464,15 +464,15 @@ mod tests {
         ] {
             let (tests, summary) = ran(stream, &[], 0);
             assert_eq!(tests, both, "{stream}");
-            assert!(summary.structured && !summary.proof.is_unproven() && summary.notes.is_empty(), "{stream}");
+            assert!(summary.structured && !summary.proof.is_missing() && summary.notes.is_empty(), "{stream}");
         }
         let sub = "# Subtest: x\n    ok 1 - a\n    1..1\nok 1 - x\n1..1\n";
         assert_eq!(ran(sub, &[], 0).0, [one("x/a", Passed), one("x", Passed)].concat());
-        assert!(ran("ok 1 - a\n1..2\n", &[], 0).1.proof.is_unproven());
-        assert!(ran("ok 1 - a\nBail out! no disk\n", &[], 0).1.proof.is_unproven());
+        assert!(ran("ok 1 - a\n1..2\n", &[], 0).1.proof.is_missing());
+        assert!(ran("ok 1 - a\nBail out! no disk\n", &[], 0).1.proof.is_missing());
         let many: String = (1..=20_000).map(|number| format!("ok {number} - t{number}\n")).collect();
         let (tests, summary) = ran(&format!("{many}1..20000\n"), &[], 0);
-        assert!(tests.len() == 20_000 && summary.structured && !summary.proof.is_unproven());
+        assert!(tests.len() == 20_000 && summary.structured && !summary.proof.is_missing());
     }
 
     #[test]
@@ -489,7 +489,7 @@ mod tests {
         }
         let (tests, summary) = ran("ok 1 - a\nFAIL: x\nnot ok 2 - b\n", &[], 1);
         assert_eq!(tests, one("x", TestOutcome::Failed));
-        assert!(!summary.structured && !summary.proof.is_unproven());
+        assert!(!summary.structured && !summary.proof.is_missing());
         let note = "1 line(s) say `not ok` and are not read as TAP: no plan (`1..N`) came";
         assert_eq!(summary.notes[0], note);
         assert_eq!(ran("not ok 1 - a\n", &[], 0).1.notes, [note]);
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn tap_that_ends_early_is_cut_off_and_makes_a_file_superfluous() {
         let (_, summary) = ran("1..2\nok 1 - a\n", &[("custom/junit.xml", "<testsuite/>")], 0);
-        assert!(summary.structured && summary.proof.is_unproven());
+        assert!(summary.structured && summary.proof.is_missing());
         assert_eq!(summary.notes.len(), 2);
     }
 
@@ -508,9 +508,9 @@ mod tests {
         for path in ["custom/junit.xml", "custom/deep/TEST-x.xml", "round-2/custom/junit.xml"] {
             let (tests, summary) = ran("PASS: t\n", &[(path, file)], 1);
             assert_eq!(tests, one("t", TestOutcome::Failed), "{path}");
-            assert!(summary.structured && !summary.proof.is_unproven());
+            assert!(summary.structured && !summary.proof.is_missing());
         }
-        assert!(ran("", &[("custom/junit.xml", "<testsuite><testcase")], 0).1.proof.is_unproven());
+        assert!(ran("", &[("custom/junit.xml", "<testsuite><testcase")], 0).1.proof.is_missing());
         assert!(!ran("", &[("other/junit.xml", file), ("custom/x.txt", file)], 0).1.structured);
     }
 
@@ -523,7 +523,7 @@ mod tests {
             parser.step_ended(Exit::Code(0), killed, &mut events);
             parser.files(files, &mut events);
             let summary = parser.summary();
-            assert_eq!(summary.proof.is_unproven(), cut_off || killed);
+            assert_eq!(summary.proof.is_missing(), cut_off || killed);
             let note =
                 "the report that the project file names was not written, or holds what it held before: build/j.xml";
             assert_eq!(summary.notes == [note], cut_off, "{summary:?}");
@@ -536,7 +536,7 @@ mod tests {
         let (tests, summary) = ran(said, &[], 2);
         let outcomes: Vec<&str> = tests.iter().map(|(_, outcome)| outcome.name()).collect();
         assert_eq!(outcomes, ["passed", "failed", "error", "skipped", "xfailed", "xpassed"]);
-        assert!(!summary.structured && !summary.proof.is_unproven() && summary.notes.len() == 1);
+        assert!(!summary.structured && !summary.proof.is_missing() && summary.notes.len() == 1);
         let (tests, summary) = ran(said, &[], 0);
         assert!(tests.iter().all(|(_, outcome)| !outcome.is_failure()) && tests.len() == 4);
         assert_eq!(summary.notes[1], "2 line(s) say FAIL or ERROR, and the command exited with 0");

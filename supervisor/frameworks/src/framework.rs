@@ -3,11 +3,11 @@
 use crate::project::{Project, holds};
 use crate::tree::FileTree;
 use proctor_core::artifact::ArtifactKind;
-use proctor_core::completeness::Completeness;
 use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::event::RunnerEvent;
 use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::request::{BrowserOptions, CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -295,7 +295,7 @@ pub struct StreamSummary {
     /// Whether the runner gives results test by test.
     pub structured: bool,
     /// What shows that the runner came to its end and told everything: missing unless a parser has seen it.
-    pub proof: Completeness,
+    pub proof: Proof,
     /// Whether the runner came to less than it was to run, for another reason, and did not say to what not.
     pub unreached: bool,
     /// Packages whose tests did not run because what they need was not built.

@@ -1,14 +1,14 @@
 //! The proof of a run, gathered step by step by the parsers. Must not know any runner.
 
-use proctor_core::completeness::Completeness;
+use proctor_core::proof::Proof;
 
 /// Proofs of the steps of a run: each step that starts has to show its own, and nothing that is lost comes back.
 #[derive(Debug, Default)]
 pub(crate) struct Proofs {
     /// Those of the steps before the current one; `None` before the first.
-    before: Option<Completeness>,
+    before: Option<Proof>,
     /// That of the current step; `None` before the first.
-    current: Option<Completeness>,
+    current: Option<Proof>,
     is_lost: bool,
 }
 
@@ -16,12 +16,12 @@ impl Proofs {
     /// Starts a step, of which nothing is shown yet.
     pub(crate) fn start_step(&mut self) {
         self.before = self.whole();
-        self.current = Some(Completeness::Unproven);
+        self.current = Some(Proof::Missing);
     }
 
     /// Records that the runner of the current step came to its end, and told `tests` tests by its own count, 0 if it has none.
     pub(crate) fn show(&mut self, tests: u64) {
-        self.current = self.current.map(|_| Completeness::Proven { tests });
+        self.current = self.current.map(|_| Proof::Shown { tests });
     }
 
     /// Records that the current step has nothing to prove, because what was told says that its tests did not run.
@@ -35,11 +35,11 @@ impl Proofs {
     }
 
     /// The proof of all steps, which is missing where there was none.
-    pub(crate) fn proof(&self) -> Completeness {
+    pub(crate) fn proof(&self) -> Proof {
         self.whole().filter(|_| !self.is_lost).unwrap_or_default()
     }
 
-    fn whole(&self) -> Option<Completeness> {
+    fn whole(&self) -> Option<Proof> {
         match (self.before, self.current) {
             (Some(before), Some(current)) => Some(before.and(current)),
             (before, current) => before.or(current),
@@ -55,21 +55,21 @@ mod tests {
     fn each_step_has_to_show_its_proof() {
         let mut proofs = Proofs::default();
         proofs.show(1);
-        assert_eq!(proofs.proof(), Completeness::Unproven, "no step has started");
+        assert_eq!(proofs.proof(), Proof::Missing, "no step has started");
         proofs.start_step();
-        assert_eq!(proofs.proof(), Completeness::Unproven);
+        assert_eq!(proofs.proof(), Proof::Missing);
         proofs.show(2);
-        assert_eq!(proofs.proof(), Completeness::Proven { tests: 2 });
+        assert_eq!(proofs.proof(), Proof::Shown { tests: 2 });
         proofs.start_step();
-        assert_eq!(proofs.proof(), Completeness::Unproven);
+        assert_eq!(proofs.proof(), Proof::Missing);
         proofs.show(3);
-        assert_eq!(proofs.proof(), Completeness::Proven { tests: 5 });
+        assert_eq!(proofs.proof(), Proof::Shown { tests: 5 });
         proofs.lose();
-        assert_eq!(proofs.proof(), Completeness::Unproven);
+        assert_eq!(proofs.proof(), Proof::Missing);
         let mut skipped = Proofs::default();
         skipped.start_step();
         skipped.start_step();
         skipped.show(1);
-        assert_eq!(skipped.proof(), Completeness::Unproven, "the first step showed nothing");
+        assert_eq!(skipped.proof(), Proof::Missing, "the first step showed nothing");
     }
 }

@@ -34,9 +34,9 @@ use crate::proof::Proofs;
 use crate::said::{Said, ending, plain};
 use proctor_core::artifact::{ARTIFACTS_MAX, ArtifactKind};
 use proctor_core::bounds::TEST_CASES_MAX;
-use proctor_core::completeness::Completeness;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -554,7 +554,7 @@ impl Parser for Reported {
             (self.lines.skipped(), format!("line(s) of the report had more than {LINE_BYTES_MAX} bytes")),
         ];
         for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
-            summary.proof = Completeness::Unproven;
+            summary.proof = Proof::Missing;
             summary.notes.push(format!("{count} {what}"));
         }
         summary

@@ -6,9 +6,9 @@ use crate::project::{Project, holds};
 use crate::remedies::WithRemedies;
 use crate::tree::FileTree;
 use proctor_core::artifact::ArtifactKind;
-use proctor_core::completeness::Completeness;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::request::{BrowserOptions, RerunTarget, RunKind, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -257,7 +257,7 @@ impl Parser for Together {
         let proofs = self.parts.iter().zip(&all).filter(|(part, _)| part.steps > 0).map(|(_, one)| one.proof);
         StreamSummary {
             structured: all.iter().all(|one| one.structured),
-            proof: proofs.reduce(Completeness::and).unwrap_or_default(),
+            proof: proofs.reduce(Proof::and).unwrap_or_default(),
             unreached: all.iter().any(|one| one.unreached),
             runner_missing: all.iter().any(|one| one.runner_missing),
             not_built: all.iter().flat_map(|one| one.not_built.iter().cloned()).collect(),
@@ -356,7 +356,7 @@ pub(crate) mod tests {
 
         fn summary(&self) -> StreamSummary {
             let notes = vec![format!("{} {:?}", self.name, self.steps)];
-            let proof = if self.name == "b" { Completeness::Unproven } else { Completeness::Proven { tests: 1 } };
+            let proof = if self.name == "b" { Proof::Missing } else { Proof::Shown { tests: 1 } };
             StreamSummary { structured: true, proof, notes, ..StreamSummary::default() }
         }
     }
@@ -413,6 +413,6 @@ pub(crate) mod tests {
         parser.step_started(2);
         let summary = parser.summary();
         assert_eq!(summary.notes, ["a [0, 1]", "b [0, 1]"]);
-        assert!(summary.proof.is_unproven() && summary.structured);
+        assert!(summary.proof.is_missing() && summary.structured);
     }
 }

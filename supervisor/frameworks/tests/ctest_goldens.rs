@@ -142,7 +142,7 @@ fn every_golden_reads_as_its_snapshot() {
     for (name, bytes) in TESTS {
         let (events, parser) = parse([planned(bytes).as_slice()]);
         let summary = parser.summary();
-        assert!(summary.structured && !summary.proof.is_unproven() && !summary.runner_missing, "{name}: {summary:?}");
+        assert!(summary.structured && !summary.proof.is_missing() && !summary.runner_missing, "{name}: {summary:?}");
         insta::assert_snapshot!(format!("ctest-{name}"), render(&events));
     }
     for (name, bytes) in BUILDS {
@@ -195,13 +195,13 @@ fn a_kill_leaves_what_ran_running() {
     parser.step_ended(Exit::Signal(9), true, &mut events);
     assert_eq!(render(&events), "passed ends\n");
     let running: Vec<String> = parser.running().into_iter().map(|id| id.name).collect();
-    assert_eq!((running, parser.summary().proof.is_unproven()), (vec!["hangs".to_owned()], true));
+    assert_eq!((running, parser.summary().proof.is_missing()), (vec!["hangs".to_owned()], true));
 }
 
 #[test]
 fn a_ctest_that_ended_early_is_cut_off_and_its_test_is_an_error() {
     let (events, parser) = parse([planned(KILLED).as_slice()]);
-    assert!(parser.summary().proof.is_unproven() && parser.running().is_empty());
+    assert!(parser.summary().proof.is_missing() && parser.running().is_empty());
     let Some(RunnerEvent::TestFinished(test)) = events.last() else { panic!("{events:?}") };
     assert_eq!((test.name.as_str(), test.outcome), ("hangs", TestOutcome::Error));
     assert_eq!(test.message.as_deref(), Some("did not finish: ctest exited with 8"));
@@ -219,7 +219,7 @@ fn nothing_to_run_is_nothing_selected() {
     let (mut parser, mut events) = (runs(), Vec::new());
     parser.stderr(b"No tests were found!!!\n", &mut events);
     parser.step_ended(Exit::Code(0), false, &mut events);
-    assert!(parser.nothing_selected() && !parser.summary().proof.is_unproven() && events.is_empty());
+    assert!(parser.nothing_selected() && !parser.summary().proof.is_missing() && events.is_empty());
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_listing_names_every_test() {
         })
         .collect();
     assert_eq!(names, ["./a.b", "./c"]);
-    assert!(!parser.summary().proof.is_unproven());
+    assert!(!parser.summary().proof.is_missing());
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn ten_thousand_tests_are_read_and_their_output_is_not_kept() {
     }
     parser.stdout(b"100% tests passed, 0 tests failed out of 10000\n", &mut events);
     parser.step_ended(Exit::Code(0), false, &mut events);
-    assert_eq!((finished, parser.summary().proof.is_unproven()), (10_000, false));
+    assert_eq!((finished, parser.summary().proof.is_missing()), (10_000, false));
 }
 
 /// Bytes that look enough like ctest's to get past the first checks.
@@ -311,6 +311,6 @@ proptest! {
         let sum = bytes.windows(13).position(|window| window == b" tests passed").unwrap();
         let (_, parser) = parse([&bytes[..at.index(sum)]]);
         let summary = parser.summary();
-        prop_assert!(summary.proof.is_unproven() || summary.runner_missing);
+        prop_assert!(summary.proof.is_missing() || summary.runner_missing);
     }
 }

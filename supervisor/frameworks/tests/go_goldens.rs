@@ -150,7 +150,7 @@ fn a_killed_stream_keeps_what_finished_and_names_what_ran() {
     assert_eq!(finished.len(), 1);
     let running: Vec<String> = parser.running().into_iter().map(|test| test.name).collect();
     assert_eq!(running, ["TestHangs"]);
-    assert!(parser.summary().proof.is_unproven());
+    assert!(parser.summary().proof.is_missing());
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_stream_that_just_ends_leaves_no_test_without_an_outcome() {
     let (events, parser) = parse([KILLED]);
     assert!(render(&events, brief).contains("error example.com/hang/TestHangs\n"));
     assert!(parser.running().is_empty());
-    assert!(parser.summary().proof.is_unproven());
+    assert!(parser.summary().proof.is_missing());
 }
 
 #[test]
@@ -256,12 +256,12 @@ fn a_line_of_ten_megabytes_is_read_and_a_longer_one_than_the_bound_is_noted() {
         [event("T", "run"), output(bytes), event("T", "fail"), package_end.to_owned()].concat()
     };
     let (events, parser) = parse([stream(10_000_000).as_bytes()]);
-    assert!(!parser.summary().proof.is_unproven());
+    assert!(!parser.summary().proof.is_missing());
     let Some(RunnerEvent::TestFinished(test)) = events.last() else { panic!() };
     assert!(test.output.as_deref().unwrap().starts_with("xxx"));
     let stream = stream(17 * 1024 * 1024);
     let (events, parser) = parse(stream.as_bytes().chunks(65_536));
-    assert!(parser.summary().proof.is_unproven());
+    assert!(parser.summary().proof.is_missing());
     assert_eq!(parser.summary().notes.len(), 1);
     assert!(matches!(events.last(), Some(RunnerEvent::TestFinished(_))));
 }

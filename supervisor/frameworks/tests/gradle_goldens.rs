@@ -78,7 +78,7 @@ fn a_killed_run_has_what_ended_and_names_what_was_running() {
     assert_eq!(render(&events, brief), "passed com.example.AliveTest#holds\n");
     let running: Vec<String> = parser.running().into_iter().map(|id| format!("{}/{}", id.package, id.name)).collect();
     assert_eq!(running, ["src/test/java/com/example/HangTest.java/com.example.HangTest#hangs"]);
-    assert!(parser.summary().proof.is_unproven());
+    assert!(parser.summary().proof.is_missing());
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_gradle_that_does_not_come_to_our_script_is_explained_by_its_words() {
     let [RunnerEvent::Collector(told)] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!((told.file.as_deref(), told.line), (Some("settings.gradle"), Some(3)));
     assert_eq!(told.message, "Could not compile settings file 'settings.gradle'.\n> no");
-    assert!(parser.summary().proof.is_unproven());
+    assert!(parser.summary().proof.is_missing());
     let (_, parser) = parse(&[], b"run.sh: 7: exec: gradle: not found\n", Exit::Code(127), false);
     assert!(parser.summary().runner_missing);
 }
@@ -109,6 +109,6 @@ proptest! {
         let (_, exit, report) = GOLDENS[golden];
         // The last line may lack its newline.
         let whole = &report[..at.min(report.len() - 2)];
-        prop_assert!(parse(&[whole], b"", Exit::Code(exit), false).1.summary().proof.is_unproven());
+        prop_assert!(parse(&[whole], b"", Exit::Code(exit), false).1.summary().proof.is_missing());
     }
 }

@@ -188,7 +188,7 @@ fn what_was_running_at_a_kill_is_still_running() {
         let told = render(&events);
         assert_eq!((running, told.lines().count()), (vec!["hangs".to_owned()], 1));
         assert!(told.starts_with("passed ") && told.ends_with("> ends\n"), "{told}");
-        assert!(parser.summary().proof.is_unproven());
+        assert!(parser.summary().proof.is_missing());
     }
 }
 
@@ -198,7 +198,7 @@ fn a_stream_that_lacks_its_end_is_never_whole() {
         let lines: Vec<&[u8]> = golden.3.split_inclusive(|byte| *byte == b'\n').collect();
         for kept in 0..lines.len() {
             let (_, parser) = parse(golden, &lines[..kept], false);
-            assert!(parser.summary().proof.is_unproven(), "{}: {kept} lines", golden.0);
+            assert!(parser.summary().proof.is_missing(), "{}: {kept} lines", golden.0);
         }
     }
 }

@@ -8,9 +8,9 @@ mod support {
     pub(crate) mod want;
 }
 
-use proctor_core::completeness::Completeness;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::request::Selection;
 use proctor_core::test_case::TestOutcome;
 use proctor_frameworks::maestro::Maestro;
@@ -151,7 +151,7 @@ fn every_golden_reads_as_its_snapshot() {
 fn what_console_and_report_do_not_both_say_is_not_green() {
     const TWO: &[&str] = &["login.yaml", "search.yaml"];
     let (out, xml): (&[u8], &[u8]) = (golden!("pass.out"), golden!("pass.xml"));
-    let proof = Completeness::Proven { tests: 0 };
+    let proof = Proof::Shown { tests: 0 };
     let whole = StreamSummary { structured: true, proof, ..StreamSummary::default() };
     assert_eq!(come_to(TWO, green(out, xml)), (whole, false));
     let forged: &[u8] = b"Waiting for flows to complete...\n[Passed] Log in (1s)\n[Passed] search (1s)\n[Passed] Greeting (in English) (1s)\n";
@@ -165,7 +165,7 @@ fn what_console_and_report_do_not_both_say_is_not_green() {
         (ALL, green(forged, golden!("fail.xml"))),
     ] {
         let (summary, failed) = come_to(files, command);
-        assert!(summary.proof.is_unproven() || failed, "{files:?}: {summary:?}");
+        assert!(summary.proof.is_missing() || failed, "{files:?}: {summary:?}");
     }
 }
 
@@ -176,7 +176,7 @@ fn what_only_the_report_tells_is_told() {
     let failed =
         |event: &&RunnerEvent| matches!(event, RunnerEvent::TestFinished(test) if test.outcome == TestOutcome::Failed);
     assert_eq!((events.len(), events.iter().filter(failed).count()), (3, 2), "{events:?}");
-    assert!(!parser.summary().proof.is_unproven());
+    assert!(!parser.summary().proof.is_missing());
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_killed_run_has_what_ended_and_names_what_was_running() {
     parser.files(&[], &mut events);
     let ended = events.iter().filter(|event| matches!(event, RunnerEvent::TestFinished(_))).count();
     assert_eq!((ended, parser.running()[0].name.as_str()), (1, "Log in"));
-    assert!(parser.summary().proof.is_unproven() && parser.follow_up().is_empty());
+    assert!(parser.summary().proof.is_missing() && parser.follow_up().is_empty());
 }
 
 proptest! {

@@ -127,7 +127,7 @@ fn a_listing_that_maven_passed_over_is_cut_off() {
     let without = &report[..report.len() - END.len()];
     for (report, is_cut_off) in [(report, false), (without, true)] {
         let (_, parser) = parse_listing(out, report, exit);
-        assert_eq!(parser.summary().proof.is_unproven(), is_cut_off);
+        assert_eq!(parser.summary().proof.is_missing(), is_cut_off);
     }
 }
 
@@ -139,14 +139,14 @@ fn a_killed_run_has_what_ended_and_names_what_was_running() {
     assert!(events.len() == 1 && events.iter().all(passed), "{events:?}");
     let running: Vec<String> = parser.running().into_iter().map(|id| id.name).collect();
     assert_eq!(running, ["com.example.HangTest"]);
-    assert!(parser.summary().proof.is_unproven());
+    assert!(parser.summary().proof.is_missing());
 }
 
 #[test]
 fn no_line_makes_a_run_whole() {
     let (_, _, [out, report]) = GOLDENS[0];
     let end = report.len() - END.len();
-    let is_missing = |report: &[&[u8]]| parse(&[out], report, Exit::Code(0), false).1.summary().proof.is_unproven();
+    let is_missing = |report: &[&[u8]]| parse(&[out], report, Exit::Code(0), false).1.summary().proof.is_missing();
     assert!(is_missing(&[&report[..end]]));
     assert!(is_missing(&[&report[..end], b"end \nsuccess\0"]), "a test does not know the token");
     assert!(is_missing(&[b"x file a\n\0", report]), "a test wrote");
@@ -164,7 +164,7 @@ fn a_test_that_passed_when_surefire_ran_it_again_is_flaky() {
         classname='com.example.ATest' name='adds'><flakyFailure type='x'/></testcase></testsuite>\0token ran \n1 0\0\
         token end \nsuccess\0";
     let (events, parser) = parse(&[GOLDENS[0].2[0]], &[report], Exit::Code(0), false);
-    assert_eq!((events.len(), parser.flaky(), parser.summary().proof.is_unproven()), (1, 1, false));
+    assert_eq!((events.len(), parser.flaky(), parser.summary().proof.is_missing()), (1, 1, false));
     assert!(parser.summary().notes.iter().any(|note| note.contains("adds passed after 1 failed attempt(s)")));
 }
 
@@ -241,11 +241,11 @@ fn files_with_fewer_tests_or_failures_than_surefire_counted_are_no_proof() {
         let other = text.replace("ran \n4 0", &format!("ran \n{counted}"));
         let (_, parser) = parse(&[out], &[other.as_bytes()], Exit::Code(0), false);
         let summary = parser.summary();
-        assert!(summary.proof.is_unproven() && summary.notes.iter().any(|note| note.contains(noted)), "{summary:?}");
+        assert!(summary.proof.is_missing() && summary.notes.iter().any(|note| note.contains(noted)), "{summary:?}");
     }
     // An old Surefire does not count in Maven's log.
     let without = text.replace("ran \n4 0", "ran \n");
-    assert!(!parse(&[out], &[without.as_bytes()], Exit::Code(0), false).1.summary().proof.is_unproven());
+    assert!(!parse(&[out], &[without.as_bytes()], Exit::Code(0), false).1.summary().proof.is_missing());
 }
 
 proptest! {

@@ -232,7 +232,7 @@ fn outcome(recording: &Recording, change: impl Fn(&str) -> String) -> Outcome {
         summary,
         collection_errors,
         structured: stream.structured,
-        completeness: stream.proof,
+        proof: stream.proof,
         runner_missing: stream.runner_missing,
         running: parser.running(),
         unreached: stream.unreached,

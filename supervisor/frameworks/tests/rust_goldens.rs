@@ -105,7 +105,7 @@ fn a_killed_run_keeps_what_was_told_and_names_what_ran() {
     let running: Vec<String> = parser.running().into_iter().map(|id| id.name).collect();
     assert_eq!(running, ["tests::hangs"]);
     assert_eq!(render(&events, brief), "passed hang$tests::a_quick\n");
-    assert!(parser.summary().proof.is_unproven());
+    assert!(parser.summary().proof.is_missing());
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_stream_that_was_cut_off_anywhere_is_never_whole() {
         for end in (began + 14..last).step_by(7) {
             let cut = Golden { stdout: &golden.stdout[..end], ..*golden };
             let (events, parser) = parse(&cut, [cut.stdout]);
-            let is_whole = !parser.summary().proof.is_unproven()
+            let is_whole = !parser.summary().proof.is_missing()
                 && !events.iter().any(|event| match event {
                     RunnerEvent::TestFinished(test) => test.outcome == TestOutcome::Error,
                     RunnerEvent::Collector(_) => true,
@@ -207,7 +207,7 @@ fn ignored_tests_that_nextest_only_counts_are_asked_for() {
         parser.step_started(number);
         parser.stdout(stdout, events);
         parser.step_ended(Exit::Code(0), false, events);
-        assert!(!parser.summary().proof.is_unproven());
+        assert!(!parser.summary().proof.is_missing());
         parser.follow_up()
     };
     let more = step(0, IGNORED, &mut events);
@@ -224,7 +224,7 @@ fn a_nextest_that_did_not_end_its_suites_is_cut_off() {
     let last = IGNORED.windows(16).rposition(|bytes| bytes == br#"{"type":"suite","#.as_slice()).unwrap_or_default();
     parser.stdout(&IGNORED[..last], &mut events);
     parser.step_ended(Exit::Code(0), false, &mut events);
-    assert!(parser.summary().proof.is_unproven());
+    assert!(parser.summary().proof.is_missing());
 }
 
 #[test]
@@ -236,5 +236,5 @@ fn a_nextest_whose_suites_are_lost_is_cut_off() {
         parser.stdout(line, &mut events);
     }
     parser.step_ended(Exit::Code(0), false, &mut events);
-    assert!(!events.is_empty() && parser.summary().proof.is_unproven());
+    assert!(!events.is_empty() && parser.summary().proof.is_missing());
 }

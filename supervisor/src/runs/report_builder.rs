@@ -95,7 +95,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         build_errors: tally.build_errors,
         collection_errors: tally.collection_errors,
         structured: stream.structured,
-        completeness: stream.proof,
+        proof: stream.proof,
         nothing_selected,
         runner_missing: stream.runner_missing,
         filtered,

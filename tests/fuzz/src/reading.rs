@@ -86,7 +86,7 @@ fn conclude(parser: &dyn Parser, events: Vec<RunnerEvent>, mut facts: Facts) -> 
     }
     let (stream, running) = (parser.summary(), facts.running.clone());
     facts.summary = summary;
-    (facts.structured, facts.completeness, facts.runner_missing) =
+    (facts.structured, facts.proof, facts.runner_missing) =
         (stream.structured, stream.proof, stream.runner_missing);
     facts.unreached = stream.unreached;
     facts.notes.clone_from(&stream.notes);

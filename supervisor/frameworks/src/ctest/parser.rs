@@ -10,9 +10,9 @@ use crate::paths::Paths;
 use crate::proof::Proofs;
 use crate::said::{Said, ending};
 use proctor_core::bounds::TEST_CASES_MAX;
-use proctor_core::completeness::Completeness;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::test_case::TestId;
 use std::collections::HashSet;
 
@@ -244,7 +244,7 @@ impl Parser for Rounds {
         let proof = self.proofs.proof();
         let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
         if self.lines.skipped() > 0 {
-            summary.proof = Completeness::Unproven;
+            summary.proof = Proof::Missing;
             summary
                 .notes
                 .push(format!("{} line(s) of ctest had more than {LINE_BYTES_MAX} bytes", self.lines.skipped()));

@@ -1,9 +1,9 @@
 //! The plans that this adapter writes.
 
 use super::*;
-use proctor_core::completeness::Completeness;
 use proctor_core::filter::Filter;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::request::{Browser, CoverageMode};
 use proctor_core::test_case::TestId;
 
@@ -114,7 +114,7 @@ fn specs_are_listed_without_cypress() {
     listing.step_started(0);
     listing.report(text.as_bytes(), &mut Vec::new());
     listing.step_ended(Exit::Code(0), false, &mut Vec::new());
-    assert_eq!(listing.summary().proof, Completeness::Proven { tests: 0 });
+    assert_eq!(listing.summary().proof, Proof::Shown { tests: 0 });
 }
 
 #[test]

@@ -13,9 +13,9 @@ use crate::notes::Notes;
 use crate::paths::Paths;
 use crate::proof::Proofs;
 use proctor_core::bounds::TEST_CASES_MAX;
-use proctor_core::completeness::Completeness;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::test_case::{CollectorKind, TestCase, TestId, TestOutcome};
 use std::collections::BTreeSet;
 
@@ -344,7 +344,7 @@ impl Parser for GoParser {
         }
         StreamSummary {
             structured: true,
-            proof: if skipped > 0 { Completeness::Unproven } else { self.proofs.proof() },
+            proof: if skipped > 0 { Proof::Missing } else { self.proofs.proof() },
             unreached: self.unreached,
             not_built: self.not_built.clone(),
             notes,

@@ -13,9 +13,9 @@ use crate::paths::Paths;
 use crate::proof::Proofs;
 use crate::said::{Said as Words, ending, plain};
 use proctor_core::bounds::{MESSAGE_BYTES_MAX, TEST_CASES_MAX};
-use proctor_core::completeness::Completeness;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 use regex::Regex;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -478,7 +478,7 @@ impl Parser for MaestroParser {
         let proof = self.proofs.proof();
         let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
         if self.lines.skipped() > 0 {
-            summary.proof = Completeness::Unproven;
+            summary.proof = Proof::Missing;
             summary.notes.push("lines of maestro's were too long to be read".to_owned());
         }
         summary

@@ -36,7 +36,7 @@ const PASSING: &str = r#"{"event":"begin"}
 
 /// What is known of a whole run of one test.
 fn whole() -> StreamSummary {
-    StreamSummary { structured: true, proof: Completeness::Proven { tests: 1 }, ..StreamSummary::default() }
+    StreamSummary { structured: true, proof: Proof::Shown { tests: 1 }, ..StreamSummary::default() }
 }
 
 #[test]
@@ -82,16 +82,16 @@ fn a_line_without_the_reporters_token_is_left_out_and_the_run_is_cut_off() {
     ] {
         let (events, parser) = step(&with_token(&format!("{foreign}\n")), "", Exit::Code(0), false);
         let summary = parser.summary();
-        assert!(events.len() == 2 && summary.proof.is_unproven(), "{foreign}");
+        assert!(events.len() == 2 && summary.proof.is_missing(), "{foreign}");
         assert!(summary.notes[0].contains("were not the reporter's own"), "{foreign}: {:?}", summary.notes);
     }
     // Another word in front is no line at all, and what only ends is not whole.
     let (_, parser) = step(&with_token("mine {\"event\":\"end\",\"tests\":1,\"left\":0}\n"), "", Exit::Code(0), false);
-    assert!(parser.summary().proof.is_unproven());
+    assert!(parser.summary().proof.is_missing());
     let end = "{\"event\":\"end\",\"tests\":1,\"left\":0}\n";
     let ended_by_another = with_token(end).replace(&format!("abc {end}"), "");
     let (_, parser) = step(&ended_by_another, "", Exit::Code(0), false);
-    assert!(parser.summary().proof.is_unproven());
+    assert!(parser.summary().proof.is_missing());
 }
 
 #[test]
@@ -107,10 +107,10 @@ fn only_a_report_with_its_end_is_whole() {
     for line in 0..4 {
         let cut: String = PASSING.lines().take(line).map(|line| format!("{line}\n")).collect();
         let (_, parser) = step(&cut, "", Exit::Code(0), false);
-        assert!(parser.summary().proof.is_unproven(), "{cut}");
+        assert!(parser.summary().proof.is_missing(), "{cut}");
     }
     let (_, parser) = step(&format!("{PASSING}{{\"event\":\"unheard of\"}}\n"), "", Exit::Code(0), false);
-    assert!(parser.summary().proof.is_unproven());
+    assert!(parser.summary().proof.is_missing());
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn an_end_proves_as_many_tests_as_came_and_only_where_none_is_left() {
         r#"{"event":"end","tests":2,"left":0}"#,
         r#"{"event":"end","tests":0,"left":0}"#,
     ] {
-        assert!(ended(end).proof.is_unproven(), "{end}");
+        assert!(ended(end).proof.is_missing(), "{end}");
     }
     let left = ended(r#"{"event":"end","tests":1,"left":3}"#);
     assert!(left.unreached && left.notes == ["3 test(s) of runner were not told of"], "{left:?}");
@@ -151,10 +151,10 @@ fn a_test_that_the_runner_left_open_is_an_error_and_one_that_was_cut_off_still_r
     assert_eq!(case.message.as_deref(), Some("did not finish: the runner exited with 70"));
     assert!(parser.running().is_empty());
     let (events, parser) = step(&format!("{open}\n"), "", Exit::Signal(9), true);
-    assert_eq!((events.len(), parser.running().len(), parser.summary().proof.is_unproven()), (1, 1, true));
+    assert_eq!((events.len(), parser.running().len(), parser.summary().proof.is_missing()), (1, 1, true));
     // What was running has been asked for by then, and nobody would tell the end of this one.
     let (events, parser) = step(&open, "", Exit::Signal(9), true);
-    assert_eq!((events.len(), parser.running().len(), parser.summary().proof.is_unproven()), (0, 0, true));
+    assert_eq!((events.len(), parser.running().len(), parser.summary().proof.is_missing()), (0, 0, true));
 }
 
 #[test]
@@ -163,17 +163,17 @@ fn a_runner_that_gives_up_is_explained_by_its_words() {
     assert!(events.is_empty() && parser.summary().runner_missing);
     assert_eq!(parser.summary().notes, ["install it"]);
     let (events, parser) = step("", "nothing found", Exit::Code(5), false);
-    assert!(events.is_empty() && parser.nothing_selected() && !parser.summary().proof.is_unproven());
+    assert!(events.is_empty() && parser.nothing_selected() && !parser.summary().proof.is_missing());
     let (events, parser) = step("", "config is bad\n\n", Exit::Code(4), false);
     let [RunnerEvent::Collector(collector)] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!((collector.nodeid.as_str(), collector.message.as_str()), ("pkg", "config is bad"));
-    assert!(parser.summary().proof.is_unproven());
+    assert!(parser.summary().proof.is_missing());
     let (events, _) = step("", "why: no disk\nand so on\n", Exit::Code(4), false);
     let [RunnerEvent::Collector(collector)] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(collector.message, "no disk");
     let (_, parser) =
         step("{\"event\":\"begin\"}\n{\"event\":\"end\",\"tests\":0,\"left\":0}\n", "", Exit::Code(5), false);
-    assert!(parser.nothing_selected() && !parser.summary().proof.is_unproven());
+    assert!(parser.nothing_selected() && !parser.summary().proof.is_missing());
 }
 
 #[test]

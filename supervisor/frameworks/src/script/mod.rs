@@ -30,9 +30,9 @@ use crate::proof::Proofs;
 use crate::said::ending;
 use crate::tree::FileTree;
 use proctor_core::bounds::NAME_BYTES_MAX;
-use proctor_core::completeness::Completeness;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use reporters::Reporters;
@@ -249,7 +249,7 @@ impl Parser for Commands {
         }
         self.summary.runner_missing |= exit == Exit::Code(NOT_FOUND) && !own.structured;
         self.summary.structured &= own.structured;
-        if let Completeness::Proven { tests } = own.proof {
+        if let Proof::Shown { tests } = own.proof {
             self.proofs.show(tests);
         }
     }
@@ -318,7 +318,7 @@ mod tests {
             parser.stdout(b"TAP version 13\n1..1\nok 1 - a\n", &mut events);
             parser.step_ended(Exit::Code(0), false, &mut events);
             let summary = parser.summary();
-            (events.len(), summary.structured, summary.proof.is_unproven(), events)
+            (events.len(), summary.structured, summary.proof.is_missing(), events)
         };
         let end = |token: &str| format!("{token} {{\"event\":\"end\",\"tests\":1,\"left\":0}}\n");
         let two = [begin("x"), begin("y"), test("y", "passed"), test("x", "failed"), end("x"), end("y")].concat();
@@ -376,7 +376,7 @@ mod tests {
             events.iter().map(told).collect::<Vec<_>>(),
             [(package.clone(), TestOutcome::Passed), (package, TestOutcome::Failed)]
         );
-        assert!(!summary.structured && !summary.proof.is_unproven() && !summary.runner_missing);
+        assert!(!summary.structured && !summary.proof.is_missing() && !summary.runner_missing);
         let note = "`a: node check.js` exited with 2 and printed no TAP: its exit status alone counts \
                     (a reporter that prints TAP shows its tests)";
         assert_eq!(summary.notes, [note]);

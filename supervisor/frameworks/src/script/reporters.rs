@@ -8,9 +8,9 @@ use crate::mocha;
 use crate::notes::Notes;
 use crate::paths::Paths;
 use crate::reported::{Dialect, Reported};
-use proctor_core::completeness::Completeness;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::test_case::TestId;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -103,7 +103,7 @@ impl Reporters {
         events: &mut Vec<RunnerEvent>,
     ) -> (StreamSummary, u64) {
         let (mut whole, mut notes, from) = (StreamSummary::default(), Notes::default(), events.len());
-        let (mut flaky, mut proof) = (0, Completeness::Proven { tests: 0 });
+        let (mut flaky, mut proof) = (0, Proof::Shown { tests: 0 });
         for reported in self.by_token.values_mut() {
             reported.step_ended(exit, killed, events);
             let own = reported.summary();
@@ -113,7 +113,7 @@ impl Reporters {
             flaky += reported.flaky();
         }
         if self.foreign > 0 {
-            proof = Completeness::Unproven;
+            proof = Proof::Missing;
             notes.add(format!("{} line(s) of the report were of no reporter that is known", self.foreign));
         }
         self.rename(events, from);

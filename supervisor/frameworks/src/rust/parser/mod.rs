@@ -27,9 +27,9 @@ use binary::{Crash, Current};
 use building::Building;
 use harness::Silent;
 use missing::missing;
-use proctor_core::completeness::Completeness;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
 use proctor_core::test_case::{CollectorKind, TestId, TestOutcome};
 use suites::Suites;
 
@@ -266,7 +266,7 @@ impl Parser for RustParser {
             (self.lines.skipped(), format!("line(s) of more than {LINE_BYTES_MAX} bytes were passed over")),
         ];
         for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
-            summary.proof = Completeness::Unproven;
+            summary.proof = Proof::Missing;
             summary.notes.push(format!("{count} {what}"));
         }
         summary
