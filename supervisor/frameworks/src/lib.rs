@@ -3,51 +3,21 @@
 //! Nothing here opens a file or starts a process. The edge takes the [`FileTree`], resolves programs, runs the
 //! [`Plan`] and feeds the parser. Adding a framework is one file and one row in [`FRAMEWORKS`].
 
-mod awaited;
-mod begun;
-pub mod ctest;
-pub mod custom;
-pub mod cypress;
-pub mod detect;
-pub mod framework;
-pub mod go;
-pub mod gradle;
-pub mod jest;
-mod js;
-mod junit;
-mod jvm;
-pub mod left_out;
-pub mod lines;
-pub mod maestro;
-pub mod maven;
-mod missed;
-pub mod mocha;
-pub mod node_test;
-mod notes;
-mod paths;
-pub mod playwright;
-mod project;
-mod proof;
-pub mod pytest;
-mod python;
-mod remedies;
-mod reported;
-pub mod rust;
-mod said;
-pub mod script;
-mod tap;
-pub mod together;
-pub mod tree;
-pub mod unittest;
-mod values;
-pub mod vitest;
+mod contract;
+mod ecosystems;
+mod formats;
+mod parsing;
+mod run;
+pub mod runners;
 
-pub use awaited::Awaited;
-pub use framework::*;
-pub use left_out::{Concerns, LeftOut, Why};
-pub use project::Project;
-pub use together::{Chosen, Detected};
-pub use tree::FileTree;
+pub use contract::*;
+pub use run::detection;
+pub use run::expected_tests::Awaited;
+pub use run::multi::{Chosen, Detected};
+use runners::{
+    ctest, cypress, go, gradle, jest, maestro, maven, mocha, node_test, playwright, pytest, rust, script, unittest,
+    vitest,
+};
 
 /// Every adapter, in the order in which several detected ones are named.
 pub static FRAMEWORKS: &[&dyn Framework] = &[

@@ -12,7 +12,7 @@ use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::request::Selection;
 use proctor_core::test_case::{TestCase, TestOutcome};
-use proctor_frameworks::ctest::Ctest;
+use proctor_frameworks::runners::ctest::Ctest;
 use proctor_frameworks::{FileTree, Framework, Parser, Plan};
 use proptest::prelude::*;
 use std::fmt::Write as _;

@@ -14,7 +14,7 @@ use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::request::{CoverageMode, Selection};
 use proctor_core::test_case::TestOutcome;
-use proctor_frameworks::go::Go;
+use proctor_frameworks::runners::go::Go;
 use proctor_frameworks::{FileTree, Framework, Parser, Plan, Want};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

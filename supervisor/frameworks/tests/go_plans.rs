@@ -9,7 +9,7 @@ mod support {
 use proctor_core::filter::Filter;
 use proctor_core::request::{CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
-use proctor_frameworks::go::Go;
+use proctor_frameworks::runners::go::Go;
 use proctor_frameworks::{FileTree, Framework, Plan, PlanError, Want};
 use support::want::want;
 

@@ -13,7 +13,7 @@ mod support {
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::request::Selection;
-use proctor_frameworks::gradle::Gradle;
+use proctor_frameworks::runners::gradle::Gradle;
 use proctor_frameworks::{Framework, Parser, Want};
 use proptest::prelude::*;
 use support::brief::brief;

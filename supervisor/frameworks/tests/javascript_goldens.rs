@@ -11,12 +11,12 @@ mod support {
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::request::Selection;
-use proctor_frameworks::cypress::Cypress;
-use proctor_frameworks::jest::Jest;
-use proctor_frameworks::mocha::Mocha;
-use proctor_frameworks::node_test::NodeTest;
-use proctor_frameworks::playwright::Playwright;
-use proctor_frameworks::vitest::Vitest;
+use proctor_frameworks::runners::cypress::Cypress;
+use proctor_frameworks::runners::jest::Jest;
+use proctor_frameworks::runners::mocha::Mocha;
+use proctor_frameworks::runners::node_test::NodeTest;
+use proctor_frameworks::runners::playwright::Playwright;
+use proctor_frameworks::runners::vitest::Vitest;
 use proctor_frameworks::{FileTree, Framework, Parser};
 use proptest::prelude::*;
 use std::fmt::Write as _;

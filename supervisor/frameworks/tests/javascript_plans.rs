@@ -9,8 +9,8 @@ mod support {
 use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
-use proctor_frameworks::jest::Jest;
-use proctor_frameworks::vitest::Vitest;
+use proctor_frameworks::runners::jest::Jest;
+use proctor_frameworks::runners::vitest::Vitest;
 use proctor_frameworks::{FileTree, Framework, Plan, Want};
 
 fn tree(script: &str) -> FileTree {

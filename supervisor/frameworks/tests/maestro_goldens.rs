@@ -13,7 +13,7 @@ use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
 use proctor_core::request::Selection;
 use proctor_core::test_case::TestOutcome;
-use proctor_frameworks::maestro::Maestro;
+use proctor_frameworks::runners::maestro::Maestro;
 use proctor_frameworks::{FileTree, Framework, Parser, StreamSummary, Want};
 use proptest::prelude::*;
 use std::fmt::Write as _;

@@ -12,7 +12,7 @@ use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::request::Selection;
 use proctor_core::test_case::TestOutcome;
-use proctor_frameworks::maven::Maven;
+use proctor_frameworks::runners::maven::Maven;
 use proctor_frameworks::{Framework, Parser, Want};
 use proptest::prelude::*;
 use std::fmt::Write as _;

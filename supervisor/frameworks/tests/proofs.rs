@@ -262,21 +262,21 @@ fn no_run_passes_without_the_proof_of_its_adapter() {
 #[test]
 fn every_adapter_has_a_recording_and_its_proof_in_its_file_and_in_the_readme() {
     let sources = [
-        include_str!("../src/go/mod.rs"),
-        include_str!("../src/pytest/mod.rs"),
-        include_str!("../src/unittest/mod.rs"),
-        include_str!("../src/jest/mod.rs"),
-        include_str!("../src/mocha/mod.rs"),
-        include_str!("../src/node_test/mod.rs"),
-        include_str!("../src/vitest/mod.rs"),
-        include_str!("../src/playwright/mod.rs"),
-        include_str!("../src/script/mod.rs"),
-        include_str!("../src/rust/mod.rs"),
-        include_str!("../src/ctest/mod.rs"),
-        include_str!("../src/maven/mod.rs"),
-        include_str!("../src/gradle/mod.rs"),
-        include_str!("../src/maestro/mod.rs"),
-        include_str!("../src/cypress/mod.rs"),
+        include_str!("../src/runners/go/mod.rs"),
+        include_str!("../src/runners/pytest/mod.rs"),
+        include_str!("../src/runners/unittest/mod.rs"),
+        include_str!("../src/runners/jest/mod.rs"),
+        include_str!("../src/runners/mocha/mod.rs"),
+        include_str!("../src/runners/node_test/mod.rs"),
+        include_str!("../src/runners/vitest/mod.rs"),
+        include_str!("../src/runners/playwright/mod.rs"),
+        include_str!("../src/runners/script/mod.rs"),
+        include_str!("../src/runners/rust/mod.rs"),
+        include_str!("../src/runners/ctest/mod.rs"),
+        include_str!("../src/runners/maven/mod.rs"),
+        include_str!("../src/runners/gradle/mod.rs"),
+        include_str!("../src/runners/maestro/mod.rs"),
+        include_str!("../src/runners/cypress/mod.rs"),
     ];
     let heads = sources.map(|source| source.replace("\n//! ", " "));
     let readme = include_str!("../README.md");

@@ -9,9 +9,9 @@ mod support {
 use proctor_core::filter::Filter;
 use proctor_core::request::{CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
-use proctor_frameworks::detect::choose;
-use proctor_frameworks::pytest::Pytest;
-use proctor_frameworks::unittest::Unittest;
+use proctor_frameworks::detection::choose;
+use proctor_frameworks::runners::pytest::Pytest;
+use proctor_frameworks::runners::unittest::Unittest;
 use proctor_frameworks::{FileTree, Framework, Plan, Step, Want};
 
 /// A project with another one in it; `sign` decides for which runner.

@@ -14,7 +14,7 @@ use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::request::Selection;
 use proctor_core::test_case::TestOutcome;
-use proctor_frameworks::rust::{Cargo, Nextest};
+use proctor_frameworks::runners::rust::{Cargo, Nextest};
 use proctor_frameworks::{FileTree, Framework, Parser, Want};
 use proptest::prelude::*;
 use proptest::sample::Index;

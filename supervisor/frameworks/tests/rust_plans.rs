@@ -9,8 +9,8 @@ mod support {
 use proctor_core::filter::Filter;
 use proctor_core::request::{CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
-use proctor_frameworks::detect::choose;
-use proctor_frameworks::rust::{Cargo, Nextest};
+use proctor_frameworks::detection::choose;
+use proctor_frameworks::runners::rust::{Cargo, Nextest};
 use proctor_frameworks::{FileTree, Framework, Plan, PlanError, Want};
 
 fn tree() -> FileTree {

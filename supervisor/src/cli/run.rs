@@ -19,7 +19,7 @@ use proctor_core::outcome::Evidence;
 use proctor_core::report::{Report, Summary};
 use proctor_core::request::{self, BrowserOptions, CoverageMode, IfBusy, RunKind, RunRequest, Selection};
 use proctor_core::session::StartRejected;
-use proctor_frameworks::detect::DetectError;
+use proctor_frameworks::detection::DetectError;
 use proctor_proto::reason;
 use proctor_proto::text::{self, Reader};
 use serde_json::json;

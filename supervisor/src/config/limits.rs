@@ -4,7 +4,7 @@ use super::Problem;
 use crate::config::units::{Bytes, Cpus, Duration};
 use proctor_core::limits::{LimitError, LimitKind, LimitRequest, Limits};
 use proctor_core::quota::Amount;
-use proctor_frameworks::{FRAMEWORKS, custom};
+use proctor_frameworks::{FRAMEWORKS, runners::custom};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use proctor_core::bounds::clip;
 use proctor_core::quota::QuotaExceeded;
 use proctor_core::session::StartRejected;
 use proctor_frameworks::PlanError;
-use proctor_frameworks::detect::DetectError;
+use proctor_frameworks::detection::DetectError;
 use proctor_proto::{printable, reason};
 use std::collections::HashMap;
 use std::fmt::Display;

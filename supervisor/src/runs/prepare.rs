@@ -13,8 +13,8 @@ use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::request::{RunKind, RunRequest, Selection};
 use proctor_core::test_case::Collector;
-use proctor_frameworks::detect::{self, DetectError};
-use proctor_frameworks::{ARTIFACTS, Chosen, InjectedFile, Parser, Plan, PlanError, Step, Want, custom};
+use proctor_frameworks::detection::{self, DetectError};
+use proctor_frameworks::{ARTIFACTS, Chosen, InjectedFile, Parser, Plan, PlanError, Step, Want, runners::custom};
 use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -268,7 +268,7 @@ fn plan_detected(
     kind: RunKind,
     want: &Want<'_>,
 ) -> Result<FrameworkPlan, PrepareError> {
-    let chosen = detect::choose(&scan.tree, request.framework.as_deref(), &request.selection)?;
+    let chosen = detection::choose(&scan.tree, request.framework.as_deref(), &request.selection)?;
     let (plan, parser) = chosen.plan(kind, &scan.tree, want, request.browsing)?;
     let wall_ms_max = chosen.wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);
     let framework = chosen.name();

@@ -7,7 +7,7 @@ use proctor_core::bounds::PARALLEL_MAX;
 use proctor_core::isolation::Network;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::request::{ALL_FRAMEWORKS, RunRequest};
-use proctor_frameworks::detect::DetectError;
+use proctor_frameworks::detection::DetectError;
 use proctor_frameworks::{FRAMEWORKS, FileTree};
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};

@@ -295,7 +295,7 @@ mod tests {
 
     fn report_of(tests: impl Iterator<Item = TestCase>, collectors: usize) -> Report {
         let dir = tempfile::tempdir().unwrap();
-        let parser = proctor_frameworks::custom::parser("/workspace");
+        let parser = proctor_frameworks::runners::custom::parser("/workspace");
         let targets = (0..2_000).map(|number| {
             RerunTarget::Test(TestId {
                 package: "p".to_owned(),

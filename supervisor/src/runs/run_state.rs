@@ -237,7 +237,7 @@ mod tests {
     use proctor_core::isolation::Network;
     use proctor_core::outcome::KillReason;
     use proctor_core::request::{CoverageMode, Selection};
-    use proctor_frameworks::go::Go;
+    use proctor_frameworks::runners::go::Go;
     use proctor_frameworks::{FileTree, Framework, Want};
 
     const KILLED_TEST: &[u8] = include_bytes!("../../frameworks/goldens/go/oom-killed-test.jsonl");

@@ -9,7 +9,7 @@ use proctor_core::event::RunnerEvent;
 use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
 use proctor_core::request::{CoverageMode, Selection};
-use proctor_frameworks::go::Go;
+use proctor_frameworks::runners::go::Go;
 use proctor_frameworks::{FileTree, Framework, Plan, Want};
 use serde::Deserialize;
 use std::borrow::Cow;

@@ -3,7 +3,7 @@
 
 use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, Selection};
-use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Parser, Plan, Want, custom};
+use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Parser, Plan, Want, runners::custom};
 
 /// Which framework the fuzzer's process is for: corpora of different ones have nothing to learn from each other.
 pub const VARIABLE: &str = "PROCTOR_FUZZ";

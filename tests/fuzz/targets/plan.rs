@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use proctor_core::filter::{FILTER_CHARS_MAX, Filter};
 use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
-use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Plan, Project, detect};
+use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Plan, Project, detection};
 use proctor_fuzz::input::SEPARATOR;
 use proctor_fuzz::subject::want;
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ struct Asked {
 fuzz_target!(|bytes: &[u8]| {
     let asked = asked(bytes);
     let Asked { tree, filter, targets, files } = &asked;
-    _ = detect::choose(tree, None, &Selection::All);
+    _ = detection::choose(tree, None, &Selection::All);
     for framework in FRAMEWORKS.iter().copied() {
         let projects = framework.detect(tree);
         assert_eq!(projects, framework.detect(tree));

@@ -54,7 +54,7 @@ mod tests {
     use crate::place::tree;
     use crate::process::sources;
     use crate::row::{Case, Row};
-    use proctor_frameworks::{FRAMEWORKS, custom};
+    use proctor_frameworks::{FRAMEWORKS, runners::custom};
     use std::collections::BTreeSet;
 
     /// So many tests are told at least by a row of the kind `many`.

@@ -9,7 +9,7 @@ use crate::runs::{FILE_BYTES_MIN, ReadError};
 use crate::sessions::*;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::outcome::KillReason;
-use proctor_frameworks::detect::DetectError;
+use proctor_frameworks::detection::DetectError;
 use std::path::PathBuf;
 
 async fn events(started: &StartedRun, mut from: u64) -> Vec<(u64, &'static str)> {

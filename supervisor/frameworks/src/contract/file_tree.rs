@@ -1,0 +1,111 @@
+//! A snapshot of a workspace's file tree: names of files, and the content of the few that detection reads. Must not
+//! know where it came from.
+
+use crate::contract::{LEFT_OUT_MAX, LeftOut};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Files of a workspace, by path relative to it, `/`-separated.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileTree {
+    files: BTreeSet<String>,
+    contents: BTreeMap<String, String>,
+    truncated: bool,
+    left_out: Vec<LeftOut>,
+    left_out_unnamed: u64,
+}
+
+#[cfg(test)]
+impl FileTree {
+    /// Of these files with their contents.
+    pub(crate) fn holding(files: &[(&str, &str)]) -> FileTree {
+        let mut tree = FileTree::default();
+        files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
+        tree
+    }
+}
+
+impl FileTree {
+    /// Adds a file by name.
+    pub fn add(&mut self, path: impl Into<String>) {
+        self.files.insert(path.into());
+    }
+
+    /// Adds a file with its content.
+    pub fn add_with_content(&mut self, path: impl Into<String>, content: impl Into<String>) {
+        let path = path.into();
+        self.contents.insert(path.clone(), content.into());
+        self.files.insert(path);
+    }
+
+    /// Marks the tree as one that lacks files of the workspace, whatever they are.
+    pub fn set_truncated(&mut self) {
+        self.truncated = true;
+    }
+
+    /// Whether the workspace has more files than the snapshot.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.truncated
+    }
+
+    /// Notes a place where there may be tests and that is not in the snapshot.
+    pub fn leave_out(&mut self, left_out: LeftOut) {
+        let has_room = self.left_out.len() < LEFT_OUT_MAX;
+        match self.left_out.last_mut().filter(|last| last.path == left_out.path) {
+            Some(last) => last.concerns = last.concerns.and(left_out.concerns),
+            None if has_room => self.left_out.push(left_out),
+            None => self.left_out_unnamed += 1,
+        }
+    }
+
+    /// Places where there may be tests and that are not in the snapshot, at most [`LEFT_OUT_MAX`].
+    #[must_use]
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// How many more there are of these.
+    #[must_use]
+    pub fn left_out_unnamed(&self) -> u64 {
+        self.left_out_unnamed
+    }
+
+    /// Whether there is a file at `path`.
+    #[must_use]
+    pub fn contains(&self, path: &str) -> bool {
+        self.files.contains(path)
+    }
+
+    /// All files, sorted.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(String::as_str)
+    }
+
+    /// The files below a directory, sorted; the empty one holds everything.
+    pub fn files_below(&self, dir: &str) -> impl Iterator<Item = &str> {
+        let prefix = if dir.is_empty() { String::new() } else { format!("{dir}/") };
+        let from = self.files.range(prefix.clone()..).map(String::as_str);
+        from.take_while(move |file| file.starts_with(&prefix))
+    }
+
+    /// Whether there is a file below a directory.
+    #[must_use]
+    pub fn has_below(&self, dir: &str) -> bool {
+        self.files_below(dir).next().is_some()
+    }
+
+    /// The content of a marker file.
+    #[must_use]
+    pub fn content(&self, path: &str) -> Option<&str> {
+        self.contents.get(path).map(String::as_str)
+    }
+
+    /// Directories that hold a marker file called `name`, with its content, sorted; the root is the empty string.
+    pub fn directories_with<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.contents.iter().filter_map(move |(path, content)| match path.rsplit_once('/') {
+            Some((dir, file)) if file == name => Some((dir, content.as_str())),
+            None if path == name => Some(("", content.as_str())),
+            _ => None,
+        })
+    }
+}

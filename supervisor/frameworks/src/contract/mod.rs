@@ -1,0 +1,13 @@
+//! The traits that every adapter implements, and the types that adapters exchange with the supervisor.
+
+mod file_tree;
+mod framework;
+mod project;
+mod unscanned;
+
+pub use file_tree::FileTree;
+pub use framework::*;
+pub use project::Project;
+pub(crate) use project::{holds, project_of};
+pub(crate) use unscanned::LEFT_OUT_MAX;
+pub use unscanned::{Concerns, LeftOut, Why};

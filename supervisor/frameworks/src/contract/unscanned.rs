@@ -1,0 +1,102 @@
+//! What a look at a workspace left out, why, and which frameworks' tests may be there. Must not know how one looks.
+
+use crate::FRAMEWORKS;
+
+/// Most places that a tree keeps by name; of further ones only that they are there.
+pub(crate) const LEFT_OUT_MAX: usize = 1_024;
+
+/// A file or directory of a workspace that is not in its tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Path relative to the workspace, empty for the root; what is no UTF-8 in it is replaced.
+    pub path: String,
+    /// Why.
+    pub why: Why,
+    /// The frameworks whose tests may be there.
+    pub concerns: Concerns,
+}
+
+/// Why something was left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// More files and directories than a look takes in.
+    TooMany,
+    /// Names and settings of more bytes than a look takes in.
+    TooLarge,
+    /// Too many directories above it.
+    TooDeep,
+    /// A path longer than the kernel opens.
+    PathTooLong,
+    /// A name that no request and no command line could carry.
+    NotUtf8,
+    /// A settings file that is too large to be read.
+    SettingsTooLarge,
+    /// A directory that could not be read.
+    Unreadable,
+}
+
+/// A set of frameworks, by their place in [`FRAMEWORKS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Concerns(u32);
+
+impl Why {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Why::TooMany => "the workspace has more files and directories than are looked at",
+            Why::TooLarge => "the names and settings in the workspace have more bytes than are looked at",
+            Why::TooDeep => "it is too many directories deep",
+            Why::PathTooLong => "its path is longer than programs can open",
+            Why::NotUtf8 => "the name is not UTF-8",
+            Why::SettingsTooLarge => "the file is too large to be read",
+            Why::Unreadable => "it could not be read",
+        }
+    }
+
+    pub(crate) fn remedy(self) -> &'static str {
+        match self {
+            Why::NotUtf8 => "rename it",
+            Why::SettingsTooLarge => "make it smaller",
+            _ => "name the directory to test (--file), or the command that runs the tests (`command` in .proctor.yaml)",
+        }
+    }
+}
+
+impl Concerns {
+    /// What may be anything.
+    pub const ALL: Concerns = Concerns(u32::MAX);
+
+    /// The frameworks to which a file of this name says something: those whose source it is, and all for a settings file, which
+    /// may make a project.
+    #[must_use]
+    pub fn of(path: &str) -> Concerns {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        let mut found = 0;
+        for (place, framework) in FRAMEWORKS.iter().enumerate() {
+            if framework.markers().contains(&name) {
+                return Concerns::ALL;
+            }
+            if framework.extensions().contains(&extension) || framework.reads(path) {
+                found |= 1 << place;
+            }
+        }
+        Concerns(found)
+    }
+
+    /// Whether it is no framework at all.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Both sets.
+    #[must_use]
+    pub fn and(self, other: Concerns) -> Concerns {
+        Concerns(self.0 | other.0)
+    }
+
+    pub(crate) fn has(self, name: &str) -> bool {
+        let place = FRAMEWORKS.iter().position(|framework| framework.name() == name);
+        place.is_none_or(|place| self.0 & (1 << place) != 0)
+    }
+}

@@ -1,0 +1,418 @@
+//! The frameworks of one run as one: their commands one after the other, their results in one stream. Must not know any
+//! framework.
+
+use crate::contract::FileTree;
+use crate::contract::{Framework, Harvest, Parser, Plan, PlanError, Step, StreamSummary, Want};
+use crate::contract::{Project, holds};
+use crate::run::remedies::WithRemedies;
+use proctor_core::artifact::ArtifactKind;
+use proctor_core::event::RunnerEvent;
+use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
+use proctor_core::request::{BrowserOptions, RerunTarget, RunKind, Selection};
+use proctor_core::test_case::TestId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A framework and its projects in one workspace.
+#[derive(Clone)]
+pub struct Detected {
+    /// The adapter.
+    pub framework: &'static dyn Framework,
+    /// Its projects, at least one.
+    pub projects: Vec<Project>,
+}
+
+impl Detected {
+    /// Whether a file or directory is one of its projects' own.
+    pub(crate) fn has(&self, tree: &FileTree, path: &str) -> bool {
+        holds(self.framework.extensions(), &self.projects, tree, path)
+    }
+}
+
+/// The frameworks that were chosen for a run, at least one.
+#[derive(Clone)]
+pub struct Chosen {
+    pub(crate) detected: Vec<Detected>,
+    /// Sentences about what was not chosen.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Chosen {
+    /// Their names, as a report tells them: `go`, or `go, pytest`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let names: Vec<&str> = self.detected.iter().map(|detected| detected.framework.name()).collect();
+        names.join(", ")
+    }
+
+    /// See [`Framework::blocks`]: of several it is not known whose part did not build.
+    #[must_use]
+    pub fn blocks(&self) -> bool {
+        self.detected.iter().any(|detected| detected.framework.blocks())
+    }
+
+    /// Milliseconds of wall time for a run that asks for none: as many as the slowest of them needs. `set` is what an
+    /// operator has set for a framework, `else_ms` what runs have of whose framework nobody says anything.
+    pub fn wall_ms(&self, set: impl Fn(&str) -> Option<u64>, else_ms: u64) -> u64 {
+        let each = self
+            .detected
+            .iter()
+            .map(|Detected { framework, .. }| set(framework.name()).or_else(|| framework.wall_ms()).unwrap_or(else_ms));
+        each.max().unwrap_or(else_ms)
+    }
+
+    /// Their commands, and what reads the output. A framework that has nothing of the selection has no command.
+    pub fn plan(
+        &self,
+        kind: RunKind,
+        tree: &FileTree,
+        want: &Want<'_>,
+        browsing: BrowserOptions,
+    ) -> Result<(Plan, Box<dyn Parser>), PlanError> {
+        if let [only] = self.detected.as_slice() {
+            let (mut plan, parser) = plan(only, kind, tree, want, browsing)?;
+            plan.notes.extend(self.notes.iter().cloned());
+            return Ok((plan, parser));
+        }
+        let mut all = Plan { notes: self.notes.clone(), ..Plan::default() };
+        let mut together = Together { parts: Vec::new(), owners: Vec::new(), current: 0 };
+        for (selection, detected) in self.shares(tree, want.selection).iter().zip(&self.detected) {
+            let Some(selection) = selection else { continue };
+            let (plan, parser) = plan(detected, kind, tree, &Want { selection, ..want.clone() }, browsing)?;
+            let part = together.parts.len();
+            together.owners.extend((0..plan.steps.len()).map(|step| (part, step)));
+            together.parts.push(Part { parser, steps: plan.steps.len() });
+            all.absorb(plan);
+        }
+        Ok((all, Box::new(together)))
+    }
+
+    /// What each is to run of `selection`; `None` for nothing.
+    fn shares(&self, tree: &FileTree, selection: &Selection) -> Vec<Option<Selection>> {
+        let of = |detected: &Detected| match selection {
+            Selection::Matching { filter, files } if !files.is_empty() && detected.framework.selects() => {
+                let own = files.iter().filter(|file| detected.has(tree, file)).cloned();
+                let files: Vec<String> = own.collect();
+                (!files.is_empty()).then(|| Selection::Matching { filter: filter.clone(), files })
+            }
+            Selection::Exactly(targets) => {
+                let owns = |target: &&RerunTarget| detected.framework.owns(&detected.projects, tree, target);
+                let own: Vec<RerunTarget> = targets.iter().filter(owns).cloned().collect();
+                (!own.is_empty()).then_some(Selection::Exactly(own))
+            }
+            Selection::Matching { .. } if !detected.framework.selects() => {
+                let is_all = matches!(selection, Selection::Matching { filter: None, files } if files.is_empty());
+                is_all.then(|| selection.clone())
+            }
+            other => Some(other.clone()),
+        };
+        let shares: Vec<Option<Selection>> = self.detected.iter().map(of).collect();
+        // What is nobody's is everybody's: each says what it makes of it.
+        if shares.iter().all(Option::is_none) { vec![Some(selection.clone()); self.detected.len()] } else { shares }
+    }
+
+    /// What the files that the run left say about coverage.
+    #[must_use]
+    pub fn ingest(
+        &self,
+        workspace: &str,
+        files: &[(String, Vec<u8>)],
+        finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> Harvest {
+        let mut all = Harvest::default();
+        for Detected { framework, projects } in &self.detected {
+            let harvest = framework.ingest(projects, workspace, files, finished);
+            all.measured.extend(harvest.measured);
+            all.notes.extend(harvest.notes);
+        }
+        all
+    }
+}
+
+fn plan(
+    detected: &Detected,
+    kind: RunKind,
+    tree: &FileTree,
+    want: &Want<'_>,
+    browsing: BrowserOptions,
+) -> Result<(Plan, Box<dyn Parser>), PlanError> {
+    let Detected { framework, projects } = detected;
+    Ok(match kind {
+        RunKind::Tests => {
+            let mut plan = framework.plan(projects, tree, want)?;
+            if let Some(option) = browsing.requested_option() {
+                framework.browse(tree, &mut plan, option, browsing)?;
+            }
+            let parser = framework.parser(&plan, want);
+            let parser = WithRemedies::new(parser, want.network, framework.unbuilt(tree, projects));
+            (plan, Box::new(parser))
+        }
+        RunKind::Listing => {
+            let plan = framework.plan_listing(projects, tree, want)?;
+            let parser = framework.listing(&plan, want);
+            (plan, Box::new(WithRemedies::new(parser, want.network, Vec::new())))
+        }
+    })
+}
+
+impl Plan {
+    /// Puts another plan behind this one.
+    fn absorb(&mut self, other: Plan) {
+        self.steps.extend(other.steps);
+        self.files.extend(other.files);
+        self.dirs.extend(other.dirs);
+        self.notes.extend(other.notes);
+        self.report |= other.report;
+        self.artifacts |= other.artifacts;
+    }
+}
+
+/// One framework's parser, and how many steps it has been given.
+struct Part {
+    parser: Box<dyn Parser>,
+    steps: usize,
+}
+
+/// Hands each step's output to the parser whose step it is.
+struct Together {
+    parts: Vec<Part>,
+    /// Whose each step is, and which of its own.
+    owners: Vec<(usize, usize)>,
+    current: usize,
+}
+
+impl Together {
+    fn current(&mut self) -> Option<&mut Box<dyn Parser>> {
+        self.parts.get_mut(self.current).map(|part| &mut part.parser)
+    }
+}
+
+impl Parser for Together {
+    fn step_started(&mut self, step: usize) {
+        let Some(&(part, own)) = self.owners.get(step) else { return };
+        self.current = part;
+        if let Some(parser) = self.current() {
+            parser.step_started(own);
+        }
+    }
+
+    fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        if let Some(parser) = self.current() {
+            parser.stdout(bytes, events);
+        }
+    }
+
+    fn stderr(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        if let Some(parser) = self.current() {
+            parser.stderr(bytes, events);
+        }
+    }
+
+    fn report(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        if let Some(parser) = self.current() {
+            parser.report(bytes, events);
+        }
+    }
+
+    fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
+        if let Some(parser) = self.current() {
+            parser.step_ended(exit, killed, events);
+        }
+    }
+
+    fn files(&mut self, files: &[(String, Vec<u8>)], events: &mut Vec<RunnerEvent>) {
+        for part in &mut self.parts {
+            part.parser.files(files, events);
+        }
+    }
+
+    fn follow_up(&mut self) -> Vec<Step> {
+        let owner = self.current;
+        let Some(part) = self.parts.get_mut(owner) else { return Vec::new() };
+        let steps = part.parser.follow_up();
+        self.owners.extend((part.steps..part.steps + steps.len()).map(|own| (owner, own)));
+        part.steps += steps.len();
+        steps
+    }
+
+    fn nothing_selected(&self) -> bool {
+        self.parts.get(self.current).is_some_and(|part| part.parser.nothing_selected())
+    }
+
+    fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
+        self.parts.iter().find_map(|part| part.parser.left_by(path))
+    }
+
+    fn running(&self) -> Vec<TestId> {
+        self.parts.iter().flat_map(|part| part.parser.running()).collect()
+    }
+
+    fn flaky(&self) -> u64 {
+        self.parts.iter().map(|part| part.parser.flaky()).sum()
+    }
+
+    fn summary(&self) -> StreamSummary {
+        let all: Vec<StreamSummary> = self.parts.iter().map(|part| part.parser.summary()).collect();
+        // One without a command has nothing to prove.
+        let proofs = self.parts.iter().zip(&all).filter(|(part, _)| part.steps > 0).map(|(_, one)| one.proof);
+        StreamSummary {
+            structured: all.iter().all(|one| one.structured),
+            proof: proofs.reduce(Proof::and).unwrap_or_default(),
+            unreached: all.iter().any(|one| one.unreached),
+            runner_missing: all.iter().any(|one| one.runner_missing),
+            not_built: all.iter().flat_map(|one| one.not_built.iter().cloned()).collect(),
+            notes: all.into_iter().flat_map(|one| one.notes).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::contract::Framework;
+
+    /// Plans a step for each thing that it is asked for, tells of it as a test, and wants one more step after each.
+    /// Its source files are named after it.
+    pub(crate) struct Echo(pub(crate) [&'static str; 1]);
+
+    struct Heard {
+        name: &'static str,
+        steps: Vec<usize>,
+        more: bool,
+    }
+
+    impl Framework for Echo {
+        fn name(&self) -> &'static str {
+            self.0[0]
+        }
+
+        fn proof(&self) -> &'static str {
+            ""
+        }
+
+        fn markers(&self) -> &'static [&'static str] {
+            &[]
+        }
+
+        fn extensions(&self) -> &'static [&'static str] {
+            match self.0 {
+                ["a"] => &["a"],
+                _ => &["b"],
+            }
+        }
+
+        fn wall_ms(&self) -> Option<u64> {
+            (self.0 == ["b"]).then_some(20)
+        }
+
+        fn detect(&self, _: &FileTree) -> Vec<Project> {
+            vec![Project { dir: String::new(), name: self.name().to_owned() }]
+        }
+
+        fn plan(&self, _: &[Project], _: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+            let args = match want.selection {
+                Selection::Matching { files, .. } => files.clone(),
+                Selection::Exactly(targets) => targets.iter().map(|target| target.package().to_owned()).collect(),
+                _ => vec!["all".to_owned()],
+            };
+            let step = |arg| Step {
+                programs: vec![self.name().into()],
+                args: vec![arg],
+                dir: String::new(),
+                env: BTreeMap::new(),
+            };
+            Ok(Plan { steps: args.into_iter().map(step).collect(), ..Plan::default() })
+        }
+
+        fn plan_listing(&self, _: &[Project], _: &FileTree, _: &Want<'_>) -> Result<Plan, PlanError> {
+            Ok(Plan::default())
+        }
+
+        fn parser(&self, _: &Plan, _: &Want<'_>) -> Box<dyn Parser> {
+            Box::new(Heard { name: self.name(), steps: Vec::new(), more: true })
+        }
+    }
+
+    impl Parser for Heard {
+        fn step_started(&mut self, step: usize) {
+            self.steps.push(step);
+        }
+
+        fn stdout(&mut self, _: &[u8], _: &mut Vec<RunnerEvent>) {}
+
+        fn stderr(&mut self, _: &[u8], _: &mut Vec<RunnerEvent>) {}
+
+        fn step_ended(&mut self, _: Exit, _: bool, _: &mut Vec<RunnerEvent>) {}
+
+        fn follow_up(&mut self) -> Vec<Step> {
+            let step =
+                Step { programs: vec![self.name.into()], args: vec![], dir: String::new(), env: BTreeMap::new() };
+            if std::mem::take(&mut self.more) { vec![step] } else { Vec::new() }
+        }
+
+        fn running(&self) -> Vec<TestId> {
+            Vec::new()
+        }
+
+        fn summary(&self) -> StreamSummary {
+            let notes = vec![format!("{} {:?}", self.name, self.steps)];
+            let proof = if self.name == "b" { Proof::Missing } else { Proof::Shown { tests: 1 } };
+            StreamSummary { structured: true, proof, notes, ..StreamSummary::default() }
+        }
+    }
+
+    pub(crate) static A: Echo = Echo(["a"]);
+    pub(crate) static B: Echo = Echo(["b"]);
+
+    fn planned(selection: &Selection) -> (Vec<String>, Box<dyn Parser>) {
+        let mut tree = FileTree::default();
+        ["x.a", "y.b", "z.b"].iter().for_each(|file| tree.add(*file));
+        let chosen = [&A, &B].map(|framework| Detected { framework, projects: framework.detect(&tree) });
+        let want = Want { workspace: "/ws", ..Want::plain(selection) };
+        let (plan, parser) = Chosen { detected: chosen.into(), notes: Vec::new() }
+            .plan(RunKind::Tests, &tree, &want, BrowserOptions::default())
+            .unwrap();
+        (plan.steps.iter().map(|step| format!("{} {}", step.programs[0], step.args[0])).collect(), parser)
+    }
+
+    #[test]
+    fn each_gets_what_is_its_own() {
+        assert_eq!(planned(&Selection::All).0, ["a all", "b all"]);
+        let files = |files: &[&str]| Selection::Matching {
+            filter: None,
+            files: files.iter().map(|file| (*file).to_owned()).collect(),
+        };
+        assert_eq!(planned(&files(&["z.b", "x.a"])).0, ["a x.a", "b z.b"]);
+        assert_eq!(planned(&files(&["z.b"])).0, ["b z.b"]);
+        assert_eq!(planned(&files(&["unknown"])).0, ["a unknown", "b unknown"]);
+        let failed = ["y.b", "x.a"].map(|file| RerunTarget::Package(file.to_owned()));
+        assert_eq!(planned(&Selection::Exactly(failed.into())).0, ["a x.a", "b y.b"]);
+    }
+
+    #[test]
+    fn a_run_has_the_time_of_its_slowest_framework() {
+        let of = |frameworks: &[&'static Echo], set: &[(&str, u64)]| {
+            let detected = frameworks.iter().map(|&framework| Detected { framework, projects: Vec::new() });
+            let set = |name: &str| set.iter().find(|(framework, _)| *framework == name).map(|(_, ms)| *ms);
+            Chosen { detected: detected.collect(), notes: Vec::new() }.wall_ms(set, 10)
+        };
+        assert_eq!((of(&[&A], &[]), of(&[&B], &[]), of(&[&A, &B], &[])), (10, 20, 20));
+        assert_eq!((of(&[&A], &[("a", 5)]), of(&[&B], &[("b", 5)]), of(&[&A, &B], &[("a", 30)])), (5, 5, 30));
+    }
+
+    #[test]
+    fn each_hears_its_own_steps_also_the_ones_that_came_later() {
+        let (_, mut parser) = planned(&Selection::All);
+        for step in 0..2 {
+            parser.step_started(step);
+            parser.step_ended(Exit::Code(0), false, &mut Vec::new());
+            assert_eq!(parser.follow_up().len(), 1);
+            assert!(parser.follow_up().is_empty());
+        }
+        parser.step_started(3);
+        parser.step_started(2);
+        let summary = parser.summary();
+        assert_eq!(summary.notes, ["a [0, 1]", "b [0, 1]"]);
+        assert!(summary.proof.is_missing() && summary.structured);
+    }
+}

@@ -1,0 +1,141 @@
+//! Whether a run may have missed tests in what a look at its workspace left out: then it says so and is not green.
+
+use crate::contract::FileTree;
+use crate::contract::LeftOut;
+use crate::contract::project_of;
+use crate::parsing::workspace_paths::is_within;
+use crate::run::multi::Chosen;
+use proctor_core::request::Selection;
+use proctor_core::test_case::{Collector, CollectorKind};
+
+/// Most places that a report names.
+const NAMED_MAX: usize = 8;
+
+impl Chosen {
+    /// One error for each place where a run of `selection` may have missed tests because the look at the workspace left it out,
+    /// at most a handful: nobody knows what is there, so the run is not green.
+    #[must_use]
+    pub fn missed(&self, tree: &FileTree, selection: &Selection) -> Vec<Collector> {
+        let concerned = |left_out: &&LeftOut| {
+            self.detected.iter().any(|detected| left_out.concerns.has(detected.framework.name()))
+                && self.may_select(tree, selection, &left_out.path)
+        };
+        let found: Vec<&LeftOut> = tree.left_out().iter().filter(concerned).collect();
+        // What is not known by name may be anywhere, unless the tests are known exactly.
+        let unnamed = if matches!(selection, Selection::Exactly(_)) { 0 } else { tree.left_out_unnamed() };
+        let more = found.len().saturating_sub(NAMED_MAX) as u64 + unnamed;
+        let more = found.first().filter(|_| more > 0).map(|first| Collector {
+            nodeid: "(more)".to_owned(),
+            message: format!("{more} further files or directories were not looked at: {}", first.why.remedy()),
+            ..missed(first)
+        });
+        found.iter().take(NAMED_MAX).map(|left_out| missed(left_out)).chain(more).collect()
+    }
+
+    /// Whether a test that is selected may be at `path`, or below it. A directory and a test file have the tests in them; those
+    /// of another file may be anywhere in its project.
+    fn may_select(&self, tree: &FileTree, selection: &Selection, path: &str) -> bool {
+        let files = match selection {
+            Selection::Exactly(_) => return false,
+            Selection::Matching { files, .. } if !files.is_empty() => files,
+            _ => return true,
+        };
+        let meets = |dir: &str| is_within(path, dir) || is_within(dir, path);
+        files.iter().any(|file| {
+            let is_of_tests = ["test", "spec"].iter().any(|word| file.to_ascii_lowercase().contains(word));
+            if !tree.contains(file) || is_of_tests {
+                return meets(file);
+            }
+            let project = self.detected.iter().find_map(|detected| project_of(&detected.projects, file));
+            project.is_none_or(|project| meets(&project.dir))
+        })
+    }
+}
+
+fn missed(LeftOut { path, why, .. }: &LeftOut) -> Collector {
+    let place = if path.is_empty() { "." } else { path };
+    Collector {
+        nodeid: place.to_owned(),
+        kind: CollectorKind::Collection,
+        file: Some(place.to_owned()),
+        line: None,
+        message: format!("not looked at, so tests there may not have run: {}: {}", why.text(), why.remedy()),
+        output: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{Concerns, LEFT_OUT_MAX, Why};
+    use crate::run::detection;
+    use proctor_core::request::RerunTarget;
+    use proctor_core::test_case::TestId;
+
+    fn matching(files: &[&str]) -> Selection {
+        Selection::Matching { filter: None, files: files.iter().map(|file| (*file).to_owned()).collect() }
+    }
+
+    /// A tree of two Go modules with these paths left out.
+    fn tree(left_out: &[&str]) -> FileTree {
+        let mut tree = FileTree::default();
+        for module in ["a", "b"] {
+            tree.add_with_content(format!("{module}/go.mod"), format!("module {module}"));
+            tree.add(format!("{module}/x.go"));
+            tree.add(format!("{module}/x_test.go"));
+        }
+        for path in left_out {
+            let concerns = if path.contains('.') { Concerns::of(path) } else { Concerns::ALL };
+            tree.leave_out(LeftOut { path: (*path).to_owned(), why: Why::TooDeep, concerns });
+        }
+        tree
+    }
+
+    fn missed_in(left_out: &[&str], selection: &Selection) -> Vec<String> {
+        let tree = tree(left_out);
+        let chosen = detection::choose(&tree, Some("go"), selection).unwrap();
+        chosen.missed(&tree, selection).into_iter().map(|collector| collector.nodeid).collect()
+    }
+
+    #[test]
+    fn what_was_left_out_counts_where_a_selected_test_may_be() {
+        let left_out = ["a/deep", "c"];
+        for (selection, expected) in [
+            (Selection::All, &["a/deep", "c"][..]),
+            (matching(&[]), &["a/deep", "c"]),
+            (matching(&["a"]), &["a/deep"]),
+            (matching(&["a/deep/er"]), &["a/deep"]),
+            (matching(&["b"]), &[]),
+            (matching(&["a/x.go"]), &["a/deep"]),
+            (matching(&["b/x.go"]), &[]),
+            (matching(&["a/x_test.go"]), &[]),
+        ] {
+            assert_eq!(missed_in(&left_out, &selection), expected, "{selection:?}");
+        }
+        let id = TestId { package: "a".to_owned(), name: "TestX".to_owned() };
+        assert!(missed_in(&left_out, &Selection::Exactly(vec![RerunTarget::Test(id)])).is_empty());
+    }
+
+    #[test]
+    fn a_file_counts_for_the_frameworks_that_would_read_it() {
+        for (path, expected) in
+            [("a/b.go", true), ("a/package.json", true), ("a/b.py", false), ("a/b.png", false), ("a/README.md", false)]
+        {
+            assert_eq!(!missed_in(&[path], &Selection::All).is_empty(), expected, "{path}");
+        }
+        assert!(Concerns::of("x.png").is_empty() && !Concerns::of("x.py").is_empty());
+    }
+
+    #[test]
+    fn a_handful_is_named_and_the_rest_is_counted() {
+        let names: Vec<String> = (0..LEFT_OUT_MAX + 5).map(|number| format!("d{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let tree = tree(&names);
+        assert_eq!((tree.left_out().len(), tree.left_out_unnamed()), (LEFT_OUT_MAX, 5));
+        let chosen = detection::choose(&tree, Some("go"), &Selection::All).unwrap();
+        let missed = chosen.missed(&tree, &Selection::All);
+        assert_eq!(missed.len(), NAMED_MAX + 1);
+        let more = LEFT_OUT_MAX + 5 - NAMED_MAX;
+        assert!(missed[NAMED_MAX].message.starts_with(&format!("{more} further files")), "{missed:?}");
+    }
+}

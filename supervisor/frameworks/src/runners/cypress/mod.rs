@@ -1,0 +1,327 @@
+//! Cypress 10 or newer, with a reporter of ours that lets the project's own, or `spec`, write what people read.
+//!
+//! Proof of a pass: Cypress left by itself when no spec was open, as many specs ended as it had said that it found, and as many
+//! tests came as our reporter had told.
+//!
+//! `cypress run` loads a reporter of Mocha's kind for each spec; its path is all that is added to the command line. The
+//! project's configuration stays as it is, but for where screenshots and videos go. Which reporter the project has is read
+//! from its script and from the text of its `cypress.config`; one that is computed there is not found, and `spec` writes.
+//! How many specs there are Cypress prints before the first (`specs`), so a script's `--quiet` is not passed on.
+//! The forms are those of Cypress's own sources (`packages/server/lib/reporter`) and documentation; its binary could not
+//! be had.
+//!
+//! Cypress knows no names, so a filter is a pattern for specs, an exact rerun is that of whole specs, and a listing is of
+//! specs. Attempts (`retries`) are the project's own: what passes at a later one is passed, and counted as flaky. What a
+//! spec throws while it is loaded is a collection error. Tests that Cypress leaves out after a failed hook are skipped.
+//! What a test prints is in the browser. Coverage is not measured.
+
+mod specs;
+
+use crate::contract::FileTree;
+use crate::contract::Project;
+use crate::contract::{ARTIFACTS, Framework, LONG_MS, Parser, Plan, PlanError, REPORT, Step, Want};
+use crate::ecosystems::js::{self, Group, Handed, Launch, Names, Options, Runner, Script, Start};
+use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::parsing::workspace_paths::{is_within, join};
+use proctor_core::request::{BrowserOptions, RerunTarget, Selection};
+use regex::Regex;
+use specs::SpecCount;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// The adapter for Cypress.
+#[derive(Debug, Clone, Copy)]
+pub struct Cypress;
+
+const NAME: &str = "cypress";
+
+/// Files whose content detection reads: the configuration names a reporter.
+const MARKERS: &[&str] = &[
+    "package.json",
+    "cypress.config.js",
+    "cypress.config.cjs",
+    "cypress.config.mjs",
+    "cypress.config.ts",
+    "cypress.json",
+];
+
+/// Names that people give to a script that starts Cypress, where `npm test` does not.
+const SCRIPTS: &[&str] = &["test:e2e", "e2e", "cy:run", "cypress:run", "test:cypress"];
+
+/// Options of `cypress run` that take the next word as their value.
+const VALUED: &[&str] = &[
+    "--auto-cancel-after-failures",
+    "--browser",
+    "--ci-build-id",
+    "--config",
+    "--config-file",
+    "--env",
+    "--group",
+    "--key",
+    "--port",
+    "--project",
+    "--reporter",
+    "--reporter-options",
+    "--spec",
+    "--tag",
+    "-C",
+    "-P",
+    "-b",
+    "-c",
+    "-e",
+    "-k",
+    "-o",
+    "-p",
+    "-r",
+    "-s",
+    "-t",
+];
+
+/// Options that change what is printed or reported where, that wait for a person, or that speak to a service.
+const LEFT_OUT: &[&str] = &[
+    "--auto-cancel-after-failures",
+    "--ci-build-id",
+    "--group",
+    "--key",
+    "--no-exit",
+    "--parallel",
+    "--project",
+    "--quiet",
+    "--record",
+    "--reporter",
+    "--tag",
+    "-P",
+    "-k",
+    "-q",
+    "-r",
+    "-t",
+];
+
+const HANDED: Handed = Handed::AllBut { left_out: LEFT_OUT, valued: VALUED, bare: None };
+
+/// Endings of specs as Cypress names them, and directories that have nothing else in them.
+const SPECS: [&str; 4] = [".cy.", "cypress/e2e/", "cypress/integration/", "cypress/component/"];
+
+/// What a listing prints.
+const LIST: &str = "cypress/specs.jsonl";
+
+const DIALECT: Dialect = Dialect {
+    between: js::TITLES,
+    missing: |said| {
+        let remedy = "cypress: its binary is not where runs look for it: `npx cypress install`";
+        js::missing(said, NAME).or_else(|| said.contains("Cypress binary is missing").then(|| remedy.to_owned()))
+    },
+    nothing_selected: |said| said.contains("no spec files were found"),
+    blamed: js::blamed,
+    reason: js::reason,
+    ..Dialect::plain(NAME)
+};
+
+static REPORTER: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"(?m)^\s*["']?reporter["']?\s*:\s*["'`]([^"'`\n$]+)["'`]"#).ok());
+
+impl Framework for Cypress {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "Cypress left by itself when no spec was open, as many specs ended as it had said that it found, and as many tests came as our reporter had told"
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        MARKERS
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        js::EXTENSIONS
+    }
+
+    fn wall_ms(&self) -> Option<u64> {
+        Some(LONG_MS)
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        js::projects(tree, Runner::Cypress)
+    }
+
+    fn signs_in(&self, tree: &FileTree) -> String {
+        js::signs(tree, Runner::Cypress)
+    }
+
+    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::starts_it(tree, &project.dir, Runner::Cypress).then(|| js::manifest_of(&project.dir))
+    }
+
+    fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
+        js::is_linked(tree, &outer.dir)
+    }
+
+    /// Not where the project has a runner for its units, which is what is meant by its tests.
+    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+        js::is_tested_by(tree, &project.dir, Runner::Cypress)
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, want)
+    }
+
+    /// Cypress knows the browsers by the same names. What the script says of either is replaced.
+    fn browse(
+        &self,
+        _tree: &FileTree,
+        plan: &mut Plan,
+        _option: &'static str,
+        asked: BrowserOptions,
+    ) -> Result<(), PlanError> {
+        for args in plan.steps.iter_mut().map(|step| &mut step.args) {
+            if asked.headed {
+                args.retain(|arg| !["--headless", "--headed"].contains(&arg.as_str()));
+                args.push("--headed".to_owned());
+            }
+            if let Some(browser) = asked.browser {
+                if let Some(at) = args.iter().position(|arg| arg == "-b") {
+                    args.drain(at..args.len().min(at + 2));
+                }
+                args.retain(|arg| !arg.starts_with("--browser="));
+                args.push(format!("--browser={}", browser.name()));
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        plan_listing(projects, tree, want)
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(SpecCount::new(Reported::new(DIALECT, plan, want)))
+    }
+}
+
+fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+    let files: [(&str, &[u8]); 1] = [("cypress/reporter.cjs", include_bytes!("reporter.cjs"))];
+    let mut plan = Plan {
+        files: js::injected(&files),
+        dirs: vec![format!("{ARTIFACTS}/{NAME}")],
+        artifacts: true,
+        report: true,
+        ..Plan::default()
+    };
+    plan.notes.extend(want.parallel.map(|_| "cypress run has no parallel setting without its service".to_owned()));
+    let is_test = |target: &RerunTarget| matches!(target, RerunTarget::Test(_));
+    if matches!(want.selection, Selection::Exactly(targets) if targets.iter().any(is_test)) {
+        plan.notes.push("cypress cannot be told single tests: their whole specs were run".to_owned());
+    }
+    let whole = |target: &RerunTarget| vec![RerunTarget::Package(target.package().to_owned())];
+    let selection = js::retold(want.selection, whole);
+    let groups = js::groups(projects, tree, &selection, NAME)?;
+    for start in js::starts(tree, groups, (Runner::Cypress, NAME), HANDED, SCRIPTS, &mut plan.notes) {
+        let Start { group, script, options } = start;
+        let mut launch = Launch::of(tree, group.project, want, NAME, &script);
+        for (name, value) in environment(tree, &group, &script, want) {
+            launch = launch.with(name, value);
+        }
+        plan.steps.push(launch.step(arguments(&group, options, want)));
+    }
+    Ok(plan)
+}
+
+/// Variables stand between the configuration's values and the command line's, so a script's `--config` stays whole.
+fn environment(
+    tree: &FileTree,
+    group: &Group<'_>,
+    script: &Script,
+    want: &Want<'_>,
+) -> impl Iterator<Item = (&'static str, String)> {
+    let left = |name: &str| format!("{}/{ARTIFACTS}/{NAME}/{name}", want.scratch);
+    let root = format!("{}/{}", want.workspace, group.project.dir);
+    let reporter = reporter(tree, &group.project.dir, script).map(|name| ("PROCTOR_CYPRESS_REPORTER", name));
+    let always = [
+        ("CYPRESS_CRASH_REPORTS", "0".to_owned()),
+        ("CYPRESS_SCREENSHOTS_FOLDER", left("screenshots")),
+        ("CYPRESS_VIDEOS_FOLDER", left("videos")),
+        ("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch)),
+        ("PROCTOR_ROOT", root.trim_end_matches('/').to_owned()),
+    ];
+    always.into_iter().chain(reporter)
+}
+
+/// The project's own reporter: its script's, or its configuration's.
+fn reporter(tree: &FileTree, dir: &str, script: &Script) -> Option<String> {
+    let next =
+        script.args.windows(2).find(|pair| ["--reporter", "-r"].contains(&pair[0].as_str())).map(|pair| &*pair[1]);
+    let of_script = next.or_else(|| script.args.iter().find_map(|word| word.strip_prefix("--reporter=")));
+    let configs = MARKERS.iter().skip(1).filter_map(|name| tree.content(&join(dir, name)));
+    let of_config =
+        configs.filter_map(|text| REPORTER.as_ref()?.captures(text)?.get(1).map(|found| found.as_str())).next();
+    of_script.or(of_config).map(str::to_owned)
+}
+
+fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
+    let mut args = vec!["run".to_owned(), format!("--reporter={}/cypress/reporter.cjs", want.scratch)];
+    if let Some(specs) = specs(group) {
+        options = options.without(&["--spec", "-s"]);
+        args.push(format!("--spec={specs}"));
+    }
+    args.extend(options.into_words());
+    args
+}
+
+/// The specs of a group, as a list of patterns; nothing for all.
+fn specs(group: &Group<'_>) -> Option<String> {
+    let is_spec = |file: &&String| SPECS.iter().any(|mark| file.contains(mark));
+    let some: Vec<&String> = group.files.iter().filter(is_spec).collect();
+    let mut files: Vec<&str> = if some.is_empty() {
+        group.files.iter().map(String::as_str).collect()
+    } else {
+        some.iter().map(|file| file.as_str()).collect()
+    };
+    let Names::Filter(filter) = &group.names else { return (!files.is_empty()).then(|| listed(&files)) };
+    files.retain(|file| file.contains(filter.trim_matches('*')));
+    if !files.is_empty() {
+        return Some(listed(&files));
+    }
+    Some(if filter.contains(['*', '?', '[', '{', '/']) { filter.clone() } else { format!("**/*{filter}*") })
+}
+
+/// Files as Cypress takes them: patterns with commas between.
+fn listed(files: &[&str]) -> String {
+    files.iter().map(|file| js::literal(file)).collect::<Vec<_>>().join(",")
+}
+
+/// Specs by their names: to know their tests, Cypress would have to run them.
+fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+    let mut plan = Plan { report: true, notes: vec!["cypress lists specs, not tests".to_owned()], ..Plan::default() };
+    for (number, group) in js::groups(projects, tree, want.selection, NAME)?.into_iter().enumerate() {
+        let dir = &group.project.dir;
+        let below = |file: &str| file[dir.len()..].trim_start_matches('/').to_owned();
+        let own = tree
+            .files()
+            .filter(|file| is_within(file, dir))
+            .map(below)
+            .filter(|file| SPECS.iter().any(|mark| file.contains(mark)));
+        let mut files: Vec<String> = if group.files.is_empty() { own.collect() } else { group.files.clone() };
+        if let Names::Filter(filter) = &group.names {
+            files.retain(|file| file.contains(filter.trim_matches('*')));
+        }
+        let listed = files.iter().map(|file| serde_json::json!({"event": "listed", "package": file, "name": file}));
+        let lines = [serde_json::json!({"event": "begin"})].into_iter().chain(listed);
+        let lines = lines
+            .chain([serde_json::json!({"event": "end", "tests": files.len(), "left": 0})])
+            .map(|line| format!("{line}\n"));
+        let list = format!("{LIST}-{number}");
+        plan.files.push(js::file(&list, lines.collect::<String>().as_bytes()));
+        let files = ["", &format!("{}/{list}", want.scratch), &format!("{}/{REPORT}", want.scratch)].map(str::to_owned);
+        let args = ["-c", r#"cat "$1" > "$2""#].map(str::to_owned).into_iter().chain(files).collect();
+        plan.steps.push(Step { programs: vec!["sh".to_owned()], args, dir: dir.clone(), env: BTreeMap::new() });
+    }
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests;

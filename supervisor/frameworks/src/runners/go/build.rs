@@ -1,0 +1,191 @@
+//! What could not be built: gathers what compilers and vet say, package by package, and makes one record of each. Must not
+//! know about tests.
+
+use super::buffer::OutputBuffer;
+use super::event::OutputKind;
+use crate::parsing::workspace_paths::Paths;
+use proctor_core::bounds::{COLLECTORS_MAX, MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip};
+use proctor_core::event::RunnerEvent;
+use proctor_core::test_case::{Collector, CollectorKind};
+use regex::Regex;
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+/// `file.go:3:5: message`, `vet: ./file.go:3:5: message`, `go.mod:1: message`, and of what instruments a file that it cannot
+/// parse `2026/11/23 06:29:21 cover: file.go: file.go:3:5: message`.
+static POSITION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"^(?:vet: |(?:[\d/]+ [\d:]+ )?cover: [^:\s][^:]*: )?(?P<file>(?:[A-Za-z]:)?[^:\s][^:]*\.[A-Za-z]\w*):(?P<line>\d+)(?::\d+)?: (?P<text>.+)$")
+        .ok()
+});
+
+/// What compilers said, by the import path that failed.
+#[derive(Debug)]
+pub(super) struct Builds {
+    paths: Paths,
+    outputs: HashMap<String, OutputBuffer>,
+    told: HashSet<String>,
+    /// Packages that failed, by the import path that was blamed when it was another one.
+    culprits: HashMap<String, String>,
+}
+
+impl Builds {
+    pub(super) fn new(paths: Paths) -> Builds {
+        Builds { paths, outputs: HashMap::new(), told: HashSet::new(), culprits: HashMap::new() }
+    }
+
+    /// Whether a package is known not to build.
+    pub(super) fn is_told(&self, package: &str) -> bool {
+        self.told.contains(package)
+    }
+
+    /// A compiler said something about `import_path`.
+    pub(super) fn output(&mut self, import_path: &str, literal: &str) {
+        // Each buffer is bounded, so their number has to be too.
+        if self.outputs.len() < COLLECTORS_MAX || self.outputs.contains_key(import_path) {
+            self.outputs.entry(import_path.to_owned()).or_default().push(OutputKind::Plain, literal);
+        }
+    }
+
+    /// `import_path` could not be built in the module at `dir`.
+    pub(super) fn failed(&mut self, import_path: &str, dir: &str, events: &mut Vec<RunnerEvent>) {
+        let lines = self.outputs.remove(import_path).map(|buffer| buffer.lines()).unwrap_or_default();
+        let text: Vec<String> = lines.into_iter().map(|line| line.text).collect();
+        let package = failed_package(import_path, &text);
+        if package != base_package(import_path) && self.culprits.len() < COLLECTORS_MAX {
+            self.culprits.insert(import_path.to_owned(), package.clone());
+        }
+        self.tell(&package, &text, dir, events);
+    }
+
+    /// The test run of `package` failed because `import_path` could not be built; says which package that really was.
+    pub(super) fn blamed(
+        &mut self,
+        package: &str,
+        import_path: &str,
+        dir: &str,
+        events: &mut Vec<RunnerEvent>,
+    ) -> String {
+        let culprit = self.culprits.get(import_path).cloned().unwrap_or_else(|| base_package(import_path).to_owned());
+        if !self.told.contains(&culprit) && !self.told.contains(package) {
+            self.tell(package, &[format!("{import_path} could not be built")], dir, events);
+        }
+        culprit
+    }
+
+    /// Errors of compilers on stderr, where they were before Go 1.24: blocks that begin with `# package`.
+    pub(super) fn failed_on_stderr(&mut self, stderr: &[String], dir: &str, events: &mut Vec<RunnerEvent>) {
+        let mut block: Vec<String> = Vec::new();
+        for line in stderr.iter().map(String::as_str).chain(["# "]) {
+            if line.starts_with("# ") && !line.starts_with("# [") {
+                if let Some(import_path) = block.first().and_then(|header| header.strip_prefix("# ")) {
+                    self.tell(base_package(import_path), &block, dir, events);
+                }
+                block.clear();
+            }
+            if !line.starts_with("# ") && block.is_empty() || line.starts_with("go: ") {
+                continue;
+            }
+            block.push(line.to_owned());
+        }
+    }
+
+    fn tell(&mut self, package: &str, text: &[String], dir: &str, events: &mut Vec<RunnerEvent>) {
+        // A package and its test variant fail with the same words.
+        if self.told.len() < COLLECTORS_MAX && self.told.insert(package.to_owned()) {
+            events.push(collector(package, CollectorKind::Build, text, dir, &self.paths));
+        }
+    }
+}
+
+/// The package that failed to build. Its own header names it even when `import_path` is what it failed to import.
+fn failed_package(import_path: &str, text: &[String]) -> String {
+    let header = text.first().and_then(|line| line.strip_prefix("# ")).filter(|header| !header.starts_with('['));
+    base_package(header.unwrap_or(import_path)).to_owned()
+}
+
+/// The package behind a test variant: `p [p.test]`, `p_test [p.test]` and `p.test` are `p`.
+pub(super) fn base_package(import_path: &str) -> &str {
+    let (path, variant) = match import_path.split_once(" [") {
+        Some((path, variant)) => (path, variant.trim_end_matches(']')),
+        None => (import_path, import_path),
+    };
+    match variant.strip_suffix(".test") {
+        // A variant of another package, recompiled because it imports the one under test, is that package itself.
+        Some(tested) if path == variant || path.trim_end_matches("_test") == tested => tested,
+        _ => path,
+    }
+}
+
+/// The record of a package that could not be built or started: the first line with a position is its message.
+pub(super) fn collector(package: &str, kind: CollectorKind, text: &[String], dir: &str, paths: &Paths) -> RunnerEvent {
+    let positioned = text.iter().enumerate().find_map(|(index, line)| {
+        let found = POSITION.as_ref()?.captures(line)?;
+        let file = paths.relative_to(dir, &found["file"]);
+        Some((index, file, found["line"].parse::<u32>().ok(), found["text"].to_owned()))
+    });
+    let (at, file, line, first) = positioned.unwrap_or_else(|| {
+        let at = text.iter().position(|line| !line.trim().is_empty() && !line.starts_with("# ")).unwrap_or(0);
+        (at, None, None, text.get(at).cloned().unwrap_or_default())
+    });
+    let mut message = first.trim().to_owned();
+    for continued in text.iter().skip(at + 1).take_while(|line| line.starts_with('\t')) {
+        message.push_str(if message.ends_with(':') { " " } else { "\n" });
+        message.push_str(continued.trim());
+    }
+    if let Some(remedy) = remedy(&message) {
+        message.push_str(&format!("\n{remedy}"));
+    }
+    let line = line.filter(|_| file.is_some());
+    RunnerEvent::Collector(Box::new(
+        Collector {
+            nodeid: package.to_owned(),
+            kind,
+            file,
+            line,
+            message: clip(paths.scrub(&message), MESSAGE_BYTES_MAX),
+            output: clip(paths.scrub(&text.join("\n")), TEST_OUTPUT_BYTES_MAX),
+        }
+        .bounded(),
+    ))
+}
+
+/// What a person can do about errors whose words do not say it.
+fn remedy(message: &str) -> Option<&'static str> {
+    if message.contains("GOTOOLCHAIN=local") {
+        return Some("install that Go version on the host: a run uses the toolchain that is there");
+    }
+    if message.contains("flag provided but not defined: -fullpath") {
+        return Some("Go 1.21 or later is needed");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_variants_are_the_package_itself() {
+        for (import_path, package) in [
+            ("m/p", "m/p"),
+            ("m/p [m/p.test]", "m/p"),
+            ("m/p_test [m/p.test]", "m/p"),
+            ("m/p.test", "m/p"),
+            ("m/q [m/p.test]", "m/q"),
+        ] {
+            assert_eq!(base_package(import_path), package);
+        }
+    }
+
+    #[test]
+    fn a_syntax_error_has_its_place_with_coverage_too() {
+        let said =
+            "2026/11/23 06:29:21 cover: /w/m/a/a.go: /w/m/a/a.go:5:6: expected '(', found ')' (and 3 more errors)";
+        let text = ["# x/a", "# [/go/cover -mode atomic /w/m/a/a.go]", said].map(str::to_owned);
+        let RunnerEvent::Collector(told) = collector("x/a", CollectorKind::Build, &text, "m", &Paths::new("/w")) else {
+            panic!("not a collector")
+        };
+        assert_eq!((told.file.as_deref(), told.line), (Some("m/a/a.go"), Some(5)));
+        assert_eq!(told.message, "expected '(', found ')' (and 3 more errors)");
+    }
+}

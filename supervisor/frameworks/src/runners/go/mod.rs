@@ -1,0 +1,98 @@
+//! Go: `go test -json`, read as it streams.
+//!
+//! Proof of a pass: the go tool said `pass` of every package, and each test process printed the `PASS` of `m.Run`, or its package
+//! has no test files.
+//! Without it (`os.Exit(0)` in a `TestMain` or an `init`, a closed standard output) the package has an error named `TestMain`.
+//! A failed subtest is told when its outermost test ends: below one that passed it is an expected failure.
+//!
+//! `detect` finds modules, `command` writes command lines, `parser` reads the event stream with `tracker` for what is
+//! going on in each package, `failure` turns a failed test's output into a message with a position, `build` does the
+//! same for compilers, and `cover` says which package executed which lines, with `expression` for what a `-run` selects.
+//! None of them must know how a process is started. Needs Go 1.21 (`-fullpath`); events that came later (build failures
+//! in 1.24, `OutputType` in 1.27) are used where they are.
+
+mod assertion;
+mod buffer;
+mod build;
+mod command;
+mod cover;
+mod detect;
+mod event;
+mod expression;
+mod failure;
+mod listing;
+mod parser;
+mod selection;
+mod trace;
+mod tracker;
+mod undecided;
+
+use crate::contract::FileTree;
+use crate::contract::Project;
+use crate::contract::{Framework, Harvest, Parser, Plan, PlanError, Want};
+use proctor_core::request::RerunTarget;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The adapter for Go's own test runner.
+#[derive(Debug, Clone, Copy)]
+pub struct Go;
+
+impl Framework for Go {
+    fn name(&self) -> &'static str {
+        "go"
+    }
+
+    fn proof(&self) -> &'static str {
+        "the go tool said `pass` of every package, and each test process printed the `PASS` of `m.Run`, or its package has no test files"
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        &["go.mod", "go.work"]
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["go"]
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        detect::modules(tree)
+    }
+
+    fn includes(&self, tree: &FileTree, _outer: &Project, inner: &Project) -> bool {
+        detect::is_in_a_work_file(tree, inner)
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, want)
+    }
+
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan_listing(projects, tree, want)
+    }
+
+    fn owns(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
+        detect::module_of_package(projects, &detect::go_directories(tree), target.package()).is_some()
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(parser::GoParser::new(plan, want, parser::Mode::Running))
+    }
+
+    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(parser::GoParser::new(plan, want, parser::Mode::Listing))
+    }
+
+    fn ingest(
+        &self,
+        projects: &[Project],
+        workspace: &str,
+        artifacts: &[(String, Vec<u8>)],
+        finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> Harvest {
+        cover::ingest(projects, workspace, artifacts, finished)
+    }
+}

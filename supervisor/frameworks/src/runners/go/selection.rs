@@ -1,0 +1,224 @@
+//! Turns what a request selects into groups of packages with one `-run` expression each. Must not know the rest of the
+//! command line.
+
+use super::detect::{go_directories, is_go_file, module_of_package};
+use super::expression::quote;
+use crate::contract::FileTree;
+use crate::contract::PlanError;
+use crate::contract::{Project, project_of};
+use crate::parsing::workspace_paths::{is_within, join};
+use proctor_core::request::{RerunTarget, Selection};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most commands of one run. Each builds and links at least one test binary; for packages past this the whole suite is
+/// cheaper.
+pub(super) const STEPS_MAX: usize = 256;
+
+/// Longest `-run` expression, in bytes. The kernel refuses an argument of 128 KiB, and the go tool passes this one on.
+const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest list of packages in one command, in bytes; an argument list may have some MB in all.
+const PACKAGES_BYTES_MAX: usize = 512 * 1024;
+
+/// Packages of one module that one command tests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Group<'a> {
+    pub(super) module: &'a Project,
+    /// Patterns such as `./...` or `./dir`.
+    pub(super) packages: Vec<String>,
+    /// The `-run` expression, if not everything runs.
+    pub(super) run: Option<String>,
+}
+
+/// The groups of a selection, in the order of modules and packages.
+pub(super) fn groups<'a>(
+    projects: &'a [Project],
+    tree: &FileTree,
+    selection: &Selection,
+) -> Result<Vec<Group<'a>>, PlanError> {
+    let groups = match selection {
+        Selection::Matching { filter, files } => {
+            let run = filter.as_ref().map(|filter| filter.as_str().to_owned());
+            if files.is_empty() { whole(projects, run) } else { of_files(projects, tree, files, run)? }
+        }
+        Selection::Exactly(targets) => exactly(projects, tree, targets),
+        // The session resolves LastFailed; a caller that does not gets the superset.
+        Selection::All | Selection::LastFailed { .. } => whole(projects, None),
+    };
+    if groups.len() > STEPS_MAX {
+        return Err(PlanError::TooManySteps { steps: groups.len(), max: STEPS_MAX });
+    }
+    Ok(groups)
+}
+
+fn whole(projects: &[Project], run: Option<String>) -> Vec<Group<'_>> {
+    projects.iter().map(|module| Group { module, packages: vec!["./...".to_owned()], run: run.clone() }).collect()
+}
+
+fn of_files<'a>(
+    projects: &'a [Project],
+    tree: &FileTree,
+    files: &[String],
+    run: Option<String>,
+) -> Result<Vec<Group<'a>>, PlanError> {
+    let go_dirs = go_directories(tree);
+    let mut packages: BTreeMap<&Project, BTreeSet<String>> = BTreeMap::new();
+    for file in files {
+        let outside = || PlanError::FileOutsideProject { file: file.clone(), framework: "go" };
+        if file.starts_with('/') || file.split('/').any(|part| part == "..") {
+            return Err(outside());
+        }
+        let path = join("", file);
+        let module = project_of(projects, &path).ok_or_else(outside)?;
+        let pattern = package_of_file(tree, &go_dirs, module, &path).ok_or_else(outside)?;
+        packages.entry(module).or_default().insert(pattern);
+    }
+    Ok(packages
+        .into_iter()
+        .map(|(module, patterns)| Group { module, packages: patterns.into_iter().collect(), run: run.clone() })
+        .collect())
+}
+
+/// The packages that a path belongs to: for a Go file its directory's; for any other file the nearest directory's that
+/// has Go files, as a golden file under `testdata` belongs to the package that reads it; for a directory itself, or all
+/// below it. The module's own files belong to all packages.
+///
+/// A Go file in a directory that the tree does not know (it lies where no look goes, or is gone with its package) is
+/// nobody's: the package above would run in its place, and pass.
+fn package_of_file(tree: &FileTree, go_dirs: &BTreeSet<&str>, module: &Project, path: &str) -> Option<String> {
+    let within = |dir: &str| dir.strip_prefix(module.dir.as_str()).map(pattern);
+    if go_dirs.contains(path) {
+        return within(path);
+    }
+    if !tree.contains(path) && go_dirs.iter().any(|dir| is_within(dir, path)) {
+        return within(path).map(|pattern| format!("{pattern}/..."));
+    }
+    let (mut dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+    if dir == module.dir && matches!(name, "go.mod" | "go.sum") {
+        return Some("./...".to_owned());
+    }
+    if is_go_file(name) && !go_dirs.contains(dir) && !tree.is_truncated() {
+        return None;
+    }
+    // A truncated tree does not know every directory; then the file's own has to do.
+    while !go_dirs.contains(dir) && !tree.is_truncated() {
+        if dir == module.dir || !is_within(dir, &module.dir) {
+            return None;
+        }
+        dir = dir.rsplit_once('/').map_or("", |(parent, _)| parent);
+    }
+    within(dir)
+}
+
+fn pattern(dir_in_module: &str) -> String {
+    match dir_in_module.trim_matches('/') {
+        "" => ".".to_owned(),
+        dir => format!("./{dir}"),
+    }
+}
+
+/// Exactly these packages and tests.
+///
+/// A package that is to run as a whole needs no expression for its tests. What belongs to no module of the workspace (a
+/// dependency that does not compile) can show anywhere, so every module runs as a whole then.
+fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Vec<Group<'a>> {
+    let go_dirs = go_directories(tree);
+    let mut tests: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut packages: BTreeSet<&str> = BTreeSet::new();
+    for target in targets {
+        match target {
+            RerunTarget::Package(package) => drop(packages.insert(package)),
+            RerunTarget::Test(test) => drop(tests.entry(&test.package).or_default().insert(&test.name)),
+        }
+    }
+    let place = |package: &str| module_of_package(projects, &go_dirs, package);
+    if packages.iter().chain(tests.keys()).any(|package| place(package).is_none()) {
+        return whole(projects, None);
+    }
+    // One key per command: packages that want the same expression share it, so names never cross between packages.
+    let mut groups: BTreeMap<(&Project, Option<String>), Vec<String>> = BTreeMap::new();
+    let mut add = |package: &str, run: Option<String>| {
+        if let Some((module, dir)) = place(package) {
+            groups.entry((module, run)).or_default().push(pattern(&dir));
+        }
+    };
+    for package in &packages {
+        add(package, None);
+    }
+    for (package, names) in tests.iter().filter(|(package, _)| !packages.contains(*package)) {
+        for expression in expressions(names) {
+            add(package, Some(expression));
+        }
+    }
+    groups.into_iter().flat_map(|((module, run), patterns)| split_long(module, run, patterns)).collect()
+}
+
+fn split_long(module: &Project, run: Option<String>, patterns: Vec<String>) -> Vec<Group<'_>> {
+    let mut groups = vec![Group { module, packages: Vec::new(), run }];
+    let mut bytes = 0;
+    for pattern in patterns {
+        bytes += pattern.len() + 1;
+        if bytes > PACKAGES_BYTES_MAX
+            && let Some(run) = groups.last().map(|group| group.run.clone())
+        {
+            bytes = pattern.len() + 1;
+            groups.push(Group { module, packages: Vec::new(), run });
+        }
+        if let Some(group) = groups.last_mut() {
+            group.packages.push(pattern);
+        }
+    }
+    groups
+}
+
+/// `-run` expressions that match these tests of one package and nothing beside them: `^TestA$/^x$|^TestB$/^y$`. Since Go
+/// 1.18 a top-level `|` separates whole paths, so names of different tests do not cross.
+///
+/// A parent among the names is dropped when one of its subtests is there too: running the subtest runs the parent's own
+/// code, and naming the parent would run all its other subtests. What the runner cannot be told is to leave out subtests
+/// of a subtest; `^TestA$/^x$` runs `TestA/x/y` as well.
+fn expressions(names: &BTreeSet<&str>) -> Vec<String> {
+    let mut expressions: Vec<String> = Vec::new();
+    for name in names {
+        let is_parent = names
+            .range::<str, _>((std::ops::Bound::Excluded(*name), std::ops::Bound::Unbounded))
+            .take_while(|other| other.starts_with(name))
+            .any(|other| other[name.len()..].starts_with('/'));
+        if is_parent {
+            continue;
+        }
+        let path: Vec<String> = name.split('/').map(|level| format!("^{}$", quote(level))).collect();
+        let path = path.join("/");
+        match expressions.last_mut() {
+            Some(last) if last.len() + path.len() < EXPRESSION_BYTES_MAX => {
+                last.push('|');
+                last.push_str(&path);
+            }
+            _ => expressions.push(path),
+        }
+    }
+    expressions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_name_the_leaves_and_quote_every_level() {
+        let of = |names: &[&str]| expressions(&names.iter().copied().collect());
+        assert_eq!(of(&["TestA"]), ["^TestA$"]);
+        assert_eq!(of(&["TestA", "TestA/x", "TestB/y", "TestAb"]), ["^TestA$/^x$|^TestAb$|^TestB$/^y$"]);
+        assert_eq!(of(&["T/a", "T/a b", "T/a/b"]), ["^T$/^a b$|^T$/^a$/^b$"]);
+        assert_eq!(of(&["T/a(1)|b+\\x1b[m"]), [r"^T$/^a\(1\)\|b\+\\x1b\[m$"]);
+    }
+
+    #[test]
+    fn a_long_list_becomes_several_expressions() {
+        let names: Vec<String> = (0..10_000).map(|number| format!("TestTable/case_{number}")).collect();
+        let all = expressions(&names.iter().map(String::as_str).collect());
+        assert!(all.len() > 1);
+        assert!(all.iter().all(|expression| expression.len() <= EXPRESSION_BYTES_MAX));
+        assert_eq!(all.iter().map(|expression| expression.matches('|').count() + 1).sum::<usize>(), 10_000);
+    }
+}

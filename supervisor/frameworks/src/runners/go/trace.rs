@@ -1,0 +1,72 @@
+//! Reads what the Go runtime prints when a process goes down (panics, fatal errors) and what the race detector reports. Must
+//! not know about tests.
+
+use super::buffer::OutputLine;
+use crate::parsing::workspace_paths::Paths;
+use regex::Regex;
+use std::sync::LazyLock;
+
+/// Most lines of a panic's message.
+const MESSAGE_LINES_MAX: usize = 40;
+
+/// `\t/path/file.go:12 +0x1f`, the second line of a frame.
+static FRAME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^\s+(?P<file>/[^:]+\.\w+):(?P<line>\d+)(?: \+0x[0-9a-f]+)?\s*$").ok());
+
+/// What the runtime said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Trace {
+    pub(super) message: String,
+    /// The first frame in the workspace's own code.
+    pub(super) position: Option<(String, u32)>,
+    pub(super) stack: String,
+}
+
+/// The first panic or fatal error in `lines`: its words, and behind them the stacks.
+pub(super) fn crash(lines: &[OutputLine], paths: &Paths) -> Option<Trace> {
+    let last_stack = lines.iter().rposition(|line| is_goroutine(&line.text))?;
+    let at = lines[..last_stack]
+        .iter()
+        .position(|line| line.text.starts_with("panic: ") || line.text.starts_with("fatal error: "))?;
+    let stack_at = at + 1 + lines[at + 1..].iter().position(|line| is_goroutine(&line.text))?;
+    let mut message: Vec<&str> = Vec::new();
+    for line in &lines[at..stack_at] {
+        let text = line.text.trim();
+        // The same panic again as it was re-raised, and the address of a fault, say nothing more.
+        if text.is_empty() || text.starts_with("[signal ") || !message.is_empty() && text.starts_with("panic: ") {
+            break;
+        }
+        if message.len() < MESSAGE_LINES_MAX {
+            message.push(text.trim_end_matches(" [recovered, repanicked]").trim_end_matches(" [recovered]"));
+        }
+    }
+    let stack = join(&lines[stack_at..]);
+    let position = first_own_frame(&lines[stack_at..], paths);
+    Some(Trace { message: message.join("\n"), position, stack })
+}
+
+/// The first data race in `lines`.
+pub(super) fn race(lines: &[OutputLine], paths: &Paths) -> Option<Trace> {
+    let at = lines.iter().position(|line| line.text == "WARNING: DATA RACE")?;
+    let length = lines[at..].iter().position(|line| line.text.starts_with("=======")).unwrap_or(lines.len() - at);
+    let report = &lines[at..at + length];
+    let position = first_own_frame(report, paths);
+    Some(Trace { message: "race detected during execution of test".to_owned(), position, stack: join(report) })
+}
+
+fn is_goroutine(text: &str) -> bool {
+    text.starts_with("goroutine ") && text.contains(" [")
+}
+
+fn join(lines: &[OutputLine]) -> String {
+    let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+    texts.join("\n").trim_end().to_owned()
+}
+
+fn first_own_frame(lines: &[OutputLine], paths: &Paths) -> Option<(String, u32)> {
+    lines.iter().find_map(|line| {
+        let found = FRAME.as_ref()?.captures(&line.text)?;
+        let file = paths.relative(&found["file"]).filter(|file| !file.split('/').any(|part| part == "vendor"))?;
+        Some((file, found["line"].parse().ok()?))
+    })
+}

@@ -1,0 +1,251 @@
+//! Mocha 6 or newer, with a reporter of ours that lets the project's own, or `spec`, write what people read.
+//!
+//! Proof of a pass: Mocha ended its run, and as many tests ended as it had when it started; of a parallel run, it ended.
+//!
+//! The project's Mocha runs in the project's directory with its `.mocharc`, its `mocha` key of `package.json` and the options
+//! of its test script. Files on the command line are added to those of the configuration, so when a request names files,
+//! `config.cjs` hands the configuration on without them. `--exit` is never added: a run that open handles keep alive is the
+//! project's own doing. In a parallel run (`--parallel`, `--jobs`) Mocha tells the tests of a file when the file is done, so
+//! none is known to be running.
+//!
+//! A name filter is `--grep`, a regular expression over titles joined with blanks. A hook that failed for no single test is
+//! reported as a test of that name, and its rerun is that of its file. Mocha knows no lines: what was not thrown in
+//! the project has no place.
+//! A test that passed is told with what comes next, so one whose leftovers end the process at once counts as not finished.
+//! What a test prints is known, but not in a parallel run. Coverage is not measured.
+
+use crate::contract::FileTree;
+use crate::contract::Project;
+use crate::contract::{Framework, Parser, Plan, PlanError, REPORT, Want};
+use crate::ecosystems::js::{self, Group, Handed, Launch, Options, Runner, Start};
+use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::run::expected_tests::is_hook;
+use proctor_core::request::RerunTarget;
+
+/// The adapter for Mocha.
+#[derive(Debug, Clone, Copy)]
+pub struct Mocha;
+
+const NAME: &str = "mocha";
+
+/// Options that take the next word as their value.
+const VALUED: &[&str] = &[
+    "--config",
+    "--env-file",
+    "--exclude",
+    "--experimental-loader",
+    "--extension",
+    "--fgrep",
+    "--file",
+    "--global",
+    "--globals",
+    "--grep",
+    "--ignore",
+    "--import",
+    "--jobs",
+    "--loader",
+    "--node-option",
+    "--package",
+    "--reporter",
+    "--reporter-option",
+    "--reporter-options",
+    "--require",
+    "--retries",
+    "--slow",
+    "--spec",
+    "--timeout",
+    "--timeouts",
+    "--ui",
+    "--watch-files",
+    "--watch-ignore",
+    "-O",
+    "-R",
+    "-f",
+    "-g",
+    "-j",
+    "-n",
+    "-r",
+    "-s",
+    "-t",
+    "-u",
+];
+
+/// Options that take nothing.
+const BARE: &[&str] = &[
+    "--allow-uncaught",
+    "--async-only",
+    "--bail",
+    "--check-leaks",
+    "--color",
+    "--colors",
+    "--delay",
+    "--diff",
+    "--dry-run",
+    "--enable-source-maps",
+    "--exit",
+    "--expose-gc",
+    "--fail-hook-affected-tests",
+    "--fail-zero",
+    "--forbid-only",
+    "--forbid-pending",
+    "--full-trace",
+    "--inline-diffs",
+    "--inspect",
+    "--inspect-brk",
+    "--invert",
+    "--list-interfaces",
+    "--list-reporters",
+    "--parallel",
+    "--pass-on-failing-test-suite",
+    "--posix-exit-codes",
+    "--preserve-symlinks",
+    "--recursive",
+    "--sort",
+    "--throw-deprecation",
+    "--trace-deprecation",
+    "--trace-warnings",
+    "--watch",
+    "-A",
+    "-C",
+    "-S",
+    "-b",
+    "-c",
+    "-i",
+    "-p",
+    "-w",
+];
+
+/// Options that change what is reported where, or that wait for changes.
+const LEFT_OUT: &[&str] =
+    &["--reporter", "-R", "--watch", "-w", "--watch-files", "--watch-ignore", "--color", "--colors", "-c"];
+
+const HANDED: Handed = Handed::AllBut { left_out: LEFT_OUT, valued: VALUED, bare: Some(BARE) };
+
+/// Files of ours that Mocha is given.
+pub(crate) const FILES: &[(&str, &[u8])] = &[
+    ("mocha/config.cjs", include_bytes!("config.cjs")),
+    ("mocha/itself.cjs", include_bytes!("itself.cjs")),
+    ("mocha/reporter.cjs", include_bytes!("reporter.cjs")),
+];
+
+/// Options of a script that a request's own filter replaces.
+const FILTERS: &[&str] = &["--grep", "-g", "--fgrep", "-f", "--invert", "-i"];
+
+/// What Mocha means by what it says.
+pub(crate) const DIALECT: Dialect = Dialect {
+    between: js::TITLES,
+    missing: |said| {
+        let is_old = said.contains("unknown option `--no-color'");
+        js::missing(said, NAME).or_else(|| is_old.then(|| "this mocha is too old: 6 or newer is needed".to_owned()))
+    },
+    nothing_selected: |said| said.contains("No test files found"),
+    blamed: js::blamed,
+    reason: js::reason,
+    ..Dialect::plain(NAME)
+};
+
+impl Framework for Mocha {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "Mocha ended its run, and as many tests ended as it had when it started; of a parallel run, it ended"
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        js::MARKERS
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        js::EXTENSIONS
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        js::projects(tree, Runner::Mocha)
+    }
+
+    fn signs_in(&self, tree: &FileTree) -> String {
+        js::signs(tree, Runner::Mocha)
+    }
+
+    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::starts_it(tree, &project.dir, Runner::Mocha).then(|| js::manifest_of(&project.dir))
+    }
+
+    fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
+        js::is_linked(tree, &outer.dir)
+    }
+
+    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+        !js::is_left_to_script(tree, &project.dir)
+    }
+
+    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+        projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, want, &[])
+    }
+
+    /// `--dry-run` loads every file and runs neither tests nor hooks.
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, want, &["--dry-run", "--no-parallel"])
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(Reported::new(DIALECT, plan, want))
+    }
+}
+
+fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
+    let mut plan = Plan { files: js::injected(FILES), report: true, ..Plan::default() };
+    let selection = js::retold(want.selection, |target| vec![of_hook(target)]);
+    let groups = js::groups(projects, tree, &selection, NAME)?;
+    for start in js::starts(tree, groups, (Runner::Mocha, NAME), HANDED, &[], &mut plan.notes) {
+        let Start { group, script, options } = start;
+        let config = options.value_of("--config").map(str::to_owned);
+        let mut launch = Launch::of(tree, group.project, want, NAME, &script)
+            .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        if let Some(config) = config.filter(|_| !group.files.is_empty()) {
+            launch = launch.with("PROCTOR_MOCHA_CONFIG", config);
+        }
+        let mut args = arguments(&group, options, want);
+        args.splice(0..0, more.iter().map(|&word| word.to_owned()));
+        plan.steps.push(launch.step(args));
+    }
+    Ok(plan)
+}
+
+fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
+    let mut args = vec![format!("--reporter={}/mocha/reporter.cjs", want.scratch), "--no-color".to_owned()];
+    let mut files = std::mem::take(&mut options.positional);
+    if !group.files.is_empty() {
+        files = js::tests_among(&group.files).into_iter().map(|file| format!("./{file}")).collect();
+        options = options.without(&["--config", "--package", "--spec"]);
+        args.extend([format!("--config={}/mocha/config.cjs", want.scratch), "--no-package".to_owned()]);
+    }
+    if let Some(parallel) = want.parallel {
+        options = options.without(&["--parallel", "-p", "--no-parallel", "--jobs", "-j"]);
+        args.extend(["--parallel".to_owned(), format!("--jobs={}", parallel.max(1))]);
+    }
+    if let Some(names) = group.names.expression() {
+        options = options.without(FILTERS);
+        args.push(format!("--grep={names}"));
+    }
+    args.extend(options.into_words());
+    args.extend(files);
+    args
+}
+
+/// The whole file for a hook, which Mocha cannot be told to run.
+fn of_hook(target: &RerunTarget) -> RerunTarget {
+    match target {
+        RerunTarget::Test(test) if is_hook(&test.name) => RerunTarget::Package(test.package.clone()),
+        RerunTarget::Test(_) | RerunTarget::Package(_) => target.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! The plans that this adapter writes, and how it finds its projects.
+
+use super::*;
+use crate::contract::Step;
+use proctor_core::filter::Filter;
+use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::test_case::TestId;
+
+fn tree(script: &str) -> FileTree {
+    let mut tree = FileTree::default();
+    tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":\"{script}\"}}}}"));
+    for file in ["test/a.spec.js", "test/b.spec.js", "src/x.js"] {
+        tree.add(file);
+    }
+    tree
+}
+
+fn plan_of(script: &str, selection: &Selection, parallel: Option<u32>, lists: bool) -> Plan {
+    let want = Want { coverage: CoverageMode::Auto, parallel, ..Want::plain(selection) };
+    let tree = tree(script);
+    let projects = Mocha.detect(&tree);
+    let plan = if lists { Mocha.plan_listing(&projects, &tree, &want) } else { Mocha.plan(&projects, &tree, &want) };
+    plan.unwrap()
+}
+
+fn line(step: &Step) -> String {
+    step.args.join(" ").replace("--reporter=/s/mocha/reporter.cjs --no-color", "...")
+}
+
+fn lines(script: &str, selection: &Selection) -> Vec<String> {
+    plan_of(script, selection, None, false).steps.iter().map(line).collect()
+}
+
+#[test]
+fn the_script_and_the_request_make_the_command_line() {
+    let plan = plan_of("TZ=UTC nyc mocha -r ts-node/register -R dot 'test/**/*.js'", &Selection::All, None, false);
+    assert_eq!(plan.steps[0].programs, ["node_modules/.bin/mocha", "node_modules/.bin/mocha"]);
+    assert_eq!(line(&plan.steps[0]), "... -r ts-node/register test/**/*.js");
+    assert_eq!((plan.steps[0].env["TZ"].as_str(), plan.steps[0].env["PROCTOR_REPORT"].as_str()), ("UTC", "/s/report"));
+    assert_eq!(plan.notes, ["the test script gives mocha options that were not passed on: -R dot"]);
+    assert!(plan.report && plan.files.len() == 6);
+    let listing = plan_of("mocha test", &Selection::All, None, true);
+    assert_eq!(line(&listing.steps[0]), "--dry-run --no-parallel ... test");
+    let parallel = plan_of("mocha --parallel --jobs 8 test", &Selection::All, Some(3), false);
+    assert_eq!(line(&parallel.steps[0]), "... --parallel --jobs=3 test");
+    let matching = |filter: &str, files: &[&str]| {
+        let files = files.iter().map(|&file| file.to_owned()).collect();
+        Selection::Matching { filter: Filter::parse(filter).unwrap(), files }
+    };
+    assert_eq!(lines("mocha -g fast test", &matching("a b", &[])), ["... --grep=a b test"]);
+    let plan = plan_of("mocha --config c.json test", &matching("", &["test/a.spec.js", "src"]), None, false);
+    assert_eq!(line(&plan.steps[0]), "... --config=/s/mocha/config.cjs --no-package ./test/a.spec.js");
+    assert_eq!(plan.steps[0].env["PROCTOR_MOCHA_CONFIG"], "c.json");
+}
+
+#[test]
+fn exactly_the_failed_tests_run_again_and_the_file_of_a_failed_hook() {
+    let test =
+        |package: &str, name: &str| RerunTarget::Test(TestId { package: package.to_owned(), name: name.to_owned() });
+    let config = "... --config=/s/mocha/config.cjs --no-package";
+    let selection = Selection::Exactly(vec![
+        test("test/a.spec.js", "s > adds (1+1)"),
+        test("test/a.spec.js", "top"),
+        test("test/b.spec.js", "s > \"before all\" hook for \"x > y\""),
+    ]);
+    let expected = [
+        format!("{config} ./test/b.spec.js"),
+        format!(r"{config} --grep=^(?:s (?:> )?adds \(1\+1\)|top)$ ./test/a.spec.js"),
+    ];
+    assert_eq!(lines("mocha", &selection), expected);
+    let quoted = test("test/a.spec.js", "\"before\" is a word");
+    assert_eq!(of_hook(&quoted), quoted);
+}

@@ -1,0 +1,166 @@
+//! Python: pytest through a plugin of ours, `proctor_pytest.py`, which tells what happens through the run's report.
+//!
+//! Proof of a pass: pytest came to the end of its session, and every test that it had collected and not deselected was told.
+//!
+//! Needs pytest 7.0, with pytest-xdist 2 if the project uses it; the plugin says so to an older one. The project's settings,
+//! plugins and hooks stay in force. Coverage is not measured by this version, whatever the project's own settings measure. A test
+//! that holds and whose teardown fails is one test with an error; pytest counts it twice. What tests of pytest-playwright leave
+//! (screenshots, traces, videos, and what they write to its `output_path`) goes to the run's artefact directory and not to the
+//! workspace. Must not know how a process is started.
+
+mod command;
+
+use crate::contract::FileTree;
+use crate::contract::Project;
+use crate::contract::{Framework, Parser, Plan, PlanError, Step, Want};
+use crate::ecosystems::python::{self, Runner};
+use crate::formats::reporter_protocol::{Dialect, Reported};
+use proctor_core::request::BrowserOptions;
+
+/// The adapter for pytest.
+#[derive(Debug, Clone, Copy)]
+pub struct Pytest;
+
+const NAME: &str = "pytest";
+
+/// What pytest means by ending before its plugins are asked.
+const DIALECT: Dialect = Dialect { missing, reason, unmet, empty_status: Some(5), ..Dialect::plain(NAME) };
+
+fn missing(said: &str) -> Option<String> {
+    let line = said.lines().find(|line| line.ends_with(": No module named pytest"));
+    let not_installed = line.map(|_| {
+        "pytest is not installed for the project's Python: install it in the project's environment (.venv/bin/pip install \
+         pytest), or for the python3 on PATH where it has none"
+            .to_owned()
+    });
+    let too_old = || said.lines().find_map(|line| line.find("proctor needs pytest").map(|at| line[at..].to_owned()));
+    not_installed.or_else(too_old)
+}
+
+/// What follows `error:` in the last line that has it; settings that are not understood are explained below that.
+fn reason(said: &str) -> Option<String> {
+    let after = |line: &str| {
+        let found = ["error: ", "ERROR: "].iter().find_map(|mark| line.rsplit_once(mark))?;
+        Some(found.1.trim().to_owned())
+    };
+    said.lines().rev().find_map(after)
+}
+
+/// What pytest-cov says when `--cov-fail-under` is not reached: it fails the run, and no test has.
+fn unmet(said: &str) -> Option<String> {
+    let told = |line: &&str| line.starts_with("FAIL Required test coverage of ");
+    said.lines().rev().find(told).and_then(|line| line.strip_prefix("FAIL ")).map(str::to_owned)
+}
+
+impl Framework for Pytest {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "pytest came to the end of its session, and every test that it had collected and not deselected was told"
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        python::MARKERS
+    }
+
+    fn reads(&self, path: &str) -> bool {
+        python::may_be_of_another_tool(path)
+    }
+
+    fn signs(&self) -> String {
+        python::signs_of_pytest()
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["py"]
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        python::projects(tree, Runner::Pytest)
+    }
+
+    fn asked(&self, tree: &FileTree) -> Vec<Project> {
+        python::projects_for_pytest(tree)
+    }
+
+    fn covers(&self, tree: &FileTree, outer: &Project, inner: &Project) -> bool {
+        python::collects(tree, outer, inner)
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, want, &[])
+    }
+
+    /// The plugin pytest-playwright has the options.
+    fn browse(
+        &self,
+        tree: &FileTree,
+        plan: &mut Plan,
+        option: &'static str,
+        asked: BrowserOptions,
+    ) -> Result<(), PlanError> {
+        let mut steps: Vec<&mut Step> =
+            plan.steps.iter_mut().filter(|step| python::needs(tree, &step.dir, "pytest-playwright")).collect();
+        if steps.is_empty() {
+            return Err(PlanError::NotApplicable { option, framework: "pytest without pytest-playwright" });
+        }
+        let headed = asked.headed.then(|| "--headed".to_owned());
+        let browser = asked.browser.map(|browser| format!("--browser={}", browser.name()));
+        let options: Vec<String> = headed.into_iter().chain(browser).collect();
+        steps.iter_mut().for_each(|step| step.args.extend(options.iter().cloned()));
+        Ok(())
+    }
+
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, &Want { parallel: None, ..want.clone() }, &["--collect-only", "-q"])
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(Reported::new(DIALECT, plan, want))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proctor_core::request::Browser;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn what_pytest_says_when_it_cannot_begin_is_understood() {
+        let remedy = missing("/ws/.venv/bin/python: No module named pytest\n").unwrap();
+        assert!(remedy.starts_with("pytest is not installed"), "{remedy}");
+        assert_eq!(missing("E   ModuleNotFoundError: No module named 'pytest'"), None);
+        let old = missing("ERROR: proctor needs pytest 7.0 or newer, and this is 6.2.5\n").unwrap();
+        assert_eq!(old, "proctor needs pytest 7.0 or newer, and this is 6.2.5");
+        let said =
+            "ERROR: usage: pytest [options]\npytest: error: unrecognized arguments: --nope\n  inifile: pytest.ini\n";
+        assert_eq!(reason(said).unwrap(), "unrecognized arguments: --nope");
+        assert_eq!(reason("Traceback"), None);
+    }
+
+    #[test]
+    fn a_coverage_that_is_not_reached_is_told() {
+        let not_reached = "Required test coverage of 90% not reached. Total coverage: 50.00%";
+        assert_eq!(unmet(&format!("1 passed\nFAIL {not_reached}\n====\n")).unwrap(), not_reached);
+        assert_eq!(unmet("Required test coverage of 90% reached. Total coverage: 95.00%\n"), None);
+    }
+
+    #[test]
+    fn a_browser_is_for_projects_that_drive_one() {
+        let browsed = |requirements: &str| {
+            let mut tree = FileTree::default();
+            tree.add_with_content("web/requirements.txt", requirements);
+            let step =
+                Step { programs: vec![], args: vec!["-m".to_owned()], dir: "web".to_owned(), env: BTreeMap::new() };
+            let mut plan = Plan { steps: vec![step], ..Plan::default() };
+            let asked = BrowserOptions { headed: true, browser: Some(Browser::Webkit) };
+            Pytest.browse(&tree, &mut plan, "headed", asked).map(|()| plan.steps[0].args.join(" "))
+        };
+        assert_eq!(browsed("pytest-playwright==0.7").unwrap(), "-m --headed --browser=webkit");
+        let refused = browsed("pytest").unwrap_err().to_string();
+        assert_eq!(refused, "headed has no meaning for pytest without pytest-playwright");
+    }
+}

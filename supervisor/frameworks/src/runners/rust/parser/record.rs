@@ -1,0 +1,73 @@
+//! What is told of a test: that it began, that it is there, how it ended; and of a binary that failed without one. Must not
+//! know in which form it came.
+
+use super::{RustParser, Speaker};
+use crate::runners::rust::failure::Failure;
+use crate::runners::rust::names::node_id;
+use proctor_core::bounds::TEST_CASES_MAX;
+use proctor_core::event::RunnerEvent;
+use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
+
+impl RustParser {
+    pub(super) fn started(&mut self, id: TestId, events: &mut Vec<RunnerEvent>) {
+        if self.begun.add(&id) {
+            events.push(RunnerEvent::TestStarted(id.bounded()));
+        }
+    }
+
+    pub(super) fn list(&mut self, id: TestId, events: &mut Vec<RunnerEvent>) {
+        if let Some(current) = &mut self.current {
+            current.told += 1;
+        }
+        if self.listed < TEST_CASES_MAX {
+            self.listed += 1;
+            events.push(RunnerEvent::TestStarted(id.bounded()));
+        }
+    }
+
+    pub(super) fn finished(
+        &mut self,
+        id: TestId,
+        outcome: TestOutcome,
+        duration_s: Option<f64>,
+        failure: Failure,
+        output: &str,
+        events: &mut Vec<RunnerEvent>,
+    ) {
+        self.begun.remove(&id);
+        if self.speaker == Speaker::Nextest && outcome == TestOutcome::Skipped {
+            self.suites.skipped(&id);
+        }
+        let failed = u64::from(outcome.is_failure());
+        self.blamed += failed;
+        if let Some(current) = &mut self.current {
+            current.told += 1;
+            current.failed += failed;
+        }
+        let Failure { message, place, expected, actual, stack } = failure;
+        let (file, line) = place.unzip();
+        let scrub = |text: Option<String>| text.map(|text| self.paths.scrub(&text));
+        let output = Some(output.trim()).filter(|output| !output.is_empty() && outcome != TestOutcome::Passed);
+        let nodeid = node_id(&id.package, &id.name);
+        let case = TestCase {
+            duration_s: duration_s.filter(|seconds| seconds.is_finite() && *seconds >= 0.0),
+            file,
+            line,
+            message: scrub(message),
+            expected: scrub(expected),
+            actual: scrub(actual),
+            stack: scrub(stack),
+            output: scrub(output.map(str::to_owned)),
+            ..TestCase::new(id, nodeid, outcome)
+        };
+        events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
+    }
+
+    /// A binary that failed without a test to blame.
+    pub(super) fn broke(&mut self, id: &str, message: &str, output: String, events: &mut Vec<RunnerEvent>) {
+        self.blamed += 1;
+        let (nodeid, message) = (id.to_owned(), message.to_owned());
+        let collector = Collector { nodeid, kind: CollectorKind::Collection, file: None, line: None, message, output };
+        events.push(RunnerEvent::Collector(Box::new(collector.bounded())));
+    }
+}

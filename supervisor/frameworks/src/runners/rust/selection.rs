@@ -1,0 +1,230 @@
+//! Turns what a request selects into groups of targets with the names to run in them. Must not know the rest of the command
+//! line, or which runner it is for.
+
+use super::manifest::{Package, packages};
+use super::names::{Binary, DOCTEST_LINE};
+use crate::contract::FileTree;
+use crate::contract::PlanError;
+use crate::contract::{Project, project_of};
+use crate::parsing::workspace_paths::{is_within, join};
+use proctor_core::request::{RerunTarget, Selection};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most commands of one run, as for other frameworks.
+const STEPS_MAX: usize = 256;
+
+/// Longest list of names in one command, in bytes. An argument list may have some MB in all.
+const NAMES_BYTES_MAX: usize = 256 * 1024;
+
+/// What one command runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Group<'a> {
+    pub(super) project: &'a Project,
+    /// The package, unless it is for all of the project's.
+    pub(super) package: Option<String>,
+    /// The binaries of the package; none for all.
+    pub(super) binaries: Vec<Binary>,
+    /// Which of their tests.
+    pub(super) names: Names,
+}
+
+/// Tests of some binaries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Names {
+    /// All of them.
+    All,
+    /// Those whose name contains one of these.
+    Containing(Vec<String>),
+    /// These.
+    Exactly(Vec<String>),
+}
+
+/// The groups of a selection, in the order of projects and packages.
+pub(super) fn groups<'a>(
+    framework: &'static str,
+    projects: &'a [Project],
+    tree: &FileTree,
+    selection: &Selection,
+) -> Result<Vec<Group<'a>>, PlanError> {
+    let groups = match selection {
+        Selection::Matching { filter, files } => {
+            let names =
+                filter.as_ref().map_or(Names::All, |filter| Names::Containing(vec![filter.as_str().to_owned()]));
+            if files.is_empty() { whole(projects, &names) } else { of_files(framework, projects, tree, files, &names)? }
+        }
+        Selection::Exactly(targets) => exactly(projects, tree, targets),
+        // The session resolves LastFailed; a caller that does not gets the superset.
+        Selection::All | Selection::LastFailed { .. } => whole(projects, &Names::All),
+    };
+    if groups.len() > STEPS_MAX {
+        return Err(PlanError::TooManySteps { steps: groups.len(), max: STEPS_MAX });
+    }
+    Ok(groups)
+}
+
+fn whole<'a>(projects: &'a [Project], names: &Names) -> Vec<Group<'a>> {
+    let group = |project| Group { project, package: None, binaries: Vec::new(), names: names.clone() };
+    projects.iter().map(group).collect()
+}
+
+fn of_files<'a>(
+    framework: &'static str,
+    projects: &'a [Project],
+    tree: &FileTree,
+    files: &[String],
+    names: &Names,
+) -> Result<Vec<Group<'a>>, PlanError> {
+    // `None` for all packages of the project, `None` for all binaries of the package.
+    let mut chosen: BTreeMap<(&Project, Option<String>), Option<BTreeSet<Binary>>> = BTreeMap::new();
+    for file in files {
+        let outside = || PlanError::FileOutsideProject { file: file.clone(), framework };
+        if file.starts_with('/') || file.split('/').any(|part| part == "..") {
+            return Err(outside());
+        }
+        let path = join("", file);
+        let project = project_of(projects, &path).ok_or_else(outside)?;
+        let packages = packages(projects, tree, project);
+        let owner =
+            packages.iter().filter(|package| is_within(&path, &package.dir)).max_by_key(|package| package.dir.len());
+        // Packages below a directory belong to it; what is in none is everybody's (the lock file, a shared fixture).
+        let is_directory_of_several =
+            packages.iter().filter(|package| is_within(&package.dir, &path) && package.dir != path).count() > 0;
+        let all = (project, None);
+        match owner.filter(|_| !is_directory_of_several) {
+            None => _ = chosen.insert(all, None),
+            Some(package) => {
+                let binaries =
+                    chosen.entry((project, Some(package.name.clone()))).or_insert_with(|| Some(BTreeSet::new()));
+                match (of_source(package, &path, tree), binaries.as_mut()) {
+                    (Some(binary), Some(binaries)) => _ = binaries.insert(binary),
+                    (None, _) => *binaries = None,
+                    (Some(_), None) => {}
+                }
+            }
+        }
+    }
+    let everything: BTreeSet<&Project> =
+        chosen.keys().filter(|(_, package)| package.is_none()).map(|(project, _)| *project).collect();
+    Ok(chosen
+        .iter()
+        .filter(|((project, package), _)| package.is_none() || !everything.contains(project))
+        .map(|((project, package), binaries)| Group {
+            project,
+            package: package.clone(),
+            binaries: binaries.iter().flatten().cloned().collect(),
+            names: names.clone(),
+        })
+        .collect())
+}
+
+/// The one binary that a source file is for, or none when others use it too: a library's tests are its package's, and so are
+/// those of a program that may be its only one.
+fn of_source(package: &Package, path: &str, tree: &FileTree) -> Option<Binary> {
+    if path == join(&package.dir, "src/main.rs") {
+        return None;
+    }
+    named_as(package, path).or_else(|| by_place(package, path, tree))
+}
+
+/// The binary that the manifest builds from this source.
+fn named_as(package: &Package, path: &str) -> Option<Binary> {
+    let found = package.named.iter().find(|(_, source)| source.as_deref() == Some(path));
+    found.map(|(binary, _)| binary.clone())
+}
+
+/// The binary that Cargo takes a source for by its place.
+fn by_place(package: &Package, path: &str, tree: &FileTree) -> Option<Binary> {
+    let within = if package.dir.is_empty() { path } else { path.strip_prefix(&package.dir)?.trim_start_matches('/') };
+    let (kind, rest) = [("tests/", "test"), ("src/bin/", "bin"), ("examples/", "example"), ("benches/", "bench")]
+        .into_iter()
+        .find_map(|(dir, kind)| Some((kind, within.strip_prefix(dir)?)))?;
+    let name = match rest.split_once('/') {
+        None => rest.strip_suffix(".rs")?,
+        // A directory is a binary if it has a `main.rs`, else a module that several share.
+        Some((name, _)) => {
+            let main = format!("{}/main.rs", &path[..path.len() - rest.len() + name.len()]);
+            if let Some(binary) = named_as(package, &main) {
+                return Some(binary);
+            }
+            tree.contains(&main).then_some(name)?
+        }
+    };
+    let binary = Binary::of(kind, name);
+    let is_one = !package.named_only.contains(&kind) || package.named.contains(&(binary.clone(), None));
+    is_one.then_some(binary)
+}
+
+/// Exactly these binaries and tests. What is no package of the workspace (a dependency that does not compile, a name that
+/// somebody made up) can show anywhere, so everything runs then.
+fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Vec<Group<'a>> {
+    let mut known: BTreeMap<String, (&Project, Vec<String>)> = BTreeMap::new();
+    for project in projects {
+        let packages = packages(projects, tree, project).into_iter();
+        known.extend(packages.map(|package| (package.name, (project, package.plain))));
+    }
+    // No binary stands for all of the package, the empty name for all tests of the binary.
+    type Chosen<'a> = BTreeMap<Option<Binary>, BTreeSet<&'a str>>;
+    let mut chosen: BTreeMap<(&Project, String), Chosen<'_>> = BTreeMap::new();
+    for target in targets {
+        let (id, name) = match target {
+            RerunTarget::Package(package) => (package.as_str(), None),
+            RerunTarget::Test(test) => (test.package.as_str(), Some(test.name.as_str())),
+        };
+        let Some((package, binary)) = Binary::parse(id) else { return whole(projects, &Names::All) };
+        let Some((project, plain)) = known.get(package) else { return whole(projects, &Names::All) };
+        // libtest would take such a name for an option, and a program without a harness is one test as a whole.
+        let is_name = |name: &&str| !name.starts_with('-') && !plain.contains(&name.replace('-', "_"));
+        let tests = name.filter(is_name).unwrap_or_default();
+        // A library that does not compile takes every binary of its package along.
+        let binary = Some(binary).filter(|binary| name.is_some() || *binary != Binary::Lib);
+        chosen.entry((project, package.to_owned())).or_default().entry(binary).or_default().insert(tests);
+    }
+    let mut groups = Vec::new();
+    for ((project, package), binaries) in chosen {
+        let all = binaries.contains_key(&None);
+        for (binary, names) in binaries.into_iter().filter(|(binary, _)| !all || binary.is_none()) {
+            let names: Vec<Names> = if names.contains("") || binary.is_none() {
+                vec![Names::All]
+            } else if binary == Some(Binary::Doctests) {
+                by_item(&names)
+            } else {
+                split_long(&names, Names::Exactly)
+            };
+            groups.extend(names.into_iter().map(|names| Group {
+                project,
+                package: Some(package.clone()),
+                binaries: binary.iter().cloned().collect(),
+                names,
+            }));
+        }
+    }
+    groups
+}
+
+/// A doctest is named by its line, which an edit above it moves, and rustdoc takes each word of a name for a name of its own:
+/// so all doctests of its item run, or all of its file where it is of no item.
+fn by_item(names: &BTreeSet<&str>) -> Vec<Names> {
+    let item = |name: &&'_ str| -> String {
+        let (file, rest) = name.split_once(" - ").unwrap_or((name, ""));
+        let item = rest.split(DOCTEST_LINE).next().unwrap_or_default();
+        if item.is_empty() || item.contains(' ') { file.to_owned() } else { item.to_owned() }
+    };
+    let items: BTreeSet<String> = names.iter().map(item).collect();
+    split_long(&items.iter().map(String::as_str).collect(), Names::Containing)
+}
+
+fn split_long(names: &BTreeSet<&str>, list: fn(Vec<String>) -> Names) -> Vec<Names> {
+    let mut lists: Vec<Vec<String>> = vec![Vec::new()];
+    let mut bytes = 0;
+    for name in names {
+        bytes += name.len() + 1;
+        if bytes > NAMES_BYTES_MAX {
+            bytes = name.len() + 1;
+            lists.push(Vec::new());
+        }
+        if let Some(list) = lists.last_mut() {
+            list.push((*name).to_owned());
+        }
+    }
+    lists.into_iter().map(list).collect()
+}

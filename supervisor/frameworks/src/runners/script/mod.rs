@@ -1,0 +1,385 @@
+//! What a JavaScript project's test script runs beside runners that have an adapter: `tape test/*.js`, `tap`, `ava`,
+//! `node test.js`, `make check`.
+//!
+//! Proof of a pass: each command exited with 0, and where one prints TAP, its plan is there and as many points came as the plan
+//! has; where Mocha or Jest tells its tests, the runner's own proof.
+//!
+//! Each such command is a line for a shell, with the programs of the project's packages on PATH, as `npm test` has them; one
+//! that only a shell can take apart (`a || b`, `server & test`, `for`) is the whole script. TAP on its output, also where it
+//! begins late, is read test by test, for which `tap` and `ava` are given an option; of any other command the exit status
+//! counts. Where the project depends on Mocha or Jest, each process that turns out to run its tests (`ts-mocha`, `react-scripts test`,
+//! a script that starts it) gets our reporter through `NODE_OPTIONS` (`inject.cjs`): the tests are then told one by one, in the
+//! place of the command's output, and without the end of one that began no run is green.
+//!
+//! A test's `package` is the command. The commands are run all or none, but for a filter where all of them are of AVA (`--match`)
+//! or QUnit (`--filter`): another filter and files select nothing of them. A rerun is one of the commands whose tests failed, and
+//! nothing is listed. What builds, lints or checks types is no test, and is told in a note. The scripts around one
+//! (`pretest:unit`) are not read, and coverage is not measured.
+
+mod reporters;
+
+use crate::contract::FileTree;
+use crate::contract::Project;
+use crate::contract::{Framework, Parser, Plan, PlanError, REPORT, Step, StreamSummary, Want};
+use crate::ecosystems::js::{self, Launch, Plain};
+use crate::parsing::completeness::Proofs;
+use crate::parsing::notes::Notes;
+use crate::parsing::output_tail::ending;
+use crate::parsing::workspace_paths::{Paths, join};
+use crate::runners::custom;
+use crate::runners::jest;
+use crate::runners::mocha;
+use proctor_core::bounds::NAME_BYTES_MAX;
+use proctor_core::event::RunnerEvent;
+use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
+use proctor_core::request::{RerunTarget, Selection};
+use proctor_core::test_case::TestId;
+use reporters::Reporters;
+
+/// The adapter for commands of a test script.
+#[derive(Debug, Clone, Copy)]
+pub struct Script;
+
+const NAME: &str = "script";
+
+/// The status with which a shell says that a program is not there.
+const NOT_FOUND: i32 = 127;
+
+impl Framework for Script {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "each command exited with 0, and where one prints TAP, its plan is there and as many points came as the plan has; where Mocha or Jest tells its tests, the runner's own proof"
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        js::MARKERS
+    }
+
+    fn signs(&self) -> String {
+        "a test script of package.json with a command that starts no other runner known here".to_owned()
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        js::plain_projects(tree)
+    }
+
+    fn started_by(&self, _tree: &FileTree, project: &Project) -> Option<String> {
+        Some(js::manifest_of(&project.dir))
+    }
+
+    fn is_last_resort(&self) -> bool {
+        true
+    }
+
+    fn selects(&self) -> bool {
+        false
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        let (filter, chosen): (_, Vec<&Project>) = match want.selection {
+            Selection::Matching { filter: Some(filter), files } if files.is_empty() => {
+                (Some(filter.as_str()), projects.iter().collect())
+            }
+            Selection::Matching { filter: Some(_), .. } => return Err(no_part("--filter")),
+            Selection::Matching { files, .. } if !files.is_empty() => (None, of_files(projects, files)?),
+            _ => (None, projects.iter().collect()),
+        };
+        let mut plan = Plan { files: js::injected(&[]), ..Plan::default() };
+        if chosen.iter().any(|project| js::may_start_ours(tree, &project.dir)) {
+            let files: Vec<(&str, &[u8])> = [mocha::FILES, jest::FILES, &[js::INJECT]].concat();
+            plan = Plan { files: js::injected(&files), report: true, ..Plan::default() };
+        }
+        for project in chosen {
+            let all = js::plain_tests(tree, &project.dir);
+            let is_wanted = |plain: &&Plain| is_wanted(want.selection, &package(project, plain));
+            // What is gone from the script can be run by all of it alone.
+            let some = all.iter().any(|plain| is_wanted(&plain));
+            for plain in all.iter().filter(|plain| !some || is_wanted(plain)) {
+                let filtered = filter.map(|filter| plain.filtered(filter).ok_or_else(|| no_part("--filter")));
+                let line = filtered.transpose()?.unwrap_or_else(|| plain.line.clone());
+                plan.steps.push(step(tree, project, plain, &line, want));
+            }
+            plan.notes.extend(js::aside(tree, &project.dir));
+        }
+        Ok(plan)
+    }
+
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, _: &Want<'_>) -> Result<Plan, PlanError> {
+        let all = projects.iter().flat_map(|project| js::plain_tests(tree, &project.dir));
+        let told: Vec<String> = all.map(|plain| format!("`{}`", plain.told)).collect();
+        let note = format!("tests of commands of the test script are not known before they run: {}", told.join(", "));
+        let step = Step {
+            programs: vec!["true".to_owned()],
+            args: Vec::new(),
+            dir: String::new(),
+            env: std::collections::BTreeMap::new(),
+        };
+        Ok(Plan { steps: vec![step], notes: vec![note], ..Plan::default() })
+    }
+
+    fn owns(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
+        projects.iter().any(|project| {
+            js::plain_tests(tree, &project.dir).iter().any(|plain| package(project, plain) == target.package())
+        })
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        let packages = plan.steps.iter().map(|step| step.args.last().cloned().unwrap_or_default()).collect();
+        let paths = Paths::new(want.workspace);
+        Box::new(Commands {
+            packages,
+            reporters: Reporters::new(paths.clone(), plan.steps.clone()),
+            paths,
+            current: None,
+            flaky: 0,
+            name: String::new(),
+            proofs: Proofs::default(),
+            summary: StreamSummary { structured: true, ..StreamSummary::default() },
+            notes: Notes::default(),
+        })
+    }
+}
+
+fn no_part(option: &'static str) -> PlanError {
+    PlanError::NotApplicable { option, framework: "commands of a test script, which run as a whole" }
+}
+
+/// The projects whose directories are named.
+fn of_files<'a>(projects: &'a [Project], files: &[String]) -> Result<Vec<&'a Project>, PlanError> {
+    let of = |file: &String| projects.iter().find(|project| project.dir == join("", file));
+    files.iter().map(|file| of(file).ok_or_else(|| no_part("a file"))).collect()
+}
+
+/// What the tests of a command are called after.
+fn package(project: &Project, plain: &Plain) -> String {
+    let name = if project.dir.is_empty() { plain.told.clone() } else { format!("{}: {}", project.dir, plain.told) };
+    let end = name.floor_char_boundary(NAME_BYTES_MAX / 4);
+    name[..end].to_owned()
+}
+
+fn is_wanted(selection: &Selection, package: &str) -> bool {
+    match selection {
+        Selection::Exactly(targets) => targets.iter().any(|target| target.package() == package),
+        _ => true,
+    }
+}
+
+fn step(tree: &FileTree, project: &Project, plain: &Plain, line: &str, want: &Want<'_>) -> Step {
+    let depth = project.dir.split('/').filter(|part| !part.is_empty()).count();
+    let bins: Vec<String> =
+        (0..=depth).map(|levels| format!("$PWD/{}node_modules/.bin", "../".repeat(levels))).collect();
+    let line = format!("PATH=\"{}:$PATH\"; export PATH\n{line}", bins.join(":"));
+    let mut script = js::Script { env: plain.env.clone(), ..js::Script::default() };
+    let is_injected = js::may_start_ours(tree, &project.dir);
+    if is_injected {
+        script.node.push(format!("--require={}/{}", want.scratch, js::INJECT.0));
+    }
+    let mut launch = Launch::of_node(tree, project, want, &script);
+    if is_injected {
+        let root = format!("{}/{}", want.workspace, project.dir);
+        launch = launch.with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        launch = launch.with("PROCTOR_ROOT", root.trim_end_matches('/'));
+    }
+    let args = ["-c".to_owned(), line, "sh".to_owned(), package(project, plain)];
+    Step { programs: vec!["sh".to_owned()], ..launch.step(args) }
+}
+
+/// Reads each command's output.
+struct Commands {
+    packages: Vec<String>,
+    paths: Paths,
+    current: Option<custom::Custom>,
+    /// What processes of it say through reporters of ours, before which its output counts for nothing.
+    reporters: Reporters,
+    flaky: u64,
+    name: String,
+    proofs: Proofs,
+    summary: StreamSummary,
+    notes: Notes,
+}
+
+impl Parser for Commands {
+    fn step_started(&mut self, step: usize) {
+        self.name = self.packages.get(step).cloned().unwrap_or_default();
+        self.proofs.start_step();
+        let mut current = custom::Custom::of_output(&self.name, &self.paths);
+        current.step_started(step);
+        self.current = Some(current);
+        self.reporters.step_started(step, &self.name);
+    }
+
+    fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        if let Some(current) = self.current.as_mut().filter(|_| !self.reporters.have_begun()) {
+            current.stdout(bytes, events);
+        }
+    }
+
+    fn report(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        self.reporters.report(bytes, events);
+    }
+
+    fn stderr(&mut self, _bytes: &[u8], _events: &mut Vec<RunnerEvent>) {}
+
+    fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
+        let Some(mut current) = self.current.take() else { return };
+        let own = if self.reporters.have_begun() {
+            let (own, flaky) = self.reporters.step_ended(exit, killed, events);
+            self.flaky += flaky;
+            self.summary.unreached |= own.unreached;
+            own
+        } else {
+            current.step_ended(exit, killed, events);
+            current.summary()
+        };
+        let name = &self.name;
+        self.notes.extend(own.notes.into_iter().map(|note| format!("`{name}`: {note}")));
+        if !own.structured && !killed {
+            self.notes.add(format!(
+                "`{name}` {} and printed no TAP: its exit status alone counts (a reporter that prints TAP shows its tests)",
+                ending(exit)
+            ));
+        }
+        self.summary.runner_missing |= exit == Exit::Code(NOT_FOUND) && !own.structured;
+        self.summary.structured &= own.structured;
+        if let Proof::Shown { tests } = own.proof {
+            self.proofs.show(tests);
+        }
+    }
+
+    fn flaky(&self) -> u64 {
+        self.flaky
+    }
+
+    fn running(&self) -> Vec<TestId> {
+        self.reporters.running()
+    }
+
+    fn summary(&self) -> StreamSummary {
+        StreamSummary { proof: self.proofs.proof(), notes: self.notes.to_vec(), ..self.summary.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proctor_core::test_case::TestOutcome;
+
+    const MANIFEST: &str = r#"{"scripts":{"test":"jest && tape 'x.js' && node check.js"}}"#;
+
+    fn tree() -> (FileTree, Vec<Project>) {
+        let mut tree = FileTree::default();
+        tree.add_with_content("a/package.json", MANIFEST);
+        let projects = Script.detect(&tree);
+        (tree, projects)
+    }
+
+    #[test]
+    fn each_command_is_a_step_with_the_packages_programs_on_path() {
+        let (tree, projects) = tree();
+        let plan = Script.plan(&projects, &tree, &Want::plain(&Selection::All)).unwrap();
+        let line = "PATH=\"$PWD/node_modules/.bin:$PWD/../node_modules/.bin:$PATH\"; export PATH\ntape 'x.js'";
+        assert_eq!((plan.steps.len(), plan.steps[0].args[1].as_str(), plan.steps[0].dir.as_str()), (2, line, "a"));
+        let test = TestId { package: "a: node check.js".to_owned(), name: "t".to_owned() };
+        let again = Selection::Exactly(vec![RerunTarget::Test(test)]);
+        let again = Script.plan(&projects, &tree, &Want::plain(&again)).unwrap();
+        assert_eq!((again.steps.len(), again.steps[0].args[3].as_str()), (1, "a: node check.js"));
+        let file = |file: &str| Selection::Matching { filter: None, files: vec![file.to_owned()] };
+        assert!(Script.plan(&projects, &tree, &Want::plain(&file("a/x.js"))).is_err());
+        assert_eq!(Script.plan(&projects, &tree, &Want::plain(&file("a"))).unwrap().steps.len(), 2);
+    }
+
+    #[test]
+    fn what_mocha_tells_below_a_command_is_told_in_the_place_of_its_output() {
+        let mut tree = FileTree::default();
+        let manifest = r#"{"scripts":{"test":"ts-mocha test"},"devDependencies":{"mocha":"10"}}"#;
+        tree.add_with_content("package.json", manifest);
+        let (projects, want) = (Script.detect(&tree), Want::plain(&Selection::All));
+        let plan = Script.plan(&projects, &tree, &want).unwrap();
+        let env = |name: &str| plan.steps[0].env[name].as_str();
+        assert_eq!((env("NODE_OPTIONS"), env("PROCTOR_ROOT")), ("--require=/s/js/inject.cjs", "/w"));
+        let test = |token: &str, outcome: &str| {
+            format!(
+                "{token} {{\"event\":\"finished\",\"package\":\"a.ts\",\"name\":\"t\",\"outcome\":\"{outcome}\"}}\n"
+            )
+        };
+        let begin = |token: &str| format!("{{\"event\":\"begin\",\"token\":\"{token}\",\"runner\":\"mocha\"}}\n");
+        let run = |report: String| {
+            let (mut parser, mut events) = (Script.parser(&plan, &want), Vec::new());
+            parser.step_started(0);
+            parser.report(report.as_bytes(), &mut events);
+            parser.stdout(b"TAP version 13\n1..1\nok 1 - a\n", &mut events);
+            parser.step_ended(Exit::Code(0), false, &mut events);
+            let summary = parser.summary();
+            (events.len(), summary.structured, summary.proof.is_missing(), events)
+        };
+        let end = |token: &str| format!("{token} {{\"event\":\"end\",\"tests\":1,\"left\":0}}\n");
+        let two = [begin("x"), begin("y"), test("y", "passed"), test("x", "failed"), end("x"), end("y")].concat();
+        let (count, structured, is_missing, events) = run(two);
+        assert_eq!((count, structured, is_missing), (2, true, false));
+        let RunnerEvent::TestFinished(case) = &events[1] else { panic!("{events:?}") };
+        assert_eq!((case.package.as_str(), case.name.as_str()), ("ts-mocha test", "a.ts > t"));
+        let unended = [begin("x"), test("x", "passed")].concat();
+        assert!(run(unended).2, "Mocha left before it was done");
+        let forged = [begin("x"), test("z", "passed"), test("x", "passed"), end("x")].concat();
+        assert!(run(forged).2, "something else wrote there");
+        assert_eq!(run(String::new()).0, 1, "TAP, as without a reporter");
+    }
+
+    #[test]
+    fn a_filter_goes_to_ava_and_qunit_and_to_nothing_else() {
+        let line = |script: &str| {
+            let mut tree = FileTree::default();
+            tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":\"{script}\"}}}}"));
+            let filter = proctor_core::filter::Filter::parse("it's").unwrap();
+            let selection = Selection::Matching { filter, files: Vec::new() };
+            let plan = Script.plan(&Script.detect(&tree), &tree, &Want::plain(&selection));
+            plan.ok().map(|plan| plan.steps[0].args[1].lines().last().unwrap().to_owned())
+        };
+        assert_eq!(line("nyc ava").as_deref(), None, "who takes the option is not certain behind a wrapper");
+        assert_eq!(line("ava test").as_deref(), Some(r"ava test --tap '--match=*it'\''s*'"));
+        assert_eq!(line("qunit").as_deref(), Some(r"qunit '--filter=it'\''s'"));
+        for other in ["tape x.js", "ava && tape x.js"] {
+            assert_eq!(line(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn tap_is_read_test_by_test_and_an_exit_status_alone_is_told() {
+        let (tree, projects) = tree();
+        let want = Want::plain(&Selection::All);
+        let plan = Script.plan(&projects, &tree, &want).unwrap();
+        let run = |second: Exit| {
+            let (mut parser, mut events) = (Script.parser(&plan, &want), Vec::new());
+            parser.step_started(0);
+            parser.stdout(b"TAP version 13\nok 1 - a\nnot ok 2 - b\n1..2\n", &mut events);
+            parser.step_ended(Exit::Code(1), false, &mut events);
+            parser.step_started(1);
+            parser.stdout(b"all well\n", &mut events);
+            parser.step_ended(second, false, &mut events);
+            (events, parser.summary())
+        };
+        let (events, summary) = run(Exit::Code(2));
+        let told = |event: &RunnerEvent| match event {
+            RunnerEvent::TestFinished(case) => (case.id().package, case.outcome),
+            other => panic!("{other:?}"),
+        };
+        let package = "a: tape x.js".to_owned();
+        assert_eq!(
+            events.iter().map(told).collect::<Vec<_>>(),
+            [(package.clone(), TestOutcome::Passed), (package, TestOutcome::Failed)]
+        );
+        assert!(!summary.structured && !summary.proof.is_missing() && !summary.runner_missing);
+        let note = "`a: node check.js` exited with 2 and printed no TAP: its exit status alone counts \
+                    (a reporter that prints TAP shows its tests)";
+        assert_eq!(summary.notes, [note]);
+        assert!(run(Exit::Code(127)).1.runner_missing);
+    }
+}

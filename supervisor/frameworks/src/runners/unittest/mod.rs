@@ -1,0 +1,90 @@
+//! Python: unittest through a runner of ours, `proctor_unittest.py`, which finds tests as `python -m unittest discover` does
+//! and tells what happens through the run's report.
+//!
+//! Proof of a pass: our runner came to its end, and every test of the suite was begun and told; a skipped fixture or the `run` of
+//! a class may pass tests over.
+//!
+//! Needs Python 3.8. One command for each directory that unittest can be started in, since two of them may have modules of one
+//! name. A package that has a `load_tests` and no test files is seen in a directory that is called `test...`, or below one. An
+//! exception in a test is a failure, one in its fixtures an error. What tests print stays in the run's output and is not kept
+//! with each test: to capture it would change what they see. A test that a `load_tests` brings along counts to the file with its
+//! code, be it a doctest's, and one of a library to the module that brings it. Coverage is not measured by this version. Must not
+//! know how a process is started.
+//!
+//! In a directory with Django's `manage.py` the tests are run by the project's own test runner (`TEST_RUNNER`), as by
+//! `manage.py test` with all tests below: it makes the test databases, and `proctor_django.py` stands before it. Files and names
+//! are picked among what it found. Tests run one at a time, and in the settings that `manage.py` names.
+
+mod command;
+
+use crate::contract::FileTree;
+use crate::contract::Project;
+use crate::contract::{Framework, Parser, Plan, PlanError, Want};
+use crate::ecosystems::python::{self, Runner};
+use crate::formats::reporter_protocol::{Dialect, Reported};
+
+/// The adapter for unittest.
+#[derive(Debug, Clone, Copy)]
+pub struct Unittest;
+
+const NAME: &str = "unittest";
+
+/// Python 3.12 and newer, and our runner for those before, exit so when no test was there.
+const DIALECT: Dialect = Dialect {
+    empty_status: Some(5),
+    missing: |said| {
+        let ours = said.lines().filter_map(|line| line.strip_prefix("proctor: "));
+        ours.map(str::to_owned).find(|line| line.starts_with("django is not installed"))
+    },
+    ..Dialect::plain(NAME)
+};
+
+impl Framework for Unittest {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn proof(&self) -> &'static str {
+        "our runner came to its end, and every test of the suite was begun and told; a skipped fixture or the `run` of a class may pass tests over"
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        python::MARKERS
+    }
+
+    fn reads(&self, path: &str) -> bool {
+        python::may_load_tests(path) || python::may_be_django(path)
+    }
+
+    fn signs(&self) -> String {
+        python::signs_of_unittest()
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["py"]
+    }
+
+    fn detect(&self, tree: &FileTree) -> Vec<Project> {
+        python::projects(tree, Runner::Unittest)
+    }
+
+    fn includes(&self, tree: &FileTree, _outer: &Project, inner: &Project) -> bool {
+        python::is_django(tree, &inner.dir)
+    }
+
+    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, want, &[])
+    }
+
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, want, &["--list"])
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
+        Box::new(Reported::new(DIALECT, plan, want))
+    }
+}
