@@ -2,8 +2,8 @@
 //! beyond their names.
 
 use crate::arguments::ArgumentError;
-use crate::certificates::{self, Trouble};
-use crate::supervisor::ConnectError;
+use crate::certificate_errors::{self, CertificateFault};
+use crate::supervisor_connection::ConnectError;
 use proctor_proto::reason;
 use std::error::Error as _;
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl CallError {
 
     fn status_text(&self, tool: &str, status: &Status, is_private: bool) -> String {
         // What the other side says of our certificate comes after the connection was made.
-        if let Some(Trouble { what, remedy }) = status.source().and_then(certificates::trouble) {
+        if let Some(CertificateFault { what, remedy }) = status.source().and_then(certificate_errors::trouble) {
             return format!("{tool}: {what}. {remedy}");
         }
         // Whatever its code: it was made here, and its words are about HTTP/2.
@@ -141,7 +141,7 @@ fn lost(tool: &str, is_private: bool) -> String {
 }
 
 fn connect_text(tool: &str, error: &ConnectError, is_private: bool) -> String {
-    if let Some(Trouble { what, remedy }) = certificates::trouble(error) {
+    if let Some(CertificateFault { what, remedy }) = certificate_errors::trouble(error) {
         return format!("{tool}: {what}. {remedy}");
     }
     let cause = error.source().map(|source| format!(": {}", root(source))).unwrap_or_default();

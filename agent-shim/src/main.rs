@@ -12,33 +12,33 @@
     reason = "stdout is the protocol, and these panic where nothing can be written"
 )]
 
-mod answer;
 mod arguments;
-mod call;
+mod bearer_token;
 mod call_error;
-mod certificates;
+mod certificate_errors;
 mod command_line;
 mod end_of_input;
 mod end_of_output;
-mod follow;
-mod greeting;
-mod lines;
-mod log;
-mod message;
-mod output;
-mod private;
+mod json_rpc_line;
+mod json_schema;
+mod keepalive;
+mod line_transport;
+mod mcp_server;
+mod offline_report;
+mod private_supervisor;
 mod progress;
 mod reconnect;
-mod remains;
-mod renewal;
-mod report;
-mod schema;
+mod report_json;
+mod run_follower;
+mod run_output;
+mod run_summary;
 mod session;
-mod shim;
-mod shorten;
-mod summary;
-mod supervisor;
-mod token;
+mod shortened_text;
+mod stderr_log;
+mod supervisor_connection;
+mod tls_probe;
+mod tool_answer;
+mod tool_call;
 mod tools;
 
 use anyhow::Context;
@@ -46,15 +46,15 @@ use clap::Parser;
 use command_line::Args;
 use end_of_input::EndOfInput;
 use end_of_output::EndOfOutput;
-use lines::Lines;
-use log::Log;
+use line_transport::LineTransport;
+use mcp_server::McpServer;
 use proctor_proto::printable::Printable;
 use rmcp::ServiceExt;
-use shim::Shim;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
-use supervisor::Supervisor;
+use stderr_log::StderrLog;
+use supervisor_connection::SupervisorConnection;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -97,7 +97,7 @@ fn failed(text: &str) -> ExitCode {
 fn start(args: Args) -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_env("PROCTOR_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     let colours = std::io::stderr().is_terminal();
-    let log = Log::to(std::io::stderr())?;
+    let log = StderrLog::to(std::io::stderr())?;
     let lines = log.clone();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(move || lines.clone()).init();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -113,15 +113,15 @@ fn start(args: Args) -> anyhow::Result<()> {
 
 async fn run(args: Args) -> anyhow::Result<()> {
     let workspace = args.workspace()?;
-    let supervisor = Supervisor::new(args.endpoint(&workspace));
-    let shim = Shim::new(workspace, supervisor);
+    let supervisor = SupervisorConnection::new(args.endpoint(&workspace));
+    let shim = McpServer::new(workspace, supervisor);
     let supervisor = shim.supervisor();
     let (input, output) = rmcp::transport::io::stdio_pipes();
     let (input, end_of_input) = EndOfInput::watch(input);
     let (output, mut end_of_output) = EndOfOutput::watch(output);
     let session = shim.session();
     let serve = async move {
-        match shim.serve(Lines::over(input, output)).await {
+        match shim.serve(LineTransport::over(input, output)).await {
             Ok(running) => drop(running.waiting().await),
             // A client that leaves before it has said anything is none of our trouble.
             Err(error) => tracing::debug!(%error, "no client"),

@@ -18,7 +18,7 @@ const LAST_MAX: Duration = Duration::from_millis(500);
 
 /// How a run is getting on.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Standing {
+pub(crate) struct ProgressState {
     /// What is going on while no test can finish: `queued, position 2`.
     pub(crate) waiting: Option<String>,
     /// Events that nobody will see.
@@ -31,10 +31,10 @@ pub(crate) struct Standing {
     pub(crate) memory_bytes: Option<u64>,
 }
 
-impl Standing {
+impl ProgressState {
     /// One that waits for something.
-    pub(crate) fn waiting(text: impl Into<String>) -> Standing {
-        Standing { waiting: Some(text.into()), ..Standing::default() }
+    pub(crate) fn waiting(text: impl Into<String>) -> ProgressState {
+        ProgressState { waiting: Some(text.into()), ..ProgressState::default() }
     }
 
     /// Counts a finished test.
@@ -73,31 +73,34 @@ impl Standing {
 }
 
 /// Reports the latest standing to the client, if it asked for reports. Slow clients skip news, they do not hold up a run.
-pub(crate) struct Progress {
-    news: watch::Sender<Standing>,
+pub(crate) struct ProgressReporter {
+    news: watch::Sender<ProgressState>,
     // At most one task, which ends with this.
     task: JoinSet<()>,
 }
 
-impl Progress {
+impl ProgressReporter {
     /// Starts reporting to `client`, with the token that it gave, if it did.
-    pub(crate) fn start(client: Option<(Peer<RoleServer>, ProgressToken)>, standing: Standing) -> Progress {
+    pub(crate) fn start(
+        client: Option<(Peer<RoleServer>, ProgressToken)>,
+        standing: ProgressState,
+    ) -> ProgressReporter {
         let (news, latest) = watch::channel(standing);
         let mut task = JoinSet::new();
         if let Some((peer, token)) = client {
             task.spawn(report(peer, token, latest));
         }
-        Progress { news, task }
+        ProgressReporter { news, task }
     }
 
     /// Changes the standing.
-    pub(crate) fn update(&self, change: impl FnOnce(&mut Standing)) {
+    pub(crate) fn update(&self, change: impl FnOnce(&mut ProgressState)) {
         self.news.send_modify(change);
     }
 
     /// Stops. No report follows the answer, as the protocol wants it.
     pub(crate) async fn finish(self) {
-        let Progress { news, mut task } = self;
+        let ProgressReporter { news, mut task } = self;
         drop(news);
         if timeout(LAST_MAX, task.join_next()).await.is_err() {
             tracing::debug!("the client does not read its progress");
@@ -105,7 +108,7 @@ impl Progress {
     }
 }
 
-async fn report(peer: Peer<RoleServer>, token: ProgressToken, mut latest: watch::Receiver<Standing>) {
+async fn report(peer: Peer<RoleServer>, token: ProgressToken, mut latest: watch::Receiver<ProgressState>) {
     let started = Instant::now();
     loop {
         let line = latest.borrow_and_update().line(started.elapsed());
@@ -128,7 +131,7 @@ async fn report(peer: Peer<RoleServer>, token: ProgressToken, mut latest: watch:
     }
 }
 
-async fn closed(mut latest: watch::Receiver<Standing>) {
+async fn closed(mut latest: watch::Receiver<ProgressState>) {
     while latest.changed().await.is_ok() {}
 }
 
@@ -138,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_line_says_what_counts() {
-        let mut standing = Standing::waiting("queued, position 2");
+        let mut standing = ProgressState::waiting("queued, position 2");
         assert_eq!(standing.line(Duration::from_millis(1_500)), "queued, position 2, 1.5s");
         standing.test_finished(TestOutcome::Passed);
         standing.test_finished(TestOutcome::Error);

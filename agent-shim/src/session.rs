@@ -2,9 +2,9 @@
 //! directory has taken the workspace's place. Must not know what is asked in it.
 
 use crate::call_error::CallError;
+use crate::keepalive::{ALONE_MS_MAX, SessionKeepalive};
 use crate::reconnect;
-use crate::renewal::{ALONE_MS_MAX, Renewal};
-use crate::supervisor::{Clients, Supervisor};
+use crate::supervisor_connection::{Clients, SupervisorConnection};
 use proctor_proto::reason;
 use proctor_proto::v1::{CloseSessionRequest, CreateSessionRequest, GetSessionRequest};
 use std::os::unix::fs::MetadataExt;
@@ -27,16 +27,16 @@ const REPLACED: &str =
     "Another directory has taken the workspace's place: a new session was opened, which knows nothing of earlier runs.";
 
 #[derive(Default)]
-struct Slot {
-    opened: Option<Opened>,
+struct SessionSlot {
+    opened: Option<OpenedSession>,
     // At a supervisor that lives on without us.
-    renewal: Option<Renewal>,
+    renewal: Option<SessionKeepalive>,
     // Sessions that were given up: a new one needs a new request id, or the supervisor could return the old one.
     given_up: u32,
 }
 
 #[derive(Clone)]
-struct Opened {
+struct OpenedSession {
     session_id: String,
     // Device and inode of the workspace as we saw it then.
     directory: Option<(u64, u64)>,
@@ -50,7 +50,7 @@ pub(crate) struct Session {
     is_shared: bool,
     // Unique to this process, so that a call that is cancelled while it opens the session leaves no second one behind.
     request_id: Arc<str>,
-    slot: Arc<Mutex<Slot>>,
+    slot: Arc<Mutex<SessionSlot>>,
     last_run: Arc<std::sync::Mutex<Option<String>>>,
     news: Arc<std::sync::Mutex<Option<&'static str>>>,
 }
@@ -79,7 +79,7 @@ impl Session {
     /// had begun is attached to.
     pub(crate) async fn call<T, F>(
         &self,
-        supervisor: &Supervisor,
+        supervisor: &SupervisorConnection,
         call: impl Fn(Clients, String) -> F,
     ) -> Result<T, CallError>
     where
@@ -93,7 +93,11 @@ impl Session {
         }
     }
 
-    async fn attempt<T, F>(&self, supervisor: &Supervisor, call: &impl Fn(Clients, String) -> F) -> Result<T, CallError>
+    async fn attempt<T, F>(
+        &self,
+        supervisor: &SupervisorConnection,
+        call: &impl Fn(Clients, String) -> F,
+    ) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, Status>>,
     {
@@ -122,7 +126,7 @@ impl Session {
 
     // Files that a request names are looked for in the directory of before, which may have none any more: such a refusal
     // does not say why.
-    fn is_of_another_directory(&self, refusal: &Status, opened: &Opened) -> bool {
+    fn is_of_another_directory(&self, refusal: &Status, opened: &OpenedSession) -> bool {
         is_replaced(refusal) || refusal.code() == Code::InvalidArgument && self.directory() != opened.directory
     }
 
@@ -147,7 +151,7 @@ impl Session {
 
     /// Closes the session at a shared supervisor, so that it does not count against the tenant's quota until it
     /// expires. Not while a run is going on: a lost client never loses a run.
-    pub(crate) async fn close_if_idle(&self, supervisor: &Supervisor) {
+    pub(crate) async fn close_if_idle(&self, supervisor: &SupervisorConnection) {
         let closing = async {
             let mut slot = self.slot.lock().await;
             // Its next use would make another session.
@@ -161,7 +165,7 @@ impl Session {
         }
     }
 
-    async fn open(&self, clients: &Clients) -> Result<Opened, CallError> {
+    async fn open(&self, clients: &Clients) -> Result<OpenedSession, CallError> {
         let mut slot = self.slot.lock().await;
         if let Some(opened) = &slot.opened {
             return Ok(opened.clone());
@@ -174,7 +178,12 @@ impl Session {
         Ok(opened)
     }
 
-    async fn create(&self, clients: &Clients, slot: &mut Slot, given_up: u32) -> Result<Opened, CallError> {
+    async fn create(
+        &self,
+        clients: &Clients,
+        slot: &mut SessionSlot,
+        given_up: u32,
+    ) -> Result<OpenedSession, CallError> {
         let directory = self.directory();
         let request = CreateSessionRequest {
             workspace: self.workspace.to_string_lossy().into_owned(),
@@ -185,9 +194,9 @@ impl Session {
         };
         let answer = clients.clone().sessions.create_session(request.clone()).await;
         let session = answer.map_err(CallError::Open)?.into_inner().session.unwrap_or_default();
-        let opened = Opened { session_id: session.session_id.clone(), directory };
+        let opened = OpenedSession { session_id: session.session_id.clone(), directory };
         (slot.opened, slot.given_up) = (Some(opened.clone()), given_up);
-        slot.renewal = self.is_shared.then(|| Renewal::of(clients.clone(), request, session));
+        slot.renewal = self.is_shared.then(|| SessionKeepalive::of(clients.clone(), request, session));
         Ok(opened)
     }
 
@@ -202,7 +211,7 @@ impl Session {
     }
 
     // The old session is kept until there is a new one, for the failures and the coverage that it knows.
-    async fn replace(&self, clients: &Clients, session_id: &str) -> Result<Opened, CallError> {
+    async fn replace(&self, clients: &Clients, session_id: &str) -> Result<OpenedSession, CallError> {
         let mut slot = self.slot.lock().await;
         if let Some(other) = slot.opened.as_ref().filter(|opened| opened.session_id != session_id) {
             return Ok(other.clone());

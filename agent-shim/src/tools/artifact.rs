@@ -1,10 +1,10 @@
 //! A file that a run left, for an agent: text as text, a picture as a picture, and of anything else what it is. Must not know
 //! how the tool is called.
 
-use crate::answer::{self, Answer, PICTURE};
-use crate::call::Call;
 use crate::call_error::CallError;
-use crate::{report, shorten};
+use crate::tool_answer::{self, Answer, PICTURE};
+use crate::tool_call::ToolCall;
+use crate::{report_json, shortened_text};
 use proctor_proto::text;
 use proctor_proto::v1::{GetReportResponse, ReadArtifactRequest};
 use serde_json::Value;
@@ -17,7 +17,7 @@ const PICTURES: [(&[u8], &str); 2] = [(b"\x89PNG\r\n\x1a\n", "image/png"), (b"\x
 
 /// The artefact called `name` of the run whose report was fetched.
 pub(super) async fn show(
-    call: &Call<'_>,
+    call: &ToolCall<'_>,
     fetched: &GetReportResponse,
     name: &str,
     bytes_max: Option<usize>,
@@ -27,18 +27,18 @@ pub(super) async fn show(
     // The supervisor says what is wrong with a name that the report does not list.
     let size = listed.and_then(|artifact| artifact["bytes"].as_u64()).unwrap_or_default();
     let bytes = read(call, &fetched.run_id, name).await?;
-    let mut structured = report::structured(&fetched.document, &report::Context::of(fetched, bytes_max))?;
+    let mut structured = report_json::structured(&fetched.document, &report_json::Context::of(fetched, bytes_max))?;
     let picture = PICTURES.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, mime)| *mime);
     let is_whole = bytes.len() as u64 == size;
     let said = match (picture, std::str::from_utf8(&bytes)) {
         (None, Ok(content)) if is_whole => {
-            shorten::first_lines(content, bytes_max.unwrap_or(text::STREAM_BYTES_MAX)).to_owned()
+            shortened_text::first_lines(content, bytes_max.unwrap_or(text::STREAM_BYTES_MAX)).to_owned()
         }
         _ => format!("{}: {size} bytes\n", described(listed)),
     };
     let summary = match picture.filter(|_| is_whole) {
         Some(mime) => {
-            structured[PICTURE] = answer::picture(&bytes, mime);
+            structured[PICTURE] = tool_answer::picture(&bytes, mime);
             vec!["The picture is the last block.".to_owned()]
         }
         None => {
@@ -56,7 +56,7 @@ fn described(listed: Option<&Value>) -> String {
     }
 }
 
-async fn read(call: &Call<'_>, run_id: &str, name: &str) -> Result<Vec<u8>, CallError> {
+async fn read(call: &ToolCall<'_>, run_id: &str, name: &str) -> Result<Vec<u8>, CallError> {
     let mut bytes = Vec::new();
     loop {
         let request = ReadArtifactRequest {

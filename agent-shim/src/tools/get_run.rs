@@ -1,17 +1,17 @@
 //! `get_run`: a run as a handle: how it is getting on, its end, its output piece by piece, its cancellation. Must not know
 //! how a run was started.
 
-use super::run;
-use super::spec::{ToolSpec, seconds};
-use crate::answer::Answer;
+use super::run_rendering;
+use super::tool_spec::{ToolSpec, seconds};
 use crate::arguments::Arguments;
-use crate::call::Call;
 use crate::call_error::CallError;
-use crate::follow::{Ended, Follow};
-use crate::output::{self, Span, stream_name};
-use crate::progress::Standing;
-use crate::schema::{self, boolean, number, object, one_of, string};
-use crate::shorten;
+use crate::json_schema::{self, boolean, number, object, one_of, string};
+use crate::progress::ProgressState;
+use crate::run_follower::{EndedRun, RunFollower};
+use crate::run_output::{self, OutputSpan, stream_name};
+use crate::shortened_text;
+use crate::tool_answer::Answer;
+use crate::tool_call::ToolCall;
 use proctor_proto::text;
 use proctor_proto::v1::{
     CancelRunRequest, GetRunRequest, GetRunResponse, GetSessionRequest, RunState, Stream, WatchRunRequest,
@@ -41,7 +41,7 @@ pub(super) fn spec() -> ToolSpec {
         ("cancel", boolean("Kill the run and report what had finished. Default false.")),
         ("stream", one_of(&["stdout", "stderr"], "Return a piece of this stream instead of the run's status.")),
         ("cursor", number("Offset in bytes at which the piece begins. Default 0; each answer says how to go on.")),
-        ("max_tokens", schema::max_tokens()),
+        ("max_tokens", json_schema::max_tokens()),
     ];
     let output = [
         ("state", string("queued, running, finished, or none when there has been no run.")),
@@ -57,19 +57,19 @@ pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         title: "Look at a run",
         description: DESCRIPTION,
-        input: schema::arguments(&input, &[]),
-        output: schema::answer(&output, &["state"]),
+        input: json_schema::arguments(&input, &[]),
+        output: json_schema::answer(&output, &["state"]),
         reads_only: false,
     }
 }
 
-pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let named = arguments.text("run_id")?;
     let wait = arguments.seconds_or_zero("wait_s", WAIT_S_MAX)?.unwrap_or_default();
     let cancel = arguments.flag("cancel")?;
     let stream = arguments.choice("stream", &["stdout", "stderr"], "stdout or stderr")?;
     let cursor = arguments.offset("cursor")?;
-    let max_tokens = run::max_tokens(arguments)?;
+    let max_tokens = run_rendering::max_tokens(arguments)?;
     let Some(run_id) = (match named {
         Some(run_id) => Some(run_id),
         None => last_run(call).await?,
@@ -95,24 +95,24 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
     }
     if stream.is_some() || cursor.is_some() {
         let stream = if stream == Some("stderr") { Stream::Stderr } else { Stream::Stdout };
-        let bytes_max = max_tokens.map_or(PAGE_BYTES, shorten::bytes_of).min(PAGE_BYTES_MAX);
+        let bytes_max = max_tokens.map_or(PAGE_BYTES, shortened_text::bytes_of).min(PAGE_BYTES_MAX);
         let cursor = cursor.unwrap_or_default();
         let span = call
             .ask(|clients| {
                 let run_id = run_id.clone();
-                async move { output::page(&clients, &run_id, stream, cursor, bytes_max).await }
+                async move { run_output::page(&clients, &run_id, stream, cursor, bytes_max).await }
             })
             .await?;
         return Ok(page(&status, stream, &span));
     }
     match status.report.take() {
-        Some(report) => finished(call, &status, Ended { run_id, report, attached_age_ms: None }, max_tokens).await,
+        Some(report) => finished(call, &status, EndedRun { run_id, report, attached_age_ms: None }, max_tokens).await,
         None => Ok(going_on(&status)),
     }
 }
 
 // The last run that this shim has seen; after a restart of it, what the session knows.
-async fn last_run(call: &Call<'_>) -> Result<Option<String>, CallError> {
+async fn last_run(call: &ToolCall<'_>) -> Result<Option<String>, CallError> {
     if let Some(run_id) = call.session().last_run() {
         return Ok(Some(run_id));
     }
@@ -125,7 +125,7 @@ async fn last_run(call: &Call<'_>) -> Result<Option<String>, CallError> {
     Ok([session.running_run_id, session.last_run_id].into_iter().find(|run_id| !run_id.is_empty()))
 }
 
-pub(super) async fn status(call: &Call<'_>, run_id: &str, wait_ms: u64) -> Result<GetRunResponse, CallError> {
+pub(super) async fn status(call: &ToolCall<'_>, run_id: &str, wait_ms: u64) -> Result<GetRunResponse, CallError> {
     let request = GetRunRequest { run_id: run_id.to_owned(), wait_ms };
     call.ask(|mut clients| {
         let request = request.clone();
@@ -135,10 +135,14 @@ pub(super) async fn status(call: &Call<'_>, run_id: &str, wait_ms: u64) -> Resul
 }
 
 // Watching, unlike asking, keeps a run alive that has lost its caller.
-async fn wait_for_end(call: &Call<'_>, before: GetRunResponse, wait: Duration) -> Result<GetRunResponse, CallError> {
+async fn wait_for_end(
+    call: &ToolCall<'_>,
+    before: GetRunResponse,
+    wait: Duration,
+) -> Result<GetRunResponse, CallError> {
     let mut standing = match before.state() {
-        RunState::Queued => Standing::waiting("queued"),
-        _ => Standing::default(),
+        RunState::Queued => ProgressState::waiting("queued"),
+        _ => ProgressState::default(),
     };
     standing.counted_at(before.progress.as_ref());
     let ended = call
@@ -147,13 +151,14 @@ async fn wait_for_end(call: &Call<'_>, before: GetRunResponse, wait: Duration) -
             let request = WatchRunRequest { run_id: before.run_id.clone(), cursor: before.next_sequence };
             let events = clients.runs.watch_run(request).await?.into_inner();
             let nobody = |_: &str| {};
-            let follow = Follow::new(clients, progress, &nobody).of_run(before.run_id.clone(), before.next_sequence);
+            let follow =
+                RunFollower::new(clients, progress, &nobody).of_run(before.run_id.clone(), before.next_sequence);
             tokio::time::timeout(wait, follow.until_end(events)).await.ok().transpose()
         })
         .await?;
     match (status(call, &before.run_id, 0).await, ended) {
         // The session was closed when the run had ended, whose report we hold.
-        (Err(_), Some(Ended { report, .. })) => {
+        (Err(_), Some(EndedRun { report, .. })) => {
             Ok(GetRunResponse { state: RunState::Finished.into(), report: Some(report), ..before })
         }
         (status, _) => status,
@@ -161,19 +166,19 @@ async fn wait_for_end(call: &Call<'_>, before: GetRunResponse, wait: Duration) -
 }
 
 async fn finished(
-    call: &Call<'_>,
+    call: &ToolCall<'_>,
     status: &GetRunResponse,
-    ended: Ended,
+    ended: EndedRun,
     max_tokens: Option<u32>,
 ) -> Result<Answer, CallError> {
-    let mut answer = run::rendered(call, &ended, max_tokens).await?;
+    let mut answer = run_rendering::rendered(call, &ended, max_tokens).await?;
     answer.summary.insert(0, format!("Run {} has ended.", ended.run_id));
     answer.structured = with(structured(status), "report", answer.structured);
     Ok(answer)
 }
 
 fn going_on(status: &GetRunResponse) -> Answer {
-    let mut standing = Standing::default();
+    let mut standing = ProgressState::default();
     standing.counted_at(status.progress.as_ref());
     let state = state_name(status.state());
     let age = Duration::from_millis(status.age_ms);
@@ -185,11 +190,11 @@ fn going_on(status: &GetRunResponse) -> Answer {
     Answer { text, summary: vec![next], structured: structured(status) }
 }
 
-fn page(status: &GetRunResponse, stream: Stream, span: &Span) -> Answer {
+fn page(status: &GetRunResponse, stream: Stream, span: &OutputSpan) -> Answer {
     let name = stream_name(stream);
     // Who asked for bytes beyond the end goes on with those that come there.
     let next_cursor = span.next_cursor().min(span.total);
-    let on = output::how_to_read_on(&status.run_id, stream, next_cursor);
+    let on = run_output::how_to_read_on(&status.run_id, stream, next_cursor);
     let summary = vec![
         shown(name, span),
         match (next_cursor < span.total, span.end) {
@@ -211,7 +216,7 @@ fn page(status: &GetRunResponse, stream: Stream, span: &Span) -> Answer {
 }
 
 // What a page is of its stream.
-fn shown(name: &str, span: &Span) -> String {
+fn shown(name: &str, span: &OutputSpan) -> String {
     match span.total {
         0 => format!("{name} is empty."),
         total if span.cursor > total => format!("{name} has {total} bytes, so nothing is at cursor {}.", span.cursor),
@@ -260,7 +265,7 @@ mod tests {
     #[test]
     fn a_page_without_bytes_says_why() {
         let said = |cursor, total, end| {
-            let span = Span { cursor, total, end, ..Span::default() };
+            let span = OutputSpan { cursor, total, end, ..OutputSpan::default() };
             let page = page(&GetRunResponse { run_id: "r".into(), ..Default::default() }, Stream::Stderr, &span);
             (page.summary.join(" "), page.structured["output"]["next_cursor"].clone())
         };

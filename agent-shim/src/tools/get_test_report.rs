@@ -1,14 +1,14 @@
 //! `get_test_report`. Must not know how a report is made.
 
-use super::spec::ToolSpec;
-use super::{artifact, get_run, run};
-use crate::answer::Answer;
+use super::tool_spec::ToolSpec;
+use super::{artifact, get_run, run_rendering};
 use crate::arguments::Arguments;
-use crate::call::Call;
 use crate::call_error::CallError;
-use crate::report::{self, Context};
-use crate::schema::{self, one_of};
-use crate::{shorten, summary};
+use crate::json_schema::{self, one_of};
+use crate::report_json::{self, Context};
+use crate::tool_answer::Answer;
+use crate::tool_call::ToolCall;
+use crate::{run_summary, shortened_text};
 use proctor_proto::v1::{GetReportRequest, GetReportResponse, ReportFormat};
 use proctor_proto::{reason, text};
 use serde_json::json;
@@ -22,22 +22,25 @@ a screenshot, trace or video that the run left, by its name in the document's ar
 pub(super) fn spec() -> ToolSpec {
     let input = [
         ("format", one_of(&["summary", "json"], "summary (default): a few lines. json: the document.")),
-        ("artifact", schema::string("A file that the run left, by its name in artifacts, in place of the report.")),
-        ("max_tokens", schema::max_tokens()),
+        (
+            "artifact",
+            json_schema::string("A file that the run left, by its name in artifacts, in place of the report."),
+        ),
+        ("max_tokens", json_schema::max_tokens()),
     ];
     ToolSpec {
         title: "Report of the last run",
         description: DESCRIPTION,
-        input: schema::arguments(&input, &[]),
-        output: report::schema(&[]),
+        input: json_schema::arguments(&input, &[]),
+        output: report_json::schema(&[]),
         reads_only: true,
     }
 }
 
-pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let format = arguments.choice("format", &["summary", "json"], "summary or json")?.unwrap_or("summary");
     let name = arguments.text("artifact")?;
-    let bytes_max = run::max_tokens(arguments)?.map(shorten::bytes_of);
+    let bytes_max = run_rendering::max_tokens(arguments)?.map(shortened_text::bytes_of);
     let fetched = call
         .in_session(|mut clients, session_id| {
             let request = GetReportRequest { session_id, format: ReportFormat::Json.into(), run_id: String::new() };
@@ -58,10 +61,10 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
 }
 
 fn as_json(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Result<Answer, CallError> {
-    let structured = report::structured(&fetched.document, &Context::of(fetched, bytes_max))?;
+    let structured = report_json::structured(&fetched.document, &Context::of(fetched, bytes_max))?;
     let whole = String::from_utf8_lossy(&fetched.document);
     let bytes_max = bytes_max.unwrap_or(text::STREAM_BYTES_MAX);
-    let shown = shorten::first_lines(&whole, bytes_max);
+    let shown = shortened_text::first_lines(&whole, bytes_max);
     let mut summary = Vec::new();
     if shown.len() < whole.len() {
         summary.push(format!(
@@ -75,18 +78,18 @@ fn as_json(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Result<Answ
 }
 
 async fn as_summary(
-    call: &Call<'_>,
+    call: &ToolCall<'_>,
     fetched: &GetReportResponse,
     bytes_max: Option<usize>,
 ) -> Result<Answer, CallError> {
-    let structured = report::structured(&fetched.document, &Context::of(fetched, bytes_max))?;
+    let structured = report_json::structured(&fetched.document, &Context::of(fetched, bytes_max))?;
     let run = get_run::status(call, &fetched.run_id, 0).await?;
     let report = run.report.ok_or(CallError::Document)?;
-    let mut lines = vec![summary::headline(&report)];
-    lines.extend(report.resources.as_ref().map(summary::resources));
-    lines.extend(report.isolation.as_ref().map(summary::isolation));
-    let mut hints = summary::run(&report, None);
+    let mut lines = vec![run_summary::headline(&report)];
+    lines.extend(report.resources.as_ref().map(run_summary::resources));
+    lines.extend(report.isolation.as_ref().map(run_summary::isolation));
+    let mut hints = run_summary::run(&report, None);
     hints.remove(0); // the headline is in the text already
-    let text = shorten::lines(&lines, bytes_max.unwrap_or(usize::MAX));
+    let text = shortened_text::lines(&lines, bytes_max.unwrap_or(usize::MAX));
     Ok(Answer { text, summary: hints, structured })
 }

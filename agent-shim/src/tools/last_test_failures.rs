@@ -1,12 +1,12 @@
 //! `last_test_failures`. Must not know how failures are found.
 
-use super::spec::{ToolSpec, seconds};
-use crate::answer::Answer;
+use super::tool_spec::{ToolSpec, seconds};
 use crate::arguments::Arguments;
-use crate::call::Call;
 use crate::call_error::CallError;
-use crate::report::{counts, tests};
-use crate::schema::{self, boolean, number, object, objects, string};
+use crate::json_schema::{self, boolean, number, object, objects, string};
+use crate::report_json::{counts, tests};
+use crate::tool_answer::Answer;
+use crate::tool_call::ToolCall;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::{Failure, LastTestFailuresRequest, LastTestFailuresResponse, Outcome};
 use serde_json::{Value, json};
@@ -46,20 +46,26 @@ pub(super) fn spec() -> ToolSpec {
         ("summary", object("Counts: total, passed, failed, skipped, xfailed, xpassed, error.")),
         ("failures", objects(&failure, "In the order they finished.")),
         ("total", number("All failures, also those beyond limit.")),
-        ("running", schema::tests("Tests that were running when the run was cut off.")),
-        ("not_run", schema::tests("Tests that were to run again and of which nothing came; they are still to be run.")),
+        ("running", json_schema::tests("Tests that were running when the run was cut off.")),
+        (
+            "not_run",
+            json_schema::tests("Tests that were to run again and of which nothing came; they are still to be run."),
+        ),
         ("not_run_left_out", number("How many more there are.")),
     ];
     ToolSpec {
         title: "Failures of the last run",
         description: DESCRIPTION,
-        input: schema::arguments(&[("limit", number("Most failures listed. Default 50, more than 500 is 500."))], &[]),
-        output: schema::answer(&output, &["has_run"]),
+        input: json_schema::arguments(
+            &[("limit", number("Most failures listed. Default 50, more than 500 is 500."))],
+            &[],
+        ),
+        output: json_schema::answer(&output, &["has_run"]),
         reads_only: true,
     }
 }
 
-pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let limit = arguments.count("limit", LIMIT_MAX)?.unwrap_or_default();
     let answer = call
         .in_session(|mut clients, session_id| {

@@ -1,13 +1,13 @@
 //! `list_tests`. Must not know how a framework lists.
 
-use super::spec::ToolSpec;
-use crate::answer::Answer;
+use super::tool_spec::ToolSpec;
 use crate::arguments::Arguments;
-use crate::call::Call;
 use crate::call_error::CallError;
-use crate::progress::Standing;
-use crate::report::tests;
-use crate::schema::{self, number, objects, string};
+use crate::json_schema::{self, number, objects, string};
+use crate::progress::ProgressState;
+use crate::report_json::tests;
+use crate::tool_answer::Answer;
+use crate::tool_call::ToolCall;
 use proctor_proto::printable::line;
 use proctor_proto::text;
 use proctor_proto::v1::{Collector, ListTestsRequest, ListTestsResponse};
@@ -25,8 +25,8 @@ what last_test_failures and tests_covering know.";
 
 pub(super) fn spec() -> ToolSpec {
     let input = [
-        ("framework", schema::framework()),
-        ("filter", schema::filter()),
+        ("framework", json_schema::framework()),
+        ("filter", json_schema::filter()),
         ("limit", number("Most tests listed. Default 500, more than 10000 is 10000.")),
     ];
     let collector = [
@@ -37,20 +37,20 @@ pub(super) fn spec() -> ToolSpec {
     ];
     let output = [
         ("framework", string("The test framework.")),
-        ("tests", schema::tests("By package and name.")),
+        ("tests", json_schema::tests("By package and name.")),
         ("left_out", number("Tests beyond limit.")),
         ("collectors", objects(&collector, "Packages or files that could not be listed.")),
     ];
     ToolSpec {
         title: "List tests",
         description: DESCRIPTION,
-        input: schema::arguments(&input, &[]),
-        output: schema::answer(&output, &["framework", "tests", "left_out"]),
+        input: json_schema::arguments(&input, &[]),
+        output: json_schema::answer(&output, &["framework", "tests", "left_out"]),
         reads_only: false,
     }
 }
 
-pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let request = ListTestsRequest {
         framework: arguments.text("framework")?.unwrap_or_default(),
         filter: arguments.text("filter")?.unwrap_or_default(),
@@ -58,7 +58,7 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
         ..ListTestsRequest::default()
     };
     let answer = call
-        .reporting(Standing::waiting("listing tests"), async |_| {
+        .reporting(ProgressState::waiting("listing tests"), async |_| {
             call.in_session(|mut clients, session_id| {
                 let request = ListTestsRequest { session_id, ..request.clone() };
                 async move { Ok(clients.results.list_tests(request).await?.into_inner()) }

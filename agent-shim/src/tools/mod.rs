@@ -5,18 +5,18 @@ mod get_run;
 mod get_test_report;
 mod last_test_failures;
 mod list_tests;
-mod run;
 mod run_failing_tests;
+mod run_rendering;
 mod run_tests;
-mod spec;
 mod tests_covering;
+mod tool_spec;
 
-use crate::answer::Answer;
 use crate::arguments::Arguments;
-use crate::call::Call;
 use crate::call_error::CallError;
+use crate::tool_answer::Answer;
+use crate::tool_call::ToolCall;
 use rmcp::model::ToolAnnotations;
-use spec::ToolSpec;
+use tool_spec::ToolSpec;
 
 /// A tool. A closed list, so that no call can go astray.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Tool {
     }
 
     /// Carries out one call.
-    pub(crate) async fn call(self, call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+    pub(crate) async fn call(self, call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
         match self {
             Tool::RunTests => run_tests::call(call, arguments).await,
             Tool::RunFailingTests => run_failing_tests::call(call, arguments).await,

@@ -1,13 +1,13 @@
 //! `run_failing_tests`. Must not know how a run is followed or rendered.
 
-use super::run;
-use super::spec::ToolSpec;
-use crate::answer::Answer;
+use super::run_rendering;
+use super::tool_spec::ToolSpec;
 use crate::arguments::Arguments;
-use crate::call::Call;
 use crate::call_error::CallError;
-use crate::report;
-use crate::schema::{self, number};
+use crate::json_schema::{self, number};
+use crate::report_json;
+use crate::tool_answer::Answer;
+use crate::tool_call::ToolCall;
 use proctor_proto::reason;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::RunFailingTestsRequest;
@@ -15,33 +15,33 @@ use serde_json::json;
 
 const DESCRIPTION: &str = "\
 Run again exactly what failed in the last run of this session: the failing tests, and the packages that did not build. \
-Call it after a fix; it is much faster than run_tests. When it passes, call run_tests once without a filter: a fix can \
+ToolCall it after a fix; it is much faster than run_tests. When it passes, call run_tests once without a filter: a fix can \
 break something else. Answers as run_tests does.";
 
 pub(super) fn spec() -> ToolSpec {
     let properties = [
         ("limit", number("Most failures to run again. Default: all of them.")),
-        ("timeout", schema::timeout()),
-        ("max_tokens", schema::max_tokens()),
+        ("timeout", json_schema::timeout()),
+        ("max_tokens", json_schema::max_tokens()),
     ];
     ToolSpec {
         title: "Run failing tests again",
         description: DESCRIPTION,
-        input: schema::arguments(&properties, &[]),
-        output: report::schema(&[]),
+        input: json_schema::arguments(&properties, &[]),
+        output: report_json::schema(&[]),
         reads_only: false,
     }
 }
 
-pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let request = RunFailingTestsRequest {
         // No report holds more tests than that.
         limit: arguments.count("limit", 100_000)?.unwrap_or_default(),
-        limits: run::limits(arguments)?,
+        limits: run_rendering::limits(arguments)?,
         ..RunFailingTestsRequest::default()
     };
-    let max_tokens = run::max_tokens(arguments)?;
-    let ran = run::follow(call, max_tokens, |mut clients, session_id| {
+    let max_tokens = run_rendering::max_tokens(arguments)?;
+    let ran = run_rendering::follow(call, max_tokens, |mut clients, session_id| {
         let request = RunFailingTestsRequest { session_id, ..request.clone() };
         async move { Ok(clients.runs.run_failing_tests(request).await?.into_inner()) }
     })

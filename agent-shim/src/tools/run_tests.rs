@@ -1,13 +1,13 @@
 //! `run_tests`. Must not know how a run is followed or rendered.
 
-use super::run;
-use super::spec::ToolSpec;
-use crate::answer::Answer;
+use super::run_rendering;
+use super::tool_spec::ToolSpec;
 use crate::arguments::Arguments;
-use crate::call::Call;
 use crate::call_error::CallError;
-use crate::report;
-use crate::schema::{self, boolean, number, one_of, strings};
+use crate::json_schema::{self, boolean, number, one_of, strings};
+use crate::report_json;
+use crate::tool_answer::Answer;
+use crate::tool_call::ToolCall;
 use proctor_proto::v1::{CoverageMode, RunTestsRequest};
 use serde_json::json;
 
@@ -29,9 +29,9 @@ pub(super) fn spec() -> ToolSpec {
                         variables that steer the toolchain are refused.",
     });
     let properties = [
-        ("timeout", schema::timeout()),
-        ("framework", schema::framework()),
-        ("filter", schema::filter()),
+        ("timeout", json_schema::timeout()),
+        ("framework", json_schema::framework()),
+        ("filter", json_schema::filter()),
         (
             "files",
             strings(
@@ -65,18 +65,18 @@ pub(super) fn spec() -> ToolSpec {
             ),
         ),
         ("browser", one_of(&["chromium", "firefox", "webkit"], "Only for frameworks that drive browsers.")),
-        ("max_tokens", schema::max_tokens()),
+        ("max_tokens", json_schema::max_tokens()),
     ];
     ToolSpec {
         title: "Run tests",
         description: DESCRIPTION,
-        input: schema::arguments(&properties, &[]),
-        output: report::schema(report::REQUIRED),
+        input: json_schema::arguments(&properties, &[]),
+        output: report_json::schema(report_json::REQUIRED),
         reads_only: false,
     }
 }
 
-pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let coverage = match arguments.choice("coverage", &["auto", "off"], "auto or off")? {
         Some("off") => CoverageMode::Off,
         _ => CoverageMode::Auto,
@@ -87,7 +87,7 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
         filter: arguments.text("filter")?.unwrap_or_default(),
         files: arguments.texts("files")?,
         command: arguments.texts("command")?,
-        limits: run::limits(arguments)?,
+        limits: run_rendering::limits(arguments)?,
         coverage: coverage.into(),
         env: arguments.variables("env")?,
         repeat: arguments.count("repeat", 1_000)?.unwrap_or_default(),
@@ -97,8 +97,8 @@ pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<A
         browser: arguments.choice("browser", &browsers, "chromium, firefox or webkit")?.unwrap_or_default().to_owned(),
         ..RunTestsRequest::default()
     };
-    let max_tokens = run::max_tokens(arguments)?;
-    run::follow(call, max_tokens, |mut clients, session_id| {
+    let max_tokens = run_rendering::max_tokens(arguments)?;
+    run_rendering::follow(call, max_tokens, |mut clients, session_id| {
         let request = RunTestsRequest { session_id, ..request.clone() };
         async move { Ok(clients.runs.run_tests(request).await?.into_inner()) }
     })

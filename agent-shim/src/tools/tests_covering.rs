@@ -1,12 +1,12 @@
 //! `tests_covering`. Must not know how coverage is measured.
 
-use super::spec::ToolSpec;
-use crate::answer::Answer;
+use super::tool_spec::ToolSpec;
 use crate::arguments::Arguments;
-use crate::call::Call;
 use crate::call_error::CallError;
-use crate::report::tests;
-use crate::schema::{self, boolean, number, string};
+use crate::json_schema::{self, boolean, number, string};
+use crate::report_json::tests;
+use crate::tool_answer::Answer;
+use crate::tool_call::ToolCall;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::{Attribution, TestsCoveringRequest, TestsCoveringResponse};
 use serde_json::{Value, json};
@@ -20,13 +20,13 @@ run_tests before it, of Go tests: nothing else is measured in this version. It r
 pub(super) fn spec() -> ToolSpec {
     let input = [
         ("file", string("Source file, relative to the workspace: internal/tools/read.go. Required.")),
-        ("line", number("Line from 1. Leave it out for any line of the file.")),
+        ("line", number("IncomingLine from 1. Leave it out for any line of the file.")),
     ];
     let output = [
         ("has_coverage", boolean("Whether a run of this session has measured coverage.")),
         ("file", string("The file asked for.")),
         ("line", number("The line asked for.")),
-        ("tests", schema::tests("At most 200, by package and name.")),
+        ("tests", json_schema::tests("At most 200, by package and name.")),
         ("total", number("All covering tests.")),
         ("attribution", string("test: the test itself executes it; file or package: some test of the same one does.")),
         ("file_changed", boolean("Whether the file has changed since it was measured, so that lines may have moved.")),
@@ -34,13 +34,13 @@ pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         title: "Tests that execute a file or line",
         description: DESCRIPTION,
-        input: schema::arguments(&input, &["file"]),
-        output: schema::answer(&output, &["has_coverage", "file", "tests", "total"]),
+        input: json_schema::arguments(&input, &["file"]),
+        output: json_schema::answer(&output, &["has_coverage", "file", "tests", "total"]),
         reads_only: true,
     }
 }
 
-pub(super) async fn call(call: &Call<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let file = relative(&arguments.required_text("file")?, call.session().workspace());
     let line = arguments.count("line", u32::MAX)?;
     let answer = call

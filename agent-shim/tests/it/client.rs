@@ -1,6 +1,6 @@
 //! A real MCP client of a real `proctor-mcp` process.
 
-use crate::double::Double;
+use crate::fake_supervisor::FakeSupervisor;
 use rmcp::model::{CallToolRequestParams, CallToolResult, ProgressNotificationParam, Tool};
 use rmcp::service::{NotificationContext, RunningService};
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
@@ -62,9 +62,9 @@ fn spawn(command: &mut Command) -> Child {
 }
 
 impl Client {
-    /// A client of a shim whose supervisor is `double`.
-    pub(crate) async fn of(double: &Double) -> Client {
-        Client::with(&["--supervisor", &format!("unix:{}", double.socket().display())]).await
+    /// A client of a shim whose supervisor is `fake`.
+    pub(crate) async fn of(fake: &FakeSupervisor) -> Client {
+        Client::with(&["--supervisor", &format!("unix:{}", fake.socket().display())]).await
     }
 
     /// A client of a shim with `arguments`, besides a workspace of its own.

@@ -1,7 +1,7 @@
 //! How the shim ends, and what ends with it.
 
 use crate::client::{Client, shim, talkative_shim, write_program};
-use crate::double::{Double, World};
+use crate::fake_supervisor::{FakeState, FakeSupervisor};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,19 +12,19 @@ const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn the_end_of_the_client_ends_the_shim_and_closes_an_idle_session() {
-    let double = Double::start(World::default());
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(FakeState::default());
+    let client = Client::of(&fake).await;
     client.call("last_test_failures", json!({})).await;
     let mut shim = client.leave().await;
     let status = tokio::time::timeout(SOON, shim.wait()).await.unwrap().unwrap();
     assert!(status.success());
-    assert_eq!(double.world().closed, ["session-1"]);
+    assert_eq!(fake.state().closed, ["session-1"]);
 }
 
 #[tokio::test]
 async fn a_call_in_flight_does_not_hold_up_the_end() {
-    let double = Double::start(World { endless: true, ..World::default() });
-    let mut shim = shim(&["--workspace", "/", "--supervisor", &format!("unix:{}", double.socket().display())]);
+    let fake = FakeSupervisor::start(FakeState { endless: true, ..FakeState::default() });
+    let mut shim = shim(&["--workspace", "/", "--supervisor", &format!("unix:{}", fake.socket().display())]);
     let mut input = shim.stdin.take().unwrap();
     let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
@@ -32,7 +32,7 @@ async fn a_call_in_flight_does_not_hold_up_the_end() {
 "#;
     input.write_all(hello.as_bytes()).await.unwrap();
     tokio::time::timeout(SOON, async {
-        while double.world().run_tests.is_empty() {
+        while fake.state().run_tests.is_empty() {
             tokio::task::yield_now().await;
         }
     })
@@ -48,8 +48,8 @@ async fn a_call_in_flight_does_not_hold_up_the_end() {
 
 #[tokio::test]
 async fn a_client_that_leaves_the_log_unread_gets_its_answers() {
-    let double = Double::start(World::default());
-    let supervisor = format!("unix:{}", double.socket().display());
+    let fake = FakeSupervisor::start(FakeState::default());
+    let supervisor = format!("unix:{}", fake.socket().display());
     let client = Client::made_by(talkative_shim, &["--supervisor", &supervisor]).await;
     let asked = async {
         for _ in 0..100 {
@@ -113,9 +113,9 @@ async fn the_token_goes_with_every_call() {
     let dir = tempfile::tempdir().unwrap();
     let token = dir.path().join("token");
     std::fs::write(&token, "s3cret\n").unwrap();
-    let double = Double::start(World::default());
-    let supervisor = format!("unix:{}", double.socket().display());
+    let fake = FakeSupervisor::start(FakeState::default());
+    let supervisor = format!("unix:{}", fake.socket().display());
     let client = Client::with(&["--supervisor", &supervisor, "--token-file", token.to_str().unwrap()]).await;
     client.call("last_test_failures", json!({})).await;
-    assert_eq!(double.world().authorization.as_deref(), Some("Bearer s3cret"));
+    assert_eq!(fake.state().authorization.as_deref(), Some("Bearer s3cret"));
 }

@@ -1,14 +1,14 @@
-//! The real `proctor-mcp` between an MCP client and a supervisor that is a double: what goes over the wire on both sides.
+//! The real `proctor-mcp` between an MCP client and a supervisor that is a fake: what goes over the wire on both sides.
 //! Must not know the shim's insides. Runs against the real supervisor live in the `tests` crate.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy takes for ordinary code")]
 
 mod client;
-mod double;
+mod error_texts;
+mod fake_supervisor;
+mod json_rpc_lines;
 mod lifecycle;
-mod private;
+mod private_supervisor;
 mod queries;
-mod refusals;
 mod runs;
 mod sessions;
-mod wire;

@@ -1,7 +1,7 @@
 //! Calls that run nothing: failures, coverage, lists.
 
 use crate::client::{Client, block, structured};
-use crate::double::{Double, World};
+use crate::fake_supervisor::{FakeState, FakeSupervisor};
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::*;
 use serde_json::json;
@@ -12,7 +12,7 @@ fn test(package: &str, name: &str) -> TestId {
 
 #[tokio::test]
 async fn a_real_client_finds_the_tools_and_their_schemas() {
-    let client = Client::of(&Double::start(World::default())).await;
+    let client = Client::of(&FakeSupervisor::start(FakeState::default())).await;
     let names: Vec<String> = client.tools().await.iter().map(|tool| tool.name.to_string()).collect();
     assert_eq!(
         names,
@@ -50,12 +50,12 @@ async fn failures_are_the_text_of_the_contract() {
         }],
         ..LastTestFailuresResponse::default()
     };
-    let double = Double::start(World { failures: failures.clone(), ..World::default() });
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(FakeState { failures: failures.clone(), ..FakeState::default() });
+    let client = Client::of(&fake).await;
     let result = client.call("last_test_failures", json!({"limit": 9999})).await;
     assert_eq!(block(&result, 0), text::failures(&failures, Reader::Agent));
     assert_eq!(block(&result, 1), "Next: run_failing_tests after a fix.\nlimit was clamped from 9999 to 500.");
-    assert_eq!(double.world().failures_asked[0].limit, 500);
+    assert_eq!(fake.state().failures_asked[0].limit, 500);
     let data = structured(&client, "last_test_failures", &result).await;
     assert_eq!(data["failures"][0]["kind"], "test");
     assert_eq!(data["failures"][0]["line"], 87);
@@ -65,7 +65,7 @@ async fn failures_are_the_text_of_the_contract() {
 
 #[tokio::test]
 async fn no_run_yet_is_an_answer() {
-    let client = Client::of(&Double::start(World::default())).await;
+    let client = Client::of(&FakeSupervisor::start(FakeState::default())).await;
     let result = client.call("last_test_failures", json!({})).await;
     assert_eq!(block(&result, 0), text::NO_RUN_YET);
     assert_eq!(structured(&client, "last_test_failures", &result).await, json!({"has_run": false}));
@@ -83,19 +83,19 @@ async fn covering_tests_for_a_relative_or_an_absolute_path() {
         attribution: Attribution::Package.into(),
         ..TestsCoveringResponse::default()
     };
-    let double = Double::start(World { covering: covering.clone(), ..World::default() });
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(FakeState { covering: covering.clone(), ..FakeState::default() });
+    let client = Client::of(&fake).await;
     let absolute = client.root().canonicalize().unwrap().join("a/b.go");
     let result = client.call("tests_covering", json!({"file": absolute, "line": "42"})).await;
     assert_eq!(block(&result, 0), text::covering(&covering, "a/b.go", Some(42), Reader::Agent));
     let data = structured(&client, "tests_covering", &result).await;
     assert_eq!((&data["attribution"], &data["line"]), (&json!("package"), &json!(42)));
-    assert_eq!(double.world().covering_asked[0].file, "a/b.go");
+    assert_eq!(fake.state().covering_asked[0].file, "a/b.go");
 }
 
 #[tokio::test]
 async fn who_has_no_coverage_is_told_what_has_any() {
-    let client = Client::of(&Double::start(World::default())).await;
+    let client = Client::of(&FakeSupervisor::start(FakeState::default())).await;
     let result = client.call("tests_covering", json!({"file": "a.py"})).await;
     assert_eq!(block(&result, 0), text::NO_COVERAGE_YET);
     assert!(block(&result, 1).starts_with("Coverage is measured for Go only in this version"), "{result:?}");
@@ -108,7 +108,7 @@ async fn a_list_of_tests() {
         tests: vec![test("a", "TestA"), test("a", "TestB")],
         ..ListTestsResponse::default()
     };
-    let client = Client::of(&Double::start(World { listed: listed.clone(), ..World::default() })).await;
+    let client = Client::of(&FakeSupervisor::start(FakeState { listed: listed.clone(), ..FakeState::default() })).await;
     let result = client.call("list_tests", json!({})).await;
     assert_eq!(block(&result, 0), text::listed(&listed));
     assert_eq!(structured(&client, "list_tests", &result).await["tests"][1]["name"], "TestB");

@@ -1,7 +1,7 @@
 //! Calls that run tests: texts, data, progress, attaching, cancelling, shortening.
 
 use crate::client::{Client, block, structured};
-use crate::double::{Double, PICTURE, RUN_ID, World};
+use crate::fake_supervisor::{FakeState, FakeSupervisor, PICTURE, RUN_ID};
 use proctor_proto::reason;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::*;
@@ -18,9 +18,9 @@ fn test(name: &str, outcome: TestOutcome) -> Event {
 }
 
 /// Two of three tests pass.
-pub(crate) fn failed() -> World {
+pub(crate) fn failed() -> FakeState {
     let summary = Summary { total: 3, passed: 2, failed: 1, ..Summary::default() };
-    World {
+    FakeState {
         report: Report {
             outcome: Outcome::Failed.into(),
             exit_code: 1,
@@ -48,7 +48,7 @@ pub(crate) fn failed() -> World {
             test("TestB", TestOutcome::Failed),
             Event::Progress(Progress { tests_finished: 2, memory_bytes: Some(45 << 20), ..Progress::default() }),
         ],
-        ..World::default()
+        ..FakeState::default()
     }
 }
 
@@ -57,17 +57,17 @@ async fn a_stream_that_the_supervisor_says_to_take_up_again_is_taken_up_again() 
     let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(1)));
     details.set_error_info(reason::HOST_FAILED, reason::DOMAIN, HashMap::new());
     let broken = Status::with_error_details(Code::Unavailable, "the output of event 3 could not be read back", details);
-    let double = Double::start(World { breaks: Some((3, broken)), ..failed() });
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(FakeState { breaks: Some((3, broken)), ..failed() });
+    let client = Client::of(&fake).await;
     let result = client.call("run_tests", json!({})).await;
     assert_eq!(block(&result, 0), "ok\nFAIL\n--- stderr ---\nwarning\nexit: 1\n");
-    assert!(double.world().breaks.is_none());
+    assert!(fake.state().breaks.is_none());
 }
 
 #[tokio::test]
 async fn a_failing_run_is_an_answer_in_text_words_and_data() {
-    let double = Double::start(failed());
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(failed());
+    let client = Client::of(&fake).await;
     let arguments = json!({
         "timeout": "60", "filter": "TestB", "files": ["a/a.go"], "parallel": 4.0, "coverage": "off", "env": {"A": "1"},
     });
@@ -81,33 +81,33 @@ async fn a_failing_run_is_an_answer_in_text_words_and_data() {
     assert_eq!(data["tests"][0]["line"], 7);
     assert!(data.get("raw_exit_code").is_none(), "absent, not null: {data}");
 
-    let world = double.world();
-    let asked = &world.run_tests[0];
+    let state = fake.state();
+    let asked = &state.run_tests[0];
     assert_eq!(asked.limits.unwrap().wall_ms, 60_000);
     assert_eq!((asked.filter.as_str(), asked.parallel, asked.coverage()), ("TestB", 4, CoverageMode::Off));
     assert_eq!(asked.files, ["a/a.go"]);
     assert_eq!(asked.env["A"], "1");
-    assert_eq!(world.created[0].workspace, client.root().canonicalize().unwrap().to_str().unwrap());
+    assert_eq!(state.created[0].workspace, client.root().canonicalize().unwrap().to_str().unwrap());
 }
 
 #[tokio::test]
 async fn clamping_and_attaching_are_said() {
-    let mut world = failed();
-    world.events[0] = Event::Queued(Queued { attached: true, attached_age_ms: 12_300, ..Queued::default() });
-    let double = Double::start(world);
-    let client = Client::of(&double).await;
+    let mut state = failed();
+    state.events[0] = Event::Queued(Queued { attached: true, attached_age_ms: 12_300, ..Queued::default() });
+    let fake = FakeSupervisor::start(state);
+    let client = Client::of(&fake).await;
     let result = client.call("run_tests", json!({"timeout": 3600})).await;
     let words = block(&result, 1);
     assert!(words.contains("\nattached, started 12s ago\n"), "{words}");
     assert!(words.ends_with("\ntimeout was clamped from 3600 to 1800 s."), "{words}");
     assert_eq!(structured(&client, "run_tests", &result).await["attached"], true);
-    assert_eq!(double.world().run_tests[0].limits.unwrap().wall_ms, 1_800_000);
+    assert_eq!(fake.state().run_tests[0].limits.unwrap().wall_ms, 1_800_000);
 }
 
 #[tokio::test]
 async fn long_output_keeps_its_head_and_says_how_to_read_on() {
-    let double = Double::start(World { stdout: vec![b'x'; 700_000], stderr: vec![], ..failed() });
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(FakeState { stdout: vec![b'x'; 700_000], stderr: vec![], ..failed() });
+    let client = Client::of(&fake).await;
     let text = block(&client.call("run_tests", json!({})).await, 0);
     let hint = format!("read on with get_run {{run_id: \"{RUN_ID}\", stream: \"stdout\", cursor: 512000}}");
     assert!(text.ends_with(&format!("x\n[TRUNCATED] 188000 bytes left out; {hint}\nexit: 1\n")));
@@ -125,8 +125,8 @@ async fn long_output_keeps_its_head_and_says_how_to_read_on() {
 
 #[tokio::test]
 async fn max_tokens_puts_failures_before_the_end_of_the_output() {
-    let mut world = World { stdout: vec![b'x'; 10_000], ..failed() };
-    world.failures = LastTestFailuresResponse {
+    let mut state = FakeState { stdout: vec![b'x'; 10_000], ..failed() };
+    state.failures = LastTestFailuresResponse {
         has_run: true,
         run_id: RUN_ID.into(),
         framework: "go".into(),
@@ -135,8 +135,8 @@ async fn max_tokens_puts_failures_before_the_end_of_the_output() {
         failures: vec![Failure { nodeid: "a/TestB".into(), message: "wrong".into(), ..Failure::default() }],
         ..LastTestFailuresResponse::default()
     };
-    let double = Double::start(world);
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(state);
+    let client = Client::of(&fake).await;
     let text = block(&client.call("run_tests", json!({"max_tokens": 150})).await, 0);
     assert!(text.len() <= 600, "{text}");
     assert!(text.find("1. a/TestB").unwrap() < text.find("--- stdout (end) ---\nok\nFAIL\n").unwrap(), "{text}");
@@ -145,8 +145,8 @@ async fn max_tokens_puts_failures_before_the_end_of_the_output() {
 
 #[tokio::test]
 async fn progress_flows_and_always_rises() {
-    let double = Double::start(World { endless: true, ..failed() });
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(FakeState { endless: true, ..failed() });
+    let client = Client::of(&fake).await;
     let began = std::time::Instant::now();
     let call = client.call("get_run", json!({"run_id": RUN_ID, "wait_s": 3}));
     let result = call.await;
@@ -161,8 +161,8 @@ async fn progress_flows_and_always_rises() {
 
 #[tokio::test]
 async fn a_cancelled_call_lets_go_of_the_run_and_does_not_kill_it() {
-    let double = Double::start(World { endless: true, ..failed() });
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(FakeState { endless: true, ..failed() });
+    let client = Client::of(&fake).await;
     let line = || client.progress().last().and_then(|told| told.message.clone()).unwrap_or_default();
     let told = async {
         while !line().ends_with(", 45 MiB") {
@@ -173,29 +173,29 @@ async fn a_cancelled_call_lets_go_of_the_run_and_does_not_kill_it() {
         ended = client.call("run_tests", json!({})) => panic!("{ended:?}"),
         gave_up = tokio::time::timeout(Duration::from_secs(60), told) => gave_up.unwrap(),
     }
-    tokio::time::timeout(Duration::from_secs(60), double.until_dropped()).await.unwrap();
-    assert!(double.world().cancelled.is_empty());
+    tokio::time::timeout(Duration::from_secs(60), fake.until_dropped()).await.unwrap();
+    assert!(fake.state().cancelled.is_empty());
     assert!(line().starts_with("2 tests done, 1 failing, "), "{}", line());
 
     let status = client.call("get_run", json!({})).await;
     assert_eq!(structured(&client, "get_run", &status).await["state"], "running", "the last run is the default");
     let killed = client.call("get_run", json!({"cancel": true})).await;
-    assert_eq!(double.world().cancelled, [RUN_ID]);
+    assert_eq!(fake.state().cancelled, [RUN_ID]);
     assert!(block(&killed, 0).ends_with("exit: 1\n"));
     assert_eq!(structured(&client, "get_run", &killed).await["report"]["outcome"], "failed");
 }
 
 #[tokio::test]
 async fn a_run_whose_session_is_closed_with_its_end_keeps_its_result() {
-    let mut world = World { drains: true, ..failed() };
-    world.report.tests = vec![TestCase {
+    let mut state = FakeState { drains: true, ..failed() };
+    state.report.tests = vec![TestCase {
         nodeid: "a/TestB".into(),
         outcome: TestOutcome::Failed.into(),
         line: Some(7),
         ..TestCase::default()
     }];
-    let double = Double::start(world);
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(state);
+    let client = Client::of(&fake).await;
     let check = |result: &CallToolResult| {
         assert_eq!(result.is_error, Some(false), "{result:?}");
         assert_eq!(block(result, 0), "ok\nFAIL\nexit: 1\n");
@@ -208,7 +208,7 @@ async fn a_run_whose_session_is_closed_with_its_end_keeps_its_result() {
     let data = structured(&client, "run_tests", &result).await;
     assert_eq!((&data["outcome"], &data["tests"][0]["line"]), (&json!("failed"), &json!(7)));
 
-    double.world().sessions = vec!["session-1".into()];
+    fake.state().sessions = vec!["session-1".into()];
     let result = client.call("get_run", json!({"run_id": RUN_ID, "wait_s": 60})).await;
     check(&result);
     let data = structured(&client, "get_run", &result).await;
@@ -217,8 +217,8 @@ async fn a_run_whose_session_is_closed_with_its_end_keeps_its_result() {
 
 #[tokio::test]
 async fn the_last_report_comes_as_summary_and_as_document() {
-    let double = Double::start(failed());
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(failed());
+    let client = Client::of(&fake).await;
     let result = client.call("get_test_report", json!({})).await;
     assert!(block(&result, 0).starts_with("1 of 3 tests failed (go, 1.3s).\n"));
     assert_eq!(structured(&client, "get_test_report", &result).await["run_id"], RUN_ID);
@@ -226,19 +226,19 @@ async fn the_last_report_comes_as_summary_and_as_document() {
     assert_eq!(block(&short, 0), "1 of 3 tests failed (go, 1.3s).\n");
     let result = client.call("get_test_report", json!({"format": "json"})).await;
     let document: Value = serde_json::from_str(&block(&result, 0)).unwrap();
-    assert_eq!(document, double.world().document);
+    assert_eq!(document, fake.state().document);
 }
 
 #[tokio::test]
 async fn a_picture_that_a_run_left_is_shown_as_one() {
-    let mut world = failed();
+    let mut state = failed();
     let size = PICTURE.len();
-    world.document["artifacts"] = json!([
+    state.document["artifacts"] = json!([
         {"name": "0/shot.png", "kind": "screenshot", "bytes": size, "test": {"package": "a", "name": "greets"}},
         {"name": "0/cut.png", "kind": "screenshot", "bytes": size + 1},
     ]);
-    let double = Double::start(world);
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(state);
+    let client = Client::of(&fake).await;
     let result = client.call("get_test_report", json!({"artifact": "0/shot.png"})).await;
     assert_eq!(block(&result, 0), format!("screenshot of greets: {size} bytes\n"));
     let image = result.content.last().and_then(|block| block.as_image()).unwrap();

@@ -1,7 +1,7 @@
 //! Calls that cannot be carried out: the agent reads what is wrong and what helps.
 
 use crate::client::{Client, block, structured};
-use crate::double::{Double, World};
+use crate::fake_supervisor::{FakeState, FakeSupervisor};
 use proctor_proto::reason;
 use proctor_proto::text::{self, Reader};
 use serde_json::json;
@@ -18,7 +18,7 @@ fn failed_precondition(reason: &str, message: &str) -> Option<Status> {
 
 #[tokio::test]
 async fn arguments_are_refused_by_name() {
-    let client = Client::of(&Double::start(World::default())).await;
+    let client = Client::of(&FakeSupervisor::start(FakeState::default())).await;
     for (tool, arguments, text) in [
         ("run_tests", json!({"timeout": -1}), "run_tests: timeout must be a positive number of seconds, got -1"),
         ("run_tests", json!({"filter": 7}), "filter must be a string, got int"),
@@ -48,8 +48,8 @@ async fn arguments_are_refused_by_name() {
 
 #[tokio::test]
 async fn what_the_supervisor_refuses_keeps_its_words() {
-    let double = Double::start(World::default());
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(FakeState::default());
+    let client = Client::of(&fake).await;
     let polyglot = "polyglot workspace: 2 project types detected (go, node) — pass `framework` to pick one";
     for (status, text) in [
         (
@@ -60,25 +60,25 @@ async fn what_the_supervisor_refuses_keeps_its_words() {
         (failed_precondition(reason::RUNNER_MISSING, "go: not found on PATH"), "run_tests: go: not found on PATH"),
         (Some(Status::invalid_argument("filter cannot contain '..'")), "filter cannot contain '..'"),
     ] {
-        double.world().refuse = status;
+        fake.state().refuse = status;
         assert_eq!(client.refused("run_tests", json!({})).await, text);
     }
 }
 
 #[tokio::test]
 async fn nothing_to_rerun_is_an_answer() {
-    let double = Double::start(World::default());
-    let client = Client::of(&double).await;
+    let fake = FakeSupervisor::start(FakeState::default());
+    let client = Client::of(&fake).await;
     for (reason, text) in [
         (reason::NO_RUN_YET, text::NO_RUN_YET.to_owned()),
         (reason::NOTHING_TO_RERUN, text::nothing_to_rerun("go", Reader::Agent)),
     ] {
-        double.world().refuse = failed_precondition(reason, "x");
+        fake.state().refuse = failed_precondition(reason, "x");
         let result = client.call("run_failing_tests", json!({})).await;
         assert_eq!(block(&result, 0), text);
         assert_eq!(structured(&client, "run_failing_tests", &result).await["nothing_ran"], reason);
     }
-    double.world().refuse = failed_precondition(reason::NO_RUN_YET, "x");
+    fake.state().refuse = failed_precondition(reason::NO_RUN_YET, "x");
     let result = client.call("get_test_report", json!({})).await;
     assert_eq!(block(&result, 0), text::NO_RUN_YET);
 }

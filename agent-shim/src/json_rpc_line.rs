@@ -10,7 +10,7 @@ use serde_json::Value;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// What a line is.
-pub(crate) enum Line {
+pub(crate) enum IncomingLine {
     /// A message.
     Message(Box<RxJsonRpcMessage<RoleServer>>),
     /// Empty, or a notification of a kind that is not MCP's.
@@ -20,41 +20,49 @@ pub(crate) enum Line {
 }
 
 /// Reads a line, with or without its end.
-pub(crate) fn read(line: &[u8]) -> Line {
+pub(crate) fn read(line: &[u8]) -> IncomingLine {
     let line = line.strip_prefix(BOM).unwrap_or(line).trim_ascii();
     if line.is_empty() {
-        return Line::Nothing;
+        return IncomingLine::Nothing;
     }
     if let Ok(message) = serde_json::from_slice(line) {
-        return Line::Message(Box::new(message));
+        return IncomingLine::Message(Box::new(message));
     }
     match serde_json::from_slice(line) {
         Ok(value) => not_a_message(&value),
-        Err(error) => Line::Refused(ErrorData::parse_error(format!("Parse error: {error}"), None), request_id(line)),
+        Err(error) => {
+            IncomingLine::Refused(ErrorData::parse_error(format!("Parse error: {error}"), None), request_id(line))
+        }
     }
 }
 
 /// The answer to a line that is longer than `bytes_max`, of which `head` was read.
-pub(crate) fn too_long(head: &[u8], bytes_max: usize) -> Line {
+pub(crate) fn too_long(head: &[u8], bytes_max: usize) -> IncomingLine {
     let text = format!("Invalid request: longer than {} MiB", bytes_max >> 20);
-    Line::Refused(ErrorData::invalid_request(text, None), request_id(head))
+    IncomingLine::Refused(ErrorData::invalid_request(text, None), request_id(head))
 }
 
 // JSON, but not MCP's. Without a method it is no request, and what has its id may be one of ours.
-fn not_a_message(value: &Value) -> Line {
+fn not_a_message(value: &Value) -> IncomingLine {
     let is_call = value.get("method").is_some_and(Value::is_string);
     match value.get("id") {
-        None if is_call => Line::Nothing,
+        None if is_call => IncomingLine::Nothing,
         Some(id)
             if is_call
                 && value["jsonrpc"] == "2.0"
                 && value.get("params").is_some_and(|params| !params.is_object()) =>
         {
-            Line::Refused(ErrorData::invalid_params("Invalid params: an object is expected", None), readable(id))
+            IncomingLine::Refused(
+                ErrorData::invalid_params("Invalid params: an object is expected", None),
+                readable(id),
+            )
         }
         id => {
             let id = id.filter(|_| value.get("method").is_some()).and_then(readable);
-            Line::Refused(ErrorData::invalid_request("Invalid request: not a message of JSON-RPC 2.0", None), id)
+            IncomingLine::Refused(
+                ErrorData::invalid_request("Invalid request: not a message of JSON-RPC 2.0", None),
+                id,
+            )
         }
     }
 }
@@ -120,9 +128,9 @@ mod tests {
 
     fn refused(line: &[u8]) -> (i32, Option<Value>) {
         match read(line) {
-            Line::Refused(error, id) => (error.code.0, id.map(RequestId::into_json_value)),
-            Line::Message(message) => panic!("{message:?}"),
-            Line::Nothing => panic!("nothing"),
+            IncomingLine::Refused(error, id) => (error.code.0, id.map(RequestId::into_json_value)),
+            IncomingLine::Message(message) => panic!("{message:?}"),
+            IncomingLine::Nothing => panic!("nothing"),
         }
     }
 
@@ -170,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_is_answered_with_the_id_at_its_head() {
-        let Line::Refused(error, id) = too_long(&call("7", b"\"xxx")[..80], 16 << 20) else { panic!() };
+        let IncomingLine::Refused(error, id) = too_long(&call("7", b"\"xxx")[..80], 16 << 20) else { panic!() };
         assert_eq!((error.code, id), (ErrorCode::INVALID_REQUEST, Some(RequestId::Number(7))));
         assert_eq!(error.message, "Invalid request: longer than 16 MiB");
     }
@@ -178,7 +186,7 @@ mod tests {
     #[test]
     fn messages_are_read_and_what_is_for_others_is_passed_over() {
         for line in ["", " \r\n", r#"{"jsonrpc":"2.0","method":"$/x","params":[1]}"#] {
-            assert!(matches!(read(line.as_bytes()), Line::Nothing), "{line}");
+            assert!(matches!(read(line.as_bytes()), IncomingLine::Nothing), "{line}");
         }
         for line in [
             "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\r\n",
@@ -188,7 +196,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"of another"}"#,
             r#"{"jsonrpc":"2.0","id":"1","result":{}}"#,
         ] {
-            assert!(matches!(read(line.as_bytes()), Line::Message(_)), "{line}");
+            assert!(matches!(read(line.as_bytes()), IncomingLine::Message(_)), "{line}");
         }
     }
 }

@@ -2,23 +2,23 @@
 //! which tool it is.
 
 use crate::call_error::CallError;
-use crate::progress::{Progress, Standing};
+use crate::progress::{ProgressReporter, ProgressState};
 use crate::reconnect;
 use crate::session::Session;
-use crate::supervisor::{Clients, Supervisor};
+use crate::supervisor_connection::{Clients, SupervisorConnection};
 use rmcp::model::ProgressToken;
 use rmcp::{Peer, RoleServer};
 use tonic::Status;
 
 /// One call of a tool: what it may use.
-pub(crate) struct Call<'a> {
-    pub(crate) supervisor: &'a Supervisor,
+pub(crate) struct ToolCall<'a> {
+    pub(crate) supervisor: &'a SupervisorConnection,
     pub(crate) session: &'a Session,
     /// Whom the progress of the call is reported to.
     pub(crate) client: Option<(Peer<RoleServer>, ProgressToken)>,
 }
 
-impl Call<'_> {
+impl ToolCall<'_> {
     /// The session of the workspace.
     pub(crate) fn session(&self) -> &Session {
         self.session
@@ -58,8 +58,12 @@ impl Call<'_> {
     }
 
     /// Does `work`, reporting to the client meanwhile, beginning with `standing`.
-    pub(crate) async fn reporting<T>(&self, standing: Standing, work: impl AsyncFnOnce(&Progress) -> T) -> T {
-        let progress = Progress::start(self.client.clone(), standing);
+    pub(crate) async fn reporting<T>(
+        &self,
+        standing: ProgressState,
+        work: impl AsyncFnOnce(&ProgressReporter) -> T,
+    ) -> T {
+        let progress = ProgressReporter::start(self.client.clone(), standing);
         let done = work(&progress).await;
         progress.finish().await;
         done

@@ -20,14 +20,14 @@ pub(crate) enum TokenError {
 
 /// Adds `authorization: Bearer …` to every call, if there is a token.
 #[derive(Clone)]
-pub(crate) struct Token(Option<MetadataValue<Ascii>>);
+pub(crate) struct BearerToken(Option<MetadataValue<Ascii>>);
 
-impl Token {
+impl BearerToken {
     /// Calls without a token: the transport itself says who we are.
-    pub(crate) const NONE: Token = Token(None);
+    pub(crate) const NONE: BearerToken = BearerToken(None);
 
     /// The token in the file at `path`, without the white space around it.
-    pub(crate) fn read(path: &Path) -> Result<Token, TokenError> {
+    pub(crate) fn read(path: &Path) -> Result<BearerToken, TokenError> {
         let form = || TokenError::Form { path: path.to_owned() };
         let read = |source| TokenError::Read { path: path.to_owned(), source };
         if std::fs::metadata(path).map_err(read)?.len() > TOKEN_BYTES_MAX {
@@ -40,11 +40,11 @@ impl Token {
         }
         let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| form())?;
         value.set_sensitive(true);
-        Ok(Token(Some(value)))
+        Ok(BearerToken(Some(value)))
     }
 }
 
-impl Interceptor for Token {
+impl Interceptor for BearerToken {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(value) = &self.0 {
             request.metadata_mut().insert("authorization", value.clone());
@@ -62,12 +62,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
         std::fs::write(&path, " s3cret\n").unwrap();
-        let request = Token::read(&path).unwrap().call(Request::new(())).unwrap();
+        let request = BearerToken::read(&path).unwrap().call(Request::new(())).unwrap();
         assert_eq!(request.metadata().get("authorization").unwrap(), "Bearer s3cret");
         for bad in ["", "\n", "two words", "caf\u{e9}\u{0}"] {
             std::fs::write(&path, bad).unwrap();
-            assert!(Token::read(&path).is_err(), "{bad:?}");
+            assert!(BearerToken::read(&path).is_err(), "{bad:?}");
         }
-        assert!(matches!(Token::read(&dir.path().join("none")), Err(TokenError::Read { .. })));
+        assert!(matches!(BearerToken::read(&dir.path().join("none")), Err(TokenError::Read { .. })));
     }
 }

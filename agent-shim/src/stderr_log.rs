@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Lines that may wait, of 100 to 300 bytes as a rule.
+/// LineTransport that may wait, of 100 to 300 bytes as a rule.
 const LINES_MAX: usize = 1_000;
 
 /// How long the end waits for the last lines, and how often it looks whether they are written.
@@ -16,16 +16,16 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// The way in of whoever has a line to tell. Clones lead to the same thread.
 #[derive(Clone)]
-pub(crate) struct Log {
+pub(crate) struct StderrLog {
     queue: SyncSender<Vec<u8>>,
     unwritten: Arc<AtomicUsize>,
 }
 
-impl Log {
+impl StderrLog {
     /// A queue to `file`.
-    pub(crate) fn to(mut file: impl Write + Send + 'static) -> io::Result<Log> {
+    pub(crate) fn to(mut file: impl Write + Send + 'static) -> io::Result<StderrLog> {
         let (queue, lines) = sync_channel::<Vec<u8>>(LINES_MAX);
-        let log = Log { queue, unwritten: Arc::default() };
+        let log = StderrLog { queue, unwritten: Arc::default() };
         let unwritten = Arc::clone(&log.unwritten);
         std::thread::Builder::new().name("log".to_owned()).spawn(move || {
             for line in lines {
@@ -47,7 +47,7 @@ impl Log {
 }
 
 /// Takes whole lines, and never waits.
-impl Write for Log {
+impl Write for StderrLog {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.unwritten.fetch_add(1, Ordering::Relaxed);
         if self.queue.try_send(line.to_vec()).is_err() {

@@ -1,6 +1,6 @@
 //! Reading what a run wrote: heads for the text of a run, pages for reading on. Must not know how either is shown.
 
-use crate::supervisor::Clients;
+use crate::supervisor_connection::Clients;
 use proctor_proto::text::STREAM_BYTES_MAX;
 use proctor_proto::v1::{ReadOutputRequest, Stream};
 use tonic::Status;
@@ -10,7 +10,7 @@ const READ_BYTES_MAX: u32 = 512 * 1024;
 
 /// Bytes of one stream of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Span {
+pub(crate) struct OutputSpan {
     /// The bytes.
     pub(crate) bytes: Vec<u8>,
     /// Offset of the first of them.
@@ -21,14 +21,14 @@ pub(crate) struct Span {
     pub(crate) end: bool,
 }
 
-impl Span {
+impl OutputSpan {
     /// Offset of the first byte after these.
     pub(crate) fn next_cursor(&self) -> u64 {
         self.cursor + self.bytes.len() as u64
     }
 
     /// Drops the last bytes if they only begin a character, so that a reader who goes on behind them sees it whole.
-    fn without_broken_character(mut self) -> Span {
+    fn without_broken_character(mut self) -> OutputSpan {
         if let Err(error) = std::str::from_utf8(&self.bytes)
             && error.error_len().is_none()
             && error.valid_up_to() > 0
@@ -41,7 +41,7 @@ impl Span {
 }
 
 /// The head of a stream, as much of it as the text of a run shows.
-pub(crate) async fn head(clients: &Clients, run_id: &str, stream: Stream) -> Result<Span, Status> {
+pub(crate) async fn head(clients: &Clients, run_id: &str, stream: Stream) -> Result<OutputSpan, Status> {
     read(clients, run_id, stream, 0, STREAM_BYTES_MAX).await
 }
 
@@ -52,12 +52,18 @@ pub(crate) async fn page(
     stream: Stream,
     cursor: u64,
     bytes_max: usize,
-) -> Result<Span, Status> {
+) -> Result<OutputSpan, Status> {
     Ok(read(clients, run_id, stream, cursor, bytes_max).await?.without_broken_character())
 }
 
-async fn read(clients: &Clients, run_id: &str, stream: Stream, cursor: u64, bytes_max: usize) -> Result<Span, Status> {
-    let mut span = Span { cursor, ..Span::default() };
+async fn read(
+    clients: &Clients,
+    run_id: &str,
+    stream: Stream,
+    cursor: u64,
+    bytes_max: usize,
+) -> Result<OutputSpan, Status> {
+    let mut span = OutputSpan { cursor, ..OutputSpan::default() };
     loop {
         let room = u32::try_from(bytes_max - span.bytes.len()).unwrap_or(u32::MAX).min(READ_BYTES_MAX);
         let request = ReadOutputRequest {
@@ -96,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_page_ends_between_two_characters() {
-        let span = |bytes: &[u8], end| Span { bytes: bytes.to_vec(), end, ..Span::default() };
+        let span = |bytes: &[u8], end| OutputSpan { bytes: bytes.to_vec(), end, ..OutputSpan::default() };
         let half = "aé".as_bytes()[..2].to_vec();
         assert_eq!(span(&half, false).without_broken_character().bytes, b"a");
         assert_eq!(span(&half, true).without_broken_character().bytes, half, "nothing follows at the end");

@@ -1,7 +1,7 @@
 //! The client's side of the wire: a message a line, as MCP has it over stdin and stdout. Unlike rmcp's own transport, which
 //! passes over what it cannot read, this one answers it. Must not know what messages say.
 
-use crate::message::{Line, read, too_long};
+use crate::json_rpc_line::{IncomingLine, read, too_long};
 use rmcp::RoleServer;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -14,7 +14,7 @@ type Sending = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
 /// A transport over `R` and `W`. Its future of the next message may be dropped and asked for again, as rmcp does: what was
 /// read and what is being sent is kept here.
-pub(crate) struct Lines<R, W: AsyncWrite> {
+pub(crate) struct LineTransport<R, W: AsyncWrite> {
     input: BufReader<R>,
     line: Vec<u8>,
     // Whether what comes next is the rest of a line that was too long.
@@ -24,19 +24,19 @@ pub(crate) struct Lines<R, W: AsyncWrite> {
     answer: Option<Sending>,
 }
 
-impl<R, W> Lines<R, W>
+impl<R, W> LineTransport<R, W>
 where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
     /// Reads `input` and writes `output`.
-    pub(crate) fn over(input: R, output: W) -> Lines<R, W> {
+    pub(crate) fn over(input: R, output: W) -> LineTransport<R, W> {
         let output = AsyncRwTransport::new(tokio::io::empty(), output);
-        Lines { input: BufReader::new(input), line: Vec::new(), passing_over: false, output, answer: None }
+        LineTransport { input: BufReader::new(input), line: Vec::new(), passing_over: false, output, answer: None }
     }
 
     // `None` at the end. The last line may lack its end.
-    async fn next(&mut self) -> io::Result<Option<Line>> {
+    async fn next(&mut self) -> io::Result<Option<IncomingLine>> {
         loop {
             // Nothing is lost if this is where we are dropped: below there is no waiting.
             let bytes = self.input.fill_buf().await?;
@@ -66,7 +66,7 @@ where
     }
 }
 
-impl<R, W> Transport<RoleServer> for Lines<R, W>
+impl<R, W> Transport<RoleServer> for LineTransport<R, W>
 where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -88,9 +88,9 @@ where
                 sent.inspect_err(|error| tracing::debug!(%error, "the client does not read")).ok()?;
             }
             match self.next().await {
-                Ok(Some(Line::Message(message))) => return Some(*message),
-                Ok(Some(Line::Nothing)) => {}
-                Ok(Some(Line::Refused(error, id))) => {
+                Ok(Some(IncomingLine::Message(message))) => return Some(*message),
+                Ok(Some(IncomingLine::Nothing)) => {}
+                Ok(Some(IncomingLine::Refused(error, id))) => {
                     tracing::info!(%error, "the client sent what is no message");
                     // MCP leaves the id out where it cannot be known.
                     self.answer = Some(Box::pin(self.output.send(TxJsonRpcMessage::<RoleServer>::error(error, id))));

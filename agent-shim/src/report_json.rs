@@ -2,7 +2,7 @@
 //! what the fields mean.
 
 use crate::call_error::CallError;
-use crate::schema;
+use crate::json_schema;
 use proctor_proto::v1::GetReportResponse;
 use proctor_proto::v1::{Summary, TestId};
 use serde_json::{Map, Value, json};
@@ -109,14 +109,14 @@ fn shorten_tail(report: &mut Map<String, Value>, name: &str, bytes_max: usize) {
 pub(crate) fn schema(required: &[&str]) -> std::sync::Arc<rmcp::model::JsonObject> {
     let mut properties = run_fields();
     properties.extend(detail_fields());
-    schema::answer(&properties, required)
+    json_schema::answer(&properties, required)
 }
 
 /// What every finished run has.
 pub(crate) const REQUIRED: &[&str] = &["run_id", "outcome", "exit_code", "framework", "summary", "attached", "tests"];
 
 fn run_fields() -> Vec<(&'static str, Value)> {
-    use crate::schema::{boolean, number, object, objects, string};
+    use crate::json_schema::{boolean, number, object, objects, string};
     let test = [
         ("nodeid", string("The runner's own form of the whole name.")),
         ("package", string("What the framework runs as a unit.")),
@@ -155,7 +155,7 @@ fn run_fields() -> Vec<(&'static str, Value)> {
 }
 
 fn detail_fields() -> Vec<(&'static str, Value)> {
-    use crate::schema::{number, object, objects, string};
+    use crate::json_schema::{number, object, objects, string};
     let collector = [
         ("nodeid", string("The package or file.")),
         ("file", string("Where the first error is.")),

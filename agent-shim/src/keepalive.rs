@@ -2,7 +2,7 @@
 //! what a killed agent leaves does not count against its tenant for half a day, and uses it now and then. Must not know what is
 //! done in the session.
 
-use crate::supervisor::Clients;
+use crate::supervisor_connection::Clients;
 use proctor_proto::v1::{CloseSessionRequest, CreateSessionRequest, Session};
 use std::time::Duration;
 use tokio::task::AbortHandle;
@@ -19,16 +19,16 @@ const ALONE_MS_MIN: u64 = 1_000;
 const USES: u32 = 3;
 
 /// A session that is kept until this is dropped.
-pub(crate) struct Renewal(AbortHandle);
+pub(crate) struct SessionKeepalive(AbortHandle);
 
-impl Renewal {
+impl SessionKeepalive {
     /// Keeps `session`, which `request` has made and therefore names.
-    pub(crate) fn of(clients: Clients, request: CreateSessionRequest, session: Session) -> Renewal {
-        Renewal(tokio::spawn(keep(clients, request, session)).abort_handle())
+    pub(crate) fn of(clients: Clients, request: CreateSessionRequest, session: Session) -> SessionKeepalive {
+        SessionKeepalive(tokio::spawn(keep(clients, request, session)).abort_handle())
     }
 }
 
-impl Drop for Renewal {
+impl Drop for SessionKeepalive {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -25,9 +25,9 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 pub(crate) const RUN_ID: &str = "00000000000000000000000000000001";
 
-/// What the double says and what it was asked.
+/// What the fake says and what it was asked.
 #[derive(Default)]
-pub(crate) struct World {
+pub(crate) struct FakeState {
     pub(crate) report: Report,
     pub(crate) document: serde_json::Value,
     pub(crate) stdout: Vec<u8>,
@@ -68,27 +68,27 @@ impl Drop for Process {
     }
 }
 
-/// The double, served on a unix socket.
+/// The fake, served on a unix socket.
 #[derive(Clone)]
-pub(crate) struct Double {
-    world: Arc<Mutex<World>>,
+pub(crate) struct FakeSupervisor {
+    state: Arc<Mutex<FakeState>>,
     dropped: watch::Sender<u32>,
     server: Arc<Mutex<Process>>,
     socket: Arc<(PathBuf, tempfile::TempDir)>,
 }
 
-impl Double {
-    pub(crate) fn start(world: World) -> Double {
+impl FakeSupervisor {
+    pub(crate) fn start(state: FakeState) -> FakeSupervisor {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
-        let double = Double {
-            world: Arc::new(Mutex::new(world)),
+        let fake = FakeSupervisor {
+            state: Arc::new(Mutex::new(state)),
             dropped: watch::Sender::new(0),
             server: Arc::default(),
             socket: Arc::new((path, dir)),
         };
-        double.serve();
-        double
+        fake.serve();
+        fake
     }
 
     fn serve(&self) {
@@ -107,15 +107,15 @@ impl Double {
     }
 
     /// Speaks over a socket that is connected already, and returns when there is nothing to be heard and nothing left to be said.
-    pub(crate) fn over(socket: std::os::unix::net::UnixStream, world: World) {
-        let double = Double::start(world);
+    pub(crate) fn over(socket: std::os::unix::net::UnixStream, state: FakeState) {
+        let fake = FakeSupervisor::start(state);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             socket.set_nonblocking(true).unwrap();
             let mut socket = UnixStream::from_std(socket).unwrap();
             let (mut near, far) = tokio::io::duplex(64 * 1024);
             let incoming = tokio_stream::once(Ok::<_, std::io::Error>(far)).chain(tokio_stream::pending());
-            tokio::spawn(double.router().serve_with_incoming(incoming));
+            tokio::spawn(fake.router().serve_with_incoming(incoming));
             _ = tokio::io::copy_bidirectional(&mut near, &mut socket).await;
         });
     }
@@ -124,12 +124,12 @@ impl Double {
     pub(crate) fn crash_and_restart(&self) {
         *self.server.lock().unwrap() = Process::default();
         std::fs::remove_file(self.socket()).unwrap();
-        self.world().sessions.clear();
+        self.state().sessions.clear();
         self.serve();
     }
 
-    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap()
+    pub(crate) fn state(&self) -> MutexGuard<'_, FakeState> {
+        self.state.lock().unwrap()
     }
 
     pub(crate) fn socket(&self) -> &Path {
@@ -141,13 +141,13 @@ impl Double {
         self.dropped.subscribe().wait_for(|count| *count > 0).await.unwrap();
     }
 
-    fn in_session(&self, session_id: &str) -> Result<MutexGuard<'_, World>, Status> {
-        let mut world = self.world();
-        if let Some(status) = world.refuse.take() {
+    fn in_session(&self, session_id: &str) -> Result<MutexGuard<'_, FakeState>, Status> {
+        let mut state = self.state();
+        if let Some(status) = state.refuse.take() {
             return Err(status);
         }
-        match world.sessions.iter().any(|known| known == session_id) {
-            true => Ok(world),
+        match state.sessions.iter().any(|known| known == session_id) {
+            true => Ok(state),
             false => Err(Status::permission_denied("no such session")),
         }
     }
@@ -155,16 +155,16 @@ impl Double {
     // As a supervisor does: numbered from 0, `finished` last.
     fn events(&self, cursor: u64) -> Response<ReceiverStream<Result<RunEvent, Status>>> {
         let (sender, receiver) = mpsc::channel(16);
-        let mut world = self.world();
-        let mut breaks = world.breaks.take();
-        let mut events = world.events.clone();
-        if !world.endless {
-            events.push(Event::Finished(world.report.clone()));
+        let mut state = self.state();
+        let mut breaks = state.breaks.take();
+        let mut events = state.events.clone();
+        if !state.endless {
+            events.push(Event::Finished(state.report.clone()));
         }
-        if world.drains {
-            world.sessions.clear();
+        if state.drains {
+            state.sessions.clear();
         }
-        let (dropped, endless, sequence_after) = (self.dropped.clone(), world.endless, events.len() as u64);
+        let (dropped, endless, sequence_after) = (self.dropped.clone(), state.endless, events.len() as u64);
         tokio::spawn(async move {
             for (sequence, event) in (0..).zip(events).skip(usize::try_from(cursor).unwrap()) {
                 if let Some((_, status)) = breaks.take_if(|(at, _)| *at == sequence) {
@@ -205,25 +205,25 @@ pub(crate) fn replaced() -> Status {
 }
 
 #[tonic::async_trait]
-impl Sessions for Double {
+impl Sessions for FakeSupervisor {
     async fn create_session(
         &self,
         request: Request<CreateSessionRequest>,
     ) -> Result<Response<CreateSessionResponse>, Status> {
-        let mut world = self.world();
-        if world.gone {
+        let mut state = self.state();
+        if state.gone {
             return Err(Status::invalid_argument("workspace: not found"));
         }
-        if world.drains && !world.created.is_empty() {
+        if state.drains && !state.created.is_empty() {
             return Err(Status::unavailable("the supervisor is going down"));
         }
-        world.authorization =
+        state.authorization =
             request.metadata().get("authorization").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let asked = request.into_inner();
         let idle_ms_max = asked.idle_ms_max;
-        world.created.push(asked);
-        let session_id = format!("session-{}", world.created.len());
-        world.sessions.push(session_id.clone());
+        state.created.push(asked);
+        let session_id = format!("session-{}", state.created.len());
+        state.sessions.push(session_id.clone());
         let session = Some(Session { session_id, idle_ms_max, ..Session::default() });
         Ok(Response::new(CreateSessionResponse { session, existing: false }))
     }
@@ -242,7 +242,7 @@ impl Sessions for Double {
         &self,
         request: Request<CloseSessionRequest>,
     ) -> Result<Response<CloseSessionResponse>, Status> {
-        self.world().closed.push(request.into_inner().session_id);
+        self.state().closed.push(request.into_inner().session_id);
         Ok(Response::new(CloseSessionResponse {}))
     }
 }
@@ -250,7 +250,7 @@ impl Sessions for Double {
 type Events = ReceiverStream<Result<RunEvent, Status>>;
 
 #[tonic::async_trait]
-impl Runs for Double {
+impl Runs for FakeSupervisor {
     type RunTestsStream = Events;
     type RunFailingTestsStream = Events;
     type RunAffectedTestsStream = Events;
@@ -258,12 +258,12 @@ impl Runs for Double {
 
     async fn run_tests(&self, request: Request<RunTestsRequest>) -> Result<Response<Events>, Status> {
         let request = request.into_inner();
-        let mut world = self.in_session(&request.session_id)?;
-        if world.replaced.contains(&request.session_id) {
+        let mut state = self.in_session(&request.session_id)?;
+        if state.replaced.contains(&request.session_id) {
             return Err(replaced());
         }
-        world.run_tests.push(request);
-        drop(world);
+        state.run_tests.push(request);
+        drop(state);
         Ok(self.events(0))
     }
 
@@ -281,26 +281,26 @@ impl Runs for Double {
     }
 
     async fn get_run(&self, request: Request<GetRunRequest>) -> Result<Response<GetRunResponse>, Status> {
-        let world = self.world();
+        let state = self.state();
         let run_id = request.into_inner().run_id;
-        if run_id != RUN_ID || world.drains && world.sessions.is_empty() {
+        if run_id != RUN_ID || state.drains && state.sessions.is_empty() {
             return Err(Status::permission_denied("no such run"));
         }
-        let running = world.drains || world.endless && world.cancelled.is_empty();
+        let running = state.drains || state.endless && state.cancelled.is_empty();
         Ok(Response::new(GetRunResponse {
             run_id,
             state: if running { RunState::Running } else { RunState::Finished }.into(),
             progress: Some(Progress { tests_finished: 12, tests_failed: 1, ..Progress::default() }),
-            report: (!running).then(|| world.report.clone()),
-            next_sequence: world.events.len() as u64,
-            stdout_bytes: world.stdout.len() as u64,
-            stderr_bytes: world.stderr.len() as u64,
+            report: (!running).then(|| state.report.clone()),
+            next_sequence: state.events.len() as u64,
+            stdout_bytes: state.stdout.len() as u64,
+            stderr_bytes: state.stderr.len() as u64,
             age_ms: 3_200,
         }))
     }
 
     async fn cancel_run(&self, request: Request<CancelRunRequest>) -> Result<Response<CancelRunResponse>, Status> {
-        self.world().cancelled.push(request.into_inner().run_id);
+        self.state().cancelled.push(request.into_inner().run_id);
         Ok(Response::new(CancelRunResponse {}))
     }
 
@@ -318,11 +318,11 @@ impl Runs for Double {
 
     async fn read_output(&self, request: Request<ReadOutputRequest>) -> Result<Response<ReadOutputResponse>, Status> {
         let request = request.into_inner();
-        let world = self.world();
-        if world.drains && world.sessions.is_empty() {
+        let state = self.state();
+        if state.drains && state.sessions.is_empty() {
             return Err(Status::permission_denied("no such run"));
         }
-        let whole = if request.stream() == Stream::Stderr { &world.stderr } else { &world.stdout };
+        let whole = if request.stream() == Stream::Stderr { &state.stderr } else { &state.stdout };
         // Small pieces, so that callers have to come again.
         let most = usize::try_from(request.max_bytes).unwrap().min(100_000);
         let start = usize::try_from(request.cursor).unwrap().min(whole.len());
@@ -331,13 +331,13 @@ impl Runs for Double {
             bytes: whole[start..end].to_vec(),
             next_cursor: end as u64,
             total_bytes: whole.len() as u64,
-            end: end == whole.len() && !world.endless,
+            end: end == whole.len() && !state.endless,
         }))
     }
 }
 
 #[tonic::async_trait]
-impl Results for Double {
+impl Results for FakeSupervisor {
     async fn list_tests(&self, request: Request<ListTestsRequest>) -> Result<Response<ListTestsResponse>, Status> {
         Ok(Response::new(self.in_session(&request.into_inner().session_id)?.listed.clone()))
     }
@@ -347,9 +347,9 @@ impl Results for Double {
         request: Request<LastTestFailuresRequest>,
     ) -> Result<Response<LastTestFailuresResponse>, Status> {
         let request = request.into_inner();
-        let mut world = self.in_session(&request.session_id)?;
-        world.failures_asked.push(request);
-        Ok(Response::new(world.failures.clone()))
+        let mut state = self.in_session(&request.session_id)?;
+        state.failures_asked.push(request);
+        Ok(Response::new(state.failures.clone()))
     }
 
     async fn tests_covering(
@@ -357,9 +357,9 @@ impl Results for Double {
         request: Request<TestsCoveringRequest>,
     ) -> Result<Response<TestsCoveringResponse>, Status> {
         let request = request.into_inner();
-        let mut world = self.in_session(&request.session_id)?;
-        world.covering_asked.push(request);
-        Ok(Response::new(world.covering.clone()))
+        let mut state = self.in_session(&request.session_id)?;
+        state.covering_asked.push(request);
+        Ok(Response::new(state.covering.clone()))
     }
 
     async fn affected_tests(
@@ -381,11 +381,11 @@ impl Results for Double {
     }
 
     async fn get_report(&self, request: Request<GetReportRequest>) -> Result<Response<GetReportResponse>, Status> {
-        let world = self.in_session(&request.into_inner().session_id)?;
+        let state = self.in_session(&request.into_inner().session_id)?;
         Ok(Response::new(GetReportResponse {
             run_id: RUN_ID.into(),
             content_type: "application/json".into(),
-            document: world.document.to_string().into_bytes(),
+            document: state.document.to_string().into_bytes(),
         }))
     }
 }

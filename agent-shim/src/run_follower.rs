@@ -1,8 +1,8 @@
 //! Following a run's events to its end. Must not know who started it or what is made of its report.
 
 use crate::call_error::CallError;
-use crate::progress::Progress;
-use crate::supervisor::Clients;
+use crate::progress::ProgressReporter;
+use crate::supervisor_connection::Clients;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{Queued, Report, RunEvent, WatchRunRequest};
 use std::error::Error as _;
@@ -17,7 +17,7 @@ const RESUME_PAUSE: Duration = Duration::from_millis(500);
 
 /// A run that has ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct EndedRun {
     /// Its id.
     pub(crate) run_id: String,
     /// How it ended.
@@ -27,40 +27,40 @@ pub(crate) struct Ended {
 }
 
 /// A run that is going on.
-pub(crate) struct Follow<'a> {
+pub(crate) struct RunFollower<'a> {
     clients: Clients,
-    progress: &'a Progress,
+    progress: &'a ProgressReporter,
     saw_run: &'a (dyn Fn(&str) + Send + Sync),
     run_id: String,
     next: u64,
     attached_age_ms: Option<u64>,
 }
 
-impl<'a> Follow<'a> {
+impl<'a> RunFollower<'a> {
     /// Follows a run whose events say its id; `saw_run` is told when they do.
     pub(crate) fn new(
         clients: Clients,
-        progress: &'a Progress,
+        progress: &'a ProgressReporter,
         saw_run: &'a (dyn Fn(&str) + Send + Sync),
-    ) -> Follow<'a> {
-        Follow { clients, progress, saw_run, run_id: String::new(), next: 0, attached_age_ms: None }
+    ) -> RunFollower<'a> {
+        RunFollower { clients, progress, saw_run, run_id: String::new(), next: 0, attached_age_ms: None }
     }
 
     /// Follows the run `run_id`, whose next event has the number `next`.
     #[must_use]
-    pub(crate) fn of_run(self, run_id: String, next: u64) -> Follow<'a> {
-        Follow { run_id, next, ..self }
+    pub(crate) fn of_run(self, run_id: String, next: u64) -> RunFollower<'a> {
+        RunFollower { run_id, next, ..self }
     }
 
     /// Reads `events` to the end of the run, taking them up again where they broke off if the supervisor is still there.
-    pub(crate) async fn until_end(mut self, mut events: Streaming<RunEvent>) -> Result<Ended, CallError> {
+    pub(crate) async fn until_end(mut self, mut events: Streaming<RunEvent>) -> Result<EndedRun, CallError> {
         let mut resumed = 0;
         loop {
             let broken = match events.message().await {
                 Ok(Some(event)) => {
                     if let Some(report) = self.take(event) {
-                        let Follow { run_id, attached_age_ms, .. } = self;
-                        return Ok(Ended { run_id, report, attached_age_ms });
+                        let RunFollower { run_id, attached_age_ms, .. } = self;
+                        return Ok(EndedRun { run_id, report, attached_age_ms });
                     }
                     continue;
                 }

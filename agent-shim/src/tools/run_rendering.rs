@@ -1,16 +1,16 @@
 //! What running tools have in common: follow the run, read its output, render it. Must not know why the run was started.
 
-use super::spec::TIMEOUT_S_MAX;
-use crate::answer::Answer;
+use super::tool_spec::TIMEOUT_S_MAX;
 use crate::arguments::{ArgumentError, Arguments};
-use crate::call::Call;
 use crate::call_error::CallError;
-use crate::follow::{Ended, Follow};
-use crate::output::{Span, head, how_to_read_on};
-use crate::progress::{Progress, Standing};
-use crate::report::{self, Context};
-use crate::supervisor::Clients;
-use crate::{remains, shorten, summary};
+use crate::progress::{ProgressReporter, ProgressState};
+use crate::report_json::{self, Context};
+use crate::run_follower::{EndedRun, RunFollower};
+use crate::run_output::{OutputSpan, head, how_to_read_on};
+use crate::supervisor_connection::Clients;
+use crate::tool_answer::Answer;
+use crate::tool_call::ToolCall;
+use crate::{offline_report, run_summary, shortened_text};
 use proctor_proto::reason;
 use proctor_proto::text::{self, Head, Reader};
 use proctor_proto::v1::{GetReportRequest, LastTestFailuresRequest, Limits, ReportFormat, RunEvent, Stream};
@@ -33,7 +33,7 @@ pub(super) fn max_tokens(arguments: &mut Arguments) -> Result<Option<u32>, Argum
 
 /// Starts a run with `start`, follows it to its end and renders it.
 pub(super) async fn follow<F>(
-    call: &Call<'_>,
+    call: &ToolCall<'_>,
     max_tokens: Option<u32>,
     start: impl Fn(Clients, String) -> F,
 ) -> Result<Answer, CallError>
@@ -41,7 +41,7 @@ where
     F: Future<Output = Result<Streaming<RunEvent>, Status>>,
 {
     let ended = call
-        .reporting(Standing::waiting("starting"), async |progress| {
+        .reporting(ProgressState::waiting("starting"), async |progress| {
             match once(call, progress, &start).await {
                 // Of a run that had to wait this is told in its events. Asked again, it is told at once, for which the
                 // session has an answer.
@@ -56,10 +56,10 @@ where
 }
 
 async fn once<F>(
-    call: &Call<'_>,
-    progress: &Progress,
+    call: &ToolCall<'_>,
+    progress: &ProgressReporter,
     start: &impl Fn(Clients, String) -> F,
-) -> Result<Ended, CallError>
+) -> Result<EndedRun, CallError>
 where
     F: Future<Output = Result<Streaming<RunEvent>, Status>>,
 {
@@ -67,23 +67,27 @@ where
     // After the call, which may have made the connection anew.
     let clients = call.clients().await?;
     let saw_run = |run_id: &str| call.session().saw_run(run_id);
-    Follow::new(clients, progress, &saw_run).until_end(events).await
+    RunFollower::new(clients, progress, &saw_run).until_end(events).await
 }
 
 /// The answer for a run that has ended.
-pub(super) async fn rendered(call: &Call<'_>, ended: &Ended, max_tokens: Option<u32>) -> Result<Answer, CallError> {
-    let bytes_max = max_tokens.map(shorten::bytes_of);
+pub(super) async fn rendered(
+    call: &ToolCall<'_>,
+    ended: &EndedRun,
+    max_tokens: Option<u32>,
+) -> Result<Answer, CallError> {
+    let bytes_max = max_tokens.map(shortened_text::bytes_of);
     match whole(call, ended, bytes_max).await {
         // How the run ended is known already, and must not be lost with what only the supervisor has.
         Err(error @ (CallError::Call(_) | CallError::Open(_) | CallError::Connect(_))) => {
             tracing::warn!(run = ended.run_id, ?error, "the output of a run that has ended cannot be read");
-            Ok(remains::answer(ended, bytes_max))
+            Ok(offline_report::answer(ended, bytes_max))
         }
         answer => answer,
     }
 }
 
-async fn whole(call: &Call<'_>, ended: &Ended, bytes_max: Option<usize>) -> Result<Answer, CallError> {
+async fn whole(call: &ToolCall<'_>, ended: &EndedRun, bytes_max: Option<usize>) -> Result<Answer, CallError> {
     let document = call
         .in_session(|mut clients, session_id| {
             let format = ReportFormat::Json.into();
@@ -92,7 +96,7 @@ async fn whole(call: &Call<'_>, ended: &Ended, bytes_max: Option<usize>) -> Resu
         })
         .await?;
     let context = Context { run_id: &ended.run_id, attached: ended.attached_age_ms.is_some(), bytes_max };
-    let structured = report::structured(&document, &context)?;
+    let structured = report_json::structured(&document, &context)?;
     let [stdout, stderr] = call
         .ask(|clients| {
             let run_id = ended.run_id.clone();
@@ -105,15 +109,15 @@ async fn whole(call: &Call<'_>, ended: &Ended, bytes_max: Option<usize>) -> Resu
     let text = match bytes_max {
         Some(bytes_max) if full.len() > bytes_max => {
             let failures = failures(call, &ended.run_id).await?;
-            let left_out = shorten::left_out(&ended.run_id);
-            shorten::run(&ended.report, failures.as_deref(), &left_out, bytes_max)
+            let left_out = shortened_text::left_out(&ended.run_id);
+            shortened_text::run(&ended.report, failures.as_deref(), &left_out, bytes_max)
         }
         _ => full,
     };
-    Ok(Answer { text, summary: summary::run(&ended.report, ended.attached_age_ms), structured })
+    Ok(Answer { text, summary: run_summary::run(&ended.report, ended.attached_age_ms), structured })
 }
 
-fn full_text(stdout: &Span, stderr: &Span, ended: &Ended) -> String {
+fn full_text(stdout: &OutputSpan, stderr: &OutputSpan, ended: &EndedRun) -> String {
     let stdout_on = how_to_read_on(&ended.run_id, Stream::Stdout, stdout.next_cursor());
     let stderr_on = how_to_read_on(&ended.run_id, Stream::Stderr, stderr.next_cursor());
     text::run(
@@ -124,7 +128,7 @@ fn full_text(stdout: &Span, stderr: &Span, ended: &Ended) -> String {
 }
 
 // The failures of that run, unless another one has taken its place or there are none.
-async fn failures(call: &Call<'_>, run_id: &str) -> Result<Option<String>, CallError> {
+async fn failures(call: &ToolCall<'_>, run_id: &str) -> Result<Option<String>, CallError> {
     let answer = call
         .in_session(|mut clients, session_id| {
             let request = LastTestFailuresRequest { session_id, limit: FAILURES_MAX };

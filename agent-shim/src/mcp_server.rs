@@ -1,10 +1,10 @@
 //! The MCP server: lists the tools and hands calls to them. Must not know what any tool does.
 
-use crate::answer;
 use crate::arguments::{Arguments, clip};
-use crate::call::Call;
 use crate::session::Session;
-use crate::supervisor::Supervisor;
+use crate::supervisor_connection::SupervisorConnection;
+use crate::tool_answer;
+use crate::tool_call::ToolCall;
 use crate::tools::Tool;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode, Implementation,
@@ -22,20 +22,20 @@ only passed is success. If a call is cut off by your own timer, the run goes on 
 you are attached to it.";
 
 /// The server for one client.
-pub(crate) struct Shim {
-    supervisor: Supervisor,
+pub(crate) struct McpServer {
+    supervisor: SupervisorConnection,
     session: Session,
 }
 
-impl Shim {
+impl McpServer {
     /// A shim for `workspace`, a canonical absolute path.
-    pub(crate) fn new(workspace: PathBuf, supervisor: Supervisor) -> Shim {
+    pub(crate) fn new(workspace: PathBuf, supervisor: SupervisorConnection) -> McpServer {
         let session = Session::on(workspace, !supervisor.is_private());
-        Shim { supervisor, session }
+        McpServer { supervisor, session }
     }
 
     /// Its supervisor, to be ended after it.
-    pub(crate) fn supervisor(&self) -> Supervisor {
+    pub(crate) fn supervisor(&self) -> SupervisorConnection {
         self.supervisor.clone()
     }
 
@@ -52,7 +52,7 @@ impl Shim {
     ) -> CallToolResult {
         let name = tool.name();
         let client = context.meta.get_progress_token().map(|token| (context.peer.clone(), token));
-        let call = Call { supervisor: &self.supervisor, session: &self.session, client };
+        let call = ToolCall { supervisor: &self.supervisor, session: &self.session, client };
         let answered = async {
             let mut arguments = Arguments::of(name, &tool.definition().input_schema, request.arguments)?;
             let answer = tool.call(&call, &mut arguments).await?;
@@ -61,12 +61,12 @@ impl Shim {
         };
         match answered.await {
             Ok(answer) => answer.into_result(),
-            Err(error) => answer::refusal(name, &error, self.supervisor.is_private()),
+            Err(error) => tool_answer::refusal(name, &error, self.supervisor.is_private()),
         }
     }
 }
 
-impl ServerHandler for Shim {
+impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         InitializeResult::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("proctor", env!("CARGO_PKG_VERSION")).with_title("proctor test runs"))

@@ -2,7 +2,7 @@
 //! speak over the socket that it is given.
 
 use crate::client::{Client, block, write_program};
-use crate::double::{Double, World};
+use crate::fake_supervisor::{FakeState, FakeSupervisor};
 use crate::runs::failed;
 use serde_json::json;
 use std::os::fd::AsFd;
@@ -22,7 +22,7 @@ fn be_the_supervisor(place: &Path) {
     std::fs::write(place.join(std::process::id().to_string()), "").unwrap();
     let refuse = is_first.then(|| Status::invalid_argument("x".repeat(TOO_LONG)));
     let socket = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    Double::over(socket.into(), World { refuse, ..failed() });
+    FakeSupervisor::over(socket.into(), FakeState { refuse, ..failed() });
 }
 
 // A program that is called like `proctor` and is this one.
@@ -31,7 +31,7 @@ fn program(dir: &Path) -> PathBuf {
     let (own, place) = (std::env::current_exe().unwrap(), dir.join("pids"));
     std::fs::create_dir(&place).unwrap();
     let script = format!(
-        "#!/bin/sh\n{PLACE}={} exec {} --exact private::one_that_cannot_be_asked_any_more_is_ended_and_another_started\n",
+        "#!/bin/sh\n{PLACE}={} exec {} --exact private_supervisor::one_that_cannot_be_asked_any_more_is_ended_and_another_started\n",
         place.display(),
         own.display()
     );

@@ -1,10 +1,10 @@
 //! The connection to the supervisor: made when it is first needed, made anew when it is gone. Must not know sessions.
 
-use crate::certificates;
+use crate::bearer_token::{BearerToken, TokenError};
+use crate::certificate_errors;
 use crate::command_line::{Address, Endpoint, TlsFiles};
-use crate::greeting::{greet, is_encrypted};
-use crate::private::{PrivateError, PrivateSupervisor};
-use crate::token::{Token, TokenError};
+use crate::private_supervisor::{PrivateError, PrivateSupervisor};
+use crate::tls_probe::{greet, is_encrypted};
 use proctor_proto::v1::GetSessionRequest;
 use proctor_proto::v1::results_client::ResultsClient;
 use proctor_proto::v1::runs_client::RunsClient;
@@ -25,7 +25,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long a connection may take. Everything is on this host.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-type Transport = InterceptedService<Channel, Token>;
+type Transport = InterceptedService<Channel, BearerToken>;
 
 /// Why there is no supervisor to ask.
 #[derive(Debug, Error)]
@@ -57,7 +57,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    fn over(channel: Channel, token: Token) -> Clients {
+    fn over(channel: Channel, token: BearerToken) -> Clients {
         let transport = InterceptedService::new(channel, token);
         Clients {
             sessions: SessionsClient::new(transport.clone()),
@@ -67,23 +67,23 @@ impl Clients {
     }
 }
 
-struct Connection {
+struct EstablishedConnection {
     clients: Clients,
     private: Option<PrivateSupervisor>,
 }
 
 /// A supervisor, running or yet to be started. Clones are the same one.
 #[derive(Clone)]
-pub(crate) struct Supervisor {
+pub(crate) struct SupervisorConnection {
     endpoint: Arc<Endpoint>,
     // Held while connecting, so that calls that come together share one supervisor.
-    connection: Arc<Mutex<Option<Connection>>>,
+    connection: Arc<Mutex<Option<EstablishedConnection>>>,
 }
 
-impl Supervisor {
+impl SupervisorConnection {
     /// One that will be reached at `endpoint`.
-    pub(crate) fn new(endpoint: Endpoint) -> Supervisor {
-        Supervisor { endpoint: Arc::new(endpoint), connection: Arc::default() }
+    pub(crate) fn new(endpoint: Endpoint) -> SupervisorConnection {
+        SupervisorConnection { endpoint: Arc::new(endpoint), connection: Arc::default() }
     }
 
     /// Its services; connects, or starts it, if need be.
@@ -110,7 +110,7 @@ impl Supervisor {
         let Some(connection) = slot.as_ref().filter(|connection| connection.private.is_some()) else { return };
         let answers = tokio::time::timeout(ANSWER_MAX, answers(&connection.clients)).await;
         if !answers.unwrap_or(false)
-            && let Some(Connection { private: Some(private), .. }) = slot.take()
+            && let Some(EstablishedConnection { private: Some(private), .. }) = slot.take()
         {
             tracing::warn!("the private supervisor cannot be asked any more: the next call starts another");
             private.end().await;
@@ -134,7 +134,7 @@ impl Supervisor {
             Address::Tls(uri) => {
                 let tls = read(tls).ok()?;
                 let greeted = tokio::time::timeout(CONNECT_MAX, greet(uri, &tls)).await.ok()?;
-                greeted.map_err(ConnectError::Greeting).err().filter(|why| certificates::trouble(why).is_some())
+                greeted.map_err(ConnectError::Greeting).err().filter(|why| certificate_errors::trouble(why).is_some())
             }
         }
     }
@@ -154,21 +154,21 @@ impl Supervisor {
     }
 }
 
-async fn connect(endpoint: &Endpoint) -> Result<Connection, ConnectError> {
+async fn connect(endpoint: &Endpoint) -> Result<EstablishedConnection, ConnectError> {
     match endpoint {
         Endpoint::Running { address, token_file, tls } => {
-            let token = token_file.as_deref().map_or(Ok(Token::NONE), Token::read)?;
+            let token = token_file.as_deref().map_or(Ok(BearerToken::NONE), BearerToken::read)?;
             let channel = match address {
                 Address::Unix(path) => client::connect_unix(path.clone()).await?,
                 Address::Tcp(uri) => client::connect_tcp(uri.clone()).await?,
                 Address::Tls(uri) => client::connect_tls(uri.clone(), read(tls)?).await?,
             };
-            Ok(Connection { clients: Clients::over(channel, token), private: None })
+            Ok(EstablishedConnection { clients: Clients::over(channel, token), private: None })
         }
         Endpoint::Private { binary, workspace } => {
             let (private, stream) = PrivateSupervisor::start(binary.as_deref(), workspace)?;
             let channel = client::connect_stream(stream).await?;
-            Ok(Connection { clients: Clients::over(channel, Token::NONE), private: Some(private) })
+            Ok(EstablishedConnection { clients: Clients::over(channel, BearerToken::NONE), private: Some(private) })
         }
     }
 }

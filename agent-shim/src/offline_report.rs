@@ -1,10 +1,10 @@
 //! The answer for a run of which nothing more can be asked: made of the report that came with its last event, after the
 //! session was closed or the supervisor went away. Must not know why.
 
-use crate::answer::Answer;
-use crate::follow::Ended;
-use crate::report::{self, Context};
-use crate::{shorten, summary};
+use crate::report_json::{self, Context};
+use crate::run_follower::EndedRun;
+use crate::tool_answer::Answer;
+use crate::{run_summary, shortened_text};
 use proctor_proto::text::{self, Head};
 use proctor_proto::v1::{Collector, Evidence, Report, TestCase};
 use serde_json::{Map, Value, json};
@@ -17,13 +17,13 @@ const LOST: &str = "This run's output can no longer be read, since the superviso
                     had. What is shown of it, at most the last 16 KiB of each stream, came with the report.";
 
 /// What is known of `ended`, in about `bytes_max` bytes of text.
-pub(crate) fn answer(ended: &Ended, bytes_max: Option<usize>) -> Answer {
+pub(crate) fn answer(ended: &EndedRun, bytes_max: Option<usize>) -> Answer {
     let report = &ended.report;
     let context = Context { run_id: &ended.run_id, attached: ended.attached_age_ms.is_some(), bytes_max };
     // Without the next call: whom it would ask knows nothing of the run any more.
-    let mut summary = summary::known(report, ended.attached_age_ms);
+    let mut summary = run_summary::known(report, ended.attached_age_ms);
     summary.push(LOST.to_owned());
-    let structured = report::bounded(document(report), &context);
+    let structured = report_json::bounded(document(report), &context);
     Answer { text: text(report, bytes_max.unwrap_or(usize::MAX)), summary, structured }
 }
 
@@ -35,7 +35,7 @@ fn text(report: &Report, bytes_max: usize) -> String {
     if tails.iter().all(|tail| tail.len() < CUT_BYTES) && whole.len() <= bytes_max {
         return whole;
     }
-    shorten::run(report, None, "only the end of the output is known", bytes_max)
+    shortened_text::run(report, None, "only the end of the output is known", bytes_max)
 }
 
 // As much of the supervisor's own document as tells how the run ended, in its words.
@@ -45,7 +45,7 @@ fn document(report: &Report) -> Map<String, Value> {
         "exit_code": report.exit_code,
         "raw_exit_code": report.raw_exit_code,
         "framework": report.framework,
-        "summary": report::counts(&report.summary.unwrap_or_default()),
+        "summary": report_json::counts(&report.summary.unwrap_or_default()),
         "flaky_in_run": report.flaky_in_run,
         "duration_s": report.duration_s,
         "partial": report.partial,
@@ -85,8 +85,8 @@ fn evidence(evidence: &Evidence) -> Value {
         "exit_code": evidence.exit_code,
         "signal": evidence.signal,
         "killed": Some(&evidence.killed).filter(|why| !why.is_empty()),
-        "running": report::tests(&evidence.running),
-        "not_run": report::tests(&evidence.not_run),
+        "running": report_json::tests(&evidence.running),
+        "not_run": report_json::tests(&evidence.not_run),
         "unreached": evidence.unreached,
         "not_built": evidence.not_built,
         "tests_finished": evidence.tests_finished,
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use proctor_proto::v1::{Outcome, TestOutcome};
 
-    fn ended(stdout_tail: String) -> Ended {
+    fn ended(stdout_tail: String) -> EndedRun {
         let failing = TestCase { name: "TestB".into(), outcome: TestOutcome::Failed.into(), ..TestCase::default() };
         let report = Report {
             outcome: Outcome::Failed.into(),
@@ -109,7 +109,7 @@ mod tests {
             stdout_tail,
             ..Report::default()
         };
-        Ended { run_id: "r1".into(), report, attached_age_ms: None }
+        EndedRun { run_id: "r1".into(), report, attached_age_ms: None }
     }
 
     #[test]
