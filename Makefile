@@ -11,7 +11,7 @@ export GOFLAGS := -modcacherw
 export GOTOOLCHAIN := local
 
 # Tests of rows of the table, by a part of their names. One in sixteen waits for its deadline and keeps no processor busy
-# meanwhile, so there are more of them at a time; how many of the others is their own matter (tests/tests/entrances/turn.rs).
+# meanwhile, so there are more of them at a time; the others limit themselves (tests/tests/outcome_table/cpu_slots.rs).
 ROWS := ::by_
 ROWS_AT_A_TIME := 8
 
@@ -32,7 +32,7 @@ test: tools ## run every test
 	cargo test --locked --workspace --doc
 	failed=0; \
 	cargo test --locked --workspace --lib --bins --tests --no-fail-fast -- --skip $(ROWS) || failed=1; \
-	cargo test --locked --workspace --test entrances -- --test-threads $(ROWS_AT_A_TIME) $(ROWS) || failed=1; \
+	cargo test --locked --workspace --test outcome_table -- --test-threads $(ROWS_AT_A_TIME) $(ROWS) || failed=1; \
 	exit $$failed
 
 bench: tools ## compare with rivals side by side; exits non-zero when a time is worse than twice its target or a promise is broken

@@ -8,13 +8,13 @@
     reason = "support of tests: what cannot be set up fails the test that needs it"
 )]
 
-pub mod attack;
+pub mod attack_programs;
+pub mod expectation;
 pub mod expected;
-pub mod guest;
-pub mod observed;
-pub mod place;
+pub mod grpc_client;
+pub mod paused_test;
 pub mod process;
-pub mod row;
-pub mod supervisor;
-pub mod waiting;
-pub mod wire;
+pub mod qemu_guest;
+pub mod run_result;
+pub mod supervisor_process;
+pub mod test_workspace;

@@ -5,39 +5,39 @@
 
 #![expect(clippy::disallowed_macros, reason = "a program of ours that nobody depends on")]
 
-mod dice;
-mod dispatch;
-mod figures;
-mod killing;
+mod bench_setup;
+#[path = "../../src/bin/demo/demo_supervisor.rs"]
+mod demo_supervisor;
+mod dispatch_latency;
+mod go_event_stream;
+mod idle_sessions;
+mod kill_latency;
 mod load;
-mod neighbours;
-mod parser;
-mod reporters;
-mod rivals;
-mod sessions;
+mod noisy_neighbours;
+mod parser_throughput;
+mod reporter_overhead;
+mod rival_sandboxes;
+mod run_throughput;
+mod seeded_random;
 mod soak;
-mod stage;
-mod stream;
-#[path = "../../src/bin/demo/supervisor.rs"]
-mod supervisor;
-mod throughput;
+mod targets;
 
 use anyhow::{Result, bail};
-use figures::Figure;
 use std::process::ExitCode;
+use targets::Figure;
 
 type Part = (&'static str, fn() -> Result<Vec<Figure>>);
 
 const PARTS: [Part; 9] = [
-    ("dispatch", dispatch::bench),
-    ("throughput", throughput::bench),
-    ("kill", killing::bench),
-    ("neighbours", neighbours::bench),
+    ("dispatch", dispatch_latency::bench),
+    ("throughput", run_throughput::bench),
+    ("kill", kill_latency::bench),
+    ("neighbours", noisy_neighbours::bench),
     ("leaks", soak::bench),
-    ("sessions", sessions::bench),
+    ("sessions", idle_sessions::bench),
     ("faults", load::bench),
-    ("parser", parser::bench),
-    ("reporters", reporters::bench),
+    ("parser", parser_throughput::bench),
+    ("reporters", reporter_overhead::bench),
 ];
 
 /// They take minutes, and each is run by its name alone.
@@ -62,7 +62,7 @@ fn measure() -> Result<Vec<Figure>> {
 
 fn main() -> ExitCode {
     match measure() {
-        Ok(figures) => figures::conclude(&figures),
+        Ok(figures) => targets::conclude(&figures),
         Err(error) => {
             anstream::eprintln!("bench: {error:#}");
             ExitCode::FAILURE

@@ -1,8 +1,8 @@
 //! Many runs in a row through one supervisor, and what it holds after each tenth of them: a leak of one thing in a thousand
 //! runs is seen. Must not know where anything could leak.
 
-use crate::figures::Figure;
-use crate::stage::{Stage, WORKSPACES};
+use crate::bench_setup::{Stage, WORKSPACES};
+use crate::targets::Figure;
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::fs;

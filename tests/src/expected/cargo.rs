@@ -1,6 +1,6 @@
 //! What has to come of the fixtures of `cargo test`.
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "cargo", ..Row::PASSED };
 const FAILED: Row = Row { framework: "cargo", exit_code: 101, raw_exit_code: Some(101), ..Row::FAILED };

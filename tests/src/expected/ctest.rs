@@ -1,6 +1,6 @@
 //! What has to come of ctest's fixtures.
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "ctest", ..Row::PASSED };
 

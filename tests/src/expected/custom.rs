@@ -1,6 +1,6 @@
 //! What has to come of commands that tell their results in a form that many runners share.
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const FIXTURE: &str = "custom/scripts";
 

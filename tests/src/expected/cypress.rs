@@ -1,6 +1,6 @@
 //! What has to come of Cypress's fixtures, with `tests/stand-ins/cypress.cjs` in its place: its binary cannot be had.
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "cypress", ..Row::PASSED };
 const FAILED: Row = Row { framework: "cypress", ..Row::FAILED };

@@ -3,7 +3,7 @@
 //! `fixtures/go/race` is not in it: its race is seen only by `go test -race`, which needs cgo and a C compiler, and
 //! proctor does not ask for it; without, the fixture passes or not by luck.
 
-use crate::row::{Ask, Case, Collector, Covering, Row};
+use crate::expectation::{Ask, Case, Collector, Covering, Row};
 
 const UNFINISHED: &str = "did not finish: TestPanics/empty ended the test process (panic: runtime error: index out of \
                           range [0] with length 0)";

@@ -2,7 +2,7 @@
 //! much: `fail` has what is skipped, unicode and colours as well. Other versions' words are read from golden runs
 //! (`supervisor/frameworks/goldens/gradle`).
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "gradle", ..Row::PASSED };
 const FAILED: Row = Row { framework: "gradle", ..Row::FAILED };

@@ -1,6 +1,6 @@
 //! What has to come of Maestro's fixtures, with `tests/stand-ins/maestro` in its place: it needs a device.
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "maestro", ..Row::PASSED };
 const FAILED: Row = Row { framework: "maestro", ..Row::FAILED };

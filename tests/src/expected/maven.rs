@@ -2,7 +2,7 @@
 //! built without a network are read from golden runs (`supervisor/frameworks/goldens/maven`).
 //! `many` asks Maven for silence (`.mvn/maven.config`). The fixtures' `.mvn/jvm.config` halves the time that Maven takes.
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "maven", ..Row::PASSED };
 const FAILED: Row = Row { framework: "maven", ..Row::FAILED };

@@ -1,6 +1,6 @@
 //! What has to come of Mocha's fixtures.
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "mocha", ..Row::PASSED };
 const FAILED: Row = Row { framework: "mocha", ..Row::FAILED };

@@ -8,7 +8,6 @@ mod cypress;
 mod go;
 mod gradle;
 mod jest;
-pub mod kinds;
 mod maestro;
 mod maven;
 mod mocha;
@@ -16,11 +15,12 @@ mod nextest;
 mod node;
 mod playwright;
 mod pytest;
+pub mod required_rows;
 mod script;
 mod unittest;
 mod vitest;
 
-use crate::row::Row;
+use crate::expectation::Row;
 
 /// The rows of each framework, which is also the directory of its fixtures.
 pub const TABLES: &[(&str, &[Row])] = &[

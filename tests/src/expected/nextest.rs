@@ -1,6 +1,6 @@
 //! What has to come of the fixtures of cargo-nextest. A crash is a failed test there, since each has a process of its own.
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "nextest", ..Row::PASSED };
 const FAILED: Row = Row { framework: "nextest", exit_code: 100, raw_exit_code: Some(100), ..Row::FAILED };

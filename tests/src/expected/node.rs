@@ -1,6 +1,6 @@
 //! What has to come of the fixtures of Node's own test runner.
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "node", ..Row::PASSED };
 const FAILED: Row = Row { framework: "node", ..Row::FAILED };

@@ -1,6 +1,6 @@
 //! What has to come of Playwright's fixtures. Only `fail` starts a browser.
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "playwright", ..Row::PASSED };
 const FAILED: Row = Row { framework: "playwright", ..Row::FAILED };

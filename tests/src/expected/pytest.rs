@@ -1,6 +1,6 @@
-//! What has to come of the fixtures of pytest. `browser` runs in another Python than these and is in `entrances/browser.rs`.
+//! What has to come of the fixtures of pytest. `browser` runs in another Python than these and is in `outcome_table/pytest_playwright.rs`.
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "pytest", ..Row::PASSED };
 const FAILED: Row = Row { framework: "pytest", ..Row::FAILED };

@@ -1,6 +1,6 @@
 //! What has to come of commands of a test script that start no runner with an adapter.
 
-use crate::row::{Case, Row};
+use crate::expectation::{Case, Row};
 
 const PASSED: Row = Row { framework: "script", ..Row::PASSED };
 const FAILED: Row = Row { framework: "script", ..Row::FAILED };

@@ -1,7 +1,7 @@
 //! What has to come of the fixtures of unittest. `fixtures/unittest/django` is not in it: it needs a Python with Django, which one
-//! suite alone has (`entrances::django`).
+//! suite alone has (`outcome_table::django`).
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "unittest", ..Row::PASSED };
 const FAILED: Row = Row { framework: "unittest", ..Row::FAILED };

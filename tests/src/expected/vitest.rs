@@ -3,7 +3,7 @@
 //! Most fixtures ask for threads. Once in some hundred starts on a busy host a worker that Vitest 4 has forked, its default, does
 //! not hear that it shall start (vitest-dev/vitest#8968), and all that is heard of its tests is that they are not heard of.
 
-use crate::row::{Ask, Case, Collector, Row};
+use crate::expectation::{Ask, Case, Collector, Row};
 
 const PASSED: Row = Row { framework: "vitest", ..Row::PASSED };
 const FAILED: Row = Row { framework: "vitest", ..Row::FAILED };

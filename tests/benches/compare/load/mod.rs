@@ -2,27 +2,27 @@
 //! of its watchers see, without an event too few or too many; and what the supervisor holds is in the end what it held before.
 //! Must not know what runs or faults there are.
 
-mod audit;
-mod caller;
-mod faults;
-mod follower;
-mod house;
-mod lane;
-mod ledger;
-mod mix;
-mod running;
+mod audit_log_check;
+mod client_lane;
+mod event_checker;
+mod fault_injection;
+mod load_setup;
+mod run_kinds;
+mod tally;
+mod tenant_client;
+mod watched_run;
 
-use crate::figures::Figure;
 use crate::soak::{Held, entries};
+use crate::targets::Figure;
 use anyhow::{Context as _, Result, anyhow};
-use caller::{Caller, PATIENCE, Refused};
-use house::House;
-use lane::Lane;
-use ledger::{Harm, Ledger};
+use client_lane::Lane;
+use load_setup::House;
 use proctor_proto::reason;
 use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tally::{Harm, Ledger};
+use tenant_client::{Caller, PATIENCE, Refused};
 use tokio::runtime::Runtime;
 use tonic::Code;
 
@@ -182,7 +182,7 @@ fn load(scale: &Scale) -> Result<Vec<Figure>> {
     for line in house.panics()? {
         ledger.broken(line);
     }
-    let accepted = audit::compare(&house.audit(), &ledger)?;
+    let accepted = audit_log_check::compare(&house.audit(), &ledger)?;
     let lost = ledger.tally().lost;
     let kills = ledger.tally().kills();
     anstream::println!(
@@ -193,7 +193,7 @@ fn load(scale: &Scale) -> Result<Vec<Figure>> {
         ledger.broken(format!("{lost} workers were lost, and only {kills} times was anything killed"));
     }
     let tally = ledger.tally();
-    let least = tally.print_shares(scale.tenants, house::weight);
+    let least = tally.print_shares(scale.tenants, load_setup::weight);
     tally.print();
     before.print("before");
     middle.print("middle");
@@ -229,7 +229,7 @@ fn spend(
     let world = Arc::new(world);
     let faults = pause.map(|pause| {
         let world = Arc::clone(&world);
-        std::thread::spawn(move || faults::inject(&world, pause))
+        std::thread::spawn(move || fault_injection::inject(&world, pause))
     });
     let lanes: Vec<_> = (0..=house.guest())
         .flat_map(|tenant| (0..LANES).map(move |lane| (tenant, lane)))

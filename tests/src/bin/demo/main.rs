@@ -6,14 +6,14 @@
 
 mod cases;
 mod client;
+mod demo_supervisor;
 mod leftovers;
-mod show;
-mod supervisor;
+mod output;
 
 use crate::cases::{AFTER_MENDING, CASES, COVERED, COVERED_LINE, COVERING_PACKAGES, Case, ENDLESS};
 use crate::cases::{Expected, Found, MENDED, MENDING};
 use crate::client::{Client, follow};
-use crate::supervisor::{More, Supervisor};
+use crate::demo_supervisor::{More, Supervisor};
 use anyhow::{Context as _, Result, ensure};
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::run_event::Event;
@@ -72,14 +72,14 @@ async fn demo() -> Result<usize> {
     leftovers::adopt_orphans()?;
     let stage = Stage::set()?;
     let mounts = leftovers::mounts()?;
-    show::heading("proctor demo", "every workspace below is a copy; every test runs in a sandbox of its own");
+    output::heading("proctor demo", "every workspace below is a copy; every test runs in a sandbox of its own");
     if !stage.state.exists() {
-        show::line("first time", "Go builds its standard library during the first run, which takes half a minute");
+        output::line("first time", "Go builds its standard library during the first run, which takes half a minute");
     }
     // A test that never ends has no use for the time that others have to finish.
     let more = More { host: "drain = \"1s\"", ..More::default() };
     let (supervisor, channel) = Supervisor::start(stage.dir.path(), &stage.state, &stage.workspaces, more).await?;
-    show::line("supervisor", &format!("`proctor serve` as process {}, on a unix socket", supervisor.pid()));
+    output::line("supervisor", &format!("`proctor serve` as process {}, on a unix socket", supervisor.pid()));
     let files = leftovers::files(stage.dir.path())?;
     let mut demo = Demo { client: Client::new(channel), stage, differences: 0, shown_isolation: false };
     for case in &CASES {
@@ -130,7 +130,7 @@ struct Demo {
 
 impl Demo {
     async fn show(&mut self, case: &Case) -> Result<()> {
-        show::heading(case.fixture, case.about);
+        output::heading(case.fixture, case.about);
         let session = self.client.open_session(&self.stage.workspaces.join(case.fixture)).await?;
         let stream = self.client.run_tests(&session, case.limits).await?;
         self.run(&session, stream, &case.expected).await?;
@@ -143,16 +143,16 @@ impl Demo {
 
     /// Follows a run to its end and shows what came of it.
     async fn run(&mut self, session: &str, stream: Streaming<RunEvent>, expected: &Expected) -> Result<()> {
-        let report = follow(stream, show::progress).await?;
-        show::report(&report);
+        let report = follow(stream, output::progress).await?;
+        output::report(&report);
         if !self.shown_isolation {
             self.shown_isolation = true;
             let isolation = report.isolation.as_ref().context("a report without isolation")?;
-            show::isolation(isolation, &report.limits.unwrap_or_default());
+            output::isolation(isolation, &report.limits.unwrap_or_default());
         }
         let answer = self.client.failures(session).await?;
         if !answer.failures.is_empty() {
-            show::block(&format!("\n{}", text::failures(&answer, Reader::Person)));
+            output::block(&format!("\n{}", text::failures(&answer, Reader::Person)));
         }
         let failures = answer.failures.into_iter().map(|failure| failure.nodeid).collect();
         self.compare(expected, &report, failures);
@@ -168,20 +168,20 @@ impl Demo {
             self.find(false, difference);
         }
         if differences.is_empty() {
-            show::finding(true, "as expected");
+            output::finding(true, "as expected");
         }
     }
 
     fn find(&mut self, good: bool, text: &str) {
-        show::finding(good, text);
+        output::finding(good, text);
         self.differences += usize::from(!good);
     }
 
     async fn covering(&mut self, session: &str) -> Result<()> {
         let (file, line) = COVERED_LINE;
         let answer = self.client.covering(session, file, line).await?;
-        show::line("covering", &format!("which tests execute {file}:{line}?"));
-        show::block(&text::covering(&answer, file, Some(line), Reader::Person));
+        output::line("covering", &format!("which tests execute {file}:{line}?"));
+        output::block(&text::covering(&answer, file, Some(line), Reader::Person));
         let packages: BTreeSet<&str> = answer.tests.iter().map(|test| test.package.as_str()).collect();
         let good = packages == BTreeSet::from(COVERING_PACKAGES);
         self.find(good, &format!("tests of {} packages cover it", packages.len()));
@@ -190,7 +190,7 @@ impl Demo {
 
     /// Repairs two of the failures in the copy and runs again what failed.
     async fn mend(&mut self, session: &str) -> Result<()> {
-        show::heading(MENDED, "the source is mended; only what failed runs again");
+        output::heading(MENDED, "the source is mended; only what failed runs again");
         for (file, wrong, right) in MENDING {
             let path = self.stage.workspaces.join(MENDED).join(file);
             let source = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -208,7 +208,7 @@ impl Demo {
         mounts: &BTreeSet<String>,
         files: BTreeSet<PathBuf>,
     ) -> Result<()> {
-        show::heading("stop", "SIGTERM to the supervisor while a test that never ends is running");
+        output::heading("stop", "SIGTERM to the supervisor while a test that never ends is running");
         let session = self.client.open_session(&self.stage.workspaces.join(ENDLESS)).await?;
         let mut stream = self.client.run_tests(&session, proctor_proto::v1::Limits::default()).await?;
         let running = CASES.iter().find(|case| case.fixture == ENDLESS).map_or(&[][..], |case| case.expected.running);
@@ -265,7 +265,7 @@ impl Demo {
             self.find(false, &format!("files are gone from the workspaces: {gone:?}"));
         }
         if self.stage.keeps_state() {
-            show::line("kept", "Go's build cache, so that the next time takes seconds (`make clean` removes it)");
+            output::line("kept", "Go's build cache, so that the next time takes seconds (`make clean` removes it)");
         }
         Ok(())
     }

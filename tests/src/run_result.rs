@@ -1,0 +1,268 @@
+//! What came of a run, in one form for every entrance, and the comparison with the table. Must not know how it was
+//! asked for.
+
+use crate::expectation::{Case, Row};
+use proctor_proto::v1;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// A test, a failure, or something that could not be built or collected.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Seen {
+    /// The runner's own form of its name.
+    pub nodeid: String,
+    /// passed, failed, skipped, error; build or collection for a collector.
+    pub outcome: String,
+    /// Where.
+    pub at: Option<(String, u64)>,
+    /// What is said.
+    pub message: Option<String>,
+    /// The wanted value.
+    pub expected: Option<String>,
+    /// The value that came.
+    pub actual: Option<String>,
+}
+
+/// A report, whatever form it had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observed {
+    outcome: String,
+    exit_code: i64,
+    raw_exit_code: Option<i64>,
+    framework: String,
+    structured: bool,
+    partial: bool,
+    unreached: bool,
+    /// total, passed, failed, skipped, xfailed, xpassed, error.
+    summary: [u64; 7],
+    tests: BTreeSet<Seen>,
+    listed: usize,
+    collectors: BTreeSet<Seen>,
+    held: Vec<String>,
+    killed: Option<String>,
+    running: Vec<String>,
+    hits: Vec<String>,
+    output_bytes: u64,
+    missing: usize,
+    limits_in_force: usize,
+    flaky: u64,
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("not a number: {value}"))
+}
+
+fn name(id: &Value) -> String {
+    format!("{}/{}", id["package"].as_str().unwrap(), id["name"].as_str().unwrap())
+}
+
+impl Seen {
+    /// From an element of `tests` or `collectors` of the JSON report, or of `failures` of `last_test_failures`.
+    #[must_use]
+    pub fn of_json(value: &Value) -> Seen {
+        let file = text(&value["file"]);
+        Seen {
+            nodeid: text(&value["nodeid"]).unwrap(),
+            outcome: text(&value["outcome"]).or_else(|| text(&value["kind"])).unwrap_or_default(),
+            at: file.map(|file| (file, value["line"].as_u64().unwrap_or(0))),
+            message: text(&value["message"]),
+            expected: text(&value["expected"]),
+            actual: text(&value["actual"]),
+        }
+    }
+
+    fn of_case(case: &v1::TestCase) -> Seen {
+        let outcome = case.outcome().as_str_name().trim_start_matches("TEST_OUTCOME_").to_ascii_lowercase();
+        Seen {
+            nodeid: case.nodeid.clone(),
+            outcome,
+            at: case.file.clone().map(|file| (file, case.line.unwrap_or(0).into())),
+            message: case.message.clone(),
+            expected: case.expected.clone(),
+            actual: case.actual.clone(),
+        }
+    }
+
+    fn of_collector(collector: &v1::Collector) -> Seen {
+        let kind = collector.kind().as_str_name().trim_start_matches("COLLECTOR_KIND_").to_ascii_lowercase();
+        Seen {
+            nodeid: collector.nodeid.clone(),
+            outcome: kind,
+            at: collector.file.clone().map(|file| (file, collector.line.unwrap_or(0).into())),
+            message: Some(collector.message.clone()),
+            ..Seen::default()
+        }
+    }
+
+    /// From an element of `LastTestFailures`. What it came to is left out, since the list holds only failures.
+    #[must_use]
+    pub fn of_failure(failure: &v1::Failure) -> Seen {
+        Seen {
+            nodeid: failure.nodeid.clone(),
+            outcome: String::new(),
+            at: failure.file.clone().map(|file| (file, failure.line.unwrap_or(0).into())),
+            message: Some(failure.message.clone()),
+            expected: failure.expected.clone(),
+            actual: failure.actual.clone(),
+        }
+    }
+
+    fn wanted(case: &Case) -> Seen {
+        Seen {
+            nodeid: case.nodeid.to_owned(),
+            outcome: case.outcome.to_owned(),
+            at: case.at.map(|(file, line)| (file.to_owned(), line.into())),
+            message: case.message.map(str::to_owned),
+            expected: case.expected.map(str::to_owned),
+            actual: case.actual.map(str::to_owned),
+        }
+    }
+}
+
+/// What the list of failures after the row must be.
+#[must_use]
+pub fn wanted_failures(row: &Row) -> BTreeSet<Seen> {
+    let failures = row.failures();
+    let wanted = failures.iter().map(|case| Seen {
+        outcome: String::new(),
+        message: Some(case.message.unwrap_or_default().to_owned()),
+        ..Seen::wanted(case)
+    });
+    wanted.collect()
+}
+
+impl Observed {
+    /// From the JSON report: `proctor run --output json`, `GetReport`, `structuredContent` of `run_tests`.
+    #[must_use]
+    pub fn of_json(report: &Value) -> Observed {
+        let summary = ["total", "passed", "failed", "skipped", "xfailed", "xpassed", "error"];
+        let evidence = &report["evidence"];
+        let texts = |list: &Value| array(list).iter().map(|held| text(held).unwrap()).collect();
+        // Only an answer of MCP leaves tests out.
+        let left_out = usize::try_from(report["tests_left_out"].as_u64().unwrap_or(0)).unwrap();
+        let running = array(&evidence["running"]).iter().map(name).collect();
+        Observed {
+            outcome: text(&report["outcome"]).unwrap(),
+            exit_code: report["exit_code"].as_i64().unwrap(),
+            raw_exit_code: report["raw_exit_code"].as_i64(),
+            framework: text(&report["framework"]).unwrap(),
+            structured: report["structured"].as_bool().unwrap(),
+            partial: report["partial"].as_bool().unwrap(),
+            unreached: evidence["unreached"].as_bool().unwrap(),
+            summary: summary.map(|name| number(&report["summary"][name])),
+            tests: array(&report["tests"]).iter().map(Seen::of_json).collect(),
+            listed: array(&report["tests"]).len() + left_out,
+            collectors: array(&report["collectors"]).iter().map(Seen::of_json).collect(),
+            held: texts(&evidence["held"]),
+            killed: text(&evidence["killed"]),
+            running,
+            hits: array(&evidence["limit_hits"]).iter().map(|hit| text(&hit["limit"]).unwrap()).collect(),
+            output_bytes: number(&report["resources"]["output_bytes"]),
+            missing: array(&report["isolation"]["missing"]).len(),
+            limits_in_force: array(&report["isolation"]["limits"]).len(),
+            flaky: number(&report["flaky_in_run"]),
+        }
+    }
+
+    /// From the message that ends a run's events.
+    #[must_use]
+    pub fn of_report(report: &v1::Report) -> Observed {
+        let outcome = |outcome: v1::Outcome| proctor_proto::text::outcome_name(outcome);
+        let summary = report.summary.unwrap();
+        let evidence = report.evidence.as_ref().unwrap();
+        let isolation = report.isolation.as_ref().unwrap();
+        Observed {
+            outcome: outcome(report.outcome()),
+            exit_code: report.exit_code.into(),
+            raw_exit_code: report.raw_exit_code.map(Into::into),
+            framework: report.framework.clone(),
+            structured: report.structured,
+            partial: report.partial,
+            unreached: evidence.unreached,
+            summary: [
+                summary.total,
+                summary.passed,
+                summary.failed,
+                summary.skipped,
+                summary.xfailed,
+                summary.xpassed,
+                summary.error,
+            ],
+            tests: report.tests.iter().map(Seen::of_case).collect(),
+            listed: report.tests.len(),
+            collectors: report.collectors.iter().map(Seen::of_collector).collect(),
+            held: evidence.held().map(outcome).collect(),
+            killed: Some(evidence.killed.clone()).filter(|killed| !killed.is_empty()),
+            running: evidence.running.iter().map(|test| format!("{}/{}", test.package, test.name)).collect(),
+            hits: evidence.limit_hits.iter().map(|hit| hit.limit.clone()).collect(),
+            output_bytes: report.resources.as_ref().unwrap().output_bytes,
+            missing: isolation.missing.len(),
+            limits_in_force: isolation.limits.len(),
+            flaky: report.flaky_in_run,
+        }
+    }
+
+    /// Fails with everything that differs from the row.
+    pub fn assert(&self, row: &Row) {
+        let many = [(Case::passed(row.many.0), row.many.1), row.many_skipped];
+        let many = many.into_iter().flat_map(|(case, count)| {
+            let nodeid = move |number: usize| case.nodeid.replace("{}", &number.to_string());
+            (0..count).map(move |number| Seen { nodeid: nodeid(number), ..Seen::wanted(&case) })
+        });
+        let mut tests: BTreeSet<Seen> = row.tests.iter().map(Seen::wanted).chain(many).collect();
+        if row.total() > row.tests.len() {
+            // An answer of MCP has room for some of them.
+            assert!(self.tests.is_subset(&tests) && self.tests.len() >= 100, "row {}: {:?}", row.name, self.tests);
+            tests.retain(|test| self.tests.contains(test));
+        }
+        let wanted = Observed {
+            outcome: row.outcome.to_owned(),
+            exit_code: row.exit_code.into(),
+            raw_exit_code: row.raw_exit_code.map(Into::into),
+            framework: row.framework.to_owned(),
+            structured: row.structured,
+            partial: row.partial,
+            unreached: row.unreached || self.unreached,
+            summary: [
+                row.total() as u64,
+                row.count("passed"),
+                row.count("failed"),
+                row.count("skipped"),
+                row.count("xfailed"),
+                row.count("xpassed"),
+                row.count("error"),
+            ],
+            tests,
+            listed: row.total(),
+            collectors: row
+                .collectors
+                .iter()
+                .map(|collector| Seen {
+                    nodeid: collector.nodeid.to_owned(),
+                    outcome: collector.kind.to_owned(),
+                    at: collector.at.map(|(file, line)| (file.to_owned(), line.into())),
+                    message: Some(collector.message.to_owned()),
+                    ..Seen::default()
+                })
+                .collect(),
+            held: row.held.iter().map(|held| (*held).to_owned()).collect(),
+            killed: row.killed.map(str::to_owned),
+            running: row.running.iter().map(|test| (*test).to_owned()).collect(),
+            hits: row.hits.iter().map(|hit| (*hit).to_owned()).collect(),
+            output_bytes: self.output_bytes.max(row.output_bytes_min),
+            // The suites run where everything can be enforced: memory, cpu, pids, wall, log, tmp, disk, writes.
+            missing: 0,
+            limits_in_force: 8,
+            flaky: row.flaky,
+        };
+        assert!(*self == wanted, "row {}: got\n{self:#?}\nwant\n{wanted:#?}", row.name);
+    }
+}

@@ -1,0 +1,135 @@
+//! Sessions: opened twice, paged through, limited, ended with the supervisor.
+
+use crate::Scene;
+use nix::sys::signal::Signal;
+use proctor_proto::v1::{CreateSessionRequest, GetSessionRequest, ListSessionsRequest, Outcome};
+use proctor_tests::process::{PATIENCE, cgroups_of, eventually, processes_of, signal};
+use proctor_tests::supervisor_process::{Settings, Supervisor};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tonic::Code;
+use tonic_types::StatusExt;
+
+#[tokio::test]
+async fn a_workspace_has_one_session_unless_another_is_asked_for() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("alpha").await;
+    let workspace = supervisor.workspace("alpha", "shop", "go/pass");
+    let open = |id: &str, separate: bool| {
+        let workspace = workspace.to_str().unwrap().to_owned();
+        let request = CreateSessionRequest { workspace, client_request_id: id.to_owned(), separate, idle_ms_max: 0 };
+        let mut sessions = client.sessions.clone();
+        async move {
+            let opened = sessions.create_session(request).await.unwrap().into_inner();
+            let session = opened.session.unwrap();
+            assert_eq!(session.idle_ms_max, 12 * 60 * 60 * 1_000);
+            (session.session_id, opened.existing)
+        }
+    };
+    let (shared, existing) = open("one", false).await;
+    assert!(!existing);
+    assert_eq!(open("two", false).await, (shared.clone(), true));
+    let (own, existing) = open("own", true).await;
+    assert!(!existing && own != shared);
+    assert_eq!(open("own", true).await, (own.clone(), true), "the same request");
+    assert_ne!(open("", true).await, open("", true).await, "without an id every call opens one");
+    assert!(shared.len() == 32 && shared.chars().all(|digit| digit.is_ascii_hexdigit()), "{shared}");
+}
+
+#[tokio::test]
+async fn a_session_of_its_own_expires_as_soon_as_its_client_has_asked_for() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("alpha").await;
+    let workspace = supervisor.workspace("alpha", "shop", "go/pass");
+    let open = |idle_ms_max: u64, separate: bool| {
+        let workspace = workspace.to_str().unwrap().to_owned();
+        let request = CreateSessionRequest { workspace, separate, idle_ms_max, ..CreateSessionRequest::default() };
+        let mut sessions = client.sessions.clone();
+        async move { sessions.create_session(request).await.map(|opened| opened.into_inner().session.unwrap()) }
+    };
+    let half_a_day = 12 * 60 * 60 * 1_000;
+    let brief = open(1, true).await.unwrap();
+    assert_eq!(brief.idle_ms_max, 1_000);
+    assert_eq!(open(u64::MAX, true).await.unwrap().idle_ms_max, half_a_day);
+    let stays = open(half_a_day - 1, true).await.unwrap();
+    assert_eq!(stays.idle_ms_max, half_a_day - 1);
+    let refused = open(1, false).await.unwrap_err();
+    assert_eq!((refused.code(), refused.message().split(':').next()), (Code::InvalidArgument, Some("idle_ms_max")));
+    let looked_at = |session_id: &str| {
+        let request = GetSessionRequest { session_id: session_id.to_owned() };
+        let mut sessions = client.sessions.clone();
+        async move { sessions.get_session(request).await.map_err(|status| status.code()).map(drop) }
+    };
+    tokio::time::timeout(PATIENCE, async {
+        while looked_at(&brief.session_id).await != Err(Code::PermissionDenied) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(looked_at(&stays.session_id).await, Ok(()));
+}
+
+#[tokio::test]
+async fn sessions_are_listed_page_by_page() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("beta").await;
+    let workspace = supervisor.workspace("beta", "shop", "go/pass");
+    let mut opened = BTreeSet::new();
+    for _ in 0..5 {
+        opened.insert(client.open_separate(&workspace).await);
+    }
+    let mut listed = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request = ListSessionsRequest { page_size: 2, page_token };
+        let page = client.sessions.clone().list_sessions(request).await.unwrap().into_inner();
+        assert!(page.sessions.len() <= 2);
+        listed.extend(page.sessions.into_iter().map(|session| session.session_id));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(listed, opened.into_iter().collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_tenants_sessions_are_limited_and_its_neighbours_are_not_touched() {
+    let settings = Settings { tenant: "sessions_max = 2".to_owned(), ..Settings::default() };
+    let supervisor = Supervisor::with(&settings);
+    let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
+    let workspace = supervisor.workspace("alpha", "shop", "go/pass");
+    alpha.open(&workspace).await;
+    let second = alpha.open_separate(&workspace).await;
+    let refused = alpha.try_open(&workspace, true).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(refused.get_details_error_info().unwrap().metadata["quota"], "sessions_max");
+    assert!(refused.get_details_retry_info().is_some());
+    beta.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
+    let close = proctor_proto::v1::CloseSessionRequest { session_id: second };
+    alpha.sessions.clone().close_session(close).await.unwrap();
+    alpha.open_separate(&workspace).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_supervisor_that_is_told_twice_to_end_takes_its_runs_along_and_says_how_they_ended() {
+    let settings = Settings { host: "drain = \"1h\"".to_owned(), ..Settings::default() };
+    let mut scene = Scene::with(&settings).await;
+    let mut run = scene.client.start(scene.request()).await.unwrap();
+    run.until_running("TestWaits").await;
+    let pid = scene.supervisor.pid();
+    let socket = scene.supervisor.socket();
+    let following = tokio::spawn(run.try_to_end());
+    // The first gives the run its time, which is more than this test's patience; who sends another does not wait.
+    signal(pid, Signal::SIGTERM);
+    eventually("it drains", || scene.supervisor.said().contains("draining"));
+    let said = scene.supervisor.end(Signal::SIGTERM);
+    assert_eq!(said.status, 0);
+    let report = following.await.unwrap().unwrap().report().clone();
+    assert_eq!((report.outcome(), report.evidence.unwrap().killed.as_str()), (Outcome::Cancelled, "closed"));
+    assert_eq!(processes_of(&format!("proctor-{pid}-")), []);
+    assert_eq!(processes_of(scene.waiting.workspace.to_str().unwrap()), []);
+    assert_eq!(cgroups_of(pid), [""; 0].map(std::path::PathBuf::from));
+    assert!(!socket.exists(), "its socket is gone");
+}

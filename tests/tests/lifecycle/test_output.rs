@@ -1,0 +1,26 @@
+//! What a test wrote stays with its failure, in whatever language, and with no other's.
+
+use proctor_tests::test_workspace::Place;
+
+/// Fixtures with a failing test that prints, and that test.
+const PRINTING: [(&str, &str); 6] = [
+    ("pytest/fail", "test_greet.py::test_lines"),
+    ("unittest/fail", "test_fail.TestShout.test_lists"),
+    ("vitest/fail", "price.test.ts > price > is named"),
+    ("jest/fail", "price.test.js > price > of nothing (at all)"),
+    ("mocha/fail", "test/fail.spec.js > cart > throws"),
+    ("node/fail", "test/fail.test.js > cart > throws"),
+];
+
+#[test]
+fn what_a_failing_test_printed_is_kept_with_it() {
+    for (fixture, nodeid) in PRINTING {
+        let place = Place::with(fixture);
+        let report = place.proctor(&["run", "--output", "json"]).json();
+        let tests = report["tests"].as_array().unwrap();
+        let printed =
+            tests.iter().filter(|test| test["output"].as_str().is_some_and(|text| text.contains("what was printed")));
+        let printed: Vec<_> = printed.map(|test| test["nodeid"].as_str().unwrap()).collect();
+        assert_eq!(printed, [nodeid], "{report}");
+    }
+}

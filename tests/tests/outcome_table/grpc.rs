@@ -1,0 +1,183 @@
+//! `RunTests` of a real supervisor on a row, and what the other calls say afterwards. Two tenants are configured; the rows
+//! run as the one over TCP with a token, while the other one's session stays as it is.
+
+use proctor_proto::v1::{self, GetReportRequest, Limits, ReadOutputRequest, RunTestsRequest, TestsCoveringRequest};
+use proctor_proto::{reason, v1::Stream};
+use proctor_tests::expectation::{Ask, Row};
+use proctor_tests::expected::{MISSING_COMMAND, MISSING_RUNNER, row};
+use proctor_tests::grpc_client::{Client, Followed};
+use proctor_tests::run_result::{Observed, Seen, wanted_failures};
+use proctor_tests::supervisor_process::Supervisor;
+use std::collections::BTreeSet;
+use tonic::Code;
+use tonic_types::StatusExt;
+
+fn request(session_id: &str, ask: &Ask) -> RunTestsRequest {
+    let limits = Limits {
+        memory_bytes: ask.memory_mib.unwrap_or(0) << 20,
+        pids: ask.pids.unwrap_or(0),
+        wall_ms: ask.timeout_s.unwrap_or(0) * 1_000,
+        ..Limits::default()
+    };
+    RunTestsRequest {
+        session_id: session_id.to_owned(),
+        filter: ask.filter.to_owned(),
+        command: ask.command.iter().map(|word| (*word).to_owned()).collect(),
+        limits: Some(limits),
+        ..RunTestsRequest::default()
+    }
+}
+
+/// Drives one row.
+pub(crate) async fn check(name: &str) {
+    let row = row(name);
+    let supervisor = Supervisor::start();
+    let workspace = supervisor.workspace("beta", "shop", row.fixture);
+    let other = supervisor.local_client().await;
+    let others_session = other.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
+    let client = supervisor.client("beta").await;
+    let session = client.open(&workspace).await;
+
+    let followed = client.start(request(&session, &row.ask)).await.unwrap().to_end().await;
+    followed.assert_numbered_from(0);
+    Observed::of_report(followed.report()).assert(row);
+    check_document(row, &client, &session, &followed).await;
+    check_failures(row, &client, &session, &followed).await;
+    check_covering(row, &client, &session).await;
+    check_output(&client, &followed).await;
+    check_artifacts(row, &client, &other, &followed).await;
+    assert!(!other.failures(&others_session).await.has_run, "the other tenant's session knows nothing of it");
+}
+
+async fn check_document(row: &Row, client: &Client, session: &str, followed: &Followed) {
+    let request = GetReportRequest { session_id: session.to_owned(), ..GetReportRequest::default() };
+    let answer = client.results.clone().get_report(request).await.unwrap().into_inner();
+    assert_eq!(answer.run_id, followed.run_id);
+    Observed::of_json(&serde_json::from_slice(&answer.document).unwrap()).assert(row);
+}
+
+async fn check_failures(row: &Row, client: &Client, session: &str, followed: &Followed) {
+    let answer = client.failures(session).await;
+    let seen: BTreeSet<Seen> = answer.failures.iter().map(Seen::of_failure).collect();
+    let wanted = wanted_failures(row);
+    assert_eq!(seen, wanted);
+    assert_eq!((answer.total, answer.failures.len()), (wanted.len() as u64, wanted.len()));
+    assert_eq!((answer.has_run, answer.structured, &answer.run_id), (true, row.structured, &followed.run_id));
+    let running: Vec<String> = answer.running.iter().map(|test| format!("{}/{}", test.package, test.name)).collect();
+    assert_eq!(running, row.running);
+}
+
+async fn check_covering(row: &Row, client: &Client, session: &str) {
+    for covering in row.covering {
+        let request = TestsCoveringRequest {
+            session_id: session.to_owned(),
+            file: covering.file.to_owned(),
+            line: Some(covering.line),
+            limit: 0,
+        };
+        let answer = client.results.clone().tests_covering(request).await.unwrap().into_inner();
+        let mut packages: Vec<&str> = answer.tests.iter().map(|test| test.package.as_str()).collect();
+        packages.dedup();
+        assert!(answer.has_coverage && !answer.file_changed, "{answer:?}");
+        assert_eq!(packages, covering.packages, "{covering:?}");
+    }
+}
+
+// What ReadOutput gives piece by piece is what the events gave, byte by byte.
+async fn check_output(client: &Client, followed: &Followed) {
+    let mut bytes = 0;
+    for stream in [Stream::Stdout, Stream::Stderr] {
+        let wanted = followed.output(stream);
+        let mut read = Vec::new();
+        loop {
+            let request = ReadOutputRequest {
+                run_id: followed.run_id.clone(),
+                stream: stream.into(),
+                cursor: read.len() as u64,
+                max_bytes: 1 << 20,
+            };
+            let answer = client.runs.clone().read_output(request).await.unwrap().into_inner();
+            read.extend_from_slice(&answer.bytes);
+            assert_eq!((answer.next_cursor, answer.total_bytes), (read.len() as u64, wanted.len() as u64));
+            if answer.end {
+                break;
+            }
+        }
+        assert!(read == wanted, "{stream:?}: {} bytes read, {} in events", read.len(), wanted.len());
+        bytes += wanted.len() as u64;
+    }
+    // What a reporter tells counts beside the streams, if it comes to tell anything; so does the list that ctest is asked for
+    // where tests are to fail.
+    let written = followed.report().resources.as_ref().unwrap().output_bytes;
+    let has_reporter = !matches!(followed.report().framework.as_str(), "cargo" | "custom" | "go" | "nextest");
+    assert!(if has_reporter { written >= bytes } else { written == bytes }, "{written} bytes written, {bytes} read");
+}
+
+async fn check_artifacts(row: &Row, client: &Client, other: &Client, followed: &Followed) {
+    let request = |name: &str, cursor| v1::ReadArtifactRequest {
+        run_id: followed.run_id.clone(),
+        name: name.to_owned(),
+        cursor,
+        max_bytes: 4_000,
+    };
+    let unknown = client.runs.clone().read_artifact(request("/etc/passwd", 0)).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::InvalidArgument, "{unknown:?}");
+    for (artifact, (_, name, begin)) in followed.report().artifacts.iter().zip(row.artifacts) {
+        let mut read = Vec::new();
+        loop {
+            let asked = request(name, read.len() as u64);
+            let answer = client.runs.clone().read_artifact(asked).await.unwrap().into_inner();
+            read.extend(answer.bytes);
+            if answer.end {
+                break;
+            }
+        }
+        assert_eq!((artifact.name.as_str(), artifact.size), (*name, read.len() as u64));
+        assert!(read.starts_with(begin), "{name}");
+        let denied = other.runs.clone().read_artifact(request(name, 0)).await.unwrap_err();
+        assert_eq!(denied.code(), Code::PermissionDenied);
+    }
+}
+
+#[tokio::test]
+async fn a_runner_that_is_not_there_is_named() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("beta").await;
+    let session = client.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
+    let ask = Ask { command: MISSING_COMMAND, ..Ask::ALL };
+    let Err(status) = client.start(request(&session, &ask)).await else { panic!("it began") };
+    assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, MISSING_RUNNER));
+    let info = status.get_details_error_info().unwrap();
+    assert_eq!((info.domain.as_str(), info.reason.as_str()), (reason::DOMAIN, reason::RUNNER_MISSING));
+    assert!(!client.failures(&session).await.has_run);
+}
+
+#[tokio::test]
+async fn tests_are_listed_without_running_them() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("alpha").await;
+    let session = client.open(&supervisor.workspace("alpha", "shop", "go/builderror")).await;
+    let request = v1::ListTestsRequest { session_id: session.clone(), ..v1::ListTestsRequest::default() };
+    let answer = client.results.clone().list_tests(request).await.unwrap().into_inner();
+    let tests: Vec<String> = answer.tests.iter().map(|test| format!("{}/{}", test.package, test.name)).collect();
+    assert_eq!(tests, ["example.com/builderror/good/TestOne"]);
+    assert_eq!(answer.collectors[0].nodeid, "example.com/builderror/broken");
+    assert_eq!(answer.framework, "go");
+    assert!(!client.failures(&session).await.has_run, "a listing leaves the failures alone");
+}
+
+/// Prints what an earlier run left in its caches, and leaves it.
+const LEAVES: [&str; 3] =
+    ["sh", "-c", r#"mkdir -p "$GOCACHE"; cat "$GOCACHE/left" || true; echo kept > "$GOCACHE/left""#];
+
+#[tokio::test]
+async fn a_fresh_run_has_empty_caches_and_leaves_the_workspaces_as_they_are() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("beta").await;
+    let session = client.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
+    for (fresh, found) in [(false, ""), (false, "kept\n"), (true, ""), (false, "kept\n"), (true, "")] {
+        let ask = Ask { command: &LEAVES, ..Ask::ALL };
+        let followed = client.start(RunTestsRequest { fresh, ..request(&session, &ask) }).await.unwrap().to_end().await;
+        assert_eq!(followed.report().stdout_tail, found, "fresh: {fresh}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Texts of the tools that agents already parse, to the letter, where the table does not reach.
+
+use crate::mcp::without_age;
+use crate::mcp_client::Mcp;
+use proctor_tests::expected::{MISSING_COMMAND, MISSING_RUNNER};
+use proctor_tests::test_workspace::Place;
+use serde_json::json;
+
+#[tokio::test]
+async fn a_session_from_its_first_question_to_a_mended_bug() {
+    let place = Place::with("go/twomodules");
+    let mcp = Mcp::on(&place).await;
+    let not_yet = "no run_tests call yet in this session";
+    assert_eq!(mcp.call("last_test_failures", json!({})).await.text, not_yet);
+    assert_eq!(mcp.call("run_failing_tests", json!({})).await.text, not_yet);
+    assert_eq!(mcp.call("get_run", json!({})).await.text, not_yet);
+    assert_eq!(mcp.call("get_test_report", json!({})).await.text, not_yet);
+    let no_coverage = "no coverage data yet — run `run_tests` first";
+    assert_eq!(mcp.call("tests_covering", json!({"file": "beta/beta.go"})).await.text, no_coverage);
+
+    assert_eq!(mcp.call("run_tests", json!({})).await.structured["outcome"], "failed");
+    let failures = mcp.call("last_test_failures", json!({})).await;
+    let wanted = "1 test failure(s) from last run_tests call (go, AGO):\n\n\
+                  1. example.com/twomodules/beta/TestName\n   beta/beta_test.go:7\n   Name() = \"betta\", want \"beta\"\n   \
+                  --- diff ---\n   got: \"betta\"\n   want: \"beta\"\n\n";
+    assert_eq!(without_age(&failures.text), wanted);
+    let rerun = mcp.call("run_failing_tests", json!({})).await;
+    assert_eq!(rerun.structured["summary"]["total"], 1, "exactly what failed");
+    assert!(rerun.text.ends_with("\nexit: 1\n"));
+
+    place.write("beta/beta.go", "package beta\n\nfunc Name() string { return \"beta\" }\n");
+    let rerun = mcp.call("run_failing_tests", json!({})).await;
+    assert_eq!(rerun.structured["outcome"], "passed");
+    assert!(rerun.text.ends_with("\nexit: 0\n"), "{}", rerun.text);
+    let nothing = mcp.call("run_failing_tests", json!({})).await;
+    assert_eq!(nothing.text, "last run_tests had no failures — nothing to rerun (go)");
+    assert_eq!(nothing.structured["nothing_ran"], "NOTHING_TO_RERUN");
+    let fine = mcp.call("last_test_failures", json!({})).await;
+    assert_eq!(without_age(&fine.text), "last run_tests had no failures (1 tests passed, go, AGO)");
+}
+
+#[tokio::test]
+async fn covering_tests_by_package() {
+    let place = Place::with("go/pass");
+    let mcp = Mcp::on(&place).await;
+    mcp.call("run_tests", json!({})).await;
+    let attribution = "attribution: per package (some test of each package listed executes it)\n";
+    let line = mcp.call("tests_covering", json!({"file": "calc/calc.go", "line": "10"})).await;
+    let invoice = "\nexample.com/pass/invoice:\n  TestTotal\n  TestTotalRounds\n";
+    assert_eq!(line.text, format!("2 test(s) cover calc/calc.go:10:\n{invoice}{attribution}"));
+    assert_eq!(line.structured["attribution"], "package");
+    let whole = mcp.call("tests_covering", json!({"file": "calc/calc.go"})).await;
+    let calc = "\nexample.com/pass/calc:\n  TestAdd\n  TestAddNegative\n";
+    assert_eq!(whole.text, format!("4 test(s) cover calc/calc.go:\n{calc}{invoice}{attribution}"));
+    for (arguments, text) in [
+        (json!({"file": "calc/calc.go", "line": 19}), "no coverage found for calc/calc.go:19"),
+        (json!({"file": "nothing.go"}), "no coverage found for nothing.go"),
+    ] {
+        assert_eq!(mcp.call("tests_covering", arguments).await.text, text);
+    }
+    place.write("calc/calc.go", "package calc\n\nfunc Add(a, b int) int { return a + b }\n");
+    let changed = mcp.call("tests_covering", json!({"file": "calc/calc.go", "line": 6})).await;
+    let note = "calc/calc.go has changed since it was measured: lines may have moved\n";
+    assert!(changed.text.ends_with(note), "{}", changed.text);
+    assert_eq!(changed.structured["file_changed"], true);
+}
+
+#[tokio::test]
+async fn the_list_is_limited_and_says_so() {
+    let place = Place::with("go/shapes");
+    let mcp = Mcp::on(&place).await;
+    mcp.call("run_tests", json!({})).await;
+    let two = mcp.call("last_test_failures", json!({"limit": 2})).await;
+    let total = two.structured["total"].as_u64().unwrap();
+    assert_eq!(two.structured["failures"].as_array().unwrap().len(), 2);
+    let more = format!("({} more entries truncated; pass a larger limit to see them)\n", total - 2);
+    assert!(two.text.ends_with(&more), "{}", two.text);
+    let clamped = mcp.call("last_test_failures", json!({"limit": 9999})).await;
+    assert!(clamped.hint.contains("limit was clamped from 9999 to 500"), "{}", clamped.hint);
+}
+
+#[tokio::test]
+async fn a_runner_that_is_not_there_is_named() {
+    let place = Place::with("go/pass");
+    let mcp = Mcp::on(&place).await;
+    let text = mcp.refused("run_tests", json!({"command": MISSING_COMMAND})).await;
+    assert_eq!(text, format!("run_tests: {MISSING_RUNNER}"));
+}
+
+#[tokio::test]
+async fn tests_are_listed_without_running_them() {
+    let place = Place::with("go/hang");
+    let mcp = Mcp::on(&place).await;
+    let listed = mcp.call("list_tests", json!({})).await;
+    assert_eq!(listed.text, "3 test(s) (go):\n\nexample.com/hang:\n  TestEnds\n  TestHangs\n  TestNeverReached\n");
+    let one = mcp.call("list_tests", json!({"filter": "TestEnds"})).await;
+    assert_eq!(one.text, "1 test(s) (go):\n\nexample.com/hang:\n  TestEnds\n");
+}
+
+#[tokio::test]
+async fn the_tools_are_those_of_the_contract() {
+    let place = Place::with("go/pass");
+    let mcp = Mcp::on(&place).await;
+    let mut names: Vec<&str> = mcp.tools().iter().map(|tool| tool.name.as_ref()).collect();
+    names.sort_unstable();
+    let wanted = [
+        "get_run",
+        "get_test_report",
+        "last_test_failures",
+        "list_tests",
+        "run_failing_tests",
+        "run_tests",
+        "tests_covering",
+    ];
+    assert_eq!(names, wanted);
+    assert!(mcp.tools().iter().all(|tool| tool.output_schema.is_some()));
+}

@@ -1,0 +1,101 @@
+//! `proctor-mcp` through a client of other people: the official Python SDK, which checks the data against the schemas by
+//! itself. Rows of the table and a session with every tool.
+
+use crate::mcp::{arguments, check_failures, check_run};
+use crate::mcp_client::Answer;
+use proctor_tests::expected::row;
+use proctor_tests::process::{command, end_of, installed, program, sources};
+use proctor_tests::test_workspace::{Before, Place};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::OnceLock;
+
+fn interpreter() -> &'static PathBuf {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| {
+        installed("python");
+        let tools = std::env::var_os("PROCTOR_TOOLS").map_or_else(|| sources().join(".tools"), PathBuf::from);
+        tools.join("python/bin/python")
+    })
+}
+
+fn calls(place: &Place, calls: &Value) -> Value {
+    let mut python = command(interpreter());
+    // The environment of the shim is that of the client, and everything it needs comes from the place.
+    let model = place.command("proctor-mcp");
+    python.envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    python.env("PYTHONDONTWRITEBYTECODE", "1").arg(sources().join("tests/tests/python_clients/mcp_client.py"));
+    python.arg(program("proctor-mcp")).arg("--workspace").arg(&place.workspace);
+    python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = python.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(calls.to_string().as_bytes()).unwrap();
+    let said = end_of(child);
+    assert_eq!(said.status, 0, "{}", said.stderr);
+    said.json()
+}
+
+fn answer(value: &Value) -> Answer {
+    let text = |number: usize| value["content"][number]["text"].as_str().unwrap_or_default().to_owned();
+    Answer {
+        text: text(0),
+        hint: text(1),
+        structured: value["structuredContent"].clone(),
+        is_error: value["isError"] == true,
+    }
+}
+
+fn check(name: &str) {
+    let row = row(&format!("go/{name}"));
+    let place = Place::with(row.fixture);
+    let before = Before::of(&place);
+    let asked = json!([
+        {"tool": "run_tests", "arguments": arguments(row)},
+        {"tool": "last_test_failures", "arguments": {}},
+    ]);
+    let answers = calls(&place, &asked);
+    check_run(row, &answer(&answers["answers"][0]));
+    check_failures(row, &answer(&answers["answers"][1]).text);
+    before.assert_files(&place);
+}
+
+macro_rules! rows {
+    ($($name:ident)*) => { $(#[test] fn $name() { check(stringify!($name)); })* };
+}
+
+rows! { pass fail panic crash builderror hang notests oom unicode shapes flood command_fails }
+
+#[test]
+fn every_tool_answers_in_the_form_that_it_promises() {
+    let place = Place::with("go/pass");
+    let asked = json!([
+        {"tool": "last_test_failures", "arguments": {}},
+        {"tool": "tests_covering", "arguments": {"file": "calc/calc.go"}},
+        {"tool": "run_tests", "arguments": {"timeout": "60", "max_tokens": 500.0}},
+        {"tool": "tests_covering", "arguments": {"file": "calc/calc.go", "line": 10}},
+        {"tool": "run_failing_tests", "arguments": {}},
+        {"tool": "list_tests", "arguments": {"limit": 1}},
+        {"tool": "get_run", "arguments": {"stream": "stdout", "cursor": 0}},
+        {"tool": "get_test_report", "arguments": {"format": "json"}},
+        {"tool": "run_tests", "arguments": {"timeout": -1}},
+    ]);
+    let said = calls(&place, &asked);
+    assert_eq!(said["server"], "proctor");
+    assert_eq!(said["tools"].as_array().unwrap().len(), 7);
+    let answers: Vec<Answer> = said["answers"].as_array().unwrap().iter().map(answer).collect();
+    assert_eq!(answers[0].text, "no run_tests call yet in this session");
+    assert!(answers[2].text.ends_with("exit: 0\n") && answers[2].text.len() <= 2_000, "{}", answers[2].text);
+    assert!(answers[3].text.starts_with("2 test(s) cover calc/calc.go:10:\n\nexample.com/pass/invoice:\n"));
+    assert_eq!(answers[4].text, "last run_tests had no failures — nothing to rerun (go)");
+    assert!(
+        answers[5].text.ends_with("... (3 more truncated; pass a larger limit to see them)\n"),
+        "{}",
+        answers[5].text
+    );
+    assert!(answers[6].text.starts_with('{'), "{}", answers[6].text);
+    assert!(answers[8].is_error);
+    assert_eq!(answers[8].text, "run_tests: timeout must be a positive number of seconds, got -1");
+    assert!(answers[..8].iter().all(|answer| !answer.is_error));
+    assert!(!said["progress"].as_array().unwrap().is_empty(), "progress flows during a run");
+}

@@ -1,0 +1,124 @@
+//! Mistakes of agents: the words they read, to the letter.
+
+use crate::mcp_client::Mcp;
+use crate::{FILTERS, NO_GO, NO_PROJECT, add_links_out, path_without_go};
+use proctor_tests::test_workspace::{Before, Place};
+use serde_json::{Value, json};
+use std::process::Stdio;
+
+fn mistakes() -> Vec<(&'static str, Value, &'static str)> {
+    vec![
+        ("run_tests", json!({"timeout": -1}), "run_tests: timeout must be a positive number of seconds, got -1"),
+        ("run_tests", json!({"timeout": 0}), "run_tests: timeout must be a positive number of seconds, got 0"),
+        (
+            "run_tests",
+            json!({"timeout": "NaN"}),
+            "run_tests: timeout must be a positive number of seconds, got \"NaN\"",
+        ),
+        (
+            "run_tests",
+            json!({"timeout": "abc"}),
+            "run_tests: timeout must be a positive number of seconds, got \"abc\"",
+        ),
+        ("run_tests", json!({"timeout": true}), "run_tests: timeout must be a positive number of seconds, got true"),
+        ("run_failing_tests", json!({"limit": 0}), "run_failing_tests: limit must be a positive whole number, got 0"),
+        ("run_tests", json!({"filter": 7}), "filter must be a string, got int"),
+        ("run_tests", json!({"filter": ["a"]}), "filter must be a string, got list"),
+        (
+            "run_tests",
+            json!({"framework": "cobol"}),
+            "framework: unknown framework `cobol`: known are go, pytest, unittest, jest, mocha, node, vitest, playwright, script, cargo, nextest, ctest, maven, gradle, maestro, cypress",
+        ),
+        ("run_tests", json!({"files": ["../greet.go"]}), "files: \"../greet.go\" is outside the workspace"),
+        ("run_tests", json!({"files": ["out/passwd"]}), "files: \"out/passwd\" is outside the workspace"),
+        ("run_tests", json!({"files": ["gone.go"]}), "files: \"gone.go\" not found in the workspace"),
+        ("run_tests", json!({"repeat": 3}), "repeat must be 0 or 1 in this version"),
+        ("run_tests", json!({"headed": true}), "headed has no meaning for go"),
+        ("run_tests", json!({"browser": "webkit"}), "browser has no meaning for go"),
+        ("run_tests", json!({"env": {"LD_PRELOAD": "/x.so"}}), "env: LD_PRELOAD decides what runs and cannot be set"),
+        ("run_tests", json!({"command": ["make"], "filter": "x"}), "command excludes filter and files"),
+        ("tests_covering", json!({}), "tests_covering: file is required"),
+        ("tests_covering", json!({"file": ""}), "tests_covering: file is required"),
+        ("tests_covering", json!({"file": "../x.go"}), "file: \"../x.go\" is outside the workspace"),
+        ("tests_covering", json!({"file": "passwd.txt"}), "file: \"passwd.txt\" is outside the workspace"),
+        (
+            "tests_covering",
+            json!({"file": "greet.go", "line": -3}),
+            "tests_covering: line must be a positive whole number, got -3",
+        ),
+        (
+            "last_test_failures",
+            json!({"limit": 1.5}),
+            "last_test_failures: limit must be a positive whole number, got 1.5",
+        ),
+        ("list_tests", json!({"filter": "-list"}), FILTERS[0].1),
+    ]
+}
+
+#[tokio::test]
+async fn mistakes_are_named_and_nothing_is_lost() {
+    let place = Place::with("go/fail");
+    add_links_out(&place.workspace);
+    let before = Before::of(&place);
+    let mcp = Mcp::on(&place).await;
+    mcp.call("run_tests", json!({})).await;
+    let failures = mcp.call("last_test_failures", json!({})).await.structured;
+    for (tool, arguments, text) in mistakes() {
+        assert_eq!(mcp.refused(tool, arguments.clone()).await, text, "{tool} {arguments}");
+    }
+    for (filter, text) in FILTERS {
+        assert_eq!(mcp.refused("run_tests", json!({"filter": filter})).await, text);
+    }
+    let unknown = mcp.refused("run_tests", json!({"tiemout": 1})).await;
+    assert!(unknown.starts_with("run_tests: unknown argument `tiemout`; it takes: "), "{unknown}");
+    let stranger = mcp.refused("get_run", json!({"run_id": "0123456789abcdef0123456789abcdef"})).await;
+    assert!(stranger.starts_with("get_run: no such run of this tenant. "), "{stranger}");
+    let after = mcp.call("last_test_failures", json!({})).await.structured;
+    assert_eq!((&after["run_id"], &after["failures"]), (&failures["run_id"], &failures["failures"]));
+    assert_eq!(mcp.tools().len(), 7, "it still answers");
+    mcp.leave().await;
+    before.assert_files(&place);
+}
+
+#[tokio::test]
+async fn a_workspace_without_a_project_is_told_so() {
+    let place = Place::empty();
+    let mcp = Mcp::on(&place).await;
+    for tool in ["run_tests", "list_tests"] {
+        assert_eq!(mcp.refused(tool, json!({})).await, NO_PROJECT);
+    }
+    assert_eq!(mcp.call("last_test_failures", json!({})).await.text, "no run_tests call yet in this session");
+}
+
+#[tokio::test]
+async fn a_host_without_go_is_told_so() {
+    let place = Place::with("go/pass");
+    let path = path_without_go(place.root());
+    let mcp = Mcp::started_by(place.command("proctor-mcp").env("PATH", path), &place).await;
+    assert_eq!(mcp.refused("run_tests", json!({})).await, format!("run_tests: {NO_GO}"));
+}
+
+#[tokio::test]
+async fn a_value_above_its_ceiling_is_clamped_and_said() {
+    let place = Place::with("go/pass");
+    let mcp = Mcp::on(&place).await;
+    let answer = mcp.call("run_tests", json!({"timeout": "5000"})).await;
+    assert!(answer.hint.contains("timeout was clamped from \"5000\" to 1800 s."), "{}", answer.hint);
+    assert_eq!(answer.structured["limits"]["wall_ms_max"], 1_800_000);
+}
+
+#[test]
+fn a_shim_without_a_workspace_does_not_start() {
+    let place = Place::empty();
+    for (arguments, text) in [
+        (&["--workspace", "/nowhere"][..], "--workspace /nowhere: No such file or directory"),
+        (&["--workspace", "/etc/passwd"], "--workspace /etc/passwd: not a directory"),
+        (&["--supervisor", "http://10.0.0.1:1"], "plain http only to loopback"),
+        (&["--supervisor", "nonsense"], "expected unix:PATH, https://HOST:PORT or http://127.0.0.1:PORT"),
+    ] {
+        let mut shim = place.command("proctor-mcp");
+        let said = proctor_tests::process::end_of(shim.args(arguments).stdin(Stdio::null()).spawn().unwrap());
+        assert_eq!((said.status, said.stdout.as_str()), (2, ""), "{said:?}");
+        assert!(said.stderr.contains(text), "{text}: {}", said.stderr);
+    }
+}

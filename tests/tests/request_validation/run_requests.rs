@@ -1,0 +1,240 @@
+//! Mistakes in requests that start or read runs: the code, the field, the words; the last failures stay as they were.
+
+use crate::{FILTERS, NO_GO, NO_PROJECT, add_links_out, path_without_go};
+use proctor_proto::reason;
+use proctor_proto::v1::{self, Limits, RunTestsRequest};
+use proctor_tests::grpc_client::Client;
+use proctor_tests::process::{descendants, eventually, waiting_for_a_run};
+use proctor_tests::supervisor_process::{Settings, Supervisor};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+/// A change to a good request, the field that is wrong in it, and what is said.
+type Mistake = (RunTestsRequest, &'static str, String);
+
+fn mistakes() -> Vec<Mistake> {
+    let good = RunTestsRequest::default;
+    let files = |file: &str| RunTestsRequest { files: vec![file.to_owned()], ..good() };
+    let limits = |limits: Limits| RunTestsRequest { limits: Some(limits), ..good() };
+    let env = |name: &str, value: &str| RunTestsRequest {
+        env: HashMap::from([(name.to_owned(), value.to_owned())]),
+        ..good()
+    };
+    let command = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let many: HashMap<String, String> = (0..65).map(|number| (format!("V{number}"), String::new())).collect();
+    let mut mistakes: Vec<(RunTestsRequest, &'static str, &str)> = vec![
+        (
+            RunTestsRequest { framework: "cobol".into(), ..good() },
+            "framework",
+            "unknown framework `cobol`: known are go, pytest, unittest, jest, mocha, node, vitest, playwright, script, cargo, nextest, ctest, maven, gradle, maestro, cypress",
+        ),
+        (RunTestsRequest { network: 99, ..good() }, "network", "network has no value 99"),
+        (RunTestsRequest { coverage: -1, ..good() }, "coverage", "coverage has no value -1"),
+        (RunTestsRequest { if_busy: 3, ..good() }, "if_busy", "if_busy has no value 3"),
+        (RunTestsRequest { priority: 4, ..good() }, "priority", "priority has no value 4"),
+        (files("../greet.go"), "files", "files: \"../greet.go\" is outside the workspace"),
+        (files("/etc/passwd"), "files", "files: \"/etc/passwd\" is outside the workspace"),
+        (files("out/passwd"), "files", "files: \"out/passwd\" is outside the workspace"),
+        (files("passwd.txt"), "files", "files: \"passwd.txt\" is outside the workspace"),
+        (files("gone.go"), "files", "files: \"gone.go\" not found in the workspace"),
+        (RunTestsRequest { files: vec!["greet.go".into(); 1_001], ..good() }, "files", "files: at most 1000, got 1001"),
+        (limits(Limits { memory_bytes: 1, ..Limits::default() }), "limits", "memory must be at least 4 MiB, got 1 B"),
+        (
+            limits(Limits { cpu_millis: 9, ..Limits::default() }),
+            "limits",
+            "cpus must be at least 0.01 processors, got 0.009 processors",
+        ),
+        (
+            limits(Limits { pids: 3, ..Limits::default() }),
+            "limits",
+            "pids must be at least 4 processes, got 3 processes",
+        ),
+        (env("LD_PRELOAD", "/x.so"), "env", "env: LD_PRELOAD decides what runs and cannot be set"),
+        (env("PROCTOR_WORKER", "/x"), "env", "env: PROCTOR_WORKER decides what runs and cannot be set"),
+        (env("A-B", ""), "env", "env: \"A-B\" is not a variable's name ([A-Za-z_][A-Za-z0-9_]*)"),
+        (env("A", "\0"), "env", "env: A contains a NUL byte"),
+        (env("A", &"x".repeat(32 * 1024)), "env", "env: at most 32768 bytes together, got 32769"),
+        (RunTestsRequest { env: many, ..good() }, "env", "env: at most 64 variables, got 65"),
+        (RunTestsRequest { command: command(&[""]), ..good() }, "command", "command: needs a program"),
+        (RunTestsRequest { command: command(&["a\0b"]), ..good() }, "command", "command: needs a program"),
+        (
+            RunTestsRequest { command: command(&["make"]), filter: "x".into(), ..good() },
+            "command",
+            "command excludes filter and files",
+        ),
+        (RunTestsRequest { command: command(&["x"; 257]), ..good() }, "command", "command: at most 256 words"),
+        (
+            RunTestsRequest { command: command(&["x", &"y".repeat(128 << 10)]), ..good() },
+            "command",
+            "command: at most 131072 bytes together",
+        ),
+        (RunTestsRequest { repeat: 2, ..good() }, "repeat", "repeat must be 0 or 1 in this version"),
+        (RunTestsRequest { parallel: 257, ..good() }, "parallel", "parallel must be at most 256"),
+        (RunTestsRequest { headed: true, ..good() }, "headed", "headed has no meaning for go"),
+        (RunTestsRequest { browser: "firefox".into(), ..good() }, "browser", "browser has no meaning for go"),
+        (
+            RunTestsRequest { browser: "mosaic".into(), ..good() },
+            "browser",
+            "browser: unknown browser `mosaic`: known are chromium, firefox, webkit",
+        ),
+    ];
+    mistakes
+        .extend(FILTERS.map(|(filter, text)| (RunTestsRequest { filter: filter.into(), ..good() }, "filter", text)));
+    mistakes.into_iter().map(|(request, field, text)| (request, field, text.to_owned())).collect()
+}
+
+fn assert_names(status: &Status, field: &str, text: &str, context: &str) {
+    assert_eq!(status.code(), Code::InvalidArgument, "{context}: {status:?}");
+    assert!(status.message().contains(text), "{context}: {text:?} in {:?}", status.message());
+    let violations = status.get_details_bad_request().unwrap().field_violations;
+    assert_eq!(violations.iter().map(|violation| violation.field.as_str()).collect::<Vec<_>>(), [field], "{context}");
+}
+
+async fn refused(client: &Client, request: RunTestsRequest) -> Status {
+    match client.start(request.clone()).await {
+        Ok(_) => panic!("it began: {request:?}"),
+        Err(status) => status,
+    }
+}
+
+#[tokio::test]
+async fn mistakes_are_named_by_field_and_nothing_is_lost() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("alpha").await;
+    let workspace = supervisor.workspace("alpha", "shop", "go/fail");
+    add_links_out(&workspace);
+    let session = client.open(&workspace).await;
+    let run = client.run(&session).await;
+    let before = client.failures(&session).await;
+    let mut waiting = None;
+    eventually("a worker waits", || {
+        waiting = waiting_for_a_run(supervisor.pid());
+        waiting.is_some()
+    });
+    let host = supervisor.dir().to_str().unwrap().to_owned();
+    for (request, field, text) in mistakes() {
+        let request = RunTestsRequest { session_id: session.clone(), ..request };
+        let status = refused(&client, request).await;
+        assert_names(&status, field, &text, field);
+        assert!(!status.message().contains(&host), "no path of the host: {status:?}");
+    }
+    let network = v1::Network::Host.into();
+    let denied = refused(&client, RunTestsRequest { session_id: session.clone(), network, ..Default::default() }).await;
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    assert_eq!(
+        denied.message(),
+        "network: the host's network is not allowed for this tenant: ask for none, or have the operator allow it"
+    );
+
+    assert_eq!(Some(descendants(supervisor.pid())), waiting, "no process was started");
+    let after = client.failures(&session).await;
+    assert_eq!((&after.run_id, &after.failures), (&before.run_id, &before.failures));
+    assert_eq!(after.run_id, run.run_id);
+}
+
+#[tokio::test]
+async fn mistakes_in_questions_are_named_by_field() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("alpha").await;
+    let workspace = supervisor.workspace("alpha", "shop", "go/pass");
+    add_links_out(&workspace);
+    let session_id = client.open(&workspace).await;
+    let run_id = client.run(&session_id).await.run_id;
+    for (file, text) in [
+        ("", "file is required"),
+        ("../x.go", "\"../x.go\" is outside the workspace"),
+        ("out/passwd", "\"out/passwd\" is outside the workspace"),
+        ("passwd.txt", "\"passwd.txt\" is outside the workspace"),
+    ] {
+        let request =
+            v1::TestsCoveringRequest { session_id: session_id.clone(), file: file.into(), ..Default::default() };
+        let status = client.results.clone().tests_covering(request).await.unwrap_err();
+        assert_names(&status, "file", text, file);
+    }
+    for stream in [0, 9] {
+        let request = v1::ReadOutputRequest { run_id: run_id.clone(), stream, cursor: 0, max_bytes: 0 };
+        let status = client.runs.clone().read_output(request).await.unwrap_err();
+        assert_names(&status, "stream", "stream", "ReadOutput");
+    }
+    for format in [v1::ReportFormat::Junit.into(), v1::ReportFormat::Html.into(), 17] {
+        let request = v1::GetReportRequest { session_id: session_id.clone(), format, run_id: String::new() };
+        let status = client.results.clone().get_report(request).await.unwrap_err();
+        assert_names(&status, "format", "format", "GetReport");
+    }
+    for (filter, text) in FILTERS {
+        let request =
+            v1::ListTestsRequest { session_id: session_id.clone(), filter: filter.into(), ..Default::default() };
+        let status = client.results.clone().list_tests(request).await.unwrap_err();
+        assert_names(&status, "filter", text, "ListTests");
+    }
+    // Beyond the end there is nothing to read, which is no mistake.
+    let request = v1::ReadOutputRequest { run_id, stream: 1, cursor: u64::MAX, max_bytes: u32::MAX };
+    let answer = client.runs.clone().read_output(request).await.unwrap().into_inner();
+    assert!(answer.end && answer.bytes.is_empty() && answer.next_cursor == answer.total_bytes);
+}
+
+#[tokio::test]
+async fn what_cannot_run_here_has_a_reason_that_programs_read() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("beta").await;
+    let empty = supervisor.empty_workspace("beta", "empty");
+    let session_id = client.open(&empty).await;
+    let report = v1::GetReportRequest { session_id: session_id.clone(), ..Default::default() };
+    let rerun = v1::RunFailingTestsRequest { session_id: session_id.clone(), ..Default::default() };
+    let go = RunTestsRequest { session_id: session_id.clone(), framework: "go".into(), ..Default::default() };
+    let misled = supervisor.empty_workspace("beta", "misled");
+    std::fs::write(misled.join(".proctor.yaml"), "framework: go\ntimeuot: 3s\n").unwrap();
+    let misled = RunTestsRequest { session_id: client.open(&misled).await, ..Default::default() };
+    let any = RunTestsRequest { session_id, ..Default::default() };
+    for (status, reason) in [
+        (refused(&client, any).await, reason::NO_PROJECT),
+        (refused(&client, misled).await, reason::PROJECT_FILE),
+        (refused(&client, go).await, reason::FRAMEWORK_NOT_HERE),
+        (client.runs.clone().run_failing_tests(rerun).await.unwrap_err(), reason::NO_RUN_YET),
+        (client.results.clone().get_report(report).await.unwrap_err(), reason::NO_RUN_YET),
+    ] {
+        let info = status.get_details_error_info().unwrap();
+        assert_eq!(
+            (status.code(), info.domain.as_str(), info.reason.as_str()),
+            (Code::FailedPrecondition, reason::DOMAIN, reason)
+        );
+        if reason == reason::NO_PROJECT {
+            assert_eq!(status.message(), NO_PROJECT);
+        }
+        if reason == reason::PROJECT_FILE {
+            assert!(status.message().starts_with(".proctor.yaml: line 2, timeuot: unknown field"), "{status:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_host_without_go_is_told_so() {
+    let place = tempfile::tempdir().unwrap();
+    let supervisor = Supervisor::with(&Settings { path: path_without_go(place.path()), ..Settings::default() });
+    let client = supervisor.client("alpha").await;
+    let session_id = client.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
+    let status = refused(&client, RunTestsRequest { session_id: session_id.clone(), ..Default::default() }).await;
+    assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, NO_GO));
+    assert_eq!(status.get_details_error_info().unwrap().reason, reason::RUNNER_MISSING);
+    assert!(!client.failures(&session_id).await.has_run);
+}
+
+#[tokio::test]
+async fn what_is_no_grpc_at_all_disturbs_nobody() {
+    let supervisor = Supervisor::start();
+    let client = supervisor.client("alpha").await;
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnonsense", &[0xff; 4096]] {
+        let mut peer = std::net::TcpStream::connect(supervisor.address).unwrap();
+        peer.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        peer.write_all(garbage).unwrap();
+        _ = peer.shutdown(std::net::Shutdown::Write);
+        _ = peer.read_to_end(&mut Vec::new());
+    }
+    let session_id = client.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
+    let huge = RunTestsRequest { session_id: session_id.clone(), filter: "x".repeat(9 << 20), ..Default::default() };
+    let status = refused(&client, huge).await;
+    assert!(matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted), "{status:?}");
+    assert_eq!(client.run(&session_id).await.report().exit_code, 0);
+}

@@ -1,0 +1,31 @@
+//! The escape suite: every attack of one table, held by the sandbox, and shown to succeed with its layer left off, so
+//! that each row is known to be able to fail. The same rows in every place: on this host as root, as an ordinary user,
+//! and in a guest with another kernel and cgroup v2 alone. Must not know how a layer works.
+//!
+//! `escape` runs all places, `escape --place host|user|guest` one. Names, or parts of names, choose rows, and
+//! `--skip NAME` leaves out, as of any test. With `--attack PROGRAM` and `--worker PROGRAM` nothing is built, which a guest
+//! needs. With `--base DIRECTORY` and `--gifts DIRECTORY` as well, nothing is laid out and the rows run in this very process,
+//! which an ordinary user needs. `--survey` judges nothing and shows how each attack goes outside and inside.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a suite that cannot set up what it needs must fail")]
+
+mod attack_attempt;
+mod attack_programs;
+mod attack_row;
+mod attack_table;
+mod environments;
+mod host_targets;
+
+use environments::{Asked, Place};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let asked = Asked::from(std::env::args().skip(1));
+    let tally = match asked.place {
+        Some(Place::Guest) if !asked.is_in_place() => environments::in_guest(&asked),
+        Some(place) => environments::here(&asked, place),
+        None => environments::everywhere(&asked, &[Place::Host, Place::User]).with(&environments::in_guest(&asked)),
+    };
+    println!("\n{}", tally.closing());
+    if tally.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
