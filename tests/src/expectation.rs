@@ -8,7 +8,7 @@ pub struct Row {
     /// The directory below `fixtures` that is copied as its workspace.
     pub fixture: &'static str,
     /// What is asked for.
-    pub ask: Ask,
+    pub options: RunOptions,
     /// The outcome.
     pub outcome: &'static str,
     /// Exit status of `proctor run`.
@@ -56,7 +56,7 @@ pub type Artifact = (&'static str, &'static str, &'static [u8]);
 
 /// What a row asks for; the rest is left to the defaults.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask {
+pub struct RunOptions {
     /// The filter; empty for none.
     pub filter: &'static str,
     /// A command that replaces the framework's own.
@@ -112,9 +112,9 @@ pub struct Covering {
     pub packages: &'static [&'static str],
 }
 
-impl Ask {
+impl RunOptions {
     /// All tests with all defaults.
-    pub const ALL: Ask = Ask { filter: "", command: &[], memory_mib: None, pids: None, timeout_s: None };
+    pub const ALL: RunOptions = RunOptions { filter: "", command: &[], memory_mib: None, pids: None, timeout_s: None };
 }
 
 impl Row {
@@ -122,7 +122,7 @@ impl Row {
     pub const PASSED: Row = Row {
         name: "",
         fixture: "",
-        ask: Ask::ALL,
+        options: RunOptions::ALL,
         outcome: "passed",
         exit_status: 0,
         exit_code: 0,

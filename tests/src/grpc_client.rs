@@ -1,6 +1,6 @@
 //! A real gRPC client of a real supervisor, and runs as streams of events. Must not know the table.
 
-use crate::process::PATIENCE;
+use crate::process::WAIT_MAX;
 use proctor_proto::client::Tls;
 use proctor_proto::v1::host_client::HostClient;
 use proctor_proto::v1::results_client::ResultsClient;
@@ -38,9 +38,9 @@ impl Interceptor for Identity {
 
 /// A channel on which every error has to give its reason.
 #[derive(Clone)]
-pub struct Reasoned(Channel);
+pub struct ReasonCheckedChannel(Channel);
 
-impl Service<Request<Body>> for Reasoned {
+impl Service<Request<Body>> for ReasonCheckedChannel {
     type Response = Response<Body>;
     type Error = tonic::transport::Error;
     type Future = BoxFuture<Self::Response, Self::Error>;
@@ -63,7 +63,7 @@ impl Service<Request<Body>> for Reasoned {
     }
 }
 
-type Wire = InterceptedService<Reasoned, Identity>;
+type Wire = InterceptedService<ReasonCheckedChannel, Identity>;
 
 /// All services, for one caller.
 #[derive(Clone)]
@@ -83,7 +83,7 @@ pub struct Client {
 impl Client {
     fn over(channel: &Channel, token: Option<&str>) -> Client {
         let identity = Identity(token.map(|token| format!("Bearer {token}").parse().unwrap()));
-        let wire = || InterceptedService::new(Reasoned(channel.clone()), identity.clone());
+        let wire = || InterceptedService::new(ReasonCheckedChannel(channel.clone()), identity.clone());
         Client {
             sessions: SessionsClient::new(wire()),
             runs: RunsClient::new(wire()).max_decoding_message_size(MESSAGE_BYTES_MAX),
@@ -118,16 +118,16 @@ impl Client {
 
     /// The session on `workspace` that all callers of the tenant share: its id.
     pub async fn open(&self, workspace: &Path) -> String {
-        self.try_open(workspace, false).await.unwrap()
+        self.try_open_session(workspace, false).await.unwrap()
     }
 
     /// A session on `workspace` that nobody else gets: its id.
-    pub async fn open_separate(&self, workspace: &Path) -> String {
-        self.try_open(workspace, true).await.unwrap()
+    pub async fn open_separate_session(&self, workspace: &Path) -> String {
+        self.try_open_session(workspace, true).await.unwrap()
     }
 
     /// A session on `workspace`, shared or not: its id.
-    pub async fn try_open(&self, workspace: &Path, separate: bool) -> Result<String, Status> {
+    pub async fn try_open_session(&self, workspace: &Path, separate: bool) -> Result<String, Status> {
         let workspace = workspace.to_str().unwrap().to_owned();
         let request = CreateSessionRequest { workspace, separate, ..CreateSessionRequest::default() };
         let answer = self.sessions.clone().create_session(request).await?;
@@ -140,7 +140,7 @@ impl Client {
     }
 
     /// Starts a run of all tests of a session and follows it to its end.
-    pub async fn run(&self, session_id: &str) -> Followed {
+    pub async fn run(&self, session_id: &str) -> CompletedRun {
         let request = RunTestsRequest { session_id: session_id.to_owned(), ..RunTestsRequest::default() };
         self.start(request).await.unwrap().to_end().await
     }
@@ -154,7 +154,7 @@ impl Client {
     /// A run as it is, after at most `wait_ms`.
     pub async fn get_run(&self, run_id: &str, wait_ms: u64) -> v1::GetRunResponse {
         let request = v1::GetRunRequest { run_id: run_id.to_owned(), wait_ms };
-        timeout(PATIENCE, self.runs.clone().get_run(request)).await.unwrap().unwrap().into_inner()
+        timeout(WAIT_MAX, self.runs.clone().get_run(request)).await.unwrap().unwrap().into_inner()
     }
 
     /// The failures of the last run of a session, with room for all.
@@ -181,7 +181,7 @@ impl Client {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         };
-        timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
+        timeout(WAIT_MAX, asking).await.unwrap_or_else(|_| panic!("not within {WAIT_MAX:?}: {what}"))
     }
 }
 
@@ -194,7 +194,7 @@ pub struct Stream {
 
 /// A run whose events are all there.
 #[derive(Debug, Clone)]
-pub struct Followed {
+pub struct CompletedRun {
     /// The run.
     pub run_id: String,
     /// Its events.
@@ -208,8 +208,8 @@ impl Stream {
 
     /// The next event, the end, or why there is none.
     pub async fn next(&mut self) -> Result<Option<&RunEvent>, Status> {
-        let next = timeout(PATIENCE, self.events.message()).await;
-        let next = next.unwrap_or_else(|_| panic!("no event within {PATIENCE:?} after {:?}", self.seen.last()));
+        let next = timeout(WAIT_MAX, self.events.message()).await;
+        let next = next.unwrap_or_else(|_| panic!("no event within {WAIT_MAX:?} after {:?}", self.seen.last()));
         Ok(match next? {
             Some(event) => {
                 self.seen.push(event);
@@ -231,24 +231,24 @@ impl Stream {
     }
 
     /// Reads until the test has begun and is named `name`.
-    pub async fn until_running(&mut self, name: &str) -> String {
+    pub async fn wait_for_test(&mut self, name: &str) -> String {
         let began = |event: &Event| matches!(event, Event::TestStarted(started) if started.test.as_ref().is_some_and(|test| test.name == name));
         self.until(name, began).await.run_id
     }
 
     /// Reads to the end.
-    pub async fn to_end(self) -> Followed {
+    pub async fn to_end(self) -> CompletedRun {
         self.try_to_end().await.unwrap()
     }
 
     /// Reads to the end, which may be a refusal.
-    pub async fn try_to_end(mut self) -> Result<Followed, Status> {
+    pub async fn try_to_end(mut self) -> Result<CompletedRun, Status> {
         while self.next().await?.is_some() {}
-        Ok(Followed { run_id: self.seen[0].run_id.clone(), events: self.seen })
+        Ok(CompletedRun { run_id: self.seen[0].run_id.clone(), events: self.seen })
     }
 }
 
-impl Followed {
+impl CompletedRun {
     /// The report that ended it.
     #[must_use]
     pub fn report(&self) -> &Report {

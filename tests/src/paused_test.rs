@@ -4,7 +4,7 @@
 //! The marks lie in `.cache`, tagged as a cache, which proctor passes over when it looks whether a workspace has
 //! changed.
 
-use crate::process::eventually;
+use crate::process::wait_until;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -39,34 +39,34 @@ pub const TESTS: [&str; 3] =
 
 /// Such a workspace.
 #[derive(Debug, Clone)]
-pub struct Waiting {
+pub struct PausedTest {
     /// Where it is.
     pub workspace: PathBuf,
 }
 
-impl Waiting {
+impl PausedTest {
     /// Makes one at `workspace`.
     #[must_use]
-    pub fn at(workspace: &Path) -> Waiting {
+    pub fn at(workspace: &Path) -> PausedTest {
         fs::create_dir_all(workspace.join(".cache")).unwrap();
         fs::write(workspace.join(".cache/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n").unwrap();
         fs::write(workspace.join("go.mod"), MODULE).unwrap();
         fs::write(workspace.join("waiting_test.go"), TEST).unwrap();
-        Waiting { workspace: workspace.to_owned() }
+        PausedTest { workspace: workspace.to_owned() }
     }
 
     /// Waits until the test waits.
-    pub fn until_it_waits(&self) {
-        eventually("the test waits", || self.workspace.join(".cache/here").exists());
+    pub fn wait_until_paused(&self) {
+        wait_until("the test waits", || self.workspace.join(".cache/here").exists());
     }
 
     /// Lets the test go on.
-    pub fn open_the_gate(&self) {
+    pub fn resume(&self) {
         fs::write(self.workspace.join(".cache/gate"), "").unwrap();
     }
 
     /// Makes the next run wait again.
-    pub fn close_the_gate(&self) {
+    pub fn rearm(&self) {
         for mark in ["gate", "here"] {
             _ = fs::remove_file(self.workspace.join(".cache").join(mark));
         }

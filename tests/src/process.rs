@@ -11,11 +11,11 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// No wait in these suites is longer. Everything here takes seconds on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// The directory of the sources.
 #[must_use]
-pub fn sources() -> PathBuf {
+pub fn source_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
@@ -42,7 +42,7 @@ pub fn command(program: &Path) -> Command {
 /// Where `.ci/tools` installs.
 #[must_use]
 pub fn tools() -> PathBuf {
-    std::env::var_os("PROCTOR_TOOLS").map_or_else(|| sources().join(".tools"), PathBuf::from)
+    std::env::var_os("PROCTOR_TOOLS").map_or_else(|| source_root().join(".tools"), PathBuf::from)
 }
 
 /// PATH of programs under test: the Python that has pytest comes before the system's, which need not have it, and the
@@ -50,9 +50,10 @@ pub fn tools() -> PathBuf {
 #[must_use]
 pub fn search_path() -> OsString {
     static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| installed("pytest"));
+    INSTALLED.call_once(|| ensure_installed("pytest"));
     let ours = std::env::var_os("PATH").unwrap();
-    let (first, last) = ([tools().join("pytest/bin")], [tools().join("node/bin"), sources().join("tests/stand-ins")]);
+    let (first, last) =
+        ([tools().join("pytest/bin")], [tools().join("node/bin"), source_root().join("tests/stand-ins")]);
     std::env::join_paths(first.into_iter().chain(std::env::split_paths(&ours)).chain(last)).unwrap()
 }
 
@@ -70,8 +71,8 @@ pub fn maven_opts() -> String {
 }
 
 /// Makes sure that `.ci/tools` has installed what `part` names. Does nothing the second time.
-pub fn installed(part: &str) {
-    let mut command = command(&sources().join(".ci/tools"));
+pub fn ensure_installed(part: &str) {
+    let mut command = command(&source_root().join(".ci/tools"));
     // The installer is no program under test: it needs what the person's shell has.
     let output = command.envs(std::env::vars_os()).arg(part).output().unwrap();
     assert!(output.status.success(), ".ci/tools {part}: {}", String::from_utf8_lossy(&output.stderr));
@@ -79,7 +80,7 @@ pub fn installed(part: &str) {
 
 /// What a program that has ended said.
 #[derive(Debug, Clone)]
-pub struct Said {
+pub struct ProcessOutput {
     /// Its exit status.
     pub status: i32,
     /// All of its stdout.
@@ -88,10 +89,14 @@ pub struct Said {
     pub stderr: String,
 }
 
-impl Said {
-    fn of(output: &Output) -> Said {
+impl ProcessOutput {
+    fn from_output(output: &Output) -> ProcessOutput {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Said { status: output.status.code().unwrap_or(-1), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+        ProcessOutput {
+            status: output.status.code().unwrap_or(-1),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
     }
 
     /// Stdout as JSON.
@@ -101,13 +106,13 @@ impl Said {
     }
 }
 
-/// The end of `child`, whose pipes are read meanwhile. It is killed when [`PATIENCE`] is over.
+/// The end of `child`, whose pipes are read meanwhile. It is killed when [`WAIT_MAX`] is over.
 #[must_use]
-pub fn end_of(child: Child) -> Said {
+pub fn wait_for_exit(child: Child) -> ProcessOutput {
     let pid = child.id();
     let (done, ended) = std::sync::mpsc::sync_channel::<()>(1);
     let watchdog = std::thread::spawn(move || {
-        let late = ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+        let late = ended.recv_timeout(WAIT_MAX) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
         if late {
             signal(pid, Signal::SIGKILL);
         }
@@ -115,8 +120,8 @@ pub fn end_of(child: Child) -> Said {
     });
     let output = child.wait_with_output().unwrap();
     _ = done.send(());
-    let said = Said::of(&output);
-    assert!(!watchdog.join().unwrap(), "it did not end within {PATIENCE:?}: {said:?}");
+    let said = ProcessOutput::from_output(&output);
+    assert!(!watchdog.join().unwrap(), "it did not end within {WAIT_MAX:?}: {said:?}");
     said
 }
 
@@ -126,11 +131,11 @@ pub fn signal(pid: u32, signal: Signal) {
     _ = kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal);
 }
 
-/// Waits until `holds`; fails when [`PATIENCE`] is over.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+/// Waits until `holds`; fails when [`WAIT_MAX`] is over.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + WAIT_MAX;
     while !holds() {
-        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < until, "not within {WAIT_MAX:?}: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -146,7 +151,7 @@ pub struct Process {
 }
 
 impl Process {
-    fn of(pid: u32) -> Option<Process> {
+    fn from_pid(pid: u32) -> Option<Process> {
         // proc_pid_stat(5): the name is in parentheses, the start time the 22nd field. A zombie is no process any more.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -164,7 +169,7 @@ impl Process {
     /// Whether it still runs.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        Process::of(self.pid).is_some_and(|now| now.started == self.started)
+        Process::from_pid(self.pid).is_some_and(|now| now.started == self.started)
     }
 }
 
@@ -176,7 +181,7 @@ pub fn descendants(pid: u32) -> BTreeSet<Process> {
     for task in tasks.into_iter().flatten().flatten() {
         let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
         for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
-            found.extend(Process::of(child));
+            found.extend(Process::from_pid(child));
             found.extend(descendants(child));
         }
     }
@@ -186,7 +191,7 @@ pub fn descendants(pid: u32) -> BTreeSet<Process> {
 /// What waits below `pid` for one session's next run, a launcher and its init, once the last run's init has gone: that one
 /// has reaped somebody, whose page faults are the ninth field of proc_pid_stat(5) behind the name.
 #[must_use]
-pub fn waiting_for_a_run(pid: u32) -> Option<BTreeSet<Process>> {
+pub fn prepared_worker(pid: u32) -> Option<BTreeSet<Process>> {
     let waits = |init: &Process| {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", init.pid)).unwrap_or_default();
         let faults = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(8));
@@ -197,7 +202,7 @@ pub fn waiting_for_a_run(pid: u32) -> Option<BTreeSet<Process>> {
 
 /// Processes whose command line, environment, working directory or cgroup speaks of `mark`.
 #[must_use]
-pub fn processes_of(mark: &str) -> Vec<Process> {
+pub fn processes_matching(mark: &str) -> Vec<Process> {
     let ids = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let speaks = |pid: u32| {
@@ -207,12 +212,12 @@ pub fn processes_of(mark: &str) -> Vec<Process> {
         ["cmdline", "environ", "cgroup"].iter().any(|name| contains(&of(name)))
             || contains(cwd.as_os_str().as_encoded_bytes())
     };
-    ids.filter(|pid| *pid != std::process::id() && speaks(*pid)).filter_map(Process::of).collect()
+    ids.filter(|pid| *pid != std::process::id() && speaks(*pid)).filter_map(Process::from_pid).collect()
 }
 
 /// The cgroups that the supervisor with this id has made.
 #[must_use]
-pub fn cgroups_of(pid: u32) -> Vec<PathBuf> {
+pub fn supervisor_cgroups(pid: u32) -> Vec<PathBuf> {
     fn below(dir: &Path, prefix: &str, depth: u32, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -232,7 +237,7 @@ pub fn cgroups_of(pid: u32) -> Vec<PathBuf> {
 /// The host's mounts that are proctor's: on a path or of a directory with `mark` in it, or where runs have theirs. Others
 /// mount what they like meanwhile.
 #[must_use]
-pub fn mounts_of(mark: &str) -> BTreeSet<String> {
+pub fn proctor_mounts(mark: &str) -> BTreeSet<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let is_ours = |line: &&str| [mark, "/tmp/proctor/", "/tmp/proctor "].iter().any(|ours| line.contains(ours));
     mounts.lines().filter(is_ours).map(str::to_owned).collect()
@@ -240,7 +245,7 @@ pub fn mounts_of(mark: &str) -> BTreeSet<String> {
 
 /// Whether `pid` has written `words` to a file that has no name any more, as a run's log has none.
 #[must_use]
-pub fn has_logged(pid: u32, words: &str) -> bool {
+pub fn has_written_to_run_log(pid: u32, words: &str) -> bool {
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let unnamed = files.filter(|file| {
         let target = std::fs::read_link(file.path()).unwrap_or_default();

@@ -7,7 +7,7 @@
 
 mod root_disk;
 
-use crate::process::{command, end_of, signal, sources};
+use crate::process::{command, signal, source_root, wait_for_exit};
 use nix::sys::signal::Signal;
 use root_disk::Disk;
 use std::fs;
@@ -270,7 +270,7 @@ impl Guest {
             }
             std::thread::sleep(Duration::from_millis(20));
         };
-        let said = end_of(qemu);
+        let said = wait_for_exit(qemu);
         assert!(late || said.status == 0, "QEMU failed: {}", said.stderr);
         late
     }
@@ -298,7 +298,7 @@ impl Outcome {
 
 /// A part of what `.ci/tools guest` installs.
 fn tool(name: &str) -> PathBuf {
-    let tools = std::env::var_os("PROCTOR_TOOLS").map_or_else(|| sources().join(".tools"), PathBuf::from);
+    let tools = std::env::var_os("PROCTOR_TOOLS").map_or_else(|| source_root().join(".tools"), PathBuf::from);
     let tool = tools.join("guest").join(name);
     assert!(tool.exists(), "{} is missing: `make tools` installs it", tool.display());
     tool
@@ -312,7 +312,7 @@ fn on_its_path(name: &str) -> PathBuf {
 fn python_library(python: &Path) -> PathBuf {
     let mut asked = command(python);
     asked.args(["-I", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"]);
-    let said = end_of(asked.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let said = wait_for_exit(asked.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     assert_eq!(said.status, 0, "{said:?}");
     PathBuf::from(said.stdout.trim())
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 /// A test, a failure, or something that could not be built or collected.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Seen {
+pub struct TestRecord {
     /// The runner's own form of its name.
     pub nodeid: String,
     /// passed, failed, skipped, error; build or collection for a collector.
@@ -25,7 +25,7 @@ pub struct Seen {
 
 /// A report, whatever form it had.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Observed {
+pub struct RunResult {
     outcome: String,
     exit_code: i64,
     raw_exit_code: Option<i64>,
@@ -35,9 +35,9 @@ pub struct Observed {
     unreached: bool,
     /// total, passed, failed, skipped, xfailed, xpassed, error.
     summary: [u64; 7],
-    tests: BTreeSet<Seen>,
+    tests: BTreeSet<TestRecord>,
     listed: usize,
-    collectors: BTreeSet<Seen>,
+    collectors: BTreeSet<TestRecord>,
     held: Vec<String>,
     killed: Option<String>,
     running: Vec<String>,
@@ -64,12 +64,12 @@ fn name(id: &Value) -> String {
     format!("{}/{}", id["package"].as_str().unwrap(), id["name"].as_str().unwrap())
 }
 
-impl Seen {
+impl TestRecord {
     /// From an element of `tests` or `collectors` of the JSON report, or of `failures` of `last_test_failures`.
     #[must_use]
-    pub fn of_json(value: &Value) -> Seen {
+    pub fn from_json(value: &Value) -> TestRecord {
         let file = text(&value["file"]);
-        Seen {
+        TestRecord {
             nodeid: text(&value["nodeid"]).unwrap(),
             outcome: text(&value["outcome"]).or_else(|| text(&value["kind"])).unwrap_or_default(),
             at: file.map(|file| (file, value["line"].as_u64().unwrap_or(0))),
@@ -79,9 +79,9 @@ impl Seen {
         }
     }
 
-    fn of_case(case: &v1::TestCase) -> Seen {
+    fn from_case(case: &v1::TestCase) -> TestRecord {
         let outcome = case.outcome().as_str_name().trim_start_matches("TEST_OUTCOME_").to_ascii_lowercase();
-        Seen {
+        TestRecord {
             nodeid: case.nodeid.clone(),
             outcome,
             at: case.file.clone().map(|file| (file, case.line.unwrap_or(0).into())),
@@ -91,21 +91,21 @@ impl Seen {
         }
     }
 
-    fn of_collector(collector: &v1::Collector) -> Seen {
+    fn from_collector(collector: &v1::Collector) -> TestRecord {
         let kind = collector.kind().as_str_name().trim_start_matches("COLLECTOR_KIND_").to_ascii_lowercase();
-        Seen {
+        TestRecord {
             nodeid: collector.nodeid.clone(),
             outcome: kind,
             at: collector.file.clone().map(|file| (file, collector.line.unwrap_or(0).into())),
             message: Some(collector.message.clone()),
-            ..Seen::default()
+            ..TestRecord::default()
         }
     }
 
     /// From an element of `LastTestFailures`. What it came to is left out, since the list holds only failures.
     #[must_use]
-    pub fn of_failure(failure: &v1::Failure) -> Seen {
-        Seen {
+    pub fn from_failure(failure: &v1::Failure) -> TestRecord {
+        TestRecord {
             nodeid: failure.nodeid.clone(),
             outcome: String::new(),
             at: failure.file.clone().map(|file| (file, failure.line.unwrap_or(0).into())),
@@ -115,8 +115,8 @@ impl Seen {
         }
     }
 
-    fn wanted(case: &Case) -> Seen {
-        Seen {
+    fn from_expected(case: &Case) -> TestRecord {
+        TestRecord {
             nodeid: case.nodeid.to_owned(),
             outcome: case.outcome.to_owned(),
             at: case.at.map(|(file, line)| (file.to_owned(), line.into())),
@@ -129,27 +129,27 @@ impl Seen {
 
 /// What the list of failures after the row must be.
 #[must_use]
-pub fn wanted_failures(row: &Row) -> BTreeSet<Seen> {
+pub fn expected_failures(row: &Row) -> BTreeSet<TestRecord> {
     let failures = row.failures();
-    let wanted = failures.iter().map(|case| Seen {
+    let wanted = failures.iter().map(|case| TestRecord {
         outcome: String::new(),
         message: Some(case.message.unwrap_or_default().to_owned()),
-        ..Seen::wanted(case)
+        ..TestRecord::from_expected(case)
     });
     wanted.collect()
 }
 
-impl Observed {
+impl RunResult {
     /// From the JSON report: `proctor run --output json`, `GetReport`, `structuredContent` of `run_tests`.
     #[must_use]
-    pub fn of_json(report: &Value) -> Observed {
+    pub fn from_json(report: &Value) -> RunResult {
         let summary = ["total", "passed", "failed", "skipped", "xfailed", "xpassed", "error"];
         let evidence = &report["evidence"];
         let texts = |list: &Value| array(list).iter().map(|held| text(held).unwrap()).collect();
         // Only an answer of MCP leaves tests out.
         let left_out = usize::try_from(report["tests_left_out"].as_u64().unwrap_or(0)).unwrap();
         let running = array(&evidence["running"]).iter().map(name).collect();
-        Observed {
+        RunResult {
             outcome: text(&report["outcome"]).unwrap(),
             exit_code: report["exit_code"].as_i64().unwrap(),
             raw_exit_code: report["raw_exit_code"].as_i64(),
@@ -158,9 +158,9 @@ impl Observed {
             partial: report["partial"].as_bool().unwrap(),
             unreached: evidence["unreached"].as_bool().unwrap(),
             summary: summary.map(|name| number(&report["summary"][name])),
-            tests: array(&report["tests"]).iter().map(Seen::of_json).collect(),
+            tests: array(&report["tests"]).iter().map(TestRecord::from_json).collect(),
             listed: array(&report["tests"]).len() + left_out,
-            collectors: array(&report["collectors"]).iter().map(Seen::of_json).collect(),
+            collectors: array(&report["collectors"]).iter().map(TestRecord::from_json).collect(),
             held: texts(&evidence["held"]),
             killed: text(&evidence["killed"]),
             running,
@@ -174,12 +174,12 @@ impl Observed {
 
     /// From the message that ends a run's events.
     #[must_use]
-    pub fn of_report(report: &v1::Report) -> Observed {
+    pub fn from_report(report: &v1::Report) -> RunResult {
         let outcome = |outcome: v1::Outcome| proctor_proto::text::outcome_name(outcome);
         let summary = report.summary.unwrap();
         let evidence = report.evidence.as_ref().unwrap();
         let isolation = report.isolation.as_ref().unwrap();
-        Observed {
+        RunResult {
             outcome: outcome(report.outcome()),
             exit_code: report.exit_code.into(),
             raw_exit_code: report.raw_exit_code.map(Into::into),
@@ -196,9 +196,9 @@ impl Observed {
                 summary.xpassed,
                 summary.error,
             ],
-            tests: report.tests.iter().map(Seen::of_case).collect(),
+            tests: report.tests.iter().map(TestRecord::from_case).collect(),
             listed: report.tests.len(),
-            collectors: report.collectors.iter().map(Seen::of_collector).collect(),
+            collectors: report.collectors.iter().map(TestRecord::from_collector).collect(),
             held: evidence.held().map(outcome).collect(),
             killed: Some(evidence.killed.clone()).filter(|killed| !killed.is_empty()),
             running: evidence.running.iter().map(|test| format!("{}/{}", test.package, test.name)).collect(),
@@ -211,19 +211,19 @@ impl Observed {
     }
 
     /// Fails with everything that differs from the row.
-    pub fn assert(&self, row: &Row) {
+    pub fn assert_matches(&self, row: &Row) {
         let many = [(Case::passed(row.many.0), row.many.1), row.many_skipped];
         let many = many.into_iter().flat_map(|(case, count)| {
             let nodeid = move |number: usize| case.nodeid.replace("{}", &number.to_string());
-            (0..count).map(move |number| Seen { nodeid: nodeid(number), ..Seen::wanted(&case) })
+            (0..count).map(move |number| TestRecord { nodeid: nodeid(number), ..TestRecord::from_expected(&case) })
         });
-        let mut tests: BTreeSet<Seen> = row.tests.iter().map(Seen::wanted).chain(many).collect();
+        let mut tests: BTreeSet<TestRecord> = row.tests.iter().map(TestRecord::from_expected).chain(many).collect();
         if row.total() > row.tests.len() {
             // An answer of MCP has room for some of them.
             assert!(self.tests.is_subset(&tests) && self.tests.len() >= 100, "row {}: {:?}", row.name, self.tests);
             tests.retain(|test| self.tests.contains(test));
         }
-        let wanted = Observed {
+        let wanted = RunResult {
             outcome: row.outcome.to_owned(),
             exit_code: row.exit_code.into(),
             raw_exit_code: row.raw_exit_code.map(Into::into),
@@ -245,12 +245,12 @@ impl Observed {
             collectors: row
                 .collectors
                 .iter()
-                .map(|collector| Seen {
+                .map(|collector| TestRecord {
                     nodeid: collector.nodeid.to_owned(),
                     outcome: collector.kind.to_owned(),
                     at: collector.at.map(|(file, line)| (file.to_owned(), line.into())),
                     message: Some(collector.message.to_owned()),
-                    ..Seen::default()
+                    ..TestRecord::default()
                 })
                 .collect(),
             held: row.held.iter().map(|held| (*held).to_owned()).collect(),

@@ -2,9 +2,11 @@
 //! clients ask.
 
 use crate::grpc_client::Client;
-use crate::paused_test::Waiting;
-use crate::process::{PATIENCE, Said, command, eventually, maven_opts, program, rustup_home, search_path, signal};
-use crate::test_workspace::{State, cache_home, copy_fixture, give, go_modules};
+use crate::paused_test::PausedTest;
+use crate::process::{
+    ProcessOutput, WAIT_MAX, command, maven_opts, program, rustup_home, search_path, signal, wait_until,
+};
+use crate::test_workspace::{StateDir, cache_home, copy_fixture, give, go_modules};
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
 use std::fs;
@@ -34,20 +36,20 @@ pub fn first_uid(tenant: &str) -> u32 {
 const LINES: usize = 10_000;
 
 /// A supervisor that runs, and the directories of its tenants. It is killed when it is dropped.
-pub struct Supervisor {
+pub struct SupervisorProcess {
     child: Option<Child>,
     dir: TempDir,
     // Given back after the child has ended.
-    state: State,
+    state: StateDir,
     /// Where it listens on TCP.
     pub address: SocketAddr,
     said: Arc<Mutex<Vec<String>>>,
-    ear: Arc<Ear>,
+    ear: Arc<StderrReader>,
 }
 
 /// Who reads its stderr.
 #[derive(Default)]
-struct Ear {
+struct StderrReader {
     is_deaf: AtomicBool,
     /// The pipe, once nobody reads it any more.
     unread: Mutex<Option<BufReader<ChildStderr>>>,
@@ -55,7 +57,7 @@ struct Ear {
 
 /// What a supervisor is told beyond the usual.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct SupervisorSettings {
     /// More keys for `[host]`.
     pub host: String,
     /// More keys for each `[[tenant]]`.
@@ -82,7 +84,7 @@ fn hash(name: &str) -> String {
 
 /// The host file of a supervisor that keeps its own in `state` and whose tenants' roots are below `dir`.
 #[must_use]
-pub fn host_file(dir: &Path, state: &Path, settings: &Settings) -> String {
+pub fn host_file(dir: &Path, state: &Path, settings: &SupervisorSettings) -> String {
     let uid = nix::unistd::getuid();
     let mut text = format!(
         "state_dir = {state:?}\n\
@@ -112,17 +114,17 @@ pub fn host_file(dir: &Path, state: &Path, settings: &Settings) -> String {
     text
 }
 
-impl Supervisor {
+impl SupervisorProcess {
     /// Starts one that is told nothing special.
     #[must_use]
-    pub fn start() -> Supervisor {
-        Supervisor::with(&Settings::default())
+    pub fn start() -> SupervisorProcess {
+        SupervisorProcess::with(&SupervisorSettings::default())
     }
 
     /// Starts one.
     #[must_use]
-    pub fn with(settings: &Settings) -> Supervisor {
-        let state = State::take();
+    pub fn with(settings: &SupervisorSettings) -> SupervisorProcess {
+        let state = StateDir::acquire();
         let dir = tempfile::Builder::new().prefix("proctor-test-").tempdir().unwrap();
         for name in TENANTS.into_iter().chain(["tmp", "home"]) {
             fs::create_dir(dir.path().join(name)).unwrap();
@@ -147,7 +149,7 @@ impl Supervisor {
             .spawn()
             .unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let ear = Arc::<Ear>::default();
+        let ear = Arc::<StderrReader>::default();
         let listening = Arc::clone(&ear);
         let said = Arc::new(Mutex::new(Vec::new()));
         let (found, address) = mpsc::sync_channel(LINES);
@@ -165,8 +167,8 @@ impl Supervisor {
                 }
             }
         });
-        let address = address.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no address in {:?}", said.lock()));
-        Supervisor { child: Some(child), dir, state, address, said, ear }
+        let address = address.recv_timeout(WAIT_MAX).unwrap_or_else(|_| panic!("no address in {:?}", said.lock()));
+        SupervisorProcess { child: Some(child), dir, state, address, said, ear }
     }
 
     /// Its process id.
@@ -231,8 +233,8 @@ impl Supervisor {
 
     /// Workspace `name` of `tenant`, whose test waits.
     #[must_use]
-    pub fn waiting(&self, tenant: &str, name: &str) -> Waiting {
-        let waiting = Waiting::at(&self.root(tenant).join(name));
+    pub fn paused_test(&self, tenant: &str, name: &str) -> PausedTest {
+        let waiting = PausedTest::at(&self.root(tenant).join(name));
         give(&waiting.workspace, first_uid(tenant));
         waiting
     }
@@ -262,7 +264,7 @@ impl Supervisor {
     #[must_use]
     pub fn unread(&self) -> BufReader<ChildStderr> {
         let mut unread = None;
-        eventually("nobody reads its stderr", || {
+        wait_until("nobody reads its stderr", || {
             unread = self.ear.unread.lock().unwrap().take();
             unread.is_some()
         });
@@ -282,7 +284,7 @@ impl Supervisor {
         let before = self.said().len();
         signal(self.pid(), Signal::SIGHUP);
         let since = || self.said()[before..].to_owned();
-        eventually("the host file is read anew", || {
+        wait_until("the host file is read anew", || {
             ["was reloaded", "stays in force"].iter().any(|end| since().contains(end))
         });
         since()
@@ -290,20 +292,20 @@ impl Supervisor {
 
     /// Waits for the end that somebody has asked for.
     #[must_use]
-    pub fn until_it_ends(&mut self) -> Said {
-        crate::process::end_of(self.child.take().unwrap())
+    pub fn wait_for_exit(&mut self) -> ProcessOutput {
+        crate::process::wait_for_exit(self.child.take().unwrap())
     }
 
     /// Sends a signal and waits for the end.
     #[must_use]
-    pub fn end(&mut self, with: Signal) -> Said {
+    pub fn end(&mut self, with: Signal) -> ProcessOutput {
         let child = self.child.take().unwrap();
         signal(child.id(), with);
-        crate::process::end_of(child)
+        crate::process::wait_for_exit(child)
     }
 }
 
-impl Drop for Supervisor {
+impl Drop for SupervisorProcess {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             _ = child.kill();

@@ -1,8 +1,8 @@
-//! A place of its own for a test: a copy of a fixture, and directories for everything that a user's programs write. What
+//! A workspace of its own for a test: a copy of a fixture, and directories for everything that a user's programs write. What
 //! was compiled once is shared by all tests of this build, or every run would compile Go's library anew. Must not know
 //! how runs are asked for.
 
-use crate::process::{self, Said, command, end_of, program, sources};
+use crate::process::{self, ProcessOutput, command, program, source_root, wait_for_exit};
 use crate::supervisor_process::TENANTS;
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +13,12 @@ use std::sync::{Once, OnceLock};
 use tempfile::TempDir;
 
 /// Files by path below a directory, each with its mode and content; directories and links too.
-pub type Tree = BTreeMap<PathBuf, (u32, Vec<u8>)>;
+pub type FileTree = BTreeMap<PathBuf, (u32, Vec<u8>)>;
 
 /// What is below `dir`.
 #[must_use]
-pub fn tree(dir: &Path) -> Tree {
-    fn add(dir: &Path, root: &Path, tree: &mut Tree) {
+pub fn tree(dir: &Path) -> FileTree {
+    fn add(dir: &Path, root: &Path, tree: &mut FileTree) {
         for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
             let (path, metadata) = (entry.path(), entry.path().symlink_metadata().unwrap());
             let content = if metadata.is_symlink() {
@@ -34,7 +34,7 @@ pub fn tree(dir: &Path) -> Tree {
             }
         }
     }
-    let mut found = Tree::new();
+    let mut found = FileTree::new();
     add(dir, dir, &mut found);
     found
 }
@@ -56,22 +56,22 @@ pub fn copy(from: &Path, to: &Path) {
 }
 
 /// Frameworks whose fixtures find what they need in `node_modules`.
-const OF_NODE: [&str; 5] = ["jest", "mocha", "node", "playwright", "vitest"];
+const JAVASCRIPT_FRAMEWORKS: [&str; 5] = ["jest", "mocha", "node", "playwright", "vitest"];
 
 /// Copies a fixture, `go/pass`, to a new directory. The packages of one in JavaScript are a link to where runs read them.
 pub fn copy_fixture(fixture: &str, to: &Path) {
-    copy(&sources().join("fixtures").join(fixture), to);
-    if OF_NODE.iter().any(|framework| fixture.split('/').next() == Some(framework)) {
+    copy(&source_root().join("fixtures").join(fixture), to);
+    if JAVASCRIPT_FRAMEWORKS.iter().any(|framework| fixture.split('/').next() == Some(framework)) {
         static INSTALLED: Once = Once::new();
-        INSTALLED.call_once(|| process::installed("node-packages"));
+        INSTALLED.call_once(|| process::ensure_installed("node-packages"));
         symlink(process::tools().join("node/lib/node_modules"), to.join("node_modules")).unwrap();
     }
     if fixture.starts_with("cypress/") {
         static INSTALLED: Once = Once::new();
-        INSTALLED.call_once(|| process::installed("node-packages"));
+        INSTALLED.call_once(|| process::ensure_installed("node-packages"));
         let (packages, own) = (process::tools().join("node/lib/node_modules"), to.join("node_modules"));
         fs::create_dir_all(own.join(".bin")).unwrap();
-        fs::copy(sources().join("tests/stand-ins/cypress.cjs"), own.join(".bin/cypress")).unwrap();
+        fs::copy(source_root().join("tests/stand-ins/cypress.cjs"), own.join(".bin/cypress")).unwrap();
         ["minimatch", "mocha"].iter().for_each(|name| symlink(packages.join(name), own.join(name)).unwrap());
     }
     // A flow is a file, and ten thousand of them are nothing that a person would keep.
@@ -82,11 +82,11 @@ pub fn copy_fixture(fixture: &str, to: &Path) {
     }
     if fixture.starts_with("maven/") {
         static INSTALLED: Once = Once::new();
-        INSTALLED.call_once(|| process::installed("maven"));
+        INSTALLED.call_once(|| process::ensure_installed("maven"));
     }
     if fixture.starts_with("gradle/") {
         static INSTALLED: Once = Once::new();
-        INSTALLED.call_once(|| process::installed("gradle"));
+        INSTALLED.call_once(|| process::ensure_installed("gradle"));
     }
 }
 
@@ -103,35 +103,35 @@ pub fn give(path: &Path, uid: u32) {
 }
 
 /// Directories of one test.
-pub struct Place {
+pub struct TestWorkspace {
     dir: TempDir,
     /// The workspace.
     pub workspace: PathBuf,
 }
 
-impl Place {
-    /// A place with a copy of `fixture` as its workspace.
+impl TestWorkspace {
+    /// A workspace with a copy of `fixture` as its workspace.
     #[must_use]
-    pub fn with(fixture: &str) -> Place {
-        let place = Place::empty();
-        copy_fixture(fixture, &place.workspace);
-        place
+    pub fn with_fixture(fixture: &str) -> TestWorkspace {
+        let workspace = TestWorkspace::empty();
+        copy_fixture(fixture, &workspace.workspace);
+        workspace
     }
 
-    /// A place whose workspace is empty.
+    /// A workspace whose workspace is empty.
     #[must_use]
-    pub fn empty() -> Place {
-        warm();
-        Place::cold()
+    pub fn empty() -> TestWorkspace {
+        warm_go_cache();
+        TestWorkspace::without_warm_cache()
     }
 
-    fn cold() -> Place {
+    fn without_warm_cache() -> TestWorkspace {
         let dir = tempfile::Builder::new().prefix("proctor-test-").tempdir().unwrap();
         for name in ["workspace", "tmp", "state", "home"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
         let workspace = dir.path().join("workspace").canonicalize().unwrap();
-        Place { dir, workspace }
+        TestWorkspace { dir, workspace }
     }
 
     /// The directory that holds everything of the test: a mark by which its processes can be told.
@@ -146,7 +146,7 @@ impl Place {
         self.dir.path().join("tmp")
     }
 
-    /// A program of ours as a user of this place starts it.
+    /// A program of ours as a user of this workspace starts it.
     #[must_use]
     pub fn command(&self, name: &str) -> Command {
         let mut command = command(&program(name));
@@ -171,8 +171,8 @@ impl Place {
 
     /// Starts `proctor` with these arguments and waits for its end.
     #[must_use]
-    pub fn proctor(&self, arguments: &[&str]) -> Said {
-        end_of(self.command("proctor").args(arguments).spawn().unwrap())
+    pub fn proctor(&self, arguments: &[&str]) -> ProcessOutput {
+        wait_for_exit(self.command("proctor").args(arguments).spawn().unwrap())
     }
 
     /// Writes a file of the workspace.
@@ -183,7 +183,7 @@ impl Place {
     }
 }
 
-fn shared() -> PathBuf {
+fn shared_cache() -> PathBuf {
     let build = program("proctor");
     build.parent().unwrap().parent().unwrap().join("test-cache")
 }
@@ -191,7 +191,7 @@ fn shared() -> PathBuf {
 /// Value of XDG_CACHE_HOME for the programs under test: below the build directory, the same for all tests.
 #[must_use]
 pub fn cache_home() -> PathBuf {
-    shared().join("user")
+    shared_cache().join("user")
 }
 
 /// The cache directory there of whoever runs the tests.
@@ -201,7 +201,7 @@ fn own_cache() -> PathBuf {
 
 /// The caches there called so, one for each workspace that has one.
 #[must_use]
-pub fn caches_named(is_meant: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+pub fn caches_matching(is_meant: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let below = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path());
     let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
     below(own_cache()).flat_map(below).filter(|path| is_meant(&name(path))).collect()
@@ -209,27 +209,27 @@ pub fn caches_named(is_meant: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 
 /// A cache of Go's for what runs without proctor.
 #[must_use]
-pub fn go_build() -> PathBuf {
-    shared().join("go-build")
+pub fn go_build_cache() -> PathBuf {
+    shared_cache().join("go-build")
 }
 
 /// A state directory for one supervisor at a time. It keeps the build caches of tenants for those that come later.
-pub struct State {
+pub struct StateDir {
     dir: PathBuf,
     // Free for others when it is closed.
     _held: fs::File,
 }
 
-impl State {
+impl StateDir {
     /// The first one that nobody has, with what is compiled for all in its caches.
     #[must_use]
-    pub fn take() -> State {
-        warm();
-        let states = shared().join("states");
+    pub fn acquire() -> StateDir {
+        warm_go_cache();
+        let states = shared_cache().join("states");
         fs::create_dir_all(&states).unwrap();
         let free = |number: u32| {
             let held = fs::File::create(states.join(format!("{number}.lock"))).unwrap();
-            held.try_lock().is_ok().then(|| State { dir: states.join(number.to_string()), _held: held })
+            held.try_lock().is_ok().then(|| StateDir { dir: states.join(number.to_string()), _held: held })
         };
         let state = (0..).find_map(free).unwrap();
         let (warm, go) = (state.dir.join("library.version"), version_of_go());
@@ -239,7 +239,7 @@ impl State {
         for tenant in TENANTS {
             let cache = state.dir.join("tenants").join(tenant).join("cache");
             _ = fs::remove_dir_all(&cache);
-            copy_library(&compiled(), &cache);
+            copy_library(&compiled_go_library(), &cache);
             // Belongs to the supervisor, as what is compiled for all workspaces does.
             fs::set_permissions(&cache, fs::Permissions::from_mode(0o700)).unwrap();
         }
@@ -255,8 +255,8 @@ impl State {
 }
 
 /// What is in everybody's cache at the start: Go's library. No run writes here, so it can be copied at any time.
-fn compiled() -> PathBuf {
-    shared().join("library")
+fn compiled_go_library() -> PathBuf {
+    shared_cache().join("library")
 }
 
 /// Copies a directory that is not there yet with its times: Go removes what is old.
@@ -291,10 +291,10 @@ pub fn on_path(name: &str) -> PathBuf {
 }
 
 /// Compiles Go's library into the shared caches, once for all suites and all times.
-fn warm() {
+fn warm_go_cache() {
     static WARM: OnceLock<()> = OnceLock::new();
     WARM.get_or_init(|| {
-        let shared = shared();
+        let shared = shared_cache();
         fs::create_dir_all(&shared).unwrap();
         let lock = fs::File::create(shared.join("lock")).unwrap();
         lock.lock().unwrap();
@@ -302,15 +302,15 @@ fn warm() {
         if fs::read_to_string(&warm).is_ok_and(|known| known == go) {
             return;
         }
-        let place = Place::cold();
-        copy_fixture("go/pass", &place.workspace);
-        let said = end_of(place.command("proctor").args(["run", "--output", "json"]).spawn().unwrap());
+        let workspace = TestWorkspace::without_warm_cache();
+        copy_fixture("go/pass", &workspace.workspace);
+        let said = wait_for_exit(workspace.command("proctor").args(["run", "--output", "json"]).spawn().unwrap());
         assert_eq!(said.status, 0, "{said:?}");
-        _ = fs::remove_dir_all(compiled());
+        _ = fs::remove_dir_all(compiled_go_library());
         for entry in fs::read_dir(own_cache()).unwrap().map(Result::unwrap) {
             let name = entry.file_name().into_string().unwrap();
             if name.starts_with("go-library-") {
-                copy_library(&entry.path(), &compiled().join(name));
+                copy_library(&entry.path(), &compiled_go_library().join(name));
             }
         }
         fs::write(warm, go).unwrap();
@@ -318,14 +318,14 @@ fn warm() {
 }
 
 /// Files beside which a project's own commands write, and where: there and nowhere else.
-const BUILT: [(&str, &str); 4] =
+const BUILD_OUTPUTS: [(&str, &str); 4] =
     [("pom.xml", "target"), ("build.gradle", "build"), ("build.gradle", ".gradle"), (".proctor.yaml", "out")];
 
 /// What is in a workspace beside what its own commands write.
-fn sources_of(workspace: &Path) -> Tree {
+fn source_files(workspace: &Path) -> FileTree {
     let mut all = tree(workspace);
     let beside = |path: &PathBuf| {
-        let marks = BUILT.iter().filter(|(mark, _)| path.ends_with(mark));
+        let marks = BUILD_OUTPUTS.iter().filter(|(mark, _)| path.ends_with(mark));
         marks.map(|(_, built)| path.with_file_name(built)).collect::<Vec<_>>()
     };
     let built: Vec<PathBuf> = all.keys().flat_map(beside).collect();
@@ -334,32 +334,37 @@ fn sources_of(workspace: &Path) -> Tree {
 }
 
 /// What a test asserts about what is left: taken before, compared after.
-pub struct Before {
-    workspace: Tree,
+pub struct Baseline {
+    workspace: FileTree,
 }
 
-impl Before {
+impl Baseline {
     /// How things are now.
     #[must_use]
-    pub fn of(place: &Place) -> Before {
-        Before { workspace: sources_of(&place.workspace) }
+    pub fn capture(workspace: &TestWorkspace) -> Baseline {
+        Baseline { workspace: source_files(&workspace.workspace) }
     }
 
-    /// Waits until nothing of what `pid` did in `place` is alive, and fails when it has left anything.
-    pub fn assert_nothing_is_left(&self, place: &Place, pid: u32) {
-        let mark = place.root().to_str().unwrap();
-        process::eventually("no process of the run is alive", || {
-            process::processes_of(mark).is_empty() && process::processes_of(&format!("proctor-{pid}-")).is_empty()
+    /// Waits until nothing of what `pid` did in `workspace` is alive, and fails when it has left anything.
+    pub fn assert_nothing_is_left(&self, workspace: &TestWorkspace, pid: u32) {
+        let mark = workspace.root().to_str().unwrap();
+        process::wait_until("no process of the run is alive", || {
+            process::processes_matching(mark).is_empty()
+                && process::processes_matching(&format!("proctor-{pid}-")).is_empty()
         });
-        assert_eq!(process::cgroups_of(pid), [""; 0].map(PathBuf::from), "cgroups are left");
-        self.assert_files(place);
-        process::eventually("no mount is left", || process::mounts_of(mark).is_empty());
+        assert_eq!(process::supervisor_cgroups(pid), [""; 0].map(PathBuf::from), "cgroups are left");
+        self.assert_files(workspace);
+        process::wait_until("no mount is left", || process::proctor_mounts(mark).is_empty());
     }
 
     /// Fails when the workspace or the temporary files have changed.
-    pub fn assert_files(&self, place: &Place) {
-        assert_eq!(tree(&place.tmp()).keys().collect::<Vec<_>>(), [""; 0].map(Path::new).each_ref(), "temporary files");
-        let (now, before) = (sources_of(&place.workspace), &self.workspace);
+    pub fn assert_files(&self, workspace: &TestWorkspace) {
+        assert_eq!(
+            tree(&workspace.tmp()).keys().collect::<Vec<_>>(),
+            [""; 0].map(Path::new).each_ref(),
+            "temporary files"
+        );
+        let (now, before) = (source_files(&workspace.workspace), &self.workspace);
         assert!(now == *before, "the workspace has changed: {:?} to {:?}", before.keys(), now.keys());
     }
 }

@@ -6,7 +6,7 @@
 use nix::sys::signal::Signal;
 use proctor_proto::v1;
 use proctor_tests::grpc_client::Client;
-use proctor_tests::supervisor_process::{Supervisor, token};
+use proctor_tests::supervisor_process::{SupervisorProcess, token};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -21,7 +21,7 @@ fn told(lines: &[Value], event: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_day_of_two_tenants_is_told_and_no_secret_is() {
-    let mut supervisor = Supervisor::start();
+    let mut supervisor = SupervisorProcess::start();
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let workspace = supervisor.empty_workspace("alpha", "shop");
     let session = alpha.open(&workspace).await;
@@ -84,7 +84,7 @@ async fn a_day_of_two_tenants_is_told_and_no_secret_is() {
 /// Of what costs a caller nothing only so much is written, and what it does is told all the same.
 #[tokio::test]
 async fn a_flood_of_one_tenant_is_counted_and_everybodys_deeds_are_told() {
-    let mut supervisor = Supervisor::start();
+    let mut supervisor = SupervisorProcess::start();
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let workspace = supervisor.empty_workspace("alpha", "shop");
     let began = std::time::Instant::now();

@@ -5,8 +5,8 @@
 
 use proctor_proto::v1::{self, DrainRequest, ListRunsRequest, ListTenantsRequest, Outcome, RunTestsRequest};
 use proctor_tests::grpc_client::Client;
-use proctor_tests::process::{cgroups_of, eventually};
-use proctor_tests::supervisor_process::{Settings, Supervisor};
+use proctor_tests::process::{supervisor_cgroups, wait_until};
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,15 +44,15 @@ async fn a_thousand_sessions_and_a_few_runs_come_to_an_orderly_end() {
     let socket = ear.path().join("notify");
     let ear = UnixDatagram::bind(&socket).unwrap();
     ear.set_nonblocking(true).unwrap();
-    let mut supervisor = Supervisor::with(&Settings {
+    let mut supervisor = SupervisorProcess::with(&SupervisorSettings {
         host: "memory = \"8GiB\"\ncpus = 8".to_owned(),
         tenant: format!("sessions_max = {}", SESSIONS + 3),
         env: vec![("NOTIFY_SOCKET".to_owned(), socket.into()), ("WATCHDOG_USEC".to_owned(), "300000".into())],
-        ..Settings::default()
+        ..SupervisorSettings::default()
     });
     let mut heard = String::new();
     let mut hear = |what: &str| {
-        eventually(what, || {
+        wait_until(what, || {
             let mut bytes = [0; 512];
             while let Ok(len) = ear.recv(&mut bytes) {
                 heard += &String::from_utf8_lossy(&bytes[..len]);
@@ -69,15 +69,15 @@ async fn a_thousand_sessions_and_a_few_runs_come_to_an_orderly_end() {
     let mut opening = JoinSet::new();
     for _ in 0..SESSIONS {
         let (client, shop) = (client.clone(), shop.clone());
-        opening.spawn(async move { client.open_separate(&shop).await });
+        opening.spawn(async move { client.open_separate_session(&shop).await });
     }
     let sessions = opening.join_all().await;
     let mut runs = Vec::new();
     for name in ["ends", "stays", "waits"] {
-        let waiting = supervisor.waiting("alpha", name);
+        let waiting = supervisor.paused_test("alpha", name);
         let session_id = client.open(&waiting.workspace).await;
         let mut run = client.start(RunTestsRequest { session_id, ..Default::default() }).await.unwrap();
-        run.until_running("TestWaits").await;
+        run.wait_for_test("TestWaits").await;
         runs.push((waiting, run));
     }
 
@@ -103,8 +103,8 @@ async fn a_thousand_sessions_and_a_few_runs_come_to_an_orderly_end() {
     }
 
     let draining = drain(&operator, LONG_MS);
-    eventually("it drains", || supervisor.said().contains("draining"));
-    goes_down(&client.try_open(&shop, true).await.unwrap_err());
+    wait_until("it drains", || supervisor.said().contains("draining"));
+    goes_down(&client.try_open_session(&shop, true).await.unwrap_err());
     let session_id = sessions[0].clone();
     goes_down(&client.start(RunTestsRequest { session_id, ..Default::default() }).await.err().unwrap());
     for service in ["", "proctor.v1.Runs", "proctor.v1.Sessions"] {
@@ -117,7 +117,7 @@ async fn a_thousand_sessions_and_a_few_runs_come_to_an_orderly_end() {
     hear("EXTEND_TIMEOUT_USEC=30000000");
     let mut runs = runs.into_iter();
     let (waiting, run) = runs.next().unwrap();
-    waiting.open_the_gate();
+    waiting.resume();
     assert_eq!(run.to_end().await.report().outcome(), Outcome::Passed, "it had its time");
     assert!(!draining.is_finished());
 
@@ -129,8 +129,8 @@ async fn a_thousand_sessions_and_a_few_runs_come_to_an_orderly_end() {
     let expected = v1::DrainResponse { runs_finished: 1, runs_cancelled: 2 };
     assert_eq!((draining.await.unwrap(), at_once.await.unwrap()), (expected, expected));
     let (pid, tmp, path) = (supervisor.pid(), supervisor.tmp(), supervisor.socket());
-    assert_eq!(supervisor.until_it_ends().status, 0);
-    assert_eq!(cgroups_of(pid), [""; 0].map(PathBuf::from));
+    assert_eq!(supervisor.wait_for_exit().status, 0);
+    assert_eq!(supervisor_cgroups(pid), [""; 0].map(PathBuf::from));
     assert_eq!(std::fs::read_dir(tmp).unwrap().count(), 0);
     assert!(!path.exists());
 }

@@ -10,12 +10,13 @@ mod mcp_client;
 use mcp_client::Mcp;
 use nix::sys::signal::Signal;
 use proctor_proto::v1::{CloseSessionRequest, ListSessionsRequest};
-use proctor_tests::paused_test::Waiting;
+use proctor_tests::paused_test::PausedTest;
 use proctor_tests::process::{
-    PATIENCE, Process, cgroups_of, descendants, end_of, eventually, has_logged, mounts_of, processes_of, signal,
+    Process, WAIT_MAX, descendants, has_written_to_run_log, processes_matching, proctor_mounts, signal,
+    supervisor_cgroups, wait_for_exit, wait_until,
 };
-use proctor_tests::supervisor_process::{Settings, Supervisor, token};
-use proctor_tests::test_workspace::{Before, Place};
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings, token};
+use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -25,15 +26,15 @@ use std::time::Duration;
 
 fn none_is_alive(family: &BTreeSet<Process>) {
     assert!(family.len() >= 3, "worker, init and runner at least: {family:?}");
-    eventually("all are dead", || !family.iter().any(Process::is_alive));
+    wait_until("all are dead", || !family.iter().any(Process::is_alive));
 }
 
 fn no_cgroups(pid: u32) {
-    assert_eq!(cgroups_of(pid), [""; 0].map(PathBuf::from));
+    assert_eq!(supervisor_cgroups(pid), [""; 0].map(PathBuf::from));
 }
 
-fn no_mounts(supervisor: &Supervisor) {
-    eventually("no mount is left", || mounts_of(supervisor.dir().to_str().unwrap()).is_empty());
+fn no_mounts(supervisor: &SupervisorProcess) {
+    wait_until("no mount is left", || proctor_mounts(supervisor.dir().to_str().unwrap()).is_empty());
 }
 
 fn no_files(tmp: &Path) {
@@ -42,28 +43,28 @@ fn no_files(tmp: &Path) {
 }
 
 /// A `proctor run` in the middle of its run.
-fn in_mid_run(place: &Place) -> (std::process::Child, Waiting) {
-    let waiting = Waiting::at(&place.workspace);
+fn in_mid_run(place: &TestWorkspace) -> (std::process::Child, PausedTest) {
+    let waiting = PausedTest::at(&place.workspace);
     let child = place.command("proctor").args(["run", "--output", "json"]).spawn().unwrap();
-    waiting.until_it_waits();
+    waiting.wait_until_paused();
     (child, waiting)
 }
 
 #[test]
 fn a_command_line_that_is_killed_takes_its_run_along() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     let (child, waiting) = in_mid_run(&place);
-    let (pid, before) = (child.id(), Before::of(&place));
+    let (pid, before) = (child.id(), Baseline::capture(&place));
     let family = descendants(pid);
-    assert!(!cgroups_of(pid).is_empty(), "there is something to leave");
+    assert!(!supervisor_cgroups(pid).is_empty(), "there is something to leave");
     signal(pid, Signal::SIGKILL);
-    assert_eq!(end_of(child).status, -1);
+    assert_eq!(wait_for_exit(child).status, -1);
     none_is_alive(&family);
-    assert_eq!(processes_of(place.root().to_str().unwrap()), []);
+    assert_eq!(processes_matching(place.root().to_str().unwrap()), []);
     before.assert_files(&place);
 
     // The groups of a dead supervisor are swept by the next one, which must not be disturbed by them either.
-    waiting.open_the_gate();
+    waiting.resume();
     let next = place.proctor(&["run", "--output", "json"]);
     assert_eq!(next.status, 0, "{next:?}");
     no_cgroups(pid);
@@ -71,14 +72,14 @@ fn a_command_line_that_is_killed_takes_its_run_along() {
 
 #[test]
 fn a_worker_that_is_killed_is_evidence() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     let (child, _) = in_mid_run(&place);
     let pid = child.id();
-    eventually("the test is in the log", || has_logged(pid, "=== RUN   TestWaits"));
-    let (family, before) = (descendants(pid), Before::of(&place));
+    wait_until("the test is in the log", || has_written_to_run_log(pid, "=== RUN   TestWaits"));
+    let (family, before) = (descendants(pid), Baseline::capture(&place));
     let worker = family.iter().find(|process| process.line.contains("proctor-worker")).unwrap();
     signal(worker.pid, Signal::SIGKILL);
-    let said = end_of(child);
+    let said = wait_for_exit(child);
     assert_eq!((said.status, said.json()["outcome"].as_str()), (5, Some("worker_lost")), "{said:?}");
     let report = said.json();
     assert_eq!(report["tests"].as_array().unwrap().len(), 1, "what had finished is kept, and nothing else is known");
@@ -91,15 +92,15 @@ fn a_worker_that_is_killed_is_evidence() {
 
 #[tokio::test]
 async fn a_supervisor_that_is_killed_takes_all_runs_along() {
-    let mut supervisor = Supervisor::start();
+    let mut supervisor = SupervisorProcess::start();
     let mut runs = Vec::new();
     for tenant in ["alpha", "beta"] {
-        let waiting = supervisor.waiting(tenant, "waiting");
+        let waiting = supervisor.paused_test(tenant, "waiting");
         let client = supervisor.client(tenant).await;
         let session = client.open(&waiting.workspace).await;
         let request = proctor_proto::v1::RunTestsRequest { session_id: session, ..Default::default() };
         let mut run = client.start(request).await.unwrap();
-        run.until_running("TestWaits").await;
+        run.wait_for_test("TestWaits").await;
         runs.push((run, client, waiting));
     }
     let (pid, family) = (supervisor.pid(), descendants(supervisor.pid()));
@@ -114,7 +115,7 @@ async fn a_supervisor_that_is_killed_takes_all_runs_along() {
     }
 
     // A restart finds the socket of the dead one and takes its place; nothing of the old runs is left.
-    let mut next = Supervisor::start();
+    let mut next = SupervisorProcess::start();
     let client = next.client("alpha").await;
     let session = client.open(&next.workspace("alpha", "shop", "go/pass")).await;
     client.run(&session).await;
@@ -127,24 +128,24 @@ async fn a_supervisor_that_is_killed_takes_all_runs_along() {
 
 #[tokio::test]
 async fn a_supervisor_that_ends_leaves_nothing_of_all_its_runs() {
-    let mut supervisor = Supervisor::start();
+    let mut supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     for (name, fixture) in [("orphan", "go/orphan"), ("panic", "go/panic"), ("builderror", "go/builderror")] {
         let workspace = supervisor.workspace("alpha", name, fixture);
         let before = proctor_tests::test_workspace::tree(&workspace);
         let session = client.open(&workspace).await;
         client.run(&session).await;
-        eventually("no process of the run is alive", || processes_of(workspace.to_str().unwrap()).is_empty());
+        wait_until("no process of the run is alive", || processes_matching(workspace.to_str().unwrap()).is_empty());
         // Until then a worker waits in its leaf for the session's next run.
         let close = CloseSessionRequest { session_id: session };
         client.sessions.clone().close_session(close).await.unwrap();
-        eventually("its groups are gone", || cgroups_of(supervisor.pid()).is_empty());
+        wait_until("its groups are gone", || supervisor_cgroups(supervisor.pid()).is_empty());
         assert!(proctor_tests::test_workspace::tree(&workspace) == before, "{name}: the workspace has changed");
         no_files(&supervisor.tmp());
     }
     let (pid, family) = (supervisor.pid(), descendants(supervisor.pid()));
     assert_eq!(supervisor.end(Signal::SIGTERM).status, 0);
-    eventually("all are dead", || !family.iter().any(Process::is_alive));
+    wait_until("all are dead", || !family.iter().any(Process::is_alive));
     no_cgroups(pid);
     no_files(&supervisor.tmp());
     no_mounts(&supervisor);
@@ -153,8 +154,8 @@ async fn a_supervisor_that_ends_leaves_nothing_of_all_its_runs() {
 
 #[test]
 fn an_agents_shim_that_is_killed_takes_its_supervisor_and_its_run_along() {
-    let place = Place::empty();
-    let waiting = Waiting::at(&place.workspace);
+    let place = TestWorkspace::empty();
+    let waiting = PausedTest::at(&place.workspace);
     let mut shim = place.command("proctor-mcp");
     shim.arg("--workspace").arg(&place.workspace).stdin(Stdio::piped());
     let mut shim = shim.spawn().unwrap();
@@ -169,11 +170,11 @@ fn an_agents_shim_that_is_killed_takes_its_supervisor_and_its_run_along() {
     );
     let mut input = shim.stdin.take().unwrap();
     input.write_all(hello.as_bytes()).unwrap();
-    waiting.until_it_waits();
-    let (family, before) = (descendants(shim.id()), Before::of(&place));
+    waiting.wait_until_paused();
+    let (family, before) = (descendants(shim.id()), Baseline::capture(&place));
     let supervisor = family.iter().find(|process| process.line.contains("--private")).unwrap().pid;
     signal(shim.id(), Signal::SIGKILL);
-    _ = end_of(shim);
+    _ = wait_for_exit(shim);
     none_is_alive(&family);
     before.assert_nothing_is_left(&place, supervisor);
 }
@@ -182,12 +183,15 @@ fn an_agents_shim_that_is_killed_takes_its_supervisor_and_its_run_along() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_session_of_a_shim_stays_as_long_as_the_shim_and_not_much_longer() {
     let idle = Duration::from_secs(6);
-    let supervisor = Supervisor::with(&Settings { host: "session_idle = \"6s\"".to_owned(), ..Settings::default() });
+    let supervisor = SupervisorProcess::with(&SupervisorSettings {
+        host: "session_idle = \"6s\"".to_owned(),
+        ..SupervisorSettings::default()
+    });
     let alpha = supervisor.client("alpha").await;
     let sessions = async || {
         alpha.sessions.clone().list_sessions(ListSessionsRequest::default()).await.unwrap().into_inner().sessions.len()
     };
-    let mut place = Place::empty();
+    let mut place = TestWorkspace::empty();
     place.workspace = supervisor.workspace("alpha", "shop", "go/fail");
     let token_file = place.root().join("token");
     std::fs::write(&token_file, token("alpha")).unwrap();
@@ -201,7 +205,7 @@ async fn the_session_of_a_shim_stays_as_long_as_the_shim_and_not_much_longer() {
     assert!(remembered.structured["failures"].as_array().is_some_and(|all| !all.is_empty()), "{remembered:?}");
     assert_eq!(sessions().await, 1);
     mcp.shim.kill().await.unwrap();
-    tokio::time::timeout(PATIENCE, async {
+    tokio::time::timeout(WAIT_MAX, async {
         while sessions().await > 0 {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

@@ -10,8 +10,8 @@ mod mcp_client;
 use mcp_client::Mcp;
 use proctor_proto::{FILE_DESCRIPTOR_SET, reason, v1};
 use proctor_tests::grpc_client::Client;
-use proctor_tests::supervisor_process::{Supervisor, token};
-use proctor_tests::test_workspace::Place;
+use proctor_tests::supervisor_process::{SupervisorProcess, token};
+use proctor_tests::test_workspace::TestWorkspace;
 use prost::Message;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ struct Names {
 
 impl Names {
     /// Names that the supervisor never gave, in the form of those that it gives.
-    fn made_up(supervisor: &Supervisor) -> Names {
+    fn made_up(supervisor: &SupervisorProcess) -> Names {
         let session = "0123456789abcdef0123456789abcdef".to_owned();
         let workspace = supervisor.root("alpha").join("never-made").display().to_string();
         Names { run: format!("{session}-1"), session, workspace, request: "r-2".to_owned() }
@@ -170,7 +170,7 @@ fn every_call_of_every_service_is_in_the_table() {
 
 #[tokio::test]
 async fn not_yours_and_not_there_are_the_same_answer_to_every_call() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
     let workspace = workspace.to_str().unwrap().to_owned();
@@ -225,7 +225,7 @@ async fn not_yours_and_not_there_are_the_same_answer_to_every_call() {
 
 #[tokio::test]
 async fn a_list_has_what_is_ones_own_wherever_it_begins() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let theirs = alpha.open(&supervisor.empty_workspace("alpha", "shop")).await;
     let own = beta.open(&supervisor.empty_workspace("beta", "shop")).await;
@@ -241,7 +241,7 @@ async fn a_list_has_what_is_ones_own_wherever_it_begins() {
 
 #[tokio::test]
 async fn no_command_tells_what_another_tenant_has() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let beta = supervisor.client("beta").await;
     let workspace = supervisor.empty_workspace("beta", "shop");
     let session_id = beta.open(&workspace).await;
@@ -279,7 +279,7 @@ async fn no_command_tells_what_another_tenant_has() {
 
 #[tokio::test]
 async fn who_calls_is_what_the_transport_says() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let session = supervisor.client("alpha").await.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let by_socket = supervisor.local_client().await;
     by_socket.until_session(&session, "our user id is alpha", |_| true).await;
@@ -341,7 +341,7 @@ async fn said(mcp: &Mcp, names: &Names) -> Vec<(&'static str, String)> {
 
 #[tokio::test]
 async fn no_tool_reaches_across_the_border() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let alpha = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/fail");
     let session = alpha.open(&workspace).await;
@@ -349,11 +349,11 @@ async fn no_tool_reaches_across_the_border() {
     let workspace = workspace.display().to_string();
     let theirs = Names { session, run: run.run_id, workspace, request: String::new() };
 
-    let mut place = Place::empty();
+    let mut place = TestWorkspace::empty();
     let token_file = place.root().join("token");
     fs::write(&token_file, token("beta")).unwrap();
     place.workspace = supervisor.workspace("beta", "shop", "go/fail");
-    let shim = |place: &Place| {
+    let shim = |place: &TestWorkspace| {
         let mut command = place.command("proctor-mcp");
         command.args(["--supervisor", &format!("http://{}", supervisor.address), "--token-file"]).arg(&token_file);
         command
@@ -367,7 +367,7 @@ async fn no_tool_reaches_across_the_border() {
     mcp.leave().await;
 
     // A shim on a workspace of the other's is told the same of it as of any directory that is not the tenant's.
-    let elsewhere = Place::with("go/fail");
+    let elsewhere = TestWorkspace::with_fixture("go/fail");
     let mut refusals = Vec::new();
     for workspace in [theirs.workspace.as_ref(), elsewhere.workspace.as_path()] {
         place.workspace = workspace.to_owned();

@@ -4,8 +4,8 @@
 
 use crate::targets::{Figure, quantile};
 use anyhow::{Context as _, Result, ensure};
-use proctor_tests::process::{end_of, search_path, tools};
-use proctor_tests::test_workspace::{Place, copy, go_modules};
+use proctor_tests::process::{search_path, tools, wait_for_exit};
+use proctor_tests::test_workspace::{TestWorkspace, copy, go_modules};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -82,13 +82,13 @@ exports.deepEqual = (a, b) => {
 const TARGET: f64 = 1.03;
 
 struct Scene {
-    place: Place,
+    place: TestWorkspace,
     path: OsString,
 }
 
 impl Scene {
     fn of(source: &Path, lacking: &[(&str, &str)], without: &[&str]) -> Result<Scene> {
-        let place = Place::empty();
+        let place = TestWorkspace::empty();
         ensure!(source.is_dir(), "{} is missing: make tools", source.display());
         copy(source, &place.workspace);
         if source.starts_with(tools().join("jsprojects")) {
@@ -111,7 +111,7 @@ impl Scene {
     fn run(&self, more: &[&str]) -> Result<f64> {
         let mut proctor = self.place.command("proctor");
         proctor.args(["run", "--output", "json"]).args(more).env("PATH", &self.path);
-        let said = end_of(proctor.spawn()?);
+        let said = wait_for_exit(proctor.spawn()?);
         ensure!(said.status == 0, "proctor run {more:?} ended with {}: {} {}", said.status, said.stdout, said.stderr);
         said.json()["resources"]["wall_s"].as_f64().context("a report without wall_s")
     }

@@ -1,6 +1,6 @@
 //! What has to come of the fixtures of `cargo test`.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "cargo", ..Row::PASSED };
 const FAILED: Row = Row { framework: "cargo", exit_code: 101, raw_exit_code: Some(101), ..Row::FAILED };
@@ -86,7 +86,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "cargo/hang",
-        ask: Ask { timeout_s: Some(25), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(25), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -139,7 +139,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "cargo/fail",
-        ask: Ask { filter: "greets_the", ..Ask::ALL },
+        options: RunOptions { filter: "greets_the", ..RunOptions::ALL },
         tests: &[Case::failed("fail$tests::greets_the_world")
             .at("src/lib.rs", 24)
             .says("assertion `left == right` failed: greeting world")
@@ -149,7 +149,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered_out",
         fixture: "cargo/fail",
-        ask: Ask { filter: "nobody_wrote_this", ..Ask::ALL },
+        options: RunOptions { filter: "nobody_wrote_this", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,

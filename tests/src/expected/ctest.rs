@@ -1,6 +1,6 @@
 //! What has to come of ctest's fixtures.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "ctest", ..Row::PASSED };
 
@@ -124,7 +124,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "ctest/hang",
-        ask: Ask { timeout_s: Some(25), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(25), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -140,7 +140,7 @@ pub(super) const TABLE: &[Row] = &[
         name: "crash",
         fixture: "ctest/crash",
         tests: &[
-            Case::passed("Crash.Before"),
+            Case::passed("Crash.Baseline"),
             Case::error("Crash.Segfault").says("the test crashed: SegFault"),
             Case::error("Crash.Abort").says("the test crashed: Subprocess aborted"),
             Case::error("Crash.Leaves").says("the test process ended before the test did"),
@@ -211,14 +211,14 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "ctest/error",
-        ask: Ask { filter: "^fi|base$", ..Ask::ALL },
+        options: RunOptions { filter: "^fi|base$", ..RunOptions::ALL },
         tests: &[Case::passed("fine"), Case::failed("database").says("it printed nothing")],
         ..FAILED
     },
     Row {
         name: "filtered_out",
         fixture: "ctest/error",
-        ask: Ask { filter: "NobodyWroteThis", ..Ask::ALL },
+        options: RunOptions { filter: "NobodyWroteThis", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,

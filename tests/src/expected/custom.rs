@@ -1,6 +1,6 @@
 //! What has to come of commands that tell their results in a form that many runners share.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const FIXTURE: &str = "custom/scripts";
 
@@ -11,7 +11,7 @@ const FAILED: Row = Row { framework: "custom", fixture: FIXTURE, ..Row::FAILED }
 pub(super) const TABLE: &[Row] = &[
     Row {
         name: "junit",
-        ask: Ask { command: &["sh", "junit.sh"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "junit.sh"], ..RunOptions::ALL },
         tests: &[
             Case::passed("calc::adds"),
             Case::failed("calc::divides").at("calc.sh", 7).says("expected: <2> but was: <3>").wants("2", "3"),
@@ -21,7 +21,7 @@ pub(super) const TABLE: &[Row] = &[
     },
     Row {
         name: "junit_cut_off",
-        ask: Ask { command: &["sh", "cut.sh"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "cut.sh"], ..RunOptions::ALL },
         raw_exit_code: Some(0),
         partial: true,
         tests: &[Case::passed("calc::adds")],
@@ -29,7 +29,7 @@ pub(super) const TABLE: &[Row] = &[
     },
     Row {
         name: "tap",
-        ask: Ask { command: &["sh", "tap.sh"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "tap.sh"], ..RunOptions::ALL },
         tests: &[
             Case::passed("adds"),
             Case::passed("texts/same"),
@@ -43,21 +43,21 @@ pub(super) const TABLE: &[Row] = &[
     // A program that exits with 0 whatever its tests came to, and says how many there were at the end.
     Row {
         name: "tap_whose_plan_comes_last",
-        ask: Ask { command: &["sh", "last.sh"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "last.sh"], ..RunOptions::ALL },
         raw_exit_code: Some(0),
         tests: &[Case::passed("adds"), Case::failed("divides").says("not by zero")],
         ..FAILED
     },
     Row {
         name: "words",
-        ask: Ask { command: &["sh", "words.sh"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "words.sh"], ..RunOptions::ALL },
         structured: false,
         tests: &[Case::passed("adds"), Case::failed("divides"), Case::skipped("moon")],
         ..FAILED
     },
     Row {
         name: "words_of_a_command_that_exits_with_0",
-        ask: Ask { command: &["sh", "words.sh", "0"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "words.sh", "0"], ..RunOptions::ALL },
         structured: false,
         tests: &[Case::passed("adds"), Case::skipped("moon")],
         ..PASSED
@@ -65,7 +65,7 @@ pub(super) const TABLE: &[Row] = &[
     // A test that could not be judged, and a suite that could not be loaded.
     Row {
         name: "junit_broken",
-        ask: Ask { command: &["sh", "broken.sh"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "broken.sh"], ..RunOptions::ALL },
         outcome: "collection_failed",
         exit_status: 3,
         exit_code: 2,
@@ -77,7 +77,7 @@ pub(super) const TABLE: &[Row] = &[
     },
     Row {
         name: "tap_of_nothing",
-        ask: Ask { command: &["sh", "empty.sh"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "empty.sh"], ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,
@@ -86,14 +86,14 @@ pub(super) const TABLE: &[Row] = &[
     },
     Row {
         name: "tap_of_skips",
-        ask: Ask { command: &["sh", "none.sh"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "none.sh"], ..RunOptions::ALL },
         tests: &[Case::skipped("all tests").says("nothing is called so")],
         ..PASSED
     },
     // TAP tells a test when it has ended, so nobody knows which one runs.
     Row {
         name: "hang",
-        ask: Ask { command: &["sh", "hang.sh"], timeout_s: Some(8), ..Ask::ALL },
+        options: RunOptions { command: &["sh", "hang.sh"], timeout_s: Some(8), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -106,7 +106,7 @@ pub(super) const TABLE: &[Row] = &[
     },
     Row {
         name: "crash",
-        ask: Ask { command: &["sh", "crash.sh"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "crash.sh"], ..RunOptions::ALL },
         outcome: "crashed",
         exit_status: 139,
         exit_code: 139,
@@ -118,14 +118,19 @@ pub(super) const TABLE: &[Row] = &[
     },
     Row {
         name: "unicode",
-        ask: Ask { command: &["sh", "unicode.sh"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "unicode.sh"], ..RunOptions::ALL },
         tests: &[
             Case::passed("größe 🦀"),
             Case::failed("日本 テスト").says("naïve \u{fffd} text").wants("さようなら", "ありがとう"),
         ],
         ..FAILED
     },
-    Row { name: "many", ask: Ask { command: &["sh", "many.sh"], ..Ask::ALL }, many: ("case {}", 10_000), ..PASSED },
+    Row {
+        name: "many",
+        options: RunOptions { command: &["sh", "many.sh"], ..RunOptions::ALL },
+        many: ("case {}", 10_000),
+        ..PASSED
+    },
     // The report that lies there is from before.
     Row {
         name: "no_report",

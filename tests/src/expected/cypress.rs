@@ -1,6 +1,6 @@
 //! What has to come of Cypress's fixtures, with `tests/stand-ins/cypress.cjs` in its place: its binary cannot be had.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "cypress", ..Row::PASSED };
 const FAILED: Row = Row { framework: "cypress", ..Row::FAILED };
@@ -98,7 +98,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "cypress/hang",
-        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(20), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -142,14 +142,14 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "cypress/fail",
-        ask: Ask { filter: "holds", ..Ask::ALL },
+        options: RunOptions { filter: "holds", ..RunOptions::ALL },
         tests: &[Case::passed("cypress/e2e/holds.cy.js > holds too")],
         ..PASSED
     },
     Row {
         name: "filtered_out",
         fixture: "cypress/fail",
-        ask: Ask { filter: "nobody wrote this", ..Ask::ALL },
+        options: RunOptions { filter: "nobody wrote this", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 1,

@@ -3,7 +3,7 @@
 //! `fixtures/go/race` is not in it: its race is seen only by `go test -race`, which needs cgo and a C compiler, and
 //! proctor does not ask for it; without, the fixture passes or not by luck.
 
-use crate::expectation::{Ask, Case, Collector, Covering, Row};
+use crate::expectation::{Case, Collector, Covering, Row, RunOptions};
 
 const UNFINISHED: &str = "did not finish: TestPanics/empty ended the test process (panic: runtime error: index out of \
                           range [0] with length 0)";
@@ -175,7 +175,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "go/hang",
-        ask: Ask { timeout_s: Some(25), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(25), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -199,7 +199,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "oom",
         fixture: "go/oom",
-        ask: Ask { memory_mib: Some(256), ..Ask::ALL },
+        options: RunOptions { memory_mib: Some(256), ..RunOptions::ALL },
         outcome: "out_of_memory",
         exit_status: 137,
         exit_code: 137,
@@ -215,7 +215,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "forkbomb",
         fixture: "go/forkbomb",
-        ask: Ask { pids: Some(64), ..Ask::ALL },
+        options: RunOptions { pids: Some(64), ..RunOptions::ALL },
         outcome: "pids_exhausted",
         exit_status: 137,
         held: &["pids_exhausted", "failed"],
@@ -322,7 +322,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "go/pass",
-        ask: Ask { filter: "TestTotal$", ..Ask::ALL },
+        options: RunOptions { filter: "TestTotal$", ..RunOptions::ALL },
         tests: &[
             Case::passed("example.com/pass/invoice/TestTotal"),
             Case::passed("example.com/pass/invoice/TestTotal/with_tax"),
@@ -332,7 +332,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered_out",
         fixture: "go/fail",
-        ask: Ask { filter: "TestNobodyWrote", ..Ask::ALL },
+        options: RunOptions { filter: "TestNobodyWrote", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,
@@ -342,7 +342,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "command_passes",
         fixture: "go/fail",
-        ask: Ask { command: &["/bin/sh", "-c", "test -f greet.go && echo fine"], ..Ask::ALL },
+        options: RunOptions { command: &["/bin/sh", "-c", "test -f greet.go && echo fine"], ..RunOptions::ALL },
         framework: "custom",
         structured: false,
         output_bytes_min: 5,
@@ -351,7 +351,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "command_fails",
         fixture: "go/pass",
-        ask: Ask { command: &["sh", "-c", "echo broken >&2; exit 7"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "-c", "echo broken >&2; exit 7"], ..RunOptions::ALL },
         framework: "custom",
         structured: false,
         exit_code: 7,
@@ -362,7 +362,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "command_crashes",
         fixture: "go/pass",
-        ask: Ask { command: &["sh", "-c", "kill -SEGV $$"], ..Ask::ALL },
+        options: RunOptions { command: &["sh", "-c", "kill -SEGV $$"], ..RunOptions::ALL },
         framework: "custom",
         structured: false,
         outcome: "crashed",

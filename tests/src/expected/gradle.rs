@@ -2,7 +2,7 @@
 //! much: `fail` has what is skipped, unicode and colours as well. Other versions' words are read from golden runs
 //! (`supervisor/frameworks/goldens/gradle`).
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "gradle", ..Row::PASSED };
 const FAILED: Row = Row { framework: "gradle", ..Row::FAILED };
@@ -111,7 +111,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "gradle/hang",
-        ask: Ask { timeout_s: Some(30), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(30), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -127,7 +127,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "gradle/fail",
-        ask: Ask { filter: "*Test.is*", ..Ask::ALL },
+        options: RunOptions { filter: "*Test.is*", ..RunOptions::ALL },
         tests: &[
             Case::failed("com.example.GreetTest#isTheSum")
                 .at(GREET, 29)
@@ -144,7 +144,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered_out",
         fixture: "gradle/fail",
-        ask: Ask { filter: "NoSuchTest", ..Ask::ALL },
+        options: RunOptions { filter: "NoSuchTest", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,

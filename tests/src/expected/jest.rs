@@ -1,6 +1,6 @@
 //! What has to come of Jest's fixtures.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "jest", ..Row::PASSED };
 const FAILED: Row = Row { framework: "jest", ..Row::FAILED };
@@ -124,7 +124,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "jest/hang",
-        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(20), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -191,14 +191,14 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "jest/fail",
-        ask: Ask { filter: "^price holds$|^has", ..Ask::ALL },
+        options: RunOptions { filter: "^price holds$|^has", ..RunOptions::ALL },
         tests: &[Case::passed("price.test.js > price > holds"), Case::passed("price.test.js > has tax")],
         ..PASSED
     },
     Row {
         name: "filtered_out",
         fixture: "jest/fail",
-        ask: Ask { filter: "no such test", ..Ask::ALL },
+        options: RunOptions { filter: "no such test", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,

@@ -1,6 +1,6 @@
 //! What has to come of Maestro's fixtures, with `tests/stand-ins/maestro` in its place: it needs a device.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "maestro", ..Row::PASSED };
 const FAILED: Row = Row { framework: "maestro", ..Row::FAILED };
@@ -58,7 +58,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "maestro/hang",
-        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(20), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -99,14 +99,14 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "maestro/fail",
-        ask: Ask { filter: "login", ..Ask::ALL },
+        options: RunOptions { filter: "login", ..RunOptions::ALL },
         tests: &[Case::passed(".maestro/login.yaml > login")],
         ..PASSED
     },
     Row {
         name: "filtered_out",
         fixture: "maestro/fail",
-        ask: Ask { filter: "nobody wrote this", ..Ask::ALL },
+        options: RunOptions { filter: "nobody wrote this", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,

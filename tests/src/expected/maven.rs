@@ -2,7 +2,7 @@
 //! built without a network are read from golden runs (`supervisor/frameworks/goldens/maven`).
 //! `many` asks Maven for silence (`.mvn/maven.config`). The fixtures' `.mvn/jvm.config` halves the time that Maven takes.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "maven", ..Row::PASSED };
 const FAILED: Row = Row { framework: "maven", ..Row::FAILED };
@@ -134,7 +134,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "maven/hang",
-        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(20), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -150,7 +150,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "maven/fail",
-        ask: Ask { filter: "GreetTest#holds+isShort*", ..Ask::ALL },
+        options: RunOptions { filter: "GreetTest#holds+isShort*", ..RunOptions::ALL },
         tests: &[
             Case::failed("com.example.GreetTest#isShort(String)[2]")
                 .at(GREET, 34)
@@ -164,7 +164,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered_out",
         fixture: "maven/fail",
-        ask: Ask { filter: "NoSuchTest", ..Ask::ALL },
+        options: RunOptions { filter: "NoSuchTest", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,

@@ -1,6 +1,6 @@
 //! What has to come of Mocha's fixtures.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "mocha", ..Row::PASSED };
 const FAILED: Row = Row { framework: "mocha", ..Row::FAILED };
@@ -146,7 +146,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "mocha/hang",
-        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(20), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -209,7 +209,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "mocha/fail",
-        ask: Ask { filter: "cart (holds|throws)$", ..Ask::ALL },
+        options: RunOptions { filter: "cart (holds|throws)$", ..RunOptions::ALL },
         tests: &[
             Case::failed("test/fail.spec.js > cart > throws")
                 .at("test/fail.spec.js", 14)
@@ -221,7 +221,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered_out",
         fixture: "mocha/fail",
-        ask: Ask { filter: "nobody wrote this", ..Ask::ALL },
+        options: RunOptions { filter: "nobody wrote this", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,

@@ -1,6 +1,6 @@
 //! What has to come of the fixtures of cargo-nextest. A crash is a failed test there, since each has a process of its own.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "nextest", ..Row::PASSED };
 const FAILED: Row = Row { framework: "nextest", exit_code: 100, raw_exit_code: Some(100), ..Row::FAILED };
@@ -77,7 +77,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "nextest/hang",
-        ask: Ask { timeout_s: Some(25), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(25), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -122,14 +122,14 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "nextest/fail",
-        ask: Ask { filter: "holds", ..Ask::ALL },
+        options: RunOptions { filter: "holds", ..RunOptions::ALL },
         tests: &[Case::passed("fail$tests::holds")],
         ..PASSED
     },
     Row {
         name: "filtered_out",
         fixture: "nextest/fail",
-        ask: Ask { filter: "nobody_wrote_this", ..Ask::ALL },
+        options: RunOptions { filter: "nobody_wrote_this", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,

@@ -1,6 +1,6 @@
 //! What has to come of the fixtures of Node's own test runner.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "node", ..Row::PASSED };
 const FAILED: Row = Row { framework: "node", ..Row::FAILED };
@@ -112,7 +112,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "node/hang",
-        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(20), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -198,7 +198,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "node/fail",
-        ask: Ask { filter: "cart (holds|throws)$", ..Ask::ALL },
+        options: RunOptions { filter: "cart (holds|throws)$", ..RunOptions::ALL },
         tests: &[
             Case::failed("test/fail.test.js > cart > throws")
                 .at("test/fail.test.js", 12)
@@ -221,7 +221,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "helper_filtered_out",
         fixture: "node/helper",
-        ask: Ask { filter: "nobody wrote this", ..Ask::ALL },
+        options: RunOptions { filter: "nobody wrote this", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,
@@ -231,7 +231,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered_out",
         fixture: "node/fail",
-        ask: Ask { filter: "nobody wrote this", ..Ask::ALL },
+        options: RunOptions { filter: "nobody wrote this", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,

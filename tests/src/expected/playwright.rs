@@ -1,16 +1,16 @@
 //! What has to come of Playwright's fixtures. Only `fail` starts a browser.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "playwright", ..Row::PASSED };
 const FAILED: Row = Row { framework: "playwright", ..Row::FAILED };
 const COLLECTION_FAILED: Row =
     Row { outcome: "collection_failed", exit_status: 3, held: &["collection_failed"], ..FAILED };
 
-/// Said of a test that Playwright passed over.
+/// ProcessOutput of a test that Playwright passed over.
 const DID_NOT_RUN: &str = "did not run: a hook or an earlier test of its group failed";
 
-/// Said of two values that differ.
+/// ProcessOutput of two values that differ.
 const DIFFER: &str = "expect(received).toBe(expected) // Object.is equality";
 
 /// The rows.
@@ -119,7 +119,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "playwright/hang",
-        ask: Ask { timeout_s: Some(25), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(25), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -170,7 +170,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "playwright/pass",
-        ask: Ask { filter: "phone.*cart .*@smoke|desktop home", ..Ask::ALL },
+        options: RunOptions { filter: "phone.*cart .*@smoke|desktop home", ..RunOptions::ALL },
         tests: &[
             Case::passed("e2e/cart.spec.ts > [phone] > cart > adds (1)"),
             Case::passed("e2e/home.test.ts > [desktop] > has a title"),
@@ -180,7 +180,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered_out",
         fixture: "playwright/pass",
-        ask: Ask { filter: "no such test", ..Ask::ALL },
+        options: RunOptions { filter: "no such test", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 1,

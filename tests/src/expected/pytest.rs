@@ -1,6 +1,6 @@
 //! What has to come of the fixtures of pytest. `browser` runs in another Python than these and is in `outcome_table/pytest_playwright.rs`.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "pytest", ..Row::PASSED };
 const FAILED: Row = Row { framework: "pytest", ..Row::FAILED };
@@ -149,7 +149,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "pytest/hang",
-        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(20), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -308,7 +308,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "pytest/pass",
-        ask: Ask { filter: "TestRounding or 99", ..Ask::ALL },
+        options: RunOptions { filter: "TestRounding or 99", ..RunOptions::ALL },
         tests: &[
             Case::passed("tests/test_money.py::test_without_tax[99]"),
             Case::passed("tests/test_money.py::TestRounding::test_down"),
@@ -318,7 +318,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered_out",
         fixture: "pytest/fail",
-        ask: Ask { filter: "nobody_wrote_it", ..Ask::ALL },
+        options: RunOptions { filter: "nobody_wrote_it", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 5,
@@ -329,7 +329,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filter_is_wrong",
         fixture: "pytest/pass",
-        ask: Ask { filter: "a b c", ..Ask::ALL },
+        options: RunOptions { filter: "a b c", ..RunOptions::ALL },
         exit_code: 4,
         raw_exit_code: Some(4),
         partial: true,

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::expectation::{Case, Row};
     use crate::expected::TABLES;
-    use crate::process::sources;
+    use crate::process::source_root;
     use crate::test_workspace::tree;
     use proctor_frameworks::{FRAMEWORKS, runners::custom};
     use std::collections::BTreeSet;
@@ -83,7 +83,7 @@ mod tests {
             "nothing" => row.outcome == "no_tests" && row.total() == 0,
             "unicode" => failures().flat_map(texts).any(|text| !text.is_ascii()),
             // The table says what is left of a text without them.
-            "colours" => tree(&sources().join("fixtures").join(row.fixture)).values().any(|(_, content)| {
+            "colours" => tree(&source_root().join("fixtures").join(row.fixture)).values().any(|(_, content)| {
                 let text = String::from_utf8_lossy(content);
                 ESCAPES.iter().any(|escape| text.contains(escape))
             }),

@@ -1,7 +1,7 @@
 //! What has to come of the fixtures of unittest. `fixtures/unittest/django` is not in it: it needs a Python with Django, which one
 //! suite alone has (`outcome_table::django`).
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "unittest", ..Row::PASSED };
 const FAILED: Row = Row { framework: "unittest", ..Row::FAILED };
@@ -106,7 +106,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "unittest/hang",
-        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(20), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -232,7 +232,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "unittest/pass",
-        ask: Ask { filter: "without_tax", ..Ask::ALL },
+        options: RunOptions { filter: "without_tax", ..RunOptions::ALL },
         tests: &[
             Case::passed("tests.test_money.TestMoney.test_without_tax/(cents=0)"),
             Case::passed("tests.test_money.TestMoney.test_without_tax/(cents=99)"),
@@ -243,7 +243,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered_out",
         fixture: "unittest/fail",
-        ask: Ask { filter: "nobody_wrote_it", ..Ask::ALL },
+        options: RunOptions { filter: "nobody_wrote_it", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 5,

@@ -3,7 +3,7 @@
 //! Most fixtures ask for threads. Once in some hundred starts on a busy host a worker that Vitest 4 has forked, its default, does
 //! not hear that it shall start (vitest-dev/vitest#8968), and all that is heard of its tests is that they are not heard of.
 
-use crate::expectation::{Ask, Case, Collector, Row};
+use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "vitest", ..Row::PASSED };
 const FAILED: Row = Row { framework: "vitest", ..Row::FAILED };
@@ -114,7 +114,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "hang",
         fixture: "vitest/hang",
-        ask: Ask { timeout_s: Some(20), ..Ask::ALL },
+        options: RunOptions { timeout_s: Some(20), ..RunOptions::ALL },
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
@@ -162,14 +162,14 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "filtered",
         fixture: "vitest/fail",
-        ask: Ask { filter: "^price holds$|^is named", ..Ask::ALL },
+        options: RunOptions { filter: "^price holds$|^is named", ..RunOptions::ALL },
         tests: &[Case::passed("price.test.ts > price > holds"), Case::passed("price.test.ts > is named")],
         ..PASSED
     },
     Row {
         name: "filtered_out",
         fixture: "vitest/fail",
-        ask: Ask { filter: "no such test", ..Ask::ALL },
+        options: RunOptions { filter: "no such test", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,

@@ -2,7 +2,7 @@
 //! libraries that programs need. Must not know who boots from it.
 
 use super::tool;
-use crate::process::{command, end_of};
+use crate::process::{command, wait_for_exit};
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
 use std::io::Read;
@@ -147,7 +147,7 @@ impl Disk {
     fn libraries(&mut self) {
         let mut ldd = command(Path::new("/usr/bin/ldd"));
         ldd.args(&self.programs).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        for line in end_of(ldd.spawn().unwrap()).stdout.lines() {
+        for line in wait_for_exit(ldd.spawn().unwrap()).stdout.lines() {
             // `libm.so.6 => /lib/libm.so.6 (0x…)`, or the loader's own path alone.
             let found = line.split_whitespace().find(|word| word.starts_with('/') && !word.ends_with(':'));
             if let Some(library) = found {
@@ -168,7 +168,7 @@ impl Disk {
         let mut mke2fs = command(&tool("mke2fs"));
         mke2fs.args(["-q", "-F", "-t", "ext4", "-E", "root_owner=0:0", "-O", "^has_journal", "-d"]);
         mke2fs.arg(self.root()).arg(&image).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let said = end_of(mke2fs.spawn().unwrap());
+        let said = wait_for_exit(mke2fs.spawn().unwrap());
         assert_eq!(said.status, 0, "mke2fs: {said:?}");
         image
     }

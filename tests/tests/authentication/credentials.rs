@@ -2,7 +2,7 @@
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use proctor_proto::client::Tls;
-use proctor_tests::supervisor_process::{Settings, Supervisor};
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ED25519, SanType, date_time_ymd};
 use std::fs;
 use std::path::PathBuf;
@@ -81,13 +81,13 @@ impl Keys {
     }
 
     /// A supervisor that shows its certificate, and knows tenant beta and an operator by theirs.
-    pub(crate) fn supervisor(&self) -> Supervisor {
+    pub(crate) fn supervisor(&self) -> SupervisorProcess {
         let dir = self.dir.path().display();
         let listen = format!(
             "[listen.tls]\ncert = \"{dir}/server.pem\"\nkey = \"{dir}/server.key\"\nclient_ca = \"{dir}/clients.pem\"\n\
              [jwt]\nkeys = [\"{dir}/issuer.pem\"]\nissuer = \"i\"\naudience = \"proctor\"\n"
         );
-        let supervisor = Supervisor::with(&Settings { listen, ..Settings::default() });
+        let supervisor = SupervisorProcess::with(&SupervisorSettings { listen, ..SupervisorSettings::default() });
         let said = supervisor.reload(|text| {
             let text = text.replace("[operators]\n", "[operators]\ncert_names = [\"spiffe://x/operator\"]\n");
             let beta = "jwt_subjects = [\"beta\"]\ncert_names = [\"spiffe://x/beta\"]\n";

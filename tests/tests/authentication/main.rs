@@ -14,8 +14,8 @@ use proctor_proto::client::Tls;
 use proctor_proto::v1;
 use proctor_proto::v1::run_event::Event;
 use proctor_tests::grpc_client::Client;
-use proctor_tests::process::{PATIENCE, eventually};
-use proctor_tests::supervisor_process::{Settings, Supervisor, first_uid, token};
+use proctor_tests::process::{WAIT_MAX, wait_until};
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings, first_uid, token};
 use proctor_tests::test_workspace::give;
 use std::fs;
 use std::time::Duration;
@@ -46,7 +46,7 @@ async fn every_way_to_be_known_is_open_at_once_and_none_stands_in_for_another() 
         async move { Client::tls(address, tls, token.as_deref()).await.unwrap() }
     };
     let local = supervisor.local_client().await;
-    let session = local.open(&supervisor.waiting("alpha", "shop").workspace).await;
+    let session = local.open(&supervisor.paused_test("alpha", "shop").workspace).await;
     let own = supervisor.empty_workspace("beta", "own");
     let beta = tls(Some("spiffe://x/beta"), None).await;
     let betas = beta.open(&own).await;
@@ -73,7 +73,7 @@ async fn every_way_to_be_known_is_open_at_once_and_none_stands_in_for_another() 
     ] {
         assert_eq!(&refused(&tls(shown.0, shown.1.clone()).await).await, expected, "{shown:?}");
     }
-    eventually("the log says why", || supervisor.said().contains("expired"));
+    wait_until("the log says why", || supervisor.said().contains("expired"));
 
     let host = |client: Client| async move { client.host.clone().get_host(v1::GetHostRequest {}).await.map(drop) };
     let operator = tls(Some("spiffe://x/operator"), None).await;
@@ -95,14 +95,14 @@ async fn every_way_to_be_known_is_open_at_once_and_none_stands_in_for_another() 
 /// Rotation: the new token counts beside the old one, and the session does not notice that the old one goes.
 #[tokio::test]
 async fn a_token_is_replaced_under_a_session_that_lives_on_and_streams_of_the_old_one_end() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let old = supervisor.client("beta").await;
-    let waiting = supervisor.waiting("beta", "shop");
+    let waiting = supervisor.paused_test("beta", "shop");
     let session = old.open(&waiting.workspace).await;
     let request = v1::RunTestsRequest { session_id: session.clone(), ..Default::default() };
     let mut running = old.start(request).await.unwrap();
     let run = running.until("the start", |event| matches!(event, Event::Started(_))).await.run_id;
-    waiting.until_it_waits();
+    waiting.wait_until_paused();
 
     let hash = |name: &str| blake3::hash(token(name).as_bytes()).to_string();
     let both =
@@ -131,7 +131,7 @@ async fn a_token_is_replaced_under_a_session_that_lives_on_and_streams_of_the_ol
     assert_eq!(ended, gone);
     // It may have asked just before or just after: it is refused in both cases, and does not wait for ten minutes.
     assert_eq!(waits.await.unwrap().unwrap_err().code(), Code::Unauthenticated);
-    waiting.open_the_gate();
+    waiting.resume();
     assert_eq!(watched.to_end().await.report().outcome(), v1::Outcome::Passed, "the run and its other streams go on");
     assert_eq!(sessions(&new).await.unwrap()[0].session_id, session);
 }
@@ -140,7 +140,7 @@ async fn a_token_is_replaced_under_a_session_that_lives_on_and_streams_of_the_ol
 #[tokio::test]
 async fn a_stream_of_an_old_token_that_nobody_takes_from_is_in_nobodys_way() {
     let tenant = "quota = { subscribers = 1 }".to_owned();
-    let supervisor = Supervisor::with(&Settings { tenant, ..Settings::default() });
+    let supervisor = SupervisorProcess::with(&SupervisorSettings { tenant, ..SupervisorSettings::default() });
     let hash = |name: &str| blake3::hash(token(name).as_bytes()).to_string();
     let both =
         |text: String| text.replace(&format!("{:?}", hash("beta")), &format!("{:?}, {:?}", hash("beta"), hash("new")));
@@ -163,27 +163,27 @@ async fn a_stream_of_an_old_token_that_nobody_takes_from_is_in_nobodys_way() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, again).await.expect("the stream is given back");
+    timeout(WAIT_MAX, again).await.expect("the stream is given back");
     assert!(timeout(Duration::from_millis(1), watched.next()).await.is_err(), "its client takes nothing still");
 }
 
 /// Whose sessions are being closed.
 async fn until_none(client: &Client) {
     let closed = async { while !sessions(client).await.unwrap().is_empty() {} };
-    timeout(PATIENCE, closed).await.unwrap();
+    timeout(WAIT_MAX, closed).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_tenant_that_is_gone_has_no_session_left_and_one_whose_root_is_gone_either() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     alpha.open(&supervisor.empty_workspace("alpha", "kept")).await;
-    let waiting = supervisor.waiting("beta", "shop");
+    let waiting = supervisor.paused_test("beta", "shop");
     let session = beta.open(&waiting.workspace).await;
     let request = v1::RunTestsRequest { session_id: session, ..Default::default() };
     let mut running = beta.start(request).await.unwrap();
     running.until("the start", |event| matches!(event, Event::Started(_))).await;
-    waiting.until_it_waits();
+    waiting.wait_until_paused();
 
     let mut whole = String::new();
     let said = supervisor.reload(|text| {
@@ -210,7 +210,8 @@ async fn a_root_that_is_not_there_keeps_nobody_from_starting_or_from_revoking_a_
     let place = tempfile::tempdir().unwrap();
     let unmounted = place.path().join("unmounted");
     let root = unmounted.to_str().unwrap().to_owned();
-    let supervisor = Supervisor::with(&Settings { root: root.clone(), ..Settings::default() });
+    let supervisor =
+        SupervisorProcess::with(&SupervisorSettings { root: root.clone(), ..SupervisorSettings::default() });
     let told = format!("tenant \"alpha\": root {root} cannot be read (No such file or directory");
     assert!(supervisor.said().contains(&told), "the start says it:\n{}", supervisor.said());
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
@@ -226,11 +227,11 @@ async fn a_root_that_is_not_there_keeps_nobody_from_starting_or_from_revoking_a_
     let said = supervisor.reload(|text| text.replace(&beta_token, &"ab".repeat(32)));
     assert!(said.contains("is reached through a link") && said.contains("was reloaded"), "{said}");
     assert_eq!(refused(&beta).await, unauthenticated("the bearer token is not known"));
-    assert!(alpha.try_open(&sub, true).await.is_err(), "a link in place of a root leads nowhere");
+    assert!(alpha.try_open_session(&sub, true).await.is_err(), "a link in place of a root leads nowhere");
 
     fs::remove_file(&sub).unwrap();
     assert!(supervisor.reload(|text| text).contains("was reloaded"));
-    assert!(alpha.try_open(&unmounted, true).await.is_err());
+    assert!(alpha.try_open_session(&unmounted, true).await.is_err());
     // One that comes back needs no SIGHUP.
     fs::create_dir(&unmounted).unwrap();
     give(&unmounted, first_uid("alpha"));
@@ -239,7 +240,7 @@ async fn a_root_that_is_not_there_keeps_nobody_from_starting_or_from_revoking_a_
 
 #[tokio::test]
 async fn a_host_file_that_is_wrong_or_asks_too_much_changes_nothing() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let alpha = supervisor.client("alpha").await;
     alpha.open(&supervisor.empty_workspace("alpha", "kept")).await;
     let mut whole = String::new();

@@ -3,23 +3,23 @@
 
 use crate::credentials::{BEFORE, Keys, LATER};
 use crate::mcp_client::Mcp;
-use proctor_tests::process::end_of;
-use proctor_tests::supervisor_process::{Supervisor, token};
-use proctor_tests::test_workspace::Place;
+use proctor_tests::process::wait_for_exit;
+use proctor_tests::supervisor_process::{SupervisorProcess, token};
+use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::json;
 
 /// A supervisor, a workspace of its tenant beta, and the files of those who call it.
 struct Scene {
     keys: Keys,
-    supervisor: Supervisor,
-    place: Place,
+    supervisor: SupervisorProcess,
+    place: TestWorkspace,
 }
 
 impl Scene {
     fn new() -> Scene {
         let keys = Keys::new();
         let supervisor = keys.supervisor();
-        let mut place = Place::empty();
+        let mut place = TestWorkspace::empty();
         place.workspace = supervisor.empty_workspace("beta", "own");
         keys.write("token", &token("beta"));
         keys.write("others.pem", &Keys::new().authorities);
@@ -67,7 +67,7 @@ async fn a_shim_is_known_by_its_token_or_by_its_certificate() {
         assert_eq!(answer.structured["outcome"], "passed", "{options:?}: {answer:?}");
         shim.leave().await;
     }
-    let help = end_of(scene.place.command("proctor-mcp").arg("--help").spawn().unwrap()).stdout;
+    let help = wait_for_exit(scene.place.command("proctor-mcp").arg("--help").spawn().unwrap()).stdout;
     // Its lines are as wide as a terminal.
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for taught in ["--token-file <FILE>", "--supervisor https://localhost:7878 --ca ca.pem --cert me.pem --key me.key"]

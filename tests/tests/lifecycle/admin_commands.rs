@@ -4,22 +4,22 @@
 use nix::unistd::getuid;
 use proctor_proto::v1::RunTestsRequest;
 use proctor_proto::v1::run_event::Event;
-use proctor_tests::process::{Said, command, end_of, program};
-use proctor_tests::supervisor_process::Supervisor;
+use proctor_tests::process::{ProcessOutput, command, program, wait_for_exit};
+use proctor_tests::supervisor_process::SupervisorProcess;
 use std::path::Path;
 use std::process::Stdio;
 
 const QUESTIONS: [&str; 4] = ["tenants", "sessions", "runs", "drain"];
 
-fn admin(socket: &Path, arguments: &[&str]) -> Said {
+fn admin(socket: &Path, arguments: &[&str]) -> ProcessOutput {
     let mut command = command(&program("proctor"));
     let command = command.arg("admin").args(arguments).arg("--socket").arg(socket);
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    end_of(command.spawn().unwrap())
+    wait_for_exit(command.spawn().unwrap())
 }
 
 /// The words of each line of a table, after its head and without how old things are.
-fn rows(said: &Said) -> Vec<Vec<&str>> {
+fn rows(said: &ProcessOutput) -> Vec<Vec<&str>> {
     assert_eq!((said.status, said.stderr.as_str()), (0, ""), "{said:?}");
     let is_age = |word: &&str| word.strip_suffix('s').is_some_and(|count| count.parse::<u32>().is_ok());
     said.stdout.lines().skip(1).map(|line| line.split_whitespace().filter(|word| !is_age(word)).collect()).collect()
@@ -27,7 +27,7 @@ fn rows(said: &Said) -> Vec<Vec<&str>> {
 
 #[tokio::test]
 async fn an_operator_sees_everything_and_ends_it_and_a_tenant_is_refused() {
-    let mut supervisor = Supervisor::start();
+    let mut supervisor = SupervisorProcess::start();
     let socket = supervisor.socket();
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let session = alpha.open(&supervisor.empty_workspace("alpha", "shop")).await;
@@ -64,7 +64,7 @@ async fn an_operator_sees_everything_and_ends_it_and_a_tenant_is_refused() {
     assert_eq!(rows(&runs), [["running", &*run, "alpha"], ["queued", &*behind, "alpha"]]);
     let drained = admin(&socket, &["drain", "--deadline", "0"]);
     assert_eq!(drained.stdout, "drained: 0 runs finished, 2 cancelled\n", "{drained:?}");
-    assert_eq!((drained.status, supervisor.until_it_ends().status), (0, 0));
+    assert_eq!((drained.status, supervisor.wait_for_exit().status), (0, 0));
 
     for question in QUESTIONS {
         let said = admin(&socket, &[question]);
@@ -80,7 +80,9 @@ async fn an_operator_sees_everything_and_ends_it_and_a_tenant_is_refused() {
 fn the_doctor_tells_every_layer_and_every_toolchain() {
     let doctor = |more: &[&str]| {
         let piped = (Stdio::piped(), Stdio::piped());
-        end_of(command(&program("proctor")).arg("doctor").args(more).stdout(piped.0).stderr(piped.1).spawn().unwrap())
+        wait_for_exit(
+            command(&program("proctor")).arg("doctor").args(more).stdout(piped.0).stderr(piped.1).spawn().unwrap(),
+        )
     };
     let (said, data) = (doctor(&[]), doctor(&["--output", "json"]));
     let checks = data.json();
@@ -100,13 +102,13 @@ fn the_doctor_tells_every_layer_and_every_toolchain() {
 #[tokio::test]
 async fn sessions_of_all_tenants_are_listed_page_by_page() {
     use proctor_proto::v1::ListAllSessionsRequest;
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let mut opened = Vec::new();
     for tenant in ["beta", "alpha"] {
         let client = supervisor.client(tenant).await;
         let workspace = supervisor.empty_workspace(tenant, "shop");
         for _ in 0..2 {
-            opened.push((tenant.to_owned(), client.open_separate(&workspace).await));
+            opened.push((tenant.to_owned(), client.open_separate_session(&workspace).await));
         }
     }
     opened.sort();

@@ -2,8 +2,8 @@
 
 use proctor_proto::{reason, v1};
 use proctor_tests::grpc_client::Client;
-use proctor_tests::process::{PATIENCE, program};
-use proctor_tests::supervisor_process::{Settings, Supervisor};
+use proctor_tests::process::{WAIT_MAX, program};
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt;
 
 async fn until_health(client: &Client, service: &str, wanted: ServingStatus) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + WAIT_MAX;
     let request = || HealthCheckRequest { service: service.to_owned() };
     while HealthClient::new(client.channel.clone()).check(request()).await.unwrap().into_inner().status() != wanted {
         assert!(Instant::now() < until, "{service:?} is never {wanted:?}");
@@ -24,7 +24,7 @@ async fn until_health(client: &Client, service: &str, wanted: ServingStatus) {
 
 /// The row of `GetHost` about workers. An answer is kept for some seconds.
 async fn until_workers(operator: &Client, wanted: v1::CheckStatus) -> v1::Check {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + WAIT_MAX;
     loop {
         let host = operator.host.clone().get_host(v1::GetHostRequest {}).await.unwrap().into_inner();
         let row = host.checks.into_iter().find(|check| check.name == "workers").unwrap();
@@ -48,14 +48,16 @@ async fn a_host_on_which_no_worker_comes_up_refuses_runs_says_so_and_recovers() 
     );
     fs::write(&worker, script).unwrap();
     fs::set_permissions(&worker, Permissions::from_mode(0o755)).unwrap();
-    let supervisor =
-        Supervisor::with(&Settings { env: vec![("PROCTOR_WORKER".to_owned(), worker.into())], ..Settings::default() });
+    let supervisor = SupervisorProcess::with(&SupervisorSettings {
+        env: vec![("PROCTOR_WORKER".to_owned(), worker.into())],
+        ..SupervisorSettings::default()
+    });
     let (client, operator) = (supervisor.client("alpha").await, supervisor.client("operator").await);
     let session = client.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let start = || client.start(v1::RunTestsRequest { session_id: session.clone(), ..Default::default() });
 
     fs::write(&broken, "").unwrap();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + WAIT_MAX;
     let refused: Status = loop {
         // The first runs meet it themselves: they end without a report, or are answered with an error.
         let status = match start().await {

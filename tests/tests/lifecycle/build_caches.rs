@@ -1,8 +1,8 @@
 //! What a run leaves in its build caches is read by no run in another workspace, and of what is proctor's own or a tool's
 //! settings by none at all.
 
-use proctor_tests::process::{Said, end_of};
-use proctor_tests::test_workspace::{Place, cache_home, tree};
+use proctor_tests::process::{ProcessOutput, wait_for_exit};
+use proctor_tests::test_workspace::{TestWorkspace, cache_home, tree};
 use serde_json::Value;
 
 /// A suite that puts bytecode in the place of proctor's plugin for pytest: the plugin as it is, and a hook that runs no test.
@@ -56,12 +56,12 @@ const CARGO_TOML: &str = "[package]\nname = \"crate-of-a-test\"\nversion = \"0.1
 
 const FAILING: &str = "#[test]\nfn fails() {\n    assert!(cfg!(poisoned));\n}\n";
 
-fn run(place: &Place) -> Said {
+fn run(place: &TestWorkspace) -> ProcessOutput {
     place.proctor(&["run", "--output", "json"])
 }
 
 /// Outcome, and how many tests passed and failed.
-fn told(said: &Said) -> (String, Value, Value) {
+fn told(said: &ProcessOutput) -> (String, Value, Value) {
     let report = said.json();
     let of = |key: &str| report["summary"][key].clone();
     (report["outcome"].as_str().unwrap_or_default().to_owned(), of("passed"), of("failed"))
@@ -69,7 +69,7 @@ fn told(said: &Said) -> (String, Value, Value) {
 
 #[test]
 fn bytecode_left_for_the_pytest_plugin_stands_for_it_in_no_workspace() {
-    let (hostile, other) = (Place::empty(), Place::empty());
+    let (hostile, other) = (TestWorkspace::empty(), TestWorkspace::empty());
     let failing = "def test_fails():\n    assert False\n";
     hostile.write("conftest.py", "");
     hostile.write("test_a.py", POISON_PYTEST);
@@ -87,7 +87,7 @@ fn bytecode_left_for_the_pytest_plugin_stands_for_it_in_no_workspace() {
 
 #[test]
 fn settings_left_for_cargo_are_read_in_no_workspace() {
-    let (hostile, other) = (Place::empty(), Place::empty());
+    let (hostile, other) = (TestWorkspace::empty(), TestWorkspace::empty());
     for place in [&hostile, &other] {
         place.write("Cargo.toml", CARGO_TOML);
     }
@@ -118,7 +118,7 @@ const SETTINGS: &str = r#"
 
 #[test]
 fn settings_that_a_run_leaves_are_gone_in_the_next() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     let with = |each: &str| {
         let home = "USER_HOME=$(echo \"$MAVEN_OPTS\" | sed 's/.*-Duser.home=\\([^ ]*\\).*/\\1/')";
         let files = SETTINGS.replace('\n', " ");
@@ -141,8 +141,8 @@ exit 0
 
 #[test]
 fn what_one_workspaces_run_can_write_no_other_workspace_sees() {
-    let (one, other) = (Place::empty(), Place::empty());
-    let mark = |place: &Place, name: &str, more: &[&str]| {
+    let (one, other) = (TestWorkspace::empty(), TestWorkspace::empty());
+    let mark = |place: &TestWorkspace, name: &str, more: &[&str]| {
         let arguments = [&["run", "--output", "json"], more, &["--", "sh", "-c", MARK, "sh", name]].concat();
         let said = place.proctor(&arguments);
         assert_eq!(said.status, 0, "{said:?}");
@@ -161,7 +161,7 @@ fn what_one_workspaces_run_can_write_no_other_workspace_sees() {
 
 #[test]
 fn links_to_gos_library_are_laid_where_a_run_may_start_go() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     let test = "import os, unittest\n\nclass A(unittest.TestCase):\n    def test_a(self):\n        \
                 self.assertFalse(os.path.lexists(os.environ['GOCACHE'] + '/library'))\n";
     place.write("test_a.py", test);
@@ -172,7 +172,7 @@ fn links_to_gos_library_are_laid_where_a_run_may_start_go() {
 
 #[test]
 fn empty_caches_are_gone_with_their_run() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     let home = place.root().join("cache");
     let mut proctor = place.command("proctor");
     proctor.env("XDG_CACHE_HOME", &home).args([
@@ -183,7 +183,7 @@ fn empty_caches_are_gone_with_their_run() {
         "-c",
         "mkdir -p \"$GOCACHE\" && echo x > \"$GOCACHE/a\"",
     ]);
-    let said = end_of(proctor.spawn().unwrap());
+    let said = wait_for_exit(proctor.spawn().unwrap());
     assert_eq!(said.status, 0, "{said:?}");
     assert_eq!(tree(&home.join("proctor/own")).keys().count(), 0);
 }

@@ -3,9 +3,9 @@
 use crate::{Scene, names};
 use nix::sys::signal::Signal;
 use proctor_proto::v1::{CancelRunRequest, CloseSessionRequest, Outcome, Report, RunState};
-use proctor_tests::paused_test::{TESTS, Waiting};
-use proctor_tests::process::{end_of, eventually, has_logged, processes_of, signal};
-use proctor_tests::test_workspace::{Before, Place};
+use proctor_tests::paused_test::{PausedTest, TESTS};
+use proctor_tests::process::{has_written_to_run_log, processes_matching, signal, wait_for_exit, wait_until};
+use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 use std::time::{Duration, Instant};
 use tonic::Code;
 
@@ -24,7 +24,7 @@ fn assert_cut_off(report: &Report, killed: &str) {
 async fn a_cancelled_run_ends_at_once_and_keeps_what_it_knows() {
     let scene = Scene::new().await;
     let mut run = scene.client.start(scene.request()).await.unwrap();
-    let run_id = run.until_running("TestWaits").await;
+    let run_id = run.wait_for_test("TestWaits").await;
     let cancel = || {
         let mut runs = scene.client.runs.clone();
         let request = CancelRunRequest { run_id: run_id.clone() };
@@ -45,13 +45,13 @@ async fn a_cancelled_run_ends_at_once_and_keeps_what_it_knows() {
 async fn a_run_that_waits_can_be_cancelled_too() {
     let scene = Scene::new().await;
     let mut first = scene.client.start(scene.request()).await.unwrap();
-    first.until_running("TestWaits").await;
+    first.wait_for_test("TestWaits").await;
     let other = proctor_proto::v1::RunTestsRequest { filter: "TestLast".to_owned(), ..scene.request() };
     let mut second = scene.client.start(other).await.unwrap();
     let queued = second.until("queued", |event| matches!(event, proctor_proto::v1::run_event::Event::Queued(_))).await;
     scene.client.runs.clone().cancel_run(CancelRunRequest { run_id: queued.run_id }).await.unwrap();
     assert_eq!(second.to_end().await.report().outcome(), Outcome::Cancelled);
-    scene.waiting.open_the_gate();
+    scene.waiting.resume();
     assert_eq!(first.to_end().await.report().outcome(), Outcome::Passed, "the one before it is not touched");
 }
 
@@ -59,13 +59,13 @@ async fn a_run_that_waits_can_be_cancelled_too() {
 async fn closing_a_session_kills_its_run_and_forgets_everything() {
     let scene = Scene::new().await;
     let mut run = scene.client.start(scene.request()).await.unwrap();
-    let run_id = run.until_running("TestWaits").await;
+    let run_id = run.wait_for_test("TestWaits").await;
     let asked = Instant::now();
     let request = CloseSessionRequest { session_id: scene.session.clone() };
     scene.client.sessions.clone().close_session(request).await.unwrap();
     assert!(asked.elapsed() < AT_ONCE, "{:?}", asked.elapsed());
     let mark = scene.waiting.workspace.to_str().unwrap();
-    assert_eq!(processes_of(mark), [], "nothing of it is alive when the answer comes");
+    assert_eq!(processes_matching(mark), [], "nothing of it is alive when the answer comes");
     assert_cut_off(run.to_end().await.report(), "closed");
     let request = proctor_proto::v1::GetSessionRequest { session_id: scene.session.clone() };
     let gone = scene.client.sessions.clone().get_session(request).await.unwrap_err();
@@ -77,16 +77,16 @@ async fn closing_a_session_kills_its_run_and_forgets_everything() {
 #[test]
 fn ctrl_c_prints_the_partial_report() {
     for stop in [Signal::SIGINT, Signal::SIGTERM] {
-        let place = Place::empty();
-        let waiting = Waiting::at(&place.workspace);
+        let place = TestWorkspace::empty();
+        let waiting = PausedTest::at(&place.workspace);
         let child = place.command("proctor").args(["run", "--output", "json"]).spawn().unwrap();
         let pid = child.id();
-        eventually("the test waits", || has_logged(pid, "=== RUN   TestWaits"));
-        waiting.until_it_waits();
-        let before = Before::of(&place);
+        wait_until("the test waits", || has_written_to_run_log(pid, "=== RUN   TestWaits"));
+        waiting.wait_until_paused();
+        let before = Baseline::capture(&place);
         let sent = Instant::now();
         signal(pid, stop);
-        let said = end_of(child);
+        let said = wait_for_exit(child);
         assert!(sent.elapsed() < AT_ONCE, "{:?}", sent.elapsed());
         assert_eq!(said.status, 130, "{said:?}");
         let report = said.json();

@@ -1,8 +1,8 @@
 //! What every gRPC client finds: health, reflection, the host for operators, and the calls that this version does not have.
 
 use proctor_proto::v1;
-use proctor_tests::process::{command, end_of, installed, sources, tools};
-use proctor_tests::supervisor_process::Supervisor;
+use proctor_tests::process::{command, ensure_installed, source_root, tools, wait_for_exit};
+use proctor_tests::supervisor_process::SupervisorProcess;
 use std::process::Stdio;
 use tokio_stream::StreamExt;
 use tonic::Code;
@@ -19,7 +19,7 @@ const SERVICES: [&str; 4] = ["proctor.v1.Host", "proctor.v1.Results", "proctor.v
 
 #[tokio::test]
 async fn health_is_told_of_the_whole_and_of_each_service() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     for client in [supervisor.local_client().await, supervisor.client("nobody").await] {
         let mut health = HealthClient::new(client.channel.clone());
         for service in SERVICES.into_iter().chain([""]) {
@@ -34,7 +34,7 @@ async fn health_is_told_of_the_whole_and_of_each_service() {
 
 #[tokio::test]
 async fn reflection_lists_and_describes_every_service() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let channel = supervisor.client("alpha").await.channel;
     let ask = |message| {
         let mut reflection = ServerReflectionClient::new(channel.clone());
@@ -63,7 +63,7 @@ async fn the_older_reflection_lists_every_service() {
     use tonic_reflection::pb::v1alpha::server_reflection_request::MessageRequest;
     use tonic_reflection::pb::v1alpha::server_reflection_response::MessageResponse;
     use tonic_reflection::pb::v1alpha::{ServerReflectionRequest, ServerReflectionResponse};
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let mut reflection = ServerReflectionClient::new(supervisor.client("alpha").await.channel);
     let message_request = Some(MessageRequest::ListServices(String::new()));
     let request = ServerReflectionRequest { host: String::new(), message_request };
@@ -81,13 +81,13 @@ async fn the_older_reflection_lists_every_service() {
 /// The C core names the socket's path as the authority of its calls.
 #[tokio::test]
 async fn a_client_of_the_c_core_calls_over_the_unix_socket() {
-    installed("grpc");
-    let supervisor = Supervisor::start();
+    ensure_installed("grpc");
+    let supervisor = SupervisorProcess::start();
     let mut python = command(&tools().join("grpc/bin/python"));
-    python.arg(sources().join("tests/tests/python_clients/grpc_client.py")).arg(supervisor.socket());
+    python.arg(source_root().join("tests/tests/python_clients/grpc_client.py")).arg(supervisor.socket());
     python.args(["/grpc.health.v1.Health/Check", "/proctor.v1.Sessions/ListSessions", "/proctor.v1.Host/GetHost"]);
     python.args(["/proctor.v1.Sessions/Nothing", "/proctor.v1.Nothing/Nothing"]);
-    let said = end_of(python.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let said = wait_for_exit(python.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     let once = ["OK", "OK", "PERMISSION_DENIED", "UNIMPLEMENTED", "UNIMPLEMENTED"];
     assert_eq!(said.json(), serde_json::json!([once, once].concat()), "{said:?}");
 }
@@ -95,7 +95,7 @@ async fn a_client_of_the_c_core_calls_over_the_unix_socket() {
 /// Those of the transport and of services that are not ours, too.
 #[tokio::test]
 async fn every_error_has_a_reason() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let channel = supervisor.client("alpha").await.channel;
     for (method, code) in [
         ("/proctor.v1.Nothing/Nothing", Code::Unimplemented),
@@ -117,7 +117,7 @@ async fn every_error_has_a_reason() {
 
 #[tokio::test]
 async fn an_operator_sees_the_host_and_tenants_do_not() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let tenant = supervisor.client("alpha").await;
     let session = tenant.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let operator = supervisor.client("operator").await;
@@ -141,7 +141,7 @@ async fn an_operator_sees_the_host_and_tenants_do_not() {
 
 #[tokio::test]
 async fn what_this_version_does_not_have_says_so() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let session_id = client.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let affected = v1::RunAffectedTestsRequest { session_id: session_id.clone(), ..Default::default() };

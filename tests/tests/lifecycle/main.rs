@@ -19,26 +19,26 @@ mod test_output;
 mod watching_runs;
 
 use proctor_proto::v1::{Outcome, RunTestsRequest, TestId};
-use proctor_tests::grpc_client::{Client, Followed};
-use proctor_tests::paused_test::Waiting;
-use proctor_tests::supervisor_process::{Settings, Supervisor};
+use proctor_tests::grpc_client::{Client, CompletedRun};
+use proctor_tests::paused_test::PausedTest;
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 
 /// A supervisor, a tenant's client, and its session on a workspace whose test waits.
 struct Scene {
-    supervisor: Supervisor,
+    supervisor: SupervisorProcess,
     client: Client,
     session: String,
-    waiting: Waiting,
+    waiting: PausedTest,
 }
 
 impl Scene {
     async fn new() -> Scene {
-        Scene::with(&Settings::default()).await
+        Scene::with(&SupervisorSettings::default()).await
     }
 
-    async fn with(settings: &Settings) -> Scene {
-        let supervisor = Supervisor::with(settings);
-        let waiting = supervisor.waiting("alpha", "waiting");
+    async fn with(settings: &SupervisorSettings) -> Scene {
+        let supervisor = SupervisorProcess::with(settings);
+        let waiting = supervisor.paused_test("alpha", "waiting");
         let client = supervisor.client("alpha").await;
         let session = client.open(&waiting.workspace).await;
         Scene { supervisor, client, session, waiting }
@@ -54,7 +54,7 @@ fn names(tests: &[TestId]) -> Vec<String> {
     tests.iter().map(|test| format!("{}/{}", test.package, test.name)).collect()
 }
 
-fn assert_passed(followed: &Followed, tests: usize) {
+fn assert_passed(followed: &CompletedRun, tests: usize) {
     let report = followed.report();
     assert_eq!((report.outcome(), report.tests.len()), (Outcome::Passed, tests), "{report:?}");
 }

@@ -1,11 +1,11 @@
 //! What real projects have beside their tests, and what a run makes of it.
 
-use proctor_tests::test_workspace::Place;
+use proctor_tests::test_workspace::TestWorkspace;
 
 /// rustup would look for it without a network, and nothing that a run does needs it.
 #[test]
 fn a_component_that_the_toolchain_file_names_and_the_host_lacks_is_passed_over() {
-    let place = Place::with("cargo/pass");
+    let place = TestWorkspace::with_fixture("cargo/pass");
     place.write("rust-toolchain.toml", "[toolchain]\ncomponents = [\"rustc-dev\", \"miri\"]\n");
     let said = place.proctor(&["run", "--output", "json"]);
     assert_eq!((said.status, said.json()["outcome"].as_str()), (0, Some("passed")), "{said:?}");
@@ -14,7 +14,7 @@ fn a_component_that_the_toolchain_file_names_and_the_host_lacks_is_passed_over()
 /// pytest collects the directory at the root as its own tests, and counts the module among what it skipped.
 #[test]
 fn pytest_runs_as_at_the_root_and_a_module_that_is_skipped_as_a_whole_is_named() {
-    let place = Place::with("pytest/pass");
+    let place = TestWorkspace::with_fixture("pytest/pass");
     let before = place.proctor(&["run", "--output", "json"]).json()["summary"]["total"].as_u64().unwrap();
     place.write("tests/nested/pyproject.toml", "[tool.pytest.ini_options]\naddopts = '--no-such-option'\n");
     place.write("tests/nested/test_more.py", "def test_more():\n    pass\n");
@@ -32,7 +32,7 @@ fn pytest_runs_as_at_the_root_and_a_module_that_is_skipped_as_a_whole_is_named()
 /// A test of Node's has the steps that it has without us: with one more, the inner one would end after its parent, and fail.
 #[test]
 fn a_subtest_that_nobody_waits_for_passes_as_it_does_without_us() {
-    let place = Place::with("node/pass");
+    let place = TestWorkspace::with_fixture("node/pass");
     place.write("test/unawaited.test.js", UNAWAITED);
     let report = place.proctor(&["run", "--output", "json"]).json();
     let told = |name: &str| {

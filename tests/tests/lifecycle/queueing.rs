@@ -4,12 +4,12 @@ use crate::{Scene, assert_passed};
 use proctor_proto::reason;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{CancelRunRequest, IfBusy, Outcome, Queued, RunTestsRequest};
-use proctor_tests::grpc_client::Followed;
-use proctor_tests::supervisor_process::Supervisor;
+use proctor_tests::grpc_client::CompletedRun;
+use proctor_tests::supervisor_process::SupervisorProcess;
 use tonic::Code;
 use tonic_types::StatusExt;
 
-fn queued(followed: &Followed) -> Vec<Queued> {
+fn queued(followed: &CompletedRun) -> Vec<Queued> {
     let queued = followed.events.iter().filter_map(|event| match &event.event {
         Some(Event::Queued(queued)) => Some(*queued),
         _ => None,
@@ -21,11 +21,11 @@ fn queued(followed: &Followed) -> Vec<Queued> {
 async fn the_same_request_joins_the_run_in_flight_and_gets_all_its_events() {
     let scene = Scene::new().await;
     let mut first = scene.client.start(scene.request()).await.unwrap();
-    let run_id = first.until_running("TestWaits").await;
+    let run_id = first.wait_for_test("TestWaits").await;
     let refusing = RunTestsRequest { if_busy: IfBusy::Refuse.into(), ..scene.request() };
     let second = scene.client.start(scene.request()).await.unwrap();
     let third = scene.supervisor.local_client().await.start(refusing).await.unwrap();
-    scene.waiting.open_the_gate();
+    scene.waiting.resume();
     let first = first.to_end().await;
     assert_passed(&first, 3);
     for joined in [second.to_end().await, third.to_end().await] {
@@ -40,7 +40,7 @@ async fn the_same_request_joins_the_run_in_flight_and_gets_all_its_events() {
 /// As of a client whose timer is shorter than the suite: what was compiled meanwhile is no edit.
 #[tokio::test]
 async fn the_same_request_joins_a_run_that_builds_in_its_workspace() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     for (fixture, built) in [("maven/hang", "target"), ("gradle/hang", "build")] {
         let workspace = supervisor.workspace("alpha", built, fixture);
@@ -61,7 +61,7 @@ async fn the_same_request_joins_a_run_that_builds_in_its_workspace() {
 async fn a_changed_workspace_or_request_waits_behind_the_run() {
     let scene = Scene::new().await;
     let mut first = scene.client.start(scene.request()).await.unwrap();
-    first.until_running("TestWaits").await;
+    first.wait_for_test("TestWaits").await;
     let other = RunTestsRequest { filter: "TestEnds".to_owned(), ..scene.request() };
     let other = scene.client.start(other).await.unwrap();
     scene.waiting.change();
@@ -74,13 +74,13 @@ async fn a_changed_workspace_or_request_waits_behind_the_run() {
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert_eq!(refused.get_details_error_info().unwrap().reason, reason::BUSY);
 
-    scene.waiting.open_the_gate();
+    scene.waiting.resume();
     let (first, other, changed) = (first.to_end().await, other.to_end().await, changed.to_end().await);
     assert_passed(&first, 3);
     assert_passed(&other, 1);
     assert_passed(&changed, 3);
     assert!(first.run_id != other.run_id && other.run_id != changed.run_id);
-    let positions = |followed: &Followed| queued(followed).iter().map(|at| at.position).collect::<Vec<_>>();
+    let positions = |followed: &CompletedRun| queued(followed).iter().map(|at| at.position).collect::<Vec<_>>();
     assert_eq!(positions(&first), [0]);
     assert_eq!(positions(&other)[0], 1);
     assert_eq!(positions(&changed)[..2], [2, 1]);
@@ -91,7 +91,7 @@ async fn a_changed_workspace_or_request_waits_behind_the_run() {
 async fn the_ninth_that_waits_is_told_which_quota_and_when_to_come_again() {
     let scene = Scene::new().await;
     let mut first = scene.client.start(scene.request()).await.unwrap();
-    first.until_running("TestWaits").await;
+    first.wait_for_test("TestWaits").await;
     let mut waiting = Vec::new();
     for number in 0..8 {
         let filter = format!("TestEnds|Test{number}");
@@ -103,7 +103,7 @@ async fn the_ninth_that_waits_is_told_which_quota_and_when_to_come_again() {
     assert_eq!(refused.get_details_error_info().unwrap().metadata["quota"], "session_queued_runs");
     assert!(refused.get_details_retry_info().unwrap().retry_delay.is_some());
     assert_eq!(refused.get_details_quota_failure().unwrap().violations[0].subject, "session_queued_runs");
-    scene.waiting.open_the_gate();
+    scene.waiting.resume();
     for run in waiting {
         assert_passed(&run.to_end().await, 1);
     }
@@ -117,7 +117,7 @@ async fn every_question_is_answered_while_a_run_is_going_on() {
     let only = RunTestsRequest { filter: "TestEnds".to_owned(), ..scene.request() };
     let before = scene.client.start(only).await.unwrap().to_end().await;
     let mut run = scene.client.start(scene.request()).await.unwrap();
-    let run_id = run.until_running("TestWaits").await;
+    let run_id = run.wait_for_test("TestWaits").await;
     let session_id = scene.session.clone();
 
     // It waits for the gate, so that no answer can have waited for it.
@@ -139,6 +139,6 @@ async fn every_question_is_answered_while_a_run_is_going_on() {
     let output = client.runs.clone().read_output(output).await.unwrap().into_inner();
     assert!(!output.bytes.is_empty() && !output.end);
 
-    scene.waiting.open_the_gate();
+    scene.waiting.resume();
     assert_passed(&run.to_end().await, 3);
 }

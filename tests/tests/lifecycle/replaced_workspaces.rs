@@ -2,7 +2,7 @@
 
 use super::Scene;
 use proctor_proto::{reason, v1};
-use proctor_tests::supervisor_process::{Supervisor, first_uid};
+use proctor_tests::supervisor_process::{SupervisorProcess, first_uid};
 use proctor_tests::test_workspace::give;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,7 +14,7 @@ use tonic_types::StatusExt;
 async fn a_workspace_that_vanishes_during_a_run_is_told_and_the_next_run_does_not_start() {
     let scene = Scene::new().await;
     let mut run = scene.client.start(scene.request()).await.unwrap();
-    run.until_running("TestWaits").await;
+    run.wait_for_test("TestWaits").await;
     let elsewhere = scene.waiting.workspace.with_file_name("elsewhere");
     fs::rename(&scene.waiting.workspace, &elsewhere).unwrap();
     fs::write(elsewhere.join(".cache/gate"), "").unwrap();
@@ -51,7 +51,7 @@ fn installation(dir: &Path, around: &str, mode: u32) -> std::path::PathBuf {
 
 #[tokio::test]
 async fn a_link_in_a_workspace_shows_no_directory_that_its_user_could_not_read() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.empty_workspace("alpha", "linked");
     let host = tempfile::tempdir().unwrap();
@@ -76,7 +76,7 @@ async fn a_link_in_a_workspace_shows_no_directory_that_its_user_could_not_read()
 
 #[tokio::test]
 async fn a_run_that_may_have_missed_tests_is_not_green_and_says_where() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.empty_workspace("alpha", "deep");
     let deep = format!("deep/{}", "d/".repeat(63));

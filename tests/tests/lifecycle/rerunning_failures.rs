@@ -6,8 +6,8 @@ use proctor_proto::v1::{LastTestFailuresRequest, Outcome, Report, RunFailingTest
 use proctor_tests::expectation::Row;
 use proctor_tests::expected::row;
 use proctor_tests::grpc_client::Client;
-use proctor_tests::supervisor_process::Supervisor;
-use proctor_tests::test_workspace::Place;
+use proctor_tests::supervisor_process::SupervisorProcess;
+use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::json;
 use std::collections::BTreeSet;
 use tonic_types::StatusExt;
@@ -41,7 +41,7 @@ async fn rerun_some(client: &Client, session_id: &str, limit: u32) -> Report {
 
 #[tokio::test]
 async fn exactly_what_failed_runs_again_whatever_its_name() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("beta").await;
     for name in ["fail", "table", "twomodules", "unicode", "shapes"] {
         let row = row(&format!("go/{name}"));
@@ -56,7 +56,7 @@ async fn exactly_what_failed_runs_again_whatever_its_name() {
 
 #[tokio::test]
 async fn what_did_not_build_is_built_again_and_nothing_else() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let row = row("go/builderror");
     let workspace = supervisor.workspace("alpha", "shop", row.fixture);
@@ -82,7 +82,7 @@ async fn what_did_not_build_is_built_again_and_nothing_else() {
 
 #[tokio::test]
 async fn what_a_rerun_leaves_alone_stays_to_be_run() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/table");
     let session = client.open(&workspace).await;
@@ -112,7 +112,7 @@ async fn what_a_rerun_leaves_alone_stays_to_be_run() {
 /// What did not load kept the rest from running, and what that would have said is not known: the same is run again.
 #[test]
 fn what_kept_others_from_running_is_run_again_with_them() {
-    let place = Place::with("pytest/fail");
+    let place = TestWorkspace::with_fixture("pytest/fail");
     place.write("test_broken.py", "import nothing_of_this_name\n");
     assert_eq!(place.proctor(&["run"]).status, 3);
     place.write("test_broken.py", "def test_holds():\n    pass\n");
@@ -123,7 +123,7 @@ fn what_kept_others_from_running_is_run_again_with_them() {
 /// It runs whole, so what it told before and does not tell any more is not waited for.
 #[test]
 fn a_command_of_the_projects_own_is_run_again() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     place.write(".proctor.yaml", "command: sh check.sh\n");
     place.write("check.sh", "echo 1..1; echo 'not ok 1 - adds'; exit 1\n");
     assert_eq!(place.proctor(&["run"]).status, 1);
@@ -136,7 +136,7 @@ fn a_command_of_the_projects_own_is_run_again() {
 
 #[test]
 fn a_rerun_keeps_to_the_framework_of_what_failed() {
-    let place = Place::with("go/fail");
+    let place = TestWorkspace::with_fixture("go/fail");
     place.write("Cargo.toml", "[package]\nname = \"both\"\nversion = \"0.1.0\"\n");
     assert_eq!(place.proctor(&["run"]).status, 2, "two frameworks, and none is named");
     assert_eq!(place.proctor(&["run", "--file", "greet_test.go"]).status, 1);
@@ -146,7 +146,7 @@ fn a_rerun_keeps_to_the_framework_of_what_failed() {
 
 #[test]
 fn the_command_line_reruns_what_failed_in_the_process_before() {
-    let place = Place::with("go/table");
+    let place = TestWorkspace::with_fixture("go/table");
     let nothing = place.proctor(&["run", "--failed"]);
     assert_eq!(nothing.status, 2, "{nothing:?}");
     assert_eq!(place.proctor(&["run"]).status, 1);
@@ -175,7 +175,7 @@ fn the_command_line_reruns_what_failed_in_the_process_before() {
 
 #[tokio::test]
 async fn what_told_nothing_is_named_on_the_wire() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/notests");
     let test =
@@ -193,7 +193,7 @@ async fn what_told_nothing_is_named_on_the_wire() {
 
 #[test]
 fn a_rerun_has_not_passed_while_something_of_it_told_nothing() {
-    let place = Place::with("go/notests");
+    let place = TestWorkspace::with_fixture("go/notests");
     let tests = |body: &str| format!("package notests\n\nimport \"testing\"\n\n{body}");
     let both = "func TestHere(t *testing.T) { t.Fatal(1) }\nfunc TestThere(t *testing.T) { t.Fatal(2) }\n";
     place.write("both_test.go", &tests(both));
@@ -229,7 +229,7 @@ fn a_rerun_has_not_passed_while_something_of_it_told_nothing() {
 #[test]
 fn an_edit_within_a_second_is_seen_though_bytecode_is_kept() {
     for fixture in ["pytest/pass", "unittest/pass"] {
-        let place = Place::with(fixture);
+        let place = TestWorkspace::with_fixture(fixture);
         let file = place.workspace.join("calc/money.py");
         let text = std::fs::read_to_string(&file).unwrap();
         let modified = std::fs::metadata(&file).unwrap().modified().unwrap();
@@ -248,7 +248,7 @@ fn an_edit_within_a_second_is_seen_though_bytecode_is_kept() {
 fn what_failed_in_python_runs_again_by_a_cut_name_and_from_any_file() {
     let long = "import pytest\n\n@pytest.mark.parametrize('word', ['k' * 6000])\ndef test_long(word):\n    assert 0\n";
     for (fixture, failed) in [("pytest/pass", 1), ("unittest/brought", 2)] {
-        let place = Place::with(fixture);
+        let place = TestWorkspace::with_fixture(fixture);
         if fixture == "pytest/pass" {
             place.write("tests/test_long.py", long);
         }

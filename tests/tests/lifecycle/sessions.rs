@@ -3,8 +3,8 @@
 use crate::Scene;
 use nix::sys::signal::Signal;
 use proctor_proto::v1::{CreateSessionRequest, GetSessionRequest, ListSessionsRequest, Outcome};
-use proctor_tests::process::{PATIENCE, cgroups_of, eventually, processes_of, signal};
-use proctor_tests::supervisor_process::{Settings, Supervisor};
+use proctor_tests::process::{WAIT_MAX, processes_matching, signal, supervisor_cgroups, wait_until};
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tonic::Code;
@@ -12,7 +12,7 @@ use tonic_types::StatusExt;
 
 #[tokio::test]
 async fn a_workspace_has_one_session_unless_another_is_asked_for() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
     let open = |id: &str, separate: bool| {
@@ -38,7 +38,7 @@ async fn a_workspace_has_one_session_unless_another_is_asked_for() {
 
 #[tokio::test]
 async fn a_session_of_its_own_expires_as_soon_as_its_client_has_asked_for() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
     let open = |idle_ms_max: u64, separate: bool| {
@@ -60,7 +60,7 @@ async fn a_session_of_its_own_expires_as_soon_as_its_client_has_asked_for() {
         let mut sessions = client.sessions.clone();
         async move { sessions.get_session(request).await.map_err(|status| status.code()).map(drop) }
     };
-    tokio::time::timeout(PATIENCE, async {
+    tokio::time::timeout(WAIT_MAX, async {
         while looked_at(&brief.session_id).await != Err(Code::PermissionDenied) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -72,12 +72,12 @@ async fn a_session_of_its_own_expires_as_soon_as_its_client_has_asked_for() {
 
 #[tokio::test]
 async fn sessions_are_listed_page_by_page() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("beta").await;
     let workspace = supervisor.workspace("beta", "shop", "go/pass");
     let mut opened = BTreeSet::new();
     for _ in 0..5 {
-        opened.insert(client.open_separate(&workspace).await);
+        opened.insert(client.open_separate_session(&workspace).await);
     }
     let mut listed = Vec::new();
     let mut page_token = String::new();
@@ -96,40 +96,40 @@ async fn sessions_are_listed_page_by_page() {
 
 #[tokio::test]
 async fn a_tenants_sessions_are_limited_and_its_neighbours_are_not_touched() {
-    let settings = Settings { tenant: "sessions_max = 2".to_owned(), ..Settings::default() };
-    let supervisor = Supervisor::with(&settings);
+    let settings = SupervisorSettings { tenant: "sessions_max = 2".to_owned(), ..SupervisorSettings::default() };
+    let supervisor = SupervisorProcess::with(&settings);
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
     alpha.open(&workspace).await;
-    let second = alpha.open_separate(&workspace).await;
-    let refused = alpha.try_open(&workspace, true).await.unwrap_err();
+    let second = alpha.open_separate_session(&workspace).await;
+    let refused = alpha.try_open_session(&workspace, true).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert_eq!(refused.get_details_error_info().unwrap().metadata["quota"], "sessions_max");
     assert!(refused.get_details_retry_info().is_some());
     beta.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
     let close = proctor_proto::v1::CloseSessionRequest { session_id: second };
     alpha.sessions.clone().close_session(close).await.unwrap();
-    alpha.open_separate(&workspace).await;
+    alpha.open_separate_session(&workspace).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_supervisor_that_is_told_twice_to_end_takes_its_runs_along_and_says_how_they_ended() {
-    let settings = Settings { host: "drain = \"1h\"".to_owned(), ..Settings::default() };
+    let settings = SupervisorSettings { host: "drain = \"1h\"".to_owned(), ..SupervisorSettings::default() };
     let mut scene = Scene::with(&settings).await;
     let mut run = scene.client.start(scene.request()).await.unwrap();
-    run.until_running("TestWaits").await;
+    run.wait_for_test("TestWaits").await;
     let pid = scene.supervisor.pid();
     let socket = scene.supervisor.socket();
     let following = tokio::spawn(run.try_to_end());
     // The first gives the run its time, which is more than this test's patience; who sends another does not wait.
     signal(pid, Signal::SIGTERM);
-    eventually("it drains", || scene.supervisor.said().contains("draining"));
+    wait_until("it drains", || scene.supervisor.said().contains("draining"));
     let said = scene.supervisor.end(Signal::SIGTERM);
     assert_eq!(said.status, 0);
     let report = following.await.unwrap().unwrap().report().clone();
     assert_eq!((report.outcome(), report.evidence.unwrap().killed.as_str()), (Outcome::Cancelled, "closed"));
-    assert_eq!(processes_of(&format!("proctor-{pid}-")), []);
-    assert_eq!(processes_of(scene.waiting.workspace.to_str().unwrap()), []);
-    assert_eq!(cgroups_of(pid), [""; 0].map(std::path::PathBuf::from));
+    assert_eq!(processes_matching(&format!("proctor-{pid}-")), []);
+    assert_eq!(processes_matching(scene.waiting.workspace.to_str().unwrap()), []);
+    assert_eq!(supervisor_cgroups(pid), [""; 0].map(std::path::PathBuf::from));
     assert!(!socket.exists(), "its socket is gone");
 }

@@ -5,58 +5,58 @@ use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{
     CancelRunRequest, GetRunRequest, ListTestsRequest, Outcome, Priority, RunTestsRequest, WatchRunRequest,
 };
-use proctor_tests::grpc_client::{Client, Followed, Stream};
-use proctor_tests::paused_test::Waiting;
-use proctor_tests::supervisor_process::{Settings, Supervisor};
+use proctor_tests::grpc_client::{Client, CompletedRun, Stream};
+use proctor_tests::paused_test::PausedTest;
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 /// Tenants that have this quota each.
-fn quota(quota: &str) -> Settings {
-    Settings { tenant: format!("[tenant.quota]\n{quota}"), ..Settings::default() }
+fn quota(quota: &str) -> SupervisorSettings {
+    SupervisorSettings { tenant: format!("[tenant.quota]\n{quota}"), ..SupervisorSettings::default() }
 }
 
 /// A host with the room of one run, whose tenants may have one run waiting.
-fn crowded() -> Supervisor {
+fn crowded() -> SupervisorProcess {
     let host = "memory = \"2GiB\"\ncpus = 2".to_owned();
-    Supervisor::with(&Settings { host, ..quota("queued_runs = 1\nrunning_runs = 1") })
+    SupervisorProcess::with(&SupervisorSettings { host, ..quota("queued_runs = 1\nrunning_runs = 1") })
 }
 
 /// A tenant, each of whose runs is in a session and a workspace of its own, and waits at its gate.
 struct Tenant<'s> {
-    supervisor: &'s Supervisor,
+    supervisor: &'s SupervisorProcess,
     name: &'static str,
     client: Client,
 }
 
 impl Tenant<'_> {
-    async fn both(supervisor: &Supervisor) -> (Tenant<'_>, Tenant<'_>) {
+    async fn both(supervisor: &SupervisorProcess) -> (Tenant<'_>, Tenant<'_>) {
         let alpha = Tenant { supervisor, name: "alpha", client: supervisor.client("alpha").await };
         (alpha, Tenant { supervisor, name: "beta", client: supervisor.client("beta").await })
     }
 
-    async fn open(&self, workspace: &str) -> (Waiting, RunTestsRequest) {
-        let gate = self.supervisor.waiting(self.name, workspace);
+    async fn open(&self, workspace: &str) -> (PausedTest, RunTestsRequest) {
+        let gate = self.supervisor.paused_test(self.name, workspace);
         let session_id = self.client.open(&gate.workspace).await;
         (gate, RunTestsRequest { session_id, ..RunTestsRequest::default() })
     }
 
-    async fn start(&self, workspace: &str) -> (Waiting, Stream) {
+    async fn start(&self, workspace: &str) -> (PausedTest, Stream) {
         let (gate, request) = self.open(workspace).await;
         (gate, self.client.start(request).await.unwrap())
     }
 
     /// The same, once the run is at its gate; with the run's id.
-    async fn run(&self, workspace: &str) -> (Waiting, Stream, String) {
+    async fn run(&self, workspace: &str) -> (PausedTest, Stream, String) {
         let (gate, mut stream) = self.start(workspace).await;
-        let run = stream.until_running("TestWaits").await;
+        let run = stream.wait_for_test("TestWaits").await;
         (gate, stream, run)
     }
 }
 
 /// Opens the gates of runs, all of which pass then.
-async fn assert_all_pass(gates: &[Waiting], streams: impl IntoIterator<Item = Stream>) {
-    gates.iter().for_each(Waiting::open_the_gate);
+async fn assert_all_pass(gates: &[PausedTest], streams: impl IntoIterator<Item = Stream>) {
+    gates.iter().for_each(PausedTest::resume);
     for stream in streams {
         assert_passed(&stream.to_end().await, 3);
     }
@@ -66,7 +66,7 @@ fn is_at(event: &Event, position: u32) -> bool {
     matches!(event, Event::Queued(queued) if queued.position == position)
 }
 
-fn positions(followed: &Followed) -> Vec<u32> {
+fn positions(followed: &CompletedRun) -> Vec<u32> {
     let position = |event: &Option<Event>| match event {
         Some(Event::Queued(queued)) => Some(queued.position),
         _ => None,
@@ -93,10 +93,10 @@ async fn runs_of_two_tenants_take_turns_and_are_told_where_they_stand() {
     behind.until("passed by the other tenant", |event| is_at(event, 2)).await;
 
     assert_all_pass(&[first], [running]).await;
-    ahead.until_running("TestWaits").await;
+    ahead.wait_for_test("TestWaits").await;
     behind.until("the next", |event| is_at(event, 1)).await;
-    third.open_the_gate();
-    second.open_the_gate();
+    third.resume();
+    second.resume();
     let (ahead, behind) = (ahead.to_end().await, behind.to_end().await);
     for (followed, told) in [(&ahead, vec![0, 1]), (&behind, vec![0, 1, 2, 1])] {
         assert_passed(followed, 3);
@@ -124,10 +124,10 @@ async fn a_full_queue_refuses_one_tenant_and_not_the_other() {
 /// Of one tenant's runs, wherever they wait.
 #[tokio::test]
 async fn priorities_order_a_tenants_runs_and_all_that_wait_count() {
-    let supervisor = Supervisor::with(&Settings {
+    let supervisor = SupervisorProcess::with(&SupervisorSettings {
         host: "memory = \"2GiB\"\ncpus = 2".to_owned(),
         tenant: "[tenant.quota]\nqueued_runs = 3".to_owned(),
-        ..Settings::default()
+        ..SupervisorSettings::default()
     });
     let alpha = supervisor.client("alpha").await;
     let sleep = |session: &str, seconds: u32, priority: Priority| RunTestsRequest {
@@ -166,7 +166,7 @@ async fn priorities_order_a_tenants_runs_and_all_that_wait_count() {
 /// What a run gets that asks for nothing is more than all of this tenant's may use together.
 #[tokio::test]
 async fn a_run_that_asks_for_nothing_has_what_its_tenants_quota_leaves() {
-    let supervisor = Supervisor::with(&quota("memory = \"512MiB\"\ncpus = 1"));
+    let supervisor = SupervisorProcess::with(&quota("memory = \"512MiB\"\ncpus = 1"));
     let alpha = supervisor.client("alpha").await;
     let session_id = alpha.open(&supervisor.empty_workspace("alpha", "small")).await;
     let command = vec!["/bin/true".to_owned()];
@@ -179,7 +179,7 @@ async fn a_run_that_asks_for_nothing_has_what_its_tenants_quota_leaves() {
 
 #[tokio::test]
 async fn streams_of_events_are_counted_until_they_are_dropped() {
-    let supervisor = Supervisor::with(&quota("subscribers = 2"));
+    let supervisor = SupervisorProcess::with(&quota("subscribers = 2"));
     let (alpha, beta) = Tenant::both(&supervisor).await;
     let (gate, running, run_id) = alpha.run("watched").await;
     let (_listed, RunTestsRequest { session_id, .. }) = alpha.open("listed").await;
@@ -199,7 +199,7 @@ async fn streams_of_events_are_counted_until_they_are_dropped() {
 
 #[tokio::test]
 async fn a_flood_of_requests_is_told_when_to_come_again_and_hurts_nobody_else() {
-    let supervisor = Supervisor::with(&quota("requests_per_second = 5"));
+    let supervisor = SupervisorProcess::with(&quota("requests_per_second = 5"));
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let ask = async |client: &Client| {
         let request = GetRunRequest { run_id: "none".to_owned(), wait_ms: 0 };

@@ -1,14 +1,14 @@
 //! Two tenants of one supervisor side by side. Must not know what they may not do to each other; that is `borders`.
 
 use proctor_proto::v1;
-use proctor_tests::supervisor_process::Supervisor;
+use proctor_tests::supervisor_process::SupervisorProcess;
 
 #[tokio::test]
 async fn the_same_workspace_in_two_sessions_shares_nothing() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/fail");
-    let (one, two) = (client.open_separate(&workspace).await, client.open_separate(&workspace).await);
+    let (one, two) = (client.open_separate_session(&workspace).await, client.open_separate_session(&workspace).await);
     client.run(&one).await;
     assert_eq!(client.failures(&one).await.total, 4);
     assert!(!client.failures(&two).await.has_run);
@@ -18,7 +18,7 @@ async fn the_same_workspace_in_two_sessions_shares_nothing() {
 
 #[tokio::test]
 async fn two_tenants_run_side_by_side() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let first = alpha.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let second = beta.open(&supervisor.workspace("beta", "shop", "go/fail")).await;

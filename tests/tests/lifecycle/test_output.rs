@@ -1,6 +1,6 @@
 //! What a test wrote stays with its failure, in whatever language, and with no other's.
 
-use proctor_tests::test_workspace::Place;
+use proctor_tests::test_workspace::TestWorkspace;
 
 /// Fixtures with a failing test that prints, and that test.
 const PRINTING: [(&str, &str); 6] = [
@@ -15,7 +15,7 @@ const PRINTING: [(&str, &str); 6] = [
 #[test]
 fn what_a_failing_test_printed_is_kept_with_it() {
     for (fixture, nodeid) in PRINTING {
-        let place = Place::with(fixture);
+        let place = TestWorkspace::with_fixture(fixture);
         let report = place.proctor(&["run", "--output", "json"]).json();
         let tests = report["tests"].as_array().unwrap();
         let printed =

@@ -9,7 +9,7 @@ use tonic::Code;
 async fn a_run_is_watched_from_any_event_on_without_gap_or_duplicate() {
     let scene = Scene::new().await;
     let mut first = scene.client.start(scene.request()).await.unwrap();
-    let run_id = first.until_running("TestWaits").await;
+    let run_id = first.wait_for_test("TestWaits").await;
     let known = first.seen.len() as u64;
     let mut during = Vec::new();
     for cursor in [0, 1, known / 2, known - 1, known] {
@@ -20,7 +20,7 @@ async fn a_run_is_watched_from_any_event_on_without_gap_or_duplicate() {
         async move { runs.watch_run(WatchRunRequest { run_id, cursor }).await.err().unwrap().code() }
     };
     assert_eq!(beyond(u64::MAX).await, Code::OutOfRange, "during the run");
-    scene.waiting.open_the_gate();
+    scene.waiting.resume();
     let whole = first.to_end().await;
     whole.assert_numbered_from(0);
     assert_passed(&whole, 3);
@@ -41,7 +41,7 @@ async fn a_run_is_watched_from_any_event_on_without_gap_or_duplicate() {
 async fn waiting_for_a_run_ends_with_it_or_with_patience() {
     let scene = Scene::new().await;
     let mut run = scene.client.start(scene.request()).await.unwrap();
-    let run_id = run.until_running("TestWaits").await;
+    let run_id = run.wait_for_test("TestWaits").await;
     let asked = Instant::now();
     assert_eq!(scene.client.get_run(&run_id, 200).await.state(), RunState::Running);
     assert!(asked.elapsed() >= Duration::from_millis(200));
@@ -49,7 +49,7 @@ async fn waiting_for_a_run_ends_with_it_or_with_patience() {
         let (client, run_id) = (scene.client.clone(), run_id.clone());
         async move { client.get_run(&run_id, 60_000).await }
     });
-    scene.waiting.open_the_gate();
+    scene.waiting.resume();
     let ended = waiting.await.unwrap();
     assert_eq!((ended.state(), ended.report.unwrap().outcome()), (RunState::Finished, Outcome::Passed));
 }
@@ -58,11 +58,11 @@ async fn waiting_for_a_run_ends_with_it_or_with_patience() {
 async fn a_lost_client_does_not_lose_the_run() {
     let scene = Scene::new().await;
     let mut lost = scene.client.start(scene.request()).await.unwrap();
-    let run_id = lost.until_running("TestWaits").await;
+    let run_id = lost.wait_for_test("TestWaits").await;
     drop(lost);
     assert_eq!(scene.client.get_run(&run_id, 0).await.state(), RunState::Running);
     let again = scene.supervisor.client("alpha").await.start(scene.request()).await.unwrap();
-    scene.waiting.open_the_gate();
+    scene.waiting.resume();
     let again = again.to_end().await;
     assert_eq!(again.run_id, run_id, "who comes again with the same request finds it");
     assert_passed(&again, 3);
@@ -72,7 +72,7 @@ async fn a_lost_client_does_not_lose_the_run() {
 async fn a_run_that_nobody_watches_ends_after_half_a_minute() {
     let scene = Scene::new().await;
     let mut lost = scene.client.start(scene.request()).await.unwrap();
-    let run_id = lost.until_running("TestWaits").await;
+    let run_id = lost.wait_for_test("TestWaits").await;
     drop(lost);
     let dropped = Instant::now();
     // Asking how it is does not keep it alive.

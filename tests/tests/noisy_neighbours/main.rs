@@ -52,13 +52,13 @@ const ROWS: &[Row] = &[
 ];
 
 /// Where the runs find the attacks and their workspaces. Every run has a `/tmp` of its own, so it is not below that.
-struct Place {
+struct TestWorkspace {
     dir: TempDir,
     sandbox: LinuxSandbox,
 }
 
-impl Place {
-    fn new() -> Place {
+impl TestWorkspace {
+    fn new() -> TestWorkspace {
         assert!(Uid::effective().is_root(), "tenants are users of the host, which takes root: sudo make test");
         fs::create_dir_all("/srv").unwrap();
         let dir = tempfile::Builder::new().prefix("proctor-neighbours-").tempdir_in("/srv").unwrap();
@@ -71,7 +71,7 @@ impl Place {
             chown(&workspace, Some(user), Some(user)).unwrap();
         }
         let sandbox = LinuxSandbox::new(program("proctor-worker"), PoolBounds::NONE).unwrap();
-        Place { dir, sandbox }
+        TestWorkspace { dir, sandbox }
     }
 
     fn attack(&self) -> PathBuf {
@@ -183,7 +183,7 @@ fn built_attack() -> PathBuf {
 
 #[test]
 fn what_one_run_hoards_leaves_others_theirs() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let wrong: Vec<String> = ROWS.iter().flat_map(|row| place.judge(row)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
@@ -195,7 +195,7 @@ const ENDED_FOR: [(&str, &str, &str); 2] =
 
 #[test]
 fn what_one_run_is_ended_for_leaves_others_theirs() {
-    let (place, kill) = (Place::new(), || KillSwitch::new().unwrap());
+    let (place, kill) = (TestWorkspace::new(), || KillSwitch::new().unwrap());
     for (kind, asked, words) in ENDED_FOR {
         let (ending, taken) = std::thread::scope(|scope| {
             let hoarding = scope.spawn(|| place.run(HOARDER, &["hoard", kind, asked], &kill(), |_| ()));
@@ -221,7 +221,7 @@ const SOCKETS_MAX: [u64; 2] = [400, 1_100];
 
 #[test]
 fn what_one_run_keeps_in_sockets_leaves_others_theirs() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let limits = Limits { memory_bytes_max: SOCKETS_MEMORY, ..Limits::DEFAULT };
     let is_v2 = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
     for kind in ["datagrams", "streams"] {
@@ -272,7 +272,7 @@ const WRITTEN: u64 = 8 << 20;
 /// neighbour's write comes to the disk meanwhile.
 #[test]
 fn what_one_run_writes_leaves_others_the_disk() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let limits = Limits { write_bytes_per_s_max: PACE, ..Limits::DEFAULT };
     let script = format!("echo begun; dd if=/dev/zero of=big bs=64k count={} oflag=direct,dsync", WRITTEN >> 16);
     let (say, said) = sync_channel(64);

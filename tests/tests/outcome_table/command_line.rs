@@ -1,16 +1,16 @@
 //! `proctor run` on a row, and what the commands beside it say afterwards. Every run must leave nothing behind.
 
-use proctor_tests::expectation::{Ask, Row};
+use proctor_tests::expectation::{Row, RunOptions};
 use proctor_tests::expected::{MISSING_COMMAND, MISSING_RUNNER, row};
-use proctor_tests::process::end_of;
-use proctor_tests::run_result::Observed;
-use proctor_tests::test_workspace::{Before, Place};
+use proctor_tests::process::wait_for_exit;
+use proctor_tests::run_result::RunResult;
+use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 use serde_json::Value;
 
 /// What commands say that ask about the last run where there is none.
 const NO_RUN_YET: &str = "proctor: no run here yet: `proctor run` first\n";
 
-fn arguments(ask: &Ask) -> Vec<String> {
+fn arguments(ask: &RunOptions) -> Vec<String> {
     let mut arguments: Vec<String> = ["run", "--output", "json"].map(str::to_owned).into();
     let mut option = |name: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -31,13 +31,13 @@ fn arguments(ask: &Ask) -> Vec<String> {
 /// Drives one row.
 pub(crate) fn check(name: &str) {
     let row = row(name);
-    let place = Place::with(row.fixture);
-    let before = Before::of(&place);
-    let child = place.command("proctor").args(arguments(&row.ask)).spawn().unwrap();
+    let place = TestWorkspace::with_fixture(row.fixture);
+    let before = Baseline::capture(&place);
+    let child = place.command("proctor").args(arguments(&row.options)).spawn().unwrap();
     let pid = child.id();
-    let said = end_of(child);
+    let said = wait_for_exit(child);
     assert_eq!((said.status, said.stderr.as_str()), (row.exit_status, ""), "{said:?}");
-    Observed::of_json(&said.json()).assert(row);
+    RunResult::from_json(&said.json()).assert_matches(row);
     before.assert_nothing_is_left(&place, pid);
     let report = place.proctor(&["report"]);
     assert_eq!(report.json(), said.json(), "the report that is kept is the one that was printed");
@@ -45,7 +45,7 @@ pub(crate) fn check(name: &str) {
     check_artifacts(row, &place, &said.json());
 }
 
-fn check_artifacts(row: &Row, place: &Place, report: &Value) {
+fn check_artifacts(row: &Row, place: &TestWorkspace, report: &Value) {
     if row.artifacts.is_empty() {
         return;
     }
@@ -67,7 +67,7 @@ fn check_artifacts(row: &Row, place: &Place, report: &Value) {
     );
 }
 
-fn check_covering(row: &Row, place: &Place) {
+fn check_covering(row: &Row, place: &TestWorkspace) {
     for covering in row.covering {
         let at = format!("{}:{}", covering.file, covering.line);
         let said = place.proctor(&["covering", &at]);
@@ -83,7 +83,7 @@ fn check_covering(row: &Row, place: &Place) {
 
 #[test]
 fn a_runner_that_is_not_there_is_named() {
-    let place = Place::with("go/pass");
+    let place = TestWorkspace::with_fixture("go/pass");
     let arguments: Vec<&str> = ["run", "--"].iter().chain(MISSING_COMMAND).copied().collect();
     let said = place.proctor(&arguments);
     assert_eq!((said.status, said.stdout.as_str()), (5, ""));
@@ -92,14 +92,14 @@ fn a_runner_that_is_not_there_is_named() {
 
 #[test]
 fn what_unittest_passes_over_is_noted() {
-    let said = Place::with("unittest/functions").proctor(&["run", "--output", "json"]);
+    let said = TestWorkspace::with_fixture("unittest/functions").proctor(&["run", "--output", "json"]);
     let notes = said.json()["evidence"]["notes"].to_string();
     assert!(notes.contains("such as test_fails in test_functions.py"), "{notes}");
 }
 
 #[test]
 fn a_person_reads_what_failed() {
-    let place = Place::with("go/fail");
+    let place = TestWorkspace::with_fixture("go/fail");
     let said = place.proctor(&["run"]);
     assert_eq!(said.status, 1);
     for wanted in ["TestGreet/name_world", "greet_test.go:21", "got \"Hello, world\", want \"Hello, world!\""] {
@@ -107,14 +107,14 @@ fn a_person_reads_what_failed() {
     }
     let failures = place.proctor(&["failures"]);
     assert!(failures.stdout.starts_with("4 test failure(s) from last run (go, "), "{failures:?}");
-    let missing = Place::with("go/pass").proctor(&["failures"]);
+    let missing = TestWorkspace::with_fixture("go/pass").proctor(&["failures"]);
     assert_eq!((missing.status, missing.stderr.as_str()), (2, NO_RUN_YET));
 }
 
 /// A plugin such as pytest-cov fails a run whose tests hold, and says why on stdout.
 #[test]
 fn a_person_reads_why_a_run_failed_whose_tests_hold() {
-    let place = Place::with("pytest/pass");
+    let place = TestWorkspace::with_fixture("pytest/pass");
     let hook = "def pytest_sessionfinish(session):\n    session.exitstatus = 1\n\n\n\
                 def pytest_terminal_summary(terminalreporter):\n    \
                 terminalreporter.write_line('FAIL Required test coverage of 90% not reached.')\n";
@@ -125,7 +125,7 @@ fn a_person_reads_why_a_run_failed_whose_tests_hold() {
         assert!(said.stdout.contains(wanted), "{wanted} in {said:?}");
     }
     // Go's stdout is its events.
-    let place = Place::with("go/hang");
+    let place = TestWorkspace::with_fixture("go/hang");
     let said = place.proctor(&["run", "--coverage", "off", "--timeout", "25s"]);
     assert_eq!(said.status, 124);
     assert!(place.proctor(&["report"]).json()["stdout_tail"].as_str().unwrap().contains("{\"Time\""));
@@ -134,11 +134,11 @@ fn a_person_reads_why_a_run_failed_whose_tests_hold() {
 
 #[test]
 fn what_is_known_is_asked_for_from_below_the_workspace_too() {
-    let place = Place::with("go/pass");
+    let place = TestWorkspace::with_fixture("go/pass");
     assert_eq!(place.proctor(&["run"]).status, 0);
     let below = |arguments: &[&str]| {
         let mut command = place.command("proctor");
-        end_of(command.current_dir(place.workspace.join("calc")).args(arguments).spawn().unwrap())
+        wait_for_exit(command.current_dir(place.workspace.join("calc")).args(arguments).spawn().unwrap())
     };
     let whole = place.proctor(&["covering", "calc/calc.go"]);
     assert!(whole.stdout.contains(" test(s) cover calc/calc.go:\n"), "{whole:?}");
@@ -157,7 +157,7 @@ fn what_is_known_is_asked_for_from_below_the_workspace_too() {
 
 #[test]
 fn tests_are_listed_without_running_them() {
-    let place = Place::with("go/hang");
+    let place = TestWorkspace::with_fixture("go/hang");
     let said = place.proctor(&["list"]);
     assert_eq!(said.status, 0, "{said:?}");
     assert_eq!(said.stdout, "3 test(s) (go):\n\nexample.com/hang:\n  TestEnds\n  TestHangs\n  TestNeverReached\n");
@@ -167,7 +167,7 @@ fn tests_are_listed_without_running_them() {
 /// What Surefire runs of this fixture is in the table: of a test with parameters the listing has the method.
 #[test]
 fn mavens_tests_are_listed_without_running_them() {
-    let place = Place::with("maven/fail");
+    let place = TestWorkspace::with_fixture("maven/fail");
     // Maven tells where it is only to who asks otherwise.
     place.write(".mvn/maven.config", "-q\n");
     let said = place.proctor(&["list"]);

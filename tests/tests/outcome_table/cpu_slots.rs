@@ -5,32 +5,32 @@ use proctor_tests::expected::row;
 use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 
 /// Turns that nobody has.
-static FREE: LazyLock<Mutex<usize>> =
+static FREE_SLOTS: LazyLock<Mutex<usize>> =
     LazyLock::new(|| Mutex::new(std::thread::available_parallelism().map_or(1, usize::from)));
 
 /// Told when one is given back.
-static BACK: Condvar = Condvar::new();
+static SLOT_RELEASED: Condvar = Condvar::new();
 
 /// Given back when it is dropped.
-pub(crate) struct Turn(());
+pub(crate) struct CpuSlot(());
 
 /// Waits for the turn of the row of this name, if it needs one.
-pub(crate) fn of(name: &str) -> Option<Turn> {
-    row(name).ask.timeout_s.is_none().then(Turn::take)
+pub(crate) fn acquire_for(name: &str) -> Option<CpuSlot> {
+    row(name).options.timeout_s.is_none().then(CpuSlot::acquire)
 }
 
-impl Turn {
-    fn take() -> Turn {
-        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut free = BACK.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+impl CpuSlot {
+    fn acquire() -> CpuSlot {
+        let free = FREE_SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = SLOT_RELEASED.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
         *free -= 1;
-        Turn(())
+        CpuSlot(())
     }
 }
 
-impl Drop for Turn {
+impl Drop for CpuSlot {
     fn drop(&mut self) {
-        *FREE.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        BACK.notify_one();
+        *FREE_SLOTS.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        SLOT_RELEASED.notify_one();
     }
 }

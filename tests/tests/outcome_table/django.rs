@@ -1,19 +1,19 @@
 //! A project of Django's, run by its own test runner: a Python that has Django is first on PATH. Must not know how the adapter does
 //! it.
 
-use proctor_tests::process::{Said, end_of, installed, search_path, tools};
-use proctor_tests::test_workspace::Place;
+use proctor_tests::process::{ProcessOutput, ensure_installed, search_path, tools, wait_for_exit};
+use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 use std::sync::Once;
 
-fn proctor(place: &Place, arguments: &[&str]) -> Said {
+fn proctor(place: &TestWorkspace, arguments: &[&str]) -> ProcessOutput {
     static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| installed("django"));
+    INSTALLED.call_once(|| ensure_installed("django"));
     let known = search_path();
     let dirs = [tools().join("django/bin")].into_iter().chain(std::env::split_paths(&known));
     let mut command = place.command("proctor");
     command.args(arguments).args(["--output", "json"]).env("PATH", std::env::join_paths(dirs).unwrap());
-    end_of(command.spawn().unwrap())
+    wait_for_exit(command.spawn().unwrap())
 }
 
 fn told(report: &Value) -> Vec<(String, String)> {
@@ -30,7 +30,7 @@ fn expected(tests: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 fn tests_of_django_run_with_its_settings_and_a_database() {
-    let place = Place::with("unittest/django");
+    let place = TestWorkspace::with_fixture("unittest/django");
     let said = proctor(&place, &["run"]);
     let report = said.json();
     assert_eq!((said.status, &report["outcome"], &report["framework"]), (1, &json!("failed"), &json!("unittest")));
@@ -59,7 +59,7 @@ fn tests_of_django_run_with_its_settings_and_a_database() {
 
 #[test]
 fn a_project_of_django_is_not_green_without_its_runners_end() {
-    let place = Place::with("unittest/django");
+    let place = TestWorkspace::with_fixture("unittest/django");
     place.write("shop/tests/test_items.py", "import os\nimport unittest\n\n\nclass T(unittest.TestCase):\n    def test_leaves(self):\n        os._exit(0)\n");
     let left = proctor(&place, &["run"]);
     assert_ne!(left.status, 0, "{left:?}");

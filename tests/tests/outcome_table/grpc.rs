@@ -3,16 +3,16 @@
 
 use proctor_proto::v1::{self, GetReportRequest, Limits, ReadOutputRequest, RunTestsRequest, TestsCoveringRequest};
 use proctor_proto::{reason, v1::Stream};
-use proctor_tests::expectation::{Ask, Row};
+use proctor_tests::expectation::{Row, RunOptions};
 use proctor_tests::expected::{MISSING_COMMAND, MISSING_RUNNER, row};
-use proctor_tests::grpc_client::{Client, Followed};
-use proctor_tests::run_result::{Observed, Seen, wanted_failures};
-use proctor_tests::supervisor_process::Supervisor;
+use proctor_tests::grpc_client::{Client, CompletedRun};
+use proctor_tests::run_result::{RunResult, TestRecord, expected_failures};
+use proctor_tests::supervisor_process::SupervisorProcess;
 use std::collections::BTreeSet;
 use tonic::Code;
 use tonic_types::StatusExt;
 
-fn request(session_id: &str, ask: &Ask) -> RunTestsRequest {
+fn request(session_id: &str, ask: &RunOptions) -> RunTestsRequest {
     let limits = Limits {
         memory_bytes: ask.memory_mib.unwrap_or(0) << 20,
         pids: ask.pids.unwrap_or(0),
@@ -31,16 +31,16 @@ fn request(session_id: &str, ask: &Ask) -> RunTestsRequest {
 /// Drives one row.
 pub(crate) async fn check(name: &str) {
     let row = row(name);
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let workspace = supervisor.workspace("beta", "shop", row.fixture);
     let other = supervisor.local_client().await;
     let others_session = other.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let client = supervisor.client("beta").await;
     let session = client.open(&workspace).await;
 
-    let followed = client.start(request(&session, &row.ask)).await.unwrap().to_end().await;
+    let followed = client.start(request(&session, &row.options)).await.unwrap().to_end().await;
     followed.assert_numbered_from(0);
-    Observed::of_report(followed.report()).assert(row);
+    RunResult::from_report(followed.report()).assert_matches(row);
     check_document(row, &client, &session, &followed).await;
     check_failures(row, &client, &session, &followed).await;
     check_covering(row, &client, &session).await;
@@ -49,17 +49,17 @@ pub(crate) async fn check(name: &str) {
     assert!(!other.failures(&others_session).await.has_run, "the other tenant's session knows nothing of it");
 }
 
-async fn check_document(row: &Row, client: &Client, session: &str, followed: &Followed) {
+async fn check_document(row: &Row, client: &Client, session: &str, followed: &CompletedRun) {
     let request = GetReportRequest { session_id: session.to_owned(), ..GetReportRequest::default() };
     let answer = client.results.clone().get_report(request).await.unwrap().into_inner();
     assert_eq!(answer.run_id, followed.run_id);
-    Observed::of_json(&serde_json::from_slice(&answer.document).unwrap()).assert(row);
+    RunResult::from_json(&serde_json::from_slice(&answer.document).unwrap()).assert_matches(row);
 }
 
-async fn check_failures(row: &Row, client: &Client, session: &str, followed: &Followed) {
+async fn check_failures(row: &Row, client: &Client, session: &str, followed: &CompletedRun) {
     let answer = client.failures(session).await;
-    let seen: BTreeSet<Seen> = answer.failures.iter().map(Seen::of_failure).collect();
-    let wanted = wanted_failures(row);
+    let seen: BTreeSet<TestRecord> = answer.failures.iter().map(TestRecord::from_failure).collect();
+    let wanted = expected_failures(row);
     assert_eq!(seen, wanted);
     assert_eq!((answer.total, answer.failures.len()), (wanted.len() as u64, wanted.len()));
     assert_eq!((answer.has_run, answer.structured, &answer.run_id), (true, row.structured, &followed.run_id));
@@ -84,7 +84,7 @@ async fn check_covering(row: &Row, client: &Client, session: &str) {
 }
 
 // What ReadOutput gives piece by piece is what the events gave, byte by byte.
-async fn check_output(client: &Client, followed: &Followed) {
+async fn check_output(client: &Client, followed: &CompletedRun) {
     let mut bytes = 0;
     for stream in [Stream::Stdout, Stream::Stderr] {
         let wanted = followed.output(stream);
@@ -113,7 +113,7 @@ async fn check_output(client: &Client, followed: &Followed) {
     assert!(if has_reporter { written >= bytes } else { written == bytes }, "{written} bytes written, {bytes} read");
 }
 
-async fn check_artifacts(row: &Row, client: &Client, other: &Client, followed: &Followed) {
+async fn check_artifacts(row: &Row, client: &Client, other: &Client, followed: &CompletedRun) {
     let request = |name: &str, cursor| v1::ReadArtifactRequest {
         run_id: followed.run_id.clone(),
         name: name.to_owned(),
@@ -141,10 +141,10 @@ async fn check_artifacts(row: &Row, client: &Client, other: &Client, followed: &
 
 #[tokio::test]
 async fn a_runner_that_is_not_there_is_named() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("beta").await;
     let session = client.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
-    let ask = Ask { command: MISSING_COMMAND, ..Ask::ALL };
+    let ask = RunOptions { command: MISSING_COMMAND, ..RunOptions::ALL };
     let Err(status) = client.start(request(&session, &ask)).await else { panic!("it began") };
     assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, MISSING_RUNNER));
     let info = status.get_details_error_info().unwrap();
@@ -154,7 +154,7 @@ async fn a_runner_that_is_not_there_is_named() {
 
 #[tokio::test]
 async fn tests_are_listed_without_running_them() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let session = client.open(&supervisor.workspace("alpha", "shop", "go/builderror")).await;
     let request = v1::ListTestsRequest { session_id: session.clone(), ..v1::ListTestsRequest::default() };
@@ -172,11 +172,11 @@ const LEAVES: [&str; 3] =
 
 #[tokio::test]
 async fn a_fresh_run_has_empty_caches_and_leaves_the_workspaces_as_they_are() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("beta").await;
     let session = client.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
     for (fresh, found) in [(false, ""), (false, "kept\n"), (true, ""), (false, "kept\n"), (true, "")] {
-        let ask = Ask { command: &LEAVES, ..Ask::ALL };
+        let ask = RunOptions { command: &LEAVES, ..RunOptions::ALL };
         let followed = client.start(RunTestsRequest { fresh, ..request(&session, &ask) }).await.unwrap().to_end().await;
         assert_eq!(followed.report().stdout_tail, found, "fresh: {fresh}");
     }

@@ -16,7 +16,7 @@ mod python_mcp_sdk;
 mod wrapped_test_scripts;
 
 use proctor_tests::expected::TABLES;
-use proctor_tests::process::sources;
+use proctor_tests::process::source_root;
 
 // One test for each row, so that they run beside each other and a failure names its row. `make test` gives them more threads than
 // there are processors, for those that wait (see `turn`), and knows them by their modules' names, `by_`.
@@ -30,7 +30,7 @@ macro_rules! rows {
             /// Rows of the table through the command line.
             mod by_command_line {
                 $(#[test] fn $name() {
-                    let _turn = crate::cpu_slots::of(path!($name));
+                    let _slot = crate::cpu_slots::acquire_for(path!($name));
                     crate::command_line::check(path!($name));
                 })*
             }
@@ -38,7 +38,7 @@ macro_rules! rows {
             /// The same through gRPC.
             mod by_grpc {
                 $(#[tokio::test] async fn $name() {
-                    let _turn = crate::cpu_slots::of(path!($name));
+                    let _slot = crate::cpu_slots::acquire_for(path!($name));
                     crate::grpc::check(path!($name)).await;
                 })*
             }
@@ -46,7 +46,7 @@ macro_rules! rows {
             /// The same through MCP.
             mod by_mcp {
                 $(#[tokio::test] async fn $name() {
-                    let _turn = crate::cpu_slots::of(path!($name));
+                    let _slot = crate::cpu_slots::acquire_for(path!($name));
                     crate::mcp::check(path!($name)).await;
                 })*
             }
@@ -87,7 +87,7 @@ fn every_row_and_every_fixture_is_driven() {
     for ((framework, rows), (named, names)) in TABLES.iter().zip(NAMES) {
         assert_eq!(framework, named);
         assert_eq!(rows.iter().map(|row| row.name).collect::<Vec<_>>(), *names);
-        for fixture in std::fs::read_dir(sources().join("fixtures").join(framework)).unwrap() {
+        for fixture in std::fs::read_dir(source_root().join("fixtures").join(framework)).unwrap() {
             let fixture = format!("{framework}/{}", fixture.unwrap().file_name().to_str().unwrap());
             let known = rows.iter().any(|row| row.fixture == fixture);
             assert!(known || ASIDE.contains(&fixture.as_str()), "{fixture} is in no row");

@@ -5,22 +5,22 @@ use crate::mcp_client::{Answer, Mcp};
 use proctor_proto::printable;
 use proctor_tests::expectation::{Case, Row};
 use proctor_tests::expected::row;
-use proctor_tests::process::{descendants, eventually};
-use proctor_tests::run_result::Observed;
-use proctor_tests::test_workspace::{Before, Place};
+use proctor_tests::process::{descendants, wait_until};
+use proctor_tests::run_result::RunResult;
+use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Arguments of `run_tests` for a row.
 pub(crate) fn arguments(row: &Row) -> Value {
     let mut arguments = json!({});
-    if !row.ask.filter.is_empty() {
-        arguments["filter"] = json!(row.ask.filter);
+    if !row.options.filter.is_empty() {
+        arguments["filter"] = json!(row.options.filter);
     }
-    if !row.ask.command.is_empty() {
-        arguments["command"] = json!(row.ask.command);
+    if !row.options.command.is_empty() {
+        arguments["command"] = json!(row.options.command);
     }
-    if let Some(seconds) = row.ask.timeout_s {
+    if let Some(seconds) = row.options.timeout_s {
         // A float and a string are as good as a number.
         arguments["timeout"] = json!(format!("{seconds}.0"));
     }
@@ -30,8 +30,8 @@ pub(crate) fn arguments(row: &Row) -> Value {
 /// Drives one row.
 pub(crate) async fn check(name: &str) {
     let row = row(name);
-    let place = Place::with(row.fixture);
-    let before = Before::of(&place);
+    let place = TestWorkspace::with_fixture(row.fixture);
+    let before = Baseline::capture(&place);
     let mcp = Mcp::on(&place).await;
     let ran = mcp.call("run_tests", arguments(row)).await;
     check_run(row, &ran);
@@ -45,7 +45,7 @@ pub(crate) async fn check(name: &str) {
     let family = descendants(shim);
     let supervisor = family.iter().find(|process| process.line.contains("--private")).unwrap().pid;
     mcp.leave().await;
-    eventually("everything that the shim started has ended", || !family.iter().any(|process| process.is_alive()));
+    wait_until("everything that the shim started has ended", || !family.iter().any(|process| process.is_alive()));
     before.assert_nothing_is_left(&place, supervisor);
 }
 
@@ -66,7 +66,7 @@ async fn check_artifacts(row: &Row, mcp: &Mcp) {
 pub(crate) fn check_run(row: &Row, answer: &Answer) {
     assert!(!answer.is_error, "{answer:?}");
     let report = &answer.structured;
-    Observed::of_json(report).assert(row);
+    RunResult::from_json(report).assert_matches(row);
     assert_eq!(report["attached"], false);
     let trailer = trailer(row);
     let left_out = |stream: &str| report["truncated"][format!("{stream}_bytes")].as_u64().unwrap();
@@ -96,7 +96,7 @@ fn section(tail: &Value) -> String {
 }
 
 fn trailer(row: &Row) -> String {
-    let why = match (row.outcome, row.ask.timeout_s) {
+    let why = match (row.outcome, row.options.timeout_s) {
         ("timed_out", Some(seconds)) => format!("timed out after {seconds}s\n"),
         ("no_tests", _) => "no tests ran\n".to_owned(),
         _ => String::new(),
@@ -169,7 +169,7 @@ async fn check_covering(row: &Row, mcp: &Mcp) {
 
 #[tokio::test]
 async fn a_fresh_run_has_empty_caches_and_leaves_the_workspaces_as_they_are() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     let mcp = Mcp::on(&place).await;
     let leaves = r#"mkdir -p "$GOCACHE"; cat "$GOCACHE/left" || true; echo kept > "$GOCACHE/left""#;
     for (fresh, found) in [(false, ""), (false, "kept\n"), (true, ""), (false, "kept\n"), (true, "")] {

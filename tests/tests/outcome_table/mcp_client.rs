@@ -1,7 +1,7 @@
 //! A real MCP client of a real `proctor-mcp` with a private supervisor. Must not know the table.
 
-use proctor_tests::process::PATIENCE;
-use proctor_tests::test_workspace::Place;
+use proctor_tests::process::WAIT_MAX;
+use proctor_tests::test_workspace::TestWorkspace;
 use rmcp::ServiceExt;
 use rmcp::model::{CallToolRequestParams, CallToolResult, Tool};
 use rmcp::service::RunningService;
@@ -29,12 +29,12 @@ pub(crate) struct Answer {
 
 impl Mcp {
     /// A shim on the workspace of `place`, with nothing but its defaults.
-    pub(crate) async fn on(place: &Place) -> Mcp {
+    pub(crate) async fn on(place: &TestWorkspace) -> Mcp {
         Mcp::started_by(&mut place.command("proctor-mcp"), place).await
     }
 
     /// The same with a command of the test's own making.
-    pub(crate) async fn started_by(command: &mut std::process::Command, place: &Place) -> Mcp {
+    pub(crate) async fn started_by(command: &mut std::process::Command, place: &TestWorkspace) -> Mcp {
         command.arg("--workspace").arg(&place.workspace).stdin(Stdio::piped()).stderr(Stdio::inherit());
         let command = std::mem::replace(command, place.command("proctor-mcp"));
         let mut shim = Command::from(command).kill_on_drop(true).spawn().unwrap();
@@ -52,7 +52,7 @@ impl Mcp {
     pub(crate) async fn call(&self, tool: &'static str, arguments: Value) -> Answer {
         let arguments = arguments.as_object().unwrap().clone();
         let call = self.service.call_tool(CallToolRequestParams::new(tool).with_arguments(arguments));
-        let result = tokio::time::timeout(PATIENCE, call).await.unwrap().unwrap();
+        let result = tokio::time::timeout(WAIT_MAX, call).await.unwrap().unwrap();
         let answer = Answer::of(&result);
         if !answer.is_error {
             let definition = self.tools.iter().find(|known| known.name == tool).unwrap();
@@ -72,7 +72,7 @@ impl Mcp {
     /// Ends the client as clients do, and returns when the shim has ended.
     pub(crate) async fn leave(mut self) {
         self.service.cancel().await.unwrap();
-        let status = tokio::time::timeout(PATIENCE, self.shim.wait()).await.unwrap().unwrap();
+        let status = tokio::time::timeout(WAIT_MAX, self.shim.wait()).await.unwrap().unwrap();
         assert!(status.success(), "{status:?}");
     }
 }

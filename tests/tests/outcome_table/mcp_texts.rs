@@ -3,12 +3,12 @@
 use crate::mcp::without_age;
 use crate::mcp_client::Mcp;
 use proctor_tests::expected::{MISSING_COMMAND, MISSING_RUNNER};
-use proctor_tests::test_workspace::Place;
+use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::json;
 
 #[tokio::test]
 async fn a_session_from_its_first_question_to_a_mended_bug() {
-    let place = Place::with("go/twomodules");
+    let place = TestWorkspace::with_fixture("go/twomodules");
     let mcp = Mcp::on(&place).await;
     let not_yet = "no run_tests call yet in this session";
     assert_eq!(mcp.call("last_test_failures", json!({})).await.text, not_yet);
@@ -41,7 +41,7 @@ async fn a_session_from_its_first_question_to_a_mended_bug() {
 
 #[tokio::test]
 async fn covering_tests_by_package() {
-    let place = Place::with("go/pass");
+    let place = TestWorkspace::with_fixture("go/pass");
     let mcp = Mcp::on(&place).await;
     mcp.call("run_tests", json!({})).await;
     let attribution = "attribution: per package (some test of each package listed executes it)\n";
@@ -67,7 +67,7 @@ async fn covering_tests_by_package() {
 
 #[tokio::test]
 async fn the_list_is_limited_and_says_so() {
-    let place = Place::with("go/shapes");
+    let place = TestWorkspace::with_fixture("go/shapes");
     let mcp = Mcp::on(&place).await;
     mcp.call("run_tests", json!({})).await;
     let two = mcp.call("last_test_failures", json!({"limit": 2})).await;
@@ -81,7 +81,7 @@ async fn the_list_is_limited_and_says_so() {
 
 #[tokio::test]
 async fn a_runner_that_is_not_there_is_named() {
-    let place = Place::with("go/pass");
+    let place = TestWorkspace::with_fixture("go/pass");
     let mcp = Mcp::on(&place).await;
     let text = mcp.refused("run_tests", json!({"command": MISSING_COMMAND})).await;
     assert_eq!(text, format!("run_tests: {MISSING_RUNNER}"));
@@ -89,7 +89,7 @@ async fn a_runner_that_is_not_there_is_named() {
 
 #[tokio::test]
 async fn tests_are_listed_without_running_them() {
-    let place = Place::with("go/hang");
+    let place = TestWorkspace::with_fixture("go/hang");
     let mcp = Mcp::on(&place).await;
     let listed = mcp.call("list_tests", json!({})).await;
     assert_eq!(listed.text, "3 test(s) (go):\n\nexample.com/hang:\n  TestEnds\n  TestHangs\n  TestNeverReached\n");
@@ -99,7 +99,7 @@ async fn tests_are_listed_without_running_them() {
 
 #[tokio::test]
 async fn the_tools_are_those_of_the_contract() {
-    let place = Place::with("go/pass");
+    let place = TestWorkspace::with_fixture("go/pass");
     let mcp = Mcp::on(&place).await;
     let mut names: Vec<&str> = mcp.tools().iter().map(|tool| tool.name.as_ref()).collect();
     names.sort_unstable();

@@ -1,8 +1,8 @@
 //! The oldest JavaScript runners that proctor runs, on the fixtures of the newest: they tell the same tests, and what leaves by
 //! itself or hangs is as little green. Must not know how the adapters do it.
 
-use proctor_tests::process::{Said, end_of, installed, search_path, sources, tools};
-use proctor_tests::test_workspace::{Place, copy};
+use proctor_tests::process::{ProcessOutput, ensure_installed, search_path, source_root, tools, wait_for_exit};
+use proctor_tests::test_workspace::{TestWorkspace, copy};
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::sync::Once;
@@ -10,23 +10,23 @@ use std::sync::Once;
 /// What a fixture comes to: its name, the outcome, how many tests came to what, and how many files could not be judged.
 type Expected = (&'static str, &'static str, &'static [(&'static str, usize)], usize);
 
-fn place(fixture: &str) -> Place {
+fn place(fixture: &str) -> TestWorkspace {
     static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| installed("oldest-node-packages"));
-    let place = Place::empty();
-    copy(&sources().join("fixtures").join(fixture), &place.workspace);
+    INSTALLED.call_once(|| ensure_installed("oldest-node-packages"));
+    let place = TestWorkspace::empty();
+    copy(&source_root().join("fixtures").join(fixture), &place.workspace);
     symlink(tools().join("oldest/lib/node_modules"), place.workspace.join("node_modules")).unwrap();
     place
 }
 
 /// `proctor` with these arguments, where `node` is the one of this name among the packages, if any.
-fn proctor(place: &Place, node: Option<&str>, arguments: &[&str]) -> Said {
+fn proctor(place: &TestWorkspace, node: Option<&str>, arguments: &[&str]) -> ProcessOutput {
     let own = node.map(|name| tools().join("oldest/lib/node_modules").join(name).join("bin"));
     let known = search_path();
     let dirs = own.into_iter().chain(std::env::split_paths(&known)).chain([tools().join("oldest/bin")]);
     let mut command = place.command("proctor");
     command.args(arguments).env("PATH", std::env::join_paths(dirs).unwrap());
-    end_of(command.spawn().unwrap())
+    wait_for_exit(command.spawn().unwrap())
 }
 
 fn check(node: Option<&str>, all: &[Expected]) {

@@ -1,21 +1,21 @@
 //! Browser tests in Python: pytest with pytest-playwright in an environment of its own, and the host's Chromium as the
 //! fixture's `conftest.py` names it. Must not know how the adapter does it.
 
-use proctor_tests::process::{Said, end_of, installed, search_path, tools};
-use proctor_tests::test_workspace::Place;
+use proctor_tests::process::{ProcessOutput, ensure_installed, search_path, tools, wait_for_exit};
+use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 use std::sync::Once;
 
 /// `proctor run` with these arguments, where the Python on PATH has pytest-playwright.
-fn run(place: &Place, arguments: &[&str]) -> Said {
+fn run(place: &TestWorkspace, arguments: &[&str]) -> ProcessOutput {
     static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| installed("pytest-playwright"));
+    INSTALLED.call_once(|| ensure_installed("pytest-playwright"));
     let known = search_path();
     let dirs = [tools().join("pytest-playwright/bin")].into_iter().chain(std::env::split_paths(&known));
     let path = std::env::join_paths(dirs).unwrap();
     let mut command = place.command("proctor");
     command.args(["run", "--output", "json"]).args(arguments).env("PATH", path);
-    end_of(command.spawn().unwrap())
+    wait_for_exit(command.spawn().unwrap())
 }
 
 fn tests(report: &Value, fields: &[&str]) -> Vec<Value> {
@@ -25,7 +25,7 @@ fn tests(report: &Value, fields: &[&str]) -> Vec<Value> {
 
 #[test]
 fn a_browser_test_in_python_leaves_what_its_settings_keep() {
-    let place = Place::with("pytest/browser");
+    let place = TestWorkspace::with_fixture("pytest/browser");
     let said = run(&place, &["--browser", "chromium"]);
     assert_eq!((said.status, said.stderr.as_str()), (1, ""), "{said:?}");
     let report = said.json();
@@ -58,7 +58,7 @@ fn a_browser_test_in_python_leaves_what_its_settings_keep() {
 
 #[test]
 fn a_headed_browser_is_started_with_a_head() {
-    let place = Place::with("pytest/browser");
+    let place = TestWorkspace::with_fixture("pytest/browser");
     let said = run(&place, &["--headed", "--filter", "test_opens"]);
     let report = said.json();
     let [told] = &tests(&report, &["outcome", "message"])[..] else { panic!("{report}") };
@@ -68,7 +68,7 @@ fn a_headed_browser_is_started_with_a_head() {
 
 #[test]
 fn a_project_without_pytest_playwright_has_no_browser() {
-    let place = Place::with("pytest/pass");
+    let place = TestWorkspace::with_fixture("pytest/pass");
     for (option, name) in [(&["--headed"][..], "headed"), (&["--browser", "firefox"], "browser")] {
         let said = run(&place, option);
         let text = format!("proctor: {name} has no meaning for pytest without pytest-playwright\n");

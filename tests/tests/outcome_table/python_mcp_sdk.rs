@@ -4,8 +4,8 @@
 use crate::mcp::{arguments, check_failures, check_run};
 use crate::mcp_client::Answer;
 use proctor_tests::expected::row;
-use proctor_tests::process::{command, end_of, installed, program, sources};
-use proctor_tests::test_workspace::{Before, Place};
+use proctor_tests::process::{command, ensure_installed, program, source_root, wait_for_exit};
+use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,23 +15,23 @@ use std::sync::OnceLock;
 fn interpreter() -> &'static PathBuf {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| {
-        installed("python");
-        let tools = std::env::var_os("PROCTOR_TOOLS").map_or_else(|| sources().join(".tools"), PathBuf::from);
+        ensure_installed("python");
+        let tools = std::env::var_os("PROCTOR_TOOLS").map_or_else(|| source_root().join(".tools"), PathBuf::from);
         tools.join("python/bin/python")
     })
 }
 
-fn calls(place: &Place, calls: &Value) -> Value {
+fn calls(place: &TestWorkspace, calls: &Value) -> Value {
     let mut python = command(interpreter());
     // The environment of the shim is that of the client, and everything it needs comes from the place.
     let model = place.command("proctor-mcp");
     python.envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    python.env("PYTHONDONTWRITEBYTECODE", "1").arg(sources().join("tests/tests/python_clients/mcp_client.py"));
+    python.env("PYTHONDONTWRITEBYTECODE", "1").arg(source_root().join("tests/tests/python_clients/mcp_client.py"));
     python.arg(program("proctor-mcp")).arg("--workspace").arg(&place.workspace);
     python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = python.spawn().unwrap();
     child.stdin.take().unwrap().write_all(calls.to_string().as_bytes()).unwrap();
-    let said = end_of(child);
+    let said = wait_for_exit(child);
     assert_eq!(said.status, 0, "{}", said.stderr);
     said.json()
 }
@@ -48,8 +48,8 @@ fn answer(value: &Value) -> Answer {
 
 fn check(name: &str) {
     let row = row(&format!("go/{name}"));
-    let place = Place::with(row.fixture);
-    let before = Before::of(&place);
+    let place = TestWorkspace::with_fixture(row.fixture);
+    let before = Baseline::capture(&place);
     let asked = json!([
         {"tool": "run_tests", "arguments": arguments(row)},
         {"tool": "last_test_failures", "arguments": {}},
@@ -68,7 +68,7 @@ rows! { pass fail panic crash builderror hang notests oom unicode shapes flood c
 
 #[test]
 fn every_tool_answers_in_the_form_that_it_promises() {
-    let place = Place::with("go/pass");
+    let place = TestWorkspace::with_fixture("go/pass");
     let asked = json!([
         {"tool": "last_test_failures", "arguments": {}},
         {"tool": "tests_covering", "arguments": {"file": "calc/calc.go"}},

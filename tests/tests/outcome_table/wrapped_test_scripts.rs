@@ -1,7 +1,7 @@
 //! Test scripts that cannot be read and start Mocha or Jest all the same: each test is told. Must not know how the adapter does it.
 
-use proctor_tests::process::{installed, tools};
-use proctor_tests::test_workspace::Place;
+use proctor_tests::process::{ensure_installed, tools};
+use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::sync::Once;
@@ -14,10 +14,10 @@ const JEST: &str =
     "process.env.NODE_ENV = 'test';\nrequire('jest').run(['--rootDir', __dirname, '--testRegex', 'test.js$']);\n";
 
 /// A workspace whose test script is this program, which starts this runner on `test.js`.
-fn place(runner: &str, run: &str, test: &str) -> Place {
+fn place(runner: &str, run: &str, test: &str) -> TestWorkspace {
     static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| installed("node-packages"));
-    let place = Place::empty();
+    INSTALLED.call_once(|| ensure_installed("node-packages"));
+    let place = TestWorkspace::empty();
     symlink(tools().join("node/lib/node_modules"), place.workspace.join("node_modules")).unwrap();
     place.write(
         "package.json",
@@ -28,13 +28,13 @@ fn place(runner: &str, run: &str, test: &str) -> Place {
     place
 }
 
-fn report(place: &Place, arguments: &[&str]) -> (i32, Value) {
+fn report(place: &TestWorkspace, arguments: &[&str]) -> (i32, Value) {
     let said = place.proctor(&[&["run", "--output", "json"], arguments].concat());
     (said.status, said.json())
 }
 
 /// That the test that passes and the one that fails, in line 3 since 1 is not 2, are told as the runner's own.
-fn assert_both_are_told(place: &Place) {
+fn assert_both_are_told(place: &TestWorkspace) {
     let (status, told) = report(place, &[]);
     assert_eq!((status, &told["framework"], &told["outcome"]), (1, &json!("script"), &json!("failed")), "{told:#}");
     let tests: Vec<Value> =

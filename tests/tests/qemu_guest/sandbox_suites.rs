@@ -1,7 +1,7 @@
 //! The sandbox crate's own suites, unchanged: its unit tests and every file of `supervisor/sandbox/tests`, but for the few
 //! tests that would tell nothing new.
 
-use proctor_tests::process::{command, sources};
+use proctor_tests::process::{command, source_root};
 use proctor_tests::qemu_guest::Guest;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn built(package: &str) -> Built {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut cargo = command(Path::new(&cargo));
     // Cargo is no program under test: it needs what the person's shell has.
-    cargo.envs(std::env::vars_os()).current_dir(sources()).stdin(Stdio::null()).stderr(Stdio::inherit());
+    cargo.envs(std::env::vars_os()).current_dir(source_root()).stdin(Stdio::null()).stderr(Stdio::inherit());
     cargo.args(["test", "--locked", "--quiet", "--no-run", "--message-format=json", "-p", package]);
     let output = cargo.stdout(Stdio::piped()).output().unwrap();
     assert!(output.status.success(), "cargo: {}", output.status);

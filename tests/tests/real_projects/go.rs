@@ -2,9 +2,9 @@
 
 use crate::project::{Breakage, Kind, Project, Runner, check};
 use crate::project_copy::Scene;
-use crate::test_results::{Account, Place};
-use proctor_tests::process::{installed, sources};
-use proctor_tests::test_workspace::{go_build, go_modules, on_path};
+use crate::test_results::{Account, TestWorkspace};
+use proctor_tests::process::{ensure_installed, source_root};
+use proctor_tests::test_workspace::{go_build_cache, go_modules, on_path};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -62,14 +62,14 @@ struct Go;
 
 impl Runner for Go {
     fn source(&self, project: &str) -> PathBuf {
-        installed("gomodules");
+        ensure_installed("gomodules");
         go_modules().join(project)
     }
 
     fn plainly(&self, scene: &Scene) -> Account {
         let env = [
             ("PATH", std::env::var_os("PATH").unwrap()),
-            ("GOCACHE", go_build().into()),
+            ("GOCACHE", go_build_cache().into()),
             ("GOMODCACHE", go_modules().into()),
             ("GOPROXY", "off".into()),
             ("GOTOOLCHAIN", "local".into()),
@@ -122,18 +122,18 @@ impl Runner for Go {
 }
 
 /// `    /ws/x_test.go:12: text`, of an error or of a log: Go does not tell them apart.
-fn errors_in(scene: &Scene, printed: &str) -> BTreeSet<Place> {
+fn errors_in(scene: &Scene, printed: &str) -> BTreeSet<TestWorkspace> {
     printed.lines().filter_map(|line| place_in(scene, line.strip_prefix("    ")?.trim_start())).collect()
 }
 
 /// The innermost frame in the module, `\t/ws/x.go:12 +0x1d`, behind the words of a panic.
-fn panic_in(scene: &Scene, printed: &str) -> Option<Place> {
+fn panic_in(scene: &Scene, printed: &str) -> Option<TestWorkspace> {
     let trace = printed[printed.find("panic: ")?..].lines();
     trace.filter_map(|line| line.strip_prefix('\t')).find_map(|frame| place_in(scene, frame))
 }
 
 /// What begins with `/ws/x.go:12`, as what the compiler says does.
-fn place_in(scene: &Scene, text: &str) -> Option<Place> {
+fn place_in(scene: &Scene, text: &str) -> Option<TestWorkspace> {
     let (file, rest) = text.split_once(".go:")?;
     scene.spot(&format!("{file}.go"), rest.split(|char: char| !char.is_ascii_digit()).next()?)
 }
@@ -155,7 +155,7 @@ fn mux() {
 
 #[test]
 fn every_module_of_the_list_is_driven() {
-    let list = std::fs::read_to_string(sources().join("tests/gomodules.txt")).unwrap();
+    let list = std::fs::read_to_string(source_root().join("tests/gomodules.txt")).unwrap();
     let driven: BTreeSet<&str> = [&PFLAG, &GO_CMP, &MUX].map(|project| project.name).into();
     assert_eq!(list.lines().collect::<BTreeSet<_>>(), driven);
 }

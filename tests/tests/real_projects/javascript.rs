@@ -3,8 +3,8 @@
 
 use crate::project::{Breakage, Kind, Project, Runner, check};
 use crate::project_copy::Scene;
-use crate::test_results::{Account, Place};
-use proctor_tests::process::{Said, installed, search_path, sources, tools};
+use crate::test_results::{Account, TestWorkspace};
+use proctor_tests::process::{ProcessOutput, ensure_installed, search_path, source_root, tools};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -143,7 +143,7 @@ static VITEST: JavaScript = JavaScript { ask: vitest, lacking: &[] };
 
 impl Runner for JavaScript {
     fn source(&self, project: &str) -> PathBuf {
-        installed("jsprojects");
+        ensure_installed("jsprojects");
         packages().join(project.rsplit_once('@').unwrap().0)
     }
 
@@ -180,7 +180,7 @@ fn packages() -> PathBuf {
 }
 
 /// Runs a program of the project's packages.
-fn run(scene: &Scene, program: &str, arguments: &[&str]) -> Said {
+fn run(scene: &Scene, program: &str, arguments: &[&str]) -> ProcessOutput {
     let env = [("PATH", std::env::var_os("PATH").unwrap()), ("NO_COLOR", "1".into())];
     scene.alone(&scene.workspace.join("node_modules/.bin").join(program), arguments, &env)
 }
@@ -204,7 +204,7 @@ fn jest(scene: &Scene) -> Account {
 }
 
 /// `SyntaxError: /ws/src/index.js: Unexpected token (12:3)`.
-fn blamed_by_babel(scene: &Scene, message: &str) -> Option<Place> {
+fn blamed_by_babel(scene: &Scene, message: &str) -> Option<TestWorkspace> {
     let line = message.lines().find(|line| line.contains("SyntaxError: "))?;
     let (file, rest) = line.split_once("SyntaxError: ")?.1.split_once(": ")?;
     scene.spot(file, rest.rsplit_once('(')?.1.split(':').next()?)
@@ -274,7 +274,7 @@ fn vitest(scene: &Scene) -> Account {
     account
 }
 
-fn add(account: &mut Account, test: &str, outcome: &str, place: Option<&Place>) {
+fn add(account: &mut Account, test: &str, outcome: &str, place: Option<&TestWorkspace>) {
     account.add(test, if outcome == "pending" { "skipped" } else { outcome });
     if let Some(places) = account.failures.get_mut(test) {
         places.extend(place.cloned());
@@ -311,7 +311,7 @@ fn cases(scene: &Scene, junit: &Path) -> Vec<Case> {
 
 /// The places of the project that a stack or a compiler's message names, in its order: `(/ws/index.js:12:3)`,
 /// `❯ src/parse.ts:12:3`, `/ws/index.js:12`.
-fn places_in(scene: &Scene, text: &str) -> Vec<Place> {
+fn places_in(scene: &Scene, text: &str) -> Vec<TestWorkspace> {
     let words = text.split(|char: char| char.is_whitespace() || "()".contains(char));
     let place = |word: &str| {
         let (at, ending) = [".js:", ".ts:"].iter().find_map(|ending| Some((word.find(ending)?, ending)))?;
@@ -343,7 +343,7 @@ fn object_path() {
 
 #[test]
 fn every_package_of_the_list_is_driven() {
-    let list = fs::read_to_string(sources().join("tests/node/projects/package.json")).unwrap();
+    let list = fs::read_to_string(source_root().join("tests/node/projects/package.json")).unwrap();
     let list: Value = serde_json::from_str(&list).unwrap();
     let named = |(name, version): (&String, &Value)| format!("{name}@{}", version.as_str().unwrap());
     let list: BTreeSet<String> = list["dependencies"].as_object().unwrap().iter().map(named).collect();

@@ -1,8 +1,8 @@
 //! One project, as each package manager installs it: a workspace of two packages with two runners, of which one needs the
 //! other. What a run says of it does not depend on who laid it out. `.ci/tools managed` installs `fixtures/managers`.
 
-use proctor_tests::process::{command, end_of, installed, tools};
-use proctor_tests::test_workspace::{Place, copy};
+use proctor_tests::process::{command, ensure_installed, tools, wait_for_exit};
+use proctor_tests::test_workspace::{TestWorkspace, copy};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Once;
@@ -14,17 +14,17 @@ const UNPACKED: [&str; 3] = ["npm", "pnpm", "yarn-classic"];
 const PACKED: &str = "yarn-pnp";
 
 /// A copy with all of its links.
-fn laid_out(manager: &str) -> Place {
+fn laid_out(manager: &str) -> TestWorkspace {
     static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| installed("managed"));
-    let place = Place::empty();
+    INSTALLED.call_once(|| ensure_installed("managed"));
+    let place = TestWorkspace::empty();
     let whole = tools().join("managed").join(manager).join(".");
     let copied = command(Path::new("/bin/cp")).arg("-a").args([&whole, &place.workspace]).spawn();
-    assert_eq!(end_of(copied.unwrap()).status, 0);
+    assert_eq!(wait_for_exit(copied.unwrap()).status, 0);
     place
 }
 
-fn assert_run(manager: &str, place: &Place) {
+fn assert_run(manager: &str, place: &TestWorkspace) {
     let said = place.proctor(&["run", "--framework", "all", "--output", "json"]);
     let report = said.json();
     let tests = report["tests"].as_array().unwrap();

@@ -2,9 +2,9 @@
 //! runner.
 
 use crate::project::{Breakage, Project};
-use crate::test_results::{Account, Place as Spot, is_failure};
-use proctor_tests::process::{Said, command, end_of};
-use proctor_tests::test_workspace::{Place, cache_home, copy};
+use crate::test_results::{Account, TestWorkspace as Spot, is_failure};
+use proctor_tests::process::{ProcessOutput, command, wait_for_exit};
+use proctor_tests::test_workspace::{TestWorkspace, cache_home, copy};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +17,7 @@ pub(crate) struct Scene {
     pub(crate) project: &'static Project,
     /// Its copy, at a fixed place below the build directory, so that what was compiled once stays compiled.
     pub(crate) workspace: PathBuf,
-    place: Place,
+    place: TestWorkspace,
 }
 
 /// How `proctor run` ended, and its report.
@@ -29,7 +29,7 @@ pub(crate) struct Ran {
 impl Scene {
     /// A fresh copy.
     pub(crate) fn of(project: &'static Project) -> Scene {
-        let place = Place::empty();
+        let place = TestWorkspace::empty();
         let source = project.runner.source(project.name);
         let workspace = cache_home().parent().unwrap().join("projects").join(source.file_name().unwrap());
         _ = fs::remove_dir_all(&workspace);
@@ -40,12 +40,12 @@ impl Scene {
     }
 
     /// Runs a program in the project, with as little of our environment as it can do with.
-    pub(crate) fn alone(&self, program: &Path, arguments: &[&str], env: &[(&str, OsString)]) -> Said {
+    pub(crate) fn alone(&self, program: &Path, arguments: &[&str], env: &[(&str, OsString)]) -> ProcessOutput {
         let mut command = command(program);
         command.args(arguments).env("HOME", self.home()).env("TMPDIR", self.home()).env("LANG", "C.UTF-8");
         command.envs(env.iter().map(|(name, value)| (name, value))).current_dir(&self.workspace);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        end_of(command.spawn().unwrap())
+        wait_for_exit(command.spawn().unwrap())
     }
 
     /// A directory for what runs without proctor write.
@@ -57,7 +57,7 @@ impl Scene {
     pub(crate) fn proctor(&self, more: &[&str]) -> Ran {
         let mut proctor = self.place.command("proctor");
         proctor.args(["run", self.workspace.to_str().unwrap(), "--output", "json"]).args(more);
-        let said = end_of(proctor.envs(self.project.runner.environment()).spawn().unwrap());
+        let said = wait_for_exit(proctor.envs(self.project.runner.environment()).spawn().unwrap());
         assert!(!said.stdout.is_empty(), "{said:?}");
         Ran { status: said.status, report: said.json() }
     }

@@ -4,7 +4,7 @@
 use crate::project::{Breakage, Kind, Project, Runner, check};
 use crate::project_copy::Scene;
 use crate::test_results::Account;
-use proctor_tests::process::{installed, sources, tools};
+use proctor_tests::process::{ensure_installed, source_root, tools};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ struct Pytest;
 
 impl Runner for Pytest {
     fn source(&self, project: &str) -> PathBuf {
-        installed("pyprojects");
+        ensure_installed("pyprojects");
         tools().join("pyprojects").join(project.replace("==", "-"))
     }
 
@@ -166,7 +166,7 @@ fn toolz() {
 
 #[test]
 fn every_project_of_the_list_is_driven() {
-    let list = std::fs::read_to_string(sources().join("tests/pytest/projects.txt")).unwrap();
+    let list = std::fs::read_to_string(source_root().join("tests/pytest/projects.txt")).unwrap();
     let driven: BTreeSet<&str> = [&BOLTONS, &SIX, &TOOLZ].map(|project| project.name).into();
     assert_eq!(list.lines().map(|line| line.split(' ').next().unwrap()).collect::<BTreeSet<_>>(), driven);
 }

@@ -4,8 +4,8 @@
 use crate::project::{Breakage, Kind, Project, Runner, check};
 use crate::project_copy::Scene;
 use crate::test_results::Account;
-use proctor_tests::process::{Said, installed, rustup_home, sources, tools};
-use proctor_tests::test_workspace::caches_named;
+use proctor_tests::process::{ProcessOutput, ensure_installed, rustup_home, source_root, tools};
+use proctor_tests::test_workspace::caches_matching;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -112,11 +112,11 @@ struct Nextest;
 
 impl Runner for Nextest {
     fn source(&self, project: &str) -> PathBuf {
-        installed("nextest");
+        ensure_installed("nextest");
         source(project)
     }
 
-    /// Settings that say that the project is one of nextest's.
+    /// SupervisorSettings that say that the project is one of nextest's.
     fn prepare(&self, workspace: &Path) {
         Cargo.prepare(workspace);
         fs::create_dir_all(workspace.join(".config")).unwrap();
@@ -159,7 +159,7 @@ fn package(project: &'static Project) -> &'static str {
 }
 
 fn source(project: &str) -> PathBuf {
-    installed("crates");
+    ensure_installed("crates");
     tools().join("crates").join(project.replace(' ', "-"))
 }
 
@@ -170,9 +170,9 @@ fn cargo_home() -> PathBuf {
 }
 
 /// Runs Cargo, both streams in one, in the target directory that proctor has for the project: nothing is compiled twice.
-fn cargo(scene: &Scene, arguments: &[&str]) -> Said {
+fn cargo(scene: &Scene, arguments: &[&str]) -> ProcessOutput {
     let ours = format!("cargo-target-{}-", package(scene.project));
-    let dirs = caches_named(|name| name.starts_with(&ours)).into_iter();
+    let dirs = caches_matching(|name| name.starts_with(&ours)).into_iter();
     let target = dirs.max_by_key(|dir| dir.metadata().unwrap().modified().unwrap()).unwrap();
     let env = [
         ("PATH", std::env::var_os("PATH").unwrap()),
@@ -186,7 +186,7 @@ fn cargo(scene: &Scene, arguments: &[&str]) -> Said {
 }
 
 /// What the compiler points to: the line after an error.
-fn unbuilt(scene: &Scene, said: &Said) -> Account {
+fn unbuilt(scene: &Scene, said: &ProcessOutput) -> Account {
     let lines = || said.stdout.lines();
     let places = lines().zip(lines().skip(1)).filter(|(error, _)| error.starts_with("error"));
     let places = places.filter_map(|(_, place)| spot(scene, place.trim_start().strip_prefix("--> ")?));
@@ -224,7 +224,7 @@ fn test_in(line: &str) -> Option<(&str, &'static str)> {
 }
 
 /// The panics of each failed test's thread, or where a doctest begins.
-fn place_failures(scene: &Scene, said: &Said, account: &mut Account) {
+fn place_failures(scene: &Scene, said: &ProcessOutput, account: &mut Account) {
     for (test, places) in &mut account.failures {
         let (_, name) = test.split_once('$').unwrap();
         if let Some((file, rest)) = name.split_once(" - ") {
@@ -262,7 +262,7 @@ fn slab() {
 
 #[test]
 fn every_crate_of_the_list_is_driven() {
-    let list = fs::read_to_string(sources().join("tests/crates/Cargo.toml")).unwrap();
+    let list = fs::read_to_string(source_root().join("tests/crates/Cargo.toml")).unwrap();
     let (_, list) = list.split_once("[dependencies]\n").unwrap();
     let list: BTreeSet<String> = list
         .lines()

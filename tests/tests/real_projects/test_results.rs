@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A file, relative to the workspace, and a line of it, counted from 1.
-pub(crate) type Place = (String, u64);
+pub(crate) type TestWorkspace = (String, u64);
 
 /// What a run came to.
 #[derive(Debug, Default)]
@@ -11,9 +11,9 @@ pub(crate) struct Account {
     /// How often a test, by a name that its runner has for it, came to what: several can have one name.
     pub(crate) outcomes: BTreeMap<(String, String), usize>,
     /// Where the failed tests failed. Several places, if the runner names several for one test; none, if it names none.
-    pub(crate) failures: BTreeMap<String, BTreeSet<Place>>,
+    pub(crate) failures: BTreeMap<String, BTreeSet<TestWorkspace>>,
     /// Where what could not be built or loaded is wrong.
-    pub(crate) unbuilt: BTreeSet<Place>,
+    pub(crate) unbuilt: BTreeSet<TestWorkspace>,
 }
 
 impl Account {

@@ -1,8 +1,8 @@
 //! Mistakes on the command line.
 
 use crate::{FILTERS, NO_GO, NO_PROJECT, add_links_out, path_without_go};
-use proctor_tests::process::end_of;
-use proctor_tests::test_workspace::{Before, Place};
+use proctor_tests::process::wait_for_exit;
+use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 
 /// Arguments, exit status, and what stderr says.
 const MISTAKES: &[(&[&str], i32, &str)] = &[
@@ -69,10 +69,10 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
 
 #[test]
 fn mistakes_are_named_and_nothing_is_lost() {
-    let place = Place::with("go/fail");
+    let place = TestWorkspace::with_fixture("go/fail");
     add_links_out(&place.workspace);
     assert_eq!(place.proctor(&["run"]).status, 1);
-    let before = Before::of(&place);
+    let before = Baseline::capture(&place);
     let report = place.proctor(&["report"]).stdout;
     assert!(report.contains("TestGreet"));
     for (arguments, status, text) in MISTAKES {
@@ -91,7 +91,7 @@ fn mistakes_are_named_and_nothing_is_lost() {
 
 #[test]
 fn a_workspace_without_a_project_is_told_so() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     let remedy = "name one with --framework NAME, or give a command after --";
     for command in ["run", "list"] {
         let said = place.proctor(&[command]);
@@ -106,7 +106,7 @@ fn a_workspace_without_a_project_is_told_so() {
 
 #[test]
 fn a_project_file_sets_no_more_than_a_request() {
-    let place = Place::with("go/pass");
+    let place = TestWorkspace::with_fixture("go/pass");
     std::fs::write(place.workspace.join(".proctor.yaml"), "environment:\n  A: b\n  PYTHONOPTIMIZE: '1'\n").unwrap();
     let said = place.proctor(&["run"]);
     assert_eq!((said.status, said.stdout.as_str()), (2, ""), "{said:?}");
@@ -116,8 +116,8 @@ fn a_project_file_sets_no_more_than_a_request() {
 
 #[test]
 fn a_host_without_go_is_told_so() {
-    let place = Place::with("go/pass");
+    let place = TestWorkspace::with_fixture("go/pass");
     let mut command = place.command("proctor");
-    let said = end_of(command.arg("run").env("PATH", path_without_go(place.root())).spawn().unwrap());
+    let said = wait_for_exit(command.arg("run").env("PATH", path_without_go(place.root())).spawn().unwrap());
     assert_eq!((said.status, said.stderr), (5, format!("proctor: {NO_GO}\n")));
 }

@@ -1,23 +1,23 @@
 //! Host files that cannot be used: everything that is wrong is told at once, and nothing is made.
 
-use proctor_tests::process::{Said, command, end_of, program};
-use proctor_tests::supervisor_process::{Settings, Supervisor, TENANTS, host_file};
-use proctor_tests::test_workspace::{Place, give};
+use proctor_tests::process::{ProcessOutput, command, program, wait_for_exit};
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings, TENANTS, host_file};
+use proctor_tests::test_workspace::{TestWorkspace, give};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
 
-fn check(place: &Place, text: &str) -> Said {
+fn check(place: &TestWorkspace, text: &str) -> ProcessOutput {
     fs::write(place.root().join("proctor.toml"), text).unwrap();
     let file = place.root().join("proctor.toml");
     let said = place.proctor(&["serve", "--config", file.to_str().unwrap(), "--check"]);
-    Said { stderr: said.stderr.replace(file.to_str().unwrap(), "FILE"), ..said }
+    ProcessOutput { stderr: said.stderr.replace(file.to_str().unwrap(), "FILE"), ..said }
 }
 
 #[test]
 fn every_problem_of_a_host_file_is_listed() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     let state = place.root().join("not-made");
     let text = format!(
         "state_dir = {state:?}\n[listen]\ntcp = \"0.0.0.0:7878\"\nunix_mode = \"rw\"\n[host]\n\
@@ -75,7 +75,7 @@ fn every_problem_of_a_host_file_is_listed() {
 
 #[test]
 fn a_file_that_cannot_be_read_names_line_and_key() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     for (text, wanted) in [
         ("state_dir = \"/x\"\nstate_dri = 1\n[listen]\n", "FILE:2: state_dri: unknown field"),
         ("state_dir = \"/x\"\n[listen]\nunix = 7\n", "FILE:3: listen.unix: invalid type"),
@@ -97,26 +97,26 @@ fn a_file_that_cannot_be_read_names_line_and_key() {
 
 #[test]
 fn a_good_file_is_called_good() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     for tenant in TENANTS {
         fs::create_dir(place.root().join(tenant)).unwrap();
     }
-    let said = check(&place, &host_file(place.root(), &place.root().join("own"), &Settings::default()));
+    let said = check(&place, &host_file(place.root(), &place.root().join("own"), &SupervisorSettings::default()));
     assert_eq!((said.status, said.stderr.as_str()), (0, ""), "{said:?}");
     assert!(said.stdout.ends_with(": ok\n"));
 }
 
 #[test]
 fn what_cannot_be_had_at_the_start_is_told_with_its_path() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     for dir in TENANTS.into_iter().chain(["own", "taken"]) {
         fs::create_dir(place.root().join(dir)).unwrap();
     }
     let at = |name: &str| place.root().join(name).to_str().unwrap().to_owned();
     fs::write(at("taken/tenants"), "").unwrap();
-    let running = Supervisor::start();
+    let running = SupervisorProcess::start();
     let state = running.state();
-    let text = host_file(place.root(), Path::new(&at("own")), &Settings::default());
+    let text = host_file(place.root(), Path::new(&at("own")), &SupervisorSettings::default());
     for (text, told) in [
         (text.replace("audit.jsonl", "own"), format!("the audit log {}: Is a directory", at("own"))),
         (
@@ -138,19 +138,19 @@ fn what_cannot_be_had_at_the_start_is_told_with_its_path() {
 /// SIGHUP looks in the same way: what starts can be read anew.
 #[test]
 fn a_supervisor_whose_path_leads_into_a_root_does_not_start() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     let tools = place.root().join("alpha/tools/bin");
     for tenant in TENANTS {
         fs::create_dir(place.root().join(tenant)).unwrap();
     }
     fs::create_dir_all(&tools).unwrap();
     let file = place.root().join("proctor.toml");
-    fs::write(&file, host_file(place.root(), &place.root().join("own"), &Settings::default())).unwrap();
+    fs::write(&file, host_file(place.root(), &place.root().join("own"), &SupervisorSettings::default())).unwrap();
     let serve = |more: &[&str]| {
         let mut command = place.command("proctor");
         command.args(["serve", "--config"]).arg(&file).args(more).env("PATH", &tools);
-        let said = end_of(command.spawn().unwrap());
-        Said { stderr: said.stderr.replace(place.root().to_str().unwrap(), "PLACE"), ..said }
+        let said = wait_for_exit(command.spawn().unwrap());
+        ProcessOutput { stderr: said.stderr.replace(place.root().to_str().unwrap(), "PLACE"), ..said }
     };
     let told = "tenant \"alpha\": root PLACE/alpha and PLACE/alpha/tools, which all runs read, overlap";
     let (started, checked) = (serve(&[]), serve(&["--check"]));
@@ -165,18 +165,19 @@ fn a_supervisor_whose_path_leads_into_a_root_does_not_start() {
 #[test]
 fn a_supervisor_that_cannot_be_its_tenants_does_not_start() {
     const NOBODY: u32 = 65_534;
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     // By a process of its own: another test's would inherit the descriptor that writes, and what is open for writing cannot
     // be started.
     let mut copy = command(Path::new("/bin/cp"));
     copy.args(["proctor", "proctor-worker"].map(program)).arg(place.root());
-    assert_eq!(end_of(copy.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()).status, 0);
+    assert_eq!(wait_for_exit(copy.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()).status, 0);
     let file = place.root().join("proctor.toml");
     let more = "[sandbox]\nrequired_layers = [\"tenant_uid\"]\n";
     for tenant in TENANTS {
         fs::create_dir(place.root().join(tenant)).unwrap();
     }
-    fs::write(&file, host_file(place.root(), &place.tmp().join("state"), &Settings::default()) + more).unwrap();
+    fs::write(&file, host_file(place.root(), &place.tmp().join("state"), &SupervisorSettings::default()) + more)
+        .unwrap();
     give(place.root(), NOBODY);
     let mut supervisor = command(&place.root().join("proctor"));
     supervisor.args(["serve", "--config"]).arg(&file).env("NO_COLOR", "1").current_dir("/");
@@ -184,7 +185,7 @@ fn a_supervisor_that_cannot_be_its_tenants_does_not_start() {
     if nix::unistd::geteuid().is_root() {
         supervisor.uid(NOBODY).gid(NOBODY);
     }
-    let said = end_of(supervisor.spawn().unwrap());
+    let said = wait_for_exit(supervisor.spawn().unwrap());
     assert_eq!(
         (said.status, said.stderr.as_str()),
         (

@@ -2,7 +2,7 @@
 
 use crate::mcp_client::Mcp;
 use crate::{FILTERS, NO_GO, NO_PROJECT, add_links_out, path_without_go};
-use proctor_tests::test_workspace::{Before, Place};
+use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 use serde_json::{Value, json};
 use std::process::Stdio;
 
@@ -57,9 +57,9 @@ fn mistakes() -> Vec<(&'static str, Value, &'static str)> {
 
 #[tokio::test]
 async fn mistakes_are_named_and_nothing_is_lost() {
-    let place = Place::with("go/fail");
+    let place = TestWorkspace::with_fixture("go/fail");
     add_links_out(&place.workspace);
-    let before = Before::of(&place);
+    let before = Baseline::capture(&place);
     let mcp = Mcp::on(&place).await;
     mcp.call("run_tests", json!({})).await;
     let failures = mcp.call("last_test_failures", json!({})).await.structured;
@@ -82,7 +82,7 @@ async fn mistakes_are_named_and_nothing_is_lost() {
 
 #[tokio::test]
 async fn a_workspace_without_a_project_is_told_so() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     let mcp = Mcp::on(&place).await;
     for tool in ["run_tests", "list_tests"] {
         assert_eq!(mcp.refused(tool, json!({})).await, NO_PROJECT);
@@ -92,7 +92,7 @@ async fn a_workspace_without_a_project_is_told_so() {
 
 #[tokio::test]
 async fn a_host_without_go_is_told_so() {
-    let place = Place::with("go/pass");
+    let place = TestWorkspace::with_fixture("go/pass");
     let path = path_without_go(place.root());
     let mcp = Mcp::started_by(place.command("proctor-mcp").env("PATH", path), &place).await;
     assert_eq!(mcp.refused("run_tests", json!({})).await, format!("run_tests: {NO_GO}"));
@@ -100,7 +100,7 @@ async fn a_host_without_go_is_told_so() {
 
 #[tokio::test]
 async fn a_value_above_its_ceiling_is_clamped_and_said() {
-    let place = Place::with("go/pass");
+    let place = TestWorkspace::with_fixture("go/pass");
     let mcp = Mcp::on(&place).await;
     let answer = mcp.call("run_tests", json!({"timeout": "5000"})).await;
     assert!(answer.hint.contains("timeout was clamped from \"5000\" to 1800 s."), "{}", answer.hint);
@@ -109,7 +109,7 @@ async fn a_value_above_its_ceiling_is_clamped_and_said() {
 
 #[test]
 fn a_shim_without_a_workspace_does_not_start() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     for (arguments, text) in [
         (&["--workspace", "/nowhere"][..], "--workspace /nowhere: No such file or directory"),
         (&["--workspace", "/etc/passwd"], "--workspace /etc/passwd: not a directory"),
@@ -117,7 +117,7 @@ fn a_shim_without_a_workspace_does_not_start() {
         (&["--supervisor", "nonsense"], "expected unix:PATH, https://HOST:PORT or http://127.0.0.1:PORT"),
     ] {
         let mut shim = place.command("proctor-mcp");
-        let said = proctor_tests::process::end_of(shim.args(arguments).stdin(Stdio::null()).spawn().unwrap());
+        let said = proctor_tests::process::wait_for_exit(shim.args(arguments).stdin(Stdio::null()).spawn().unwrap());
         assert_eq!((said.status, said.stdout.as_str()), (2, ""), "{said:?}");
         assert!(said.stderr.contains(text), "{text}: {}", said.stderr);
     }

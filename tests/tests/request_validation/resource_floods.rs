@@ -3,8 +3,8 @@
 
 use crate::{assert_passes, start};
 use proctor_proto::v1::{Outcome, WatchRunRequest};
-use proctor_tests::process::eventually;
-use proctor_tests::supervisor_process::{Settings, Supervisor};
+use proctor_tests::process::wait_until;
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -19,13 +19,13 @@ const AT_ONCE: usize = 50;
 /// Peers that say nothing, or half of what they have to.
 const PEERS: usize = 500;
 
-fn descriptors(supervisor: &Supervisor) -> usize {
+fn descriptors(supervisor: &SupervisorProcess) -> usize {
     fs::read_dir(format!("/proc/{}/fd", supervisor.pid())).unwrap().count()
 }
 
 #[tokio::test]
 async fn streams_that_end_as_they_begin_are_given_back() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let (client, other) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let session_id = client.open(&supervisor.empty_workspace("alpha", "shop")).await;
     let others = other.open(&supervisor.empty_workspace("beta", "shop")).await;
@@ -61,7 +61,7 @@ async fn streams_that_end_as_they_begin_are_given_back() {
 
 #[tokio::test]
 async fn peers_that_do_not_greet_are_in_nobodys_way() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("beta").await;
     let session_id = client.open(&supervisor.empty_workspace("beta", "shop")).await;
     assert_passes(&client, &session_id).await;
@@ -73,25 +73,25 @@ async fn peers_that_do_not_greet_are_in_nobodys_way() {
         peers.push(peer);
     }
     // What the run before left open is closed meanwhile, and the first who came may have to leave.
-    eventually("they are let in", || descriptors(&supervisor) >= before + PEERS * 9 / 10);
+    wait_until("they are let in", || descriptors(&supervisor) >= before + PEERS * 9 / 10);
     let late = supervisor.client("beta").await;
     assert_passes(&late, &session_id).await;
     // They hold on, and are let go of.
-    eventually("nobody is waited for", || descriptors(&supervisor) <= before + PEERS / 10);
+    wait_until("nobody is waited for", || descriptors(&supervisor) <= before + PEERS / 10);
     assert_passes(&client, &session_id).await;
     drop(peers);
 }
 
 #[tokio::test]
 async fn a_flood_of_sessions_ends_at_the_quota_of_its_tenant() {
-    let settings = Settings { tenant: "sessions_max = 8".to_owned(), ..Settings::default() };
-    let supervisor = Supervisor::with(&settings);
+    let settings = SupervisorSettings { tenant: "sessions_max = 8".to_owned(), ..SupervisorSettings::default() };
+    let supervisor = SupervisorProcess::with(&settings);
     let (client, other) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let workspace = supervisor.empty_workspace("alpha", "shop");
     let mut asking = JoinSet::new();
     for _ in 0..400 {
         let (client, workspace) = (client.clone(), workspace.clone());
-        asking.spawn(async move { client.try_open(&workspace, true).await });
+        asking.spawn(async move { client.try_open_session(&workspace, true).await });
     }
     let answers = asking.join_all().await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 8);

@@ -4,8 +4,8 @@ use crate::{FILTERS, NO_GO, NO_PROJECT, add_links_out, path_without_go};
 use proctor_proto::reason;
 use proctor_proto::v1::{self, Limits, RunTestsRequest};
 use proctor_tests::grpc_client::Client;
-use proctor_tests::process::{descendants, eventually, waiting_for_a_run};
-use proctor_tests::supervisor_process::{Settings, Supervisor};
+use proctor_tests::process::{descendants, prepared_worker, wait_until};
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use tonic::{Code, Status};
@@ -101,7 +101,7 @@ async fn refused(client: &Client, request: RunTestsRequest) -> Status {
 
 #[tokio::test]
 async fn mistakes_are_named_by_field_and_nothing_is_lost() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/fail");
     add_links_out(&workspace);
@@ -109,8 +109,8 @@ async fn mistakes_are_named_by_field_and_nothing_is_lost() {
     let run = client.run(&session).await;
     let before = client.failures(&session).await;
     let mut waiting = None;
-    eventually("a worker waits", || {
-        waiting = waiting_for_a_run(supervisor.pid());
+    wait_until("a worker waits", || {
+        waiting = prepared_worker(supervisor.pid());
         waiting.is_some()
     });
     let host = supervisor.dir().to_str().unwrap().to_owned();
@@ -136,7 +136,7 @@ async fn mistakes_are_named_by_field_and_nothing_is_lost() {
 
 #[tokio::test]
 async fn mistakes_in_questions_are_named_by_field() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
     add_links_out(&workspace);
@@ -177,7 +177,7 @@ async fn mistakes_in_questions_are_named_by_field() {
 
 #[tokio::test]
 async fn what_cannot_run_here_has_a_reason_that_programs_read() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("beta").await;
     let empty = supervisor.empty_workspace("beta", "empty");
     let session_id = client.open(&empty).await;
@@ -212,7 +212,10 @@ async fn what_cannot_run_here_has_a_reason_that_programs_read() {
 #[tokio::test]
 async fn a_host_without_go_is_told_so() {
     let place = tempfile::tempdir().unwrap();
-    let supervisor = Supervisor::with(&Settings { path: path_without_go(place.path()), ..Settings::default() });
+    let supervisor = SupervisorProcess::with(&SupervisorSettings {
+        path: path_without_go(place.path()),
+        ..SupervisorSettings::default()
+    });
     let client = supervisor.client("alpha").await;
     let session_id = client.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let status = refused(&client, RunTestsRequest { session_id: session_id.clone(), ..Default::default() }).await;
@@ -223,7 +226,7 @@ async fn a_host_without_go_is_told_so() {
 
 #[tokio::test]
 async fn what_is_no_grpc_at_all_disturbs_nobody() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnonsense", &[0xff; 4096]] {
         let mut peer = std::net::TcpStream::connect(supervisor.address).unwrap();

@@ -3,7 +3,7 @@
 use proctor_proto::reason;
 use proctor_proto::v1::{CreateSessionRequest, RunTestsRequest};
 use proctor_tests::process::descendants;
-use proctor_tests::supervisor_process::{Settings, Supervisor, UIDS, first_uid};
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings, UIDS, first_uid};
 use proctor_tests::test_workspace::give;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 struct Scene {
-    supervisor: Supervisor,
+    supervisor: SupervisorProcess,
 }
 
 impl Scene {
@@ -30,7 +30,7 @@ impl Scene {
 
 #[tokio::test]
 async fn a_workspace_outside_the_roots_is_denied_by_every_way_to_it() {
-    let scene = Scene { supervisor: Supervisor::start() };
+    let scene = Scene { supervisor: SupervisorProcess::start() };
     let root = scene.supervisor.root("beta");
     let others = scene.supervisor.workspace("alpha", "shop", "go/pass");
     let own = scene.supervisor.workspace("beta", "shop", "go/pass");
@@ -71,7 +71,7 @@ async fn a_workspace_outside_the_roots_is_denied_by_every_way_to_it() {
 
 #[tokio::test]
 async fn a_workspace_that_is_none_is_told_so() {
-    let scene = Scene { supervisor: Supervisor::start() };
+    let scene = Scene { supervisor: SupervisorProcess::start() };
     let root = scene.supervisor.root("beta");
     fs::write(root.join("file"), "").unwrap();
     _ = scene.supervisor.empty_workspace("beta", "shop");
@@ -94,7 +94,7 @@ async fn a_workspace_that_is_none_is_told_so() {
 
 #[tokio::test]
 async fn a_workspace_of_another_user_is_refused_before_anything_starts() {
-    let scene = Scene { supervisor: Supervisor::start() };
+    let scene = Scene { supervisor: SupervisorProcess::start() };
     let workspace = scene.supervisor.workspace("beta", "shop", "go/pass");
     let host = scene.supervisor.dir().to_str().unwrap().to_owned();
     let own = first_uid("beta");
@@ -123,7 +123,8 @@ async fn a_workspace_of_another_user_is_refused_before_anything_starts() {
 #[tokio::test]
 async fn what_is_the_supervisors_own_is_no_workspace() {
     let root = std::env::temp_dir().to_str().unwrap().to_owned();
-    let scene = Scene { supervisor: Supervisor::with(&Settings { root, ..Settings::default() }) };
+    let scene =
+        Scene { supervisor: SupervisorProcess::with(&SupervisorSettings { root, ..SupervisorSettings::default() }) };
     // With its socket in it.
     let dir = scene.supervisor.dir().canonicalize().unwrap();
     let state = scene.supervisor.state().canonicalize().unwrap();
@@ -145,7 +146,7 @@ async fn what_is_the_supervisors_own_is_no_workspace() {
 
 #[tokio::test]
 async fn what_takes_the_place_of_a_workspace_is_neither_run_nor_looked_at() {
-    let scene = Scene { supervisor: Supervisor::start() };
+    let scene = Scene { supervisor: SupervisorProcess::start() };
     let supervisor = &scene.supervisor;
     let client = supervisor.client("beta").await;
     let theirs = supervisor.workspace("alpha", "shop", "go/pass");

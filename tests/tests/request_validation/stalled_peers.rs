@@ -8,8 +8,8 @@ use proctor_proto::v1;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{Outcome, ReadOutputRequest, RunTestsRequest, WatchRunRequest};
 use proctor_tests::grpc_client::Client;
-use proctor_tests::process::{PATIENCE, eventually};
-use proctor_tests::supervisor_process::{Supervisor, token};
+use proctor_tests::process::{WAIT_MAX, wait_until};
+use proctor_tests::supervisor_process::{SupervisorProcess, token};
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -52,7 +52,7 @@ async fn unfinished(channel: Channel, token: Option<String>, requests: Vec<RunTe
     grpc.ready().await.unwrap();
     let codec = ProstCodec::<RunTestsRequest, v1::RunEvent>::default();
     let answer = grpc.streaming(request, PathAndQuery::from_static("/proctor.v1.Runs/RunTests"), codec);
-    match timeout(PATIENCE, answer).await.unwrap() {
+    match timeout(WAIT_MAX, answer).await.unwrap() {
         Ok(_) => panic!("it began"),
         Err(status) => status,
     }
@@ -60,7 +60,7 @@ async fn unfinished(channel: Channel, token: Option<String>, requests: Vec<RunTe
 
 #[tokio::test]
 async fn nothing_of_a_request_is_waited_for_before_its_caller_is_known_nor_for_long_after() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let (alpha, other) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let session_id = other.open(&supervisor.empty_workspace("beta", "shop")).await;
     let began = Instant::now();
@@ -69,7 +69,7 @@ async fn nothing_of_a_request_is_waited_for_before_its_caller_is_known_nor_for_l
         let status = unfinished(alpha.channel.clone(), shown, Vec::new()).await;
         assert_eq!((status.code(), status.message()), (Code::Unauthenticated, text));
     }
-    eventually("the refusal is in the audit log", || {
+    wait_until("the refusal is in the audit log", || {
         let audit = std::fs::read_to_string(supervisor.audit()).unwrap();
         audit.contains("authentication_refused") && audit.contains("Runs/RunTests")
     });
@@ -98,7 +98,7 @@ async fn nothing_of_a_request_is_waited_for_before_its_caller_is_known_nor_for_l
 #[tokio::test]
 async fn answers_that_nobody_takes_are_held_up_to_a_bound() {
     const CALLS: usize = 300;
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let (alpha, other) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let session_id = alpha.open(&supervisor.empty_workspace("alpha", "shop")).await;
     let others = other.open(&supervisor.empty_workspace("beta", "shop")).await;
@@ -125,7 +125,7 @@ async fn answers_that_nobody_takes_are_held_up_to_a_bound() {
         asking.spawn(async move { runs.read_output(read).await.map(drop).unwrap_err() });
     }
     for _ in 256..CALLS {
-        let refused = timeout(PATIENCE, asking.join_next()).await.expect("one is refused").unwrap().unwrap();
+        let refused = timeout(WAIT_MAX, asking.join_next()).await.expect("one is refused").unwrap().unwrap();
         assert_eq!(quota(&refused), "answer_bytes");
         assert!(refused.message().ends_with("read the pending answers, or request less at a time"), "{refused:?}");
     }
@@ -140,7 +140,7 @@ async fn answers_that_nobody_takes_are_held_up_to_a_bound() {
         });
     }
     let refused: Result<(), Status> =
-        timeout(PATIENCE, watching.join_next()).await.expect("a refusal").unwrap().unwrap();
+        timeout(WAIT_MAX, watching.join_next()).await.expect("a refusal").unwrap().unwrap();
     assert_eq!(quota(&refused.unwrap_err()), "answer_bytes");
     assert_passes(&other, &others).await;
     drop((asking, watching, takes_nothing));
@@ -150,7 +150,7 @@ async fn answers_that_nobody_takes_are_held_up_to_a_bound() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, again).await.expect("an answer");
+    timeout(WAIT_MAX, again).await.expect("an answer");
     assert_eq!(alpha.watch(&run_id, 0).await.to_end().await.events, run.events);
 }
 
@@ -158,7 +158,7 @@ async fn answers_that_nobody_takes_are_held_up_to_a_bound() {
 async fn whoever_is_known_and_quiet_stays_while_peers_who_say_nothing_flood_in() {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, limit.1, limit.1).unwrap();
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.local_client().await;
     let session_id = client.open(&supervisor.empty_workspace("alpha", "shop")).await;
     let mut run = start(&client, &session_id, &["/bin/sleep", "600"]).await;
@@ -168,7 +168,7 @@ async fn whoever_is_known_and_quiet_stays_while_peers_who_say_nothing_flood_in()
     let late = supervisor.local_client().await;
     let others = late.open(&supervisor.empty_workspace("alpha", "other")).await;
     assert_passes(&late, &others).await;
-    eventually("the log says why", || supervisor.said().contains("too many connections"));
+    wait_until("the log says why", || supervisor.said().contains("too many connections"));
     client.sessions.clone().close_session(v1::CloseSessionRequest { session_id }).await.unwrap();
     assert_eq!(run.to_end().await.report().outcome(), Outcome::Cancelled, "on the connection that it began on");
     drop(peers);
@@ -195,7 +195,7 @@ async fn handshakes_that_do_not_end_keep_nobody_waiting() {
 
 #[tokio::test]
 async fn what_anybody_may_ask_is_bounded_on_each_connection() {
-    let supervisor = Supervisor::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let mut watching = Vec::new();
     let refused = loop {
@@ -215,5 +215,5 @@ async fn what_anybody_may_ask_is_bounded_on_each_connection() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, again).await.expect("they are given back");
+    timeout(WAIT_MAX, again).await.expect("they are given back");
 }

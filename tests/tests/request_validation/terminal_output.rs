@@ -1,8 +1,8 @@
 //! What commands print: nothing that a terminal would act on, whatever tests are called, and no panic where it cannot be written.
 
 use proctor_proto::printable::is_hidden;
-use proctor_tests::process::{Said, end_of};
-use proctor_tests::test_workspace::Place;
+use proctor_tests::process::{ProcessOutput, wait_for_exit};
+use proctor_tests::test_workspace::TestWorkspace;
 use std::fs::File;
 use std::io::Write;
 use std::process::Stdio;
@@ -19,7 +19,7 @@ fn hidden(text: &str) -> Option<char> {
 
 #[test]
 fn names_of_tests_do_not_reach_the_terminal_as_they_are() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     place.write("tap.sh", HOSTILE);
     let (path, framework) = ("no\u{9b}where\u{202e}", "a\x1b[2J\u{7f}\u{202e}");
     for arguments in [
@@ -43,8 +43,8 @@ fn names_of_tests_do_not_reach_the_terminal_as_they_are() {
     assert!(failures.contains("\n1. a\\u{9b}2J \\u{202e}gnp "), "{failures}");
 }
 
-fn with_stdout(place: &Place, program: &str, arguments: &[&str], stdout: Stdio) -> Said {
-    end_of(place.command(program).args(arguments).stdout(stdout).spawn().unwrap())
+fn with_stdout(place: &TestWorkspace, program: &str, arguments: &[&str], stdout: Stdio) -> ProcessOutput {
+    wait_for_exit(place.command(program).args(arguments).stdout(stdout).spawn().unwrap())
 }
 
 fn full() -> Stdio {
@@ -58,7 +58,7 @@ fn closed() -> Stdio {
 
 #[test]
 fn what_cannot_be_written_is_said_and_a_reader_that_has_gone_changes_nothing() {
-    let place = Place::with("unittest/fail");
+    let place = TestWorkspace::with_fixture("unittest/fail");
     assert_eq!(place.proctor(&["run"]).status, 1);
     for (program, arguments, status_of_full) in [
         ("proctor", &["run"][..], 5),
@@ -93,7 +93,7 @@ fn what_cannot_be_written_is_said_and_a_reader_that_has_gone_changes_nothing() {
 /// Whose stdout is the protocol.
 #[test]
 fn a_shim_that_cannot_answer_says_so_and_ends() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#;
     for (stdout, status, told) in [(full(), 2, "standard output cannot be written"), (closed(), 0, "")] {
         let mut command = place.command("proctor-mcp");
@@ -101,7 +101,7 @@ fn a_shim_that_cannot_answer_says_so_and_ends() {
         // It stays open: what ends the shim is its output.
         let mut stdin = child.stdin.take().unwrap();
         writeln!(stdin, "{initialize}").unwrap();
-        let said = end_of(child);
+        let said = wait_for_exit(child);
         assert_eq!((said.status, said.stderr.contains(told)), (status, true), "{said:?}");
         assert!(!said.stderr.contains("panicked"), "{said:?}");
     }
@@ -109,7 +109,7 @@ fn a_shim_that_cannot_answer_says_so_and_ends() {
 
 #[test]
 fn a_mistake_has_its_status_where_stderr_cannot_be_written_either() {
-    let place = Place::empty();
+    let place = TestWorkspace::empty();
     for (program, arguments, status) in [
         ("proctor", &["frobnicate"][..], 2),
         ("proctor", &["run", "nowhere"], 2),
@@ -122,7 +122,7 @@ fn a_mistake_has_its_status_where_stderr_cannot_be_written_either() {
     ] {
         for broken in [full, closed] {
             let mut command = place.command(program);
-            let said = end_of(command.args(arguments).stdout(broken()).stderr(broken()).spawn().unwrap());
+            let said = wait_for_exit(command.args(arguments).stdout(broken()).stderr(broken()).spawn().unwrap());
             assert_eq!(said.status, status, "{program} {arguments:?}");
         }
     }

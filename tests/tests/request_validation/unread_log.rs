@@ -4,8 +4,8 @@
 use nix::sys::signal::Signal;
 use proctor_proto::v1::ListSessionsRequest;
 use proctor_tests::grpc_client::Client;
-use proctor_tests::process::{PATIENCE, signal};
-use proctor_tests::supervisor_process::{Settings, Supervisor};
+use proctor_tests::process::{WAIT_MAX, signal};
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 use std::io::Read;
 use std::time::{Duration, Instant};
 use tonic::{Code, Status};
@@ -18,17 +18,17 @@ async fn list(client: &Client) -> Result<(), Status> {
 }
 
 // Much is said of each call.
-fn talkative() -> Supervisor {
+fn talkative() -> SupervisorProcess {
     let env = vec![("PROCTOR_LOG".to_owned(), "debug".into())];
-    Supervisor::with(&Settings { env, ..Settings::default() })
+    SupervisorProcess::with(&SupervisorSettings { env, ..SupervisorSettings::default() })
 }
 
 // More is said than the pipe holds, and everything goes on.
-async fn goes_on(supervisor: &Supervisor) {
+async fn goes_on(supervisor: &SupervisorProcess) {
     let (stranger, alpha, beta) =
         (supervisor.client("stranger").await, supervisor.client("alpha").await, supervisor.client("beta").await);
     for _ in 0..500 {
-        let refused = tokio::time::timeout(PATIENCE, list(&stranger)).await.unwrap();
+        let refused = tokio::time::timeout(WAIT_MAX, list(&stranger)).await.unwrap();
         assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);
     }
     list(&alpha).await.unwrap();
@@ -37,7 +37,7 @@ async fn goes_on(supervisor: &Supervisor) {
         let (old, new) = if revoked { (hash.clone(), "0".repeat(64)) } else { ("0".repeat(64), hash) };
         supervisor.rewrite(|text| text.replace(&old, &new));
         signal(supervisor.pid(), Signal::SIGHUP);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_MAX;
         while list(&beta).await.is_err() != revoked {
             assert!(Instant::now() < until, "the host file is not read anew");
             tokio::time::sleep(Duration::from_millis(5)).await;

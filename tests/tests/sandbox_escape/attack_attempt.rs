@@ -1,15 +1,15 @@
 //! Carries out one attack, inside of a sandbox or outside of any, and judges it by how the run ended and by what the
 //! host looks like. Must not know which attacks there are.
 
-use crate::attack_row::{End, Row, Without};
-use crate::host_targets::{MARK, Programs, Stage, TENANT};
+use crate::attack_row::{AttackRow, End, Without};
+use crate::host_targets::{HostTargets, MARK, Programs, TENANT};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, Uid};
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_sandbox::{CommandSpec, Ending, Jail, KillSwitch, LinuxSandbox, RunAs, RunSpec, Sandbox, SandboxEvent};
-use proctor_tests::process::{command, eventually, signal};
+use proctor_tests::process::{command, signal, wait_until};
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -23,7 +23,7 @@ const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
 const WORD_CHARS_MAX: usize = 120;
 
 /// No attack takes longer outside of a sandbox.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// How an attack went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,14 +63,14 @@ pub(crate) struct Attacker {
 
 impl Attacker {
     /// Whom the run of `row` can be here; a row for which that is nobody at all is of another place.
-    pub(crate) fn identities(&self, row: &Row) -> impl Iterator<Item = RunAs> + use<> {
+    pub(crate) fn identities(&self, row: &AttackRow) -> impl Iterator<Item = RunAs> + use<> {
         let only_as_nobody = row.only_as_nobody;
         let all = self.identities.iter().copied();
         all.filter(move |run_as| !only_as_nobody || matches!(run_as, RunAs::Nobody { .. }))
     }
 
     /// With everything that is meant to hold it.
-    pub(crate) fn boxed(&self, row: &Row) -> Verdict {
+    pub(crate) fn boxed(&self, row: &AttackRow) -> Verdict {
         let mut verdicts = self.identities(row).map(|run_as| self.inside(row, &[], row.limits, run_as));
         let first = verdicts.next().unwrap();
         let is_held = |verdict: &Verdict| matches!(verdict, Verdict::Held(_) | Verdict::Absent(_));
@@ -78,12 +78,12 @@ impl Attacker {
     }
 
     /// With these layers off.
-    pub(crate) fn left_off(&self, row: &Row, layers: &[Layer]) -> Verdict {
+    pub(crate) fn left_off(&self, row: &AttackRow, layers: &[Layer]) -> Verdict {
         self.inside(row, layers, row.limits, self.identities(row).next().unwrap())
     }
 
     /// With nothing that could hold it.
-    pub(crate) fn without(&self, row: &Row) -> Verdict {
+    pub(crate) fn without(&self, row: &AttackRow) -> Verdict {
         match row.without {
             Without::Layers { each, also } => self.left_off(row, &[each, also].concat()),
             Without::Limit(limits) => self.inside(row, &[], limits, self.identities(row).next().unwrap()),
@@ -91,8 +91,8 @@ impl Attacker {
         }
     }
 
-    fn inside(&self, row: &Row, left_off: &[Layer], limits: Limits, run_as: RunAs) -> Verdict {
-        let mut stage = Stage::new(&self.base, &self.programs);
+    fn inside(&self, row: &AttackRow, left_off: &[Layer], limits: Limits, run_as: RunAs) -> Verdict {
+        let mut stage = HostTargets::new(&self.base, &self.programs);
         // Process 1 is the run's as long as its namespace is: no sandbox is without.
         assert!(!left_off.contains(&Layer::PidNamespace), "{}: process 1 would be the machine's", row.name);
         let spec = RunSpec {
@@ -124,7 +124,7 @@ impl Attacker {
         seen.verdict(row, &stage.secret)
     }
 
-    fn jail(&self, stage: &Stage, left_off: &[Layer], run_as: RunAs) -> Jail {
+    fn jail(&self, stage: &HostTargets, left_off: &[Layer], run_as: RunAs) -> Jail {
         let tools = self.programs.attack.parent().map(Path::to_owned);
         Jail {
             owner: "attacker".to_owned(),
@@ -138,8 +138,8 @@ impl Attacker {
     }
 
     /// As a child of this process, as whoever this is, or as an ordinary user.
-    pub(crate) fn outside(&self, row: &Row) -> Verdict {
-        let mut stage = Stage::new(&self.base, &self.programs);
+    pub(crate) fn outside(&self, row: &AttackRow) -> Verdict {
+        let mut stage = HostTargets::new(&self.base, &self.programs);
         let output = tempfile::NamedTempFile::new_in(&self.base).unwrap();
         let mut attack = command(&self.programs.attack);
         attack.args(self.arguments(row, &stage, None)).envs(std::env::vars_os()).env(MARK, &stage.mark);
@@ -150,21 +150,21 @@ impl Attacker {
         }
         let child = attack.spawn().unwrap();
         let group = Pid::from_raw(i32::try_from(child.id()).unwrap());
-        let exit = end_of(child);
+        let exit = wait_for_exit(child);
         let output = std::fs::read(output.path()).unwrap();
         let seen = Seen { exit, output: text(&output), harm: stage.harm(), ..Seen::default() };
         self.clean(&stage, Some(group));
         seen.verdict(row, &stage.secret)
     }
 
-    fn arguments(&self, row: &Row, stage: &Stage, init: Option<u32>) -> Vec<String> {
+    fn arguments(&self, row: &AttackRow, stage: &HostTargets, init: Option<u32>) -> Vec<String> {
         row.attack.iter().map(|argument| stage.fill_in(argument, init, &self.programs)).collect()
     }
 
     /// Ends what an attack has left on the host. Whoever is replaced by its child all the time is in `group`, and ends
     /// by itself when there is none.
-    fn clean(&self, stage: &Stage, group: Option<Pid>) {
-        eventually("no process of the attack is alive", || {
+    fn clean(&self, stage: &HostTargets, group: Option<Pid>) {
+        wait_until("no process of the attack is alive", || {
             let alive = stage.alive();
             alive.iter().for_each(|process| signal(process.pid, Signal::SIGKILL));
             let is_somebody_left = stage.is_somebody_alive();
@@ -186,8 +186,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn end_of(mut child: Child) -> Option<Exit> {
-    let until = Instant::now() + PATIENCE;
+fn wait_for_exit(mut child: Child) -> Option<Exit> {
+    let until = Instant::now() + WAIT_MAX;
     let exit = |status: ExitStatus| match status.code() {
         Some(code) => Exit::Code(code),
         None => Exit::Signal(status.signal().unwrap_or(0)),
@@ -218,7 +218,7 @@ impl Seen {
         }
     }
 
-    fn verdict(&self, row: &Row, secret: &str) -> Verdict {
+    fn verdict(&self, row: &AttackRow, secret: &str) -> Verdict {
         let said = self.output.lines().last().unwrap_or("it says nothing");
         let verdict = ["held: ", "escaped: ", "absent: "].into_iter().find_map(|verdict| said.strip_prefix(verdict));
         let word: String = verdict.unwrap_or(said).chars().take(WORD_CHARS_MAX).collect();

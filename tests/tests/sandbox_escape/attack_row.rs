@@ -6,10 +6,10 @@ use proctor_core::outcome::KillReason;
 
 /// One attack and everything that has to come of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row {
+pub(crate) struct AttackRow {
     /// Its name.
     pub(crate) name: &'static str,
-    /// The attack and its arguments, with places in braces that `Stage` fills in.
+    /// The attack and its arguments, with places in braces that `HostTargets` fills in.
     pub(crate) attack: &'static [&'static str],
     /// How it is shown to succeed.
     pub(crate) without: Without,
@@ -77,8 +77,8 @@ pub(crate) const ROOMY: Limits = Limits {
 };
 
 /// An attack that needs nothing but to be carried out.
-pub(crate) const fn row(name: &'static str, attack: &'static [&'static str]) -> Row {
-    Row {
+pub(crate) const fn row(name: &'static str, attack: &'static [&'static str]) -> AttackRow {
+    AttackRow {
         name,
         attack,
         without: Without::Sandbox,
@@ -91,46 +91,46 @@ pub(crate) const fn row(name: &'static str, attack: &'static [&'static str]) -> 
     }
 }
 
-impl Row {
+impl AttackRow {
     /// Each of these layers holds it alone.
-    pub(crate) const fn each(self, each: &'static [Layer]) -> Row {
+    pub(crate) const fn each(self, each: &'static [Layer]) -> AttackRow {
         self.without(Without::Layers { each, also: &[] })
     }
 
     /// These must be off as well for it to succeed.
-    pub(crate) const fn also(self, also: &'static [Layer]) -> Row {
+    pub(crate) const fn also(self, also: &'static [Layer]) -> AttackRow {
         match self.without {
             Without::Layers { each, .. } => self.without(Without::Layers { each, also }),
             _ => self.without(Without::Layers { each: &[], also }),
         }
     }
 
-    pub(crate) const fn without(self, without: Without) -> Row {
-        Row { without, ..self }
+    pub(crate) const fn without(self, without: Without) -> AttackRow {
+        AttackRow { without, ..self }
     }
 
-    pub(crate) const fn end(self, end: End) -> Row {
-        Row { end, ..self }
+    pub(crate) const fn end(self, end: End) -> AttackRow {
+        AttackRow { end, ..self }
     }
 
     /// Held by these limits, and not by [`ROOMY`] ones.
-    pub(crate) const fn limits(self, limits: Limits) -> Row {
-        Row { limits, ..self }.without(Without::Limit(ROOMY))
+    pub(crate) const fn limits(self, limits: Limits) -> AttackRow {
+        AttackRow { limits, ..self }.without(Without::Limit(ROOMY))
     }
 
-    pub(crate) const fn anyone(self) -> Row {
-        Row { anyone: true, ..self }
+    pub(crate) const fn anyone(self) -> AttackRow {
+        AttackRow { anyone: true, ..self }
     }
 
-    pub(crate) const fn needs_privilege(self, reason: &'static str) -> Row {
-        Row { needs_privilege: Some(reason), ..self }
+    pub(crate) const fn needs_privilege(self, reason: &'static str) -> AttackRow {
+        AttackRow { needs_privilege: Some(reason), ..self }
     }
 
-    pub(crate) const fn only_as_nobody(self) -> Row {
-        Row { only_as_nobody: true, ..self }
+    pub(crate) const fn only_as_nobody(self) -> AttackRow {
+        AttackRow { only_as_nobody: true, ..self }
     }
 
-    pub(crate) const fn host_may_lack(self, what: &'static str) -> Row {
-        Row { host_may_lack: Some(what), ..self }
+    pub(crate) const fn host_may_lack(self, what: &'static str) -> AttackRow {
+        AttackRow { host_may_lack: Some(what), ..self }
     }
 }

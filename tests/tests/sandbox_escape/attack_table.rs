@@ -1,7 +1,7 @@
 //! The table of attacks: what hostile test code would try, and what stands in its way. Must not know how an attack is
 //! carried out or judged.
 
-use crate::attack_row::{End, ROOMY, Row, Without, row};
+use crate::attack_row::{AttackRow, End, ROOMY, Without, row};
 use Layer::{
     Capabilities, CgroupNamespace, IpcNamespace, Landlock, NetNamespace, PivotRoot, Rlimits, Seccomp, TenantUid,
     UserNamespace, UtsNamespace,
@@ -43,7 +43,7 @@ const LITTLE_TIME: Limits = Limits { wall_ms_max: 300, ..ROOMY };
 const LITTLE_CPU: Limits = Limits { cpu_millis_max: 200, ..ROOMY };
 
 /// Every attack.
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[AttackRow] = &[
     // Files of the host.
     row("read a file of the host", &["read_file", "{outside}/canary"]).each(&[PivotRoot]).also(&[Landlock]).anyone(),
     row("read through a symlink in the workspace", &["read_file", "link"])

@@ -3,7 +3,7 @@
 
 use crate::attack_attempt::{Attacker, Verdict};
 use crate::attack_programs::Layout;
-use crate::attack_row::{Row, Without};
+use crate::attack_row::{AttackRow, Without};
 use crate::attack_table::ROWS;
 use crate::host_targets::{Programs, TENANT};
 use proctor_sandbox::{LAYERS, LinuxSandbox, PoolBounds, RunAs};
@@ -26,7 +26,7 @@ const USER: u32 = 64_010;
 
 /// Where the rows are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Environment {
     /// As root on this host.
     Host,
     /// As an ordinary user of this host.
@@ -35,34 +35,34 @@ pub(crate) enum Place {
     Guest,
 }
 
-impl Place {
-    const ALL: [Place; 3] = [Place::Host, Place::User, Place::Guest];
+impl Environment {
+    const ALL: [Environment; 3] = [Environment::Host, Environment::User, Environment::Guest];
 
     /// Whom a run can be there. What a run is for files does not hang on the kernel of the guest, where everything is slow.
     fn identities(self) -> &'static [RunAs] {
         const USER: RunAs = RunAs::User { uid: TENANT, gid: TENANT };
         const NOBODY: RunAs = RunAs::Nobody { owner_uid: TENANT, owner_gid: TENANT };
         match self {
-            Place::Host => &[USER, NOBODY],
-            Place::User => &[RunAs::Supervisor],
-            Place::Guest => &[USER],
+            Environment::Host => &[USER, NOBODY],
+            Environment::User => &[RunAs::Supervisor],
+            Environment::Guest => &[USER],
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Place::Host => "host",
-            Place::User => "user",
-            Place::Guest => "guest",
+            Environment::Host => "host",
+            Environment::User => "user",
+            Environment::Guest => "guest",
         }
     }
 }
 
 /// The command line.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct SuiteOptions {
     /// Where; everywhere when nobody says.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<Environment>,
     base: Option<PathBuf>,
     attack: Option<PathBuf>,
     worker: Option<PathBuf>,
@@ -72,9 +72,9 @@ pub(crate) struct Asked {
     skipped: Vec<String>,
 }
 
-impl Asked {
-    pub(crate) fn from(mut arguments: impl Iterator<Item = String>) -> Asked {
-        let mut asked = Asked::default();
+impl SuiteOptions {
+    pub(crate) fn from(mut arguments: impl Iterator<Item = String>) -> SuiteOptions {
+        let mut asked = SuiteOptions::default();
         while let Some(argument) = arguments.next() {
             let path = match argument.as_str() {
                 "--base" => &mut asked.base,
@@ -83,7 +83,7 @@ impl Asked {
                 "--gifts" => &mut asked.gifts,
                 "--place" => {
                     let name = arguments.next().unwrap_or_default();
-                    let place = Place::ALL.into_iter().find(|place| place.name() == name);
+                    let place = Environment::ALL.into_iter().find(|place| place.name() == name);
                     asked.place = Some(place.unwrap_or_else(|| panic!("{name:?} is none of host, user, guest")));
                     continue;
                 }
@@ -111,10 +111,10 @@ impl Asked {
         self.attack.is_some() && self.worker.is_some()
     }
 
-    fn rows(&self) -> Vec<&'static Row> {
-        let is_one_of = |row: &Row, names: &[String]| names.iter().any(|name| row.name.contains(name));
+    fn rows(&self) -> Vec<&'static AttackRow> {
+        let is_one_of = |row: &AttackRow, names: &[String]| names.iter().any(|name| row.name.contains(name));
         let is_asked =
-            |row: &&Row| (self.names.is_empty() || is_one_of(row, &self.names)) && !is_one_of(row, &self.skipped);
+            |row: &&AttackRow| (self.names.is_empty() || is_one_of(row, &self.names)) && !is_one_of(row, &self.skipped);
         ROWS.iter().filter(is_asked).collect()
     }
 
@@ -155,7 +155,7 @@ impl Tally {
     }
 
     /// Passes on what another process says of its rows, and adds what it closes with.
-    fn hear(&mut self, place: Place, said: impl BufRead) {
+    fn hear(&mut self, place: Environment, said: impl BufRead) {
         let mut has_closed = false;
         for line in said.lines().map(Result::unwrap).filter(|line| !line.is_empty()) {
             if line.starts_with(CLOSING) {
@@ -193,7 +193,7 @@ impl Tally {
 const CLOSING: &str = "test result: ";
 
 /// Runs the rows in the guest, where this program lays everything out once more.
-pub(crate) fn in_guest(asked: &Asked) -> Tally {
+pub(crate) fn in_guest(asked: &SuiteOptions) -> Tally {
     let layout = Layout::new(asked.attack.clone(), asked.worker.clone());
     let (escape, attack, worker) = (layout.escape(), &layout.programs.attack, &layout.programs.worker);
     let [escape, attack, worker] = [&escape, attack, worker].map(|path| path.to_str().unwrap());
@@ -207,7 +207,7 @@ pub(crate) fn in_guest(asked: &Asked) -> Tally {
     let outcome = guest.within(GUEST_WAIT).run(&[&line]);
     let mut tally = Tally::new();
     let said = outcome.commands.first().map(|ended| ended.output.as_str()).unwrap_or_default();
-    tally.hear(Place::Guest, said.as_bytes());
+    tally.hear(Environment::Guest, said.as_bytes());
     if tally.failed > 0 {
         println!("{}", outcome.console);
     }
@@ -215,17 +215,17 @@ pub(crate) fn in_guest(asked: &Asked) -> Tally {
 }
 
 /// Runs the rows in each place, in a process of its own that is whoever the place demands.
-pub(crate) fn everywhere(asked: &Asked, places: &[Place]) -> Tally {
+pub(crate) fn everywhere(asked: &SuiteOptions, places: &[Environment]) -> Tally {
     let layout = Layout::new(asked.attack.clone(), asked.worker.clone());
     let mut tally = Tally::new();
     for &place in places {
-        let owner = if place == Place::User { USER } else { 0 };
+        let owner = if place == Environment::User { USER } else { 0 };
         let mut escape = command(&layout.escape());
         escape.args(["--place", place.name()]).arg("--base").arg(layout.base(owner));
         escape.arg("--attack").arg(&layout.programs.attack).arg("--worker").arg(&layout.programs.worker);
         escape.arg("--gifts").arg(&layout.programs.gifts).args(asked.is_survey.then_some("--survey"));
         escape.args(asked.choice()).envs(std::env::vars_os()).current_dir("/").stdout(Stdio::piped());
-        if place == Place::User {
+        if place == Environment::User {
             escape.uid(owner).gid(owner);
         }
         let mut child = escape.spawn().unwrap();
@@ -237,13 +237,13 @@ pub(crate) fn everywhere(asked: &Asked, places: &[Place]) -> Tally {
 }
 
 /// Runs the rows in this process, or in one of its own when nothing is laid out for it yet.
-pub(crate) fn here(asked: &Asked, place: Place) -> Tally {
+pub(crate) fn here(asked: &SuiteOptions, place: Environment) -> Tally {
     let (Some(base), Some(attack), Some(worker), Some(gifts)) =
         (&asked.base, &asked.attack, &asked.worker, &asked.gifts)
     else {
         return everywhere(asked, &[place]);
     };
-    if place == Place::Guest {
+    if place == Environment::Guest {
         // A guest is nobody else's, so cores may go to a program there.
         std::fs::write("/proc/sys/kernel/core_pattern", CORE_PATTERN).unwrap();
     }
@@ -251,7 +251,7 @@ pub(crate) fn here(asked: &Asked, place: Place) -> Tally {
     // Every attack has a workspace of its own, so nothing that is kept would be used again.
     let sandbox = LinuxSandbox::new(worker.clone(), PoolBounds::NONE).unwrap();
     sandbox.sweep();
-    let required = if place == Place::User { Vec::new() } else { LAYERS.to_vec() };
+    let required = if place == Environment::User { Vec::new() } else { LAYERS.to_vec() };
     let attacker = Attacker { base: base.clone(), programs, sandbox, required, identities: place.identities() };
     let mut rows = asked.rows();
     rows.retain(|row| attacker.identities(row).next().is_some());
@@ -265,13 +265,13 @@ pub(crate) fn here(asked: &Asked, place: Place) -> Tally {
     tally
 }
 
-fn survey(attacker: &Attacker, row: &Row) -> String {
+fn survey(attacker: &Attacker, row: &AttackRow) -> String {
     format!("outside {:?}, inside {:?}", attacker.outside(row), attacker.boxed(row))
 }
 
 /// Whether the row holds and is shown to be able to fail: what is said of it, or what is wrong.
-fn judge(attacker: &Attacker, row: &Row, place: Place) -> Result<String, String> {
-    let needs_privilege = row.needs_privilege.filter(|_| place == Place::User);
+fn judge(attacker: &Attacker, row: &AttackRow, place: Environment) -> Result<String, String> {
+    let needs_privilege = row.needs_privilege.filter(|_| place == Environment::User);
     let word = match (attacker.boxed(row), needs_privilege) {
         (Verdict::Escaped(_), Some(reason)) => return Ok(format!("needs privilege: {reason}")),
         (verdict, Some(_)) => return Err(format!("LISTED AS NEEDING PRIVILEGE: {verdict:?}")),
@@ -280,7 +280,7 @@ fn judge(attacker: &Attacker, row: &Row, place: Place) -> Result<String, String>
         (Verdict::Untried(word), None) => return Err(format!("NOT TRIED: {word}")),
     };
     // Which layers hold it is the same under every kernel.
-    if let (Without::Layers { each, also }, Place::Host) = (row.without, place) {
+    if let (Without::Layers { each, also }, Environment::Host) = (row.without, place) {
         for alone in each {
             let others: Vec<_> = each.iter().chain(also).copied().filter(|layer| layer != alone).collect();
             if let Verdict::Escaped(word) | Verdict::Untried(word) = attacker.left_off(row, &others) {
@@ -289,10 +289,10 @@ fn judge(attacker: &Attacker, row: &Row, place: Place) -> Result<String, String>
         }
     }
     let without = match (place, row.without) {
-        (Place::Host | Place::Guest, _) | (Place::User, Without::Limit(_)) => attacker.without(row),
-        (Place::User, _) if row.anyone => attacker.outside(row),
+        (Environment::Host | Environment::Guest, _) | (Environment::User, Without::Limit(_)) => attacker.without(row),
+        (Environment::User, _) if row.anyone => attacker.outside(row),
         // Who cannot do it outside proves nothing by not doing it; it is root who shows that the row can fail.
-        (Place::User, _) => return Ok(format!("held: {word}")),
+        (Environment::User, _) => return Ok(format!("held: {word}")),
     };
     match (without, row.host_may_lack) {
         (Verdict::Escaped(done), _) => Ok(format!("held: {word} (without: {done})")),

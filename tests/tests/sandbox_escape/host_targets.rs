@@ -5,8 +5,8 @@
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::unistd::{Gid, Uid, chown};
-use proctor_tests::process::{Process, command, processes_of, signal};
-use proctor_tests::test_workspace::{Tree, tree};
+use proctor_tests::process::{Process, command, processes_matching, signal};
+use proctor_tests::test_workspace::{FileTree, tree};
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -41,7 +41,7 @@ pub(crate) struct Programs {
 }
 
 /// A stage for one attack.
-pub(crate) struct Stage {
+pub(crate) struct HostTargets {
     /// The attack's workspace.
     pub(crate) workspace: PathBuf,
     /// A directory that the attack may read and nobody may write, although its mode says so.
@@ -51,7 +51,7 @@ pub(crate) struct Stage {
     /// Whoever says this has read what is secret.
     pub(crate) secret: String,
     dir: TempDir,
-    before: Tree,
+    before: FileTree,
     in_tmp: NamedTempFile,
     in_shm: NamedTempFile,
     supervisor: NamedTempFile<UnixListener>,
@@ -66,9 +66,9 @@ pub(crate) struct Stage {
 /// Directories that no attack may change, below the stage.
 const WITNESSES: [&str; 3] = ["outside", "toolchain", "neighbour"];
 
-impl Stage {
+impl HostTargets {
     /// Makes one below `base`. It ends with this value.
-    pub(crate) fn new(base: &Path, programs: &Programs) -> Stage {
+    pub(crate) fn new(base: &Path, programs: &Programs) -> HostTargets {
         let dir = tempfile::Builder::new().prefix("stage-").tempdir_in(base).unwrap();
         let at = |name: &str| dir.path().join(name);
         let secret = format!("canary-{}", random());
@@ -91,7 +91,7 @@ impl Stage {
         let hidden = SocketAddr::from_abstract_name(&secret["canary-".len()..]).unwrap();
         let leak = File::open(at("outside/canary")).unwrap();
         fcntl(&leak, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
-        let stage = Stage {
+        let stage = HostTargets {
             workspace: at("workspace"),
             toolchain: at("toolchain"),
             mark: format!("mark-{}", random()),
@@ -181,7 +181,7 @@ impl Stage {
         harm
     }
 
-    /// Whether shared memory with [`Stage::key`] is there.
+    /// Whether shared memory with [`HostTargets::key`] is there.
     pub(crate) fn has_segment(&self) -> bool {
         let segments = fs::read_to_string("/proc/sysvipc/shm").unwrap();
         let key = self.key().to_string();
@@ -197,11 +197,11 @@ impl Stage {
 
     /// The attack's processes, as far as they can be seen.
     pub(crate) fn alive(&self) -> Vec<Process> {
-        processes_of(&format!("{MARK}={}", self.mark)).into_iter().collect()
+        processes_matching(&format!("{MARK}={}", self.mark)).into_iter().collect()
     }
 }
 
-fn witnesses(dir: &Path) -> Tree {
+fn witnesses(dir: &Path) -> FileTree {
     let below = |name| tree(&dir.join(name)).into_iter().map(move |(path, found)| (Path::new(name).join(path), found));
     WITNESSES.into_iter().flat_map(below).collect()
 }

@@ -16,15 +16,16 @@ mod attack_table;
 mod environments;
 mod host_targets;
 
-use environments::{Asked, Place};
+use environments::{Environment, SuiteOptions};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let asked = Asked::from(std::env::args().skip(1));
+    let asked = SuiteOptions::from(std::env::args().skip(1));
     let tally = match asked.place {
-        Some(Place::Guest) if !asked.is_in_place() => environments::in_guest(&asked),
+        Some(Environment::Guest) if !asked.is_in_place() => environments::in_guest(&asked),
         Some(place) => environments::here(&asked, place),
-        None => environments::everywhere(&asked, &[Place::Host, Place::User]).with(&environments::in_guest(&asked)),
+        None => environments::everywhere(&asked, &[Environment::Host, Environment::User])
+            .with(&environments::in_guest(&asked)),
     };
     println!("\n{}", tally.closing());
     if tally.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
