@@ -14,8 +14,11 @@ pub(super) const TABLE: &[Row] = &[
         options: RunOptions { command: &["sh", "junit.sh"], ..RunOptions::ALL },
         tests: &[
             Case::passed("calc::adds"),
-            Case::failed("calc::divides").at("calc.sh", 7).says("expected: <2> but was: <3>").wants("2", "3"),
-            Case::skipped("calc::later").says("not today"),
+            Case::failed("calc::divides")
+                .at("calc.sh", 7)
+                .with_message("expected: <2> but was: <3>")
+                .with_values("2", "3"),
+            Case::skipped("calc::later").with_message("not today"),
         ],
         ..FAILED
     },
@@ -33,10 +36,10 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::passed("adds"),
             Case::passed("texts/same"),
-            Case::failed("texts/other").at("text.sh", 3).says("texts differ").wants("one", "two"),
+            Case::failed("texts/other").at("text.sh", 3).with_message("texts differ").with_values("one", "two"),
             Case::parent("texts"),
-            Case::skipped("moon").says("too cloudy"),
-            Case { outcome: "xfailed", ..Case::failed("later") }.says("not written yet"),
+            Case::skipped("moon").with_message("too cloudy"),
+            Case { outcome: "xfailed", ..Case::failed("later") }.with_message("not written yet"),
         ],
         ..FAILED
     },
@@ -45,7 +48,7 @@ pub(super) const TABLE: &[Row] = &[
         name: "tap_whose_plan_comes_last",
         options: RunOptions { command: &["sh", "last.sh"], ..RunOptions::ALL },
         raw_exit_code: Some(0),
-        tests: &[Case::passed("adds"), Case::failed("divides").says("not by zero")],
+        tests: &[Case::passed("adds"), Case::failed("divides").with_message("not by zero")],
         ..FAILED
     },
     Row {
@@ -71,7 +74,10 @@ pub(super) const TABLE: &[Row] = &[
         exit_code: 2,
         raw_exit_code: Some(2),
         held: &["collection_failed", "failed"],
-        tests: &[Case::passed("stock::holds"), Case::error("stock::counts").at("stock.sh", 4).says("no database")],
+        tests: &[
+            Case::passed("stock::holds"),
+            Case::error("stock::counts").at("stock.sh", 4).with_message("no database"),
+        ],
         collectors: &[Collector::collection("prices", "prices.sh: line 3: unexpected end of file")],
         ..FAILED
     },
@@ -87,7 +93,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "tap_of_skips",
         options: RunOptions { command: &["sh", "none.sh"], ..RunOptions::ALL },
-        tests: &[Case::skipped("all tests").says("nothing is called so")],
+        tests: &[Case::skipped("all tests").with_message("nothing is called so")],
         ..PASSED
     },
     // TAP tells a test when it has ended, so nobody knows which one runs.
@@ -121,14 +127,14 @@ pub(super) const TABLE: &[Row] = &[
         options: RunOptions { command: &["sh", "unicode.sh"], ..RunOptions::ALL },
         tests: &[
             Case::passed("größe 🦀"),
-            Case::failed("日本 テスト").says("naïve \u{fffd} text").wants("さようなら", "ありがとう"),
+            Case::failed("日本 テスト").with_message("naïve \u{fffd} text").with_values("さようなら", "ありがとう"),
         ],
         ..FAILED
     },
     Row {
         name: "many",
         options: RunOptions { command: &["sh", "many.sh"], ..RunOptions::ALL },
-        many: ("case {}", 10_000),
+        numbered_passed: ("case {}", 10_000),
         ..PASSED
     },
     // The report that lies there is from before.
@@ -145,7 +151,10 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "custom/projectfile",
         tests: &[
             Case::passed("calc::adds"),
-            Case::failed("calc::divides").at("calc.sh", 7).says("expected: <2> but was: <3>").wants("2", "3"),
+            Case::failed("calc::divides")
+                .at("calc.sh", 7)
+                .with_message("expected: <2> but was: <3>")
+                .with_values("2", "3"),
         ],
         ..FAILED
     },

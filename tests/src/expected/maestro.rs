@@ -20,10 +20,10 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed(".maestro/checkout.yaml > Check out")
                 .at(".maestro/checkout.yaml", 0)
-                .says("Element not found: Text matching regex: Pay"),
+                .with_message("Element not found: Text matching regex: Pay"),
             Case::failed(".maestro/greeting.yml > Greeting (in English)")
                 .at(".maestro/greeting.yml", 0)
-                .says("Assertion is false: \"Hello\" is visible"),
+                .with_message("Assertion is false: \"Hello\" is visible"),
             Case::passed(".maestro/login.yaml > login"),
         ],
         ..FAILED
@@ -50,7 +50,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed(".maestro/empty.yaml > Begins with an empty cart")
                 .at(".maestro/empty.yaml", 0)
-                .says("Assertion is false: \"The cart is empty\" is visible"),
+                .with_message("Assertion is false: \"The cart is empty\" is visible"),
             Case::passed(".maestro/add.yaml > Add to the cart"),
         ],
         ..FAILED
@@ -79,7 +79,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::error(".maestro/b_crashes.yaml > takes Maestro with it")
                 .at(".maestro/b_crashes.yaml", 0)
-                .says("did not finish: the runner exited with 134"),
+                .with_message("did not finish: the runner exited with 134"),
             Case::passed(".maestro/a_holds.yaml > holds"),
         ],
         ..FAILED
@@ -90,12 +90,17 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed(".maestro/größe.yaml > größe \"ä\" (1+1) > 赤")
                 .at(".maestro/größe.yaml", 0)
-                .says("Assertion is false: \"naïve 日本\" is visible"),
+                .with_message("Assertion is false: \"naïve 日本\" is visible"),
             Case::passed(".maestro/krabbe.yaml > 🦀 a > b"),
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "maestro/many", many: (".maestro/flow-{}.yaml > flow-{}", 10_000), ..PASSED },
+    Row {
+        name: "many",
+        fixture: "maestro/many",
+        numbered_passed: (".maestro/flow-{}.yaml > flow-{}", 10_000),
+        ..PASSED
+    },
     Row {
         name: "filtered",
         fixture: "maestro/fail",

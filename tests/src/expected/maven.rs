@@ -32,24 +32,24 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("com.example.GreetTest#greets")
                 .at(GREET, 19)
-                .says("expected: <Hello, world!> but was: <Hello, world>")
-                .wants("Hello, world!", "Hello, world"),
+                .with_message("expected: <Hello, world!> but was: <Hello, world>")
+                .with_values("Hello, world!", "Hello, world"),
             Case::failed("com.example.GreetTest#isShort(String)[2]")
                 .at(GREET, 34)
-                .says("日本 ==> expected: <true> but was: <false>")
-                .wants("true", "false"),
+                .with_message("日本 ==> expected: <true> but was: <false>")
+                .with_values("true", "false"),
             Case::failed("com.example.GreetTest$Inner#fails")
                 .at(GREET, 59)
-                .says("the sum ==> expected: <5> but was: <4>")
-                .wants("5", "4"),
-            Case::error("com.example.GreetTest#throwsOne").at(GREET, 40).says(
+                .with_message("the sum ==> expected: <5> but was: <4>")
+                .with_values("5", "4"),
+            Case::error("com.example.GreetTest#throwsOne").at(GREET, 40).with_message(
                 "java.lang.NullPointerException: Cannot invoke \"Object.toString()\" because \"nothing\" is null",
             ),
             Case::error("com.example.SetUpTest")
                 .at("src/test/java/com/example/SetUpTest.java", 9)
-                .says("java.lang.IllegalStateException: no database"),
-            Case::skipped("com.example.GreetTest#disabled").says("needs a moon phase"),
-            Case::skipped("com.example.GreetTest#assumes").says("Assumption failed: no moon"),
+                .with_message("java.lang.IllegalStateException: no database"),
+            Case::skipped("com.example.GreetTest#disabled").with_message("needs a moon phase"),
+            Case::skipped("com.example.GreetTest#assumes").with_message("Assumption failed: no moon"),
             Case::passed("com.example.GreetTest#isShort(String)[1]"),
             Case::passed("com.example.GreetTest#holds"),
         ],
@@ -73,7 +73,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::error("com.example.PriceTest#empty")
                 .at("core/src/main/java/com/example/Price.java", 10)
-                .says("java.lang.IllegalArgumentException: no price"),
+                .with_message("java.lang.IllegalArgumentException: no price"),
             Case::passed("com.example.PriceTest#three"),
             Case::passed("com.example.PriceTest#three"),
         ],
@@ -94,7 +94,7 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "maven/crash",
         tests: &[
             Case::error("com.example.ExitTest")
-                .says("did not finish: its JVM ended without a word (System.exit, or a crash)"),
+                .with_message("did not finish: its JVM ended without a word (System.exit, or a crash)"),
             Case::passed("com.example.AliveTest#holds"),
         ],
         ..FAILED
@@ -126,7 +126,9 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::error("com.example.EndTest#hasMavenLoadAnAgent")
                 .at("src/test/java/com/example/EndTest.java", 32)
-                .says("com.sun.tools.attach.AttachNotSupportedException: The VM does not support the attach mechanism"),
+                .with_message(
+                    "com.sun.tools.attach.AttachNotSupportedException: The VM does not support the attach mechanism",
+                ),
             Case::passed("com.example.AliveTest#holds"),
         ],
         ..FAILED
@@ -146,7 +148,12 @@ pub(super) const TABLE: &[Row] = &[
         running: &["src/test/java/com/example/HangTest.java/com.example.HangTest"],
         ..PASSED
     },
-    Row { name: "many", fixture: "maven/many", many: ("com.example.ManyTest#isSmall(int) case {}", 10_000), ..PASSED },
+    Row {
+        name: "many",
+        fixture: "maven/many",
+        numbered_passed: ("com.example.ManyTest#isSmall(int) case {}", 10_000),
+        ..PASSED
+    },
     Row {
         name: "filtered",
         fixture: "maven/fail",
@@ -154,8 +161,8 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("com.example.GreetTest#isShort(String)[2]")
                 .at(GREET, 34)
-                .says("日本 ==> expected: <true> but was: <false>")
-                .wants("true", "false"),
+                .with_message("日本 ==> expected: <true> but was: <false>")
+                .with_values("true", "false"),
             Case::passed("com.example.GreetTest#isShort(String)[1]"),
             Case::passed("com.example.GreetTest#holds"),
         ],

@@ -32,27 +32,27 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test/fail.test.js > cart > compares")
                 .at("test/fail.test.js", 9)
-                .says("Expected values to be strictly deep-equal")
-                .wants("{ total: 2 }", "{ total: 1 }"),
+                .with_message("Expected values to be strictly deep-equal")
+                .with_values("{ total: 2 }", "{ total: 1 }"),
             Case::failed("test/fail.test.js > cart > fails in a helper")
                 .at("test/fail.test.js", 5)
-                .says("Expected values to be strictly equal")
-                .wants("3", "2"),
+                .with_message("Expected values to be strictly equal")
+                .with_values("3", "2"),
             Case::failed("test/fail.test.js > cart > throws")
                 .at("test/fail.test.js", 12)
-                .says("TypeError: no such cart"),
+                .with_message("TypeError: no such cart"),
             Case::failed("test/fail.test.js > cart > says what is wrong")
                 .at("test/fail.test.js", 14)
-                .says("the cart is empty")
-                .wants("true", "false"),
+                .with_message("the cart is empty")
+                .with_values("true", "false"),
             Case::failed("test/fail.test.js > a table/two")
                 .at("test/fail.test.js", 5)
-                .says("Expected values to be strictly equal")
-                .wants("3", "4"),
+                .with_message("Expected values to be strictly equal")
+                .with_values("3", "4"),
             Case::parent("test/fail.test.js > a table"),
             Case::failed("test/fail.test.js > runs out of time")
                 .at("test/fail.test.js", 23)
-                .says("test timed out after 20ms"),
+                .with_message("test timed out after 20ms"),
             Case::passed("test/fail.test.js > a table/one"),
             Case::passed("test/fail.test.js > cart > holds"),
         ],
@@ -65,10 +65,12 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::error("test/hooks.test.js > before > is not reached")
                 .at("test/hooks.test.js", 7)
-                .says("test did not finish before its parent and was cancelled"),
-            Case::error("test/hooks.test.js > before").at("test/hooks.test.js", 5).says("no database"),
-            Case::error("test/hooks.test.js > before each > has no page").at("test/hooks.test.js", 12).says("no page"),
-            Case::error("test/hooks.test.js > after").at("test/hooks.test.js", 19).says("still open"),
+                .with_message("test did not finish before its parent and was cancelled"),
+            Case::error("test/hooks.test.js > before").at("test/hooks.test.js", 5).with_message("no database"),
+            Case::error("test/hooks.test.js > before each > has no page")
+                .at("test/hooks.test.js", 12)
+                .with_message("no page"),
+            Case::error("test/hooks.test.js > after").at("test/hooks.test.js", 19).with_message("still open"),
             Case::passed("test/hooks.test.js > after > holds"),
         ],
         ..FAILED
@@ -78,10 +80,12 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "node/skip",
         tests: &[
             Case::skipped("test/skip.test.js > is left out").at("test/skip.test.js", 3),
-            Case::skipped("test/skip.test.js > has a reason").at("test/skip.test.js", 4).says("needs a moon phase"),
-            Case::skipped("test/skip.test.js > decides as it runs").at("test/skip.test.js", 5).says("no moon"),
-            Case::skipped("test/skip.test.js > has no body yet").at("test/skip.test.js", 6).says("todo"),
-            Case::xfailed("test/skip.test.js > is known to fail").at("test/skip.test.js", 8).says("not yet"),
+            Case::skipped("test/skip.test.js > has a reason")
+                .at("test/skip.test.js", 4)
+                .with_message("needs a moon phase"),
+            Case::skipped("test/skip.test.js > decides as it runs").at("test/skip.test.js", 5).with_message("no moon"),
+            Case::skipped("test/skip.test.js > has no body yet").at("test/skip.test.js", 6).with_message("todo"),
+            Case::xfailed("test/skip.test.js > is known to fail").at("test/skip.test.js", 8).with_message("not yet"),
         ],
         ..PASSED
     },
@@ -165,11 +169,11 @@ pub(super) const TABLE: &[Row] = &[
         held: &["collection_failed", "failed"],
         tests: &[
             Case::passed("test/helped.test.mjs > holds"),
-            Case::error("test/helped.test.mjs > leaves where nobody sees tests").says(UNFINISHED),
+            Case::error("test/helped.test.mjs > leaves where nobody sees tests").with_message(UNFINISHED),
             Case::passed("test/really.test.js > holds"),
-            Case::error("test/really.test.js > leaves past every listener").says(UNFINISHED),
+            Case::error("test/really.test.js > leaves past every listener").with_message(UNFINISHED),
             Case::passed("test/unheard.test.js > holds"),
-            Case::error("test/unheard.test.js > leaves with nobody told").says(UNFINISHED),
+            Case::error("test/unheard.test.js > leaves with nobody told").with_message(UNFINISHED),
         ],
         collectors: &[
             Collector::collection("test/helped.test.mjs", LEFT),
@@ -184,17 +188,22 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test/unicode.test.js > größe \"ä\" (1+1) > 赤")
                 .at("test/unicode.test.js", 5)
-                .says("Expected values to be strictly equal")
-                .wants("\"日本\"", "\"naïve\""),
+                .with_message("Expected values to be strictly equal")
+                .with_values("\"日本\"", "\"naïve\""),
             Case::failed("test/unicode.test.js > größe \"ä\" (1+1) > is coloured")
                 .at("test/unicode.test.js", 7)
-                .says("rot"),
+                .with_message("rot"),
             Case::passed("test/unicode.test.js > größe \"ä\" (1+1) > half a crab \u{fffd}"),
             Case::passed("test/unicode.test.js > größe \"ä\" (1+1) > 🦀 a > b"),
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "node/many", many: ("test/many.test.js > many > case {}", 10_000), ..PASSED },
+    Row {
+        name: "many",
+        fixture: "node/many",
+        numbered_passed: ("test/many.test.js > many > case {}", 10_000),
+        ..PASSED
+    },
     Row {
         name: "filtered",
         fixture: "node/fail",
@@ -202,7 +211,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test/fail.test.js > cart > throws")
                 .at("test/fail.test.js", 12)
-                .says("TypeError: no such cart"),
+                .with_message("TypeError: no such cart"),
             Case::passed("test/fail.test.js > cart > holds"),
         ],
         ..FAILED

@@ -13,8 +13,8 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "script/fail",
         tests: &[
             Case::passed("is at least 2"),
-            Case::failed("Größe").says("zu groß"),
-            Case::skipped("moon").says("too cloudy"),
+            Case::failed("Größe").with_message("zu groß"),
+            Case::skipped("moon").with_message("too cloudy"),
             Case::passed("whole"),
         ],
         ..FAILED

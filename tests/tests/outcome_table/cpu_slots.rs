@@ -1,20 +1,20 @@
-//! Whose turn it is. Rows keep a processor busy from beginning to end, so as many go on at a time as there are processors; but one
-//! that is to meet its deadline waits for it with nothing to do, in nobody's way. Must not know how a row is driven.
+//! Limits the rows that run at the same time. A row keeps a processor busy, so there are as many slots as processors. A row
+//! that waits for its deadline is idle and takes no slot.
 
 use proctor_tests::expected::row;
 use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 
-/// Turns that nobody has.
+/// Number of free slots.
 static FREE_SLOTS: LazyLock<Mutex<usize>> =
     LazyLock::new(|| Mutex::new(std::thread::available_parallelism().map_or(1, usize::from)));
 
-/// Told when one is given back.
+/// Signalled when a slot is released.
 static SLOT_RELEASED: Condvar = Condvar::new();
 
-/// Given back when it is dropped.
+/// A slot, released on drop.
 pub(crate) struct CpuSlot(());
 
-/// Waits for the turn of the row of this name, if it needs one.
+/// Waits for a slot for the row of this name; `None` for a row that needs none.
 pub(crate) fn acquire_for(name: &str) -> Option<CpuSlot> {
     row(name).options.timeout_s.is_none().then(CpuSlot::acquire)
 }

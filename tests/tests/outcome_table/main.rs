@@ -1,7 +1,11 @@
-//! The whole table through every entrance: the command line, gRPC, and MCP with two clients that we did not write. Must not
-//! know what is expected; that is the table's.
+//! Runs every row of the outcome table through every interface: the command line, gRPC, and MCP with two independent
+//! clients (rmcp and the Python SDK).
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy takes for ordinary code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helper functions of tests, which clippy treats as ordinary code"
+)]
 
 mod command_line;
 mod cpu_slots;
@@ -18,8 +22,8 @@ mod wrapped_test_scripts;
 use proctor_tests::expected::TABLES;
 use proctor_tests::process::source_root;
 
-// One test for each row, so that they run beside each other and a failure names its row. `make test` gives them more threads than
-// there are processors, for those that wait (see `turn`), and knows them by their modules' names, `by_`.
+// One test per row, so that rows run in parallel and a failure names its row. `make test` gives them more threads than there
+// are processors, for rows that wait idly (see `cpu_slots`), and selects them by the prefix `by_` of their modules.
 macro_rules! rows {
     ($($framework:ident: $($name:ident)*;)*) => {
         const NAMES: &[(&str, &[&str])] = &[$((stringify!($framework), &[$(stringify!($name)),*])),*];
@@ -27,7 +31,7 @@ macro_rules! rows {
         $(mod $framework {
             macro_rules! path { ($row:ident) => { concat!(stringify!($framework), "/", stringify!($row)) } }
 
-            /// Rows of the table through the command line.
+            /// Rows through the command line.
             mod by_command_line {
                 $(#[test] fn $name() {
                     let _slot = crate::cpu_slots::acquire_for(path!($name));
@@ -35,7 +39,7 @@ macro_rules! rows {
                 })*
             }
 
-            /// The same through gRPC.
+            /// Rows through gRPC.
             mod by_grpc {
                 $(#[tokio::test] async fn $name() {
                     let _slot = crate::cpu_slots::acquire_for(path!($name));
@@ -43,7 +47,7 @@ macro_rules! rows {
                 })*
             }
 
-            /// The same through MCP.
+            /// Rows through MCP.
             mod by_mcp {
                 $(#[tokio::test] async fn $name() {
                     let _slot = crate::cpu_slots::acquire_for(path!($name));
@@ -79,18 +83,18 @@ rows! {
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;
 }
 
-/// Fixtures that are in no row, for a reason that their framework's table gives.
-const ASIDE: &[&str] = &["go/race", "pytest/browser", "unittest/django"];
+/// Fixtures without a row, for a reason given in their framework's table.
+const FIXTURES_WITHOUT_ROW: &[&str] = &["go/race", "pytest/browser", "unittest/django"];
 
 #[test]
-fn every_row_and_every_fixture_is_driven() {
+fn every_row_and_fixture_has_a_test() {
     for ((framework, rows), (named, names)) in TABLES.iter().zip(NAMES) {
         assert_eq!(framework, named);
         assert_eq!(rows.iter().map(|row| row.name).collect::<Vec<_>>(), *names);
         for fixture in std::fs::read_dir(source_root().join("fixtures").join(framework)).unwrap() {
             let fixture = format!("{framework}/{}", fixture.unwrap().file_name().to_str().unwrap());
-            let known = rows.iter().any(|row| row.fixture == fixture);
-            assert!(known || ASIDE.contains(&fixture.as_str()), "{fixture} is in no row");
+            let has_row = rows.iter().any(|row| row.fixture == fixture);
+            assert!(has_row || FIXTURES_WITHOUT_ROW.contains(&fixture.as_str()), "{fixture} has no row");
         }
     }
     assert_eq!(TABLES.len(), NAMES.len());
