@@ -1,4 +1,4 @@
-//! What has to come of the fixtures of `cargo test`.
+//! Expected results of the fixtures of `cargo test`.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 

@@ -1,4 +1,4 @@
-//! What has to come of ctest's fixtures.
+//! Expected results of the fixtures of ctest.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -86,10 +86,10 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..PASSED
     },
-    // GoogleTest skips the tests of a suite whose set-up failed, and ctest takes its word for it.
+    // GoogleTest reports the tests of a suite with a failed set-up as skipped, and ctest passes that on.
     Row {
-        name: "suites",
-        fixture: "ctest/suites",
+        name: "suite_setup",
+        fixture: "ctest/suite_setup",
         exit_code: 1,
         raw_exit_code: Some(0),
         tests: &[
@@ -148,10 +148,10 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // A whole program is one test: its assertions are told together, and one that ends it well before its end has not passed.
+    // A program registered as one test: its failed assertions are reported together, and an early exit with 0 does not pass.
     Row {
-        name: "whole",
-        fixture: "ctest/whole",
+        name: "undiscovered_program",
+        fixture: "ctest/undiscovered_program",
         tests: &[
             Case::failed("whole")
                 .at("whole_test.cpp", 8)
@@ -187,8 +187,8 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // A process for each test that runs: ten thousand of `true` took a minute of processor time, and the cases of one
-    // GoogleTest program, each of which it looks up among all, eight.
+    // ctest runs a process per test: 10,000 runs of `true` took one minute of processor time. 10,000 cases of one GoogleTest
+    // program took eight, since the program searches all cases for the selected one.
     Row {
         name: "many",
         fixture: "ctest/many",
@@ -197,14 +197,14 @@ pub(super) const TABLE: &[Row] = &[
         ..PASSED
     },
     Row {
-        name: "twins",
-        fixture: "ctest/twins",
+        name: "duplicate_names",
+        fixture: "ctest/duplicate_names",
         tests: &[Case::passed("same"), Case::failed("same#2").with_message("it printed nothing")],
         ..FAILED
     },
     Row {
-        name: "twoprojects",
-        fixture: "ctest/twoprojects",
+        name: "two_projects",
+        fixture: "ctest/two_projects",
         tests: &[Case::failed("client::asks").with_message("no answer"), Case::passed("server::answers")],
         ..FAILED
     },

@@ -1,4 +1,5 @@
-//! What has to come of Cypress's fixtures, with `tests/stand-ins/cypress.cjs` in its place: its binary cannot be had.
+//! Expected results of Cypress's fixtures, run with the stand-in `tests/stand-ins/cypress.cjs`: Cypress's binary is not
+//! available from package registries.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -71,7 +72,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..PASSED
     },
-    // Each spec is loaded on its own.
+    // Each spec is loaded separately.
     Row {
         name: "collection",
         fixture: "cypress/collection",
@@ -84,7 +85,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // The project has its tests tried three times.
+    // The project configures three attempts per test.
     Row {
         name: "flaky",
         fixture: "cypress/flaky",

@@ -1,14 +1,14 @@
-//! What has to come of Go's fixtures, and of custom commands.
+//! Expected results of Go's fixtures and of simple custom commands.
 //!
-//! `fixtures/go/race` is not in it: its race is seen only by `go test -race`, which needs cgo and a C compiler, and
-//! proctor does not ask for it; without, the fixture passes or not by luck.
+//! `fixtures/go/race` has no row: only `go test -race` detects its race, which needs cgo and a C compiler and which proctor
+//! does not use. Without it the fixture passes or fails at random.
 
 use crate::expectation::{Case, Collector, Covering, Row, RunOptions};
 
 const UNFINISHED: &str = "did not finish: TestPanics/empty ended the test process (panic: runtime error: index out of \
                           range [0] with length 0)";
 
-const NEVER_DONE: &str = "no test of the package ran: its process exited with 0 without the PASS that m.Run prints. TestMain or \
+const NO_PASS_PRINTED: &str = "no test of the package ran: its process exited with 0 without the PASS that m.Run prints. TestMain or \
                           an init ended the process, or standard output was closed or replaced; call os.Exit(m.Run()) and skip \
                           tests with t.Skip";
 
@@ -116,7 +116,7 @@ pub(super) const TABLE: &[Row] = &[
                 .with_message("the test process ended before the test did; its last output: cannot go on"),
             Case::error("example.com/crash/osexit/TestExits")
                 .with_message("the test process ended before the test did; its last output: leaving without a newline"),
-            Case::error("example.com/crash/mainexitszero/TestMain").with_message(NEVER_DONE),
+            Case::error("example.com/crash/mainexitszero/TestMain").with_message(NO_PASS_PRINTED),
             Case::passed("example.com/crash/teardown/TestHolds"),
         ],
         collectors: &[
@@ -134,25 +134,25 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..Row::BUILD_FAILED
     },
-    // Plain `go test` exits with 0 here. With coverage `closes` exits with 2, since Go writes the share that is covered to
-    // standard output and gives up where it cannot: the status of the row is 1 where coverage is measured.
+    // Without coverage `go test` exits with 0 here. With coverage `closes` exits with 2, since Go fails to print the covered
+    // share to the closed standard output; hence the status 1 in this row.
     Row {
-        name: "undone",
-        fixture: "go/undone",
+        name: "exits_early",
+        fixture: "go/exits_early",
         tests: &[
-            Case::error("example.com/undone/closes/TestMain").with_message(NEVER_DONE),
-            Case::error("example.com/undone/initexits/TestMain").with_message(NEVER_DONE),
-            Case::passed("example.com/undone/good/TestRunsOthers"),
-            Case::xfailed("example.com/undone/good/TestRunsOthers/inner"),
-            Case::xfailed("example.com/undone/good/TestRunsOthers/inner/sub")
+            Case::error("example.com/exits_early/closes/TestMain").with_message(NO_PASS_PRINTED),
+            Case::error("example.com/exits_early/initexits/TestMain").with_message(NO_PASS_PRINTED),
+            Case::passed("example.com/exits_early/good/TestRunsOthers"),
+            Case::xfailed("example.com/exits_early/good/TestRunsOthers/inner"),
+            Case::xfailed("example.com/exits_early/good/TestRunsOthers/inner/sub")
                 .at("good/good_test.go", 9)
                 .with_message("as it should"),
-            Case::xfailed("example.com/undone/good/TestBeside"),
-            Case::xfailed("example.com/undone/good/TestBeside/sub")
+            Case::xfailed("example.com/exits_early/good/TestBeside"),
+            Case::xfailed("example.com/exits_early/good/TestBeside/sub")
                 .at("good/good_test.go", 9)
                 .with_message("as it should"),
-            Case::passed("example.com/undone/good/TestSubtests"),
-            Case::passed("example.com/undone/good/TestSubtests/a"),
+            Case::passed("example.com/exits_early/good/TestSubtests"),
+            Case::passed("example.com/exits_early/good/TestSubtests/a"),
         ],
         ..Row::FAILED
     },

@@ -1,5 +1,5 @@
-//! What has to come of Gradle's fixtures, on Debian's Gradle 4.4.1, which knows JUnit 4. A row takes seconds, so each says
-//! much: `fail` has what is skipped, unicode and colours as well. Other versions' words are read from golden runs
+//! Expected results of Gradle's fixtures with Debian's Gradle 4.4.1 and JUnit 4. A row takes seconds, so each covers much:
+//! `fail` also has skips, unicode and colours. Golden runs cover the messages of other versions
 //! (`supervisor/frameworks/goldens/gradle`).
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
@@ -54,7 +54,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // Gradle exits with 0 here, since the project wants it so.
+    // Gradle exits with 0, since the project sets `ignoreFailures`.
     Row {
         name: "modules",
         fixture: "gradle/modules",
@@ -95,7 +95,7 @@ pub(super) const TABLE: &[Row] = &[
         .at("build.gradle", 15)],
         ..BUILD_FAILED
     },
-    // A JVM that ends with 0 is fine with Gradle.
+    // Gradle accepts a test JVM that exits with 0.
     Row {
         name: "crash",
         fixture: "gradle/crash",

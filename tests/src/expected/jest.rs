@@ -1,4 +1,4 @@
-//! What has to come of Jest's fixtures.
+//! Expected results of Jest's fixtures.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -94,7 +94,7 @@ pub(super) const TABLE: &[Row] = &[
         .at("types.test.ts", 2)],
         ..COLLECTION_FAILED
     },
-    // A test that failed and then passed.
+    // A test that fails at first and passes when retried.
     Row {
         name: "flaky",
         fixture: "jest/flaky",
@@ -102,7 +102,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("weather.test.js > settles"), Case::passed("weather.test.js > holds")],
         ..PASSED
     },
-    // What tests put in the place of a stream's function is what they find there.
+    // Tests that replace a stream's function find their replacement in place.
     Row {
         name: "spies",
         fixture: "jest/spies",
@@ -113,7 +113,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // With `bail` Jest runs no file after the first that fails.
+    // With `bail` Jest runs no file after the first failed one.
     Row {
         name: "bail",
         fixture: "jest/bail",
@@ -136,7 +136,7 @@ pub(super) const TABLE: &[Row] = &[
         running: &["hang.test.js/hangs"],
         ..PASSED
     },
-    // What a test left behind throws after its end was told.
+    // A timer of a test throws after the test's result was reported.
     Row {
         name: "late",
         fixture: "jest/late",

@@ -1,11 +1,11 @@
-//! What has to come of Maestro's fixtures, with `tests/stand-ins/maestro` in its place: it needs a device.
+//! Expected results of Maestro's fixtures, run with the stand-in `tests/stand-ins/maestro`: Maestro needs a device.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "maestro", ..Row::PASSED };
 const FAILED: Row = Row { framework: "maestro", ..Row::FAILED };
 
-/// The rows. Nothing is skipped: flows that tags leave out are not told.
+/// The rows. No flow is skipped: flows that are excluded by tags are not reported.
 pub(super) const TABLE: &[Row] = &[
     Row {
         name: "pass",
@@ -13,7 +13,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed(".maestro/login.yaml > Log in"), Case::passed(".maestro/search.yaml > search")],
         ..PASSED
     },
-    // Flows that failed are run twice and told once.
+    // Failed flows run twice and are reported once.
     Row {
         name: "fail",
         fixture: "maestro/fail",

@@ -1,6 +1,8 @@
-//! What has to come of Maven's fixtures. A row takes seconds, so each says much (`fail` has skips, unicode and colours); JUnit 4, TestNG and a project that cannot be
-//! built without a network are read from golden runs (`supervisor/frameworks/goldens/maven`).
-//! `many` asks Maven for silence (`.mvn/maven.config`). The fixtures' `.mvn/jvm.config` halves the time that Maven takes.
+//! Expected results of Maven's fixtures. A row takes seconds, so each covers much: `fail` also has skips, unicode and colours.
+//! Golden runs cover JUnit 4, TestNG and a project that does not build without a network
+//! (`supervisor/frameworks/goldens/maven`).
+//!
+//! `many` makes Maven quiet (`.mvn/maven.config`). The fixtures' `.mvn/jvm.config` halves Maven's run time.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -8,7 +10,7 @@ const PASSED: Row = Row { framework: "maven", ..Row::PASSED };
 const FAILED: Row = Row { framework: "maven", ..Row::FAILED };
 const BUILD_FAILED: Row = Row { framework: "maven", ..Row::BUILD_FAILED };
 
-/// Maven exits with 0, no test that is known failed, and nothing shows that this is all.
+/// Maven exits with 0 and no known test failed, but the results are not proven to be complete.
 const UNPROVEN: Row = Row { raw_exit_code: Some(0), partial: true, ..FAILED };
 
 const GREET: &str = "src/test/java/com/example/GreetTest.java";
@@ -99,17 +101,17 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // A test knows where the report is, and tells of another one.
+    // A test writes a result for another test into the report.
     Row {
-        name: "forges",
-        fixture: "maven/forges",
+        name: "forged_report",
+        fixture: "maven/forged_report",
         tests: &[Case::passed("com.example.ForgeTest#tellsOfAnotherTest")],
         ..UNPROVEN
     },
-    // A test puts another file in the place of the one that says that the next class failed, in a project that goes on after that.
+    // A test replaces the report file of the next, failing class, in a project that ignores failures.
     Row {
-        name: "replaces",
-        fixture: "maven/replaces",
+        name: "replaced_report",
+        fixture: "maven/replaced_report",
         tests: &[
             Case::passed("com.example.AliveTest#holds"),
             Case::passed("com.example.FailTest#fails"),
@@ -117,12 +119,17 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..UNPROVEN
     },
-    // The project has its tests run in Maven's own process, and one ends it with the words that Maven has for a good end.
-    Row { name: "ends", fixture: "maven/ends", tests: &[Case::passed("com.example.AliveTest#holds")], ..UNPROVEN },
-    // A test has Maven's own JVM load an agent that does the same.
+    // Tests run in Maven's own process, and one exits it after printing Maven's success message.
     Row {
-        name: "attaches",
-        fixture: "maven/attaches",
+        name: "exits_in_process",
+        fixture: "maven/exits_in_process",
+        tests: &[Case::passed("com.example.AliveTest#holds")],
+        ..UNPROVEN
+    },
+    // A test tries to attach an agent to Maven's JVM, which would do the same.
+    Row {
+        name: "attached_agent",
+        fixture: "maven/attached_agent",
         tests: &[
             Case::error("com.example.EndTest#hasMavenLoadAnAgent")
                 .at("src/test/java/com/example/EndTest.java", 32)

@@ -1,4 +1,4 @@
-//! What has to come of Mocha's fixtures.
+//! Expected results of Mocha's fixtures.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -80,7 +80,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..PASSED
     },
-    // Mocha loads all files before it runs any test, and gives up at the first that fails.
+    // Mocha loads all files before it runs a test and stops at the first load error.
     Row {
         name: "collection",
         fixture: "mocha/collection",
@@ -91,7 +91,7 @@ pub(super) const TABLE: &[Row] = &[
         collectors: &[Collector::collection(".", "Cannot find module './missing'").at("test/b.spec.js", 2)],
         ..FAILED
     },
-    // What is to clear up after all tests: Mocha 11 exits with 0 where it fails.
+    // Mocha 11 exits with 0 when the global teardown fails.
     Row {
         name: "teardown",
         fixture: "mocha/teardown",
@@ -106,10 +106,10 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // The test script starts Mocha twice, once through another script, whose environment it sets.
+    // The test script starts Mocha twice, once through another script, for which it sets environment variables.
     Row {
-        name: "twice",
-        fixture: "mocha/twice",
+        name: "two_commands",
+        fixture: "mocha/two_commands",
         tests: &[
             Case::failed("test/it/shop.spec.js > sells").at("test/it/shop.spec.js", 6).with_message("sold out"),
             Case::passed("test/it/shop.spec.js > is open"),
@@ -117,7 +117,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // A test that failed and then passed.
+    // A test that fails at first and passes when retried.
     Row {
         name: "flaky",
         fixture: "mocha/flaky",
@@ -125,7 +125,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("test/weather.spec.js > settles"), Case::passed("test/weather.spec.js > holds")],
         ..PASSED
     },
-    // What tests put in the place of a stream's function is what they find there.
+    // Tests that replace a stream's function find their replacement in place.
     Row {
         name: "spies",
         fixture: "mocha/spies",
@@ -135,7 +135,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..PASSED
     },
-    // With `bail` Mocha runs no test after the first that fails.
+    // With `bail` Mocha runs no test after the first failed one.
     Row {
         name: "bail",
         fixture: "mocha/bail",
@@ -170,8 +170,8 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
-        name: "leaves",
-        fixture: "mocha/leaves",
+        name: "delayed_abort",
+        fixture: "mocha/delayed_abort",
         outcome: "crashed",
         exit_status: 134,
         exit_code: 134,

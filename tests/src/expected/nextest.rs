@@ -1,4 +1,4 @@
-//! What has to come of the fixtures of cargo-nextest. A crash is a failed test there, since each has a process of its own.
+//! Expected results of the fixtures of cargo-nextest. A crash is a failed test, since each test has its own process.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -111,7 +111,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // A process for each test that runs: ten thousand of them took 65 s of processor time.
+    // nextest runs a process per test: 10,000 tests took 65 s of processor time.
     Row {
         name: "many",
         fixture: "nextest/many",

@@ -1,4 +1,4 @@
-//! What has to come of the fixtures of Node's own test runner.
+//! Expected results of the fixtures of Node's own test runner.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -58,7 +58,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // A suite is no test, and stands among them only when a hook of its own failed.
+    // A suite is reported as a test only when one of its hooks fails.
     Row {
         name: "error",
         fixture: "node/error",
@@ -101,7 +101,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..COLLECTION_FAILED
     },
-    // An error that nobody waits for comes when its test has passed: Node names the test, and blames the file.
+    // An unawaited error arrives after its test has passed: Node names the test and fails the file.
     Row {
         name: "late",
         fixture: "node/late",
@@ -120,7 +120,7 @@ pub(super) const TABLE: &[Row] = &[
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
-        // Node ends by itself when it is asked to.
+        // Node handles SIGTERM and exits with 1.
         raw_exit_code: Some(1),
         partial: true,
         held: &["timed_out"],
@@ -129,7 +129,7 @@ pub(super) const TABLE: &[Row] = &[
         running: &["test/hang.test.js/hangs"],
         ..PASSED
     },
-    // What a file's process has told is lost when it leaves.
+    // Results of a file are lost when its process exits.
     Row {
         name: "crash",
         fixture: "node/crash",
@@ -137,19 +137,19 @@ pub(super) const TABLE: &[Row] = &[
         collectors: &[Collector::collection("test/crash.test.js", "its process exited with 3 outside of its tests")],
         ..COLLECTION_FAILED
     },
-    // The same, with a status that says that all is well.
+    // The same with exit status 0.
     Row {
-        name: "leaves",
-        fixture: "node/leaves",
+        name: "exits_early",
+        fixture: "node/exits_early",
         exit_code: 3,
         raw_exit_code: Some(0),
         collectors: &[Collector::collection("test/leaves.test.js", LEFT)],
         ..COLLECTION_FAILED
     },
-    // The same while it loads: with or without tests by then, by itself, and by what it imports.
+    // The same while the file loads: before or after its tests are defined, by the file itself and by an imported module.
     Row {
-        name: "loading",
-        fixture: "node/loading",
+        name: "exits_while_loading",
+        fixture: "node/exits_while_loading",
         exit_code: 3,
         raw_exit_code: Some(0),
         tests: &[Case::passed("test/plain.test.js > plain.test.js"), Case::passed("test/stays.test.js > holds")],
@@ -160,10 +160,10 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..COLLECTION_FAILED
     },
-    // The same, past every listener; and with tests that a helper brings.
+    // The same without running exit listeners, and with tests that a helper defines.
     Row {
-        name: "vanishes",
-        fixture: "node/vanishes",
+        name: "exits_past_listeners",
+        fixture: "node/exits_past_listeners",
         exit_code: 3,
         raw_exit_code: Some(0),
         held: &["collection_failed", "failed"],
@@ -217,19 +217,19 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
-        name: "helper",
-        fixture: "node/helper",
+        name: "helper_file",
+        fixture: "node/helper_file",
         tests: &[
             Case::passed("test/sum.test.js > adds"),
-            // Without a filter Node takes each file below `test` for a test.
+            // Without a filter Node runs each file below `test` as a test.
             Case::passed("test/support/sum.js > sum.js"),
         ],
         ..PASSED
     },
-    // Where a filter says which tests are meant, a file without any is none of them.
+    // With a filter, a file without tests does not count as a test.
     Row {
-        name: "helper_filtered_out",
-        fixture: "node/helper",
+        name: "helper_file_filtered_out",
+        fixture: "node/helper_file",
         options: RunOptions { filter: "nobody wrote this", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,

@@ -1,4 +1,4 @@
-//! What has to come of Playwright's fixtures. Only `fail` starts a browser.
+//! Expected results of Playwright's fixtures. Only `fail` starts a browser.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -7,10 +7,10 @@ const FAILED: Row = Row { framework: "playwright", ..Row::FAILED };
 const COLLECTION_FAILED: Row =
     Row { outcome: "collection_failed", exit_status: 3, held: &["collection_failed"], ..FAILED };
 
-/// ProcessOutput of a test that Playwright passed over.
+/// Message for a test that Playwright did not run.
 const DID_NOT_RUN: &str = "did not run: a hook or an earlier test of its group failed";
 
-/// ProcessOutput of two values that differ.
+/// Message for two different values.
 const DIFFER: &str = "expect(received).toBe(expected) // Object.is equality";
 
 /// The rows.
@@ -122,8 +122,8 @@ pub(super) const TABLE: &[Row] = &[
         ..COLLECTION_FAILED
     },
     Row {
-        name: "setup",
-        fixture: "playwright/setup",
+        name: "failing_global_setup",
+        fixture: "playwright/failing_global_setup",
         collectors: &[Collector::collection("prepare.js", "no server to test").at("prepare.js", 2)],
         ..COLLECTION_FAILED
     },
@@ -169,7 +169,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // Playwright takes eleven milliseconds of a processor for a test that does nothing: two minutes for ten thousand.
+    // An empty test takes Playwright 11 ms of processor time: two minutes for 10,000.
     Row {
         name: "many",
         fixture: "playwright/many",

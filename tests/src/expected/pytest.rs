@@ -1,4 +1,4 @@
-//! What has to come of the fixtures of pytest. `browser` runs in another Python than these and is in `outcome_table/pytest_playwright.rs`.
+//! Expected results of pytest's fixtures. `browser` needs another Python and is tested in `outcome_table/pytest_playwright.rs`.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -20,10 +20,10 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..PASSED
     },
-    // The project's own settings and hooks keep a failing test from being told.
+    // Settings and hooks of the project suppress the report of a failing test.
     Row {
-        name: "swallows",
-        fixture: "pytest/swallows",
+        name: "hidden_failure",
+        fixture: "pytest/hidden_failure",
         raw_exit_code: Some(0),
         tests: &[
             Case::passed("test_one.py::test_holds"),
@@ -134,8 +134,8 @@ pub(super) const TABLE: &[Row] = &[
         ..NOT_COLLECTED
     },
     Row {
-        name: "conftest",
-        fixture: "pytest/conftest",
+        name: "broken_conftest",
+        fixture: "pytest/broken_conftest",
         exit_code: 4,
         raw_exit_code: Some(4),
         collectors: &[Collector::collection("conftest.py", "ModuleNotFoundError: No module named 'nowhere_either'")
@@ -143,8 +143,8 @@ pub(super) const TABLE: &[Row] = &[
         ..NOT_COLLECTED
     },
     Row {
-        name: "settings",
-        fixture: "pytest/settings",
+        name: "invalid_settings",
+        fixture: "pytest/invalid_settings",
         exit_code: 4,
         raw_exit_code: Some(4),
         partial: true,
@@ -178,8 +178,8 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
-        name: "stops",
-        fixture: "pytest/stops",
+        name: "exits_early",
+        fixture: "pytest/exits_early",
         raw_exit_code: Some(0),
         partial: true,
         tests: &[
@@ -188,18 +188,18 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // A test stops its worker of pytest-xdist, and the project makes the status 0.
+    // A test stops its pytest-xdist worker, and the project sets the exit status to 0.
     Row {
-        name: "halts",
-        fixture: "pytest/halts",
+        name: "stopped_worker",
+        fixture: "pytest/stopped_worker",
         raw_exit_code: Some(0),
         partial: true,
         tests: &[Case::passed("test_halts.py::test_before"), Case::passed("test_halts.py::test_halts")],
         ..FAILED
     },
     Row {
-        name: "breaks",
-        fixture: "pytest/breaks",
+        name: "broken_hook",
+        fixture: "pytest/broken_hook",
         exit_code: 3,
         raw_exit_code: Some(3),
         partial: true,
@@ -208,8 +208,8 @@ pub(super) const TABLE: &[Row] = &[
         ..NOT_COLLECTED
     },
     Row {
-        name: "setuponly",
-        fixture: "pytest/setuponly",
+        name: "setup_only",
+        fixture: "pytest/setup_only",
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,
@@ -230,8 +230,8 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
-        name: "unlike",
-        fixture: "pytest/unlike",
+        name: "differing_workers",
+        fixture: "pytest/differing_workers",
         outcome: "collection_failed",
         exit_status: 3,
         held: &["collection_failed"],
@@ -260,8 +260,8 @@ pub(super) const TABLE: &[Row] = &[
     },
     Row { name: "many", fixture: "pytest/many", numbered_passed: ("test_many.py::test_number[{}]", 10_000), ..PASSED },
     Row {
-        name: "twoprojects",
-        fixture: "pytest/twoprojects",
+        name: "two_projects",
+        fixture: "pytest/two_projects",
         tests: &[
             Case::failed("one/tests/test_same.py::test_same")
                 .at("one/tests/test_same.py", 2)
@@ -335,7 +335,7 @@ pub(super) const TABLE: &[Row] = &[
         ..PASSED
     },
     Row {
-        name: "filter_is_wrong",
+        name: "invalid_filter",
         fixture: "pytest/pass",
         options: RunOptions { filter: "a b c", ..RunOptions::ALL },
         exit_code: 4,

@@ -1,4 +1,4 @@
-//! What has to come of commands of a test script that start no runner with an adapter.
+//! Expected results of test scripts that start no supported runner.
 
 use crate::expectation::{Case, Row};
 

@@ -1,5 +1,4 @@
-//! What has to come of the fixtures of unittest. `fixtures/unittest/django` is not in it: it needs a Python with Django, which one
-//! suite alone has (`outcome_table::django`).
+//! Expected results of unittest's fixtures. `django` needs a Python with Django and is tested in `outcome_table/django.rs`.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -151,10 +150,10 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // A test stops the run, which looks well to unittest.
+    // A test stops the run, and unittest reports success.
     Row {
-        name: "stops",
-        fixture: "unittest/stops",
+        name: "stops_early",
+        fixture: "unittest/stops_early",
         raw_exit_code: Some(0),
         tests: &[
             Case::skipped("setUpClass (test_stops.TestAside)").with_message("not on this host"),
@@ -179,8 +178,8 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
-        name: "moves",
-        fixture: "unittest/moves",
+        name: "removed_directory",
+        fixture: "unittest/removed_directory",
         tests: &[
             Case::failed("test_moves.TestElsewhere.test_fails")
                 .at("test_moves.py", 17)
@@ -192,8 +191,8 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
-        name: "brought",
-        fixture: "unittest/brought",
+        name: "foreign_test_cases",
+        fixture: "unittest/foreign_test_cases",
         tests: &[
             Case::failed("prices.doubled")
                 .at("prices.py", 5)
@@ -206,8 +205,8 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
-        name: "loads",
-        fixture: "unittest/loads",
+        name: "load_tests",
+        fixture: "unittest/load_tests",
         tests: &[
             Case::failed("pkg.tests.check_parts.TestParts.test_fails")
                 .at("pkg/tests/check_parts.py", 6)
@@ -217,8 +216,8 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
-        name: "others",
-        fixture: "unittest/others",
+        name: "pytest_tests",
+        fixture: "unittest/pytest_tests",
         outcome: "collection_failed",
         exit_status: 3,
         held: &["collection_failed"],
@@ -231,8 +230,8 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
-        name: "functions",
-        fixture: "unittest/functions",
+        name: "plain_functions",
+        fixture: "unittest/plain_functions",
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 5,

@@ -1,7 +1,7 @@
-//! What has to come of Vitest's fixtures.
+//! Expected results of Vitest's fixtures.
 //!
-//! Most fixtures ask for threads. Once in some hundred starts on a busy host a worker that Vitest 4 has forked, its default, does
-//! not hear that it shall start (vitest-dev/vitest#8968), and all that is heard of its tests is that they are not heard of.
+//! Most fixtures use the threads pool. With forks, the default of Vitest 4, one of some hundred workers on a busy host does not
+//! receive its start message, and its tests get no result (vitest-dev/vitest#8968).
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -99,9 +99,9 @@ pub(super) const TABLE: &[Row] = &[
             .at("unhandled.test.js", 4)],
         ..COLLECTION_FAILED
     },
-    // The test script leaves a directory out, and its output goes elsewhere.
+    // The test script excludes a directory and redirects its output.
     Row { name: "excluded", fixture: "vitest/excluded", tests: &[Case::passed("src/price.test.js > holds")], ..PASSED },
-    // A test that failed and then passed.
+    // A test that fails at first and passes when retried.
     Row {
         name: "flaky",
         fixture: "vitest/flaky",
@@ -109,7 +109,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("weather.test.js > settles"), Case::passed("weather.test.js > holds")],
         ..PASSED
     },
-    // What is to clear up after all tests. Vitest gives the line of what Vite made of such a file.
+    // A failing global teardown. Vitest reports the line in the file as transformed by Vite.
     Row {
         name: "teardown",
         fixture: "vitest/teardown",
@@ -124,7 +124,7 @@ pub(super) const TABLE: &[Row] = &[
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
-        // Vitest hears of the request to end and exits with this.
+        // Vitest handles SIGTERM and exits with 143.
         raw_exit_code: Some(143),
         partial: true,
         held: &["timed_out"],

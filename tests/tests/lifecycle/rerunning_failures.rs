@@ -247,7 +247,7 @@ fn sees_an_edit_of_same_size_and_mtime_despite_bytecode() {
 #[test]
 fn reruns_python_tests_with_truncated_names_or_foreign_files() {
     let long = "import pytest\n\n@pytest.mark.parametrize('word', ['k' * 6000])\ndef test_long(word):\n    assert 0\n";
-    for (fixture, failed) in [("pytest/pass", 1), ("unittest/brought", 2)] {
+    for (fixture, failed) in [("pytest/pass", 1), ("unittest/foreign_test_cases", 2)] {
         let workspace = TestWorkspace::with_fixture(fixture);
         if fixture == "pytest/pass" {
             workspace.write("tests/test_long.py", long);

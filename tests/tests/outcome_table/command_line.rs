@@ -92,7 +92,7 @@ fn names_a_missing_runner() {
 
 #[test]
 fn notes_functions_that_unittest_ignores() {
-    let output = TestWorkspace::with_fixture("unittest/functions").proctor(&["run", "--output", "json"]);
+    let output = TestWorkspace::with_fixture("unittest/plain_functions").proctor(&["run", "--output", "json"]);
     let notes = output.json()["evidence"]["notes"].to_string();
     assert!(notes.contains("such as test_fails in test_functions.py"), "{notes}");
 }

@@ -22,8 +22,8 @@ mod wrapped_test_scripts;
 use proctor_tests::expected::TABLES;
 use proctor_tests::process::source_root;
 
-// One test per row, so that rows run in parallel and a failure names its row. `make test` gives them more threads than there
-// are processors, for rows that wait idly (see `cpu_slots`), and selects them by the prefix `by_` of their modules.
+// One test per row, so that rows run in parallel and a failure names its row. `make test` gives them more threads than
+// processors, for rows that wait idly (see `cpu_slots`), and selects them by the prefix `by_` of their modules.
 macro_rules! rows {
     ($($framework:ident: $($name:ident)*;)*) => {
         const NAMES: &[(&str, &[&str])] = &[$((stringify!($framework), &[$(stringify!($name)),*])),*];
@@ -59,25 +59,32 @@ macro_rules! rows {
 }
 
 rows! {
-    go: pass fail table panic crash undone builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes many
-        filtered filtered_out command_passes command_fails command_crashes;
-    pytest: pass swallows fail error skip collection conftest settings hang crash stops halts breaks setuponly workers unlike unicode many twoprojects
-        flaky doctest filtered filtered_out filter_is_wrong;
-    unittest: pass fail error skip collection hang crash interrupt stops unicode moves brought loads others functions many
+    go: pass fail table panic crash exits_early builderror vet hang notests oom forkbomb orphan flood twomodules unicode
+        shapes many filtered filtered_out command_passes command_fails command_crashes;
+    pytest: pass hidden_failure fail error skip collection broken_conftest invalid_settings hang crash exits_early
+        stopped_worker broken_hook setup_only workers differing_workers unicode many two_projects flaky doctest filtered
+        filtered_out invalid_filter;
+    unittest: pass fail error skip collection hang crash interrupt stops_early unicode removed_directory
+        foreign_test_cases load_tests pytest_tests plain_functions many filtered filtered_out;
+    jest: pass fail error skip collection typescript flaky spies bail hang late crash unicode many filtered
+        filtered_out;
+    mocha: pass fail error skip collection teardown two_commands flaky spies bail hang crash delayed_abort unicode many
         filtered filtered_out;
-    jest: pass fail error skip collection typescript flaky spies bail hang late crash unicode many filtered filtered_out;
-    mocha: pass fail error skip collection teardown twice flaky spies bail hang crash leaves unicode many filtered filtered_out;
-    node: pass fail error skip collection late hang crash leaves loading vanishes unicode many filtered helper helper_filtered_out filtered_out;
-    vitest: pass fail error skip collection unhandled excluded flaky teardown hang crash unicode many filtered filtered_out;
-    playwright: pass fail error skip flaky collection setup hang crash unicode many filtered filtered_out;
+    node: pass fail error skip collection late hang crash exits_early exits_while_loading exits_past_listeners unicode
+        many filtered helper_file helper_file_filtered_out filtered_out;
+    vitest: pass fail error skip collection unhandled excluded flaky teardown hang crash unicode many filtered
+        filtered_out;
+    playwright: pass fail error skip flaky collection failing_global_setup hang crash unicode many filtered
+        filtered_out;
     script: pass fail;
     cargo: pass fail skip builderror buildscript hang crash unicode harness many filtered filtered_out;
     nextest: pass fail error skip builderror hang crash unicode many filtered filtered_out;
-    ctest: pass fail error skip suites builderror linkerror configerror hang crash whole notests flood unicode many twins twoprojects
-        filtered filtered_out;
-    custom: junit junit_cut_off tap tap_whose_plan_comes_last words words_of_a_command_that_exits_with_0
-        junit_broken tap_of_nothing tap_of_skips hang crash unicode many no_report projectfile;
-    maven: pass fail flaky modules builderror crash forges replaces ends attaches hang many filtered filtered_out;
+    ctest: pass fail error skip suite_setup builderror linkerror configerror hang crash undiscovered_program notests
+        flood unicode many duplicate_names two_projects filtered filtered_out;
+    custom: junit junit_cut_off tap tap_plan_last result_words result_words_exit_0 junit_broken tap_empty
+        tap_all_skipped hang crash unicode many no_report project_file;
+    maven: pass fail flaky modules builderror crash forged_report replaced_report exits_in_process attached_agent hang
+        many filtered filtered_out;
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
     maestro: pass fail collection flaky hang crash unicode many filtered filtered_out;
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;

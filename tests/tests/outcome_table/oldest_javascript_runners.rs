@@ -105,8 +105,8 @@ fn node_18() {
             ("node/pass", "passed", &[("passed", 6)], 0),
             ("node/fail", "failed", &[("failed", 7), ("passed", 2)], 0),
             ("node/collection", "collection_failed", &[("passed", 1)], 2),
-            ("node/leaves", "failed", &[("failed", 1)], 0),
-            ("node/vanishes", "collection_failed", &[("passed", 3)], 3),
+            ("node/exits_early", "failed", &[("failed", 1)], 0),
+            ("node/exits_past_listeners", "collection_failed", &[("passed", 3)], 3),
             ("node/hang", "timed_out", &[("passed", 1)], 0),
         ],
     );
@@ -122,7 +122,7 @@ fn node_20() {
         &[
             ("node/pass", "passed", &[("passed", 6)], 0),
             ("node/collection", "collection_failed", &[("passed", 1)], 2),
-            ("node/vanishes", "collection_failed", &[("passed", 3)], 3),
+            ("node/exits_past_listeners", "collection_failed", &[("passed", 3)], 3),
         ],
     );
 }
