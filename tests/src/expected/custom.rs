@@ -24,7 +24,7 @@ pub(super) const TABLE: &[Row] = &[
     },
     Row {
         name: "junit_cut_off",
-        options: RunOptions { command: &["sh", "cut.sh"], ..RunOptions::ALL },
+        options: RunOptions { command: &["sh", "truncated.sh"], ..RunOptions::ALL },
         raw_exit_code: Some(0),
         partial: true,
         tests: &[Case::passed("calc::adds")],
@@ -46,21 +46,21 @@ pub(super) const TABLE: &[Row] = &[
     // The program exits with 0 regardless of its tests and prints the plan last.
     Row {
         name: "tap_plan_last",
-        options: RunOptions { command: &["sh", "last.sh"], ..RunOptions::ALL },
+        options: RunOptions { command: &["sh", "plan_last.sh"], ..RunOptions::ALL },
         raw_exit_code: Some(0),
         tests: &[Case::passed("adds"), Case::failed("divides").with_message("not by zero")],
         ..FAILED
     },
     Row {
         name: "result_words",
-        options: RunOptions { command: &["sh", "words.sh"], ..RunOptions::ALL },
+        options: RunOptions { command: &["sh", "result_words.sh"], ..RunOptions::ALL },
         structured: false,
         tests: &[Case::passed("adds"), Case::failed("divides"), Case::skipped("moon")],
         ..FAILED
     },
     Row {
         name: "result_words_exit_0",
-        options: RunOptions { command: &["sh", "words.sh", "0"], ..RunOptions::ALL },
+        options: RunOptions { command: &["sh", "result_words.sh", "0"], ..RunOptions::ALL },
         structured: false,
         tests: &[Case::passed("adds"), Case::skipped("moon")],
         ..PASSED
@@ -92,7 +92,7 @@ pub(super) const TABLE: &[Row] = &[
     },
     Row {
         name: "tap_all_skipped",
-        options: RunOptions { command: &["sh", "none.sh"], ..RunOptions::ALL },
+        options: RunOptions { command: &["sh", "all_skipped.sh"], ..RunOptions::ALL },
         tests: &[Case::skipped("all tests").with_message("nothing is called so")],
         ..PASSED
     },
