@@ -11,6 +11,7 @@ use crate::workspace::{Workspace, WorkspaceError, WorkspaceScan};
 use proctor_core::id::SessionId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
+use proctor_core::quota::QuotaExceeded;
 use proctor_core::request::{RunKind, RunRequest, Selection};
 use proctor_core::test_case::Collector;
 use proctor_frameworks::detection::{self, DetectError};
@@ -18,6 +19,7 @@ use proctor_frameworks::{ARTIFACTS, Chosen, InjectedFile, Parser, Plan, PlanErro
 use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Why a request cannot be carried out in this workspace.
@@ -100,6 +102,18 @@ pub struct PreparedRun {
     pub go_library: Option<GoLibrary>,
     /// Parts of the workspace that the scan omitted and that may hold tests: such a run is not green.
     pub missed: Vec<Collector>,
+}
+
+/// A request that the workspace allows to run.
+pub struct ReadyRun {
+    /// The request, with its selection resolved.
+    pub request: RunRequest,
+    /// The policy that it was prepared under.
+    pub policy: Arc<Policy>,
+    /// Everything that its driver needs.
+    pub prepared: PreparedRun,
+    /// Set while the tenant's caches far exceed their bound: the run must not start then.
+    pub cache_exceeded: Option<QuotaExceeded>,
 }
 
 /// Prepares `request` of `session`. Reads only PATH and the origin of the workspace's Python, but not for a tokio

@@ -1,23 +1,24 @@
 //! The actor of a session: passes messages to `step` and carries out its effects. It never waits for a run. The
 //! decisions are in [`proctor_core::session`].
 
-use super::pending_scans::{PendingScans, Reply, ScanOutcome};
+use super::pending_scans::{PendingScans, Reply, ScanFor, ScanRequest, Scanned};
 use super::{SessionError, SessionMemory, SessionMessage, SessionShared, SessionStatus, StartRequest, StartedRun};
 use crate::ops::audit::{self, AuditRecord};
 use crate::ops::drain::ClosedRuns;
-use crate::runs::prepare::PrepareError;
+use crate::runs::prepare::{PrepareError, ReadyRun};
+use crate::runs::scheduler::{EnterError, RunSlot, SlotRequest};
 use crate::runs::{
-    self, FinishedRun, KillOnDrop, LogWriter, NotStarted, RunEnd, RunHandle, RunKiller, RunTask, Spools, WatchGuard,
+    self, FinishedRun, KillOnDrop, LogWriter, NotStarted, RunEnd, RunHandle, RunKiller, RunTask, Spools,
     without_running,
 };
 use crate::tenants::allowance::Reservation;
 use futures_util::FutureExt;
 use proctor_core::event::RunEvent;
-use proctor_core::id::RunId;
+use proctor_core::id::{RunId, TenantId};
 use proctor_core::outcome::KillReason;
-use proctor_core::queue::Priority;
-use proctor_core::quota::QuotaExceeded;
-use proctor_core::request::{Fingerprint, IfBusy, RunKind, RunRequest};
+use proctor_core::queue::{Priority, QueueEntry};
+use proctor_core::quota::{Amount, QuotaExceeded};
+use proctor_core::request::{Fingerprint, IfBusy, RunKind, RunRequest, Selection};
 use proctor_core::session::{Effect, Session, SessionEvent, StartRejected};
 use proctor_core::timestamp::Timestamp;
 use proctor_sandbox::lack;
@@ -40,8 +41,8 @@ pub(super) struct RunEntry {
     kind: RunKind,
     priority: Priority,
     pub(super) accepted_at: Timestamp,
-    /// Its reservation among the tenant's waiting runs; moves to its driver at the start.
-    pub(super) queued: Option<Reservation>,
+    /// Where it waits; `None` once its driver has it.
+    pub(super) place: Option<Place>,
     /// Its output files; move to its driver at the start.
     pub(super) spools: Option<Spools>,
     /// Kills the run while it is in progress.
@@ -52,12 +53,18 @@ pub(super) struct RunEntry {
     pub(super) ended: bool,
 }
 
-/// A caller whose request started a run that its workspace scan may still reject.
-pub(super) struct PendingStart {
-    started: StartedRun,
-    pub(super) reply: Reply,
-    /// Watches the run in the caller's place until the caller has its handle; `None` once the caller has left.
-    watch: Option<WatchGuard>,
+/// Where an accepted run waits for its driver.
+pub(super) enum Place {
+    /// In the session, with its reservation among the tenant's waiting runs. To be scanned for when it is the next.
+    Session(Option<Reservation>),
+    /// In the host's queue, or with its turn.
+    Host(Box<ReadyRun>, RunSlot),
+}
+
+/// The run whose workspace is scanned anew, because it has waited.
+struct StartingRun {
+    run: RunId,
+    notes: Vec<String>,
 }
 
 pub(super) struct Actor {
@@ -67,12 +74,10 @@ pub(super) struct Actor {
     index_memory: Option<Reservation>,
     pub(super) runs: HashMap<RunId, RunEntry>,
     pub(super) drivers: JoinSet<FinishedRun>,
-    /// The starting run, which sends the fingerprint of its workspace scan.
-    starting: Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
-    /// The caller of the starting run, while the scan can still reject it.
-    pub(super) pending_start: Option<Box<PendingStart>>,
-    /// Requests that wait for a workspace scan.
+    /// Requests and runs that wait for a workspace scan.
     pub(super) scans: Box<PendingScans>,
+    /// The session's next run, while it waits for its scan.
+    starting: Option<StartingRun>,
     /// Set while there are runs.
     tick: Option<Interval>,
     runs_created: u64,
@@ -94,8 +99,7 @@ enum ActorEvent {
     /// The session has reached its idle time.
     Idle,
     RunEnded(Result<FinishedRun, JoinError>),
-    RunStarted(Option<Option<Fingerprint>>),
-    ScansDone(Vec<(ScanOutcome, Reply)>),
+    ScansDone(Vec<(ScanFor, Result<Scanned, SessionError>)>),
     Tick,
 }
 
@@ -108,9 +112,8 @@ impl Actor {
             index_memory: None,
             runs: HashMap::new(),
             drivers: JoinSet::new(),
-            starting: None,
-            pending_start: None,
             scans: Box::default(),
+            starting: None,
             tick: None,
             runs_created: 0,
             created_at: now,
@@ -159,8 +162,7 @@ impl Actor {
         tokio::select! {
             message = messages.recv(), if has_handles => ActorEvent::Message(message),
             Some(ended) = self.drivers.join_next() => ActorEvent::RunEnded(ended),
-            fingerprint = run_started(&mut self.starting) => ActorEvent::RunStarted(fingerprint),
-            outcomes = self.scans.finished(&self.shared) => ActorEvent::ScansDone(outcomes),
+            results = self.scans.finished(&self.shared) => ActorEvent::ScansDone(results),
             () = next_tick(&mut self.tick) => ActorEvent::Tick,
         }
     }
@@ -179,8 +181,7 @@ impl Actor {
                 self.close().await;
             }
             ActorEvent::RunEnded(ended) => self.handle_run_end(ended).await,
-            ActorEvent::RunStarted(fingerprint) => self.handle_run_start(fingerprint).await,
-            ActorEvent::ScansDone(outcomes) => self.handle_scans(outcomes).await,
+            ActorEvent::ScansDone(results) => self.handle_scans(results).await,
             ActorEvent::Tick => self.tick().await,
         }
         let busy = self.is_busy();
@@ -290,78 +291,91 @@ impl Actor {
         }
     }
 
-    async fn handle_scans(&mut self, outcomes: Vec<(ScanOutcome, Reply)>) {
-        for ((mut request, result), reply) in outcomes {
-            match result {
+    async fn handle_scans(&mut self, results: Vec<(ScanFor, Result<Scanned, SessionError>)>) {
+        for (purpose, result) in results {
+            match (purpose, result) {
                 // The caller has left, and its request is no run yet.
-                _ if reply.is_closed() => {}
-                Ok(fingerprint) => {
-                    request.scanned = Some(fingerprint);
-                    self.start(Box::new(request), reply).await;
+                (ScanFor::Request { reply, .. }, _) if reply.is_closed() => {}
+                (ScanFor::Request { start, reply }, Ok(scanned)) => {
+                    let answer = self.decide(*start, scanned).await;
+                    _ = reply.send(answer);
                 }
-                Err(why) => _ = reply.send(Err(why)),
+                (ScanFor::Request { reply, .. }, Err(why)) => _ = reply.send(Err(why)),
+                (ScanFor::Run(run), result) => self.handle_rescan(run, result).await,
             }
         }
     }
 
+    /// Answers a request, after a scan of the workspace if the answer depends on it.
     async fn start(&mut self, start: Box<StartRequest>, reply: Reply) {
-        let if_busy = start.options.if_busy;
-        let queued = self.reserve_queue_place(if_busy);
-        if start.scanned.is_none() && self.session.needs_scan(&start.request, start.kind, if_busy, queued.is_ok()) {
-            self.scans.enqueue(&self.shared, start, reply);
+        let may_wait = self.reserve_queue_place(start.options.if_busy).is_ok();
+        if !self.session.needs_scan(&start.request, start.kind, start.options.if_busy, may_wait) {
+            let answer = self.decide(*start, Scanned::default()).await;
+            _ = reply.send(answer);
             return;
         }
+        // What a rerun runs depends on the run in progress, so it is known only once that has ended.
+        let is_known =
+            self.session.running().is_none() || !matches!(start.request.selection, Selection::LastFailed { .. });
+        let resolved = is_known.then(|| self.session.resolve(&start.request).ok()).flatten();
+        let request = ScanRequest { request: resolved.map(|(request, _)| request), kind: start.kind };
+        self.scans.enqueue(&self.shared, request, ScanFor::Request { start, reply });
+    }
+
+    /// Decides a request once and for all.
+    async fn decide(&mut self, start: StartRequest, scanned: Scanned) -> Result<StartedRun, SessionError> {
+        let StartRequest { request, kind, options } = start;
+        let is_current = |ready: &ReadyRun| self.session.resolve(&request).is_ok_and(|(now, _)| *now == ready.request);
+        let place = match scanned.ready.filter(|ready| self.session.running().is_none() && is_current(ready)) {
+            Some(ready) => match self.enter_host_queue(ready, options.priority, None).await {
+                Ok((ready, slot)) => Ok(Place::Host(ready, slot)),
+                Err(EnterError::QuotaExceeded(full)) => Err(full),
+                Err(EnterError::Gone) => return Err(StartRejected::Draining.into()),
+            },
+            None => self.reserve_queue_place(options.if_busy).map(Place::Session),
+        };
         self.runs_created += 1;
         let run = RunId::new(format!("{}-{}", self.shared.id, self.runs_created));
-        let spools = Spools::default();
-        let (log, handle) =
-            runs::open(self.shared.context.clock, &spools, self.shared.policy.now().retained.run_memory());
-        let entry = RunEntry {
-            handle,
-            log,
-            kind: start.kind,
-            priority: start.options.priority,
-            accepted_at: self.shared.context.clock.now(),
-            queued: None,
-            spools: Some(spools),
-            killer: None,
-            audited: false,
-            ended: false,
-        };
-        self.runs.insert(run.clone(), entry);
         let event = SessionEvent::Requested {
-            run,
-            request: Box::new(start.request),
-            kind: start.kind,
-            fingerprint: start.scanned.flatten(),
-            if_busy: start.options.if_busy,
-            quota_exceeded: queued.as_ref().err().cloned(),
+            run: run.clone(),
+            request: Box::new(request),
+            kind,
+            fingerprint: scanned.fingerprint,
+            if_busy: options.if_busy,
+            quota_exceeded: place.as_ref().err().cloned(),
         };
         let mut effects = self.session.step(self.shared.context.clock.now(), event).into_iter();
         // The first effect answers the request; the others are carried out as after any event.
-        let (answer, starts) = match effects.next() {
-            Some(Effect::Accept { run, position }) => {
-                if let (Some(entry), Ok(queued)) = (self.runs.get_mut(&run), queued) {
-                    entry.queued = queued;
-                }
-                (self.accept(run, position).await, position == 0)
+        let answer = match effects.next() {
+            Some(Effect::Accept { position, .. }) => {
+                Ok(self.accept(run, kind, options.priority, place.ok(), position).await)
             }
-            Some(Effect::Attach { run, to, age_ms }) => (self.attach(&run, to, age_ms), false),
-            Some(Effect::Refuse { run, refusal }) => {
-                self.runs.remove(&run);
-                (Err(refusal), false)
-            }
-            _ => (Err(StartRejected::Closing), false),
+            Some(Effect::Attach { to, age_ms, .. }) => self.attach(to, age_ms),
+            Some(Effect::Refuse { refusal, .. }) => Err(refusal),
+            _ => Err(StartRejected::Closing),
         };
         self.carry_out(effects.collect()).await;
-        match answer {
-            // It scans the workspace first, which may reject it.
-            Ok(started) if starts && self.starting.is_some() => {
-                let watch = Some(started.handle.watch());
-                self.pending_start = Some(Box::new(PendingStart { started, reply, watch }));
-            }
-            answer => _ = reply.send(answer.map_err(SessionError::from)),
+        Ok(answer?)
+    }
+
+    /// Enters a run into the host's queue, where it may have its turn at once.
+    async fn enter_host_queue(
+        &mut self,
+        ready: Box<ReadyRun>,
+        priority: Priority,
+        queue_reservation: Option<Reservation>,
+    ) -> Result<(Box<ReadyRun>, RunSlot), EnterError> {
+        // Frees what this session can forget, so that the run is not rejected for it.
+        self.enforce_retention().await;
+        let policy = Arc::clone(&ready.policy);
+        if let Some(full) = policy.retained.exceeded().or_else(|| ready.cache_exceeded.clone()) {
+            return Err(full.into());
         }
+        let demand = Amount::from_limits(&ready.prepared.spec.limits);
+        let entry = QueueEntry { tenant: TenantId::new(policy.owner.clone()), demand, priority };
+        let (quota, queued) = (policy.quota, Arc::clone(&policy.queued));
+        let slot = self.shared.context.scheduler.enter(SlotRequest { entry, quota, queued, queue_reservation }).await?;
+        Ok((ready, slot))
     }
 
     // Reserves a waiting run of the tenant, if the run may have to wait in this session. Otherwise the host's queue
@@ -374,16 +388,36 @@ impl Actor {
         policy.queued.reserve_queued_run(policy.quota.queued_runs_max).map(Some)
     }
 
-    async fn accept(&self, run: RunId, position: u32) -> Result<StartedRun, StartRejected> {
-        let entry = self.runs.get(&run).ok_or(StartRejected::Closing)?;
-        entry.log.append(vec![RunEvent::Queued { position }]).await;
-        Ok(StartedRun { run, handle: entry.handle.clone(), attached_age_ms: None })
+    async fn accept(
+        &mut self,
+        run: RunId,
+        kind: RunKind,
+        priority: Priority,
+        place: Option<Place>,
+        position: u32,
+    ) -> StartedRun {
+        let (clock, spools) = (self.shared.context.clock, Spools::default());
+        let (log, handle) = runs::open(clock, &spools, self.shared.policy.now().retained.run_memory());
+        log.append(vec![RunEvent::Queued { position }]).await;
+        let entry = RunEntry {
+            handle: handle.clone(),
+            log,
+            kind,
+            priority,
+            accepted_at: clock.now(),
+            place,
+            spools: Some(spools),
+            killer: None,
+            audited: false,
+            ended: false,
+        };
+        self.runs.insert(run.clone(), entry);
+        StartedRun { run, handle, attached_age_ms: None }
     }
 
-    fn attach(&mut self, run: &RunId, to: RunId, age_ms: u64) -> Result<StartedRun, StartRejected> {
-        self.runs.remove(run);
+    fn attach(&self, to: RunId, age_ms: u64) -> Result<StartedRun, StartRejected> {
         let entry = self.runs.get(&to).ok_or(StartRejected::Closing)?;
-        Ok(StartedRun { run: to, handle: entry.handle.clone(), attached_age_ms: Some(age_ms) })
+        Ok(StartedRun { handle: entry.handle.clone(), run: to, attached_age_ms: Some(age_ms) })
     }
 
     async fn close(&mut self) {
@@ -399,7 +433,7 @@ impl Actor {
     pub(super) async fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Start { run, request, notes } => self.drive(run, *request, notes),
+                Effect::Start { run, request, notes } => self.begin(run, request, notes),
                 Effect::ReportPosition { run, position } => {
                     if let Some(entry) = self.runs.get(&run) {
                         entry.log.append(vec![RunEvent::Queued { position }]).await;
@@ -408,7 +442,7 @@ impl Actor {
                 Effect::Kill { run, reason } => self.kill(&run, reason),
                 Effect::Withdraw { run, reason } => {
                     if let Some(entry) = self.runs.get_mut(&run) {
-                        (entry.spools, entry.queued) = (None, None);
+                        (entry.spools, entry.place) = (None, None);
                         let (now, note) = (self.shared.context.clock.now(), "ended while it waited behind another run");
                         let report = without_running(now, self.shared.policy.now().defaults, "", reason, note);
                         let end = RunEnd::Report(Arc::new(report));
@@ -425,74 +459,109 @@ impl Actor {
                 Effect::Stop => self.stopped = true,
                 Effect::Refuse { run, refusal } => {
                     if let Some(entry) = self.runs.get_mut(&run) {
-                        (entry.spools, entry.queued) = (None, None);
+                        (entry.spools, entry.place) = (None, None);
                         let end = RunEnd::NotStarted(NotStarted::Rejected(refusal));
                         self.audit_end(&run, &end);
                         self.end_log(&run, end).await;
                     }
                 }
-                // These answer a request; `start` has handled them.
+                // These answer a request; `decide` has handled them.
                 Effect::Accept { .. } | Effect::Attach { .. } => {}
             }
         }
     }
 
-    fn kill(&self, run: &RunId, reason: KillReason) {
-        if let Some(KillOnDrop(killer)) = self.runs.get(run).and_then(|entry| entry.killer.as_ref()) {
+    fn kill(&mut self, run: &RunId, reason: KillReason) {
+        if let Some(StartingRun { run, .. }) = self.starting.take_if(|starting| starting.run == *run) {
+            let (now, note) = (self.shared.context.clock.now(), "ended before its workspace was scanned");
+            let report = without_running(now, self.shared.policy.now().defaults, "", reason, note);
+            self.end_undriven(run, RunEnd::Report(Arc::new(report)));
+        } else if let Some(KillOnDrop(killer)) = self.runs.get(run).and_then(|entry| entry.killer.as_ref()) {
             killer.kill(reason);
         }
     }
 
-    fn drive(&mut self, run: RunId, request: RunRequest, notes: Vec<String>) {
+    // Ends the session's running run, which has no driver, as if a driver had ended it.
+    fn end_undriven(&mut self, run: RunId, end: RunEnd) {
+        if let Some(entry) = self.runs.get_mut(&run) {
+            entry.place = None;
+        }
+        self.drivers.spawn(std::future::ready(FinishedRun { run, end, measured: Vec::new() }));
+    }
+
+    /// Drives a run that is ready, and has the workspace scanned anew for one that has waited.
+    fn begin(&mut self, run: RunId, request: Box<RunRequest>, notes: Vec<String>) {
+        let Some(entry) = self.runs.get_mut(&run) else { return };
+        match entry.place.take() {
+            Some(Place::Host(ready, slot)) => self.drive(run, *ready, slot, notes),
+            waited => {
+                entry.place = waited;
+                let request = ScanRequest { request: Some(request), kind: entry.kind };
+                self.starting = Some(StartingRun { run: run.clone(), notes });
+                self.scans.enqueue(&self.shared, request, ScanFor::Run(run));
+            }
+        }
+    }
+
+    // Drives a run that has waited in the session, unless it was killed meanwhile.
+    async fn handle_rescan(&mut self, run: RunId, result: Result<Scanned, SessionError>) {
+        let Some(starting) = self.starting.take_if(|starting| starting.run == run) else { return };
+        match self.enter_after_rescan(&run, result).await {
+            Ok((fingerprint, ready, slot)) => {
+                self.step(SessionEvent::Rescanned { run: run.clone(), fingerprint }).await;
+                self.drive(run, *ready, slot, starting.notes);
+            }
+            Err(why) => self.end_undriven(run, RunEnd::NotStarted(why)),
+        }
+    }
+
+    async fn enter_after_rescan(
+        &mut self,
+        run: &RunId,
+        result: Result<Scanned, SessionError>,
+    ) -> Result<(Option<Fingerprint>, Box<ReadyRun>, RunSlot), NotStarted> {
+        let Scanned { fingerprint, ready } = result.map_err(|error| match error {
+            SessionError::Prepare(why) => why.into(),
+            error => NotStarted::Host { text: error.to_string() },
+        })?;
+        let entry = self.runs.get_mut(run).zip(ready);
+        let (entry, ready) = entry.ok_or_else(|| NotStarted::Host { text: SessionError::Host.to_string() })?;
+        let queue_reservation = match entry.place.take() {
+            Some(Place::Session(reservation)) => reservation,
+            _ => None,
+        };
+        let priority = entry.priority;
+        let (ready, slot) = self.enter_host_queue(ready, priority, queue_reservation).await?;
+        Ok((fingerprint, ready, slot))
+    }
+
+    fn drive(&mut self, run: RunId, ready: ReadyRun, slot: RunSlot, notes: Vec<String>) {
         let Some(entry) = self.runs.get_mut(&run) else { return };
         let Some(spools) = entry.spools.take() else { return };
         let killer = match RunKiller::new() {
             Ok(killer) => killer,
             Err(error) => {
-                entry.queued = None;
                 tracing::error!(%error, run = %run, "no descriptor for a run");
                 let text = lack(&error).unwrap_or("the host failed").to_owned();
-                let end = RunEnd::NotStarted(PrepareError::HostFailed { text }.into());
-                self.drivers.spawn(std::future::ready(FinishedRun { run, end, measured: Vec::new() }));
+                self.end_undriven(run, RunEnd::NotStarted(PrepareError::HostFailed { text }.into()));
                 return;
             }
         };
         entry.killer = Some(KillOnDrop(killer.clone()));
-        let (started, receiver) = oneshot::channel();
-        self.starting = Some((run.clone(), receiver));
-        let drive = RunTask {
+        let ReadyRun { request, policy, prepared, .. } = ready;
+        let task = RunTask {
             context: Arc::clone(&self.shared.context),
-            policy: self.shared.policy.now(),
-            session: self.shared.id.clone(),
+            policy,
             workspace: self.shared.workspace.clone(),
             run,
             request,
             notes,
-            kind: entry.kind,
-            priority: entry.priority,
             accepted_at: entry.accepted_at,
-            queue_reservation: entry.queued.take(),
             log: entry.log.clone(),
             spools,
             killer,
         };
-        self.drivers.spawn(runs::drive(drive, started));
-    }
-
-    // `None` for a run that ended before its scan: its end says why.
-    async fn handle_run_start(&mut self, scanned: Option<Option<Fingerprint>>) {
-        if let (Some((run, _)), Some(fingerprint)) = (self.starting.take(), scanned) {
-            self.step(SessionEvent::Began { run, fingerprint }).await;
-            self.confirm_start();
-        }
-    }
-
-    // Replies to the caller that its request became a run.
-    fn confirm_start(&mut self) {
-        if let Some(pending) = self.pending_start.take() {
-            let PendingStart { started, reply, watch: _watch } = *pending;
-            _ = reply.send(Ok(started));
-        }
+        self.drivers.spawn(runs::drive(task, prepared, slot));
     }
 
     async fn handle_run_end(&mut self, ended: Result<FinishedRun, JoinError>) {
@@ -508,25 +577,8 @@ impl Actor {
             }
         };
         let run = finished.run;
-        self.starting = None;
         // A session is in use while it has runs, so that a caller that waited for this run finds it.
         self.used_at = self.shared.context.clock.now();
-        let rejection: Option<SessionError> = match &finished.end {
-            RunEnd::NotStarted(NotStarted::Prepare(why)) => Some(why.clone().into()),
-            RunEnd::NotStarted(NotStarted::Quota(why)) => Some(why.clone().into()),
-            _ => None,
-        };
-        if let Some(why) = rejection
-            && let Some(pending) = self.pending_start.take()
-        {
-            self.step(SessionEvent::Rejected { run }).await;
-            // Frees retention quota, so that a caller that tries again is not rejected for what this session can
-            // forget.
-            self.enforce_retention().await;
-            _ = pending.reply.send(Err(why));
-            return;
-        }
-        self.confirm_start();
         self.audit_end(&run, &finished.end);
         let log = self.runs.get_mut(&run).map(|entry| {
             entry.killer = None;
@@ -556,25 +608,12 @@ impl Actor {
     }
 
     async fn tick(&mut self) {
-        if let Some(abandoned) = self.pending_start.as_mut().filter(|pending| pending.reply.is_closed()) {
-            abandoned.watch = None;
-        }
         let watched: Vec<(RunId, usize)> =
             self.runs.iter().map(|(run, entry)| (run.clone(), entry.handle.watchers())).collect();
         for (run, watchers) in watched {
             self.step(SessionEvent::Watched { run, watchers }).await;
         }
         self.step(SessionEvent::Tick).await;
-    }
-}
-
-// Waits until the starting run sends its fingerprint; for ever without a starting run.
-async fn run_started(
-    starting: &mut Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
-) -> Option<Option<Fingerprint>> {
-    match starting {
-        Some((_, receiver)) => receiver.await.ok(),
-        None => std::future::pending().await,
     }
 }
 
