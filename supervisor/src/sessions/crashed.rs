@@ -37,7 +37,7 @@ impl Actor {
         }
         // Their killers are dropped, so the drivers end.
         while self.drivers.join_next().await.is_some() {}
-        self.drainers.drain(..).for_each(|drainer| _ = drainer.send(()));
+        self.shutdown.abort_drain();
         self.answer_queries(messages).await;
         self.end().await;
     }
@@ -56,7 +56,7 @@ impl Actor {
                 Some(SessionMessage::Cancel { run, reply }) => _ = reply.send(self.runs.contains_key(&run)),
                 Some(SessionMessage::Drain { reply }) => _ = reply.send(()),
                 Some(SessionMessage::Close { reply }) => {
-                    self.closers.push(reply);
+                    self.shutdown.add_closer(reply, 0);
                     return;
                 }
                 // Dropping the reply tells the caller that the session is gone.

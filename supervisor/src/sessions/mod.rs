@@ -7,6 +7,8 @@ pub mod limits;
 mod pending_scans;
 pub mod registry;
 mod retention;
+mod run_start;
+mod shutdown;
 
 use crate::ops::drain::ClosedRuns;
 use crate::runs::RunHandle;
