@@ -10,10 +10,9 @@ export PROCTOR_TOOLS := $(TOOLS)
 export GOFLAGS := -modcacherw
 export GOTOOLCHAIN := local
 
-# Tests of rows of the table, by a part of their names. One in sixteen waits for its deadline and keeps no processor busy
-# meanwhile, so there are more of them at a time; the others limit themselves (tests/tests/outcome_table/cpu_slots.rs).
-ROWS := ::by_
-ROWS_AT_A_TIME := 8
+# Everything that tests need.
+TEST_TOOLS := go python grpc pytest pytest-playwright django pyprojects node-packages oldest-node-packages jsprojects \
+  managed chromium nextest crates cmake gomodules maven gradle guest
 
 .PHONY: help demo test bench soak load projects fuzz lint deny tools build clean
 
@@ -23,16 +22,19 @@ help: ## show the targets
 build: ## build all binaries for use: target/release/proctor, proctor-worker, proctor-mcp
 	cargo build --release --locked --bins
 
-demo: tools ## start a supervisor, run the sample workspaces over gRPC, show what broke, leave nothing behind
+demo: ## start a supervisor, run the sample workspaces over gRPC, show what broke, leave nothing behind
+	.ci/tools go
 	cargo build --release --locked --bins
 	target/release/demo
 
-test: tools ## run every test
-	cargo build --locked --workspace --bins --examples
-	cargo test --locked --workspace --doc
+# The end-to-end suites first (.config/nextest.toml), then the unit tests, which take a minute.
+test: ## run every test
+	.ci/tools $(TEST_TOOLS) & tools=$$!; \
+	cargo build --locked --workspace --bins --examples --tests && wait $$tools
 	failed=0; \
-	cargo test --locked --workspace --lib --bins --tests --no-fail-fast -- --skip $(ROWS) || failed=1; \
-	cargo test --locked --workspace --test outcome_table -- --test-threads $(ROWS_AT_A_TIME) $(ROWS) || failed=1; \
+	cargo test --locked --workspace --doc || failed=1; \
+	cargo nextest run --locked --workspace -E 'kind(test)' --test-threads $$((4 * $$(nproc))) || failed=1; \
+	cargo test --locked --workspace --lib --bins --no-fail-fast || failed=1; \
 	exit $$failed
 
 bench: tools ## compare with rivals side by side; exits non-zero when a time is worse than twice its target or a promise is broken
@@ -67,7 +69,7 @@ deny: ## licences, bans and sources, from the lock file alone
 	cargo deny --offline --locked check bans licenses sources
 
 tools: ## install what tests need: toolchains, runners of every language, pinned projects, a guest's kernel
-	.ci/tools go python grpc pytest pytest-playwright django pyprojects node-packages oldest-node-packages jsprojects managed chromium nextest crates cmake gomodules maven gradle guest
+	.ci/tools $(TEST_TOOLS)
 
 clean: ## remove what was built and installed
 	cargo clean

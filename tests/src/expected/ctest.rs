@@ -140,7 +140,7 @@ pub(super) const TABLE: &[Row] = &[
         name: "crash",
         fixture: "ctest/crash",
         tests: &[
-            Case::passed("Crash.Baseline"),
+            Case::passed("Crash.Before"),
             Case::error("Crash.Segfault").says("the test crashed: SegFault"),
             Case::error("Crash.Abort").says("the test crashed: Subprocess aborted"),
             Case::error("Crash.Leaves").says("the test process ended before the test did"),

@@ -1,10 +1,9 @@
-//! The whole table through every entrance: the command line, gRPC, and MCP with two clients that we did not write. Must not
-//! know what is expected; that is the table's.
+//! The table of expected outcomes: every row over gRPC, and rows of every form by the command line and over MCP, with two
+//! clients that we did not write.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy takes for ordinary code")]
 
 mod command_line;
-mod cpu_slots;
 mod django;
 mod grpc;
 mod mcp;
@@ -15,42 +14,47 @@ mod pytest_playwright;
 mod python_mcp_sdk;
 mod wrapped_test_scripts;
 
+use proctor_tests::expectation::Row;
 use proctor_tests::expected::TABLES;
 use proctor_tests::process::source_root;
+use std::collections::BTreeSet;
 
-// One test for each row, so that they run beside each other and a failure names its row. `make test` gives them more threads than
-// there are processors, for those that wait (see `turn`), and knows them by their modules' names, `by_`.
+// One test for each row, so that they run beside each other and a failure names its row. Each row is driven over gRPC; the
+// other entrances show the same report in forms of their own, so they drive the rows of `FORMS`.
 macro_rules! rows {
     ($($framework:ident: $($name:ident)*;)*) => {
         const NAMES: &[(&str, &[&str])] = &[$((stringify!($framework), &[$(stringify!($name)),*])),*];
 
-        $(mod $framework {
-            macro_rules! path { ($row:ident) => { concat!(stringify!($framework), "/", stringify!($row)) } }
+        mod by_grpc {
+            $(mod $framework {
+                $(#[tokio::test] async fn $name() {
+                    crate::grpc::check(concat!(stringify!($framework), "/", stringify!($name))).await;
+                })*
+            })*
+        }
+    };
+}
 
-            /// Rows of the table through the command line.
-            mod by_command_line {
+macro_rules! forms {
+    ($($framework:ident: $($name:ident)*;)*) => {
+        /// Rows that show each form that a report can have.
+        const FORMS: &[&str] = &[$($(concat!(stringify!($framework), "/", stringify!($name))),*),*];
+
+        mod by_command_line {
+            $(mod $framework {
                 $(#[test] fn $name() {
-                    let _slot = crate::cpu_slots::acquire_for(path!($name));
-                    crate::command_line::check(path!($name));
+                    crate::command_line::check(concat!(stringify!($framework), "/", stringify!($name)));
                 })*
-            }
+            })*
+        }
 
-            /// The same through gRPC.
-            mod by_grpc {
+        mod by_mcp {
+            $(mod $framework {
                 $(#[tokio::test] async fn $name() {
-                    let _slot = crate::cpu_slots::acquire_for(path!($name));
-                    crate::grpc::check(path!($name)).await;
+                    crate::mcp::check(concat!(stringify!($framework), "/", stringify!($name))).await;
                 })*
-            }
-
-            /// The same through MCP.
-            mod by_mcp {
-                $(#[tokio::test] async fn $name() {
-                    let _slot = crate::cpu_slots::acquire_for(path!($name));
-                    crate::mcp::check(path!($name)).await;
-                })*
-            }
-        })*
+            })*
+        }
     };
 }
 
@@ -77,6 +81,60 @@ rows! {
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
     maestro: pass fail collection flaky hang crash unicode many filtered filtered_out;
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;
+}
+
+forms! {
+    go: pass fail crash oom forkbomb flood command_passes command_crashes;
+    pytest: fail skip crash hang many unicode filter_is_wrong;
+    unittest: fail interrupt;
+    jest: fail many unicode filtered_out;
+    mocha: fail;
+    node: fail filtered;
+    vitest: fail flaky;
+    playwright: fail;
+    script: fail;
+    cargo: fail;
+    nextest: fail;
+    ctest: fail;
+    custom: junit junit_broken tap tap_of_nothing hang unicode;
+    maven: fail;
+    gradle: fail;
+    maestro: fail filtered;
+    cypress: fail flaky;
+}
+
+/// What a report of this row has that another may lack, and that an entrance may show in a form of its own.
+fn features(framework: &str, row: &Row) -> BTreeSet<String> {
+    let with = [
+        ("covering", !row.covering.is_empty()),
+        ("a command", !row.options.command.is_empty()),
+        ("a filter", !row.options.filter.is_empty()),
+        ("flaky tests", row.flaky > 0),
+        ("hidden failures", row.tests.iter().any(|test| test.hidden)),
+        ("many tests", row.many.1 > 0),
+        ("partial results", row.partial),
+        ("running tests", !row.running.is_empty()),
+        ("much output", row.output_bytes_min > 1_000_000),
+    ];
+    let with = with.iter().filter(|(_, shown)| *shown).map(|(what, _)| format!("{} with {what}", row.outcome));
+    let plain = [format!("framework {framework}"), format!("outcome {}", row.outcome)];
+    let collectors = row.collectors.iter().map(|collector| format!("collector {}", collector.kind));
+    let artifacts = row.artifacts.iter().map(|(kind, ..)| format!("artifact {kind}"));
+    let tests = row.tests.iter().map(|test| format!("test {}", test.outcome));
+    let hits = row.hits.iter().map(|limit| format!("limit {limit}"));
+    plain.into_iter().chain(with).chain(collectors).chain(artifacts).chain(tests).chain(hits).collect()
+}
+
+#[test]
+fn every_form_of_a_report_is_shown_at_every_entrance() {
+    let features_of = |is_wanted: &dyn Fn(&str) -> bool| -> BTreeSet<String> {
+        let rows = TABLES.iter().flat_map(|(framework, rows)| rows.iter().map(move |row| (framework, row)));
+        let wanted = rows.filter(|(framework, row)| is_wanted(&format!("{framework}/{}", row.name)));
+        wanted.flat_map(|(framework, row)| features(framework, row)).collect()
+    };
+    let (all, shown) = (features_of(&|_| true), features_of(&|name| FORMS.contains(&name)));
+    let missing: Vec<_> = all.difference(&shown).collect();
+    assert!(missing.is_empty(), "add a row to `forms!` that shows {missing:?}");
 }
 
 /// Fixtures that are in no row, for a reason that their framework's table gives.

@@ -36,7 +36,7 @@ pub(crate) enum Environment {
 }
 
 impl Environment {
-    const ALL: [Environment; 3] = [Environment::Host, Environment::User, Environment::Guest];
+    pub(crate) const ALL: [Environment; 3] = [Environment::Host, Environment::User, Environment::Guest];
 
     /// Whom a run can be there. What a run is for files does not hang on the kernel of the guest, where everything is slow.
     fn identities(self) -> &'static [RunAs] {
@@ -49,7 +49,7 @@ impl Environment {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Environment::Host => "host",
             Environment::User => "user",
@@ -81,7 +81,8 @@ impl SuiteOptions {
                 "--attack" => &mut asked.attack,
                 "--worker" => &mut asked.worker,
                 "--gifts" => &mut asked.gifts,
-                "--place" => {
+                "--nocapture" => continue,
+                "--place" | "--exact" => {
                     let name = arguments.next().unwrap_or_default();
                     let place = Environment::ALL.into_iter().find(|place| place.name() == name);
                     asked.place = Some(place.unwrap_or_else(|| panic!("{name:?} is none of host, user, guest")));
