@@ -4,7 +4,7 @@ use super::xml::Attributes;
 use crate::parsing::assertion_values::values;
 use crate::parsing::output_tail::plain;
 use crate::parsing::workspace_paths::Paths;
-use crate::runners::ctest::failure::{Failure, Printed};
+use crate::runners::ctest::assertion_output::{AssertionFailure, TestOutputBuffer};
 use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use regex::Regex;
@@ -215,7 +215,7 @@ impl Open {
         let (expected, actual) = read.filter(|_| outcome.is_failure()).unzip();
         let own = self.file.as_deref().and_then(|file| Some((paths.relative_to(dir, file)?, self.line?)));
         // The text says where it failed, the attributes where the test is.
-        let at = position(&plain(&self.stack), paths, dir).or_else(|| printed?.at);
+        let at = position(&plain(&self.stack), paths, dir).or_else(|| printed?.place);
         let place = at.or(own).filter(|(_, line)| told && *line > 0);
         let (file, line) = place.unzip();
         TestCase {
@@ -244,9 +244,9 @@ fn without_position(message: &str) -> &str {
 }
 
 /// What a test that says nothing printed about its failure (ctest's files are like that).
-fn printed(output: &str, paths: &Paths, dir: &str) -> Option<Failure> {
-    let mut printed = Printed::default();
-    output.lines().for_each(|line| printed.line(line));
+fn printed(output: &str, paths: &Paths, dir: &str) -> Option<AssertionFailure> {
+    let mut printed = TestOutputBuffer::default();
+    output.lines().for_each(|line| printed.push_line(line));
     printed.failure(dir, paths)
 }
 
