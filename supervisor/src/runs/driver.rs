@@ -19,7 +19,7 @@ use proctor_core::outcome::KillReason;
 use proctor_core::report::Report;
 use proctor_core::request::{RunRequest, Selection};
 use proctor_core::timestamp::Timestamp;
-use proctor_frameworks::Awaited;
+use proctor_frameworks::ExpectedTests;
 use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, lack, shorten_slice};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -196,8 +196,8 @@ fn provide_go_library(task: &RunTask, prepared: &mut PreparedRun, cache: &RunCac
 fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
     let PreparedRun { spec, parser, framework, chosen, mut notes, env, missed, .. } = prepared;
     // A custom command runs whole, whatever was selected.
-    let awaited = chosen.as_ref().map(|_| Awaited::of(&task.request.selection)).unwrap_or_default();
-    let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, awaited);
+    let expected = chosen.as_ref().map(|_| ExpectedTests::from_selection(&task.request.selection)).unwrap_or_default();
+    let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, expected);
     notes.splice(0..0, std::mem::take(&mut task.notes));
     let mut ending = run_round(&mut task, &mut state, &spec)?;
     task.log.append_blocking(state.record_missed(missed));

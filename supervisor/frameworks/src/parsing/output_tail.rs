@@ -7,7 +7,7 @@ use proctor_core::outcome::Exit;
 const SAID_BYTES_MAX: usize = 64 * 1024;
 
 /// How a command ended, as the end of a sentence about it.
-pub(crate) fn ending(exit: Exit) -> String {
+pub(crate) fn describe_exit(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("exited with {code}"),
         Exit::Signal(signal) => format!("was ended by signal {signal}"),
@@ -16,15 +16,15 @@ pub(crate) fn ending(exit: Exit) -> String {
 }
 
 /// `text` without terminal control sequences.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn strip_ansi(text: &str) -> String {
     if text.contains('\x1b') { anstream::adapter::strip_str(text).to_string() } else { text.to_owned() }
 }
 
 /// The last words of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Said(Vec<u8>);
+pub(crate) struct OutputTail(Vec<u8>);
 
-impl Said {
+impl OutputTail {
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes.get(bytes.len().saturating_sub(SAID_BYTES_MAX)..).unwrap_or_default());
         // Twice the bound, so that little is moved for each piece of a long stream.

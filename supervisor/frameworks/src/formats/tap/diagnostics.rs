@@ -1,8 +1,8 @@
 //! What stands below a test point: a block of YAML, or comments. Of YAML only as much is read as writers of TAP use: a key
 //! and its value on a line, and texts of several lines. Must not know the stream around it.
 
-use crate::parsing::assertion_values::values;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::assertion_values::assertion_values;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
 use proctor_core::test_case::{TestCase, TestOutcome};
 use regex::Regex;
@@ -82,7 +82,7 @@ impl Diagnostics {
     }
 
     /// Puts what was said into the record of its test.
-    pub(super) fn explain(&self, case: &mut TestCase, paths: &Paths) {
+    pub(super) fn explain(&self, case: &mut TestCase, paths: &WorkspacePaths) {
         let told = case.outcome.is_failure() || case.outcome == TestOutcome::Xfailed;
         if case.outcome == TestOutcome::Passed || self.echoes {
             return;
@@ -100,7 +100,7 @@ impl Diagnostics {
         if case.expected.is_none() && case.actual.is_none() {
             let got = GOT.as_ref().and_then(|got| got.captures(&comments));
             let read = got.map(|got| (unquoted(&got["expected"]), unquoted(&got["actual"])));
-            (case.expected, case.actual) = read.or_else(|| values(case.message.as_deref()?)).unzip();
+            (case.expected, case.actual) = read.or_else(|| assertion_values(case.message.as_deref()?)).unzip();
         }
         if let Some(difference) = text(DIFFERENCE).filter(|_| case.expected.is_none() && case.actual.is_none()) {
             (case.expected, case.actual) = (Some(side(&difference, '-')), Some(side(&difference, '+')));
@@ -109,7 +109,7 @@ impl Diagnostics {
         (case.file, case.line) = place.unzip();
     }
 
-    fn place(&self, paths: &Paths) -> Option<(String, u32)> {
+    fn place(&self, paths: &WorkspacePaths) -> Option<(String, u32)> {
         let inside = |file: &str, line: &str| {
             let line = line.trim().parse().ok().filter(|line| *line > 0)?;
             let file = file.strip_prefix("//").filter(|file| file.starts_with('/')).unwrap_or(file);
