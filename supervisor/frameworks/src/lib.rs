@@ -12,8 +12,8 @@ pub mod runners;
 
 pub use contract::*;
 pub use run::detection;
-pub use run::expected_tests::Awaited;
-pub use run::multi::{Chosen, Detected};
+pub use run::expected_tests::ExpectedTests;
+pub use run::multi::{DetectedFramework, FrameworkChoice};
 use runners::{
     ctest, cypress, go, gradle, jest, maestro, maven, mocha, node_test, playwright, pytest, rust, script, unittest,
     vitest,

@@ -13,7 +13,7 @@ use proctor_core::outcome::Exit;
 use proctor_core::request::Selection;
 use proctor_core::test_case::TestOutcome;
 use proctor_frameworks::runners::maven::Maven;
-use proctor_frameworks::{Framework, Parser, Want};
+use proctor_frameworks::{Framework, Parser, PlanRequest};
 use proptest::prelude::*;
 use std::fmt::Write as _;
 use support::jvm::{self, Said};
@@ -55,11 +55,11 @@ const KILLED: [&[u8]; 2] =
 fn parser(is_listing: bool) -> Box<dyn Parser> {
     let tests = ["Alive", "Before", "Calc", "Exit", "Greet", "Hang", "Ng", "Old", "SetUp", "Bad", "Plain", "Three"];
     let tree = jvm::tree("pom.xml", &tests);
-    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    let want = PlanRequest { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let projects = Maven.detect(&tree);
     if is_listing {
         let plan = Maven.plan_listing(&projects, &tree, &want).unwrap();
-        return Maven.listing(&plan, &want);
+        return Maven.listing_parser(&plan, &want);
     }
     let plan = Maven.plan(&projects, &tree, &want).unwrap();
     Maven.parser(&plan, &want)
@@ -178,7 +178,7 @@ fn what_an_attempt_came_to_that_was_run_again_is_not_told() {
         )
     };
     let mut tree = jvm::tree("pom.xml", &["A"]);
-    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    let want = PlanRequest { scratch: "/tmp/proctor", ..want(&Selection::All) };
     tree.add_with_content("pom.xml", "<rerunFailingTestsCount>1</rerunFailingTestsCount>");
     let plan = Maven.plan(&Maven.detect(&tree), &tree, &want).unwrap();
     let outcomes = |results: &[&str], exit, killed| {
@@ -202,7 +202,7 @@ fn what_an_attempt_came_to_that_was_run_again_is_not_told() {
 #[test]
 fn a_run_that_may_have_stopped_after_failures_has_not_reached_everything() {
     let mut tree = jvm::tree("pom.xml", &["Greet"]);
-    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    let want = PlanRequest { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let mut unreached = |count: &str| {
         tree.add_with_content("pom.xml", format!("<skipAfterFailureCount>{count}</skipAfterFailureCount>"));
         let plan = Maven.plan(&Maven.detect(&tree), &tree, &want).unwrap();

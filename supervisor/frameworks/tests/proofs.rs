@@ -11,7 +11,7 @@ use proctor_core::outcome::{Exit, Outcome};
 use proctor_core::report::Summary;
 use proctor_core::request::Selection;
 use proctor_core::verdict::{Facts, judge};
-use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Want};
+use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, PlanRequest};
 use support::want::want;
 
 /// Where a runner speaks.
@@ -189,10 +189,10 @@ const RECORDINGS: &[Recording] = &[
 /// What the recording comes to with `change` made to all that is told.
 fn outcome(recording: &Recording, change: impl Fn(&str) -> String) -> Outcome {
     let framework = framework(recording.framework);
-    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    let want = PlanRequest { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let mut tree = FileTree::default();
     tree.add_with_content(recording.file.0, recording.file.1);
-    let plan = framework.plan(&framework.asked(&tree), &tree, &want).unwrap();
+    let plan = framework.plan(&framework.detect_explicit(&tree), &tree, &want).unwrap();
     // ctest says where it looks for its tests: the recording, in its own build directory.
     let build = plan.steps[0].args.get(3).cloned().unwrap_or_default();
     let change = |told: &str| change(&told.replace("/cache/cmake/0123456789abcdef", &build));

@@ -22,7 +22,7 @@ use proctor_core::quota::{Amount, QuotaExceeded};
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
 use proctor_core::timestamp::Timestamp;
-use proctor_frameworks::Awaited;
+use proctor_frameworks::ExpectedTests;
 use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, lack, shorten_slice};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -311,7 +311,7 @@ fn execute(run: EnteredRun) -> RunResult {
     let EnteredRun { mut task, prepared, fingerprint, slot: _slot, mut started } = run;
     let PreparedRun { spec, parser, framework, chosen, mut notes, env, missed, .. } = prepared;
     // A custom command runs whole, whatever was selected.
-    let awaited = chosen.as_ref().map(|_| Awaited::of(&task.request.selection)).unwrap_or_default();
+    let awaited = chosen.as_ref().map(|_| ExpectedTests::of(&task.request.selection)).unwrap_or_default();
     let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, awaited);
     notes.splice(0..0, std::mem::take(&mut task.notes));
     let mut report_start = || {

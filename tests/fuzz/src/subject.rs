@@ -3,7 +3,7 @@
 
 use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, Selection};
-use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Parser, Plan, Want, runners::custom};
+use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Parser, Plan, PlanRequest, runners::custom};
 
 /// Which framework the fuzzer's process is for: corpora of different ones have nothing to learn from each other.
 pub const VARIABLE: &str = "PROCTOR_FUZZ";
@@ -17,8 +17,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// A request for these tests.
-pub fn want(selection: &Selection) -> Want<'_> {
-    Want {
+pub fn want(selection: &Selection) -> PlanRequest<'_> {
+    PlanRequest {
         selection,
         coverage: CoverageMode::Auto,
         parallel: None,
@@ -85,6 +85,6 @@ pub fn parser(name: &str, listing: bool) -> (Plan, Box<dyn Parser>) {
         (!projects.is_empty()).then(|| plan(framework, &projects, &tree, &want).expect("a plan of one project"))
     });
     let plan = planned.unwrap_or_else(|| panic!("no tree of subject::trees has a project of {name}"));
-    let parser = if listing { framework.listing(&plan, &want) } else { framework.parser(&plan, &want) };
+    let parser = if listing { framework.listing_parser(&plan, &want) } else { framework.parser(&plan, &want) };
     (plan, parser)
 }

@@ -1,7 +1,7 @@
 //! A snapshot of a workspace's file tree: names of files, and the content of the few that detection reads. Must not
 //! know where it came from.
 
-use crate::contract::{LEFT_OUT_MAX, LeftOut};
+use crate::contract::{LEFT_OUT_MAX, UnscannedPath};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Files of a workspace, by path relative to it, `/`-separated.
@@ -10,7 +10,7 @@ pub struct FileTree {
     files: BTreeSet<String>,
     contents: BTreeMap<String, String>,
     truncated: bool,
-    left_out: Vec<LeftOut>,
+    left_out: Vec<UnscannedPath>,
     left_out_unnamed: u64,
 }
 
@@ -49,7 +49,7 @@ impl FileTree {
     }
 
     /// Notes a place where there may be tests and that is not in the snapshot.
-    pub fn leave_out(&mut self, left_out: LeftOut) {
+    pub fn leave_out(&mut self, left_out: UnscannedPath) {
         let has_room = self.left_out.len() < LEFT_OUT_MAX;
         match self.left_out.last_mut().filter(|last| last.path == left_out.path) {
             Some(last) => last.concerns = last.concerns.and(left_out.concerns),
@@ -60,7 +60,7 @@ impl FileTree {
 
     /// Places where there may be tests and that are not in the snapshot, at most [`LEFT_OUT_MAX`].
     #[must_use]
-    pub fn left_out(&self) -> &[LeftOut] {
+    pub fn left_out(&self) -> &[UnscannedPath] {
         &self.left_out
     }
 

@@ -26,23 +26,23 @@ pub trait Framework: Send + Sync {
     fn markers(&self) -> &'static [&'static str];
 
     /// Whether detection reads the content of the file at this path too, where a name alone does not tell.
-    fn reads(&self, _path: &str) -> bool {
+    fn is_marker_path(&self, _path: &str) -> bool {
         false
     }
 
     /// Names of directories that its tool fills beside a marker (`target`): nobody edits what is there.
-    fn fills(&self) -> &'static [&'static str] {
+    fn output_dirs(&self) -> &'static [&'static str] {
         &[]
     }
 
     /// What its projects are recognised by, for whoever asks for it where there is none.
-    fn signs(&self) -> String {
+    fn describe_markers(&self) -> String {
         self.markers().join(", ")
     }
 
     /// The same, with what this workspace has in its place.
-    fn signs_in(&self, _tree: &FileTree) -> String {
-        self.signs()
+    fn describe_markers_in(&self, _tree: &FileTree) -> String {
+        self.describe_markers()
     }
 
     /// Extensions of its source files, without the dot.
@@ -52,19 +52,19 @@ pub trait Framework: Send + Sync {
     fn detect(&self, tree: &FileTree) -> Vec<Project>;
 
     /// The same where it is asked for by name, which is a sign of its own.
-    fn asked(&self, tree: &FileTree) -> Vec<Project> {
+    fn detect_explicit(&self, tree: &FileTree) -> Vec<Project> {
         self.detect(tree)
     }
 
     /// Milliseconds of wall time for a run that asks for none, unless [`Limits::DEFAULT`] will do.
     ///
     /// [`Limits::DEFAULT`]: proctor_core::limits::Limits::DEFAULT
-    fn wall_ms(&self) -> Option<u64> {
+    fn default_wall_ms(&self) -> Option<u64> {
         None
     }
 
     /// Whether it is the one for this project when no framework is asked for by name: several can run the same tests.
-    fn claims(&self, _tree: &FileTree, _project: &Project) -> bool {
+    fn is_default_for(&self, _tree: &FileTree, _project: &Project) -> bool {
         true
     }
 
@@ -74,35 +74,35 @@ pub trait Framework: Send + Sync {
     }
 
     /// Whether a run of the `outer` project has the tests of the `inner` one below it among its own, with its own settings.
-    fn covers(&self, _tree: &FileTree, _outer: &Project, _inner: &Project) -> bool {
+    fn collects_tests_of(&self, _tree: &FileTree, _outer: &Project, _inner: &Project) -> bool {
         false
     }
 
     /// The file whose test script starts it in this project. Frameworks that one file starts are run together.
-    fn started_by(&self, _tree: &FileTree, _project: &Project) -> Option<String> {
+    fn test_script(&self, _tree: &FileTree, _project: &Project) -> Option<String> {
         None
     }
 
     /// Whether it runs what other frameworks leave: it never stands against one, only beside those that the same file starts.
-    fn is_last_resort(&self) -> bool {
+    fn is_fallback(&self) -> bool {
         false
     }
 
     /// Whether it can run the tests of some files, or those that a filter picks.
-    fn selects(&self) -> bool {
+    fn supports_selection(&self) -> bool {
         true
     }
 
     /// What these projects lack that a build makes, in sentences for a run in which something could not be loaded.
-    fn unbuilt(&self, _tree: &FileTree, _projects: &[Project]) -> Vec<String> {
+    fn missing_build_outputs(&self, _tree: &FileTree, _projects: &[Project]) -> Vec<String> {
         Vec::new()
     }
 
     /// The commands that run the selected tests.
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError>;
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError>;
 
     /// Changes the commands of a run so that they drive the browser that is asked for. What drives none has nothing to change.
-    fn browse(
+    fn apply_browser_options(
         &self,
         _tree: &FileTree,
         _plan: &mut Plan,
@@ -112,45 +112,46 @@ pub trait Framework: Send + Sync {
         Err(PlanError::NotApplicable { option, framework: self.name() })
     }
 
-    /// The commands that list tests without running them; their output goes to [`Framework::listing`].
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError>;
+    /// The commands that list tests without running them; their output goes to [`Framework::listing_parser`].
+    fn plan_listing(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>)
+    -> Result<Plan, PlanError>;
 
     /// Whether one of its projects has the package of `target`. Packages are files, unless an adapter says otherwise.
-    fn owns(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
+    fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
         holds(self.extensions(), projects, tree, target.package())
     }
 
     /// Whether what does not build or load keeps other tests from running, of which the runner then tells nothing.
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         true
     }
 
     /// A parser for one run of `plan`.
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser>;
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser>;
 
     /// A parser for one listing: its `TestStarted` events are the tests, its collectors the errors.
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        self.parser(plan, want)
+    fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        self.parser(plan, request)
     }
 
     /// What the files that the run left in its artefact directory say about coverage.
     ///
     /// `finished` names the tests that finished, by package; a package that is not in it completed none. Nothing, for a
     /// framework whose coverage is not measured.
-    fn ingest(
+    fn ingest_coverage(
         &self,
         _projects: &[Project],
         _workspace: &str,
         _artifacts: &[(String, Vec<u8>)],
         _finished: &BTreeMap<String, BTreeSet<String>>,
-    ) -> Harvest {
-        Harvest::default()
+    ) -> CoverageHarvest {
+        CoverageHarvest::default()
     }
 }
 
 /// What an adapter has to know to plan a run.
 #[derive(Debug, Clone)]
-pub struct Want<'a> {
+pub struct PlanRequest<'a> {
     /// Which tests. Never [`Selection::LastFailed`]: the session has resolved it.
     pub selection: &'a Selection,
     /// Whether to measure coverage.
@@ -170,10 +171,10 @@ pub struct Want<'a> {
 }
 
 #[cfg(test)]
-impl<'a> Want<'a> {
+impl<'a> PlanRequest<'a> {
     /// A run of `selection` at places with short names, as plain as can be.
-    pub(crate) const fn plain(selection: &'a Selection) -> Want<'a> {
-        Want {
+    pub(crate) const fn plain(selection: &'a Selection) -> PlanRequest<'a> {
+        PlanRequest {
             selection,
             coverage: CoverageMode::Off,
             parallel: None,
@@ -195,7 +196,7 @@ pub struct Plan {
     pub files: Vec<InjectedFile>,
     /// Directories that the run finds below its scratch directory, empty.
     pub dirs: Vec<String>,
-    /// Whether the files below [`ARTIFACTS`] go to [`Parser::files`] and [`Framework::ingest`].
+    /// Whether the files below [`ARTIFACTS`] go to [`Parser::files`] and [`Framework::ingest_coverage`].
     pub artifacts: bool,
     /// Whether the runner speaks through the report, the FIFO that [`REPORT`] names, to [`Parser::report`].
     pub report: bool,
@@ -204,7 +205,7 @@ pub struct Plan {
 }
 
 /// Directory below scratch in which runners leave files for us, each framework in a directory of its own, and for the caller
-/// ([`ARTIFACTS_DIRECTORY`](proctor_core::artifact::ARTIFACTS_DIRECTORY)), which are not handed to [`Parser::files`] and [`Framework::ingest`].
+/// ([`ARTIFACTS_DIRECTORY`](proctor_core::artifact::ARTIFACTS_DIRECTORY)), which are not handed to [`Parser::files`] and [`Framework::ingest_coverage`].
 pub const ARTIFACTS: &str = "artifacts";
 
 /// The wall time of a run that builds a whole project before the first test, or drives a browser or a device: 15 minutes.
@@ -273,7 +274,7 @@ pub trait Parser: Send {
     }
 
     /// What the file at `path` below [`ARTIFACTS_DIRECTORY`](proctor_core::artifact::ARTIFACTS_DIRECTORY) is and which test left it, if the runner told.
-    fn left_by(&self, _path: &str) -> Option<(ArtifactKind, TestId)> {
+    fn artifact_source(&self, _path: &str) -> Option<(ArtifactKind, TestId)> {
         None
     }
 
@@ -308,7 +309,7 @@ pub struct StreamSummary {
 
 /// What was measured of coverage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Harvest {
+pub struct CoverageHarvest {
     /// Sets of tests and what they executed.
     pub measured: Vec<CoverageMeasurement>,
     /// Why nothing or not everything was measured.

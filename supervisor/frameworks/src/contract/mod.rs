@@ -10,4 +10,4 @@ pub use framework::*;
 pub use project::Project;
 pub(crate) use project::{holds, project_of};
 pub(crate) use unscanned::LEFT_OUT_MAX;
-pub use unscanned::{Concerns, LeftOut, Why};
+pub use unscanned::{FrameworkSet, UnscannedPath, UnscannedReason};

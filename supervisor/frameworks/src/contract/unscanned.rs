@@ -7,18 +7,18 @@ pub(crate) const LEFT_OUT_MAX: usize = 1_024;
 
 /// A file or directory of a workspace that is not in its tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct UnscannedPath {
     /// Path relative to the workspace, empty for the root; what is no UTF-8 in it is replaced.
     pub path: String,
     /// Why.
-    pub why: Why,
+    pub why: UnscannedReason,
     /// The frameworks whose tests may be there.
-    pub concerns: Concerns,
+    pub concerns: FrameworkSet,
 }
 
 /// Why something was left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum UnscannedReason {
     /// More files and directories than a look takes in.
     TooMany,
     /// Names and settings of more bytes than a look takes in.
@@ -37,50 +37,50 @@ pub enum Why {
 
 /// A set of frameworks, by their place in [`FRAMEWORKS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Concerns(u32);
+pub struct FrameworkSet(u32);
 
-impl Why {
+impl UnscannedReason {
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Why::TooMany => "the workspace has more files and directories than are looked at",
-            Why::TooLarge => "the names and settings in the workspace have more bytes than are looked at",
-            Why::TooDeep => "it is too many directories deep",
-            Why::PathTooLong => "its path is longer than programs can open",
-            Why::NotUtf8 => "the name is not UTF-8",
-            Why::SettingsTooLarge => "the file is too large to be read",
-            Why::Unreadable => "it could not be read",
+            UnscannedReason::TooMany => "the workspace has more files and directories than are looked at",
+            UnscannedReason::TooLarge => "the names and settings in the workspace have more bytes than are looked at",
+            UnscannedReason::TooDeep => "it is too many directories deep",
+            UnscannedReason::PathTooLong => "its path is longer than programs can open",
+            UnscannedReason::NotUtf8 => "the name is not UTF-8",
+            UnscannedReason::SettingsTooLarge => "the file is too large to be read",
+            UnscannedReason::Unreadable => "it could not be read",
         }
     }
 
     pub(crate) fn remedy(self) -> &'static str {
         match self {
-            Why::NotUtf8 => "rename it",
-            Why::SettingsTooLarge => "make it smaller",
+            UnscannedReason::NotUtf8 => "rename it",
+            UnscannedReason::SettingsTooLarge => "make it smaller",
             _ => "name the directory to test (--file), or the command that runs the tests (`command` in .proctor.yaml)",
         }
     }
 }
 
-impl Concerns {
+impl FrameworkSet {
     /// What may be anything.
-    pub const ALL: Concerns = Concerns(u32::MAX);
+    pub const ALL: FrameworkSet = FrameworkSet(u32::MAX);
 
     /// The frameworks to which a file of this name says something: those whose source it is, and all for a settings file, which
     /// may make a project.
     #[must_use]
-    pub fn of(path: &str) -> Concerns {
+    pub fn of(path: &str) -> FrameworkSet {
         let name = path.rsplit('/').next().unwrap_or(path);
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
         let mut found = 0;
         for (place, framework) in FRAMEWORKS.iter().enumerate() {
             if framework.markers().contains(&name) {
-                return Concerns::ALL;
+                return FrameworkSet::ALL;
             }
-            if framework.extensions().contains(&extension) || framework.reads(path) {
+            if framework.extensions().contains(&extension) || framework.is_marker_path(path) {
                 found |= 1 << place;
             }
         }
-        Concerns(found)
+        FrameworkSet(found)
     }
 
     /// Whether it is no framework at all.
@@ -91,8 +91,8 @@ impl Concerns {
 
     /// Both sets.
     #[must_use]
-    pub fn and(self, other: Concerns) -> Concerns {
-        Concerns(self.0 | other.0)
+    pub fn and(self, other: FrameworkSet) -> FrameworkSet {
+        FrameworkSet(self.0 | other.0)
     }
 
     pub(crate) fn has(self, name: &str) -> bool {

@@ -9,15 +9,15 @@ pub(crate) const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Capacity that the carry-over buffer keeps between lines, so that one long line does not cost memory for ever.
 const CARRY_BYTES_KEPT: usize = 256 * 1024;
 
-/// A line splitter. Lines are handed out without their newline.
+/// A line splitter. LineSplitter are handed out without their newline.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct LineSplitter {
     carry: Vec<u8>,
     skipping: bool,
     skipped: u64,
 }
 
-impl Lines {
+impl LineSplitter {
     /// Takes the next bytes of the stream and hands every line that they complete to `each`.
     pub(crate) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8])) {
         while let Some(end) = memchr(b'\n', bytes) {
@@ -78,7 +78,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn split(chunks: &[&[u8]]) -> (Vec<Vec<u8>>, u64) {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         let mut out = Vec::new();
         for chunk in chunks {
             lines.feed(chunk, |line| out.push(line.to_vec()));

@@ -22,9 +22,9 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// The last words of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Said(Vec<u8>);
+pub(crate) struct OutputTail(Vec<u8>);
 
-impl Said {
+impl OutputTail {
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes.get(bytes.len().saturating_sub(SAID_BYTES_MAX)..).unwrap_or_default());
         // Twice the bound, so that little is moved for each piece of a long stream.

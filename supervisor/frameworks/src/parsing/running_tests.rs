@@ -9,14 +9,14 @@ const HELD_MAX: usize = 65_536;
 
 /// The tests that run.
 #[derive(Debug, Default)]
-pub(crate) struct Begun {
+pub(crate) struct RunningTests {
     /// When each began, and the same the other way round.
     at: HashMap<TestId, u64>,
     tests: BTreeMap<u64, TestId>,
     sequence: u64,
 }
 
-impl Begun {
+impl RunningTests {
     /// Takes in that a test began. Whether it is another one, and there was room for it.
     pub(crate) fn add(&mut self, id: &TestId) -> bool {
         if self.at.len() >= HELD_MAX || self.at.contains_key(id) {

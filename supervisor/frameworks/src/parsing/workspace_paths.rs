@@ -2,14 +2,14 @@
 
 /// Where the workspace is, as the runner sees it.
 #[derive(Debug, Clone)]
-pub(crate) struct Paths {
+pub(crate) struct WorkspacePaths {
     /// With a trailing slash.
     root: String,
 }
 
-impl Paths {
-    pub(crate) fn new(workspace: &str) -> Paths {
-        Paths { root: format!("{}/", workspace.trim_end_matches('/')) }
+impl WorkspacePaths {
+    pub(crate) fn new(workspace: &str) -> WorkspacePaths {
+        WorkspacePaths { root: format!("{}/", workspace.trim_end_matches('/')) }
     }
 
     /// An absolute path below the workspace, relative to it.
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn only_the_workspace_itself_is_taken_off() {
-        let paths = Paths::new("/workspace");
+        let paths = WorkspacePaths::new("/workspace");
         assert_eq!(
             paths.scrub("at /workspace/a/b.go:3, (/workspace/c) /x/workspace/d"),
             "at a/b.go:3, (c) /x/workspace/d"

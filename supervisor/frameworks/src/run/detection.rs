@@ -3,7 +3,7 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::run::multi::{Chosen, Detected};
+use crate::run::multi::{DetectedFramework, FrameworkChoice};
 use crate::{FRAMEWORKS, Framework};
 use proctor_core::request::{ALL_FRAMEWORKS, Selection};
 use thiserror::Error;
@@ -44,7 +44,7 @@ const FURTHER_MAX: usize = 8;
 /// Chooses the frameworks of a run: the one that is asked for, all with `all`, those that have the selected files, else those
 /// of the workspace's root, else the only one there is. Of their projects, those of the root and what these include: a
 /// project below it is announced, and run where its files are selected.
-pub fn choose(tree: &FileTree, asked: Option<&str>, selection: &Selection) -> Result<Chosen, DetectError> {
+pub fn choose(tree: &FileTree, asked: Option<&str>, selection: &Selection) -> Result<FrameworkChoice, DetectError> {
     choose_among(FRAMEWORKS, tree, asked, selection)
 }
 
@@ -53,7 +53,7 @@ fn choose_among(
     tree: &FileTree,
     asked: Option<&str>,
     selection: &Selection,
-) -> Result<Chosen, DetectError> {
+) -> Result<FrameworkChoice, DetectError> {
     let everything = asked == Some(ALL_FRAMEWORKS);
     let files = match selection {
         Selection::Matching { files, .. } => files.as_slice(),
@@ -66,34 +66,37 @@ fn choose_among(
                 asked: name.to_owned(),
                 known: frameworks.iter().map(|framework| framework.name()).collect(),
             })?;
-        let projects = framework.asked(tree);
+        let projects = framework.detect_explicit(tree);
         if projects.is_empty() {
-            return Err(DetectError::NotHere { framework: framework.name(), markers: framework.signs_in(tree) });
+            return Err(DetectError::NotHere {
+                framework: framework.name(),
+                markers: framework.describe_markers_in(tree),
+            });
         }
-        let mut found = vec![Detected { framework, projects }];
+        let mut found = vec![DetectedFramework { framework, projects }];
         let mut notes = Vec::new();
         drop_covered(tree, &mut found, selection);
         if narrows {
             notes.extend(of_the_root(tree, &mut found, false));
             notes.extend(left_to_others(tree, &found[0], &detected(frameworks, tree)));
         }
-        return Ok(Chosen { detected: found, notes });
+        return Ok(FrameworkChoice { detected: found, notes });
     }
     let mut found = detected(frameworks, tree);
     drop_covered(tree, &mut found, selection);
     if !files.is_empty() && found.len() > 1 && !everything {
         if files.iter().all(|file| found.iter().any(|detected| detected.has(tree, file))) {
             found.retain(|detected| files.iter().any(|file| detected.has(tree, file)));
-            return Ok(Chosen { detected: found, notes: Vec::new() });
+            return Ok(FrameworkChoice { detected: found, notes: Vec::new() });
         }
         return Err(polyglot(&found));
     }
     let notes = if narrows { of_the_root(tree, &mut found, !everything) } else { None };
     match found.len() {
         0 => Err(DetectError::NoProject),
-        1 => Ok(Chosen { detected: found, notes: notes.into_iter().collect() }),
+        1 => Ok(FrameworkChoice { detected: found, notes: notes.into_iter().collect() }),
         _ if everything || is_of_one_script(tree, &found) => {
-            Ok(Chosen { detected: found, notes: notes.into_iter().collect() })
+            Ok(FrameworkChoice { detected: found, notes: notes.into_iter().collect() })
         }
         _ => Err(polyglot(&found)),
     }
@@ -101,40 +104,40 @@ fn choose_among(
 
 /// Every framework with projects that are its own to run. What is a last resort has them where no other has any, or where one
 /// file starts both.
-fn detected(frameworks: &[&'static dyn Framework], tree: &FileTree) -> Vec<Detected> {
-    let mut found: Vec<Detected> = frameworks
+fn detected(frameworks: &[&'static dyn Framework], tree: &FileTree) -> Vec<DetectedFramework> {
+    let mut found: Vec<DetectedFramework> = frameworks
         .iter()
         .map(|framework| {
             let mut projects = framework.detect(tree);
-            projects.retain(|project| framework.claims(tree, project));
-            Detected { framework: *framework, projects }
+            projects.retain(|project| framework.is_default_for(tree, project));
+            DetectedFramework { framework: *framework, projects }
         })
         .collect();
-    let others: Vec<Detected> = found.iter().filter(|one| !one.framework.is_last_resort()).cloned().collect();
+    let others: Vec<DetectedFramework> = found.iter().filter(|one| !one.framework.is_fallback()).cloned().collect();
     let is_free = |project: &Project| {
         let beside = others.iter().filter(|other| other.projects.iter().any(|own| own.dir == project.dir));
         let stands_alone = beside.clone().next().is_none();
-        let file = |other: &Detected| {
+        let file = |other: &DetectedFramework| {
             let own = other.projects.iter().find(|own| own.dir == project.dir)?;
-            other.framework.started_by(tree, own)
+            other.framework.test_script(tree, own)
         };
         stands_alone || beside.filter_map(file).next().is_some()
     };
-    for last in found.iter_mut().filter(|one| one.framework.is_last_resort()) {
+    for last in found.iter_mut().filter(|one| one.framework.is_fallback()) {
         last.projects.retain(is_free);
     }
     found.retain(|detected| !detected.projects.is_empty());
     found
 }
 
-fn polyglot(found: &[Detected]) -> DetectError {
+fn polyglot(found: &[DetectedFramework]) -> DetectError {
     DetectError::Polyglot { names: found.iter().map(|detected| detected.framework.name()).collect() }
 }
 
 /// Whether one file starts all of them.
-fn is_of_one_script(tree: &FileTree, found: &[Detected]) -> bool {
-    let files = |Detected { framework, projects }: &Detected| -> Vec<String> {
-        projects.iter().filter_map(|project| framework.started_by(tree, project)).collect()
+fn is_of_one_script(tree: &FileTree, found: &[DetectedFramework]) -> bool {
+    let files = |DetectedFramework { framework, projects }: &DetectedFramework| -> Vec<String> {
+        projects.iter().filter_map(|project| framework.test_script(tree, project)).collect()
     };
     let mut all = found.iter().map(files);
     let Some(first) = all.next() else { return false };
@@ -143,26 +146,26 @@ fn is_of_one_script(tree: &FileTree, found: &[Detected]) -> bool {
 
 /// Leaves out projects whose tests a run of the root's has among its own: what failed in it is its own to run again. Files that
 /// are named keep the project that they are in.
-fn drop_covered(tree: &FileTree, found: &mut [Detected], selection: &Selection) {
+fn drop_covered(tree: &FileTree, found: &mut [DetectedFramework], selection: &Selection) {
     if matches!(selection, Selection::Matching { files, .. } if !files.is_empty()) {
         return;
     }
-    for Detected { framework, projects } in found {
+    for DetectedFramework { framework, projects } in found {
         if let Some(root) = projects.iter().find(|project| project.dir.is_empty()).cloned() {
-            projects.retain(|project| *project == root || !framework.covers(tree, &root, project));
+            projects.retain(|project| *project == root || !framework.collects_tests_of(tree, &root, project));
         }
     }
 }
 
 /// Leaves the projects of the root and what these include, if there are any; `among` says whether a framework without one goes
 /// as well. What is left out is told.
-fn of_the_root(tree: &FileTree, found: &mut Vec<Detected>, among: bool) -> Option<String> {
+fn of_the_root(tree: &FileTree, found: &mut Vec<DetectedFramework>, among: bool) -> Option<String> {
     let is_root = |project: &Project| project.dir.is_empty();
     if !found.iter().any(|detected| detected.projects.iter().any(is_root)) {
         return None;
     }
     let mut further: Vec<String> = Vec::new();
-    for Detected { framework, projects } in found.iter_mut() {
+    for DetectedFramework { framework, projects } in found.iter_mut() {
         let root = projects.iter().find(|project| is_root(project)).cloned();
         projects.retain(|project| {
             let stays = match &root {
@@ -188,9 +191,9 @@ fn of_the_root(tree: &FileTree, found: &mut Vec<Detected>, among: bool) -> Optio
 }
 
 /// A sentence about frameworks that the same file starts and that were not asked for.
-fn left_to_others(tree: &FileTree, asked: &Detected, all: &[Detected]) -> Option<String> {
+fn left_to_others(tree: &FileTree, asked: &DetectedFramework, all: &[DetectedFramework]) -> Option<String> {
     let others = all.iter().filter(|other| other.framework.name() != asked.framework.name());
-    let is_beside = |other: &&Detected| is_of_one_script(tree, &[asked.clone(), (*other).clone()]);
+    let is_beside = |other: &&DetectedFramework| is_of_one_script(tree, &[asked.clone(), (*other).clone()]);
     let names: Vec<&str> = others.filter(is_beside).map(|other| other.framework.name()).collect();
     (!names.is_empty()).then(|| {
         format!(

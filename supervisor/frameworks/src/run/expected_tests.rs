@@ -29,7 +29,7 @@ const DOCTEST_LINE: &str = " (line ";
 
 /// The tests of [`Selection::Exactly`] of which nothing came so far. As many as the selection has.
 #[derive(Debug, Clone, Default)]
-pub struct Awaited(BTreeMap<String, Package>);
+pub struct ExpectedTests(BTreeMap<String, Package>);
 
 #[derive(Debug, Clone, Default)]
 struct Package {
@@ -40,11 +40,11 @@ struct Package {
     any: Vec<String>,
 }
 
-impl Awaited {
+impl ExpectedTests {
     /// Nothing, for a selection that names no tests. Packages that did not build are not awaited: they may have none.
     #[must_use]
-    pub fn of(selection: &Selection) -> Awaited {
-        let mut awaited = Awaited::default();
+    pub fn of(selection: &Selection) -> ExpectedTests {
+        let mut awaited = ExpectedTests::default();
         let Selection::Exactly(targets) = selection else { return awaited };
         for target in targets {
             let RerunTarget::Test(TestId { package: file, name }) = target else { continue };
@@ -149,7 +149,7 @@ mod tests {
     fn rest(file: &str, wanted: &[&str], told: &[&str]) -> Vec<String> {
         let test = |name: &&str| RerunTarget::Test(TestId { package: file.to_owned(), name: (*name).to_owned() });
         let targets = wanted.iter().map(test).chain([RerunTarget::Package("broken".into())]).collect();
-        let mut awaited = Awaited::of(&Selection::Exactly(targets));
+        let mut awaited = ExpectedTests::of(&Selection::Exactly(targets));
         told.iter().for_each(|name| awaited.told(file, name));
         awaited.told("other", "T");
         awaited.rest().into_iter().map(|id| id.name).collect()
@@ -213,6 +213,6 @@ mod tests {
         }
         assert_eq!(rest("p", &["T/[empty]"], &["T"]), ["T/[empty]"], "a subtest of Go's, which may be gone");
         assert_eq!(rest("p", &["A", "B", "C"], &["B"]), ["A", "C"]);
-        assert!(Awaited::of(&Selection::All).rest().is_empty());
+        assert!(ExpectedTests::of(&Selection::All).rest().is_empty());
     }
 }

@@ -2,7 +2,7 @@
 //! framework.
 
 use crate::contract::FileTree;
-use crate::contract::{Framework, Harvest, Parser, Plan, PlanError, Step, StreamSummary, Want};
+use crate::contract::{CoverageHarvest, Framework, Parser, Plan, PlanError, PlanRequest, Step, StreamSummary};
 use crate::contract::{Project, holds};
 use crate::run::remedies::WithRemedies;
 use proctor_core::artifact::ArtifactKind;
@@ -15,14 +15,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A framework and its projects in one workspace.
 #[derive(Clone)]
-pub struct Detected {
+pub struct DetectedFramework {
     /// The adapter.
     pub framework: &'static dyn Framework,
     /// Its projects, at least one.
     pub projects: Vec<Project>,
 }
 
-impl Detected {
+impl DetectedFramework {
     /// Whether a file or directory is one of its projects' own.
     pub(crate) fn has(&self, tree: &FileTree, path: &str) -> bool {
         holds(self.framework.extensions(), &self.projects, tree, path)
@@ -31,13 +31,13 @@ impl Detected {
 
 /// The frameworks that were chosen for a run, at least one.
 #[derive(Clone)]
-pub struct Chosen {
-    pub(crate) detected: Vec<Detected>,
+pub struct FrameworkChoice {
+    pub(crate) detected: Vec<DetectedFramework>,
     /// Sentences about what was not chosen.
     pub(crate) notes: Vec<String>,
 }
 
-impl Chosen {
+impl FrameworkChoice {
     /// Their names, as a report tells them: `go`, or `go, pytest`.
     #[must_use]
     pub fn name(&self) -> String {
@@ -45,19 +45,18 @@ impl Chosen {
         names.join(", ")
     }
 
-    /// See [`Framework::blocks`]: of several it is not known whose part did not build.
+    /// See [`Framework::build_error_hides_tests`]: of several it is not known whose part did not build.
     #[must_use]
-    pub fn blocks(&self) -> bool {
-        self.detected.iter().any(|detected| detected.framework.blocks())
+    pub fn build_error_hides_tests(&self) -> bool {
+        self.detected.iter().any(|detected| detected.framework.build_error_hides_tests())
     }
 
     /// Milliseconds of wall time for a run that asks for none: as many as the slowest of them needs. `set` is what an
     /// operator has set for a framework, `else_ms` what runs have of whose framework nobody says anything.
-    pub fn wall_ms(&self, set: impl Fn(&str) -> Option<u64>, else_ms: u64) -> u64 {
-        let each = self
-            .detected
-            .iter()
-            .map(|Detected { framework, .. }| set(framework.name()).or_else(|| framework.wall_ms()).unwrap_or(else_ms));
+    pub fn default_wall_ms(&self, set: impl Fn(&str) -> Option<u64>, else_ms: u64) -> u64 {
+        let each = self.detected.iter().map(|DetectedFramework { framework, .. }| {
+            set(framework.name()).or_else(|| framework.default_wall_ms()).unwrap_or(else_ms)
+        });
         each.max().unwrap_or(else_ms)
     }
 
@@ -66,19 +65,19 @@ impl Chosen {
         &self,
         kind: RunKind,
         tree: &FileTree,
-        want: &Want<'_>,
+        request: &PlanRequest<'_>,
         browsing: BrowserOptions,
     ) -> Result<(Plan, Box<dyn Parser>), PlanError> {
         if let [only] = self.detected.as_slice() {
-            let (mut plan, parser) = plan(only, kind, tree, want, browsing)?;
+            let (mut plan, parser) = plan(only, kind, tree, request, browsing)?;
             plan.notes.extend(self.notes.iter().cloned());
             return Ok((plan, parser));
         }
         let mut all = Plan { notes: self.notes.clone(), ..Plan::default() };
         let mut together = Together { parts: Vec::new(), owners: Vec::new(), current: 0 };
-        for (selection, detected) in self.shares(tree, want.selection).iter().zip(&self.detected) {
+        for (selection, detected) in self.shares(tree, request.selection).iter().zip(&self.detected) {
             let Some(selection) = selection else { continue };
-            let (plan, parser) = plan(detected, kind, tree, &Want { selection, ..want.clone() }, browsing)?;
+            let (plan, parser) = plan(detected, kind, tree, &PlanRequest { selection, ..request.clone() }, browsing)?;
             let part = together.parts.len();
             together.owners.extend((0..plan.steps.len()).map(|step| (part, step)));
             together.parts.push(Part { parser, steps: plan.steps.len() });
@@ -89,18 +88,18 @@ impl Chosen {
 
     /// What each is to run of `selection`; `None` for nothing.
     fn shares(&self, tree: &FileTree, selection: &Selection) -> Vec<Option<Selection>> {
-        let of = |detected: &Detected| match selection {
-            Selection::Matching { filter, files } if !files.is_empty() && detected.framework.selects() => {
+        let of = |detected: &DetectedFramework| match selection {
+            Selection::Matching { filter, files } if !files.is_empty() && detected.framework.supports_selection() => {
                 let own = files.iter().filter(|file| detected.has(tree, file)).cloned();
                 let files: Vec<String> = own.collect();
                 (!files.is_empty()).then(|| Selection::Matching { filter: filter.clone(), files })
             }
             Selection::Exactly(targets) => {
-                let owns = |target: &&RerunTarget| detected.framework.owns(&detected.projects, tree, target);
+                let owns = |target: &&RerunTarget| detected.framework.owns_target(&detected.projects, tree, target);
                 let own: Vec<RerunTarget> = targets.iter().filter(owns).cloned().collect();
                 (!own.is_empty()).then_some(Selection::Exactly(own))
             }
-            Selection::Matching { .. } if !detected.framework.selects() => {
+            Selection::Matching { .. } if !detected.framework.supports_selection() => {
                 let is_all = matches!(selection, Selection::Matching { filter: None, files } if files.is_empty());
                 is_all.then(|| selection.clone())
             }
@@ -113,15 +112,15 @@ impl Chosen {
 
     /// What the files that the run left say about coverage.
     #[must_use]
-    pub fn ingest(
+    pub fn ingest_coverage(
         &self,
         workspace: &str,
         files: &[(String, Vec<u8>)],
         finished: &BTreeMap<String, BTreeSet<String>>,
-    ) -> Harvest {
-        let mut all = Harvest::default();
-        for Detected { framework, projects } in &self.detected {
-            let harvest = framework.ingest(projects, workspace, files, finished);
+    ) -> CoverageHarvest {
+        let mut all = CoverageHarvest::default();
+        for DetectedFramework { framework, projects } in &self.detected {
+            let harvest = framework.ingest_coverage(projects, workspace, files, finished);
             all.measured.extend(harvest.measured);
             all.notes.extend(harvest.notes);
         }
@@ -130,27 +129,27 @@ impl Chosen {
 }
 
 fn plan(
-    detected: &Detected,
+    detected: &DetectedFramework,
     kind: RunKind,
     tree: &FileTree,
-    want: &Want<'_>,
+    request: &PlanRequest<'_>,
     browsing: BrowserOptions,
 ) -> Result<(Plan, Box<dyn Parser>), PlanError> {
-    let Detected { framework, projects } = detected;
+    let DetectedFramework { framework, projects } = detected;
     Ok(match kind {
         RunKind::Tests => {
-            let mut plan = framework.plan(projects, tree, want)?;
+            let mut plan = framework.plan(projects, tree, request)?;
             if let Some(option) = browsing.requested_option() {
-                framework.browse(tree, &mut plan, option, browsing)?;
+                framework.apply_browser_options(tree, &mut plan, option, browsing)?;
             }
-            let parser = framework.parser(&plan, want);
-            let parser = WithRemedies::new(parser, want.network, framework.unbuilt(tree, projects));
+            let parser = framework.parser(&plan, request);
+            let parser = WithRemedies::new(parser, request.network, framework.missing_build_outputs(tree, projects));
             (plan, Box::new(parser))
         }
         RunKind::Listing => {
-            let plan = framework.plan_listing(projects, tree, want)?;
-            let parser = framework.listing(&plan, want);
-            (plan, Box::new(WithRemedies::new(parser, want.network, Vec::new())))
+            let plan = framework.plan_listing(projects, tree, request)?;
+            let parser = framework.listing_parser(&plan, request);
+            (plan, Box::new(WithRemedies::new(parser, request.network, Vec::new())))
         }
     })
 }
@@ -239,8 +238,8 @@ impl Parser for Together {
         self.parts.get(self.current).is_some_and(|part| part.parser.nothing_selected())
     }
 
-    fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
-        self.parts.iter().find_map(|part| part.parser.left_by(path))
+    fn artifact_source(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
+        self.parts.iter().find_map(|part| part.parser.artifact_source(path))
     }
 
     fn running(&self) -> Vec<TestId> {
@@ -301,7 +300,7 @@ pub(crate) mod tests {
             }
         }
 
-        fn wall_ms(&self) -> Option<u64> {
+        fn default_wall_ms(&self) -> Option<u64> {
             (self.0 == ["b"]).then_some(20)
         }
 
@@ -309,8 +308,8 @@ pub(crate) mod tests {
             vec![Project { dir: String::new(), name: self.name().to_owned() }]
         }
 
-        fn plan(&self, _: &[Project], _: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-            let args = match want.selection {
+        fn plan(&self, _: &[Project], _: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+            let args = match request.selection {
                 Selection::Matching { files, .. } => files.clone(),
                 Selection::Exactly(targets) => targets.iter().map(|target| target.package().to_owned()).collect(),
                 _ => vec!["all".to_owned()],
@@ -324,11 +323,11 @@ pub(crate) mod tests {
             Ok(Plan { steps: args.into_iter().map(step).collect(), ..Plan::default() })
         }
 
-        fn plan_listing(&self, _: &[Project], _: &FileTree, _: &Want<'_>) -> Result<Plan, PlanError> {
+        fn plan_listing(&self, _: &[Project], _: &FileTree, _: &PlanRequest<'_>) -> Result<Plan, PlanError> {
             Ok(Plan::default())
         }
 
-        fn parser(&self, _: &Plan, _: &Want<'_>) -> Box<dyn Parser> {
+        fn parser(&self, _: &Plan, _: &PlanRequest<'_>) -> Box<dyn Parser> {
             Box::new(Heard { name: self.name(), steps: Vec::new(), more: true })
         }
     }
@@ -367,10 +366,10 @@ pub(crate) mod tests {
     fn planned(selection: &Selection) -> (Vec<String>, Box<dyn Parser>) {
         let mut tree = FileTree::default();
         ["x.a", "y.b", "z.b"].iter().for_each(|file| tree.add(*file));
-        let chosen = [&A, &B].map(|framework| Detected { framework, projects: framework.detect(&tree) });
-        let want = Want { workspace: "/ws", ..Want::plain(selection) };
-        let (plan, parser) = Chosen { detected: chosen.into(), notes: Vec::new() }
-            .plan(RunKind::Tests, &tree, &want, BrowserOptions::default())
+        let chosen = [&A, &B].map(|framework| DetectedFramework { framework, projects: framework.detect(&tree) });
+        let request = PlanRequest { workspace: "/ws", ..PlanRequest::plain(selection) };
+        let (plan, parser) = FrameworkChoice { detected: chosen.into(), notes: Vec::new() }
+            .plan(RunKind::Tests, &tree, &request, BrowserOptions::default())
             .unwrap();
         (plan.steps.iter().map(|step| format!("{} {}", step.programs[0], step.args[0])).collect(), parser)
     }
@@ -392,9 +391,9 @@ pub(crate) mod tests {
     #[test]
     fn a_run_has_the_time_of_its_slowest_framework() {
         let of = |frameworks: &[&'static Echo], set: &[(&str, u64)]| {
-            let detected = frameworks.iter().map(|&framework| Detected { framework, projects: Vec::new() });
+            let detected = frameworks.iter().map(|&framework| DetectedFramework { framework, projects: Vec::new() });
             let set = |name: &str| set.iter().find(|(framework, _)| *framework == name).map(|(_, ms)| *ms);
-            Chosen { detected: detected.collect(), notes: Vec::new() }.wall_ms(set, 10)
+            FrameworkChoice { detected: detected.collect(), notes: Vec::new() }.default_wall_ms(set, 10)
         };
         assert_eq!((of(&[&A], &[]), of(&[&B], &[]), of(&[&A, &B], &[])), (10, 20, 20));
         assert_eq!((of(&[&A], &[("a", 5)]), of(&[&B], &[("b", 5)]), of(&[&A, &B], &[("a", 30)])), (5, 5, 30));

@@ -141,8 +141,8 @@ impl Parser for WithRemedies {
         self.parser.nothing_selected()
     }
 
-    fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
-        self.parser.left_by(path)
+    fn artifact_source(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
+        self.parser.artifact_source(path)
     }
 
     fn flaky(&self) -> u64 {

@@ -1,26 +1,26 @@
 //! Whether a run may have missed tests in what a look at its workspace left out: then it says so and is not green.
 
 use crate::contract::FileTree;
-use crate::contract::LeftOut;
+use crate::contract::UnscannedPath;
 use crate::contract::project_of;
 use crate::parsing::workspace_paths::is_within;
-use crate::run::multi::Chosen;
+use crate::run::multi::FrameworkChoice;
 use proctor_core::request::Selection;
 use proctor_core::test_case::{Collector, CollectorKind};
 
 /// Most places that a report names.
 const NAMED_MAX: usize = 8;
 
-impl Chosen {
+impl FrameworkChoice {
     /// One error for each place where a run of `selection` may have missed tests because the look at the workspace left it out,
     /// at most a handful: nobody knows what is there, so the run is not green.
     #[must_use]
-    pub fn missed(&self, tree: &FileTree, selection: &Selection) -> Vec<Collector> {
-        let concerned = |left_out: &&LeftOut| {
+    pub fn unscanned_errors(&self, tree: &FileTree, selection: &Selection) -> Vec<Collector> {
+        let concerned = |left_out: &&UnscannedPath| {
             self.detected.iter().any(|detected| left_out.concerns.has(detected.framework.name()))
                 && self.may_select(tree, selection, &left_out.path)
         };
-        let found: Vec<&LeftOut> = tree.left_out().iter().filter(concerned).collect();
+        let found: Vec<&UnscannedPath> = tree.left_out().iter().filter(concerned).collect();
         // What is not known by name may be anywhere, unless the tests are known exactly.
         let unnamed = if matches!(selection, Selection::Exactly(_)) { 0 } else { tree.left_out_unnamed() };
         let more = found.len().saturating_sub(NAMED_MAX) as u64 + unnamed;
@@ -52,7 +52,7 @@ impl Chosen {
     }
 }
 
-fn missed(LeftOut { path, why, .. }: &LeftOut) -> Collector {
+fn missed(UnscannedPath { path, why, .. }: &UnscannedPath) -> Collector {
     let place = if path.is_empty() { "." } else { path };
     Collector {
         nodeid: place.to_owned(),
@@ -67,7 +67,7 @@ fn missed(LeftOut { path, why, .. }: &LeftOut) -> Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{Concerns, LEFT_OUT_MAX, Why};
+    use crate::contract::{FrameworkSet, LEFT_OUT_MAX, UnscannedReason};
     use crate::run::detection;
     use proctor_core::request::RerunTarget;
     use proctor_core::test_case::TestId;
@@ -85,8 +85,8 @@ mod tests {
             tree.add(format!("{module}/x_test.go"));
         }
         for path in left_out {
-            let concerns = if path.contains('.') { Concerns::of(path) } else { Concerns::ALL };
-            tree.leave_out(LeftOut { path: (*path).to_owned(), why: Why::TooDeep, concerns });
+            let concerns = if path.contains('.') { FrameworkSet::of(path) } else { FrameworkSet::ALL };
+            tree.leave_out(UnscannedPath { path: (*path).to_owned(), why: UnscannedReason::TooDeep, concerns });
         }
         tree
     }
@@ -94,7 +94,7 @@ mod tests {
     fn missed_in(left_out: &[&str], selection: &Selection) -> Vec<String> {
         let tree = tree(left_out);
         let chosen = detection::choose(&tree, Some("go"), selection).unwrap();
-        chosen.missed(&tree, selection).into_iter().map(|collector| collector.nodeid).collect()
+        chosen.unscanned_errors(&tree, selection).into_iter().map(|collector| collector.nodeid).collect()
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         {
             assert_eq!(!missed_in(&[path], &Selection::All).is_empty(), expected, "{path}");
         }
-        assert!(Concerns::of("x.png").is_empty() && !Concerns::of("x.py").is_empty());
+        assert!(FrameworkSet::of("x.png").is_empty() && !FrameworkSet::of("x.py").is_empty());
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
         let tree = tree(&names);
         assert_eq!((tree.left_out().len(), tree.left_out_unnamed()), (LEFT_OUT_MAX, 5));
         let chosen = detection::choose(&tree, Some("go"), &Selection::All).unwrap();
-        let missed = chosen.missed(&tree, &Selection::All);
+        let missed = chosen.unscanned_errors(&tree, &Selection::All);
         assert_eq!(missed.len(), NAMED_MAX + 1);
         let more = LEFT_OUT_MAX + 5 - NAMED_MAX;
         assert!(missed[NAMED_MAX].message.starts_with(&format!("{more} further files")), "{missed:?}");

@@ -7,7 +7,7 @@
 use super::script::Script;
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Step, Want};
+use crate::contract::{PlanRequest, Step};
 use crate::parsing::workspace_paths::{ancestors, join};
 use std::collections::BTreeMap;
 
@@ -26,11 +26,17 @@ pub(crate) struct Launch {
 impl Launch {
     /// Of the runner whose program is `name` (`jest`): the nearest one in a `node_modules`, up to the workspace's root, as
     /// Node resolves packages; through [`PROGRAM`] where packages are not unpacked.
-    pub(crate) fn of(tree: &FileTree, project: &Project, want: &Want<'_>, name: &str, script: &Script) -> Launch {
+    pub(crate) fn of(
+        tree: &FileTree,
+        project: &Project,
+        request: &PlanRequest<'_>,
+        name: &str,
+        script: &Script,
+    ) -> Launch {
         let packages = packages(tree, &project.dir);
-        let mut launch = Launch::through(packages.as_ref(), project, want, script);
+        let mut launch = Launch::through(packages.as_ref(), project, request, script);
         if packages.is_some() {
-            launch.first = vec![format!("{}/{PROGRAM}", want.scratch), name.to_owned()];
+            launch.first = vec![format!("{}/{PROGRAM}", request.scratch), name.to_owned()];
         } else {
             launch.programs = copies(&project.dir, name);
         }
@@ -38,11 +44,11 @@ impl Launch {
     }
 
     /// Of Node itself: one among the project's packages, as npm would find it, or the one on PATH.
-    pub(crate) fn of_node(tree: &FileTree, project: &Project, want: &Want<'_>, script: &Script) -> Launch {
-        Launch::through(packages(tree, &project.dir).as_ref(), project, want, script)
+    pub(crate) fn of_node(tree: &FileTree, project: &Project, request: &PlanRequest<'_>, script: &Script) -> Launch {
+        Launch::through(packages(tree, &project.dir).as_ref(), project, request, script)
     }
 
-    fn through(packages: Option<&Packages>, project: &Project, want: &Want<'_>, script: &Script) -> Launch {
+    fn through(packages: Option<&Packages>, project: &Project, request: &PlanRequest<'_>, script: &Script) -> Launch {
         const NODE: &str = "node";
         let mut programs = if packages.is_some() { Vec::new() } else { copies(&project.dir, NODE) };
         programs.pop();
@@ -50,7 +56,7 @@ impl Launch {
         let mut env = environment(script);
         if let Some(packages) = packages {
             let own = env.remove(OPTIONS);
-            let all = [packages.options(want.workspace)].into_iter().chain(own).collect::<Vec<_>>();
+            let all = [packages.options(request.workspace)].into_iter().chain(own).collect::<Vec<_>>();
             env.insert(OPTIONS.to_owned(), all.join(" "));
         }
         Launch { programs, first: Vec::new(), dir: project.dir.clone(), env }
@@ -61,13 +67,13 @@ impl Launch {
     pub(crate) fn of_file(
         tree: &FileTree,
         project: &Project,
-        want: &Want<'_>,
+        request: &PlanRequest<'_>,
         file: String,
         script: &Script,
     ) -> Launch {
         let bare = Script { node: Vec::new(), ..script.clone() };
         let first = script.node.iter().cloned().chain([file]).collect();
-        Launch { programs: vec!["node".to_owned()], first, ..Launch::of_node(tree, project, want, &bare) }
+        Launch { programs: vec!["node".to_owned()], first, ..Launch::of_node(tree, project, request, &bare) }
     }
 
     /// The same with a further variable.
@@ -154,7 +160,7 @@ mod tests {
     use super::*;
     use proctor_core::request::Selection;
 
-    const WANT: Want<'static> = Want { workspace: "/a b", ..Want::plain(&Selection::All) };
+    const WANT: PlanRequest<'static> = PlanRequest { workspace: "/a b", ..PlanRequest::plain(&Selection::All) };
 
     fn tree(files: &[&str]) -> FileTree {
         let mut tree = FileTree::default();

@@ -19,7 +19,7 @@ mod start;
 mod words;
 
 use crate::contract::FileTree;
-use crate::contract::{InjectedFile, REPORT, Want};
+use crate::contract::{InjectedFile, PlanRequest, REPORT};
 
 pub(crate) use detect::{
     MARKERS, aside, is_left_to_script, is_linked, is_tested_by, manifest_of, may_start_ours, plain_projects,
@@ -65,10 +65,16 @@ pub(crate) fn literal(file: &str) -> String {
 }
 
 /// How a file of ours, which speaks through the report, is started for a group.
-pub(crate) fn launch(tree: &FileTree, group: &Group<'_>, want: &Want<'_>, file: &str, script: &Script) -> Launch {
-    let report = format!("{}/{REPORT}", want.scratch);
-    let file = format!("{}/{file}", want.scratch);
-    Launch::of_file(tree, group.project, want, file, script).with("PROCTOR_REPORT", report)
+pub(crate) fn launch(
+    tree: &FileTree,
+    group: &Group<'_>,
+    request: &PlanRequest<'_>,
+    file: &str,
+    script: &Script,
+) -> Launch {
+    let report = format!("{}/{REPORT}", request.scratch);
+    let file = format!("{}/{file}", request.scratch);
+    Launch::of_file(tree, group.project, request, file, script).with("PROCTOR_REPORT", report)
 }
 
 /// What a file of ours said when it found no runner, or one that is too old: `proctor: jest is not installed ...`. And what

@@ -13,7 +13,7 @@ pub(crate) use detect::{
 pub(crate) use selection::{Share, shares};
 
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Plan, REPORT, Step, Want};
+use crate::contract::{InjectedFile, Plan, PlanRequest, REPORT, Step};
 use std::collections::BTreeMap;
 
 /// Environments that a project has beside its files.
@@ -28,17 +28,17 @@ pub(crate) const START: &str = "proctor_start";
 /// A plan in the making: steps of one runner, with its plugin beside them.
 pub(crate) struct Steps<'a> {
     name: &'static str,
-    want: &'a Want<'a>,
+    request: &'a PlanRequest<'a>,
     plan: Plan,
 }
 
 impl<'a> Steps<'a> {
     /// Without steps yet. `plugins` are the runner's modules of ours, and their content.
-    pub(crate) fn new(name: &'static str, want: &'a Want<'a>, plugins: &[(&str, &[u8])]) -> Steps<'a> {
+    pub(crate) fn new(name: &'static str, request: &'a PlanRequest<'a>, plugins: &[(&str, &[u8])]) -> Steps<'a> {
         let shared: [(&str, &[u8]); 2] = [("proctor_python", SHARED), (START, include_bytes!("proctor_start.py"))];
         let modules = [plugins, &shared].concat();
         let modules = archive::archive(format!("{name}/proctor.zip"), &modules);
-        Steps { name, want, plan: Plan { files: vec![modules], report: true, ..Plan::default() } }
+        Steps { name, request, plan: Plan { files: vec![modules], report: true, ..Plan::default() } }
     }
 
     /// Adds a command in the directory of `project`, which runs only `tests` if there are any: names by file.
@@ -46,7 +46,7 @@ impl<'a> Steps<'a> {
         let mut env = self.environment();
         if !tests.is_empty() {
             let path = format!("{}/{}.json", self.name, self.plan.steps.len());
-            env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", self.want.scratch));
+            env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", self.request.scratch));
             self.plan.files.push(injected(path, serde_json::json!(tests).to_string().into_bytes()));
         }
         self.plan.steps.push(Step { programs: interpreters(&project.dir), args, dir: project.dir.clone(), env });
@@ -67,7 +67,7 @@ impl<'a> Steps<'a> {
 
     /// Caches of one workspace are kept apart from those of another by its path.
     fn environment(&self) -> BTreeMap<String, String> {
-        let Want { workspace, scratch, cache, .. } = *self.want;
+        let PlanRequest { workspace, scratch, cache, .. } = *self.request;
         BTreeMap::from(
             [
                 ("PYTHONPATH", format!("{scratch}/{}/proctor.zip", self.name)),

@@ -3,7 +3,7 @@
 use super::xml::Attributes;
 use crate::parsing::assertion_values::values;
 use crate::parsing::output_tail::plain;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use crate::runners::ctest::failure::{Failure, Printed};
 use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
@@ -63,7 +63,7 @@ pub(crate) const UNNAMED: &str = "unnamed";
 
 /// A test whose element has begun.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenCase {
     id: TestId,
     file: Option<String>,
     line: Option<u32>,
@@ -94,13 +94,13 @@ enum Into {
     Nothing,
 }
 
-impl Open {
+impl OpenCase {
     /// A test of the suite of that name.
-    pub(super) fn new(suite: &str, attributes: &Attributes) -> Open {
+    pub(super) fn new(suite: &str, attributes: &Attributes) -> OpenCase {
         let named = |name: &str| attributes.get(name).map(str::to_owned);
         let status = named("result").or(named("status")).map(|status| status.to_lowercase()).unwrap_or_default();
         let told = STATUSES.iter().find(|(known, _)| *known == status).map(|(_, verdict)| *verdict);
-        Open {
+        OpenCase {
             id: TestId {
                 package: named("classname").unwrap_or_else(|| suite.to_owned()),
                 name: named("name").unwrap_or_else(|| UNNAMED.to_owned()),
@@ -188,7 +188,7 @@ impl Open {
     }
 
     /// The test.
-    pub(super) fn into_case(self, paths: &Paths, dir: &str) -> TestCase {
+    pub(super) fn into_case(self, paths: &WorkspacePaths, dir: &str) -> TestCase {
         let verdict = if self.expected_to_fail { Verdict::Xfailed } else { self.verdict };
         let outcome = match verdict {
             Verdict::Passed => TestOutcome::Passed,
@@ -244,14 +244,14 @@ fn without_position(message: &str) -> &str {
 }
 
 /// What a test that says nothing printed about its failure (ctest's files are like that).
-fn printed(output: &str, paths: &Paths, dir: &str) -> Option<Failure> {
+fn printed(output: &str, paths: &WorkspacePaths, dir: &str) -> Option<Failure> {
     let mut printed = Printed::default();
     output.lines().for_each(|line| printed.line(line));
     printed.failure(dir, paths)
 }
 
 /// The place within the workspace that a text names: the first, since most stacks begin where it failed. Python's end there.
-fn position(text: &str, paths: &Paths, dir: &str) -> Option<(String, u32)> {
+fn position(text: &str, paths: &WorkspacePaths, dir: &str) -> Option<(String, u32)> {
     let mut found = POSITION.as_ref()?.captures_iter(text).filter_map(|found| {
         let file = found.get(1).or(found.get(3))?.as_str();
         let line = found.get(2).or(found.get(4))?.as_str();

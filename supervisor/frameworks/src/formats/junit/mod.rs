@@ -11,8 +11,8 @@ mod case;
 mod xml;
 
 use crate::parsing::notes::Notes;
-use crate::parsing::workspace_paths::Paths;
-use case::Open;
+use crate::parsing::workspace_paths::WorkspacePaths;
+use case::OpenCase;
 pub(crate) use case::UNNAMED;
 use proctor_core::bounds::{COLLECTORS_MAX, TEST_CASES_MAX};
 use proctor_core::event::RunnerEvent;
@@ -28,7 +28,7 @@ const SUBTESTS_COUNTED: [&str; 2] = ["pytest tests", "pytest"];
 
 /// What a file says as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Told {
+pub(crate) struct JunitSummary {
     /// How many tests it names.
     pub(crate) tests: usize,
     /// How many passed after they had failed, each named in a note if there is room.
@@ -40,7 +40,13 @@ pub(crate) struct Told {
 }
 
 /// Reads the file `name` of a runner that worked in `dir`.
-pub(crate) fn read(name: &str, bytes: &[u8], paths: &Paths, dir: &str, events: &mut Vec<RunnerEvent>) -> Told {
+pub(crate) fn read(
+    name: &str,
+    bytes: &[u8],
+    paths: &WorkspacePaths,
+    dir: &str,
+    events: &mut Vec<RunnerEvent>,
+) -> JunitSummary {
     let mut report = Report {
         paths,
         dir,
@@ -49,7 +55,7 @@ pub(crate) fn read(name: &str, bytes: &[u8], paths: &Paths, dir: &str, events: &
         open: None,
         seen: HashSet::new(),
         depth: 0,
-        told: Told::default(),
+        told: JunitSummary::default(),
         roots: 0,
         blamed: 0,
     };
@@ -106,18 +112,18 @@ impl Suite {
 }
 
 struct Report<'a> {
-    paths: &'a Paths,
+    paths: &'a WorkspacePaths,
     dir: &'a str,
     events: &'a mut Vec<RunnerEvent>,
     suites: Vec<Suite>,
     /// The test whose element is open, and how deep within it the walk is.
-    open: Option<Open>,
+    open: Option<OpenCase>,
     depth: usize,
     seen: HashSet<TestId>,
     /// Suites that began, and collectors that were told.
     roots: usize,
     blamed: usize,
-    told: Told,
+    told: JunitSummary,
 }
 
 impl Report<'_> {
@@ -154,7 +160,7 @@ impl Report<'_> {
         match name {
             "testcase" => {
                 let suite = self.suites.last().map(|suite| suite.name.as_str()).unwrap_or_default();
-                self.open = Some(Open::new(suite, attributes));
+                self.open = Some(OpenCase::new(suite, attributes));
                 return;
             }
             "error" | "failure" => self.outside_of_tests(&suite.name, attributes),

@@ -4,9 +4,9 @@ use super::*;
 use proctor_core::test_case::{TestCase, TestOutcome};
 use proptest::prelude::*;
 
-fn told(document: &[u8]) -> (Vec<RunnerEvent>, Told) {
+fn told(document: &[u8]) -> (Vec<RunnerEvent>, JunitSummary) {
     let mut events = Vec::new();
-    let told = read("junit.xml", document, &Paths::new("/ws"), "pkg", &mut events);
+    let told = read("junit.xml", document, &WorkspacePaths::new("/ws"), "pkg", &mut events);
     (events, told)
 }
 
@@ -59,7 +59,7 @@ const GOLDENS: &[(&str, &[u8])] = &[
 fn every_golden_reads_as_its_snapshot() {
     for (name, bytes) in GOLDENS {
         let mut events = Vec::new();
-        let told = read("junit.xml", bytes, &Paths::new("/workspace"), "", &mut events);
+        let told = read("junit.xml", bytes, &WorkspacePaths::new("/workspace"), "", &mut events);
         assert!(!told.cut_off && told.notes.is_empty(), "{told:?}");
         let told: Vec<String> = events
             .iter()

@@ -25,13 +25,13 @@
 //! process can find the token there if it sets out to. And nothing here makes a run green: without `end`, where the end counts
 //! other tests than came, or where tests are left, the proof is missing, and the exit status counts beside it.
 
-use crate::contract::{Parser, Plan, Step, StreamSummary, Want};
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::{LINE_BYTES_MAX, Lines};
+use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
+use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::{Said, ending, plain};
-use crate::parsing::running_tests::Begun;
-use crate::parsing::workspace_paths::{Paths, join};
+use crate::parsing::output_tail::{OutputTail, ending, plain};
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::running_tests::RunningTests;
+use crate::parsing::workspace_paths::{WorkspacePaths, join};
 use proctor_core::artifact::{ARTIFACTS_MAX, ArtifactKind};
 use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
@@ -46,7 +46,7 @@ const OPEN_TOLD_MAX: usize = 8;
 
 /// What a runner means by giving up, as far as its words show. Every field is a question about what it printed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Dialect {
+pub(crate) struct RunnerProfile {
     /// The framework's name, for what has no better one.
     pub(crate) name: &'static str,
     /// What stands between a package and a name where the reporter gives no whole form.
@@ -65,10 +65,10 @@ pub(crate) struct Dialect {
     pub(crate) unmet: fn(&str) -> Option<String>,
 }
 
-impl Dialect {
+impl RunnerProfile {
     /// One that nothing is known about.
-    pub(crate) const fn plain(name: &'static str) -> Dialect {
-        Dialect {
+    pub(crate) const fn plain(name: &'static str) -> RunnerProfile {
+        RunnerProfile {
             name,
             between: "::",
             missing: |_| None,
@@ -180,21 +180,21 @@ enum Stage {
 
 /// The parser of a run or listing through a reporter of ours.
 #[derive(Debug)]
-pub(crate) struct Reported {
-    dialect: Dialect,
-    paths: Paths,
+pub(crate) struct ReporterParser {
+    dialect: RunnerProfile,
+    paths: WorkspacePaths,
     steps: Vec<Step>,
     dir: String,
     programs: Vec<String>,
     stage: Stage,
     /// What the reporter's lines begin with, once it has told it.
     token: Option<String>,
-    lines: Lines,
-    stdout: Said,
-    stderr: Said,
-    begun: Begun,
+    lines: LineSplitter,
+    stdout: OutputTail,
+    stderr: OutputTail,
+    begun: RunningTests,
     /// Files that are open, as tests without a name.
-    open: Begun,
+    open: RunningTests,
     /// Files that were closed in the current step.
     closed: u64,
     /// Tests, collectors and listed names of the current step.
@@ -202,7 +202,7 @@ pub(crate) struct Reported {
     /// Those of them that the reporter's end counts, and those of these that ended.
     counted: u64,
     ended: u64,
-    proofs: Proofs,
+    proofs: ProofTracker,
     listed: usize,
     unreadable: u64,
     /// Lines that were not the reporter's.
@@ -215,14 +215,14 @@ pub(crate) struct Reported {
     notes: Notes,
 }
 
-impl Reported {
-    pub(crate) fn new(dialect: Dialect, plan: &Plan, want: &Want<'_>) -> Reported {
-        Reported::of(dialect, Paths::new(want.workspace), plan.steps.clone())
+impl ReporterParser {
+    pub(crate) fn new(dialect: RunnerProfile, plan: &Plan, request: &PlanRequest<'_>) -> ReporterParser {
+        ReporterParser::of(dialect, WorkspacePaths::new(request.workspace), plan.steps.clone())
     }
 
     /// Of these steps of a plan.
-    pub(crate) fn of(dialect: Dialect, paths: Paths, steps: Vec<Step>) -> Reported {
-        Reported {
+    pub(crate) fn of(dialect: RunnerProfile, paths: WorkspacePaths, steps: Vec<Step>) -> ReporterParser {
+        ReporterParser {
             dialect,
             paths,
             steps,
@@ -230,16 +230,16 @@ impl Reported {
             programs: Vec::new(),
             stage: Stage::Silent,
             token: None,
-            lines: Lines::default(),
-            stdout: Said::default(),
-            stderr: Said::default(),
-            begun: Begun::default(),
-            open: Begun::default(),
+            lines: LineSplitter::default(),
+            stdout: OutputTail::default(),
+            stderr: OutputTail::default(),
+            begun: RunningTests::default(),
+            open: RunningTests::default(),
             closed: 0,
             told: 0,
             counted: 0,
             ended: 0,
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             listed: 0,
             unreadable: 0,
             forged: 0,
@@ -474,7 +474,7 @@ impl Reported {
     }
 }
 
-impl Parser for Reported {
+impl Parser for ReporterParser {
     fn step_started(&mut self, step: usize) {
         if let Some(step) = self.steps.get(step).or(self.steps.last()) {
             (self.dir, self.programs) = (step.dir.clone(), step.programs.clone());
@@ -483,8 +483,8 @@ impl Parser for Reported {
         (self.told, self.counted, self.ended) = (0, 0, 0);
         self.proofs.start_step();
         self.nothing_selected = false;
-        (self.open, self.closed) = (Begun::default(), 0);
-        (self.stdout, self.stderr) = (Said::default(), Said::default());
+        (self.open, self.closed) = (RunningTests::default(), 0);
+        (self.stdout, self.stderr) = (OutputTail::default(), OutputTail::default());
     }
 
     fn stdout(&mut self, bytes: &[u8], _events: &mut Vec<RunnerEvent>) {
@@ -529,7 +529,7 @@ impl Parser for Reported {
         self.nothing_selected
     }
 
-    fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
+    fn artifact_source(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
         self.artifacts.get(path).cloned()
     }
 

@@ -4,22 +4,22 @@ use super::*;
 use proctor_core::request::Selection;
 use proptest::prelude::*;
 
-const DIALECT: Dialect = Dialect {
+const DIALECT: RunnerProfile = RunnerProfile {
     missing: |said| said.contains("no such runner").then(|| "install it".to_owned()),
     nothing_selected: |said| said.contains("nothing found"),
     empty_status: Some(5),
     reason: |said| said.lines().find_map(|line| line.strip_prefix("why: ")).map(str::to_owned),
-    ..Dialect::plain("runner")
+    ..RunnerProfile::plain("runner")
 };
 
-fn parser() -> Reported {
-    let want = Want { workspace: "/ws", ..Want::plain(&Selection::All) };
+fn parser() -> ReporterParser {
+    let request = PlanRequest { workspace: "/ws", ..PlanRequest::plain(&Selection::All) };
     let step = Step { programs: vec!["runner".into()], args: vec![], dir: "pkg".into(), env: BTreeMap::new() };
-    Reported::new(DIALECT, &Plan { steps: vec![step], ..Plan::default() }, &want)
+    ReporterParser::new(DIALECT, &Plan { steps: vec![step], ..Plan::default() }, &request)
 }
 
 /// What a step that writes these lines, says this and exits so comes to.
-fn step(report: &str, said: &str, exit: Exit, killed: bool) -> (Vec<RunnerEvent>, Reported) {
+fn step(report: &str, said: &str, exit: Exit, killed: bool) -> (Vec<RunnerEvent>, ReporterParser) {
     let (mut parser, mut events) = (parser(), Vec::new());
     parser.step_started(0);
     parser.stderr(said.as_bytes(), &mut events);

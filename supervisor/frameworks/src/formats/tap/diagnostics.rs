@@ -2,7 +2,7 @@
 //! and its value on a line, and texts of several lines. Must not know the stream around it.
 
 use crate::parsing::assertion_values::values;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
 use proctor_core::test_case::{TestCase, TestOutcome};
 use regex::Regex;
@@ -82,7 +82,7 @@ impl Diagnostics {
     }
 
     /// Puts what was said into the record of its test.
-    pub(super) fn explain(&self, case: &mut TestCase, paths: &Paths) {
+    pub(super) fn explain(&self, case: &mut TestCase, paths: &WorkspacePaths) {
         let told = case.outcome.is_failure() || case.outcome == TestOutcome::Xfailed;
         if case.outcome == TestOutcome::Passed || self.echoes {
             return;
@@ -109,7 +109,7 @@ impl Diagnostics {
         (case.file, case.line) = place.unzip();
     }
 
-    fn place(&self, paths: &Paths) -> Option<(String, u32)> {
+    fn place(&self, paths: &WorkspacePaths) -> Option<(String, u32)> {
         let inside = |file: &str, line: &str| {
             let line = line.trim().parse().ok().filter(|line| *line > 0)?;
             let file = file.strip_prefix("//").filter(|file| file.starts_with('/')).unwrap_or(file);

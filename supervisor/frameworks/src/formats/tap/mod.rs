@@ -5,12 +5,12 @@
 //! parent's name is known, it is held back. What does not keep its plan, has none, counts a point twice, or bails out is cut
 //! off.
 
+mod candidate;
 mod diagnostics;
-mod perhaps;
 
 use crate::parsing::notes::Notes;
 use crate::parsing::output_tail::plain;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use diagnostics::Diagnostics;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
@@ -18,7 +18,7 @@ use regex::Regex;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-pub(crate) use perhaps::{Is, Perhaps, is_point, may_begin};
+pub(crate) use candidate::{Recognition, TapCandidate, is_point, may_begin};
 
 /// Deepest subtests that are told apart.
 const DEPTH_MAX: usize = 16;
@@ -46,9 +46,9 @@ pub(crate) fn begins(line: &str) -> bool {
 
 /// The stream so far.
 #[derive(Debug)]
-pub(crate) struct Tap {
+pub(crate) struct TapParser {
     package: String,
-    paths: Paths,
+    paths: WorkspacePaths,
     /// The stream itself, and the subtests that the current line is within.
     levels: Vec<Level>,
     /// A name that a comment gives to the subtests that come next.
@@ -108,9 +108,9 @@ struct Open {
     diagnostics: Diagnostics,
 }
 
-impl Tap {
-    pub(crate) fn new(package: &str, paths: &Paths) -> Tap {
-        Tap {
+impl TapParser {
+    pub(crate) fn new(package: &str, paths: &WorkspacePaths) -> TapParser {
+        TapParser {
             package: package.to_owned(),
             paths: paths.clone(),
             levels: vec![Level::default()],

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn read(stream: &str) -> (Vec<TestCase>, bool, Vec<String>) {
-    let (mut tap, mut events) = (Tap::new("p", &Paths::new("/ws")), Vec::new());
+    let (mut tap, mut events) = (TapParser::new("p", &WorkspacePaths::new("/ws")), Vec::new());
     stream.lines().for_each(|line| tap.line(line, &mut events));
     tap.finish(&mut events);
     let case = |event| match event {

@@ -3,7 +3,7 @@
 use super::command::package;
 use super::linker::{self, REFERENCE};
 use crate::parsing::output_tail::plain;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::COLLECTORS_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -31,7 +31,7 @@ static BLAMES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
 });
 
 /// Records of a step that failed: `said` is what it printed, `dir` the project's directory.
-pub(super) fn collectors(said: &str, exit: Exit, dir: &str, paths: &Paths, events: &mut Vec<RunnerEvent>) {
+pub(super) fn collectors(said: &str, exit: Exit, dir: &str, paths: &WorkspacePaths, events: &mut Vec<RunnerEvent>) {
     let said = plain(said);
     let lines: Vec<&str> = said.lines().collect();
     let mut told: Vec<Collector> = Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn collectors(said: &str, exit: Exit, dir: &str, paths: &Paths, event
     events.extend(told.into_iter().map(|collector| RunnerEvent::Collector(Box::new(collector.bounded()))));
 }
 
-fn blamed(blame: &Captures<'_>, lines: &[&str], at: usize, dir: &str, paths: &Paths) -> Collector {
+fn blamed(blame: &Captures<'_>, lines: &[&str], at: usize, dir: &str, paths: &WorkspacePaths) -> Collector {
     let below = &lines[at + 1..];
     let file = match blame.name("file") {
         Some(file) => paths.relative_to(dir, file.as_str()),
@@ -109,7 +109,7 @@ mod tests {
 
     fn told(said: &str) -> Vec<(String, Option<u32>, String)> {
         let mut events = Vec::new();
-        collectors(said, Exit::Code(2), "pkg", &Paths::new("/ws"), &mut events);
+        collectors(said, Exit::Code(2), "pkg", &WorkspacePaths::new("/ws"), &mut events);
         events
             .into_iter()
             .map(|event| match event {

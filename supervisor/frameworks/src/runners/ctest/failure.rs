@@ -3,7 +3,7 @@
 
 use crate::parsing::assertion_values::values;
 use crate::parsing::output_tail::plain;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::{MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX};
 use regex::Regex;
 use std::collections::VecDeque;
@@ -219,7 +219,7 @@ impl Printed {
     }
 
     /// Where the assertions after the first are: a program with many tests may be one test of ctest's.
-    fn further(&self, dir: &str, paths: &Paths) -> String {
+    fn further(&self, dir: &str, paths: &WorkspacePaths) -> String {
         let place = |line: &String| {
             let found = FIRST.iter().flatten().find_map(|first| first.captures(line))?;
             Some(format!("{}:{}", paths.relative_to(dir, found.name("file")?.as_str())?, &found.name("line")?.as_str()))
@@ -236,7 +236,7 @@ impl Printed {
     }
 
     /// The first assertion that did not hold, or that skipped the test.
-    pub(crate) fn failure(&self, dir: &str, paths: &Paths) -> Option<Failure> {
+    pub(crate) fn failure(&self, dir: &str, paths: &WorkspacePaths) -> Option<Failure> {
         let block = self.block.as_ref()?;
         let (first, rest) = block.lines.split_first()?;
         let found = FIRST.get(block.shape)?.as_ref()?.captures(first)?;
@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn failure(text: &str) -> Failure {
-        printed(text).failure("pkg", &Paths::new("/ws")).unwrap()
+        printed(text).failure("pkg", &WorkspacePaths::new("/ws")).unwrap()
     }
 
     #[test]
@@ -394,7 +394,7 @@ mod tests {
         let text = printed.text();
         assert!(text.starts_with("first\n") && text.contains("left out]") && text.ends_with("…\n"));
         assert!(text.len() <= TEST_OUTPUT_BYTES_MAX);
-        let failure = printed.failure("", &Paths::new("/ws")).unwrap();
+        let failure = printed.failure("", &WorkspacePaths::new("/ws")).unwrap();
         assert_eq!(failure.at, Some(("t.cpp".to_owned(), 5)));
         assert!(failure.message.len() <= 2 * MESSAGE_BYTES_MAX);
     }

@@ -3,12 +3,12 @@
 
 use super::verbose::Verbose;
 use super::{build, command, listing::Listing};
-use crate::contract::{Parser, Plan, Step, StreamSummary, Want};
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::{LINE_BYTES_MAX, Lines};
+use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
+use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::{Said, ending};
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::output_tail::{OutputTail, ending};
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -50,17 +50,17 @@ struct Job {
 #[derive(Debug)]
 pub(super) struct Rounds {
     mode: Mode,
-    paths: Paths,
+    paths: WorkspacePaths,
     jobs: Vec<Job>,
     /// What each step is, in the order in which they run.
     steps: Vec<(Round, usize)>,
     now: usize,
     next: Vec<Step>,
-    lines: Lines,
-    said: Said,
+    lines: LineSplitter,
+    said: OutputTail,
     verbose: Verbose,
     listing: Listing,
-    proofs: Proofs,
+    proofs: ProofTracker,
     summary: StreamSummary,
     notes: Notes,
     /// Whether ctest said that there was nothing to run.
@@ -68,13 +68,13 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    pub(super) fn new(plan: &Plan, want: &Want<'_>, mode: Mode) -> Rounds {
-        let paths = Paths::new(want.workspace);
+    pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>, mode: Mode) -> Rounds {
+        let paths = WorkspacePaths::new(request.workspace);
         let job = |dir: &str| Job {
             dir: dir.to_owned(),
-            build: command::build(dir, want),
-            properties: (plan.report && mode == Mode::Running).then(|| command::properties(dir, want)),
-            tests: if mode == Mode::Running { command::test(dir, want) } else { command::list(dir, want) },
+            build: command::build(dir, request),
+            properties: (plan.report && mode == Mode::Running).then(|| command::properties(dir, request)),
+            tests: if mode == Mode::Running { command::test(dir, request) } else { command::list(dir, request) },
             to_fail: HashSet::new(),
         };
         let jobs: Vec<Job> = plan.steps.iter().map(|step| job(&step.dir)).collect();
@@ -84,11 +84,11 @@ impl Rounds {
             jobs,
             now: 0,
             next: Vec::new(),
-            lines: Lines::default(),
-            said: Said::default(),
+            lines: LineSplitter::default(),
+            said: OutputTail::default(),
             verbose: Verbose::new("", "", &paths, HashSet::new()),
             listing: Listing::default(),
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
             nothing_selected: false,
@@ -176,7 +176,7 @@ impl Parser for Rounds {
         self.now = step;
         self.proofs.start_step();
         self.nothing_selected = false;
-        self.said = Said::default();
+        self.said = OutputTail::default();
         self.listing = Listing::default();
         let (_, job) = self.steps.get(step).copied().unwrap_or((Round::Tests, 0));
         let (dir, to_fail) = self.jobs.get(job).map(|job| (job.dir.clone(), job.to_fail.clone())).unwrap_or_default();

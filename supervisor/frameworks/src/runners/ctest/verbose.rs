@@ -4,7 +4,7 @@
 //! A line of a test's output always begins with its number, so a line that does not is ctest's.
 
 use super::failure::{Failure, Printed};
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
@@ -62,7 +62,7 @@ struct Running {
 pub(super) struct Verbose {
     package: String,
     dir: String,
-    paths: Paths,
+    paths: WorkspacePaths,
     running: Vec<Running>,
     /// Names of the tests that are to fail.
     to_fail: HashSet<String>,
@@ -81,7 +81,7 @@ pub(super) struct Verbose {
 }
 
 impl Verbose {
-    pub(super) fn new(package: &str, dir: &str, paths: &Paths, to_fail: HashSet<String>) -> Verbose {
+    pub(super) fn new(package: &str, dir: &str, paths: &WorkspacePaths, to_fail: HashSet<String>) -> Verbose {
         Verbose {
             package: package.to_owned(),
             dir: dir.to_owned(),

@@ -14,12 +14,12 @@ mod line;
 
 use crate::contract::{ARTIFACTS, Parser, Plan, Step, StreamSummary};
 use crate::formats::junit;
-use crate::formats::tap::{self, Is, Perhaps, Tap};
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::Lines;
+use crate::formats::tap::{self, Recognition, TapCandidate, TapParser};
+use crate::parsing::line_splitter::LineSplitter;
 use crate::parsing::notes::Notes;
 use crate::parsing::output_tail::plain;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -88,7 +88,7 @@ pub fn parser_of(command: &[String], workspace: &str, report: Option<&str>) -> B
     Box::new(Custom {
         hides: line::hides(command),
         report: report.map(str::to_owned),
-        ..Custom::new(Paths::new(workspace))
+        ..Custom::new(WorkspacePaths::new(workspace))
     })
 }
 
@@ -98,10 +98,10 @@ enum Form {
     /// Nobody knows after so many lines.
     Unknown(usize),
     /// It began so many lines ago as TAP may whose plan comes last.
-    Perhaps(usize, Box<Perhaps>),
+    Perhaps(usize, Box<TapCandidate>),
     /// The last of so many lines was a plan, and nothing before it was TAP.
     Planned(usize, String),
-    Tap(Box<Tap>),
+    Tap(Box<TapParser>),
     Words,
 }
 
@@ -113,8 +113,8 @@ pub(crate) struct Custom {
     hides: Option<String>,
     /// What the command is to write.
     report: Option<String>,
-    paths: Paths,
-    lines: Lines,
+    paths: WorkspacePaths,
+    lines: LineSplitter,
     form: Form,
     /// What lines name. They are told last, when it is known that nothing better is there.
     named: Vec<(String, TestOutcome)>,
@@ -122,31 +122,31 @@ pub(crate) struct Custom {
     went_well: bool,
     killed: bool,
     flaky: u64,
-    proofs: Proofs,
+    proofs: ProofTracker,
     summary: StreamSummary,
     notes: Notes,
 }
 
 impl Custom {
     /// Of the output of one command among several, whose tests are called after `package`.
-    pub(crate) fn of_output(package: &str, paths: &Paths) -> Custom {
+    pub(crate) fn of_output(package: &str, paths: &WorkspacePaths) -> Custom {
         Custom { package: package.to_owned(), ..Custom::new(paths.clone()) }
     }
 
-    fn new(paths: Paths) -> Custom {
+    fn new(paths: WorkspacePaths) -> Custom {
         Custom {
             package: NAME.to_owned(),
             hides: None,
             report: None,
             paths,
-            lines: Lines::default(),
+            lines: LineSplitter::default(),
             form: Form::Unknown(0),
             named: Vec::new(),
             names: HashSet::new(),
             went_well: false,
             killed: false,
             flaky: 0,
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             summary: StreamSummary::default(),
             notes: Notes::default(),
         }
@@ -180,7 +180,7 @@ impl Custom {
         if !tap::may_begin(line) {
             return self.unknown(lines, line, events);
         }
-        let mut tap = Tap::new(&self.package, &self.paths);
+        let mut tap = TapParser::new(&self.package, &self.paths);
         tap.line(plan, events);
         self.is_tap(tap, line, events);
     }
@@ -189,14 +189,14 @@ impl Custom {
     fn unknown(&mut self, lines: usize, line: &str, events: &mut Vec<RunnerEvent>) {
         let more = lines + usize::from(!line.trim().is_empty());
         if tap::begins(line) && (lines == 0 || line.starts_with(VERSION)) {
-            return self.is_tap(Tap::new(&self.package, &self.paths), line, events);
+            return self.is_tap(TapParser::new(&self.package, &self.paths), line, events);
         }
         self.form = if more > LOOK_LINES_MAX {
             Form::Words
         } else if tap::begins(line) {
             Form::Planned(more, line.to_owned())
         } else if tap::is_point(line) || lines == 0 && tap::may_begin(line) {
-            let mut perhaps = Perhaps::new(&self.package, &self.paths);
+            let mut perhaps = TapCandidate::new(&self.package, &self.paths);
             perhaps.line(line);
             Form::Perhaps(more, Box::new(perhaps))
         } else {
@@ -206,27 +206,27 @@ impl Custom {
     }
 
     /// A line, the one of so many, of what began as TAP may, and what is known with it.
-    fn perhaps(&mut self, lines: usize, line: &str, is: Is, events: &mut Vec<RunnerEvent>) {
+    fn perhaps(&mut self, lines: usize, line: &str, is: Recognition, events: &mut Vec<RunnerEvent>) {
         self.word(line);
         let is_new = lines <= LOOK_LINES_MAX && line.starts_with(VERSION) && tap::begins(line);
         if is_new {
-            return self.is_tap(Tap::new(&self.package, &self.paths), line, events);
+            return self.is_tap(TapParser::new(&self.package, &self.paths), line, events);
         }
         let went_on = std::mem::replace(&mut self.form, Form::Words);
         self.form = match (is, went_on) {
-            (Is::Unknown, perhaps) => perhaps,
-            (Is::Tap, Form::Perhaps(_, perhaps)) => {
+            (Recognition::Unknown, perhaps) => perhaps,
+            (Recognition::Tap, Form::Perhaps(_, perhaps)) => {
                 let (tap, held) = perhaps.into_tap();
                 self.summary.structured = true;
                 events.extend(held);
                 Form::Tap(Box::new(tap))
             }
-            (Is::Tap | Is::Other, _) if lines > LOOK_LINES_MAX => Form::Words,
-            (Is::Tap | Is::Other, _) => Form::Unknown(lines),
+            (Recognition::Tap | Recognition::NotTap, _) if lines > LOOK_LINES_MAX => Form::Words,
+            (Recognition::Tap | Recognition::NotTap, _) => Form::Unknown(lines),
         };
     }
 
-    fn is_tap(&mut self, mut tap: Tap, line: &str, events: &mut Vec<RunnerEvent>) {
+    fn is_tap(&mut self, mut tap: TapParser, line: &str, events: &mut Vec<RunnerEvent>) {
         tap.line(line, events);
         self.form = Form::Tap(Box::new(tap));
         self.summary.structured = true;

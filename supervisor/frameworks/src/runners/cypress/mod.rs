@@ -19,9 +19,9 @@ mod specs;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{ARTIFACTS, Framework, LONG_MS, Parser, Plan, PlanError, REPORT, Step, Want};
+use crate::contract::{ARTIFACTS, Framework, LONG_MS, Parser, Plan, PlanError, PlanRequest, REPORT, Step};
 use crate::ecosystems::js::{self, Group, Handed, Launch, Names, Options, Runner, Script, Start};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{BrowserOptions, RerunTarget, Selection};
 use regex::Regex;
@@ -105,7 +105,7 @@ const SPECS: [&str; 4] = [".cy.", "cypress/e2e/", "cypress/integration/", "cypre
 /// What a listing prints.
 const LIST: &str = "cypress/specs.jsonl";
 
-const DIALECT: Dialect = Dialect {
+const DIALECT: RunnerProfile = RunnerProfile {
     between: js::TITLES,
     missing: |said| {
         let remedy = "cypress: its binary is not where runs look for it: `npx cypress install`";
@@ -114,7 +114,7 @@ const DIALECT: Dialect = Dialect {
     nothing_selected: |said| said.contains("no spec files were found"),
     blamed: js::blamed,
     reason: js::reason,
-    ..Dialect::plain(NAME)
+    ..RunnerProfile::plain(NAME)
 };
 
 static REPORTER: LazyLock<Option<Regex>> =
@@ -137,7 +137,7 @@ impl Framework for Cypress {
         js::EXTENSIONS
     }
 
-    fn wall_ms(&self) -> Option<u64> {
+    fn default_wall_ms(&self) -> Option<u64> {
         Some(LONG_MS)
     }
 
@@ -145,11 +145,11 @@ impl Framework for Cypress {
         js::projects(tree, Runner::Cypress)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
         js::signs(tree, Runner::Cypress)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
         js::starts_it(tree, &project.dir, Runner::Cypress).then(|| js::manifest_of(&project.dir))
     }
 
@@ -158,16 +158,16 @@ impl Framework for Cypress {
     }
 
     /// Not where the project has a runner for its units, which is what is meant by its tests.
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
         js::is_tested_by(tree, &project.dir, Runner::Cypress)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request)
     }
 
     /// Cypress knows the browsers by the same names. What the script says of either is replaced.
-    fn browse(
+    fn apply_browser_options(
         &self,
         _tree: &FileTree,
         plan: &mut Plan,
@@ -190,20 +190,25 @@ impl Framework for Cypress {
         Ok(())
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan_listing(projects, tree, want)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan_listing(projects, tree, request)
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(SpecCount::new(Reported::new(DIALECT, plan, want)))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(SpecCount::new(ReporterParser::new(DIALECT, plan, request)))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let files: [(&str, &[u8]); 1] = [("cypress/reporter.cjs", include_bytes!("reporter.cjs"))];
     let mut plan = Plan {
         files: js::injected(&files),
@@ -212,21 +217,21 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, 
         report: true,
         ..Plan::default()
     };
-    plan.notes.extend(want.parallel.map(|_| "cypress run has no parallel setting without its service".to_owned()));
+    plan.notes.extend(request.parallel.map(|_| "cypress run has no parallel setting without its service".to_owned()));
     let is_test = |target: &RerunTarget| matches!(target, RerunTarget::Test(_));
-    if matches!(want.selection, Selection::Exactly(targets) if targets.iter().any(is_test)) {
+    if matches!(request.selection, Selection::Exactly(targets) if targets.iter().any(is_test)) {
         plan.notes.push("cypress cannot be told single tests: their whole specs were run".to_owned());
     }
     let whole = |target: &RerunTarget| vec![RerunTarget::Package(target.package().to_owned())];
-    let selection = js::retold(want.selection, whole);
+    let selection = js::retold(request.selection, whole);
     let groups = js::groups(projects, tree, &selection, NAME)?;
     for start in js::starts(tree, groups, (Runner::Cypress, NAME), HANDED, SCRIPTS, &mut plan.notes) {
         let Start { group, script, options } = start;
-        let mut launch = Launch::of(tree, group.project, want, NAME, &script);
-        for (name, value) in environment(tree, &group, &script, want) {
+        let mut launch = Launch::of(tree, group.project, request, NAME, &script);
+        for (name, value) in environment(tree, &group, &script, request) {
             launch = launch.with(name, value);
         }
-        plan.steps.push(launch.step(arguments(&group, options, want)));
+        plan.steps.push(launch.step(arguments(&group, options, request)));
     }
     Ok(plan)
 }
@@ -236,16 +241,16 @@ fn environment(
     tree: &FileTree,
     group: &Group<'_>,
     script: &Script,
-    want: &Want<'_>,
+    request: &PlanRequest<'_>,
 ) -> impl Iterator<Item = (&'static str, String)> {
-    let left = |name: &str| format!("{}/{ARTIFACTS}/{NAME}/{name}", want.scratch);
-    let root = format!("{}/{}", want.workspace, group.project.dir);
+    let left = |name: &str| format!("{}/{ARTIFACTS}/{NAME}/{name}", request.scratch);
+    let root = format!("{}/{}", request.workspace, group.project.dir);
     let reporter = reporter(tree, &group.project.dir, script).map(|name| ("PROCTOR_CYPRESS_REPORTER", name));
     let always = [
         ("CYPRESS_CRASH_REPORTS", "0".to_owned()),
         ("CYPRESS_SCREENSHOTS_FOLDER", left("screenshots")),
         ("CYPRESS_VIDEOS_FOLDER", left("videos")),
-        ("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch)),
+        ("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch)),
         ("PROCTOR_ROOT", root.trim_end_matches('/').to_owned()),
     ];
     always.into_iter().chain(reporter)
@@ -262,8 +267,8 @@ fn reporter(tree: &FileTree, dir: &str, script: &Script) -> Option<String> {
     of_script.or(of_config).map(str::to_owned)
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
-    let mut args = vec!["run".to_owned(), format!("--reporter={}/cypress/reporter.cjs", want.scratch)];
+fn arguments(group: &Group<'_>, mut options: Options, request: &PlanRequest<'_>) -> Vec<String> {
+    let mut args = vec!["run".to_owned(), format!("--reporter={}/cypress/reporter.cjs", request.scratch)];
     if let Some(specs) = specs(group) {
         options = options.without(&["--spec", "-s"]);
         args.push(format!("--spec={specs}"));
@@ -295,9 +300,9 @@ fn listed(files: &[&str]) -> String {
 }
 
 /// Specs by their names: to know their tests, Cypress would have to run them.
-fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+fn plan_listing(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = Plan { report: true, notes: vec!["cypress lists specs, not tests".to_owned()], ..Plan::default() };
-    for (number, group) in js::groups(projects, tree, want.selection, NAME)?.into_iter().enumerate() {
+    for (number, group) in js::groups(projects, tree, request.selection, NAME)?.into_iter().enumerate() {
         let dir = &group.project.dir;
         let below = |file: &str| file[dir.len()..].trim_start_matches('/').to_owned();
         let own = tree
@@ -316,7 +321,8 @@ fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Resul
             .map(|line| format!("{line}\n"));
         let list = format!("{LIST}-{number}");
         plan.files.push(js::file(&list, lines.collect::<String>().as_bytes()));
-        let files = ["", &format!("{}/{list}", want.scratch), &format!("{}/{REPORT}", want.scratch)].map(str::to_owned);
+        let files =
+            ["", &format!("{}/{list}", request.scratch), &format!("{}/{REPORT}", request.scratch)].map(str::to_owned);
         let args = ["-c", r#"cat "$1" > "$2""#].map(str::to_owned).into_iter().chain(files).collect();
         plan.steps.push(Step { programs: vec!["sh".to_owned()], args, dir: dir.clone(), env: BTreeMap::new() });
     }

@@ -5,8 +5,8 @@
 //! several numbers the greatest counts, so what they print makes nothing green.
 
 use crate::contract::{Parser, StreamSummary};
-use crate::formats::reporter_protocol::Reported;
-use crate::parsing::line_splitter::Lines;
+use crate::formats::reporter_protocol::ReporterParser;
+use crate::parsing::line_splitter::LineSplitter;
 use crate::parsing::output_tail::plain;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::event::RunnerEvent;
@@ -21,15 +21,15 @@ static FOUND: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// The parser of a run or listing.
 pub(super) struct SpecCount {
-    reported: Reported,
-    lines: Lines,
+    reported: ReporterParser,
+    lines: LineSplitter,
     /// How many specs the current `cypress run` has found, by the greatest number that was printed.
     found: u64,
 }
 
 impl SpecCount {
-    pub(super) fn new(reported: Reported) -> SpecCount {
-        SpecCount { reported, lines: Lines::default(), found: 0 }
+    pub(super) fn new(reported: ReporterParser) -> SpecCount {
+        SpecCount { reported, lines: LineSplitter::default(), found: 0 }
     }
 
     fn line(&mut self, line: &[u8]) {
@@ -39,7 +39,7 @@ impl SpecCount {
         self.found = self.found.max(number.unwrap_or(0));
     }
 
-    fn read(&mut self, read: impl FnOnce(&mut Lines, &mut dyn FnMut(&[u8]))) {
+    fn read(&mut self, read: impl FnOnce(&mut LineSplitter, &mut dyn FnMut(&[u8]))) {
         let mut lines = std::mem::take(&mut self.lines);
         read(&mut lines, &mut |line| self.line(line));
         self.lines = lines;
@@ -78,8 +78,8 @@ impl Parser for SpecCount {
         self.reported.nothing_selected()
     }
 
-    fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
-        self.reported.left_by(path)
+    fn artifact_source(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
+        self.reported.artifact_source(path)
     }
 
     fn flaky(&self) -> u64 {
@@ -98,12 +98,12 @@ impl Parser for SpecCount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{Plan, Want};
+    use crate::contract::{Plan, PlanRequest};
     use crate::runners::cypress::DIALECT;
     use proctor_core::request::Selection;
 
     fn found(printed: &str) -> u64 {
-        let reported = Reported::new(DIALECT, &Plan::default(), &Want::plain(&Selection::All));
+        let reported = ReporterParser::new(DIALECT, &Plan::default(), &PlanRequest::plain(&Selection::All));
         let mut count = SpecCount::new(reported);
         count.stdout(printed.as_bytes(), &mut Vec::new());
         count.found

@@ -3,7 +3,7 @@
 
 use super::buffer::OutputBuffer;
 use super::event::OutputKind;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::{COLLECTORS_MAX, MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip};
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind};
@@ -21,7 +21,7 @@ static POSITION: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// What compilers said, by the import path that failed.
 #[derive(Debug)]
 pub(super) struct Builds {
-    paths: Paths,
+    paths: WorkspacePaths,
     outputs: HashMap<String, OutputBuffer>,
     told: HashSet<String>,
     /// Packages that failed, by the import path that was blamed when it was another one.
@@ -29,7 +29,7 @@ pub(super) struct Builds {
 }
 
 impl Builds {
-    pub(super) fn new(paths: Paths) -> Builds {
+    pub(super) fn new(paths: WorkspacePaths) -> Builds {
         Builds { paths, outputs: HashMap::new(), told: HashSet::new(), culprits: HashMap::new() }
     }
 
@@ -117,7 +117,13 @@ pub(super) fn base_package(import_path: &str) -> &str {
 }
 
 /// The record of a package that could not be built or started: the first line with a position is its message.
-pub(super) fn collector(package: &str, kind: CollectorKind, text: &[String], dir: &str, paths: &Paths) -> RunnerEvent {
+pub(super) fn collector(
+    package: &str,
+    kind: CollectorKind,
+    text: &[String],
+    dir: &str,
+    paths: &WorkspacePaths,
+) -> RunnerEvent {
     let positioned = text.iter().enumerate().find_map(|(index, line)| {
         let found = POSITION.as_ref()?.captures(line)?;
         let file = paths.relative_to(dir, &found["file"]);
@@ -182,7 +188,9 @@ mod tests {
         let said =
             "2026/11/23 06:29:21 cover: /w/m/a/a.go: /w/m/a/a.go:5:6: expected '(', found ')' (and 3 more errors)";
         let text = ["# x/a", "# [/go/cover -mode atomic /w/m/a/a.go]", said].map(str::to_owned);
-        let RunnerEvent::Collector(told) = collector("x/a", CollectorKind::Build, &text, "m", &Paths::new("/w")) else {
+        let RunnerEvent::Collector(told) =
+            collector("x/a", CollectorKind::Build, &text, "m", &WorkspacePaths::new("/w"))
+        else {
             panic!("not a collector")
         };
         assert_eq!((told.file.as_deref(), told.line), (Some("m/a/a.go"), Some(5)));

@@ -8,8 +8,8 @@
 
 use super::expression::{Expression, Extent};
 use crate::contract::Project;
-use crate::contract::{Harvest, InjectedFile, Step};
-use crate::parsing::workspace_paths::Paths;
+use crate::contract::{CoverageHarvest, InjectedFile, Step};
+use crate::parsing::workspace_paths::WorkspacePaths;
 use crate::parsing::workspace_paths::join;
 use proctor_core::bounds::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
 use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan};
@@ -87,8 +87,8 @@ pub(super) fn ingest(
     workspace: &str,
     artifacts: &[(String, Vec<u8>)],
     finished: &BTreeMap<String, BTreeSet<String>>,
-) -> Harvest {
-    let paths = Paths::new(workspace);
+) -> CoverageHarvest {
+    let paths = WorkspacePaths::new(workspace);
     let mut units: BTreeMap<&str, Unit<'_>> = BTreeMap::new();
     for (path, bytes) in artifacts {
         let (unit, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -99,7 +99,7 @@ pub(super) fn ingest(
             _ => {}
         }
     }
-    let mut harvest = Harvest::default();
+    let mut harvest = CoverageHarvest::default();
     let mut measured: BTreeSet<String> = BTreeSet::new();
     for Unit { origin, profile } in units.into_values() {
         let end = memchr::memchr(b'\n', origin).unwrap_or(origin.len());
@@ -163,7 +163,7 @@ fn top_level(finished: &BTreeSet<String>, run: &[u8]) -> [Vec<String>; 2] {
 }
 
 /// The import path of the package in a directory, which the wrapper noted as an absolute path.
-fn package_at(projects: &[Project], paths: &Paths, dir: &[u8]) -> Option<String> {
+fn package_at(projects: &[Project], paths: &WorkspacePaths, dir: &[u8]) -> Option<String> {
     let dir = std::str::from_utf8(dir).ok()?;
     let dir = paths.relative(&format!("{dir}/"))?;
     let module = crate::contract::project_of(projects, &dir)?;

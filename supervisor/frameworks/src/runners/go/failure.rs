@@ -9,7 +9,7 @@ use super::assertion::{self, Assertion};
 use super::buffer::OutputLine;
 use super::event::OutputKind;
 use super::trace::{self, Trace};
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase};
 use regex::Regex;
@@ -88,7 +88,7 @@ struct Entry {
 }
 
 /// Why a test failed, or did not end.
-pub(super) fn of_test(about: Circumstances<'_>, lines: &[OutputLine], paths: &Paths) -> Failure {
+pub(super) fn of_test(about: Circumstances<'_>, lines: &[OutputLine], paths: &WorkspacePaths) -> Failure {
     let own = without_cover_note(lines.iter().filter(|line| !is_frame(line, about.name)).cloned().collect());
     let output = joined(&own, paths);
     let verdict = format!("--- FAIL: {} (", about.name);
@@ -119,7 +119,7 @@ pub(super) fn of_test(about: Circumstances<'_>, lines: &[OutputLine], paths: &Pa
 }
 
 /// Why a test was skipped: its last words.
-pub(super) fn of_skip(name: &str, lines: &[OutputLine], paths: &Paths) -> Failure {
+pub(super) fn of_skip(name: &str, lines: &[OutputLine], paths: &WorkspacePaths) -> Failure {
     let own: Vec<OutputLine> = lines.iter().filter(|line| !is_frame(line, name)).cloned().collect();
     let output = joined(&own, paths);
     let Some(entry) = entries(&own).pop() else { return Failure { output, ..Failure::default() } };
@@ -128,7 +128,7 @@ pub(super) fn of_skip(name: &str, lines: &[OutputLine], paths: &Paths) -> Failur
 }
 
 /// A package that failed without a test to blame.
-pub(super) fn of_package(package: &str, tests_began: u64, lines: &[OutputLine], paths: &Paths) -> RunnerEvent {
+pub(super) fn of_package(package: &str, tests_began: u64, lines: &[OutputLine], paths: &WorkspacePaths) -> RunnerEvent {
     let is_verdict = |text: &str| {
         matches!(text, "FAIL" | "PASS" | "")
             || ["FAIL\t", "ok  \t", "coverage: "].iter().any(|word| text.starts_with(word))
@@ -181,7 +181,7 @@ fn without_cover_note(mut lines: Vec<OutputLine>) -> Vec<OutputLine> {
     lines
 }
 
-fn joined(lines: &[OutputLine], paths: &Paths) -> Option<String> {
+fn joined(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<String> {
     let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
     let text = paths.scrub(texts.join("\n").trim_end());
     (!text.is_empty()).then_some(text)
@@ -224,11 +224,11 @@ fn choose(mut entries: Vec<Entry>, has_other_reason: bool) -> Option<Entry> {
 
 /// The position of an entry, if it is in the workspace. A bare file name cannot be placed: with `-fullpath` the go tool
 /// prints none, so some other program wrote it.
-fn position(entry: &Entry, paths: &Paths) -> Option<(String, u32)> {
+fn position(entry: &Entry, paths: &WorkspacePaths) -> Option<(String, u32)> {
     paths.relative(&entry.path).map(|file| (file, entry.line))
 }
 
-fn of_entry(entry: &Entry, paths: &Paths) -> Failure {
+fn of_entry(entry: &Entry, paths: &WorkspacePaths) -> Failure {
     let Assertion { message, expected, actual, trace } = assertion::read(&entry.text);
     let from_trace = || {
         trace.iter().find_map(|frame| {
@@ -247,7 +247,7 @@ fn of_entry(entry: &Entry, paths: &Paths) -> Failure {
     }
 }
 
-fn of_trace(trace: Trace, paths: &Paths) -> Failure {
+fn of_trace(trace: Trace, paths: &WorkspacePaths) -> Failure {
     Failure {
         message: Some(paths.scrub(&trace.message)),
         position: trace.position,

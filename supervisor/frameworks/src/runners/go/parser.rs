@@ -7,11 +7,11 @@ use super::event::{Event, OutputKind, unescape};
 use super::listing::is_test_name;
 use super::tracker::{Ending, PackageEnd, Tracker};
 use super::{cover, failure};
-use crate::contract::{Parser, Plan, Step, StreamSummary, Want};
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::{LINE_BYTES_MAX, Lines};
+use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
+use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -44,11 +44,11 @@ pub(super) struct GoParser {
     plain_again: Vec<Step>,
     /// Packages of the current step that failed because of another one.
     dragged_down: BTreeSet<String>,
-    lines: Lines,
-    stderr_lines: Lines,
+    lines: LineSplitter,
+    stderr_lines: LineSplitter,
     stderr: Vec<String>,
     stderr_bytes: usize,
-    paths: Paths,
+    paths: WorkspacePaths,
     tracker: Tracker,
     builds: Builds,
     /// Whether the current step has shown any package or build.
@@ -56,7 +56,7 @@ pub(super) struct GoParser {
     /// Packages of the current step that were not built, without a word on which build failed (before Go 1.24).
     unbuilt: BTreeSet<String>,
     listed: usize,
-    proofs: Proofs,
+    proofs: ProofTracker,
     /// Whether tests did not run that nobody can name: behind the end of their process.
     unreached: bool,
     /// Packages that others took along which do not compile.
@@ -65,16 +65,16 @@ pub(super) struct GoParser {
 }
 
 impl GoParser {
-    pub(super) fn new(plan: &Plan, want: &Want<'_>, mode: Mode) -> GoParser {
-        let paths = Paths::new(want.workspace);
+    pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>, mode: Mode) -> GoParser {
+        let paths = WorkspacePaths::new(request.workspace);
         GoParser {
             mode,
             steps: plan.steps.clone(),
             current: 0,
             plain_again: Vec::new(),
             dragged_down: BTreeSet::new(),
-            lines: Lines::default(),
-            stderr_lines: Lines::default(),
+            lines: LineSplitter::default(),
+            stderr_lines: LineSplitter::default(),
             stderr: Vec::new(),
             stderr_bytes: 0,
             tracker: Tracker::new(paths.clone()),
@@ -83,7 +83,7 @@ impl GoParser {
             saw_anything: false,
             unbuilt: BTreeSet::new(),
             listed: 0,
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             unreached: false,
             not_built: Vec::new(),
             notes: Notes::default(),

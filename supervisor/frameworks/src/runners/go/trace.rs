@@ -2,7 +2,7 @@
 //! not know about tests.
 
 use super::buffer::OutputLine;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ pub(super) struct Trace {
 }
 
 /// The first panic or fatal error in `lines`: its words, and behind them the stacks.
-pub(super) fn crash(lines: &[OutputLine], paths: &Paths) -> Option<Trace> {
+pub(super) fn crash(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<Trace> {
     let last_stack = lines.iter().rposition(|line| is_goroutine(&line.text))?;
     let at = lines[..last_stack]
         .iter()
@@ -46,7 +46,7 @@ pub(super) fn crash(lines: &[OutputLine], paths: &Paths) -> Option<Trace> {
 }
 
 /// The first data race in `lines`.
-pub(super) fn race(lines: &[OutputLine], paths: &Paths) -> Option<Trace> {
+pub(super) fn race(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<Trace> {
     let at = lines.iter().position(|line| line.text == "WARNING: DATA RACE")?;
     let length = lines[at..].iter().position(|line| line.text.starts_with("=======")).unwrap_or(lines.len() - at);
     let report = &lines[at..at + length];
@@ -63,7 +63,7 @@ fn join(lines: &[OutputLine]) -> String {
     texts.join("\n").trim_end().to_owned()
 }
 
-fn first_own_frame(lines: &[OutputLine], paths: &Paths) -> Option<(String, u32)> {
+fn first_own_frame(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<(String, u32)> {
     lines.iter().find_map(|line| {
         let found = FRAME.as_ref()?.captures(&line.text)?;
         let file = paths.relative(&found["file"]).filter(|file| !file.split('/').any(|part| part == "vendor"))?;

@@ -5,7 +5,7 @@ use super::buffer::{OutputBuffer, OutputLine};
 use super::event::OutputKind;
 use super::failure::{self, Circumstances, Failure};
 use super::undecided::Undecided;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::clip;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
@@ -100,7 +100,7 @@ pub(super) enum Ending {
 #[derive(Debug)]
 pub(super) struct Tracker {
     packages: HashMap<String, Package>,
-    paths: Paths,
+    paths: WorkspacePaths,
     retained_bytes: usize,
     sequence: u64,
     spare: Vec<OutputBuffer>,
@@ -110,7 +110,7 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    pub(super) fn new(paths: Paths) -> Tracker {
+    pub(super) fn new(paths: WorkspacePaths) -> Tracker {
         let (packages, spare) = (HashMap::new(), Vec::new());
         let undecided = Undecided::default();
         Tracker { packages, paths, retained_bytes: 0, sequence: 0, spare, undecided, overflowed: false }
@@ -392,7 +392,7 @@ fn outermost(state: &Package, test: &str) -> Option<u64> {
     above.map(|parent| parent.outermost).or(state.alone)
 }
 
-fn of_unfinished(name: &str, running: &Running, paths: &Paths) -> Failure {
+fn of_unfinished(name: &str, running: &Running, paths: &WorkspacePaths) -> Failure {
     let about = Circumstances { name, ended: false, has_failed_subtest: running.has_failed_subtest };
     failure::of_test(about, &running.output.lines(), paths)
 }
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn what_was_held_back_is_told_in_the_order_of_packages() {
-        let mut tracker = Tracker::new(Paths::new("/ws"));
+        let mut tracker = Tracker::new(WorkspacePaths::new("/ws"));
         let packages: Vec<String> = (0..20).map(|number| format!("example.com/p{number:02}")).collect();
         let mut events = Vec::new();
         for package in packages.iter().rev() {

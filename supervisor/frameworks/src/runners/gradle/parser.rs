@@ -4,10 +4,10 @@
 use super::NAME;
 use super::command::SOURCES;
 use super::compiler::{Refused, refused};
-use crate::contract::{Parser, Plan, StreamSummary, Want};
+use crate::contract::{Parser, Plan, PlanRequest, StreamSummary};
 use crate::ecosystems::jvm::{Seen, Sources, id_of, split};
 use crate::formats::junit::UNNAMED;
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::assertion_values::values;
 use crate::parsing::workspace_paths::join;
 use proctor_core::event::RunnerEvent;
@@ -21,7 +21,7 @@ const SCRIPT: &str = "build.gradle";
 
 static WHERE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"'(/[^'\n]+)' line: (\d+)").ok());
 
-const DIALECT: Dialect = Dialect {
+const DIALECT: RunnerProfile = RunnerProfile {
     missing: |said| {
         said.contains("gradle: not found").then(|| {
             "the project's Gradle was not downloaded yet and the host has none: run it once with --network host"
@@ -38,27 +38,27 @@ const DIALECT: Dialect = Dialect {
         let why: Vec<&str> = why.lines().take_while(|line| !line.trim().is_empty()).collect();
         Some(why.join("\n"))
     },
-    ..Dialect::plain(NAME)
+    ..RunnerProfile::plain(NAME)
 };
 
 /// The parser of a run or listing.
 pub(super) struct GradleParser {
-    reported: Reported,
+    reported: ReporterParser,
     sources: Sources,
     seen: Seen,
 }
 
 impl GradleParser {
-    pub(super) fn new(plan: &Plan, want: &Want<'_>) -> GradleParser {
+    pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>) -> GradleParser {
         GradleParser {
-            reported: Reported::new(DIALECT, plan, want),
+            reported: ReporterParser::new(DIALECT, plan, request),
             sources: Sources::of_file(&plan.files, SOURCES),
             seen: Seen::default(),
         }
     }
 
     /// Lets the report be read, and hands on what came of it.
-    fn read(&mut self, events: &mut Vec<RunnerEvent>, read: impl FnOnce(&mut Reported, &mut Vec<RunnerEvent>)) {
+    fn read(&mut self, events: &mut Vec<RunnerEvent>, read: impl FnOnce(&mut ReporterParser, &mut Vec<RunnerEvent>)) {
         let mut told = Vec::new();
         read(&mut self.reported, &mut told);
         for event in told {

@@ -14,9 +14,9 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, Step, Want};
+use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, Step};
 use crate::ecosystems::js::{self, Flag, Group, Handed, Launch, Options, Runner, Start, Takes};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 
 /// The adapter for Jest.
 #[derive(Debug, Clone, Copy)]
@@ -159,13 +159,13 @@ pub(crate) const FILES: &[(&str, &[u8])] = &[
     ("jest/runner.cjs", include_bytes!("runner.cjs")),
 ];
 
-pub(crate) const DIALECT: Dialect = Dialect {
+pub(crate) const DIALECT: RunnerProfile = RunnerProfile {
     missing: |said| js::missing(said, NAME),
     nothing_selected: |said| said.contains("No tests found"),
     between: js::TITLES,
     blamed: js::blamed,
     reason: js::reason,
-    ..Dialect::plain(NAME)
+    ..RunnerProfile::plain(NAME)
 };
 
 impl Framework for Jest {
@@ -189,11 +189,11 @@ impl Framework for Jest {
         js::projects(tree, Runner::Jest)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
         js::signs(tree, Runner::Jest)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
         js::starts_it(tree, &project.dir, Runner::Jest).then(|| js::manifest_of(&project.dir))
     }
 
@@ -201,68 +201,73 @@ impl Framework for Jest {
         js::is_linked(tree, &outer.dir)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
         !js::is_left_to_script(tree, &project.dir)
     }
 
-    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+    fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
         projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, |launch, group, mut args| {
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, |launch, group, mut args| {
             args.extend(group.names.expression().map(|names| format!("--testNamePattern={names}")));
             launch.step(args)
         })
     }
 
     /// Jest names the tests of a file only when it loads it: every file is loaded and no test is run.
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, |launch, group, mut args| {
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, |launch, group, mut args| {
             args.push(format!("--testNamePattern={NOTHING}"));
             launch.with(js::LISTING, group.names.expression().unwrap_or_default()).step(args)
         })
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(DIALECT, plan, request))
     }
 }
 
 fn plan(
     projects: &[Project],
     tree: &FileTree,
-    want: &Want<'_>,
+    request: &PlanRequest<'_>,
     step: impl Fn(Launch, &Group<'_>, Vec<String>) -> Step,
 ) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: js::injected(FILES), report: true, ..Plan::default() };
-    let groups = js::groups(projects, tree, want.selection, NAME)?;
+    let groups = js::groups(projects, tree, request.selection, NAME)?;
     for start in js::starts(tree, groups, (Runner::Jest, NAME), HANDED, &[], &mut plan.notes) {
         let Start { group, script, options } = start;
-        let launch = js::launch(tree, &group, want, "jest/run.cjs", &script);
-        let args = arguments(&group, options, want);
+        let launch = js::launch(tree, &group, request, "jest/run.cjs", &script);
+        let args = arguments(&group, options, request);
         plan.steps.push(step(launch, &group, args));
     }
     Ok(plan)
 }
 
 /// Files come first: several of Jest's options take all words that follow them.
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
+fn arguments(group: &Group<'_>, mut options: Options, request: &PlanRequest<'_>) -> Vec<String> {
     let mut args: Vec<String> = group.files.iter().map(|file| format!("./{file}")).collect();
     if args.is_empty() {
         args = std::mem::take(&mut options.positional);
     } else {
         args.push(if group.exactly { "--runTestsByPath" } else { "--findRelatedTests" }.to_owned());
     }
-    let cache = format!("--cacheDirectory={}/jest", want.cache);
+    let cache = format!("--cacheDirectory={}/jest", request.cache);
     let ours = ["--ci", "--watchman=false", "--testLocationInResults", "--passWithNoTests=false", &cache];
     args.extend(ours.map(str::to_owned));
     let in_parallel = |option: &String| option == "--runInBand" || option.starts_with("--maxWorkers=");
-    args.extend(options.into_words().filter(|option| want.parallel.is_none() || !in_parallel(option)));
-    args.extend(want.parallel.map(|parallel| format!("--maxWorkers={}", parallel.max(1))));
+    args.extend(options.into_words().filter(|option| request.parallel.is_none() || !in_parallel(option)));
+    args.extend(request.parallel.map(|parallel| format!("--maxWorkers={}", parallel.max(1))));
     args
 }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 /// What a line says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said<'a> {
+pub(super) enum OutputTail<'a> {
     /// Flows are about to run.
     Waiting,
     /// A flow ended; `rest` is its name, its duration and, for one that failed, why.
@@ -45,17 +45,17 @@ static DURATION: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r" \(((?:\d+(?:\.\d+)?(?:ms|us|ns|[smhd]) ?)+)\)").ok());
 
 /// What `line` says.
-pub(super) fn said(line: &str) -> Said<'_> {
+pub(super) fn said(line: &str) -> OutputTail<'_> {
     let shard = SHARD.as_ref().and_then(|shard| shard.find(line)).map_or(0, |found| found.end());
     let line = line.get(shard..).unwrap_or_default();
     let ended = VERDICTS.iter().find_map(|(word, verdict)| Some((*verdict, line.strip_prefix(word)?)));
     if let Some((verdict, rest)) = ended {
-        return Said::Ended { verdict, rest };
+        return OutputTail::Ended { verdict, rest };
     }
     match line {
-        "Waiting for flows to complete..." => Said::Waiting,
-        total if TOTAL.as_ref().is_some_and(|shape| shape.is_match(total)) => Said::Total,
-        _ => Said::Other,
+        "Waiting for flows to complete..." => OutputTail::Waiting,
+        total if TOTAL.as_ref().is_some_and(|shape| shape.is_match(total)) => OutputTail::Total,
+        _ => OutputTail::Other,
     }
 }
 
@@ -99,18 +99,18 @@ mod tests {
 
     #[test]
     fn lines_are_read_in_all_their_forms() {
-        let ended = |verdict, rest| Said::Ended { verdict, rest };
+        let ended = |verdict, rest| OutputTail::Ended { verdict, rest };
         for (line, meaning) in [
-            ("Waiting for flows to complete...", Said::Waiting),
-            ("[shard 2] Waiting for flows to complete...", Said::Waiting),
+            ("Waiting for flows to complete...", OutputTail::Waiting),
+            ("[shard 2] Waiting for flows to complete...", OutputTail::Waiting),
             ("[Passed] Log in (12s)", ended(Verdict::Passed, "Log in (12s)")),
             ("[shard 1] [Failed] a (2s) (not visible)", ended(Verdict::Failed, "a (2s) (not visible)")),
             ("[Stopped] a", ended(Verdict::Stopped, "a")),
-            ("1/2 Flows Failed", Said::Total),
-            ("1/1 Flow Passed in 12s", Said::Total),
-            (" [Passed] indented", Said::Other),
-            ("[Passed]", Said::Other),
-            ("", Said::Other),
+            ("1/2 Flows Failed", OutputTail::Total),
+            ("1/1 Flow Passed in 12s", OutputTail::Total),
+            (" [Passed] indented", OutputTail::Other),
+            ("[Passed]", OutputTail::Other),
+            ("", OutputTail::Other),
         ] {
             assert_eq!(said(line), meaning, "{line}");
         }

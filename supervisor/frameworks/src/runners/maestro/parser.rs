@@ -3,15 +3,15 @@
 
 use super::NAME;
 use super::command::{SUITES, Suite, again, report};
-use super::console::{Said, Verdict, after_name, name, said};
+use super::console::{OutputTail, Verdict, after_name, name, said};
 use super::flows::Flow;
-use crate::contract::{Parser, Plan, Step, StreamSummary, Want};
+use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
 use crate::formats::junit;
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::Lines;
+use crate::parsing::line_splitter::LineSplitter;
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::{Said as Words, ending, plain};
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::output_tail::{OutputTail as Words, ending, plain};
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::{MESSAGE_BYTES_MAX, TEST_CASES_MAX};
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -75,11 +75,11 @@ struct Open {
 
 /// The parser of a run.
 pub(super) struct MaestroParser {
-    paths: Paths,
+    paths: WorkspacePaths,
     steps: Vec<Step>,
     courses: Vec<Course>,
     current: usize,
-    lines: Lines,
+    lines: LineSplitter,
     open: Option<Open>,
     /// The flow that runs now, where that is known.
     running: Option<usize>,
@@ -89,21 +89,21 @@ pub(super) struct MaestroParser {
     nothing_selected: bool,
     strangers: usize,
     flaky: u64,
-    proofs: Proofs,
+    proofs: ProofTracker,
     summary: StreamSummary,
     notes: Notes,
 }
 
 impl MaestroParser {
-    pub(super) fn new(plan: &Plan, want: &Want<'_>) -> MaestroParser {
+    pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>) -> MaestroParser {
         let suites = plan.files.iter().find(|file| file.path == SUITES);
         let suites: Vec<Suite> = suites.and_then(|file| serde_json::from_slice(&file.bytes).ok()).unwrap_or_default();
         MaestroParser {
-            paths: Paths::new(want.workspace),
+            paths: WorkspacePaths::new(request.workspace),
             steps: plan.steps.clone(),
             courses: suites.into_iter().map(|suite| Course::of(suite, false)).collect(),
             current: 0,
-            lines: Lines::default(),
+            lines: LineSplitter::default(),
             open: None,
             running: None,
             stdout: Words::default(),
@@ -112,7 +112,7 @@ impl MaestroParser {
             nothing_selected: false,
             strangers: 0,
             flaky: 0,
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
         }
@@ -126,10 +126,10 @@ impl MaestroParser {
         let line = plain(&String::from_utf8_lossy(line));
         let line = line.trim_end_matches('\r');
         match said(line) {
-            Said::Other => self.more(line, events),
-            Said::Waiting => self.next(events),
-            Said::Total => self.close(events),
-            Said::Ended { verdict, rest } => {
+            OutputTail::Other => self.more(line, events),
+            OutputTail::Waiting => self.next(events),
+            OutputTail::Total => self.close(events),
+            OutputTail::Ended { verdict, rest } => {
                 self.close(events);
                 self.ended(verdict, rest, events);
             }
@@ -487,14 +487,14 @@ impl Parser for MaestroParser {
 
 /// The parser of a listing: each line is a flow.
 pub(super) struct Listing {
-    lines: Lines,
+    lines: LineSplitter,
     listed: usize,
-    proofs: Proofs,
+    proofs: ProofTracker,
 }
 
 impl Listing {
-    pub(super) fn new(_: &Plan, _: &Want<'_>) -> Listing {
-        Listing { lines: Lines::default(), listed: 0, proofs: Proofs::default() }
+    pub(super) fn new(_: &Plan, _: &PlanRequest<'_>) -> Listing {
+        Listing { lines: LineSplitter::default(), listed: 0, proofs: ProofTracker::default() }
     }
 }
 

@@ -5,7 +5,7 @@ use super::detect::{MARKER, has_failsafe, modules};
 use super::selection::{Share, shares};
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Plan, PlanError, REPORT, Step, Want};
+use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, REPORT, Step};
 use crate::ecosystems::jvm::Sources;
 use proctor_core::isolation::Network;
 use std::collections::BTreeMap;
@@ -23,11 +23,11 @@ const NOTHING: &str = "proctor.NoTest";
 const EXTENSION: &str = "maven/extension";
 
 /// The plan of a run.
-pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-    if want.parallel.is_some() {
+pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    if request.parallel.is_some() {
         return Err(PlanError::NotApplicable { option: "parallel", framework: NAME });
     }
-    let mut plan = plan_with(&[("components.xml", include_bytes!("components.xml"))], projects, tree, want)?;
+    let mut plan = plan_with(&[("components.xml", include_bytes!("components.xml"))], projects, tree, request)?;
     if tree.directories_with(MARKER).any(|(_, pom)| pom.contains("rerunFailingTestsCount")) {
         plan.notes.push(RERUNS.to_owned());
     }
@@ -50,17 +50,21 @@ pub(super) const STOPS: &str = "this project has tests passed over after failure
 pub(super) const RERUNS: &str = "this project runs failed tests again (rerunFailingTestsCount): classes with failures are told when Maven has ended";
 
 /// The plan of a listing: the same command, within which an extension of ours takes the place of the tests.
-pub(super) fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+pub(super) fn plan_listing(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+) -> Result<Plan, PlanError> {
     let listing: [(&str, &[u8]); 2] =
         [("components.xml", include_bytes!("listing.xml")), ("Listing.java", include_bytes!("Listing.java"))];
-    plan_with(&listing, projects, tree, want)
+    plan_with(&listing, projects, tree, request)
 }
 
 fn plan_with(
     extension: &[(&str, &[u8])],
     projects: &[Project],
     tree: &FileTree,
-    want: &Want<'_>,
+    request: &PlanRequest<'_>,
 ) -> Result<Plan, PlanError> {
     let mut plan = Plan {
         files: vec![
@@ -72,7 +76,7 @@ fn plan_with(
         ..Plan::default()
     };
     plan.files.extend(extension.iter().map(|(name, bytes)| file(&format!("{EXTENSION}/{name}"), bytes)));
-    plan.steps = shares(projects, tree, want.selection)?.iter().map(|share| step(share, tree, want)).collect();
+    plan.steps = shares(projects, tree, request.selection)?.iter().map(|share| step(share, tree, request)).collect();
     Ok(plan)
 }
 
@@ -94,10 +98,10 @@ const COMMON: [&str; 9] = [
     "-Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.failsafe=info",
 ];
 
-fn step(share: &Share<'_>, tree: &FileTree, want: &Want<'_>) -> Step {
+fn step(share: &Share<'_>, tree: &FileTree, request: &PlanRequest<'_>) -> Step {
     let reactor = share.reactor;
     let mut args: Vec<String> = COMMON.map(str::to_owned).into();
-    if want.network == Network::None {
+    if request.network == Network::None {
         args.push("--offline".to_owned());
     }
     let is_whole = share.modules.is_empty() || modules(tree, reactor).count() < 2;
@@ -111,7 +115,7 @@ fn step(share: &Share<'_>, tree: &FileTree, want: &Want<'_>) -> Step {
         args.extend(selected(tests, integrates));
     }
     args.push(if integrates { "verify" } else { "test" }.to_owned());
-    Step { programs: programs(reactor, tree, want), args, dir: reactor.dir.clone(), env: environment(want) }
+    Step { programs: programs(reactor, tree, request), args, dir: reactor.dir.clone(), env: environment(request) }
 }
 
 /// Classes that a pattern does not take because they are the other plugin's, by the names that each takes by itself.
@@ -162,21 +166,21 @@ fn is_integration(test: &str) -> bool {
 }
 
 /// The project's own Maven, where it can be downloaded.
-fn programs(reactor: &Project, tree: &FileTree, want: &Want<'_>) -> Vec<String> {
+fn programs(reactor: &Project, tree: &FileTree, request: &PlanRequest<'_>) -> Vec<String> {
     let wrapper = if reactor.dir.is_empty() { "mvnw".to_owned() } else { format!("{}/mvnw", reactor.dir) };
-    let wrapped = want.network == Network::Host && tree.contains(&wrapper);
+    let wrapped = request.network == Network::Host && tree.contains(&wrapper);
     let own = wrapped.then(|| "./mvnw".to_owned());
     own.into_iter().chain(["mvn".to_owned()]).collect()
 }
 
-fn environment(want: &Want<'_>) -> BTreeMap<String, String> {
+fn environment(request: &PlanRequest<'_>) -> BTreeMap<String, String> {
     BTreeMap::from([
-        ("HOME".to_owned(), format!("{}/{HOME}", want.scratch)),
-        ("PROCTOR_HOME".to_owned(), format!("{}/home", want.scratch)),
-        ("PROCTOR_EXTENSION".to_owned(), format!("{}/{EXTENSION}", want.scratch)),
-        ("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", want.scratch)),
+        ("HOME".to_owned(), format!("{}/{HOME}", request.scratch)),
+        ("PROCTOR_HOME".to_owned(), format!("{}/home", request.scratch)),
+        ("PROCTOR_EXTENSION".to_owned(), format!("{}/{EXTENSION}", request.scratch)),
+        ("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", request.scratch)),
         // Where a wrapper keeps the Maven that it downloads.
-        ("MAVEN_USER_HOME".to_owned(), format!("{}/m2", want.cache)),
+        ("MAVEN_USER_HOME".to_owned(), format!("{}/m2", request.cache)),
     ])
 }
 

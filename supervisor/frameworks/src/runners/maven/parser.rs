@@ -4,14 +4,14 @@ use super::command::{RERUNS, SOURCES, STOPS};
 use super::console::{Said, said};
 use super::detect::MARKER;
 use super::records::{Record, Records};
-use crate::contract::{Parser, Plan, Step, StreamSummary, Want};
+use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
 use crate::ecosystems::jvm::{Seen, Sources, id_of, whole_class};
 use crate::formats::junit;
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::Lines;
+use crate::parsing::line_splitter::LineSplitter;
 use crate::parsing::notes::Notes;
 use crate::parsing::output_tail::ending;
-use crate::parsing::workspace_paths::{Paths, join};
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::workspace_paths::{WorkspacePaths, join};
 use memchr::memmem;
 use proctor_core::bounds::COLLECTORS_MAX;
 use proctor_core::event::RunnerEvent;
@@ -31,11 +31,11 @@ const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The parser of a run or listing.
 pub(super) struct MavenParser {
-    paths: Paths,
+    paths: WorkspacePaths,
     sources: Sources,
     steps: Vec<Step>,
     dir: String,
-    lines: Lines,
+    lines: LineSplitter,
     records: Records,
     /// Whether a class with failures may have another file when they were run again.
     reruns: bool,
@@ -43,7 +43,7 @@ pub(super) struct MavenParser {
     stops: Option<usize>,
     step: State,
     flaky: u64,
-    proofs: Proofs,
+    proofs: ProofTracker,
     summary: StreamSummary,
     notes: Notes,
 }
@@ -114,19 +114,19 @@ impl Goal {
 }
 
 impl MavenParser {
-    pub(super) fn new(plan: &Plan, want: &Want<'_>) -> MavenParser {
+    pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>) -> MavenParser {
         MavenParser {
-            paths: Paths::new(want.workspace),
+            paths: WorkspacePaths::new(request.workspace),
             sources: Sources::of_file(&plan.files, SOURCES),
             steps: plan.steps.clone(),
             dir: String::new(),
-            lines: Lines::default(),
+            lines: LineSplitter::default(),
             records: Records::default(),
             reruns: plan.notes.iter().any(|note| note == RERUNS),
             stops: plan.notes.iter().find_map(|note| note.strip_prefix(STOPS)?.parse().ok()),
             step: State::default(),
             flaky: 0,
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
         }
@@ -504,7 +504,7 @@ mod tests {
     #[test]
     fn of_a_test_that_ran_again_the_last_file_counts_however_large_it_is() {
         let plan = Plan { notes: vec![RERUNS.to_owned()], ..Plan::default() };
-        let mut parser = MavenParser::new(&plan, &Want::plain(&Selection::All));
+        let mut parser = MavenParser::new(&plan, &PlanRequest::plain(&Selection::All));
         let file = |inside: &str| {
             format!(r#"<testsuite name="ATest"><testcase name="a" classname="ATest">{inside}</testcase></testsuite>"#)
         };

@@ -16,9 +16,9 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, REPORT, Want};
+use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, REPORT};
 use crate::ecosystems::js::{self, Group, Handed, Launch, Options, Runner, Start};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::run::expected_tests::is_hook;
 use proctor_core::request::RerunTarget;
 
@@ -132,7 +132,7 @@ pub(crate) const FILES: &[(&str, &[u8])] = &[
 const FILTERS: &[&str] = &["--grep", "-g", "--fgrep", "-f", "--invert", "-i"];
 
 /// What Mocha means by what it says.
-pub(crate) const DIALECT: Dialect = Dialect {
+pub(crate) const DIALECT: RunnerProfile = RunnerProfile {
     between: js::TITLES,
     missing: |said| {
         let is_old = said.contains("unknown option `--no-color'");
@@ -141,7 +141,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     nothing_selected: |said| said.contains("No test files found"),
     blamed: js::blamed,
     reason: js::reason,
-    ..Dialect::plain(NAME)
+    ..RunnerProfile::plain(NAME)
 };
 
 impl Framework for Mocha {
@@ -165,11 +165,11 @@ impl Framework for Mocha {
         js::projects(tree, Runner::Mocha)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
         js::signs(tree, Runner::Mocha)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
         js::starts_it(tree, &project.dir, Runner::Mocha).then(|| js::manifest_of(&project.dir))
     }
 
@@ -177,56 +177,61 @@ impl Framework for Mocha {
         js::is_linked(tree, &outer.dir)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
         !js::is_left_to_script(tree, &project.dir)
     }
 
-    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+    fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
         projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, &[])
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, &[])
     }
 
     /// `--dry-run` loads every file and runs neither tests nor hooks.
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, &["--dry-run", "--no-parallel"])
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, &["--dry-run", "--no-parallel"])
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(DIALECT, plan, request))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, more: &[&str]) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: js::injected(FILES), report: true, ..Plan::default() };
-    let selection = js::retold(want.selection, |target| vec![of_hook(target)]);
+    let selection = js::retold(request.selection, |target| vec![of_hook(target)]);
     let groups = js::groups(projects, tree, &selection, NAME)?;
     for start in js::starts(tree, groups, (Runner::Mocha, NAME), HANDED, &[], &mut plan.notes) {
         let Start { group, script, options } = start;
         let config = options.value_of("--config").map(str::to_owned);
-        let mut launch = Launch::of(tree, group.project, want, NAME, &script)
-            .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        let mut launch = Launch::of(tree, group.project, request, NAME, &script)
+            .with("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch));
         if let Some(config) = config.filter(|_| !group.files.is_empty()) {
             launch = launch.with("PROCTOR_MOCHA_CONFIG", config);
         }
-        let mut args = arguments(&group, options, want);
+        let mut args = arguments(&group, options, request);
         args.splice(0..0, more.iter().map(|&word| word.to_owned()));
         plan.steps.push(launch.step(args));
     }
     Ok(plan)
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
-    let mut args = vec![format!("--reporter={}/mocha/reporter.cjs", want.scratch), "--no-color".to_owned()];
+fn arguments(group: &Group<'_>, mut options: Options, request: &PlanRequest<'_>) -> Vec<String> {
+    let mut args = vec![format!("--reporter={}/mocha/reporter.cjs", request.scratch), "--no-color".to_owned()];
     let mut files = std::mem::take(&mut options.positional);
     if !group.files.is_empty() {
         files = js::tests_among(&group.files).into_iter().map(|file| format!("./{file}")).collect();
         options = options.without(&["--config", "--package", "--spec"]);
-        args.extend([format!("--config={}/mocha/config.cjs", want.scratch), "--no-package".to_owned()]);
+        args.extend([format!("--config={}/mocha/config.cjs", request.scratch), "--no-package".to_owned()]);
     }
-    if let Some(parallel) = want.parallel {
+    if let Some(parallel) = request.parallel {
         options = options.without(&["--parallel", "-p", "--no-parallel", "--jobs", "-j"]);
         args.extend(["--parallel".to_owned(), format!("--jobs={}", parallel.max(1))]);
     }

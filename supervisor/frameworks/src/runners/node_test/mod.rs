@@ -24,9 +24,9 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, REPORT, Want};
+use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, REPORT};
 use crate::ecosystems::js::{self, Group, Handed, Launch, Names, Options, Runner, Start};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 
@@ -57,7 +57,7 @@ const NAMES: &[&str] = &["--test-name-pattern", "--test-skip-pattern", "--test-o
 
 const HANDED: Handed = Handed::AllBut { left_out: LEFT_OUT, valued: js::NODE_VALUED, bare: None };
 
-const DIALECT: Dialect = Dialect {
+const DIALECT: RunnerProfile = RunnerProfile {
     between: js::TITLES,
     blamed: js::blamed,
     reason: js::reason,
@@ -66,7 +66,7 @@ const DIALECT: Dialect = Dialect {
         is_old.then(|| "this Node is too old: install Node 18.17, 20.6 or newer, better 22".to_owned())
     },
     nothing_selected: |said| said.contains("Could not find "),
-    ..Dialect::plain(NAME)
+    ..RunnerProfile::plain(NAME)
 };
 
 impl Framework for NodeTest {
@@ -90,11 +90,11 @@ impl Framework for NodeTest {
         js::projects(tree, Runner::Node)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
         js::signs(tree, Runner::Node)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
         js::starts_it(tree, &project.dir, Runner::Node).then(|| js::manifest_of(&project.dir))
     }
 
@@ -102,32 +102,37 @@ impl Framework for NodeTest {
         js::is_linked(tree, &outer.dir)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
         !js::is_left_to_script(tree, &project.dir)
     }
 
-    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+    fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
         projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, false)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, false)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, true)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, true)
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(DIALECT, plan, request))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists: bool) -> Result<Plan, PlanError> {
     let files: [(&str, &[u8]); 4] = [
         ("node/listing.cjs", include_bytes!("listing.cjs")),
         ("node/named.cjs", include_bytes!("named.cjs")),
@@ -135,7 +140,7 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> 
         ("node/reporter.cjs", include_bytes!("reporter.cjs")),
     ];
     let mut plan = Plan { files: js::injected(&files), report: true, ..Plan::default() };
-    let selection = js::retold(want.selection, with_outer_tests);
+    let selection = js::retold(request.selection, with_outer_tests);
     let groups = js::groups(projects, tree, &selection, NAME)?;
     for start in js::starts(tree, groups, (Runner::Node, NAME), HANDED, &[], &mut plan.notes) {
         let Start { group, script, options } = start;
@@ -144,42 +149,44 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> 
         let (script, options) =
             if script.program.is_some() && !is_borp { by_node(script, &options) } else { (script, options) };
         let mut launch = match script.program.filter(|_| is_borp) {
-            Some(program) => Launch::of(tree, group.project, want, program, &with_options(script, &group, want, lists)),
-            None => Launch::of_node(tree, group.project, want, &script),
+            Some(program) => {
+                Launch::of(tree, group.project, request, program, &with_options(script, &group, request, lists))
+            }
+            None => Launch::of_node(tree, group.project, request, &script),
         };
-        launch = launch.with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        launch = launch.with("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch));
         launch = if lists {
             launch.with("PROCTOR_LISTING", "1")
         } else {
             let printed = format!("{PRINTED}/{}", plan.steps.len());
             plan.dirs.push(printed.clone());
-            launch.with("PROCTOR_OUTPUT", format!("{}/{printed}", want.scratch))
+            launch.with("PROCTOR_OUTPUT", format!("{}/{printed}", request.scratch))
         };
         if let Some(names) = group.names.expression().filter(|_| is_borp) {
             launch = launch.with("PROCTOR_NAMES", names);
         }
-        let asked = matches!(want.selection, Selection::Matching { files, .. } if !files.is_empty());
+        let asked = matches!(request.selection, Selection::Matching { files, .. } if !files.is_empty());
         if asked || group.names.expression().is_some() || options.have(NAMES) {
             launch = launch.with("PROCTOR_ASKED", "1");
         }
         let args = match is_borp {
-            true => arguments_of_borp(options, want),
-            false => arguments(&group, options, want, lists),
+            true => arguments_of_borp(options, request),
+            false => arguments(&group, options, request, lists),
         };
         plan.steps.push(launch.step(args));
     }
     Ok(plan)
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, lists: bool) -> Vec<String> {
-    let reporter = format!("--test-reporter={}/node/reporter.cjs", want.scratch);
+fn arguments(group: &Group<'_>, mut options: Options, request: &PlanRequest<'_>, lists: bool) -> Vec<String> {
+    let reporter = format!("--test-reporter={}/node/reporter.cjs", request.scratch);
     let destination = "--test-reporter-destination=stdout";
     let mut args: Vec<String> = ["--test", &reporter, destination].map(str::to_owned).into();
     if lists {
-        args.push(format!("--require={}/node/listing.cjs", want.scratch));
+        args.push(format!("--require={}/node/listing.cjs", request.scratch));
     } else {
         args.extend(["--test-reporter=spec", destination].map(str::to_owned));
-        args.push(format!("--require={}/node/output.cjs", want.scratch));
+        args.push(format!("--require={}/node/output.cjs", request.scratch));
     }
     let mut files = std::mem::take(&mut options.positional);
     if !group.files.is_empty() {
@@ -188,7 +195,7 @@ fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, lists: bo
         files = asked.iter().map(|file| format!("./{}", js::literal(file))).collect();
         options = options.without(&["--test-shard"]);
     }
-    if let Some(parallel) = want.parallel {
+    if let Some(parallel) = request.parallel {
         options = options.without(&["--test-concurrency"]);
         args.push(format!("--test-concurrency={}", parallel.max(1)));
     }
@@ -202,20 +209,20 @@ fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, lists: bo
 }
 
 /// borp starts Node's runner itself: what Node is to be told goes through the environment.
-fn with_options(mut script: js::Script, group: &Group<'_>, want: &Want<'_>, lists: bool) -> js::Script {
+fn with_options(mut script: js::Script, group: &Group<'_>, request: &PlanRequest<'_>, lists: bool) -> js::Script {
     let file = if lists { "listing" } else { "output" };
-    script.node.push(format!("--require={}/node/{file}.cjs", want.scratch));
+    script.node.push(format!("--require={}/node/{file}.cjs", request.scratch));
     if group.names.expression().is_some() {
-        script.node.push(format!("--require={}/node/named.cjs", want.scratch));
+        script.node.push(format!("--require={}/node/named.cjs", request.scratch));
     }
     script
 }
 
-fn arguments_of_borp(mut options: Options, want: &Want<'_>) -> Vec<String> {
-    let reporter = format!("--reporter={}/node/reporter.cjs", want.scratch);
+fn arguments_of_borp(mut options: Options, request: &PlanRequest<'_>) -> Vec<String> {
+    let reporter = format!("--reporter={}/node/reporter.cjs", request.scratch);
     let files = std::mem::take(&mut options.positional);
     let mut args = vec!["--reporter=spec".to_owned(), reporter];
-    if let Some(parallel) = want.parallel {
+    if let Some(parallel) = request.parallel {
         options = options.without(&["--concurrency"]);
         args.push(format!("--concurrency={}", parallel.max(1)));
     }

@@ -15,9 +15,9 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{ARTIFACTS, Framework, InjectedFile, LONG_MS, Parser, Plan, PlanError, REPORT, Want};
+use crate::contract::{ARTIFACTS, Framework, InjectedFile, LONG_MS, Parser, Plan, PlanError, PlanRequest, REPORT};
 use crate::ecosystems::js::{self, Flag, Group, Handed, Launch, Names, Options, Runner, Script, Start, Takes};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::artifact::ARTIFACTS_DIRECTORY;
 use proctor_core::request::BrowserOptions;
@@ -87,13 +87,13 @@ const HANDED: Handed = Handed::These {
     subcommands: &["test"],
 };
 
-const DIALECT: Dialect = Dialect {
+const DIALECT: RunnerProfile = RunnerProfile {
     missing: |said| js::missing(said, NAME),
     nothing_selected: |said| said.contains("No tests found"),
     between: js::TITLES,
     blamed: js::blamed,
     reason: js::reason,
-    ..Dialect::plain(NAME)
+    ..RunnerProfile::plain(NAME)
 };
 
 impl Framework for Playwright {
@@ -113,7 +113,7 @@ impl Framework for Playwright {
         js::EXTENSIONS
     }
 
-    fn wall_ms(&self) -> Option<u64> {
+    fn default_wall_ms(&self) -> Option<u64> {
         Some(LONG_MS)
     }
 
@@ -121,11 +121,11 @@ impl Framework for Playwright {
         js::projects(tree, Runner::Playwright)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
         js::signs(tree, Runner::Playwright)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
         js::starts_it(tree, &project.dir, Runner::Playwright).then(|| js::manifest_of(&project.dir))
     }
 
@@ -134,16 +134,16 @@ impl Framework for Playwright {
     }
 
     /// Browser tests live beside others: where the test script starts another runner alone, that one is the project's.
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
         js::is_tested_by(tree, &project.dir, Runner::Playwright)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, false)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, false)
     }
 
     /// Where the configuration has projects, these say which browser: by custom each is called like its own.
-    fn browse(
+    fn apply_browser_options(
         &self,
         tree: &FileTree,
         plan: &mut Plan,
@@ -163,48 +163,53 @@ impl Framework for Playwright {
     }
 
     /// `--list` loads every file and runs neither tests nor hooks.
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, true)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, true)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(DIALECT, plan, request))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, listing: bool) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, listing: bool) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: files(), report: true, artifacts: !listing, ..Plan::default() };
-    let groups = js::groups_spelt(projects, tree, want.selection, NAME, spelt)?;
+    let groups = js::groups_spelt(projects, tree, request.selection, NAME, spelt)?;
     let starts = js::starts(tree, groups, (Runner::Playwright, NAME), HANDED, &[], &mut plan.notes);
     for (number, Start { group, script, options }) in starts.into_iter().enumerate() {
         // Playwright empties the directory when it begins, so each command has its own.
         let output = format!("{ARTIFACTS}/{ARTIFACTS_DIRECTORY}/{NAME}-{number}");
-        let mut args = arguments(&group, options, want, &output);
+        let mut args = arguments(&group, options, request, &output);
         args.extend(listing.then(|| "--list".to_owned()));
-        plan.steps.push(launch(tree, &group, want, &script, listing).step(args));
+        plan.steps.push(launch(tree, &group, request, &script, listing).step(args));
         plan.dirs.push(output);
     }
     Ok(plan)
 }
 
-fn launch(tree: &FileTree, group: &Group<'_>, want: &Want<'_>, script: &Script, listing: bool) -> Launch {
-    let launch = Launch::of(tree, group.project, want, NAME, script)
-        .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch))
-        .with("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{ARTIFACTS_DIRECTORY}", want.scratch))
+fn launch(tree: &FileTree, group: &Group<'_>, request: &PlanRequest<'_>, script: &Script, listing: bool) -> Launch {
+    let launch = Launch::of(tree, group.project, request, NAME, script)
+        .with("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch))
+        .with("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{ARTIFACTS_DIRECTORY}", request.scratch))
         // Nothing that anybody wants to look at.
-        .with("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/work/last-run.json", want.scratch))
-        .with("PW_TEST_REPORTER", format!("{}/playwright/reporter.cjs", want.scratch))
+        .with("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/work/last-run.json", request.scratch))
+        .with("PW_TEST_REPORTER", format!("{}/playwright/reporter.cjs", request.scratch))
         // The report that people look at would be served, and the run would wait for them.
         .with("PLAYWRIGHT_HTML_OPEN", "never");
     if listing { launch.with(js::LISTING, "") } else { launch }
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, output: &str) -> Vec<String> {
+fn arguments(group: &Group<'_>, mut options: Options, request: &PlanRequest<'_>, output: &str) -> Vec<String> {
     let mut args =
-        vec!["test".to_owned(), format!("--output={}/{output}", want.scratch), "--update-snapshots=none".to_owned()];
+        vec!["test".to_owned(), format!("--output={}/{output}", request.scratch), "--update-snapshots=none".to_owned()];
     let replaced = |option: &String| {
         let replaces = [
-            (want.parallel.is_some(), "--workers="),
+            (request.parallel.is_some(), "--workers="),
             (group.names.expression().is_some(), "--grep="),
             (matches!(group.names, Names::Exactly(_)), "--max-failures="),
             (matches!(group.names, Names::Exactly(_)), "-x"),
@@ -213,7 +218,7 @@ fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, output: &
     };
     let positional = std::mem::take(&mut options.positional);
     args.extend(options.into_words().filter(|option| !replaced(option)));
-    args.extend(want.parallel.map(|parallel| format!("--workers={}", parallel.max(1))));
+    args.extend(request.parallel.map(|parallel| format!("--workers={}", parallel.max(1))));
     args.extend(match &group.names {
         Names::All => None,
         Names::Filter(filter) => Some(format!("--grep={filter}")),
@@ -223,7 +228,7 @@ fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, output: &
     if group.files.is_empty() {
         args.extend(positional);
     } else {
-        let path = |file: &String| format!("{}/{}", want.workspace, join(&group.project.dir, file));
+        let path = |file: &String| format!("{}/{}", request.workspace, join(&group.project.dir, file));
         args.extend(js::tests_among(&group.files).iter().map(|file| format!("^{}$", js::quote(&path(file)))));
     }
     args

@@ -12,9 +12,9 @@ mod command;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, Step, Want};
+use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, Step};
 use crate::ecosystems::python::{self, Runner};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::BrowserOptions;
 
 /// The adapter for pytest.
@@ -24,7 +24,8 @@ pub struct Pytest;
 const NAME: &str = "pytest";
 
 /// What pytest means by ending before its plugins are asked.
-const DIALECT: Dialect = Dialect { missing, reason, unmet, empty_status: Some(5), ..Dialect::plain(NAME) };
+const DIALECT: RunnerProfile =
+    RunnerProfile { missing, reason, unmet, empty_status: Some(5), ..RunnerProfile::plain(NAME) };
 
 fn missing(said: &str) -> Option<String> {
     let line = said.lines().find(|line| line.ends_with(": No module named pytest"));
@@ -65,11 +66,11 @@ impl Framework for Pytest {
         python::MARKERS
     }
 
-    fn reads(&self, path: &str) -> bool {
+    fn is_marker_path(&self, path: &str) -> bool {
         python::may_be_of_another_tool(path)
     }
 
-    fn signs(&self) -> String {
+    fn describe_markers(&self) -> String {
         python::signs_of_pytest()
     }
 
@@ -81,20 +82,20 @@ impl Framework for Pytest {
         python::projects(tree, Runner::Pytest)
     }
 
-    fn asked(&self, tree: &FileTree) -> Vec<Project> {
+    fn detect_explicit(&self, tree: &FileTree) -> Vec<Project> {
         python::projects_for_pytest(tree)
     }
 
-    fn covers(&self, tree: &FileTree, outer: &Project, inner: &Project) -> bool {
+    fn collects_tests_of(&self, tree: &FileTree, outer: &Project, inner: &Project) -> bool {
         python::collects(tree, outer, inner)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want, &[])
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request, &[])
     }
 
     /// The plugin pytest-playwright has the options.
-    fn browse(
+    fn apply_browser_options(
         &self,
         tree: &FileTree,
         plan: &mut Plan,
@@ -113,12 +114,17 @@ impl Framework for Pytest {
         Ok(())
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, &Want { parallel: None, ..want.clone() }, &["--collect-only", "-q"])
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, &PlanRequest { parallel: None, ..request.clone() }, &["--collect-only", "-q"])
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(DIALECT, plan, request))
     }
 }
 
@@ -157,7 +163,7 @@ mod tests {
                 Step { programs: vec![], args: vec!["-m".to_owned()], dir: "web".to_owned(), env: BTreeMap::new() };
             let mut plan = Plan { steps: vec![step], ..Plan::default() };
             let asked = BrowserOptions { headed: true, browser: Some(Browser::Webkit) };
-            Pytest.browse(&tree, &mut plan, "headed", asked).map(|()| plan.steps[0].args.join(" "))
+            Pytest.apply_browser_options(&tree, &mut plan, "headed", asked).map(|()| plan.steps[0].args.join(" "))
         };
         assert_eq!(browsed("pytest-playwright==0.7").unwrap(), "-m --headed --browser=webkit");
         let refused = browsed("pytest").unwrap_err().to_string();

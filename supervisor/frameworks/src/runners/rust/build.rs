@@ -129,10 +129,10 @@ fn blamed(line: &str, here: Here<'_>) -> Option<(String, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parsing::workspace_paths::Paths;
+    use crate::parsing::workspace_paths::WorkspacePaths;
 
     fn told(said: &str) -> Vec<Collector> {
-        let paths = Paths::new("/ws");
+        let paths = WorkspacePaths::new("/ws");
         scripts(said, Here { paths: &paths, dir: "" })
             .into_iter()
             .map(|event| match event {
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_refusal_has_the_list_that_it_announces_and_its_causes() {
-        let paths = Paths::new("/ws");
+        let paths = WorkspacePaths::new("/ws");
         for (said, wanted) in [
             (
                 "warning: x\nerror: rustc 1.85.0 is not supported by the following packages:\n  a@0.1.0 requires rustc 1.99\n  \

@@ -4,7 +4,7 @@
 //! `assert_eq!(left, right)` gives its sides no meaning. Here the left one is what came and the right one what was wanted,
 //! the order in which the standard library's documentation and most tests write them.
 
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -37,7 +37,7 @@ struct Panic {
 /// Where the workspace is, and in which of its directories the runner runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Here<'a> {
-    pub(super) paths: &'a Paths,
+    pub(super) paths: &'a WorkspacePaths,
     pub(super) dir: &'a str,
 }
 
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     fn read(name: &str, output: &str, said: Option<&str>) -> Failure {
-        of_test(name, output, said, Here { paths: &Paths::new("/ws"), dir: "sub" })
+        of_test(name, output, said, Here { paths: &WorkspacePaths::new("/ws"), dir: "sub" })
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_doctest_is_placed_where_it_begins_or_where_the_compiler_says() {
-        let here = Here { paths: &Paths::new("/ws"), dir: "" };
+        let here = Here { paths: &WorkspacePaths::new("/ws"), dir: "" };
         let name = "src/lib.rs - add (line 18)";
         let output = "Test executable failed (exit status: 101).\n\nstderr:\n\nthread 'main' (1) panicked at src/lib.rs:5:1:\nbad\n";
         let failure = of_doctest(name, output, here);

@@ -25,7 +25,7 @@ mod text;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, LONG_MS, Parser, Plan, PlanError, Want};
+use crate::contract::{Framework, LONG_MS, Parser, Plan, PlanError, PlanRequest};
 use crate::parsing::workspace_paths::join;
 use parser::{Mode, RustParser, Speaker};
 
@@ -53,7 +53,7 @@ impl Framework for Cargo {
         &["rs"]
     }
 
-    fn wall_ms(&self) -> Option<u64> {
+    fn default_wall_ms(&self) -> Option<u64> {
         Some(LONG_MS)
     }
 
@@ -61,24 +61,29 @@ impl Framework for Cargo {
         manifest::workspaces(tree)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
         !uses_nextest(tree, project)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        cargo::plan(projects, tree, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        cargo::plan(projects, tree, request)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        cargo::plan_listing(projects, tree, want)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        cargo::plan_listing(projects, tree, request)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(RustParser::new(Speaker::Cargo, Mode::Running, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(RustParser::new(Speaker::Cargo, Mode::Running, plan, request))
     }
 
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(RustParser::new(Speaker::Cargo, Mode::Listing, plan, want))
+    fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(RustParser::new(Speaker::Cargo, Mode::Listing, plan, request))
     }
 }
 
@@ -103,7 +108,7 @@ impl Framework for Nextest {
         &["rs"]
     }
 
-    fn wall_ms(&self) -> Option<u64> {
+    fn default_wall_ms(&self) -> Option<u64> {
         Some(LONG_MS)
     }
 
@@ -111,24 +116,29 @@ impl Framework for Nextest {
         manifest::workspaces(tree)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
         uses_nextest(tree, project)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        nextest::plan(projects, tree, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        nextest::plan(projects, tree, request)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        nextest::plan_listing(projects, tree, want)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        nextest::plan_listing(projects, tree, request)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(RustParser::new(Speaker::Nextest, Mode::Running, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(RustParser::new(Speaker::Nextest, Mode::Running, plan, request))
     }
 
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(RustParser::new(Speaker::Nextest, Mode::Listing, plan, want))
+    fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(RustParser::new(Speaker::Nextest, Mode::Listing, plan, request))
     }
 }
 

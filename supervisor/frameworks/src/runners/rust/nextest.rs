@@ -10,7 +10,7 @@ use super::names::Binary;
 use super::selection::groups;
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Plan, PlanError, Step, Want};
+use crate::contract::{Plan, PlanError, PlanRequest, Step};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -21,25 +21,39 @@ pub(super) const NAME: &str = "nextest";
 pub(super) const SETTINGS: &str = ".config/nextest.toml";
 
 /// The plan of a run.
-pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut options = ["run", "--no-fail-fast", "--cargo-message-format=json", "--message-format=libtest-json-plus"]
         .map(str::to_owned)
         .to_vec();
-    options.extend(want.parallel.map(|tests| format!("--test-threads={}", tests.max(1))));
-    planned(projects, tree, want, &options)
+    options.extend(request.parallel.map(|tests| format!("--test-threads={}", tests.max(1))));
+    planned(projects, tree, request, &options)
 }
 
 /// The plan of a listing. Listing builds everything, and runs each binary for its names.
-pub(super) fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-    planned(projects, tree, want, &["list", "--cargo-message-format=json", "--message-format=json"].map(str::to_owned))
+pub(super) fn plan_listing(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+) -> Result<Plan, PlanError> {
+    planned(
+        projects,
+        tree,
+        request,
+        &["list", "--cargo-message-format=json", "--message-format=json"].map(str::to_owned),
+    )
 }
 
-fn planned(projects: &[Project], tree: &FileTree, want: &Want<'_>, options: &[String]) -> Result<Plan, PlanError> {
+fn planned(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+    options: &[String],
+) -> Result<Plan, PlanError> {
     let mut plan = Plan::default();
-    for group in groups(NAME, projects, tree, want.selection)? {
+    for group in groups(NAME, projects, tree, request.selection)? {
         let mut args = vec!["nextest".to_owned()];
         args.extend_from_slice(options);
-        args.extend(common(&group, tree, want));
+        args.extend(common(&group, tree, request));
         args.push("--".to_owned());
         args.extend(names(&group.names));
         let env = BTreeMap::from([("NEXTEST_EXPERIMENTAL_LIBTEST_JSON".to_owned(), "1".to_owned())]);

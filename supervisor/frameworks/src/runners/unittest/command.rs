@@ -1,7 +1,7 @@
 //! Writes the command lines of our runners for unittest and for Django's. Must not know how its results are read.
 
 use crate::contract::FileTree;
-use crate::contract::{Plan, PlanError, Want};
+use crate::contract::{Plan, PlanError, PlanRequest};
 use crate::contract::{Project, project_of};
 use crate::ecosystems::python::{MANAGE, START, Share, Steps, files_of_unittest, is_django, shares};
 use crate::parsing::workspace_paths::{is_within, join};
@@ -14,12 +14,17 @@ const MODULES: &[(&str, &[u8])] = &[
 ];
 
 /// The plan of a run, or with `more` arguments of a listing.
-pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
-    let mut steps = Steps::new(super::NAME, want, MODULES);
-    if want.parallel.is_some() {
+pub(super) fn plan(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+    more: &[&str],
+) -> Result<Plan, PlanError> {
+    let mut steps = Steps::new(super::NAME, request, MODULES);
+    if request.parallel.is_some() {
         steps.note("parallel has no effect: unittest runs tests one at a time".to_owned());
     }
-    for share in shares(super::NAME, projects, tree, want.selection)? {
+    for share in shares(super::NAME, projects, tree, request.selection)? {
         let tests = selected(&share);
         let commands = if is_django(tree, &share.project.dir) {
             vec![["-m", START, "proctor_django", MANAGE].map(str::to_owned)]

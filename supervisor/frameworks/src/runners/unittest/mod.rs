@@ -19,9 +19,9 @@ mod command;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, Want};
+use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest};
 use crate::ecosystems::python::{self, Runner};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 
 /// The adapter for unittest.
 #[derive(Debug, Clone, Copy)]
@@ -30,13 +30,13 @@ pub struct Unittest;
 const NAME: &str = "unittest";
 
 /// Python 3.12 and newer, and our runner for those before, exit so when no test was there.
-const DIALECT: Dialect = Dialect {
+const DIALECT: RunnerProfile = RunnerProfile {
     empty_status: Some(5),
     missing: |said| {
         let ours = said.lines().filter_map(|line| line.strip_prefix("proctor: "));
         ours.map(str::to_owned).find(|line| line.starts_with("django is not installed"))
     },
-    ..Dialect::plain(NAME)
+    ..RunnerProfile::plain(NAME)
 };
 
 impl Framework for Unittest {
@@ -52,11 +52,11 @@ impl Framework for Unittest {
         python::MARKERS
     }
 
-    fn reads(&self, path: &str) -> bool {
+    fn is_marker_path(&self, path: &str) -> bool {
         python::may_load_tests(path) || python::may_be_django(path)
     }
 
-    fn signs(&self) -> String {
+    fn describe_markers(&self) -> String {
         python::signs_of_unittest()
     }
 
@@ -72,19 +72,24 @@ impl Framework for Unittest {
         python::is_django(tree, &inner.dir)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want, &[])
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request, &[])
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want, &["--list"])
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request, &["--list"])
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(DIALECT, plan, request))
     }
 }

@@ -16,9 +16,9 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, InjectedFile, Parser, Plan, PlanError, Want};
+use crate::contract::{Framework, InjectedFile, Parser, Plan, PlanError, PlanRequest};
 use crate::ecosystems::js::{self, Flag, Group, Handed, Runner, Start, Takes};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use serde::Serialize;
 
 /// The adapter for Vitest.
@@ -121,13 +121,13 @@ struct Settings<'a> {
     workers: Option<u32>,
 }
 
-const DIALECT: Dialect = Dialect {
+const DIALECT: RunnerProfile = RunnerProfile {
     missing: |said| js::missing(said, NAME),
     nothing_selected: |said| said.contains("No test files found"),
     between: js::TITLES,
     blamed: js::blamed,
     reason: js::reason,
-    ..Dialect::plain(NAME)
+    ..RunnerProfile::plain(NAME)
 };
 
 impl Framework for Vitest {
@@ -151,11 +151,11 @@ impl Framework for Vitest {
         js::projects(tree, Runner::Vitest)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
         js::signs(tree, Runner::Vitest)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
         js::starts_it(tree, &project.dir, Runner::Vitest).then(|| js::manifest_of(&project.dir))
     }
 
@@ -163,55 +163,61 @@ impl Framework for Vitest {
         js::is_linked(tree, &outer.dir)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
         !js::is_left_to_script(tree, &project.dir)
     }
 
-    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+    fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
         projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request)
     }
 
     /// Vitest loads every file and runs no test.
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        let mut plan = plan(projects, tree, want)?;
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        let mut plan = plan(projects, tree, request)?;
         plan.steps.iter_mut().for_each(|step| drop(step.env.insert(js::LISTING.to_owned(), String::new())));
         Ok(plan)
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(DIALECT, plan, request))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: files(), report: true, ..Plan::default() };
-    let groups = js::groups(projects, tree, want.selection, NAME)?;
+    let groups = js::groups(projects, tree, request.selection, NAME)?;
     for start in js::starts(tree, groups, (Runner::Vitest, NAME), HANDED, &[], &mut plan.notes) {
         let Start { group, script, mut options } = start;
         let in_parallel = |option: &String| option.starts_with("--maxWorkers=");
         let positional = std::mem::take(&mut options.positional);
-        let kept = options.into_words().filter(|option| want.parallel.is_none() || !in_parallel(option));
-        let launch = js::launch(tree, &group, want, "vitest/run.mjs", &script);
-        plan.steps.push(launch.with("PROCTOR_VITEST", settings(&group, want)).step(positional.into_iter().chain(kept)));
+        let kept = options.into_words().filter(|option| request.parallel.is_none() || !in_parallel(option));
+        let launch = js::launch(tree, &group, request, "vitest/run.mjs", &script);
+        plan.steps
+            .push(launch.with("PROCTOR_VITEST", settings(&group, request)).step(positional.into_iter().chain(kept)));
     }
     Ok(plan)
 }
 
-fn settings(group: &Group<'_>, want: &Want<'_>) -> String {
+fn settings(group: &Group<'_>, request: &PlanRequest<'_>) -> String {
     let settings = Settings {
         files: &group.files,
         related: !group.files.is_empty() && !group.exactly,
         expression: group.names.expression(),
-        cache: format!("{}/vitest", want.cache),
-        workers: want.parallel.map(|parallel| parallel.max(1)),
+        cache: format!("{}/vitest", request.cache),
+        workers: request.parallel.map(|parallel| parallel.max(1)),
     };
     serde_json::to_string(&settings).unwrap_or_default()
 }

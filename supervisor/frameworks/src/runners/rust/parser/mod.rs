@@ -16,13 +16,13 @@ use super::build;
 use super::failure::{Failure, Here};
 use super::nextest;
 use super::text::Text;
-use crate::contract::{Parser, Plan, Step, StreamSummary, Want};
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::{LINE_BYTES_MAX, Lines};
+use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
+use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::{Said, plain};
-use crate::parsing::running_tests::Begun;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::output_tail::{OutputTail, plain};
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::running_tests::RunningTests;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use binary::{Crash, Current};
 use building::Building;
 use harness::Silent;
@@ -60,12 +60,12 @@ pub(super) enum Mode {
 pub(super) struct RustParser {
     speaker: Speaker,
     mode: Mode,
-    paths: Paths,
+    paths: WorkspacePaths,
     steps: Vec<Step>,
     step: usize,
     dir: String,
-    lines: Lines,
-    stderr: Said,
+    lines: LineSplitter,
+    stderr: OutputTail,
     building: Building,
     current: Option<Current>,
     doctests: Text,
@@ -76,12 +76,12 @@ pub(super) struct RustParser {
     completes: bool,
     planned: usize,
     nothing_selected: bool,
-    begun: Begun,
+    begun: RunningTests,
     /// Failures and errors of the current step: what explains that it did not end well.
     blamed: u64,
     listed: usize,
     flaky: u64,
-    proofs: Proofs,
+    proofs: ProofTracker,
     /// Tests that the harnesses of this step's whole binaries said that they have.
     announced: u64,
     summary: StreamSummary,
@@ -89,16 +89,16 @@ pub(super) struct RustParser {
 }
 
 impl RustParser {
-    pub(super) fn new(speaker: Speaker, mode: Mode, plan: &Plan, want: &Want<'_>) -> RustParser {
+    pub(super) fn new(speaker: Speaker, mode: Mode, plan: &Plan, request: &PlanRequest<'_>) -> RustParser {
         RustParser {
             speaker,
             mode,
-            paths: Paths::new(want.workspace),
+            paths: WorkspacePaths::new(request.workspace),
             steps: plan.steps.clone(),
             step: 0,
             dir: String::new(),
-            lines: Lines::default(),
-            stderr: Said::default(),
+            lines: LineSplitter::default(),
+            stderr: OutputTail::default(),
             building: Building::default(),
             current: None,
             doctests: Text::default(),
@@ -108,11 +108,11 @@ impl RustParser {
             completes: false,
             planned: plan.steps.len(),
             nothing_selected: false,
-            begun: Begun::default(),
+            begun: RunningTests::default(),
             blamed: 0,
             listed: 0,
             flaky: 0,
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             announced: 0,
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
@@ -176,7 +176,7 @@ impl Parser for RustParser {
     fn step_started(&mut self, step: usize) {
         self.step = step;
         self.dir = self.steps.get(step).or(self.steps.last()).map(|step| step.dir.clone()).unwrap_or_default();
-        self.stderr = Said::default();
+        self.stderr = OutputTail::default();
         (self.blamed, self.announced) = (0, 0);
         self.proofs.start_step();
         self.building.begin();

@@ -2,9 +2,9 @@
 
 use proctor_core::proof::Proof;
 
-/// Proofs of the steps of a run: each step that starts has to show its own, and nothing that is lost comes back.
+/// ProofTracker of the steps of a run: each step that starts has to show its own, and nothing that is lost comes back.
 #[derive(Debug, Default)]
-pub(crate) struct Proofs {
+pub(crate) struct ProofTracker {
     /// Those of the steps before the current one; `None` before the first.
     before: Option<Proof>,
     /// That of the current step; `None` before the first.
@@ -12,7 +12,7 @@ pub(crate) struct Proofs {
     is_lost: bool,
 }
 
-impl Proofs {
+impl ProofTracker {
     /// Starts a step, of which nothing is shown yet.
     pub(crate) fn start_step(&mut self) {
         self.before = self.whole();
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn each_step_has_to_show_its_proof() {
-        let mut proofs = Proofs::default();
+        let mut proofs = ProofTracker::default();
         proofs.show(1);
         assert_eq!(proofs.proof(), Proof::Missing, "no step has started");
         proofs.start_step();
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(proofs.proof(), Proof::Shown { tests: 5 });
         proofs.lose();
         assert_eq!(proofs.proof(), Proof::Missing);
-        let mut skipped = Proofs::default();
+        let mut skipped = ProofTracker::default();
         skipped.start_step();
         skipped.start_step();
         skipped.show(1);

@@ -1,8 +1,8 @@
 //! What may be TAP: a stream that begins with a point, or with comments, whose plan would come last. Anything may print
 //! `ok 1`, so nothing of it is told before the plan is there; without one it was not TAP. Must not know what else it may be.
 
-use super::{POINT, Tap, plain};
-use crate::parsing::workspace_paths::Paths;
+use super::{POINT, TapParser, plain};
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::event::RunnerEvent;
 
 /// Most tests that are held back, and most bytes of their texts. So many points, each with the next number, are TAP whatever
@@ -12,15 +12,15 @@ const HELD_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// What is known after a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Is {
+pub(crate) enum Recognition {
     Unknown,
     Tap,
-    Other,
+    NotTap,
 }
 
 #[derive(Debug)]
-pub(crate) struct Perhaps {
-    tap: Tap,
+pub(crate) struct TapCandidate {
+    tap: TapParser,
     held: Vec<RunnerEvent>,
     held_bytes: usize,
     /// Whether a point came.
@@ -38,13 +38,13 @@ pub(crate) fn is_point(line: &str) -> bool {
     found.is_some_and(|found| found.name("number").is_some())
 }
 
-impl Perhaps {
-    pub(crate) fn new(package: &str, paths: &Paths) -> Perhaps {
-        Perhaps { tap: Tap::new(package, paths), held: Vec::new(), held_bytes: 0, begun: false }
+impl TapCandidate {
+    pub(crate) fn new(package: &str, paths: &WorkspacePaths) -> TapCandidate {
+        TapCandidate { tap: TapParser::new(package, paths), held: Vec::new(), held_bytes: 0, begun: false }
     }
 
     /// The next line.
-    pub(crate) fn line(&mut self, line: &str) -> Is {
+    pub(crate) fn line(&mut self, line: &str) -> Recognition {
         let line = plain(line);
         let told = self.held.len();
         self.tap.line(&line, &mut self.held);
@@ -52,14 +52,14 @@ impl Perhaps {
         self.begun |= is_point(&line);
         let many = self.held.len() >= HELD_MAX || self.held_bytes >= HELD_BYTES_MAX;
         if self.tap.is_one() || many && !self.tap.cut_off {
-            return Is::Tap;
+            return Recognition::Tap;
         }
         let foreign = !self.begun && !line.trim().is_empty() && !line.starts_with('#');
-        if foreign || many { Is::Other } else { Is::Unknown }
+        if foreign || many { Recognition::NotTap } else { Recognition::Unknown }
     }
 
     /// It is TAP: the tests so far, and what reads on.
-    pub(crate) fn into_tap(self) -> (Tap, Vec<RunnerEvent>) {
+    pub(crate) fn into_tap(self) -> (TapParser, Vec<RunnerEvent>) {
         (self.tap, self.held)
     }
 
