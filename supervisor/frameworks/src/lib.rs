@@ -13,7 +13,7 @@ pub mod runners;
 pub use contract::*;
 pub use run::detection;
 pub use run::expected_tests::ExpectedTests;
-pub use run::multi::{DetectedFramework, FrameworkChoice};
+pub use run::framework_choice::{DetectedFramework, FrameworkChoice};
 use runners::{
     ctest, cypress, go, gradle, jest, maestro, maven, mocha, node_test, playwright, pytest, rust, script, unittest,
     vitest,

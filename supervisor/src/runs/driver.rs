@@ -311,8 +311,8 @@ fn execute(run: EnteredRun) -> RunResult {
     let EnteredRun { mut task, prepared, fingerprint, slot: _slot, mut started } = run;
     let PreparedRun { spec, parser, framework, chosen, mut notes, env, missed, .. } = prepared;
     // A custom command runs whole, whatever was selected.
-    let awaited = chosen.as_ref().map(|_| ExpectedTests::of(&task.request.selection)).unwrap_or_default();
-    let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, awaited);
+    let expected = chosen.as_ref().map(|_| ExpectedTests::from_selection(&task.request.selection)).unwrap_or_default();
+    let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, expected);
     notes.splice(0..0, std::mem::take(&mut task.notes));
     let mut report_start = || {
         if let Some(started) = started.take() {

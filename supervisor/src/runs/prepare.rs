@@ -145,7 +145,7 @@ pub fn prepare(
         check_custom(&request, kind)?;
         let wall_ms_max = policy.timeouts.get(custom::NAME).copied().unwrap_or(policy.defaults.wall_ms_max);
         let plan = custom::plan(&request.command, want.scratch, report);
-        let parser = custom::parser_of(&request.command, root, report);
+        let parser = custom::parser_for(&request.command, root, report);
         FrameworkPlan {
             plan,
             parser,

@@ -64,7 +64,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
     let RunState {
         parser,
         tally,
-        awaited,
+        expected,
         isolation,
         launched_at,
         running,
@@ -99,7 +99,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         nothing_selected,
         runner_missing: stream.runner_missing,
         filtered,
-        not_run: awaited.rest().into_iter().filter(|test| !running.contains(test)).collect(),
+        not_run: expected.missing().into_iter().filter(|test| !running.contains(test)).collect(),
         unreached: stream.unreached
             || missed
             || (chosen.as_ref().is_some_and(FrameworkChoice::build_error_hides_tests)
@@ -303,8 +303,8 @@ mod tests {
                 name: format!("{number}{}", WORST.repeat(NAME_BYTES_MAX)),
             })
         });
-        let awaited = ExpectedTests::of(&Selection::Exactly(targets.collect()));
-        let mut state = RunState::new(Timestamp(0), Limits::DEFAULT, parser, awaited);
+        let expected = ExpectedTests::from_selection(&Selection::Exactly(targets.collect()));
+        let mut state = RunState::new(Timestamp(0), Limits::DEFAULT, parser, expected);
         for test in tests {
             state.tally.record(RunnerEvent::TestFinished(Box::new(test)));
         }

@@ -26,7 +26,7 @@ pub(super) struct RunState {
     pub(super) parser: Box<dyn Parser>,
     pub(super) tally: Tally,
     /// Selected tests that have not reported yet.
-    pub(super) awaited: ExpectedTests,
+    pub(super) expected: ExpectedTests,
     pub(super) isolation: Arc<Isolation>,
     pub(super) launched_at: Timestamp,
     /// Tests that were running when proctor decided to kill, or when the run was cut off.
@@ -57,13 +57,13 @@ impl RunState {
         launched_at: Timestamp,
         limits: Limits,
         parser: Box<dyn Parser>,
-        awaited: ExpectedTests,
+        expected: ExpectedTests,
     ) -> RunState {
         let now = Instant::now();
         RunState {
             parser,
             tally: Tally::default(),
-            awaited,
+            expected,
             isolation: Arc::default(),
             launched_at,
             running: Vec::new(),
@@ -155,7 +155,7 @@ impl RunState {
                 }
             }
             if let RunnerEvent::TestFinished(case) = &event {
-                self.awaited.told(&case.package, &case.name);
+                self.expected.record(&case.package, &case.name);
             }
             out.push(self.tally.record(event));
         }

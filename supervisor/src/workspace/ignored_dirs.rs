@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn no_framework_uses_a_data_file() {
         for extension in DATA {
-            assert!(FrameworkSet::of(&format!("tests/test.{extension}")).is_empty(), "{extension}");
+            assert!(FrameworkSet::for_path(&format!("tests/test.{extension}")).is_empty(), "{extension}");
         }
         assert!(is_data(c"a/b.PNG") && !is_data(c"png") && !is_data(c"test.txt"));
     }

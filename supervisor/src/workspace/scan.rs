@@ -230,7 +230,7 @@ impl Walk<'_> {
     fn file(&mut self, dir: BorrowedFd<'_>, path: &[u8], name: &CStr, found: &Stat) -> Result<(), ScanError> {
         // Every edit counts for the fingerprint, but a request cannot name this file, so it is not in the tree.
         let (Ok(relative), Ok(name)) = (str::from_utf8(path), name.to_str()) else {
-            let concerns = FrameworkSet::of(&String::from_utf8_lossy(path));
+            let concerns = FrameworkSet::for_path(&String::from_utf8_lossy(path));
             if !concerns.is_empty() {
                 self.leave_out(not_utf8_in(path), UnscannedReason::NotUtf8, concerns);
             }
@@ -310,7 +310,7 @@ impl Walk<'_> {
             self.tree.set_truncated();
         }
         let path = String::from_utf8_lossy(path).into_owned();
-        self.tree.leave_out(UnscannedPath { path, why, concerns });
+        self.tree.add_unscanned(UnscannedPath { path, reason: why, frameworks: concerns });
     }
 }
 
@@ -369,7 +369,7 @@ mod tests {
         assert!(scan.tree.is_truncated() && scan.fingerprint.is_none());
         assert_eq!(scan.tree.files().collect::<Vec<_>>(), ["go.mod"]);
         assert_eq!(
-            scan.tree.left_out().iter().map(|left_out| left_out.why).collect::<Vec<_>>(),
+            scan.tree.unscanned().iter().map(|left_out| left_out.reason).collect::<Vec<_>>(),
             [UnscannedReason::TooLarge]
         );
         // A scan that needs more memory asks once, and stores nothing if refused.

@@ -73,7 +73,7 @@ fn left_out_after(change: impl FnOnce(&Path)) -> Vec<(String, UnscannedReason)> 
     let (dir, workspace) = workspace();
     change(dir.path());
     let scan = workspace.scan().unwrap();
-    scan.tree.left_out().iter().map(|left_out| (left_out.path.clone(), left_out.why)).collect()
+    scan.tree.unscanned().iter().map(|left_out| (left_out.path.clone(), left_out.reason)).collect()
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_cache_tag_hides_only_caches() {
         fs::write(cache.join("test_a.py"), "").unwrap();
         let scan = workspace.scan().unwrap();
         assert_eq!(scan.tree.contains(&format!("{name}/test_a.py")), !is_hidden, "{name} {beside}");
-        assert!(scan.fingerprint.is_some() && scan.tree.left_out().is_empty(), "{name} {beside}");
+        assert!(scan.fingerprint.is_some() && scan.tree.unscanned().is_empty(), "{name} {beside}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! A snapshot of a workspace's file tree: names of files, and the content of the few that detection reads. Must not
 //! know where it came from.
 
-use crate::contract::{LEFT_OUT_MAX, UnscannedPath};
+use crate::contract::{UNSCANNED_MAX, UnscannedPath};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Files of a workspace, by path relative to it, `/`-separated.
@@ -10,14 +10,14 @@ pub struct FileTree {
     files: BTreeSet<String>,
     contents: BTreeMap<String, String>,
     truncated: bool,
-    left_out: Vec<UnscannedPath>,
-    left_out_unnamed: u64,
+    unscanned: Vec<UnscannedPath>,
+    unscanned_unlisted: u64,
 }
 
 #[cfg(test)]
 impl FileTree {
     /// Of these files with their contents.
-    pub(crate) fn holding(files: &[(&str, &str)]) -> FileTree {
+    pub(crate) fn with_contents(files: &[(&str, &str)]) -> FileTree {
         let mut tree = FileTree::default();
         files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
         tree
@@ -49,25 +49,25 @@ impl FileTree {
     }
 
     /// Notes a place where there may be tests and that is not in the snapshot.
-    pub fn leave_out(&mut self, left_out: UnscannedPath) {
-        let has_room = self.left_out.len() < LEFT_OUT_MAX;
-        match self.left_out.last_mut().filter(|last| last.path == left_out.path) {
-            Some(last) => last.concerns = last.concerns.and(left_out.concerns),
-            None if has_room => self.left_out.push(left_out),
-            None => self.left_out_unnamed += 1,
+    pub fn add_unscanned(&mut self, path: UnscannedPath) {
+        let has_room = self.unscanned.len() < UNSCANNED_MAX;
+        match self.unscanned.last_mut().filter(|last| last.path == path.path) {
+            Some(last) => last.frameworks = last.frameworks.union(path.frameworks),
+            None if has_room => self.unscanned.push(path),
+            None => self.unscanned_unlisted += 1,
         }
     }
 
-    /// Places where there may be tests and that are not in the snapshot, at most [`LEFT_OUT_MAX`].
+    /// Places where there may be tests and that are not in the snapshot, at most [`UNSCANNED_MAX`].
     #[must_use]
-    pub fn left_out(&self) -> &[UnscannedPath] {
-        &self.left_out
+    pub fn unscanned(&self) -> &[UnscannedPath] {
+        &self.unscanned
     }
 
     /// How many more there are of these.
     #[must_use]
-    pub fn left_out_unnamed(&self) -> u64 {
-        self.left_out_unnamed
+    pub fn unscanned_unlisted(&self) -> u64 {
+        self.unscanned_unlisted
     }
 
     /// Whether there is a file at `path`.

@@ -1,7 +1,7 @@
 //! What every adapter offers: detect, plan, parse, ingest. Must not know any framework.
 
 use crate::contract::FileTree;
-use crate::contract::{Project, holds};
+use crate::contract::{Project, owns_source};
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::event::RunnerEvent;
@@ -118,7 +118,7 @@ pub trait Framework: Send + Sync {
 
     /// Whether one of its projects has the package of `target`. Packages are files, unless an adapter says otherwise.
     fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
-        holds(self.extensions(), projects, tree, target.package())
+        owns_source(self.extensions(), projects, tree, target.package())
     }
 
     /// Whether what does not build or load keeps other tests from running, of which the runner then tells nothing.
@@ -209,7 +209,7 @@ pub struct Plan {
 pub const ARTIFACTS: &str = "artifacts";
 
 /// The wall time of a run that builds a whole project before the first test, or drives a browser or a device: 15 minutes.
-pub const LONG_MS: u64 = 900_000;
+pub const LONG_WALL_MS: u64 = 900_000;
 
 /// Where a run with [`Plan::report`] finds its FIFO: below the scratch directory.
 pub const REPORT: &str = "report";

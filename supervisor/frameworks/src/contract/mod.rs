@@ -8,6 +8,6 @@ mod unscanned;
 pub use file_tree::FileTree;
 pub use framework::*;
 pub use project::Project;
-pub(crate) use project::{holds, project_of};
-pub(crate) use unscanned::LEFT_OUT_MAX;
+pub(crate) use project::{innermost_project, owns_source};
+pub(crate) use unscanned::UNSCANNED_MAX;
 pub use unscanned::{FrameworkSet, UnscannedPath, UnscannedReason};

@@ -13,15 +13,16 @@ pub struct Project {
 }
 
 /// The project that a file or directory belongs to: the innermost one above it.
-pub(crate) fn project_of<'a>(projects: &'a [Project], path: &str) -> Option<&'a Project> {
+pub(crate) fn innermost_project<'a>(projects: &'a [Project], path: &str) -> Option<&'a Project> {
     projects.iter().filter(|project| is_within(path, &project.dir)).max_by_key(|project| project.dir.len())
 }
 
 /// Whether `path` is a source file of these projects, or a directory with one.
-pub(crate) fn holds(extensions: &[&str], projects: &[Project], tree: &FileTree, path: &str) -> bool {
+pub(crate) fn owns_source(extensions: &[&str], projects: &[Project], tree: &FileTree, path: &str) -> bool {
     let is_own = |file: &str| {
         let extension = file.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, extension)| extension);
-        extension.is_some_and(|extension| extensions.contains(&extension)) && project_of(projects, file).is_some()
+        extension.is_some_and(|extension| extensions.contains(&extension))
+            && innermost_project(projects, file).is_some()
     };
     if tree.contains(path) { is_own(path) } else { tree.files_below(path).any(is_own) }
 }

@@ -3,7 +3,7 @@
 use crate::FRAMEWORKS;
 
 /// Most places that a tree keeps by name; of further ones only that they are there.
-pub(crate) const LEFT_OUT_MAX: usize = 1_024;
+pub(crate) const UNSCANNED_MAX: usize = 1_024;
 
 /// A file or directory of a workspace that is not in its tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,9 +11,9 @@ pub struct UnscannedPath {
     /// Path relative to the workspace, empty for the root; what is no UTF-8 in it is replaced.
     pub path: String,
     /// Why.
-    pub why: UnscannedReason,
+    pub reason: UnscannedReason,
     /// The frameworks whose tests may be there.
-    pub concerns: FrameworkSet,
+    pub frameworks: FrameworkSet,
 }
 
 /// Why something was left out.
@@ -68,7 +68,7 @@ impl FrameworkSet {
     /// The frameworks to which a file of this name says something: those whose source it is, and all for a settings file, which
     /// may make a project.
     #[must_use]
-    pub fn of(path: &str) -> FrameworkSet {
+    pub fn for_path(path: &str) -> FrameworkSet {
         let name = path.rsplit('/').next().unwrap_or(path);
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
         let mut found = 0;
@@ -91,11 +91,11 @@ impl FrameworkSet {
 
     /// Both sets.
     #[must_use]
-    pub fn and(self, other: FrameworkSet) -> FrameworkSet {
+    pub fn union(self, other: FrameworkSet) -> FrameworkSet {
         FrameworkSet(self.0 | other.0)
     }
 
-    pub(crate) fn has(self, name: &str) -> bool {
+    pub(crate) fn contains(self, name: &str) -> bool {
         let place = FRAMEWORKS.iter().position(|framework| framework.name() == name);
         place.is_none_or(|place| self.0 & (1 << place) != 0)
     }

@@ -31,7 +31,7 @@ static READ: LazyLock<Vec<Regex>> =
 const EQUALITY: &str = "Expected equality of these values:";
 
 /// The wanted and the actual value that an assertion's text names.
-pub(crate) fn values(text: &str) -> Option<(String, String)> {
+pub(crate) fn assertion_values(text: &str) -> Option<(String, String)> {
     if let Some((_, told)) = text.split_once(EQUALITY) {
         return equality(told);
     }
@@ -78,7 +78,7 @@ mod tests {
             ("CHECK( a == b ) is NOT correct!\n  values: CHECK( 1 == 2 )", "2", "1"),
             ("expected 3 but got 4.", "3", "4"),
         ] {
-            assert_eq!(values(text), Some((expected.to_owned(), actual.to_owned())), "{text}");
+            assert_eq!(assertion_values(text), Some((expected.to_owned(), actual.to_owned())), "{text}");
         }
     }
 
@@ -92,7 +92,7 @@ mod tests {
             "Actual: 3",
             "with expansion:\n  false",
         ] {
-            assert_eq!(values(text), None, "{text}");
+            assert_eq!(assertion_values(text), None, "{text}");
         }
     }
 

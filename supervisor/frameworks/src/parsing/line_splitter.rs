@@ -27,15 +27,15 @@ impl LineSplitter {
                 self.skipping = false;
             } else if self.carry.is_empty() {
                 each(line);
-            } else if self.keep(line) {
+            } else if self.extend_carry(line) {
                 each(&self.carry);
-                self.forget_carry();
+                self.clear_carry();
             } else {
                 self.skipping = false;
             }
         }
         if !bytes.is_empty() && !self.skipping {
-            self.keep(bytes);
+            self.extend_carry(bytes);
         }
     }
 
@@ -44,20 +44,20 @@ impl LineSplitter {
         if !self.carry.is_empty() {
             each(&self.carry);
         }
-        self.forget_carry();
+        self.clear_carry();
         self.skipping = false;
     }
 
     /// How many lines were longer than [`LINE_BYTES_MAX`] and were passed over.
     #[must_use]
-    pub(crate) fn skipped(&self) -> u64 {
+    pub(crate) fn skipped_lines(&self) -> u64 {
         self.skipped
     }
 
     /// Adds to the unfinished line, or gives it up when it grows past its bound.
-    fn keep(&mut self, bytes: &[u8]) -> bool {
+    fn extend_carry(&mut self, bytes: &[u8]) -> bool {
         if self.carry.len() + bytes.len() > LINE_BYTES_MAX {
-            self.forget_carry();
+            self.clear_carry();
             self.skipping = true;
             self.skipped += 1;
             return false;
@@ -66,7 +66,7 @@ impl LineSplitter {
         true
     }
 
-    fn forget_carry(&mut self) {
+    fn clear_carry(&mut self) {
         self.carry.clear();
         self.carry.shrink_to(CARRY_BYTES_KEPT);
     }
@@ -84,7 +84,7 @@ mod tests {
             lines.feed(chunk, |line| out.push(line.to_vec()));
         }
         lines.finish(|line| out.push(line.to_vec()));
-        (out, lines.skipped())
+        (out, lines.skipped_lines())
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use proctor_core::outcome::Exit;
 const SAID_BYTES_MAX: usize = 64 * 1024;
 
 /// How a command ended, as the end of a sentence about it.
-pub(crate) fn ending(exit: Exit) -> String {
+pub(crate) fn describe_exit(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("exited with {code}"),
         Exit::Signal(signal) => format!("was ended by signal {signal}"),
@@ -16,7 +16,7 @@ pub(crate) fn ending(exit: Exit) -> String {
 }
 
 /// `text` without terminal control sequences.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn strip_ansi(text: &str) -> String {
     if text.contains('\x1b') { anstream::adapter::strip_str(text).to_string() } else { text.to_owned() }
 }
 

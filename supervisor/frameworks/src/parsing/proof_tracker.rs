@@ -6,41 +6,41 @@ use proctor_core::proof::Proof;
 #[derive(Debug, Default)]
 pub(crate) struct ProofTracker {
     /// Those of the steps before the current one; `None` before the first.
-    before: Option<Proof>,
+    earlier: Option<Proof>,
     /// That of the current step; `None` before the first.
     current: Option<Proof>,
-    is_lost: bool,
+    is_invalid: bool,
 }
 
 impl ProofTracker {
     /// Starts a step, of which nothing is shown yet.
     pub(crate) fn start_step(&mut self) {
-        self.before = self.whole();
+        self.earlier = self.total();
         self.current = Some(Proof::Missing);
     }
 
     /// Records that the runner of the current step came to its end, and told `tests` tests by its own count, 0 if it has none.
-    pub(crate) fn show(&mut self, tests: u64) {
+    pub(crate) fn record(&mut self, tests: u64) {
         self.current = self.current.map(|_| Proof::Shown { tests });
     }
 
     /// Records that the current step has nothing to prove, because what was told says that its tests did not run.
-    pub(crate) fn excuse(&mut self) {
-        self.show(0);
+    pub(crate) fn waive(&mut self) {
+        self.record(0);
     }
 
     /// Records that a part of what a runner told is lost.
-    pub(crate) fn lose(&mut self) {
-        self.is_lost = true;
+    pub(crate) fn invalidate(&mut self) {
+        self.is_invalid = true;
     }
 
     /// The proof of all steps, which is missing where there was none.
     pub(crate) fn proof(&self) -> Proof {
-        self.whole().filter(|_| !self.is_lost).unwrap_or_default()
+        self.total().filter(|_| !self.is_invalid).unwrap_or_default()
     }
 
-    fn whole(&self) -> Option<Proof> {
-        match (self.before, self.current) {
+    fn total(&self) -> Option<Proof> {
+        match (self.earlier, self.current) {
             (Some(before), Some(current)) => Some(before.and(current)),
             (before, current) => before.or(current),
         }
@@ -54,22 +54,22 @@ mod tests {
     #[test]
     fn each_step_has_to_show_its_proof() {
         let mut proofs = ProofTracker::default();
-        proofs.show(1);
+        proofs.record(1);
         assert_eq!(proofs.proof(), Proof::Missing, "no step has started");
         proofs.start_step();
         assert_eq!(proofs.proof(), Proof::Missing);
-        proofs.show(2);
+        proofs.record(2);
         assert_eq!(proofs.proof(), Proof::Shown { tests: 2 });
         proofs.start_step();
         assert_eq!(proofs.proof(), Proof::Missing);
-        proofs.show(3);
+        proofs.record(3);
         assert_eq!(proofs.proof(), Proof::Shown { tests: 5 });
-        proofs.lose();
+        proofs.invalidate();
         assert_eq!(proofs.proof(), Proof::Missing);
         let mut skipped = ProofTracker::default();
         skipped.start_step();
         skipped.start_step();
-        skipped.show(1);
+        skipped.record(1);
         assert_eq!(skipped.proof(), Proof::Missing, "the first step showed nothing");
     }
 }

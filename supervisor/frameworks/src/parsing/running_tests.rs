@@ -5,7 +5,7 @@ use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, HashMap};
 
 /// Most tests that are held. Runners that tell of more at a time do not run them at a time.
-const HELD_MAX: usize = 65_536;
+const RUNNING_MAX: usize = 65_536;
 
 /// The tests that run.
 #[derive(Debug, Default)]
@@ -18,8 +18,8 @@ pub(crate) struct RunningTests {
 
 impl RunningTests {
     /// Takes in that a test began. Whether it is another one, and there was room for it.
-    pub(crate) fn add(&mut self, id: &TestId) -> bool {
-        if self.at.len() >= HELD_MAX || self.at.contains_key(id) {
+    pub(crate) fn start(&mut self, id: &TestId) -> bool {
+        if self.at.len() >= RUNNING_MAX || self.at.contains_key(id) {
             return false;
         }
         self.sequence += 1;
@@ -29,7 +29,7 @@ impl RunningTests {
     }
 
     /// Takes in that a test ended, which need not have begun.
-    pub(crate) fn remove(&mut self, id: &TestId) {
+    pub(crate) fn finish(&mut self, id: &TestId) {
         if let Some(at) = self.at.remove(id) {
             self.tests.remove(&at);
         }
@@ -46,7 +46,7 @@ impl RunningTests {
     }
 
     /// The same, and forgets them.
-    pub(crate) fn take(&mut self) -> Vec<TestId> {
+    pub(crate) fn drain(&mut self) -> Vec<TestId> {
         self.at.clear();
         std::mem::take(&mut self.tests).into_values().collect()
     }

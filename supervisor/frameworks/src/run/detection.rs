@@ -3,7 +3,7 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::run::multi::{DetectedFramework, FrameworkChoice};
+use crate::run::framework_choice::{DetectedFramework, FrameworkChoice};
 use crate::{FRAMEWORKS, Framework};
 use proctor_core::request::{ALL_FRAMEWORKS, Selection};
 use thiserror::Error;
@@ -206,7 +206,7 @@ fn left_to_others(tree: &FileTree, asked: &DetectedFramework, all: &[DetectedFra
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::multi::tests::{A, B};
+    use crate::run::framework_choice::tests::{A, B};
 
     fn chosen(asked: Option<&str>, files: &[&str]) -> Result<String, DetectError> {
         let mut tree = FileTree::default();

@@ -1,7 +1,7 @@
 //! Which of the tests that a run was to run have told nothing yet: a rerun of what failed has passed only when each of them
 //! did. Must not know how a runner was told of them.
 
-use crate::ecosystems::js::{EXTENSIONS, TITLES};
+use crate::ecosystems::js::{EXTENSIONS, TITLE_SEPARATOR};
 use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,12 +43,12 @@ struct Package {
 impl ExpectedTests {
     /// Nothing, for a selection that names no tests. Packages that did not build are not awaited: they may have none.
     #[must_use]
-    pub fn of(selection: &Selection) -> ExpectedTests {
-        let mut awaited = ExpectedTests::default();
-        let Selection::Exactly(targets) = selection else { return awaited };
+    pub fn from_selection(selection: &Selection) -> ExpectedTests {
+        let mut expected = ExpectedTests::default();
+        let Selection::Exactly(targets) = selection else { return expected };
         for target in targets {
             let RerunTarget::Test(TestId { package: file, name }) = target else { continue };
-            let package = awaited.0.entry(file.clone()).or_default();
+            let package = expected.0.entry(file.clone()).or_default();
             package.names.insert(name.clone());
             let without_line = doctest(name);
             let of_subtest = of_subtest(file, name);
@@ -58,33 +58,33 @@ impl ExpectedTests {
                 package.instead.entry(other.to_owned()).or_default().push(name.clone());
             }
         }
-        awaited
+        expected
     }
 
     /// Takes in that something came of a test.
-    pub fn told(&mut self, package: &str, name: &str) {
-        let Some(awaited) = self.0.get_mut(package) else { return };
-        awaited.names.remove(name);
+    pub fn record(&mut self, package: &str, name: &str) {
+        let Some(expected) = self.0.get_mut(package) else { return };
+        expected.names.remove(name);
         // A class or a parent that failed as a whole is there again when something within it is.
-        let within: &[&str] = if is_js(package) { &[TITLES] } else { &WITHIN };
+        let within: &[&str] = if is_js(package) { &[TITLE_SEPARATOR] } else { &WITHIN };
         for (at, _) in within.iter().flat_map(|mark| name.match_indices(mark)) {
-            awaited.names.remove(&name[..at]);
+            expected.names.remove(&name[..at]);
         }
         let instead = [Some(name), doctest(name)].into_iter().flatten();
-        let answered = instead.filter_map(|name| awaited.instead.remove(name)).flatten();
-        for name in answered.chain(awaited.any.drain(..)) {
-            awaited.names.remove(&name);
+        let answered = instead.filter_map(|name| expected.instead.remove(name)).flatten();
+        for name in answered.chain(expected.any.drain(..)) {
+            expected.names.remove(&name);
         }
-        if awaited.names.is_empty() {
+        if expected.names.is_empty() {
             self.0.remove(package);
         }
     }
 
     /// The tests of which nothing came.
     #[must_use]
-    pub fn rest(&self) -> Vec<TestId> {
-        let of = |(package, awaited): (&String, &Package)| -> Vec<TestId> {
-            awaited.names.iter().map(|name| TestId { package: package.clone(), name: name.clone() }).collect()
+    pub fn missing(&self) -> Vec<TestId> {
+        let of = |(package, expected): (&String, &Package)| -> Vec<TestId> {
+            expected.names.iter().map(|name| TestId { package: package.clone(), name: name.clone() }).collect()
         };
         self.0.iter().flat_map(of).collect()
     }
@@ -100,7 +100,7 @@ fn is_no_test(name: &str) -> bool {
 /// Whether the last title of `name` is a hook's of Mocha's: `"before each" hook: its own name for "a test"`. What is quoted may
 /// look like several titles.
 pub(crate) fn is_hook(name: &str) -> bool {
-    let begins = [0].into_iter().chain(name.match_indices(TITLES).map(|(at, _)| at + TITLES.len()));
+    let begins = [0].into_iter().chain(name.match_indices(TITLE_SEPARATOR).map(|(at, _)| at + TITLE_SEPARATOR.len()));
     begins.map(|at| &name[at..]).any(is_title_of_hook)
 }
 
@@ -149,10 +149,10 @@ mod tests {
     fn rest(file: &str, wanted: &[&str], told: &[&str]) -> Vec<String> {
         let test = |name: &&str| RerunTarget::Test(TestId { package: file.to_owned(), name: (*name).to_owned() });
         let targets = wanted.iter().map(test).chain([RerunTarget::Package("broken".into())]).collect();
-        let mut awaited = ExpectedTests::of(&Selection::Exactly(targets));
-        told.iter().for_each(|name| awaited.told(file, name));
-        awaited.told("other", "T");
-        awaited.rest().into_iter().map(|id| id.name).collect()
+        let mut expected = ExpectedTests::from_selection(&Selection::Exactly(targets));
+        told.iter().for_each(|name| expected.record(file, name));
+        expected.record("other", "T");
+        expected.missing().into_iter().map(|id| id.name).collect()
     }
 
     fn check(file: &str, wanted: &str, told: &str, answered: bool) {
@@ -213,6 +213,6 @@ mod tests {
         }
         assert_eq!(rest("p", &["T/[empty]"], &["T"]), ["T/[empty]"], "a subtest of Go's, which may be gone");
         assert_eq!(rest("p", &["A", "B", "C"], &["B"]), ["A", "C"]);
-        assert!(ExpectedTests::of(&Selection::All).rest().is_empty());
+        assert!(ExpectedTests::from_selection(&Selection::All).missing().is_empty());
     }
 }

@@ -2,6 +2,6 @@
 
 pub mod detection;
 pub(crate) mod expected_tests;
-pub(crate) mod multi;
-mod remedies;
+pub(crate) mod framework_choice;
+mod remedy_parser;
 mod unscanned_tests;

@@ -2,9 +2,9 @@
 
 use crate::contract::FileTree;
 use crate::contract::UnscannedPath;
-use crate::contract::project_of;
+use crate::contract::innermost_project;
 use crate::parsing::workspace_paths::is_within;
-use crate::run::multi::FrameworkChoice;
+use crate::run::framework_choice::FrameworkChoice;
 use proctor_core::request::Selection;
 use proctor_core::test_case::{Collector, CollectorKind};
 
@@ -16,20 +16,20 @@ impl FrameworkChoice {
     /// at most a handful: nobody knows what is there, so the run is not green.
     #[must_use]
     pub fn unscanned_errors(&self, tree: &FileTree, selection: &Selection) -> Vec<Collector> {
-        let concerned = |left_out: &&UnscannedPath| {
-            self.detected.iter().any(|detected| left_out.concerns.has(detected.framework.name()))
-                && self.may_select(tree, selection, &left_out.path)
+        let concerned = |unscanned: &&UnscannedPath| {
+            self.detected.iter().any(|detected| unscanned.frameworks.contains(detected.framework.name()))
+                && self.may_select(tree, selection, &unscanned.path)
         };
-        let found: Vec<&UnscannedPath> = tree.left_out().iter().filter(concerned).collect();
+        let found: Vec<&UnscannedPath> = tree.unscanned().iter().filter(concerned).collect();
         // What is not known by name may be anywhere, unless the tests are known exactly.
-        let unnamed = if matches!(selection, Selection::Exactly(_)) { 0 } else { tree.left_out_unnamed() };
+        let unnamed = if matches!(selection, Selection::Exactly(_)) { 0 } else { tree.unscanned_unlisted() };
         let more = found.len().saturating_sub(NAMED_MAX) as u64 + unnamed;
         let more = found.first().filter(|_| more > 0).map(|first| Collector {
             nodeid: "(more)".to_owned(),
-            message: format!("{more} further files or directories were not looked at: {}", first.why.remedy()),
+            message: format!("{more} further files or directories were not looked at: {}", first.reason.remedy()),
             ..missed(first)
         });
-        found.iter().take(NAMED_MAX).map(|left_out| missed(left_out)).chain(more).collect()
+        found.iter().take(NAMED_MAX).map(|unscanned| missed(unscanned)).chain(more).collect()
     }
 
     /// Whether a test that is selected may be at `path`, or below it. A directory and a test file have the tests in them; those
@@ -46,20 +46,20 @@ impl FrameworkChoice {
             if !tree.contains(file) || is_of_tests {
                 return meets(file);
             }
-            let project = self.detected.iter().find_map(|detected| project_of(&detected.projects, file));
+            let project = self.detected.iter().find_map(|detected| innermost_project(&detected.projects, file));
             project.is_none_or(|project| meets(&project.dir))
         })
     }
 }
 
-fn missed(UnscannedPath { path, why, .. }: &UnscannedPath) -> Collector {
+fn missed(UnscannedPath { path, reason, .. }: &UnscannedPath) -> Collector {
     let place = if path.is_empty() { "." } else { path };
     Collector {
         nodeid: place.to_owned(),
         kind: CollectorKind::Collection,
         file: Some(place.to_owned()),
         line: None,
-        message: format!("not looked at, so tests there may not have run: {}: {}", why.text(), why.remedy()),
+        message: format!("not looked at, so tests there may not have run: {}: {}", reason.text(), reason.remedy()),
         output: String::new(),
     }
 }
@@ -67,7 +67,7 @@ fn missed(UnscannedPath { path, why, .. }: &UnscannedPath) -> Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{FrameworkSet, LEFT_OUT_MAX, UnscannedReason};
+    use crate::contract::{FrameworkSet, UNSCANNED_MAX, UnscannedReason};
     use crate::run::detection;
     use proctor_core::request::RerunTarget;
     use proctor_core::test_case::TestId;
@@ -77,29 +77,33 @@ mod tests {
     }
 
     /// A tree of two Go modules with these paths left out.
-    fn tree(left_out: &[&str]) -> FileTree {
+    fn tree(unscanned: &[&str]) -> FileTree {
         let mut tree = FileTree::default();
         for module in ["a", "b"] {
             tree.add_with_content(format!("{module}/go.mod"), format!("module {module}"));
             tree.add(format!("{module}/x.go"));
             tree.add(format!("{module}/x_test.go"));
         }
-        for path in left_out {
-            let concerns = if path.contains('.') { FrameworkSet::of(path) } else { FrameworkSet::ALL };
-            tree.leave_out(UnscannedPath { path: (*path).to_owned(), why: UnscannedReason::TooDeep, concerns });
+        for path in unscanned {
+            let concerns = if path.contains('.') { FrameworkSet::for_path(path) } else { FrameworkSet::ALL };
+            tree.add_unscanned(UnscannedPath {
+                path: (*path).to_owned(),
+                reason: UnscannedReason::TooDeep,
+                frameworks: concerns,
+            });
         }
         tree
     }
 
-    fn missed_in(left_out: &[&str], selection: &Selection) -> Vec<String> {
-        let tree = tree(left_out);
+    fn missed_in(unscanned: &[&str], selection: &Selection) -> Vec<String> {
+        let tree = tree(unscanned);
         let chosen = detection::choose(&tree, Some("go"), selection).unwrap();
         chosen.unscanned_errors(&tree, selection).into_iter().map(|collector| collector.nodeid).collect()
     }
 
     #[test]
     fn what_was_left_out_counts_where_a_selected_test_may_be() {
-        let left_out = ["a/deep", "c"];
+        let unscanned = ["a/deep", "c"];
         for (selection, expected) in [
             (Selection::All, &["a/deep", "c"][..]),
             (matching(&[]), &["a/deep", "c"]),
@@ -110,10 +114,10 @@ mod tests {
             (matching(&["b/x.go"]), &[]),
             (matching(&["a/x_test.go"]), &[]),
         ] {
-            assert_eq!(missed_in(&left_out, &selection), expected, "{selection:?}");
+            assert_eq!(missed_in(&unscanned, &selection), expected, "{selection:?}");
         }
         let id = TestId { package: "a".to_owned(), name: "TestX".to_owned() };
-        assert!(missed_in(&left_out, &Selection::Exactly(vec![RerunTarget::Test(id)])).is_empty());
+        assert!(missed_in(&unscanned, &Selection::Exactly(vec![RerunTarget::Test(id)])).is_empty());
     }
 
     #[test]
@@ -123,19 +127,19 @@ mod tests {
         {
             assert_eq!(!missed_in(&[path], &Selection::All).is_empty(), expected, "{path}");
         }
-        assert!(FrameworkSet::of("x.png").is_empty() && !FrameworkSet::of("x.py").is_empty());
+        assert!(FrameworkSet::for_path("x.png").is_empty() && !FrameworkSet::for_path("x.py").is_empty());
     }
 
     #[test]
     fn a_handful_is_named_and_the_rest_is_counted() {
-        let names: Vec<String> = (0..LEFT_OUT_MAX + 5).map(|number| format!("d{number}")).collect();
+        let names: Vec<String> = (0..UNSCANNED_MAX + 5).map(|number| format!("d{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let tree = tree(&names);
-        assert_eq!((tree.left_out().len(), tree.left_out_unnamed()), (LEFT_OUT_MAX, 5));
+        assert_eq!((tree.unscanned().len(), tree.unscanned_unlisted()), (UNSCANNED_MAX, 5));
         let chosen = detection::choose(&tree, Some("go"), &Selection::All).unwrap();
         let missed = chosen.unscanned_errors(&tree, &Selection::All);
         assert_eq!(missed.len(), NAMED_MAX + 1);
-        let more = LEFT_OUT_MAX + 5 - NAMED_MAX;
+        let more = UNSCANNED_MAX + 5 - NAMED_MAX;
         assert!(missed[NAMED_MAX].message.starts_with(&format!("{more} further files")), "{missed:?}");
     }
 }

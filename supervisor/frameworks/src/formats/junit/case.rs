@@ -1,8 +1,8 @@
 //! One `testcase`: gathers what its elements say and makes a test of it. Must not know the rest of the document.
 
 use super::xml::Attributes;
-use crate::parsing::assertion_values::values;
-use crate::parsing::output_tail::plain;
+use crate::parsing::assertion_values::assertion_values;
+use crate::parsing::output_tail::strip_ansi;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use crate::runners::ctest::failure::{Failure, Printed};
 use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 /// What the elements of a test say about it, the strongest last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Verdict {
+pub(super) enum CaseVerdict {
     Passed,
     Skipped,
     Xfailed,
@@ -22,28 +22,28 @@ pub(super) enum Verdict {
 
 /// Elements that say what became of a test, and what they say. A `flaky` one tells of an attempt that failed before one
 /// that passed, `rerun` of one that failed like the first.
-const VERDICTS: [(&str, Verdict); 7] = [
-    ("failure", Verdict::Failed),
-    ("error", Verdict::Error),
-    ("skipped", Verdict::Skipped),
-    ("rerunFailure", Verdict::Failed),
-    ("rerunError", Verdict::Error),
-    ("flakyFailure", Verdict::Passed),
-    ("flakyError", Verdict::Passed),
+const VERDICTS: [(&str, CaseVerdict); 7] = [
+    ("failure", CaseVerdict::Failed),
+    ("error", CaseVerdict::Error),
+    ("skipped", CaseVerdict::Skipped),
+    ("rerunFailure", CaseVerdict::Failed),
+    ("rerunError", CaseVerdict::Error),
+    ("flakyFailure", CaseVerdict::Passed),
+    ("flakyError", CaseVerdict::Passed),
 ];
 
 /// Types of a skip that mean that the test was expected to fail (pytest, node:test).
 const EXPECTED_TO_FAIL: [&str; 2] = ["pytest.xfail", "todo"];
 
 /// Values of a `status` or `result` attribute that say more than the elements do (ctest, GoogleTest, Maestro).
-const STATUSES: [(&str, Verdict); 7] = [
-    ("fail", Verdict::Failed),
-    ("failed", Verdict::Failed),
-    ("error", Verdict::Error),
-    ("notrun", Verdict::Skipped),
-    ("disabled", Verdict::Skipped),
-    ("suppressed", Verdict::Skipped),
-    ("skipped", Verdict::Skipped),
+const STATUSES: [(&str, CaseVerdict); 7] = [
+    ("fail", CaseVerdict::Failed),
+    ("failed", CaseVerdict::Failed),
+    ("error", CaseVerdict::Error),
+    ("notrun", CaseVerdict::Skipped),
+    ("disabled", CaseVerdict::Skipped),
+    ("suppressed", CaseVerdict::Skipped),
+    ("skipped", CaseVerdict::Skipped),
 ];
 
 /// `file.ext:12` at the beginning of a line, or `dir/file.ext:12` after a blank or a bracket: a bare name there is a Java
@@ -59,7 +59,7 @@ static POSITION: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static PLACE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\S+:\d+$").ok());
 
 /// The name of a test without one: Surefire's form for a failure outside of all tests of a class.
-pub(crate) const UNNAMED: &str = "unnamed";
+pub(crate) const UNNAMED_TEST: &str = "unnamed";
 
 /// A test whose element has begun.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(super) struct OpenCase {
     file: Option<String>,
     line: Option<u32>,
     duration_s: Option<f64>,
-    verdict: Verdict,
+    verdict: CaseVerdict,
     /// How many attempts failed before one passed.
     flaky: usize,
     /// How many failed after one that had.
@@ -83,12 +83,12 @@ pub(super) struct OpenCase {
     stack: String,
     output: String,
     /// Where text goes: one entry for each element that is open within the test.
-    into: Vec<Into>,
+    into: Vec<TextTarget>,
 }
 
 /// What text within an element is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Into {
+enum TextTarget {
     Stack,
     Output,
     Nothing,
@@ -103,17 +103,17 @@ impl OpenCase {
         OpenCase {
             id: TestId {
                 package: named("classname").unwrap_or_else(|| suite.to_owned()),
-                name: named("name").unwrap_or_else(|| UNNAMED.to_owned()),
+                name: named("name").unwrap_or_else(|| UNNAMED_TEST.to_owned()),
             },
             file: named("file"),
             line: attributes.number("line"),
             // Some write thousands with a comma.
             duration_s: attributes.get("time").and_then(|time| time.replace(',', "").trim().parse().ok()),
-            verdict: told.unwrap_or(Verdict::Passed),
+            verdict: told.unwrap_or(CaseVerdict::Passed),
             flaky: 0,
             rerun: 0,
             expected_to_fail: false,
-            failed: told.is_some_and(|told| told >= Verdict::Failed),
+            failed: told.is_some_and(|told| told >= CaseVerdict::Failed),
             message: None,
             expected: None,
             actual: None,
@@ -130,12 +130,12 @@ impl OpenCase {
 
     /// Whether it did not run.
     pub(super) fn is_skipped(&self) -> bool {
-        self.verdict == Verdict::Skipped
+        self.verdict == CaseVerdict::Skipped
     }
 
     /// What a person should know beside its outcome.
     pub(super) fn note(&self) -> Option<String> {
-        let flaky = self.flaky > 0 && self.verdict == Verdict::Passed;
+        let flaky = self.flaky > 0 && self.verdict == CaseVerdict::Passed;
         flaky.then(|| format!("{} passed after {} failed attempt(s)", self.nodeid(), self.flaky))
     }
 
@@ -143,10 +143,10 @@ impl OpenCase {
     pub(super) fn enter(&mut self, name: &str, attributes: &Attributes) {
         let told = VERDICTS.iter().find(|(known, _)| *known == name).map(|(_, verdict)| *verdict);
         if let Some(verdict) = told {
-            self.flaky += usize::from(verdict == Verdict::Passed);
+            self.flaky += usize::from(verdict == CaseVerdict::Passed);
             self.rerun += usize::from(name.starts_with("rerun"));
-            self.failed |= verdict >= Verdict::Failed;
-            self.expected_to_fail |= verdict == Verdict::Skipped
+            self.failed |= verdict >= CaseVerdict::Failed;
+            self.expected_to_fail |= verdict == CaseVerdict::Skipped
                 && attributes.get("type").is_some_and(|kind| EXPECTED_TO_FAIL.contains(&kind));
             self.verdict = self.verdict.max(verdict);
             let named = |name: &str| attributes.get(name).map(str::to_owned);
@@ -155,20 +155,20 @@ impl OpenCase {
             self.actual = self.actual.take().or(named("actual"));
         }
         self.into.push(match (told, name) {
-            (Some(_), _) if self.stack.is_empty() => Into::Stack,
+            (Some(_), _) if self.stack.is_empty() => TextTarget::Stack,
             // `stackTrace` and `system-out` of an attempt stand below it.
-            (_, "stackTrace") => Into::Stack,
-            (_, "system-out" | "system-err") => Into::Output,
-            _ => Into::Nothing,
+            (_, "stackTrace") => TextTarget::Stack,
+            (_, "system-out" | "system-err") => TextTarget::Output,
+            _ => TextTarget::Nothing,
         });
     }
 
     /// Text within it.
     pub(super) fn text(&mut self, text: &str) {
         let into = match self.into.last() {
-            Some(Into::Stack) => &mut self.stack,
-            Some(Into::Output) => &mut self.output,
-            Some(Into::Nothing) | None => return,
+            Some(TextTarget::Stack) => &mut self.stack,
+            Some(TextTarget::Output) => &mut self.output,
+            Some(TextTarget::Nothing) | None => return,
         };
         if into.len() < TEST_OUTPUT_BYTES_MAX {
             into.push_str(text);
@@ -177,7 +177,7 @@ impl OpenCase {
 
     /// The element that began last within the test ends.
     pub(super) fn leave(&mut self) {
-        if self.into.pop() == Some(Into::Output) && !self.output.is_empty() && !self.output.ends_with('\n') {
+        if self.into.pop() == Some(TextTarget::Output) && !self.output.is_empty() && !self.output.ends_with('\n') {
             self.output.push('\n');
         }
     }
@@ -189,16 +189,16 @@ impl OpenCase {
 
     /// The test.
     pub(super) fn into_case(self, paths: &WorkspacePaths, dir: &str) -> TestCase {
-        let verdict = if self.expected_to_fail { Verdict::Xfailed } else { self.verdict };
+        let verdict = if self.expected_to_fail { CaseVerdict::Xfailed } else { self.verdict };
         let outcome = match verdict {
-            Verdict::Passed => TestOutcome::Passed,
-            Verdict::Skipped => TestOutcome::Skipped,
-            Verdict::Xfailed => TestOutcome::Xfailed,
-            Verdict::Failed => TestOutcome::Failed,
-            Verdict::Error => TestOutcome::Error,
+            CaseVerdict::Passed => TestOutcome::Passed,
+            CaseVerdict::Skipped => TestOutcome::Skipped,
+            CaseVerdict::Xfailed => TestOutcome::Xfailed,
+            CaseVerdict::Failed => TestOutcome::Failed,
+            CaseVerdict::Error => TestOutcome::Error,
         };
         let nodeid = paths.scrub(&self.nodeid());
-        let clean = |text: &str| Some(paths.scrub(plain(text).trim())).filter(|text| !text.is_empty());
+        let clean = |text: &str| Some(paths.scrub(strip_ansi(text).trim())).filter(|text| !text.is_empty());
         let stack = clean(&self.stack);
         let output = clean(&self.output);
         let said = self.message.as_deref().map(without_position).and_then(clean);
@@ -211,11 +211,12 @@ impl OpenCase {
             failure.or_else(|| output.as_deref()?.lines().last().map(str::to_owned)).filter(|_| silent)
         });
         let told = outcome != TestOutcome::Passed;
-        let read = message.as_deref().and_then(values).or_else(|| stack.as_deref().and_then(values));
+        let read =
+            message.as_deref().and_then(assertion_values).or_else(|| stack.as_deref().and_then(assertion_values));
         let (expected, actual) = read.filter(|_| outcome.is_failure()).unzip();
         let own = self.file.as_deref().and_then(|file| Some((paths.relative_to(dir, file)?, self.line?)));
         // The text says where it failed, the attributes where the test is.
-        let at = position(&plain(&self.stack), paths, dir).or_else(|| printed?.at);
+        let at = position(&strip_ansi(&self.stack), paths, dir).or_else(|| printed?.at);
         let place = at.or(own).filter(|(_, line)| told && *line > 0);
         let (file, line) = place.unzip();
         TestCase {

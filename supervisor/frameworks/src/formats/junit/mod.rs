@@ -13,7 +13,7 @@ mod xml;
 use crate::parsing::notes::Notes;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use case::OpenCase;
-pub(crate) use case::UNNAMED;
+pub(crate) use case::UNNAMED_TEST;
 use proctor_core::bounds::{COLLECTORS_MAX, TEST_CASES_MAX};
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind, TestId};
@@ -40,7 +40,7 @@ pub(crate) struct JunitSummary {
 }
 
 /// Reads the file `name` of a runner that worked in `dir`.
-pub(crate) fn read(
+pub(crate) fn parse_report(
     name: &str,
     bytes: &[u8],
     paths: &WorkspacePaths,

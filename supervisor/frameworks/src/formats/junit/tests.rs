@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 fn told(document: &[u8]) -> (Vec<RunnerEvent>, JunitSummary) {
     let mut events = Vec::new();
-    let told = read("junit.xml", document, &WorkspacePaths::new("/ws"), "pkg", &mut events);
+    let told = parse_report("junit.xml", document, &WorkspacePaths::new("/ws"), "pkg", &mut events);
     (events, told)
 }
 
@@ -59,7 +59,7 @@ const GOLDENS: &[(&str, &[u8])] = &[
 fn every_golden_reads_as_its_snapshot() {
     for (name, bytes) in GOLDENS {
         let mut events = Vec::new();
-        let told = read("junit.xml", bytes, &WorkspacePaths::new("/workspace"), "", &mut events);
+        let told = parse_report("junit.xml", bytes, &WorkspacePaths::new("/workspace"), "", &mut events);
         assert!(!told.cut_off && told.notes.is_empty(), "{told:?}");
         let told: Vec<String> = events
             .iter()

@@ -28,7 +28,7 @@
 use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
 use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::{OutputTail, ending, plain};
+use crate::parsing::output_tail::{OutputTail, describe_exit, strip_ansi};
 use crate::parsing::proof_tracker::ProofTracker;
 use crate::parsing::running_tests::RunningTests;
 use crate::parsing::workspace_paths::{WorkspacePaths, join};
@@ -50,79 +50,79 @@ pub(crate) struct RunnerProfile {
     /// The framework's name, for what has no better one.
     pub(crate) name: &'static str,
     /// What stands between a package and a name where the reporter gives no whole form.
-    pub(crate) between: &'static str,
+    pub(crate) separator: &'static str,
     /// What to do when the runner is not installed, if that is what these words say.
-    pub(crate) missing: fn(&str) -> Option<String>,
+    pub(crate) missing_remedy: fn(&str) -> Option<String>,
     /// Whether these words say that no test was selected.
     pub(crate) nothing_selected: fn(&str) -> bool,
     /// The status with which the runner says so, if it has one of its own for that.
     pub(crate) empty_status: Option<i32>,
     /// File and line, absolute or relative to the step's directory, that these words blame for a runner that could not begin.
-    pub(crate) blamed: fn(&str) -> Option<(String, u32)>,
+    pub(crate) error_location: fn(&str) -> Option<(String, u32)>,
     /// Which of these words say why it could not begin; its last line, if nothing is known.
-    pub(crate) reason: fn(&str) -> Option<String>,
+    pub(crate) error_reason: fn(&str) -> Option<String>,
     /// Which of these words say what fails a run beside its tests, such as a coverage that a plugin asks for.
-    pub(crate) unmet: fn(&str) -> Option<String>,
+    pub(crate) other_failure: fn(&str) -> Option<String>,
 }
 
 impl RunnerProfile {
     /// One that nothing is known about.
-    pub(crate) const fn plain(name: &'static str) -> RunnerProfile {
+    pub(crate) const fn new(name: &'static str) -> RunnerProfile {
         RunnerProfile {
             name,
-            between: "::",
-            missing: |_| None,
+            separator: "::",
+            missing_remedy: |_| None,
             nothing_selected: |_| false,
             empty_status: None,
-            blamed: |_| None,
-            reason: |_| None,
-            unmet: |_| None,
+            error_location: |_| None,
+            error_reason: |_| None,
+            other_failure: |_| None,
         }
     }
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum Line {
+enum Event {
     Begin {
         #[serde(default)]
         token: Option<String>,
     },
-    Opened(File),
-    Closed(File),
-    Started(Named),
-    Finished(Box<Finished>),
-    Collector(Box<Blame>),
-    Artifact(Box<LeftFile>),
-    Listed(Named),
+    Opened(FileFields),
+    Closed(FileFields),
+    Started(TestFields),
+    Finished(Box<FinishedFields>),
+    Collector(Box<CollectorFields>),
+    Artifact(Box<ArtifactFields>),
+    Listed(TestFields),
     Note {
         text: String,
         #[serde(default)]
         unreached: bool,
     },
-    End(End),
+    End(EndFields),
 }
 
 /// A reporter that does not count is none: both have to be there.
 #[derive(Debug, Deserialize)]
-struct End {
+struct EndFields {
     tests: u64,
     left: u64,
 }
 
 #[derive(Debug, Deserialize)]
-struct File {
+struct FileFields {
     package: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Named {
+struct TestFields {
     package: String,
     name: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Finished {
+struct FinishedFields {
     package: String,
     name: String,
     outcome: TestOutcome,
@@ -149,7 +149,7 @@ struct Finished {
 }
 
 #[derive(Debug, Deserialize)]
-struct LeftFile {
+struct ArtifactFields {
     package: String,
     name: String,
     path: String,
@@ -157,7 +157,7 @@ struct LeftFile {
 }
 
 #[derive(Debug, Deserialize)]
-struct Blame {
+struct CollectorFields {
     #[serde(default)]
     kind: Option<CollectorKind>,
     nodeid: String,
@@ -181,7 +181,7 @@ enum Stage {
 /// The parser of a run or listing through a reporter of ours.
 #[derive(Debug)]
 pub(crate) struct ReporterParser {
-    dialect: RunnerProfile,
+    profile: RunnerProfile,
     paths: WorkspacePaths,
     steps: Vec<Step>,
     dir: String,
@@ -192,11 +192,11 @@ pub(crate) struct ReporterParser {
     lines: LineSplitter,
     stdout: OutputTail,
     stderr: OutputTail,
-    begun: RunningTests,
+    running: RunningTests,
     /// Files that are open, as tests without a name.
-    open: RunningTests,
+    open_files: RunningTests,
     /// Files that were closed in the current step.
-    closed: u64,
+    closed_files: u64,
     /// Tests, collectors and listed names of the current step.
     told: u64,
     /// Those of them that the reporter's end counts, and those of these that ended.
@@ -216,14 +216,14 @@ pub(crate) struct ReporterParser {
 }
 
 impl ReporterParser {
-    pub(crate) fn new(dialect: RunnerProfile, plan: &Plan, request: &PlanRequest<'_>) -> ReporterParser {
-        ReporterParser::of(dialect, WorkspacePaths::new(request.workspace), plan.steps.clone())
+    pub(crate) fn new(profile: RunnerProfile, plan: &Plan, request: &PlanRequest<'_>) -> ReporterParser {
+        ReporterParser::with_steps(profile, WorkspacePaths::new(request.workspace), plan.steps.clone())
     }
 
     /// Of these steps of a plan.
-    pub(crate) fn of(dialect: RunnerProfile, paths: WorkspacePaths, steps: Vec<Step>) -> ReporterParser {
+    pub(crate) fn with_steps(profile: RunnerProfile, paths: WorkspacePaths, steps: Vec<Step>) -> ReporterParser {
         ReporterParser {
-            dialect,
+            profile,
             paths,
             steps,
             dir: String::new(),
@@ -233,9 +233,9 @@ impl ReporterParser {
             lines: LineSplitter::default(),
             stdout: OutputTail::default(),
             stderr: OutputTail::default(),
-            begun: RunningTests::default(),
-            open: RunningTests::default(),
-            closed: 0,
+            running: RunningTests::default(),
+            open_files: RunningTests::default(),
+            closed_files: 0,
             told: 0,
             counted: 0,
             ended: 0,
@@ -252,13 +252,13 @@ impl ReporterParser {
     }
 
     /// How many files were closed in the current step.
-    pub(crate) fn closed(&self) -> u64 {
-        self.closed
+    pub(crate) fn closed_files(&self) -> u64 {
+        self.closed_files
     }
 
     /// Takes the proof away, for a reason that a parser around this one knows.
-    pub(crate) fn lose(&mut self, why: String) {
-        self.proofs.lose();
+    pub(crate) fn invalidate_proof(&mut self, why: String) {
+        self.proofs.invalidate();
         self.notes.add(why);
     }
 
@@ -267,7 +267,7 @@ impl ReporterParser {
             return;
         }
         let own = self.token.as_ref().and_then(|token| line.strip_prefix(token.as_bytes())?.strip_prefix(b" "));
-        match (serde_json::from_slice::<Line>(own.unwrap_or(line)), own) {
+        match (serde_json::from_slice::<Event>(own.unwrap_or(line)), own) {
             (Err(_), _) => self.unreadable += 1,
             (Ok(line), None) if !self.is_credible(&line) => self.forged += 1,
             (Ok(line), _) => self.take_in(line, events),
@@ -275,40 +275,40 @@ impl ReporterParser {
     }
 
     /// Whether a line without the token may be the reporter's: before it has told one, and where it begins once more.
-    fn is_credible(&self, line: &Line) -> bool {
+    fn is_credible(&self, line: &Event) -> bool {
         let begins_again = |token: &Option<String>| self.token == *token;
-        self.token.is_none() || matches!(line, Line::Begin { token } if begins_again(token))
+        self.token.is_none() || matches!(line, Event::Begin { token } if begins_again(token))
     }
 
-    fn take_in(&mut self, line: Line, events: &mut Vec<RunnerEvent>) {
+    fn take_in(&mut self, line: Event, events: &mut Vec<RunnerEvent>) {
         match line {
-            Line::Begin { token } => (self.stage, self.token) = (Stage::Begun, token),
-            Line::End(end) => self.compare(&end),
-            Line::Note { text, unreached } => {
+            Event::Begin { token } => (self.stage, self.token) = (Stage::Begun, token),
+            Event::End(end) => self.compare(&end),
+            Event::Note { text, unreached } => {
                 self.summary.unreached |= unreached;
                 // The runner's own words, where a reporter has them from it.
                 self.stdout.add(format!("\n{text}\n").as_bytes());
                 self.notes.add(text);
             }
-            Line::Opened(file) => drop(self.open.add(&self.whole_file(&file))),
-            Line::Closed(file) => {
-                self.closed += 1;
-                self.open.remove(&self.whole_file(&file));
+            Event::Opened(file) => drop(self.open_files.start(&self.whole_file(&file))),
+            Event::Closed(file) => {
+                self.closed_files += 1;
+                self.open_files.finish(&self.whole_file(&file));
             }
-            Line::Started(test) => self.started(test, events),
-            Line::Finished(test) => self.finished(*test, events),
-            Line::Listed(test) if self.listed < TEST_CASES_MAX => {
+            Event::Started(test) => self.started(test, events),
+            Event::Finished(test) => self.finished(*test, events),
+            Event::Listed(test) if self.listed < TEST_CASES_MAX => {
                 self.told += 1;
                 self.counted += 1;
                 self.listed += 1;
                 let id = TestId { package: join(&self.dir, &test.package), name: test.name };
                 events.push(RunnerEvent::TestStarted(id.bounded()));
             }
-            Line::Listed(_) => self.counted += 1,
-            Line::Artifact(file) => self.left(*file),
-            Line::Collector(blame) => {
+            Event::Listed(_) => self.counted += 1,
+            Event::Artifact(file) => self.left(*file),
+            Event::Collector(blame) => {
                 self.told += 1;
-                let Blame { kind, nodeid, message, file, line, output } = *blame;
+                let CollectorFields { kind, nodeid, message, file, line, output } = *blame;
                 let (file, line) = self.place(file, line);
                 let collector = Collector {
                     nodeid: self.paths.scrub(&nodeid),
@@ -324,49 +324,49 @@ impl ReporterParser {
     }
 
     /// The reporter has told everything. What it says is compared with what came.
-    fn compare(&mut self, end: &End) {
+    fn compare(&mut self, end: &EndFields) {
         self.stage = Stage::Ended;
         if end.tests != self.counted {
-            self.proofs.lose();
-            let (name, came) = (self.dialect.name, self.counted);
+            self.proofs.invalidate();
+            let (name, came) = (self.profile.name, self.counted);
             self.notes.add(format!("the reporter of {name} told {} test(s), and {came} came", end.tests));
         }
         // A reporter that knows why has said so.
         if end.left > 0 && !self.summary.unreached {
             self.summary.unreached = true;
-            self.notes.add(format!("{} test(s) of {} were not told of", end.left, self.dialect.name));
+            self.notes.add(format!("{} test(s) of {} were not told of", end.left, self.profile.name));
         }
     }
 
-    fn whole_file(&self, file: &File) -> TestId {
+    fn whole_file(&self, file: &FileFields) -> TestId {
         TestId { package: join(&self.dir, &file.package), name: String::new() }
     }
 
     /// The files that were open when the runner was killed, where it is not known which of their tests ran.
     fn tell_open(&mut self) {
-        let files: Vec<String> = self.open.take().into_iter().map(|file| file.package).collect();
-        if files.is_empty() || !self.begun.is_empty() {
+        let files: Vec<String> = self.open_files.drain().into_iter().map(|file| file.package).collect();
+        if files.is_empty() || !self.running.is_empty() {
             return;
         }
         let more = files.len().saturating_sub(OPEN_TOLD_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let told = files.iter().take(OPEN_TOLD_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-        self.notes.add(format!("{} had begun and not ended: {told}{more}", self.dialect.name));
+        self.notes.add(format!("{} had begun and not ended: {told}{more}", self.profile.name));
     }
 
-    fn started(&mut self, test: Named, events: &mut Vec<RunnerEvent>) {
+    fn started(&mut self, test: TestFields, events: &mut Vec<RunnerEvent>) {
         let id = TestId { package: join(&self.dir, &test.package), name: test.name };
-        if self.begun.add(&id) {
+        if self.running.start(&id) {
             events.push(RunnerEvent::TestStarted(id.bounded()));
         }
     }
 
-    fn finished(&mut self, test: Finished, events: &mut Vec<RunnerEvent>) {
+    fn finished(&mut self, test: FinishedFields, events: &mut Vec<RunnerEvent>) {
         self.told += 1;
         self.counted += 1;
         self.ended += 1;
         let id = TestId { package: join(&self.dir, &test.package), name: test.name };
-        self.begun.remove(&id);
+        self.running.finish(&id);
         if test.failed_attempts > 0 && test.outcome == TestOutcome::Passed {
             self.flaky += 1;
             self.notes.add(format!("{} is flaky: it passed at attempt {}", self.whole(&id), test.failed_attempts + 1));
@@ -388,7 +388,7 @@ impl ReporterParser {
         events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
     }
 
-    fn left(&mut self, file: LeftFile) {
+    fn left(&mut self, file: ArtifactFields) {
         if self.artifacts.len() < ARTIFACTS_MAX {
             let test = TestId { package: join(&self.dir, &file.package), name: file.name };
             self.artifacts.insert(file.path, (file.kind, test));
@@ -396,7 +396,7 @@ impl ReporterParser {
     }
 
     fn whole(&self, id: &TestId) -> String {
-        format!("{}{}{}", id.package, self.dialect.between, id.name)
+        format!("{}{}{}", id.package, self.profile.separator, id.name)
     }
 
     /// A place inside of the workspace, or none.
@@ -406,15 +406,15 @@ impl ReporterParser {
 
     /// What a person reads: without colours, and without where the workspace is.
     fn text(&self, text: &str) -> String {
-        self.paths.scrub(&plain(text))
+        self.paths.scrub(&strip_ansi(text))
     }
 
     /// Tests without an end in a step that ended by itself.
     fn close(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
-        for id in self.begun.take() {
+        for id in self.running.drain() {
             self.told += 1;
             let nodeid = self.whole(&id);
-            let message = format!("did not finish: the runner {}", ending(exit));
+            let message = format!("did not finish: the runner {}", describe_exit(exit));
             let case = TestCase { message: Some(message), ..TestCase::new(id, nodeid, TestOutcome::Error) };
             events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
         }
@@ -422,17 +422,17 @@ impl ReporterParser {
 
     /// Whether a runner that told nothing ended as it does when there was nothing to tell: any other status has a reason.
     fn says_nothing_selected(&self, exit: Exit) -> bool {
-        let said = || plain(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
+        let said = || strip_ansi(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
         match exit {
             Exit::Code(0) => true,
-            Exit::Code(status) => self.dialect.empty_status == Some(status) || (self.dialect.nothing_selected)(&said()),
+            Exit::Code(status) => self.profile.empty_status == Some(status) || (self.profile.nothing_selected)(&said()),
             Exit::Signal(_) | Exit::NotStarted(_) => false,
         }
     }
 
     /// Why a program that is there was not started. One of the project's own, such as an interpreter, can be a link.
     fn unstarted(&self, errno: i32) -> String {
-        let (name, why) = (self.dialect.name, std::io::Error::from_raw_os_error(errno));
+        let (name, why) = (self.profile.name, std::io::Error::from_raw_os_error(errno));
         let own: Vec<&str> = self.programs.iter().map(String::as_str).filter(|program| program.contains('/')).collect();
         let link = "what a link leads to has to be within the workspace, or where PATH leads";
         match own.as_slice() {
@@ -443,30 +443,30 @@ impl ReporterParser {
 
     /// The runner ended without our reporter having told everything.
     fn explain(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
-        let raw = plain(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
+        let raw = strip_ansi(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
         let said = self.paths.scrub(&raw);
-        if let Some(remedy) = (self.dialect.missing)(&said) {
+        if let Some(remedy) = (self.profile.missing_remedy)(&said) {
             self.summary.runner_missing = true;
-            self.proofs.excuse();
+            self.proofs.waive();
             return self.notes.add(remedy);
         }
-        if self.told == 0 && (self.dialect.nothing_selected)(&said) {
+        if self.told == 0 && (self.profile.nothing_selected)(&said) {
             self.nothing_selected = true;
-            self.proofs.excuse();
+            self.proofs.waive();
             return;
         }
         let what = if self.stage == Stage::Silent { "before it came to any test" } else { "before it was done" };
         let message = match exit {
             Exit::NotStarted(errno) => self.unstarted(errno),
-            _ => format!("{} {} {what}", self.dialect.name, ending(exit)),
+            _ => format!("{} {} {what}", self.profile.name, describe_exit(exit)),
         };
         self.notes.add(message.clone());
         if self.told == 0 && !matches!(exit, Exit::Signal(_) | Exit::NotStarted(_)) {
-            let (file, line) =
-                (self.dialect.blamed)(&raw).map_or((None, None), |(file, line)| self.place(Some(file), Some(line)));
+            let (file, line) = (self.profile.error_location)(&raw)
+                .map_or((None, None), |(file, line)| self.place(Some(file), Some(line)));
             let nodeid = if self.dir.is_empty() { ".".to_owned() } else { self.dir.clone() };
             let last = || said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or(&message).trim().to_owned();
-            let message = (self.dialect.reason)(&said).unwrap_or_else(last);
+            let message = (self.profile.error_reason)(&said).unwrap_or_else(last);
             let kind = CollectorKind::Collection;
             let collector = Collector { nodeid, kind, file, line, message, output: said };
             events.push(RunnerEvent::Collector(Box::new(collector.bounded())));
@@ -483,7 +483,7 @@ impl Parser for ReporterParser {
         (self.told, self.counted, self.ended) = (0, 0, 0);
         self.proofs.start_step();
         self.nothing_selected = false;
-        (self.open, self.closed) = (RunningTests::default(), 0);
+        (self.open_files, self.closed_files) = (RunningTests::default(), 0);
         (self.stdout, self.stderr) = (OutputTail::default(), OutputTail::default());
     }
 
@@ -515,10 +515,10 @@ impl Parser for ReporterParser {
         }
         self.close(exit, events);
         if self.stage == Stage::Ended {
-            self.proofs.show(self.ended);
+            self.proofs.record(self.ended);
             self.nothing_selected = self.told == 0 && self.says_nothing_selected(exit);
             if matches!(exit, Exit::Code(status) if status != 0) {
-                self.notes.extend((self.dialect.unmet)(&plain(&self.stdout.text())));
+                self.notes.extend((self.profile.other_failure)(&strip_ansi(&self.stdout.text())));
             }
         } else {
             self.explain(exit, events);
@@ -538,7 +538,7 @@ impl Parser for ReporterParser {
     }
 
     fn running(&self) -> Vec<TestId> {
-        self.begun.iter().cloned().collect()
+        self.running.iter().cloned().collect()
     }
 
     fn summary(&self) -> StreamSummary {
@@ -551,7 +551,7 @@ impl Parser for ReporterParser {
                 "line(s) of the report were not the reporter's own: something that the tests ran wrote there"
                     .to_owned(),
             ),
-            (self.lines.skipped(), format!("line(s) of the report had more than {LINE_BYTES_MAX} bytes")),
+            (self.lines.skipped_lines(), format!("line(s) of the report had more than {LINE_BYTES_MAX} bytes")),
         ];
         for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
             summary.proof = Proof::Missing;

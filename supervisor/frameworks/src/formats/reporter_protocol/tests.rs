@@ -4,18 +4,18 @@ use super::*;
 use proctor_core::request::Selection;
 use proptest::prelude::*;
 
-const DIALECT: RunnerProfile = RunnerProfile {
-    missing: |said| said.contains("no such runner").then(|| "install it".to_owned()),
+const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy: |said| said.contains("no such runner").then(|| "install it".to_owned()),
     nothing_selected: |said| said.contains("nothing found"),
     empty_status: Some(5),
-    reason: |said| said.lines().find_map(|line| line.strip_prefix("why: ")).map(str::to_owned),
-    ..RunnerProfile::plain("runner")
+    error_reason: |said| said.lines().find_map(|line| line.strip_prefix("why: ")).map(str::to_owned),
+    ..RunnerProfile::new("runner")
 };
 
 fn parser() -> ReporterParser {
     let request = PlanRequest { workspace: "/ws", ..PlanRequest::plain(&Selection::All) };
     let step = Step { programs: vec!["runner".into()], args: vec![], dir: "pkg".into(), env: BTreeMap::new() };
-    ReporterParser::new(DIALECT, &Plan { steps: vec![step], ..Plan::default() }, &request)
+    ReporterParser::new(PROFILE, &Plan { steps: vec![step], ..Plan::default() }, &request)
 }
 
 /// What a step that writes these lines, says this and exits so comes to.

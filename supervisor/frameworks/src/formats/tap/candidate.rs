@@ -1,7 +1,7 @@
 //! What may be TAP: a stream that begins with a point, or with comments, whose plan would come last. Anything may print
 //! `ok 1`, so nothing of it is told before the plan is there; without one it was not TAP. Must not know what else it may be.
 
-use super::{POINT, TapParser, plain};
+use super::{POINT, TapParser, strip_ansi};
 use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::event::RunnerEvent;
 
@@ -28,12 +28,12 @@ pub(crate) struct TapCandidate {
 }
 
 /// Whether the first line of a stream that may be TAP may be this one.
-pub(crate) fn may_begin(line: &str) -> bool {
-    line.starts_with('#') || is_point(line)
+pub(crate) fn may_start_stream(line: &str) -> bool {
+    line.starts_with('#') || is_test_point(line)
 }
 
 /// A point with its number; that of a subtest is indented.
-pub(crate) fn is_point(line: &str) -> bool {
+pub(crate) fn is_test_point(line: &str) -> bool {
     let found = POINT.as_ref().and_then(|point| point.captures(line.trim_start_matches(' ')));
     found.is_some_and(|found| found.name("number").is_some())
 }
@@ -45,13 +45,13 @@ impl TapCandidate {
 
     /// The next line.
     pub(crate) fn line(&mut self, line: &str) -> Recognition {
-        let line = plain(line);
+        let line = strip_ansi(line);
         let told = self.held.len();
         self.tap.line(&line, &mut self.held);
         self.held_bytes += self.held.iter().skip(told).map(bytes).sum::<usize>();
-        self.begun |= is_point(&line);
+        self.begun |= is_test_point(&line);
         let many = self.held.len() >= HELD_MAX || self.held_bytes >= HELD_BYTES_MAX;
-        if self.tap.is_one() || many && !self.tap.cut_off {
+        if self.tap.is_certain() || many && !self.tap.cut_off {
             return Recognition::Tap;
         }
         let foreign = !self.begun && !line.trim().is_empty() && !line.starts_with('#');

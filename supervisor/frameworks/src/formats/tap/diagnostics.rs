@@ -1,7 +1,7 @@
 //! What stands below a test point: a block of YAML, or comments. Of YAML only as much is read as writers of TAP use: a key
 //! and its value on a line, and texts of several lines. Must not know the stream around it.
 
-use crate::parsing::assertion_values::values;
+use crate::parsing::assertion_values::assertion_values;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
 use proctor_core::test_case::{TestCase, TestOutcome};
@@ -100,7 +100,7 @@ impl Diagnostics {
         if case.expected.is_none() && case.actual.is_none() {
             let got = GOT.as_ref().and_then(|got| got.captures(&comments));
             let read = got.map(|got| (unquoted(&got["expected"]), unquoted(&got["actual"])));
-            (case.expected, case.actual) = read.or_else(|| values(case.message.as_deref()?)).unzip();
+            (case.expected, case.actual) = read.or_else(|| assertion_values(case.message.as_deref()?)).unzip();
         }
         if let Some(difference) = text(DIFFERENCE).filter(|_| case.expected.is_none() && case.actual.is_none()) {
             (case.expected, case.actual) = (Some(side(&difference, '-')), Some(side(&difference, '+')));

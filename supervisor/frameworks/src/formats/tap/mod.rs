@@ -9,7 +9,7 @@ mod candidate;
 mod diagnostics;
 
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::plain;
+use crate::parsing::output_tail::strip_ansi;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use diagnostics::Diagnostics;
 use proctor_core::event::RunnerEvent;
@@ -18,7 +18,7 @@ use regex::Regex;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-pub(crate) use candidate::{Recognition, TapCandidate, is_point, may_begin};
+pub(crate) use candidate::{Recognition, TapCandidate, is_test_point, may_start_stream};
 
 /// Deepest subtests that are told apart.
 const DEPTH_MAX: usize = 16;
@@ -40,7 +40,7 @@ static POINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// Whether a stream that begins with this line is TAP.
-pub(crate) fn begins(line: &str) -> bool {
+pub(crate) fn starts_stream(line: &str) -> bool {
     [&VERSION, &PLAN].into_iter().any(|regex| regex.as_ref().is_some_and(|regex| regex.is_match(line)))
 }
 
@@ -53,11 +53,11 @@ pub(crate) struct TapParser {
     levels: Vec<Level>,
     /// A name that a comment gives to the subtests that come next.
     announced: Option<String>,
-    open: Option<Open>,
+    open: Option<OpenPoint>,
     /// How often each name came.
     names: HashMap<String, u32>,
     /// Whether it had what nothing but TAP has: a plan, or the words that give up.
-    is_one: bool,
+    is_certain: bool,
     cut_off: bool,
     notes: Notes,
 }
@@ -73,7 +73,7 @@ struct Level {
     /// Whether a point of it failed: the point that it belongs to fails for that reason.
     failed: bool,
     /// Points whose parent's name is not known, by their own path.
-    held: Vec<(String, Open)>,
+    held: Vec<(String, OpenPoint)>,
 }
 
 /// The numbers of the points so far, in whatever order they come.
@@ -101,7 +101,7 @@ impl Numbers {
 
 /// A point to which something may still belong.
 #[derive(Debug)]
-struct Open {
+struct OpenPoint {
     text: String,
     outcome: TestOutcome,
     why: String,
@@ -117,7 +117,7 @@ impl TapParser {
             announced: None,
             open: None,
             names: HashMap::new(),
-            is_one: false,
+            is_certain: false,
             cut_off: false,
             notes: Notes::default(),
         }
@@ -125,7 +125,7 @@ impl TapParser {
 
     /// The next line.
     pub(crate) fn line(&mut self, line: &str, events: &mut Vec<RunnerEvent>) {
-        let line = plain(line);
+        let line = strip_ansi(line);
         let line = line.trim_end();
         if self.open.as_mut().is_some_and(|open| open.diagnostics.take_in(line)) {
             return;
@@ -142,7 +142,7 @@ impl TapParser {
         } else if let Some(plan) = PLAN.as_ref().and_then(|plan| plan.captures(text)) {
             self.tell(events);
             self.enter(level, events);
-            self.is_one |= level == 0;
+            self.is_certain |= level == 0;
             if let Some(level) = self.levels.get_mut(level) {
                 level.plan = plan[1].parse().ok();
                 let is_skipped = level.plan == Some(0) && plan.name("skip").is_some();
@@ -150,7 +150,7 @@ impl TapParser {
             }
         } else if let Some(reason) = text.strip_prefix("Bail out!") {
             self.tell(events);
-            self.is_one = true;
+            self.is_certain = true;
             self.give_up(format!("bailed out: {}", reason.trim()));
         } else if let Some(point) = POINT.as_ref().and_then(|point| point.captures(text)) {
             // What a test prints may be indented and begin with `ok`; the first point of subtests has its number.
@@ -184,7 +184,7 @@ impl TapParser {
             }
             let text = if text.is_empty() { format!("test {number}") } else { text };
             let diagnostics = Diagnostics::new(indent, echoes);
-            self.open = Some(Open { text, outcome, why: part("why").to_owned(), diagnostics });
+            self.open = Some(OpenPoint { text, outcome, why: part("why").to_owned(), diagnostics });
         }
     }
 
@@ -196,7 +196,7 @@ impl TapParser {
             self.check(&whole, "the plan");
             if let Some(why) = whole.skipped.filter(|_| whole.seen == 0) {
                 let diagnostics = Diagnostics::new(0, false);
-                let open = Open { text: ALL.to_owned(), outcome: TestOutcome::Skipped, why, diagnostics };
+                let open = OpenPoint { text: ALL.to_owned(), outcome: TestOutcome::Skipped, why, diagnostics };
                 self.push(ALL.to_owned(), open, events);
             }
         }
@@ -204,8 +204,8 @@ impl TapParser {
     }
 
     /// Whether it is TAP beyond doubt.
-    fn is_one(&self) -> bool {
-        self.is_one
+    fn is_certain(&self) -> bool {
+        self.is_certain
     }
 
     /// Whether something is missing, and what a person should know.
@@ -272,7 +272,7 @@ impl TapParser {
     }
 
     /// Tells a point of the innermost level that is left, or holds it back.
-    fn place(&mut self, path: String, open: Open, events: &mut Vec<RunnerEvent>) {
+    fn place(&mut self, path: String, open: OpenPoint, events: &mut Vec<RunnerEvent>) {
         let inner = self.levels.get(1..).unwrap_or_default();
         let nameless = inner.iter().rposition(|level| level.name.is_none());
         let above = nameless.map_or(0, |at| at + 1);
@@ -284,7 +284,7 @@ impl TapParser {
         }
     }
 
-    fn push(&mut self, path: String, open: Open, events: &mut Vec<RunnerEvent>) {
+    fn push(&mut self, path: String, open: OpenPoint, events: &mut Vec<RunnerEvent>) {
         let known = self.names.len() < HELD_MAX || self.names.contains_key(&path);
         let count = if known { self.names.entry(path.clone()).or_default() } else { &mut 0 };
         *count += 1;

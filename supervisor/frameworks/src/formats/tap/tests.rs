@@ -153,10 +153,10 @@ fn names_that_come_twice_stay_apart_and_output_between_is_passed_over() {
 #[test]
 fn only_a_version_or_a_plan_begins_a_stream() {
     for line in ["TAP version 13", "TAP version 14", "1..3", "1..0 # skip"] {
-        assert!(begins(line), "{line}");
+        assert!(starts_stream(line), "{line}");
     }
     for line in ["", "ok 1", "TAP version 99", "1..x", "1...3", "version 1..3"] {
-        assert!(!begins(line), "{line}");
+        assert!(!starts_stream(line), "{line}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::command::package;
 use super::linker::{self, REFERENCE};
-use crate::parsing::output_tail::plain;
+use crate::parsing::output_tail::strip_ansi;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::COLLECTORS_MAX;
 use proctor_core::event::RunnerEvent;
@@ -32,7 +32,7 @@ static BLAMES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
 
 /// Records of a step that failed: `said` is what it printed, `dir` the project's directory.
 pub(super) fn collectors(said: &str, exit: Exit, dir: &str, paths: &WorkspacePaths, events: &mut Vec<RunnerEvent>) {
-    let said = plain(said);
+    let said = strip_ansi(said);
     let lines: Vec<&str> = said.lines().collect();
     let mut told: Vec<Collector> = Vec::new();
     for (at, line) in lines.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::NAME;
 use crate::contract::{Plan, PlanError, PlanRequest, REPORT, Step};
-use crate::contract::{Project, project_of};
+use crate::contract::{Project, innermost_project};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,12 +53,12 @@ fn dir_of_file<'a>(projects: &'a [Project], file: &str) -> Result<&'a str, PlanE
     if file.starts_with('/') || file.split('/').any(|part| part == "..") {
         return Err(outside());
     }
-    project_of(projects, &join("", file)).map(|project| project.dir.as_str()).ok_or_else(outside)
+    innermost_project(projects, &join("", file)).map(|project| project.dir.as_str()).ok_or_else(outside)
 }
 
 /// The project that something of the last run belongs to.
 pub(super) fn dir_of_target<'a>(projects: &'a [Project], target: &RerunTarget) -> Option<&'a str> {
-    project_of(projects, &join("", target.package())).map(|project| project.dir.as_str())
+    innermost_project(projects, &join("", target.package())).map(|project| project.dir.as_str())
 }
 
 fn configure(project: &Project, request: &PlanRequest<'_>) -> Step {

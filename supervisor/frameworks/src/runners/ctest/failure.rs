@@ -1,8 +1,8 @@
 //! Why a test failed, out of what it printed: GoogleTest, Catch2, doctest, Boost.Test and `assert` each have a line that
 //! says where, and lines below it that say what. Must not know how ctest told that it failed.
 
-use crate::parsing::assertion_values::values;
-use crate::parsing::output_tail::plain;
+use crate::parsing::assertion_values::assertion_values;
+use crate::parsing::output_tail::strip_ansi;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::{MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX};
 use regex::Regex;
@@ -167,7 +167,7 @@ impl Printed {
         if failed && self.block.is_some() {
             self.further_count += 1;
             if self.further.len() < FURTHER_MAX {
-                self.further.push(plain(line));
+                self.further.push(strip_ansi(line));
             }
         }
         match self.block.as_mut() {
@@ -181,7 +181,9 @@ impl Printed {
                 }
             }
             Some(_) => {}
-            None => self.block = shape.map(|shape| Block { shape, lines: vec![plain(line)], bytes: 0, open: true }),
+            None => {
+                self.block = shape.map(|shape| Block { shape, lines: vec![strip_ansi(line)], bytes: 0, open: true })
+            }
         }
     }
 
@@ -195,7 +197,7 @@ impl Printed {
             text.push_str(line);
             text.push('\n');
         });
-        plain(&text)
+        strip_ansi(&text)
     }
 
     /// Whether GoogleTest began and did not come to its end, or began a test and did not end it.
@@ -215,7 +217,7 @@ impl Printed {
     /// The last line that is not empty.
     pub(crate) fn last_line(&self) -> Option<String> {
         let kept = self.tail.iter().rev().map(String::as_str).chain(self.head.lines().rev());
-        kept.map(|line| plain(line).trim().to_owned()).find(|line| !line.is_empty())
+        kept.map(|line| strip_ansi(line).trim().to_owned()).find(|line| !line.is_empty())
     }
 
     /// Where the assertions after the first are: a program with many tests may be one test of ctest's.
@@ -243,11 +245,11 @@ impl Printed {
         let place = |file: &str, line: &str| Some((paths.relative_to(dir, file)?, line.parse().ok()?));
         let at =
             found.name("file").zip(found.name("line")).and_then(|(file, line)| place(file.as_str(), line.as_str()));
-        let rest = plain(&rest.join("\n"));
+        let rest = strip_ansi(&rest.join("\n"));
         let (told, stack) = rest.split_once(TRACE).map_or((rest.as_str(), None), |(told, stack)| (told, Some(stack)));
         let text = found.name("text").map(|text| format!("{}\n", text.as_str())).unwrap_or_default();
         let whole = format!("{text}{told}");
-        let values = values(&whole);
+        let values = assertion_values(&whole);
         let message = whole.split(DIFF).next().unwrap_or_default().trim();
         let (expected, actual) = values.unzip();
         Some(Failure {
@@ -266,10 +268,9 @@ fn says(shape: usize) -> Says {
 
 fn shape_of(line: &str) -> Option<usize> {
     let likely = |shape: &Shape| line.contains(shape.word);
-    SHAPES
-        .iter()
-        .zip(FIRST.iter())
-        .position(|(shape, first)| likely(shape) && first.as_ref().is_some_and(|first| first.is_match(&plain(line))))
+    SHAPES.iter().zip(FIRST.iter()).position(|(shape, first)| {
+        likely(shape) && first.as_ref().is_some_and(|first| first.is_match(&strip_ansi(line)))
+    })
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ mod verbose;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, LONG_MS, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
 use proctor_core::request::RerunTarget;
 
 /// The adapter for CMake's test runner.
@@ -54,7 +54,7 @@ impl Framework for Ctest {
     }
 
     fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

@@ -6,7 +6,7 @@ use super::{build, command, listing::Listing};
 use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
 use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::{OutputTail, ending};
+use crate::parsing::output_tail::{OutputTail, describe_exit};
 use crate::parsing::proof_tracker::ProofTracker;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_CASES_MAX;
@@ -126,11 +126,11 @@ impl Rounds {
     }
 
     fn tests_ended(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
-        let why = format!("ctest {}", ending(exit));
+        let why = format!("ctest {}", describe_exit(exit));
         self.verbose.close(&why, events);
         self.nothing_selected = self.said.text().contains(NO_TESTS) && self.verbose.told() == 0;
         if self.nothing_selected {
-            return self.proofs.excuse();
+            return self.proofs.waive();
         }
         if self.verbose.doubled {
             self.notes.add("several tests have the same name: all but the first are told with their number".to_owned());
@@ -138,13 +138,13 @@ impl Rounds {
         let place = command_directory(self.jobs.iter().flat_map(|job| &job.tests), self.verbose.project.as_deref());
         if !place {
             self.summary.runner_missing = true;
-            self.proofs.excuse();
+            self.proofs.waive();
             return self
                 .notes
                 .add("ctest looked elsewhere than where it was told to: CMake 3.20 or later is needed".to_owned());
         }
         if self.verbose.is_whole() {
-            self.proofs.show(self.verbose.told());
+            self.proofs.record(self.verbose.told());
         } else {
             self.notes.add(format!("{why} before it was done"));
         }
@@ -154,7 +154,7 @@ impl Rounds {
         let dir = self.step().1.to_owned();
         match std::mem::take(&mut self.listing).names() {
             Ok(names) => {
-                self.proofs.show(0);
+                self.proofs.record(0);
                 let id = |name| TestId { package: command::package(&dir).to_owned(), name };
                 events.extend(
                     names.into_iter().take(TEST_CASES_MAX).map(|name| RunnerEvent::TestStarted(id(name).bounded())),
@@ -215,7 +215,7 @@ impl Parser for Rounds {
         }
         // Of what comes before the tests a failure is told, and its status counts.
         if round != Round::Tests {
-            self.proofs.excuse();
+            self.proofs.waive();
         }
         match (round, self.mode) {
             (Round::Properties, _) => self.properties_ended(),
@@ -243,11 +243,11 @@ impl Parser for Rounds {
     fn summary(&self) -> StreamSummary {
         let proof = self.proofs.proof();
         let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
-        if self.lines.skipped() > 0 {
+        if self.lines.skipped_lines() > 0 {
             summary.proof = Proof::Missing;
             summary
                 .notes
-                .push(format!("{} line(s) of ctest had more than {LINE_BYTES_MAX} bytes", self.lines.skipped()));
+                .push(format!("{} line(s) of ctest had more than {LINE_BYTES_MAX} bytes", self.lines.skipped_lines()));
         }
         summary
     }

@@ -19,8 +19,10 @@ mod specs;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{ARTIFACTS, Framework, LONG_MS, Parser, Plan, PlanError, PlanRequest, REPORT, Step};
-use crate::ecosystems::js::{self, Group, Handed, Launch, Names, Options, Runner, Script, Start};
+use crate::contract::{ARTIFACTS, Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest, REPORT, Step};
+use crate::ecosystems::js::{
+    self, ForwardPolicy, ForwardedOptions, Invocation, JsRunner, Launch, NameFilter, RunnerStart, TestGroup,
+};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{BrowserOptions, RerunTarget, Selection};
@@ -97,7 +99,7 @@ const LEFT_OUT: &[&str] = &[
     "-t",
 ];
 
-const HANDED: Handed = Handed::AllBut { left_out: LEFT_OUT, valued: VALUED, bare: None };
+const FORWARDED: ForwardPolicy = ForwardPolicy::AllExcept { left_out: LEFT_OUT, valued: VALUED, bare: None };
 
 /// Endings of specs as Cypress names them, and directories that have nothing else in them.
 const SPECS: [&str; 4] = [".cy.", "cypress/e2e/", "cypress/integration/", "cypress/component/"];
@@ -105,16 +107,16 @@ const SPECS: [&str; 4] = [".cy.", "cypress/e2e/", "cypress/integration/", "cypre
 /// What a listing prints.
 const LIST: &str = "cypress/specs.jsonl";
 
-const DIALECT: RunnerProfile = RunnerProfile {
-    between: js::TITLES,
-    missing: |said| {
+const PROFILE: RunnerProfile = RunnerProfile {
+    separator: js::TITLE_SEPARATOR,
+    missing_remedy: |said| {
         let remedy = "cypress: its binary is not where runs look for it: `npx cypress install`";
-        js::missing(said, NAME).or_else(|| said.contains("Cypress binary is missing").then(|| remedy.to_owned()))
+        js::missing_runner(said, NAME).or_else(|| said.contains("Cypress binary is missing").then(|| remedy.to_owned()))
     },
     nothing_selected: |said| said.contains("no spec files were found"),
-    blamed: js::blamed,
-    reason: js::reason,
-    ..RunnerProfile::plain(NAME)
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    ..RunnerProfile::new(NAME)
 };
 
 static REPORTER: LazyLock<Option<Regex>> =
@@ -138,28 +140,28 @@ impl Framework for Cypress {
     }
 
     fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Cypress)
+        js::projects(tree, JsRunner::Cypress)
     }
 
     fn describe_markers_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Cypress)
+        js::describe_markers(tree, JsRunner::Cypress)
     }
 
     fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Cypress).then(|| js::manifest_of(&project.dir))
+        js::script_starts(tree, &project.dir, JsRunner::Cypress).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
     /// Not where the project has a runner for its units, which is what is meant by its tests.
     fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
-        js::is_tested_by(tree, &project.dir, Runner::Cypress)
+        js::is_tested_by(tree, &project.dir, JsRunner::Cypress)
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
@@ -204,14 +206,14 @@ impl Framework for Cypress {
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(SpecCount::new(ReporterParser::new(DIALECT, plan, request)))
+        Box::new(SpecCount::new(ReporterParser::new(PROFILE, plan, request)))
     }
 }
 
 fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let files: [(&str, &[u8]); 1] = [("cypress/reporter.cjs", include_bytes!("reporter.cjs"))];
     let mut plan = Plan {
-        files: js::injected(&files),
+        files: js::shared_files(&files),
         dirs: vec![format!("{ARTIFACTS}/{NAME}")],
         artifacts: true,
         report: true,
@@ -223,13 +225,13 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Res
         plan.notes.push("cypress cannot be told single tests: their whole specs were run".to_owned());
     }
     let whole = |target: &RerunTarget| vec![RerunTarget::Package(target.package().to_owned())];
-    let selection = js::retold(request.selection, whole);
-    let groups = js::groups(projects, tree, &selection, NAME)?;
-    for start in js::starts(tree, groups, (Runner::Cypress, NAME), HANDED, SCRIPTS, &mut plan.notes) {
-        let Start { group, script, options } = start;
-        let mut launch = Launch::of(tree, group.project, request, NAME, &script);
+    let selection = js::map_targets(request.selection, whole);
+    let groups = js::group_selection(projects, tree, &selection, NAME)?;
+    for start in js::runner_starts(tree, groups, (JsRunner::Cypress, NAME), FORWARDED, SCRIPTS, &mut plan.notes) {
+        let RunnerStart { group, script, options } = start;
+        let mut launch = Launch::for_program(tree, group.project, request, NAME, &script);
         for (name, value) in environment(tree, &group, &script, request) {
-            launch = launch.with(name, value);
+            launch = launch.with_env(name, value);
         }
         plan.steps.push(launch.step(arguments(&group, options, request)));
     }
@@ -239,8 +241,8 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Res
 /// Variables stand between the configuration's values and the command line's, so a script's `--config` stays whole.
 fn environment(
     tree: &FileTree,
-    group: &Group<'_>,
-    script: &Script,
+    group: &TestGroup<'_>,
+    script: &Invocation,
     request: &PlanRequest<'_>,
 ) -> impl Iterator<Item = (&'static str, String)> {
     let left = |name: &str| format!("{}/{ARTIFACTS}/{NAME}/{name}", request.scratch);
@@ -257,7 +259,7 @@ fn environment(
 }
 
 /// The project's own reporter: its script's, or its configuration's.
-fn reporter(tree: &FileTree, dir: &str, script: &Script) -> Option<String> {
+fn reporter(tree: &FileTree, dir: &str, script: &Invocation) -> Option<String> {
     let next =
         script.args.windows(2).find(|pair| ["--reporter", "-r"].contains(&pair[0].as_str())).map(|pair| &*pair[1]);
     let of_script = next.or_else(|| script.args.iter().find_map(|word| word.strip_prefix("--reporter=")));
@@ -267,18 +269,18 @@ fn reporter(tree: &FileTree, dir: &str, script: &Script) -> Option<String> {
     of_script.or(of_config).map(str::to_owned)
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, request: &PlanRequest<'_>) -> Vec<String> {
+fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &PlanRequest<'_>) -> Vec<String> {
     let mut args = vec!["run".to_owned(), format!("--reporter={}/cypress/reporter.cjs", request.scratch)];
     if let Some(specs) = specs(group) {
         options = options.without(&["--spec", "-s"]);
         args.push(format!("--spec={specs}"));
     }
-    args.extend(options.into_words());
+    args.extend(options.into_args());
     args
 }
 
 /// The specs of a group, as a list of patterns; nothing for all.
-fn specs(group: &Group<'_>) -> Option<String> {
+fn specs(group: &TestGroup<'_>) -> Option<String> {
     let is_spec = |file: &&String| SPECS.iter().any(|mark| file.contains(mark));
     let some: Vec<&String> = group.files.iter().filter(is_spec).collect();
     let mut files: Vec<&str> = if some.is_empty() {
@@ -286,7 +288,7 @@ fn specs(group: &Group<'_>) -> Option<String> {
     } else {
         some.iter().map(|file| file.as_str()).collect()
     };
-    let Names::Filter(filter) = &group.names else { return (!files.is_empty()).then(|| listed(&files)) };
+    let NameFilter::Filter(filter) = &group.names else { return (!files.is_empty()).then(|| listed(&files)) };
     files.retain(|file| file.contains(filter.trim_matches('*')));
     if !files.is_empty() {
         return Some(listed(&files));
@@ -296,13 +298,13 @@ fn specs(group: &Group<'_>) -> Option<String> {
 
 /// Files as Cypress takes them: patterns with commas between.
 fn listed(files: &[&str]) -> String {
-    files.iter().map(|file| js::literal(file)).collect::<Vec<_>>().join(",")
+    files.iter().map(|file| js::glob_literal(file)).collect::<Vec<_>>().join(",")
 }
 
 /// Specs by their names: to know their tests, Cypress would have to run them.
 fn plan_listing(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = Plan { report: true, notes: vec!["cypress lists specs, not tests".to_owned()], ..Plan::default() };
-    for (number, group) in js::groups(projects, tree, request.selection, NAME)?.into_iter().enumerate() {
+    for (number, group) in js::group_selection(projects, tree, request.selection, NAME)?.into_iter().enumerate() {
         let dir = &group.project.dir;
         let below = |file: &str| file[dir.len()..].trim_start_matches('/').to_owned();
         let own = tree
@@ -311,7 +313,7 @@ fn plan_listing(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>
             .map(below)
             .filter(|file| SPECS.iter().any(|mark| file.contains(mark)));
         let mut files: Vec<String> = if group.files.is_empty() { own.collect() } else { group.files.clone() };
-        if let Names::Filter(filter) = &group.names {
+        if let NameFilter::Filter(filter) = &group.names {
             files.retain(|file| file.contains(filter.trim_matches('*')));
         }
         let listed = files.iter().map(|file| serde_json::json!({"event": "listed", "package": file, "name": file}));
@@ -320,7 +322,7 @@ fn plan_listing(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>
             .chain([serde_json::json!({"event": "end", "tests": files.len(), "left": 0})])
             .map(|line| format!("{line}\n"));
         let list = format!("{LIST}-{number}");
-        plan.files.push(js::file(&list, lines.collect::<String>().as_bytes()));
+        plan.files.push(js::injected_file(&list, lines.collect::<String>().as_bytes()));
         let files =
             ["", &format!("{}/{list}", request.scratch), &format!("{}/{REPORT}", request.scratch)].map(str::to_owned);
         let args = ["-c", r#"cat "$1" > "$2""#].map(str::to_owned).into_iter().chain(files).collect();

@@ -7,7 +7,7 @@
 use crate::contract::{Parser, StreamSummary};
 use crate::formats::reporter_protocol::ReporterParser;
 use crate::parsing::line_splitter::LineSplitter;
-use crate::parsing::output_tail::plain;
+use crate::parsing::output_tail::strip_ansi;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -33,7 +33,7 @@ impl SpecCount {
     }
 
     fn line(&mut self, line: &[u8]) {
-        let line = plain(&String::from_utf8_lossy(line));
+        let line = strip_ansi(&String::from_utf8_lossy(line));
         let captures = FOUND.as_ref().and_then(|found| found.captures(&line));
         let number = captures.and_then(|found| found.get(1).or(found.get(2))?.as_str().parse().ok());
         self.found = self.found.max(number.unwrap_or(0));
@@ -68,9 +68,9 @@ impl Parser for SpecCount {
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
         self.read(|lines, line| lines.finish(line));
         self.reported.step_ended(exit, killed, events);
-        let (found, ended) = (self.found, self.reported.closed());
+        let (found, ended) = (self.found, self.reported.closed_files());
         if !killed && found != ended {
-            self.reported.lose(format!("Cypress said that it found {found} spec(s), and {ended} ended"));
+            self.reported.invalidate_proof(format!("Cypress said that it found {found} spec(s), and {ended} ended"));
         }
     }
 
@@ -99,11 +99,11 @@ impl Parser for SpecCount {
 mod tests {
     use super::*;
     use crate::contract::{Plan, PlanRequest};
-    use crate::runners::cypress::DIALECT;
+    use crate::runners::cypress::PROFILE;
     use proctor_core::request::Selection;
 
     fn found(printed: &str) -> u64 {
-        let reported = ReporterParser::new(DIALECT, &Plan::default(), &PlanRequest::plain(&Selection::All));
+        let reported = ReporterParser::new(PROFILE, &Plan::default(), &PlanRequest::plain(&Selection::All));
         let mut count = SpecCount::new(reported);
         count.stdout(printed.as_bytes(), &mut Vec::new());
         count.found

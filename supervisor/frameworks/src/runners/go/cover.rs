@@ -166,7 +166,7 @@ fn top_level(finished: &BTreeSet<String>, run: &[u8]) -> [Vec<String>; 2] {
 fn package_at(projects: &[Project], paths: &WorkspacePaths, dir: &[u8]) -> Option<String> {
     let dir = std::str::from_utf8(dir).ok()?;
     let dir = paths.relative(&format!("{dir}/"))?;
-    let module = crate::contract::project_of(projects, &dir)?;
+    let module = crate::contract::innermost_project(projects, &dir)?;
     let below = dir.strip_prefix(&module.dir)?.trim_start_matches('/');
     Some(if below.is_empty() { module.name.clone() } else { format!("{}/{below}", module.name) })
 }

@@ -178,7 +178,7 @@ impl GoParser {
     /// Packages without an end in a step that ended by itself: their tests are errors.
     fn close_packages(&mut self, events: &mut Vec<RunnerEvent>) {
         for package in self.tracker.open_packages() {
-            self.proofs.lose();
+            self.proofs.invalidate();
             self.notes.add(format!("the runner ended before it said what became of {package}"));
             self.tracker.package_ended(&package, events);
         }
@@ -310,13 +310,13 @@ impl Parser for GoParser {
             self.dragged_down.extend(unbuilt.into_iter().filter(|package| !self.builds.is_told(package)));
         }
         match exit {
-            Exit::Code(0) | Exit::NotStarted(_) => self.proofs.excuse(),
+            Exit::Code(0) | Exit::NotStarted(_) => self.proofs.waive(),
             Exit::Code(_) => {
                 if !self.saw_anything {
                     self.tell_refusal(events);
                 }
                 // What each package lacks is told of the package.
-                self.proofs.excuse();
+                self.proofs.waive();
             }
             Exit::Signal(_) => {}
         }
@@ -335,7 +335,7 @@ impl Parser for GoParser {
 
     fn summary(&self) -> StreamSummary {
         let mut notes = self.notes.to_vec();
-        let skipped = self.lines.skipped();
+        let skipped = self.lines.skipped_lines();
         if skipped > 0 {
             notes.push(format!("{skipped} line(s) of more than {LINE_BYTES_MAX} bytes were passed over"));
         }

@@ -4,7 +4,7 @@ use super::selection::{Share, shares};
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, REPORT, Step};
-use crate::ecosystems::jvm::Sources;
+use crate::ecosystems::jvm::SourceIndex;
 use crate::parsing::workspace_paths::join;
 use proctor_core::isolation::Network;
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub(super) fn plan(
         files: vec![
             file(INIT, format!("{}// {}\n", include_str!("init.gradle"), request.nonce).into_bytes()),
             file(RUN, include_bytes!("run.sh").to_vec()),
-            Sources::to_file(tree, SOURCES),
+            SourceIndex::to_file(tree, SOURCES),
         ],
         report: true,
         ..Plan::default()

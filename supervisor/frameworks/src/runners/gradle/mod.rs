@@ -30,8 +30,8 @@ mod parser;
 mod selection;
 
 use crate::contract::FileTree;
-use crate::contract::{Framework, LONG_MS, Parser, Plan, PlanError, PlanRequest};
-use crate::contract::{Project, holds, project_of};
+use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{Project, innermost_project, owns_source};
 use crate::ecosystems::jvm::EXTENSIONS;
 use proctor_core::request::RerunTarget;
 
@@ -64,7 +64,7 @@ impl Framework for Gradle {
     }
 
     fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -86,8 +86,8 @@ impl Framework for Gradle {
 
     fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
         let package = target.package();
-        let is_own_script = detect::is_script(package) && project_of(projects, package).is_some();
-        is_own_script || holds(EXTENSIONS, projects, tree, package)
+        let is_own_script = detect::is_script(package) && innermost_project(projects, package).is_some();
+        is_own_script || owns_source(EXTENSIONS, projects, tree, package)
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {

@@ -5,10 +5,10 @@ use super::NAME;
 use super::command::SOURCES;
 use super::compiler::{Refused, refused};
 use crate::contract::{Parser, Plan, PlanRequest, StreamSummary};
-use crate::ecosystems::jvm::{Seen, Sources, id_of, split};
-use crate::formats::junit::UNNAMED;
+use crate::ecosystems::jvm::{CaseNamer, SourceIndex, split, test_id};
+use crate::formats::junit::UNNAMED_TEST;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
-use crate::parsing::assertion_values::values;
+use crate::parsing::assertion_values::assertion_values;
 use crate::parsing::workspace_paths::join;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -21,39 +21,39 @@ const SCRIPT: &str = "build.gradle";
 
 static WHERE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"'(/[^'\n]+)' line: (\d+)").ok());
 
-const DIALECT: RunnerProfile = RunnerProfile {
-    missing: |said| {
+const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy: |said| {
         said.contains("gradle: not found").then(|| {
             "the project's Gradle was not downloaded yet and the host has none: run it once with --network host"
                 .to_owned()
         })
     },
     nothing_selected: |said| said.contains("ask 'test' not found in "),
-    blamed: |said| {
+    error_location: |said| {
         let found = WHERE.as_ref()?.captures(said)?;
         Some((found[1].to_owned(), found[2].parse().ok()?))
     },
-    reason: |said| {
+    error_reason: |said| {
         let (_, why) = said.split_once("* What went wrong:\n")?;
         let why: Vec<&str> = why.lines().take_while(|line| !line.trim().is_empty()).collect();
         Some(why.join("\n"))
     },
-    ..RunnerProfile::plain(NAME)
+    ..RunnerProfile::new(NAME)
 };
 
 /// The parser of a run or listing.
 pub(super) struct GradleParser {
     reported: ReporterParser,
-    sources: Sources,
-    seen: Seen,
+    sources: SourceIndex,
+    namer: CaseNamer,
 }
 
 impl GradleParser {
     pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>) -> GradleParser {
         GradleParser {
-            reported: ReporterParser::new(DIALECT, plan, request),
-            sources: Sources::of_file(&plan.files, SOURCES),
-            seen: Seen::default(),
+            reported: ReporterParser::new(PROFILE, plan, request),
+            sources: SourceIndex::from_file(&plan.files, SOURCES),
+            namer: CaseNamer::default(),
         }
     }
 
@@ -75,22 +75,22 @@ impl GradleParser {
 
     /// The test of a project directory, by its file.
     fn placed(&self, id: &TestId) -> TestId {
-        id_of(&self.sources, &id.package, &join(&id.package, SCRIPT), &id.name)
+        test_id(&self.sources, &id.package, &join(&id.package, SCRIPT), &id.name)
     }
 
     fn finished(&mut self, case: TestCase) -> TestCase {
         let module = case.id().package;
         let (class, method) = split(&case.name);
-        let read = case.message.as_deref().and_then(values);
+        let read = case.message.as_deref().and_then(assertion_values);
         let (expected, actual) = read.filter(|_| case.outcome.is_failure()).unzip();
         let case = TestCase {
             package: class.to_owned(),
-            name: method.unwrap_or(UNNAMED).to_owned(),
+            name: method.unwrap_or(UNNAMED_TEST).to_owned(),
             expected,
             actual,
             ..case
         };
-        self.seen.told(case, &self.sources, &module, &join(&module, SCRIPT))
+        self.namer.name_case(case, &self.sources, &module, &join(&module, SCRIPT))
     }
 
     /// A task that compiled in vain becomes one record for each file.
@@ -118,7 +118,7 @@ impl GradleParser {
 
 impl Parser for GradleParser {
     fn step_started(&mut self, step: usize) {
-        self.seen = Seen::default();
+        self.namer = CaseNamer::default();
         self.reported.step_started(step);
     }
 

@@ -5,7 +5,7 @@
 // file that run at the same time cannot be told apart by that: then nothing is said of any.
 'use strict';
 
-const { Written, plain } = require('../js/report.cjs');
+const { OutputCapture, stripAnsi } = require('../js/report.cjs');
 
 module.exports = (globalConfig, config, environment, runtime, file, send, ...more) => {
   const circus = require(config.proctorRunner);
@@ -26,7 +26,7 @@ class Output {
     const { console } = environment.global;
     // One that writes at once, as for a single file, may keep what it writes as well.
     this.console = console.constructor.name === 'BufferedConsole' ? console : undefined;
-    this.written = new Written();
+    this.written = new OutputCapture();
     const own = environment.handleTestEvent;
     environment.handleTestEvent = (event, state) => {
       if (event.name === 'run_start') this.isMixed = hasConcurrent(state.rootDescribeBlock);
@@ -43,7 +43,7 @@ class Output {
     if (this.from === undefined || this.isMixed) return undefined;
     const said = this.kept().slice(this.from).map(({ message }) => `${message}\n`);
     this.from = undefined;
-    return plain([...said, this.written.stop() ?? ''].join('')) || undefined;
+    return stripAnsi([...said, this.written.stop() ?? ''].join('')) || undefined;
   }
 
   // What Jest keeps of the console until the file's end.

@@ -4,7 +4,7 @@ use super::NAME;
 use super::flows::{self, Flow};
 use crate::contract::FileTree;
 use crate::contract::{ARTIFACTS, InjectedFile, Plan, PlanError, PlanRequest, Step};
-use crate::contract::{Project, project_of};
+use crate::contract::{Project, innermost_project};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::Selection;
 use serde::{Deserialize, Serialize};
@@ -179,7 +179,7 @@ fn of_files<'a>(projects: &'a [Project], tree: &FileTree, files: &[String]) -> R
         let is_outside = file.starts_with('/') || file.split('/').any(|part| part == "..");
         let path = join("", file);
         let inside = projects.iter().filter(|project| is_within(&project.dir, &path));
-        let owners: Vec<&Project> = project_of(projects, &path).into_iter().chain(inside).collect();
+        let owners: Vec<&Project> = innermost_project(projects, &path).into_iter().chain(inside).collect();
         if is_outside || owners.is_empty() {
             return Err(PlanError::FileOutsideProject { file: file.clone(), framework: NAME });
         }

@@ -26,7 +26,7 @@ mod parser;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, LONG_MS, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
 
 /// The adapter for Maestro.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ impl Framework for Maestro {
     }
 
     fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

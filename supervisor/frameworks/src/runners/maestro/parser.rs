@@ -9,7 +9,7 @@ use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
 use crate::formats::junit;
 use crate::parsing::line_splitter::LineSplitter;
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::{OutputTail as Words, ending, plain};
+use crate::parsing::output_tail::{OutputTail as Words, describe_exit, strip_ansi};
 use crate::parsing::proof_tracker::ProofTracker;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::{MESSAGE_BYTES_MAX, TEST_CASES_MAX};
@@ -123,7 +123,7 @@ impl MaestroParser {
     }
 
     fn line(&mut self, line: &[u8], events: &mut Vec<RunnerEvent>) {
-        let line = plain(&String::from_utf8_lossy(line));
+        let line = strip_ansi(&String::from_utf8_lossy(line));
         let line = line.trim_end_matches('\r');
         match said(line) {
             OutputTail::Other => self.more(line, events),
@@ -214,23 +214,23 @@ impl MaestroParser {
     }
 
     fn cut_off(&mut self, why: String) {
-        self.proofs.lose();
+        self.proofs.invalidate();
         self.notes.add(why);
     }
 
     /// The command ended without a word about any flow.
     fn explain(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
-        let raw = plain(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
+        let raw = strip_ansi(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
         if NOTHING.iter().any(|words| raw.contains(words)) {
             self.nothing_selected = true;
-            return self.proofs.excuse();
+            return self.proofs.waive();
         }
         if let Some(option) = raw.lines().find(|line| line.starts_with("Unknown option")) {
             self.summary.runner_missing = true;
-            self.proofs.excuse();
+            self.proofs.waive();
             return self.notes.add(format!("maestro is too old, 1.39 or newer is needed: {}", option.trim()));
         }
-        self.cut_off(format!("{NAME} {} before it came to any flow", ending(exit)));
+        self.cut_off(format!("{NAME} {} before it came to any flow", describe_exit(exit)));
         if matches!(exit, Exit::Signal(_) | Exit::NotStarted(_)) {
             return;
         }
@@ -240,7 +240,7 @@ impl MaestroParser {
         let output = self.paths.scrub(raw.trim());
         let first = || output.lines().next().unwrap_or_default().trim().to_owned();
         let message = blamed.map_or_else(first, |(_, _, message)| self.paths.scrub(&message));
-        let message = if message.is_empty() { format!("{NAME} {}", ending(exit)) } else { message };
+        let message = if message.is_empty() { format!("{NAME} {}", describe_exit(exit)) } else { message };
         let nodeid = place.as_ref().map_or(if dir.is_empty() { "." } else { &dir }, |(file, _)| file).to_owned();
         let (file, line) = place.map_or((None, None), |(file, line)| (Some(file), line));
         let collector = Collector { nodeid, kind: CollectorKind::Collection, file, line, message, output };
@@ -255,7 +255,7 @@ impl MaestroParser {
         if let Some(told) = open.and_then(|open| course.told.get_mut(open)) {
             *told = Some(Verdict::Stopped);
         }
-        let message = format!("did not finish: the runner {}", ending(exit));
+        let message = format!("did not finish: the runner {}", describe_exit(exit));
         events.push(self.case(&flow, Verdict::Stopped, None, Some(message)));
     }
 
@@ -279,9 +279,9 @@ impl MaestroParser {
         let (again, flows, mut names) = (course.again, course.told.len(), Names::of(&course.suite.flows));
         let dir = self.steps.get(number).map(|step| step.dir.clone()).unwrap_or_default();
         let mut found = Vec::new();
-        let read = junit::read(&report(number), bytes, &self.paths, &dir, &mut found);
+        let read = junit::parse_report(&report(number), bytes, &self.paths, &dir, &mut found);
         if read.cut_off {
-            self.proofs.lose();
+            self.proofs.invalidate();
         }
         self.notes.extend(read.notes);
         let mut reported = vec![None; flows];
@@ -433,11 +433,11 @@ impl Parser for MaestroParser {
             return;
         }
         self.close(events);
-        let Some(course) = self.course().filter(|course| !course.suite.is_empty) else { return self.proofs.excuse() };
+        let Some(course) = self.course().filter(|course| !course.suite.is_empty) else { return self.proofs.waive() };
         course.ended = true;
         if course.has_told() || self.running.is_some() {
             // Its report is compared with what was told when it is there.
-            self.proofs.show(0);
+            self.proofs.record(0);
             self.left_open(exit, events);
             self.retry();
         } else {
@@ -477,7 +477,7 @@ impl Parser for MaestroParser {
     fn summary(&self) -> StreamSummary {
         let proof = self.proofs.proof();
         let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
-        if self.lines.skipped() > 0 {
+        if self.lines.skipped_lines() > 0 {
             summary.proof = Proof::Missing;
             summary.notes.push("lines of maestro's were too long to be read".to_owned());
         }
@@ -511,7 +511,7 @@ impl Parser for Listing {
                 events.push(RunnerEvent::TestStarted(id(&flow).bounded()));
             }
             Ok(_) => {}
-            Err(_) => proofs.lose(),
+            Err(_) => proofs.invalidate(),
         });
     }
 
@@ -519,7 +519,7 @@ impl Parser for Listing {
 
     fn step_ended(&mut self, _exit: Exit, killed: bool, _events: &mut Vec<RunnerEvent>) {
         if !killed {
-            self.proofs.show(0);
+            self.proofs.record(0);
         }
     }
 

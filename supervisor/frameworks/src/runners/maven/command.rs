@@ -6,7 +6,7 @@ use super::selection::{Share, shares};
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, REPORT, Step};
-use crate::ecosystems::jvm::Sources;
+use crate::ecosystems::jvm::SourceIndex;
 use proctor_core::isolation::Network;
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ fn plan_with(
         files: vec![
             file(&format!("{HOME}/.mavenrc"), include_bytes!("start.sh")),
             file(&format!("{EXTENSION}/Report.java"), include_bytes!("Report.java")),
-            Sources::to_file(tree, SOURCES),
+            SourceIndex::to_file(tree, SOURCES),
         ],
         report: true,
         ..Plan::default()

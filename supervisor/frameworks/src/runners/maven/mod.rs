@@ -46,8 +46,8 @@ mod records;
 mod selection;
 
 use crate::contract::FileTree;
-use crate::contract::{Framework, LONG_MS, Parser, Plan, PlanError, PlanRequest};
-use crate::contract::{Project, holds};
+use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{Project, owns_source};
 use crate::ecosystems::jvm::EXTENSIONS;
 use proctor_core::request::RerunTarget;
 
@@ -80,7 +80,7 @@ impl Framework for Maven {
     }
 
     fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -103,7 +103,7 @@ impl Framework for Maven {
     fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
         let package = target.package();
         let is_module = package == detect::MARKER || package.ends_with("/pom.xml");
-        is_module && tree.contains(package) || holds(EXTENSIONS, projects, tree, package)
+        is_module && tree.contains(package) || owns_source(EXTENSIONS, projects, tree, package)
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {

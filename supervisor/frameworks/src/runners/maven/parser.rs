@@ -5,11 +5,11 @@ use super::console::{Said, said};
 use super::detect::MARKER;
 use super::records::{Record, Records};
 use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
-use crate::ecosystems::jvm::{Seen, Sources, id_of, whole_class};
+use crate::ecosystems::jvm::{CaseNamer, SourceIndex, class_id, test_id};
 use crate::formats::junit;
 use crate::parsing::line_splitter::LineSplitter;
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::ending;
+use crate::parsing::output_tail::describe_exit;
 use crate::parsing::proof_tracker::ProofTracker;
 use crate::parsing::workspace_paths::{WorkspacePaths, join};
 use memchr::memmem;
@@ -32,7 +32,7 @@ const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The parser of a run or listing.
 pub(super) struct MavenParser {
     paths: WorkspacePaths,
-    sources: Sources,
+    sources: SourceIndex,
     steps: Vec<Step>,
     dir: String,
     lines: LineSplitter,
@@ -51,7 +51,7 @@ pub(super) struct MavenParser {
 /// What is known of the current step.
 #[derive(Default)]
 struct State {
-    seen: Seen,
+    namer: CaseNamer,
     /// Files that were told, by a hash of name and content.
     files: HashSet<u64>,
     /// Files with failures that may yet be other ones, by name.
@@ -117,7 +117,7 @@ impl MavenParser {
     pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>) -> MavenParser {
         MavenParser {
             paths: WorkspacePaths::new(request.workspace),
-            sources: Sources::of_file(&plan.files, SOURCES),
+            sources: SourceIndex::from_file(&plan.files, SOURCES),
             steps: plan.steps.clone(),
             dir: String::new(),
             lines: LineSplitter::default(),
@@ -137,11 +137,11 @@ impl MavenParser {
             Record::Begin => {}
             Record::End { success } => self.step.ended = Some(if *success { Ended::Success } else { Ended::Failure }),
             Record::Unreadable => {
-                self.proofs.lose();
+                self.proofs.invalidate();
                 self.notes.add("a part of what Surefire reported could not be read".to_owned());
             }
             Record::Forged => {
-                self.proofs.lose();
+                self.proofs.invalidate();
                 self.notes.add(FORGED.to_owned());
             }
             Record::Ran(counts) => {
@@ -196,9 +196,9 @@ impl MavenParser {
         let class = path.rsplit('/').next().and_then(|file| file.strip_prefix("TEST-")?.strip_suffix(".xml"));
         self.ended(class.unwrap_or_default());
         let mut found = Vec::new();
-        let told = junit::read(&path, content, &self.paths, &self.dir, &mut found);
+        let told = junit::parse_report(&path, content, &self.paths, &self.dir, &mut found);
         if told.cut_off {
-            self.proofs.lose();
+            self.proofs.invalidate();
         }
         self.flaky += told.flaky;
         self.notes.extend(told.notes);
@@ -215,7 +215,7 @@ impl MavenParser {
                 }
                 RunnerEvent::TestFinished(case) => {
                     self.step.finished += 1;
-                    let case = self.step.seen.told(*case, &self.sources, module, &pom);
+                    let case = self.step.namer.name_case(*case, &self.sources, module, &pom);
                     self.step.failures += usize::from(case.outcome.is_failure());
                     RunnerEvent::TestFinished(Box::new(case))
                 }
@@ -236,12 +236,12 @@ impl MavenParser {
             "listed" => {
                 for test in text.lines().filter(|test| !test.is_empty()) {
                     self.step.told += 1;
-                    events.push(RunnerEvent::TestStarted(id_of(&self.sources, &module, &pom, test).bounded()));
+                    events.push(RunnerEvent::TestStarted(test_id(&self.sources, &module, &pom, test).bounded()));
                 }
             }
             "broken" => {
                 let (class, why) = text.split_once('\n').unwrap_or((&text, ""));
-                let file = whole_class(&self.sources, &module, &pom, class).package;
+                let file = class_id(&self.sources, &module, &pom, class).package;
                 self.step.failures += 1;
                 let collector = Collector {
                     nodeid: file.clone(),
@@ -301,7 +301,7 @@ impl MavenParser {
 
     /// Whether the workspace has the class: anybody can print that another one runs.
     fn is_own(&self, class: &str) -> bool {
-        self.sources.of_class(&self.dir, class).is_some()
+        self.sources.class_file(&self.dir, class).is_some()
     }
 
     /// Maven tells what a compiler says once as it goes and once at its end.
@@ -362,11 +362,11 @@ impl MavenParser {
         let message = if self.step.has_crashed {
             "did not finish: its JVM ended without a word (System.exit, or a crash)".to_owned()
         } else {
-            format!("did not finish: Maven {}", ending(exit))
+            format!("did not finish: Maven {}", describe_exit(exit))
         };
         let mut named = HashSet::new();
         for class in open.into_iter().filter(|class| named.insert(class.clone())) {
-            let id = whole_class(&self.sources, &self.dir, &join(&self.dir, MARKER), &class);
+            let id = class_id(&self.sources, &self.dir, &join(&self.dir, MARKER), &class);
             let case = TestCase { message: Some(message.clone()), ..TestCase::new(id, class, TestOutcome::Error) };
             self.step.told += 1;
             self.step.failures += 1;
@@ -397,7 +397,7 @@ impl MavenParser {
             collect(file.clone(), (Some(file), line), message, output);
         }
         if failed && !explained && goals.is_empty() && !matches!(exit, Exit::Signal(_) | Exit::NotStarted(_)) {
-            collect(pom, (None, None), format!("Maven {} and did not say why", ending(exit)), String::new());
+            collect(pom, (None, None), format!("Maven {} and did not say why", describe_exit(exit)), String::new());
         }
     }
 }
@@ -433,10 +433,10 @@ impl Parser for MavenParser {
             return;
         }
         match self.step.ended {
-            None => self.notes.add(format!("Maven {} before it told the end of its build", ending(exit))),
+            None => self.notes.add(format!("Maven {} before it told the end of its build", describe_exit(exit))),
             Some(_) => match self.short().filter(|_| exit == Exit::Code(0)) {
                 Some(short) => self.notes.add(short),
-                None => self.proofs.show(self.step.finished),
+                None => self.proofs.record(self.step.finished),
             },
         }
         let before = events.len();
@@ -458,7 +458,7 @@ impl Parser for MavenParser {
             .running
             .iter()
             .filter(|class| self.is_own(class))
-            .map(|class| whole_class(&self.sources, &self.dir, &pom, class))
+            .map(|class| class_id(&self.sources, &self.dir, &pom, class))
             .collect()
     }
 

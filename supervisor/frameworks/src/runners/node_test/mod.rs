@@ -25,7 +25,9 @@
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, REPORT};
-use crate::ecosystems::js::{self, Group, Handed, Launch, Names, Options, Runner, Start};
+use crate::ecosystems::js::{
+    self, ForwardPolicy, ForwardedOptions, JsRunner, Launch, NameFilter, RunnerStart, TestGroup,
+};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
@@ -55,18 +57,19 @@ const LEFT_OUT: &[&str] = &[
 /// Options by which not all tests of a file run.
 const NAMES: &[&str] = &["--test-name-pattern", "--test-skip-pattern", "--test-only"];
 
-const HANDED: Handed = Handed::AllBut { left_out: LEFT_OUT, valued: js::NODE_VALUED, bare: None };
+const FORWARDED: ForwardPolicy =
+    ForwardPolicy::AllExcept { left_out: LEFT_OUT, valued: js::NODE_VALUE_OPTIONS, bare: None };
 
-const DIALECT: RunnerProfile = RunnerProfile {
-    between: js::TITLES,
-    blamed: js::blamed,
-    reason: js::reason,
-    missing: |said| {
+const PROFILE: RunnerProfile = RunnerProfile {
+    separator: js::TITLE_SEPARATOR,
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    missing_remedy: |said| {
         let is_old = said.contains("bad option: --test") || said.contains("Node 18.17, 20.6 or newer is needed");
         is_old.then(|| "this Node is too old: install Node 18.17, 20.6 or newer, better 22".to_owned())
     },
     nothing_selected: |said| said.contains("Could not find "),
-    ..RunnerProfile::plain(NAME)
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for NodeTest {
@@ -87,27 +90,27 @@ impl Framework for NodeTest {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Node)
+        js::projects(tree, JsRunner::Node)
     }
 
     fn describe_markers_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Node)
+        js::describe_markers(tree, JsRunner::Node)
     }
 
     fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Node).then(|| js::manifest_of(&project.dir))
+        js::script_starts(tree, &project.dir, JsRunner::Node).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
     fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
-        !js::is_left_to_script(tree, &project.dir)
+        !js::is_left_to_test_script(tree, &project.dir)
     }
 
     fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
-        projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
+        projects.iter().filter_map(|project| js::missing_build_output(tree, &project.dir)).collect()
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
@@ -128,7 +131,7 @@ impl Framework for NodeTest {
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(ReporterParser::new(DIALECT, plan, request))
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
@@ -139,35 +142,39 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists:
         ("node/output.cjs", include_bytes!("output.cjs")),
         ("node/reporter.cjs", include_bytes!("reporter.cjs")),
     ];
-    let mut plan = Plan { files: js::injected(&files), report: true, ..Plan::default() };
-    let selection = js::retold(request.selection, with_outer_tests);
-    let groups = js::groups(projects, tree, &selection, NAME)?;
-    for start in js::starts(tree, groups, (Runner::Node, NAME), HANDED, &[], &mut plan.notes) {
-        let Start { group, script, options } = start;
+    let mut plan = Plan { files: js::shared_files(&files), report: true, ..Plan::default() };
+    let selection = js::map_targets(request.selection, with_outer_tests);
+    let groups = js::group_selection(projects, tree, &selection, NAME)?;
+    for start in js::runner_starts(tree, groups, (JsRunner::Node, NAME), FORWARDED, &[], &mut plan.notes) {
+        let RunnerStart { group, script, options } = start;
         // borp adds the files of its own settings to those that it is told.
         let is_borp = script.program.is_some() && group.files.is_empty();
         let (script, options) =
             if script.program.is_some() && !is_borp { by_node(script, &options) } else { (script, options) };
         let mut launch = match script.program.filter(|_| is_borp) {
-            Some(program) => {
-                Launch::of(tree, group.project, request, program, &with_options(script, &group, request, lists))
-            }
-            None => Launch::of_node(tree, group.project, request, &script),
+            Some(program) => Launch::for_program(
+                tree,
+                group.project,
+                request,
+                program,
+                &with_options(script, &group, request, lists),
+            ),
+            None => Launch::for_node(tree, group.project, request, &script),
         };
-        launch = launch.with("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch));
+        launch = launch.with_env("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch));
         launch = if lists {
-            launch.with("PROCTOR_LISTING", "1")
+            launch.with_env("PROCTOR_LISTING", "1")
         } else {
             let printed = format!("{PRINTED}/{}", plan.steps.len());
             plan.dirs.push(printed.clone());
-            launch.with("PROCTOR_OUTPUT", format!("{}/{printed}", request.scratch))
+            launch.with_env("PROCTOR_OUTPUT", format!("{}/{printed}", request.scratch))
         };
         if let Some(names) = group.names.expression().filter(|_| is_borp) {
-            launch = launch.with("PROCTOR_NAMES", names);
+            launch = launch.with_env("PROCTOR_NAMES", names);
         }
         let asked = matches!(request.selection, Selection::Matching { files, .. } if !files.is_empty());
-        if asked || group.names.expression().is_some() || options.have(NAMES) {
-            launch = launch.with("PROCTOR_ASKED", "1");
+        if asked || group.names.expression().is_some() || options.contain(NAMES) {
+            launch = launch.with_env("PROCTOR_ASKED", "1");
         }
         let args = match is_borp {
             true => arguments_of_borp(options, request),
@@ -178,7 +185,12 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists:
     Ok(plan)
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, request: &PlanRequest<'_>, lists: bool) -> Vec<String> {
+fn arguments(
+    group: &TestGroup<'_>,
+    mut options: ForwardedOptions,
+    request: &PlanRequest<'_>,
+    lists: bool,
+) -> Vec<String> {
     let reporter = format!("--test-reporter={}/node/reporter.cjs", request.scratch);
     let destination = "--test-reporter-destination=stdout";
     let mut args: Vec<String> = ["--test", &reporter, destination].map(str::to_owned).into();
@@ -190,9 +202,12 @@ fn arguments(group: &Group<'_>, mut options: Options, request: &PlanRequest<'_>,
     }
     let mut files = std::mem::take(&mut options.positional);
     if !group.files.is_empty() {
-        let asked =
-            if matches!(group.names, Names::Exactly(_)) { group.files.clone() } else { js::tests_among(&group.files) };
-        files = asked.iter().map(|file| format!("./{}", js::literal(file))).collect();
+        let asked = if matches!(group.names, NameFilter::Exactly(_)) {
+            group.files.clone()
+        } else {
+            js::likely_test_files(&group.files)
+        };
+        files = asked.iter().map(|file| format!("./{}", js::glob_literal(file))).collect();
         options = options.without(&["--test-shard"]);
     }
     if let Some(parallel) = request.parallel {
@@ -203,13 +218,18 @@ fn arguments(group: &Group<'_>, mut options: Options, request: &PlanRequest<'_>,
         options = options.without(NAMES);
         args.push(format!("--test-name-pattern={names}"));
     }
-    args.extend(options.into_words());
+    args.extend(options.into_args());
     args.extend(files);
     args
 }
 
 /// borp starts Node's runner itself: what Node is to be told goes through the environment.
-fn with_options(mut script: js::Script, group: &Group<'_>, request: &PlanRequest<'_>, lists: bool) -> js::Script {
+fn with_options(
+    mut script: js::Invocation,
+    group: &TestGroup<'_>,
+    request: &PlanRequest<'_>,
+    lists: bool,
+) -> js::Invocation {
     let file = if lists { "listing" } else { "output" };
     script.node.push(format!("--require={}/node/{file}.cjs", request.scratch));
     if group.names.expression().is_some() {
@@ -218,7 +238,7 @@ fn with_options(mut script: js::Script, group: &Group<'_>, request: &PlanRequest
     script
 }
 
-fn arguments_of_borp(mut options: Options, request: &PlanRequest<'_>) -> Vec<String> {
+fn arguments_of_borp(mut options: ForwardedOptions, request: &PlanRequest<'_>) -> Vec<String> {
     let reporter = format!("--reporter={}/node/reporter.cjs", request.scratch);
     let files = std::mem::take(&mut options.positional);
     let mut args = vec!["--reporter=spec".to_owned(), reporter];
@@ -226,14 +246,14 @@ fn arguments_of_borp(mut options: Options, request: &PlanRequest<'_>) -> Vec<Str
         options = options.without(&["--concurrency"]);
         args.push(format!("--concurrency={}", parallel.max(1)));
     }
-    args.into_iter().chain(options.into_words()).chain(files).collect()
+    args.into_iter().chain(options.into_args()).chain(files).collect()
 }
 
 /// How Node itself runs files that borp would, with what of its options changes what they do.
-fn by_node(script: js::Script, options: &Options) -> (js::Script, Options) {
-    let args = if options.have(&["--expose-gc"]) { vec!["--expose-gc".to_owned()] } else { Vec::new() };
-    let script = js::Script { args, program: None, ..script };
-    let options = Options::of(&script, HANDED);
+fn by_node(script: js::Invocation, options: &ForwardedOptions) -> (js::Invocation, ForwardedOptions) {
+    let args = if options.contain(&["--expose-gc"]) { vec!["--expose-gc".to_owned()] } else { Vec::new() };
+    let script = js::Invocation { args, program: None, ..script };
+    let options = ForwardedOptions::from_invocation(&script, FORWARDED);
     (script, options)
 }
 

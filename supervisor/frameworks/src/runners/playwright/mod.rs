@@ -15,8 +15,11 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{ARTIFACTS, Framework, InjectedFile, LONG_MS, Parser, Plan, PlanError, PlanRequest, REPORT};
-use crate::ecosystems::js::{self, Flag, Group, Handed, Launch, Names, Options, Runner, Script, Start, Takes};
+use crate::contract::{ARTIFACTS, Framework, InjectedFile, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest, REPORT};
+use crate::ecosystems::js::{
+    self, Arity, Flag, ForwardPolicy, ForwardedOptions, Invocation, JsRunner, Launch, NameFilter, RunnerStart,
+    TestGroup,
+};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::artifact::ARTIFACTS_DIRECTORY;
@@ -41,30 +44,30 @@ const MARKERS: &[&str] = &[
 
 /// Options of the test script that say what the project's tests are and how they run.
 const FLAGS: &[Flag] = &[
-    Flag { names: &["--config", "-c"], takes: Takes::Value },
-    Flag { names: &["--project"], takes: Takes::Words },
-    Flag { names: &["--browser"], takes: Takes::Value },
-    Flag { names: &["--grep", "-g"], takes: Takes::Value },
-    Flag { names: &["--grep-invert", "-G"], takes: Takes::Value },
-    Flag { names: &["--global-timeout"], takes: Takes::Value },
-    Flag { names: &["--max-failures"], takes: Takes::Value },
-    Flag { names: &["--repeat-each"], takes: Takes::Value },
-    Flag { names: &["--reporter"], takes: Takes::Value },
-    Flag { names: &["--retries"], takes: Takes::Value },
-    Flag { names: &["--timeout"], takes: Takes::Value },
-    Flag { names: &["--trace"], takes: Takes::Value },
-    Flag { names: &["--tsconfig"], takes: Takes::Value },
-    Flag { names: &["--workers", "-j"], takes: Takes::Value },
-    Flag { names: &["--fail-on-flaky-tests"], takes: Takes::Nothing },
-    Flag { names: &["--forbid-only"], takes: Takes::Nothing },
-    Flag { names: &["--fully-parallel"], takes: Takes::Nothing },
-    Flag { names: &["--ignore-snapshots"], takes: Takes::Nothing },
-    Flag { names: &["--no-deps"], takes: Takes::Nothing },
-    Flag { names: &["-x"], takes: Takes::Nothing },
+    Flag { names: &["--config", "-c"], arity: Arity::Value },
+    Flag { names: &["--project"], arity: Arity::Words },
+    Flag { names: &["--browser"], arity: Arity::Value },
+    Flag { names: &["--grep", "-g"], arity: Arity::Value },
+    Flag { names: &["--grep-invert", "-G"], arity: Arity::Value },
+    Flag { names: &["--global-timeout"], arity: Arity::Value },
+    Flag { names: &["--max-failures"], arity: Arity::Value },
+    Flag { names: &["--repeat-each"], arity: Arity::Value },
+    Flag { names: &["--reporter"], arity: Arity::Value },
+    Flag { names: &["--retries"], arity: Arity::Value },
+    Flag { names: &["--timeout"], arity: Arity::Value },
+    Flag { names: &["--trace"], arity: Arity::Value },
+    Flag { names: &["--tsconfig"], arity: Arity::Value },
+    Flag { names: &["--workers", "-j"], arity: Arity::Value },
+    Flag { names: &["--fail-on-flaky-tests"], arity: Arity::Nothing },
+    Flag { names: &["--forbid-only"], arity: Arity::Nothing },
+    Flag { names: &["--fully-parallel"], arity: Arity::Nothing },
+    Flag { names: &["--ignore-snapshots"], arity: Arity::Nothing },
+    Flag { names: &["--no-deps"], arity: Arity::Nothing },
+    Flag { names: &["-x"], arity: Arity::Nothing },
 ];
 
 /// What of the test script is handed on. Playwright 1.65 has all of these options, and no others.
-const HANDED: Handed = Handed::These {
+const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     flags: FLAGS,
     valued: &[
         "--add-reporter",
@@ -87,13 +90,13 @@ const HANDED: Handed = Handed::These {
     subcommands: &["test"],
 };
 
-const DIALECT: RunnerProfile = RunnerProfile {
-    missing: |said| js::missing(said, NAME),
+const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy: |said| js::missing_runner(said, NAME),
     nothing_selected: |said| said.contains("No tests found"),
-    between: js::TITLES,
-    blamed: js::blamed,
-    reason: js::reason,
-    ..RunnerProfile::plain(NAME)
+    separator: js::TITLE_SEPARATOR,
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for Playwright {
@@ -114,28 +117,28 @@ impl Framework for Playwright {
     }
 
     fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Playwright)
+        js::projects(tree, JsRunner::Playwright)
     }
 
     fn describe_markers_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Playwright)
+        js::describe_markers(tree, JsRunner::Playwright)
     }
 
     fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Playwright).then(|| js::manifest_of(&project.dir))
+        js::script_starts(tree, &project.dir, JsRunner::Playwright).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
     /// Browser tests live beside others: where the test script starts another runner alone, that one is the project's.
     fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
-        js::is_tested_by(tree, &project.dir, Runner::Playwright)
+        js::is_tested_by(tree, &project.dir, JsRunner::Playwright)
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
@@ -173,15 +176,15 @@ impl Framework for Playwright {
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(ReporterParser::new(DIALECT, plan, request))
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
 fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, listing: bool) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: files(), report: true, artifacts: !listing, ..Plan::default() };
-    let groups = js::groups_spelt(projects, tree, request.selection, NAME, spelt)?;
-    let starts = js::starts(tree, groups, (Runner::Playwright, NAME), HANDED, &[], &mut plan.notes);
-    for (number, Start { group, script, options }) in starts.into_iter().enumerate() {
+    let groups = js::group_selection_with(projects, tree, request.selection, NAME, spelt)?;
+    let starts = js::runner_starts(tree, groups, (JsRunner::Playwright, NAME), FORWARDED, &[], &mut plan.notes);
+    for (number, RunnerStart { group, script, options }) in starts.into_iter().enumerate() {
         // Playwright empties the directory when it begins, so each command has its own.
         let output = format!("{ARTIFACTS}/{ARTIFACTS_DIRECTORY}/{NAME}-{number}");
         let mut args = arguments(&group, options, request, &output);
@@ -192,44 +195,57 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, listin
     Ok(plan)
 }
 
-fn launch(tree: &FileTree, group: &Group<'_>, request: &PlanRequest<'_>, script: &Script, listing: bool) -> Launch {
-    let launch = Launch::of(tree, group.project, request, NAME, script)
-        .with("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch))
-        .with("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{ARTIFACTS_DIRECTORY}", request.scratch))
+fn launch(
+    tree: &FileTree,
+    group: &TestGroup<'_>,
+    request: &PlanRequest<'_>,
+    script: &Invocation,
+    listing: bool,
+) -> Launch {
+    let launch = Launch::for_program(tree, group.project, request, NAME, script)
+        .with_env("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch))
+        .with_env("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{ARTIFACTS_DIRECTORY}", request.scratch))
         // Nothing that anybody wants to look at.
-        .with("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/work/last-run.json", request.scratch))
-        .with("PW_TEST_REPORTER", format!("{}/playwright/reporter.cjs", request.scratch))
+        .with_env("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/work/last-run.json", request.scratch))
+        .with_env("PW_TEST_REPORTER", format!("{}/playwright/reporter.cjs", request.scratch))
         // The report that people look at would be served, and the run would wait for them.
-        .with("PLAYWRIGHT_HTML_OPEN", "never");
-    if listing { launch.with(js::LISTING, "") } else { launch }
+        .with_env("PLAYWRIGHT_HTML_OPEN", "never");
+    if listing { launch.with_env(js::LISTING_VARIABLE, "") } else { launch }
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, request: &PlanRequest<'_>, output: &str) -> Vec<String> {
+fn arguments(
+    group: &TestGroup<'_>,
+    mut options: ForwardedOptions,
+    request: &PlanRequest<'_>,
+    output: &str,
+) -> Vec<String> {
     let mut args =
         vec!["test".to_owned(), format!("--output={}/{output}", request.scratch), "--update-snapshots=none".to_owned()];
     let replaced = |option: &String| {
         let replaces = [
             (request.parallel.is_some(), "--workers="),
             (group.names.expression().is_some(), "--grep="),
-            (matches!(group.names, Names::Exactly(_)), "--max-failures="),
-            (matches!(group.names, Names::Exactly(_)), "-x"),
+            (matches!(group.names, NameFilter::Exactly(_)), "--max-failures="),
+            (matches!(group.names, NameFilter::Exactly(_)), "-x"),
         ];
         replaces.iter().any(|(replaces, name)| *replaces && option.starts_with(name))
     };
     let positional = std::mem::take(&mut options.positional);
-    args.extend(options.into_words().filter(|option| !replaced(option)));
+    args.extend(options.into_args().filter(|option| !replaced(option)));
     args.extend(request.parallel.map(|parallel| format!("--workers={}", parallel.max(1))));
     args.extend(match &group.names {
-        Names::All => None,
-        Names::Filter(filter) => Some(format!("--grep={filter}")),
+        NameFilter::All => None,
+        NameFilter::Filter(filter) => Some(format!("--grep={filter}")),
         // Between slashes, case counts.
-        Names::Exactly(expression) => Some(format!("--grep=/{expression}/")),
+        NameFilter::Exactly(expression) => Some(format!("--grep=/{expression}/")),
     });
     if group.files.is_empty() {
         args.extend(positional);
     } else {
         let path = |file: &String| format!("{}/{}", request.workspace, join(&group.project.dir, file));
-        args.extend(js::tests_among(&group.files).iter().map(|file| format!("^{}$", js::quote(&path(file)))));
+        args.extend(
+            js::likely_test_files(&group.files).iter().map(|file| format!("^{}$", js::quote_regex(&path(file)))),
+        );
     }
     args
 }
@@ -251,17 +267,17 @@ fn spelt(titles: &[&str], is_clipped: bool) -> String {
         }
         _ => ("", titles),
     };
-    let quoted: Vec<String> = titles.iter().map(|title| js::quote(title)).collect();
+    let quoted: Vec<String> = titles.iter().map(|title| js::quote_regex(title)).collect();
     let titles = quoted.join(&format!("{TAGS} "));
     let end = if is_clipped { "[\\s\\S]*" } else { TAGS };
-    format!(" ?{} [^\\n]*\\.[cm]?[jt]sx? {titles}{end}", js::quote(project))
+    format!(" ?{} [^\\n]*\\.[cm]?[jt]sx? {titles}{end}", js::quote_regex(project))
 }
 
 fn files() -> Vec<InjectedFile> {
     vec![
-        js::file(js::PROGRAM, include_bytes!("../../ecosystems/js/program.cjs")),
-        js::file("js/report.cjs", include_bytes!("../../ecosystems/js/report.cjs")),
-        js::file("playwright/reporter.cjs", include_bytes!("reporter.cjs")),
+        js::injected_file(js::PROGRAM_FILE, include_bytes!("../../ecosystems/js/program.cjs")),
+        js::injected_file("js/report.cjs", include_bytes!("../../ecosystems/js/report.cjs")),
+        js::injected_file("playwright/reporter.cjs", include_bytes!("reporter.cjs")),
     ]
 }
 

@@ -3,7 +3,7 @@
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{ARTIFACTS, Plan, PlanError, PlanRequest};
-use crate::ecosystems::python::{START, Steps, shares};
+use crate::ecosystems::python::{PlanBuilder, START_MODULE, project_selections};
 use crate::parsing::workspace_paths::is_within;
 use proctor_core::artifact::ARTIFACTS_DIRECTORY;
 
@@ -16,12 +16,13 @@ pub(super) fn plan(
     request: &PlanRequest<'_>,
     more: &[&str],
 ) -> Result<Plan, PlanError> {
-    let mut steps = Steps::new(super::NAME, request, &[("proctor_pytest", include_bytes!("proctor_pytest.py"))]);
-    let shares = shares(super::NAME, projects, tree, request.selection)?;
+    let mut steps = PlanBuilder::new(super::NAME, request, &[("proctor_pytest", include_bytes!("proctor_pytest.py"))]);
+    let shares = project_selections(super::NAME, projects, tree, request.selection)?;
     let run: Vec<&Project> = shares.iter().map(|share| share.project).collect();
     for share in shares {
         let dir = &share.project.dir;
-        let mut args: Vec<String> = ["-m", START, "pytest", "-p", "proctor_pytest", "-o"].map(str::to_owned).into();
+        let mut args: Vec<String> =
+            ["-m", START_MODULE, "pytest", "-p", "proctor_pytest", "-o"].map(str::to_owned).into();
         args.push(format!("cache_dir={}/pytest{}/{dir}", request.cache, request.workspace));
         args.extend(more.iter().map(|argument| (*argument).to_owned()));
         args.extend(share.filter.iter().map(|filter| format!("-k={filter}")));
@@ -33,7 +34,7 @@ pub(super) fn plan(
         share.notes.into_iter().for_each(|note| steps.note(note));
     }
     let parallel = request.parallel.map(|parallel| ("PROCTOR_PARALLEL", parallel.max(1).to_string()));
-    Ok(keeping(steps.done(parallel.as_slice()), request))
+    Ok(keeping(steps.build(parallel.as_slice()), request))
 }
 
 /// Each command with a directory of its own for what browser tests leave: pytest-playwright removes it when it begins.

@@ -13,7 +13,7 @@ mod command;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, Step};
-use crate::ecosystems::python::{self, Runner};
+use crate::ecosystems::python::{self, PythonRunner};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::BrowserOptions;
 
@@ -24,8 +24,13 @@ pub struct Pytest;
 const NAME: &str = "pytest";
 
 /// What pytest means by ending before its plugins are asked.
-const DIALECT: RunnerProfile =
-    RunnerProfile { missing, reason, unmet, empty_status: Some(5), ..RunnerProfile::plain(NAME) };
+const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy: missing,
+    error_reason: reason,
+    other_failure: unmet,
+    empty_status: Some(5),
+    ..RunnerProfile::new(NAME)
+};
 
 fn missing(said: &str) -> Option<String> {
     let line = said.lines().find(|line| line.ends_with(": No module named pytest"));
@@ -67,11 +72,11 @@ impl Framework for Pytest {
     }
 
     fn is_marker_path(&self, path: &str) -> bool {
-        python::may_be_of_another_tool(path)
+        python::is_ambiguous_config(path)
     }
 
     fn describe_markers(&self) -> String {
-        python::signs_of_pytest()
+        python::describe_pytest_markers()
     }
 
     fn extensions(&self) -> &'static [&'static str] {
@@ -79,7 +84,7 @@ impl Framework for Pytest {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        python::projects(tree, Runner::Pytest)
+        python::projects(tree, PythonRunner::Pytest)
     }
 
     fn detect_explicit(&self, tree: &FileTree) -> Vec<Project> {
@@ -87,7 +92,7 @@ impl Framework for Pytest {
     }
 
     fn collects_tests_of(&self, tree: &FileTree, outer: &Project, inner: &Project) -> bool {
-        python::collects(tree, outer, inner)
+        python::pytest_collects(tree, outer, inner)
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
@@ -102,8 +107,11 @@ impl Framework for Pytest {
         option: &'static str,
         asked: BrowserOptions,
     ) -> Result<(), PlanError> {
-        let mut steps: Vec<&mut Step> =
-            plan.steps.iter_mut().filter(|step| python::needs(tree, &step.dir, "pytest-playwright")).collect();
+        let mut steps: Vec<&mut Step> = plan
+            .steps
+            .iter_mut()
+            .filter(|step| python::requires_package(tree, &step.dir, "pytest-playwright"))
+            .collect();
         if steps.is_empty() {
             return Err(PlanError::NotApplicable { option, framework: "pytest without pytest-playwright" });
         }
@@ -124,7 +132,7 @@ impl Framework for Pytest {
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(ReporterParser::new(DIALECT, plan, request))
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 

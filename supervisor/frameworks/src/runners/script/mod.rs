@@ -21,9 +21,9 @@ mod reporters;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, REPORT, Step, StreamSummary};
-use crate::ecosystems::js::{self, Launch, Plain};
+use crate::ecosystems::js::{self, Launch, ShellCommand};
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::ending;
+use crate::parsing::output_tail::describe_exit;
 use crate::parsing::proof_tracker::ProofTracker;
 use crate::parsing::workspace_paths::{WorkspacePaths, join};
 use crate::runners::custom;
@@ -68,11 +68,11 @@ impl Framework for Script {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::plain_projects(tree)
+        js::shell_projects(tree)
     }
 
     fn test_script(&self, _tree: &FileTree, project: &Project) -> Option<String> {
-        Some(js::manifest_of(&project.dir))
+        Some(js::package_json_path(&project.dir))
     }
 
     fn is_fallback(&self) -> bool {
@@ -92,14 +92,14 @@ impl Framework for Script {
             Selection::Matching { files, .. } if !files.is_empty() => (None, of_files(projects, files)?),
             _ => (None, projects.iter().collect()),
         };
-        let mut plan = Plan { files: js::injected(&[]), ..Plan::default() };
-        if chosen.iter().any(|project| js::may_start_ours(tree, &project.dir)) {
-            let files: Vec<(&str, &[u8])> = [mocha::FILES, jest::FILES, &[js::INJECT]].concat();
-            plan = Plan { files: js::injected(&files), report: true, ..Plan::default() };
+        let mut plan = Plan { files: js::shared_files(&[]), ..Plan::default() };
+        if chosen.iter().any(|project| js::may_start_reported_runner(tree, &project.dir)) {
+            let files: Vec<(&str, &[u8])> = [mocha::FILES, jest::FILES, &[js::INJECT_FILE]].concat();
+            plan = Plan { files: js::shared_files(&files), report: true, ..Plan::default() };
         }
         for project in chosen {
-            let all = js::plain_tests(tree, &project.dir);
-            let is_wanted = |plain: &&Plain| is_wanted(request.selection, &package(project, plain));
+            let all = js::shell_test_commands(tree, &project.dir);
+            let is_wanted = |plain: &&ShellCommand| is_wanted(request.selection, &package(project, plain));
             // What is gone from the script can be run by all of it alone.
             let some = all.iter().any(|plain| is_wanted(&plain));
             for plain in all.iter().filter(|plain| !some || is_wanted(plain)) {
@@ -107,13 +107,13 @@ impl Framework for Script {
                 let line = filtered.transpose()?.unwrap_or_else(|| plain.line.clone());
                 plan.steps.push(step(tree, project, plain, &line, request));
             }
-            plan.notes.extend(js::aside(tree, &project.dir));
+            plan.notes.extend(js::skipped_command_notes(tree, &project.dir));
         }
         Ok(plan)
     }
 
     fn plan_listing(&self, projects: &[Project], tree: &FileTree, _: &PlanRequest<'_>) -> Result<Plan, PlanError> {
-        let all = projects.iter().flat_map(|project| js::plain_tests(tree, &project.dir));
+        let all = projects.iter().flat_map(|project| js::shell_test_commands(tree, &project.dir));
         let told: Vec<String> = all.map(|plain| format!("`{}`", plain.told)).collect();
         let note = format!("tests of commands of the test script are not known before they run: {}", told.join(", "));
         let step = Step {
@@ -127,14 +127,14 @@ impl Framework for Script {
 
     fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
         projects.iter().any(|project| {
-            js::plain_tests(tree, &project.dir).iter().any(|plain| package(project, plain) == target.package())
+            js::shell_test_commands(tree, &project.dir).iter().any(|plain| package(project, plain) == target.package())
         })
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
         let packages = plan.steps.iter().map(|step| step.args.last().cloned().unwrap_or_default()).collect();
         let paths = WorkspacePaths::new(request.workspace);
-        Box::new(Commands {
+        Box::new(ScriptParser {
             packages,
             reporters: Reporters::new(paths.clone(), plan.steps.clone()),
             paths,
@@ -159,7 +159,7 @@ fn of_files<'a>(projects: &'a [Project], files: &[String]) -> Result<Vec<&'a Pro
 }
 
 /// What the tests of a command are called after.
-fn package(project: &Project, plain: &Plain) -> String {
+fn package(project: &Project, plain: &ShellCommand) -> String {
     let name = if project.dir.is_empty() { plain.told.clone() } else { format!("{}: {}", project.dir, plain.told) };
     let end = name.floor_char_boundary(NAME_BYTES_MAX / 4);
     name[..end].to_owned()
@@ -172,31 +172,31 @@ fn is_wanted(selection: &Selection, package: &str) -> bool {
     }
 }
 
-fn step(tree: &FileTree, project: &Project, plain: &Plain, line: &str, request: &PlanRequest<'_>) -> Step {
+fn step(tree: &FileTree, project: &Project, plain: &ShellCommand, line: &str, request: &PlanRequest<'_>) -> Step {
     let depth = project.dir.split('/').filter(|part| !part.is_empty()).count();
     let bins: Vec<String> =
         (0..=depth).map(|levels| format!("$PWD/{}node_modules/.bin", "../".repeat(levels))).collect();
     let line = format!("PATH=\"{}:$PATH\"; export PATH\n{line}", bins.join(":"));
-    let mut script = js::Script { env: plain.env.clone(), ..js::Script::default() };
-    let is_injected = js::may_start_ours(tree, &project.dir);
+    let mut script = js::Invocation { env: plain.env.clone(), ..js::Invocation::default() };
+    let is_injected = js::may_start_reported_runner(tree, &project.dir);
     if is_injected {
-        script.node.push(format!("--require={}/{}", request.scratch, js::INJECT.0));
+        script.node.push(format!("--require={}/{}", request.scratch, js::INJECT_FILE.0));
     }
-    let mut launch = Launch::of_node(tree, project, request, &script);
+    let mut launch = Launch::for_node(tree, project, request, &script);
     if is_injected {
         let root = format!("{}/{}", request.workspace, project.dir);
-        launch = launch.with("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch));
-        launch = launch.with("PROCTOR_ROOT", root.trim_end_matches('/'));
+        launch = launch.with_env("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch));
+        launch = launch.with_env("PROCTOR_ROOT", root.trim_end_matches('/'));
     }
     let args = ["-c".to_owned(), line, "sh".to_owned(), package(project, plain)];
     Step { programs: vec!["sh".to_owned()], ..launch.step(args) }
 }
 
 /// Reads each command's output.
-struct Commands {
+struct ScriptParser {
     packages: Vec<String>,
     paths: WorkspacePaths,
-    current: Option<custom::Custom>,
+    current: Option<custom::CustomParser>,
     /// What processes of it say through reporters of ours, before which its output counts for nothing.
     reporters: Reporters,
     flaky: u64,
@@ -206,18 +206,18 @@ struct Commands {
     notes: Notes,
 }
 
-impl Parser for Commands {
+impl Parser for ScriptParser {
     fn step_started(&mut self, step: usize) {
         self.name = self.packages.get(step).cloned().unwrap_or_default();
         self.proofs.start_step();
-        let mut current = custom::Custom::of_output(&self.name, &self.paths);
+        let mut current = custom::CustomParser::for_output(&self.name, &self.paths);
         current.step_started(step);
         self.current = Some(current);
         self.reporters.step_started(step, &self.name);
     }
 
     fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        if let Some(current) = self.current.as_mut().filter(|_| !self.reporters.have_begun()) {
+        if let Some(current) = self.current.as_mut().filter(|_| !self.reporters.are_active()) {
             current.stdout(bytes, events);
         }
     }
@@ -230,7 +230,7 @@ impl Parser for Commands {
 
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
         let Some(mut current) = self.current.take() else { return };
-        let own = if self.reporters.have_begun() {
+        let own = if self.reporters.are_active() {
             let (own, flaky) = self.reporters.step_ended(exit, killed, events);
             self.flaky += flaky;
             self.summary.unreached |= own.unreached;
@@ -244,13 +244,13 @@ impl Parser for Commands {
         if !own.structured && !killed {
             self.notes.add(format!(
                 "`{name}` {} and printed no TAP: its exit status alone counts (a reporter that prints TAP shows its tests)",
-                ending(exit)
+                describe_exit(exit)
             ));
         }
         self.summary.runner_missing |= exit == Exit::Code(NOT_FOUND) && !own.structured;
         self.summary.structured &= own.structured;
         if let Proof::Shown { tests } = own.proof {
-            self.proofs.show(tests);
+            self.proofs.record(tests);
         }
     }
 

@@ -25,7 +25,7 @@ const TOKEN_BYTES_MAX: usize = 64;
 const BETWEEN: &str = " > ";
 
 /// The runners whose reporters can come to be below a command.
-const RUNNERS: [RunnerProfile; 2] = [mocha::DIALECT, jest::DIALECT];
+const RUNNERS: [RunnerProfile; 2] = [mocha::PROFILE, jest::PROFILE];
 
 /// With which a reporter begins.
 #[derive(Debug, Deserialize)]
@@ -62,7 +62,7 @@ impl Reporters {
     }
 
     /// Whether a reporter has begun.
-    pub(super) fn have_begun(&self) -> bool {
+    pub(super) fn are_active(&self) -> bool {
         !self.by_token.is_empty()
     }
 
@@ -85,11 +85,11 @@ impl Reporters {
             begin.event == "begin" && is_token && !begin.token.contains(' ') && self.by_token.len() < REPORTERS_MAX
         });
         let of = |begin: Begin| Some((RUNNERS.into_iter().find(|runner| runner.name == begin.runner)?, begin.token));
-        let Some((dialect, token)) = begin.and_then(of) else {
+        let Some((profile, token)) = begin.and_then(of) else {
             self.foreign += u64::from(!line.is_empty());
             return;
         };
-        let mut reported = ReporterParser::of(dialect, self.paths.clone(), self.steps.clone());
+        let mut reported = ReporterParser::with_steps(profile, self.paths.clone(), self.steps.clone());
         reported.step_started(self.step);
         [line, b"\n"].iter().for_each(|bytes| reported.report(bytes, events));
         self.by_token.insert(token, reported);

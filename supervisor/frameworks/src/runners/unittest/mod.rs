@@ -20,7 +20,7 @@ mod command;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest};
-use crate::ecosystems::python::{self, Runner};
+use crate::ecosystems::python::{self, PythonRunner};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 
 /// The adapter for unittest.
@@ -30,13 +30,13 @@ pub struct Unittest;
 const NAME: &str = "unittest";
 
 /// Python 3.12 and newer, and our runner for those before, exit so when no test was there.
-const DIALECT: RunnerProfile = RunnerProfile {
+const PROFILE: RunnerProfile = RunnerProfile {
     empty_status: Some(5),
-    missing: |said| {
+    missing_remedy: |said| {
         let ours = said.lines().filter_map(|line| line.strip_prefix("proctor: "));
         ours.map(str::to_owned).find(|line| line.starts_with("django is not installed"))
     },
-    ..RunnerProfile::plain(NAME)
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for Unittest {
@@ -53,11 +53,11 @@ impl Framework for Unittest {
     }
 
     fn is_marker_path(&self, path: &str) -> bool {
-        python::may_load_tests(path) || python::may_be_django(path)
+        python::may_define_load_tests(path) || python::is_manage_file(path)
     }
 
     fn describe_markers(&self) -> String {
-        python::signs_of_unittest()
+        python::describe_unittest_markers()
     }
 
     fn extensions(&self) -> &'static [&'static str] {
@@ -65,7 +65,7 @@ impl Framework for Unittest {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        python::projects(tree, Runner::Unittest)
+        python::projects(tree, PythonRunner::Unittest)
     }
 
     fn includes(&self, tree: &FileTree, _outer: &Project, inner: &Project) -> bool {
@@ -90,6 +90,6 @@ impl Framework for Unittest {
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(ReporterParser::new(DIALECT, plan, request))
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }

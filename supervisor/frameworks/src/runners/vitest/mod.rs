@@ -17,7 +17,7 @@
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{Framework, InjectedFile, Parser, Plan, PlanError, PlanRequest};
-use crate::ecosystems::js::{self, Flag, Group, Handed, Runner, Start, Takes};
+use crate::ecosystems::js::{self, Arity, Flag, ForwardPolicy, JsRunner, RunnerStart, TestGroup};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use serde::Serialize;
 
@@ -29,32 +29,32 @@ const NAME: &str = "vitest";
 
 /// Options of the test script that say what the project's tests are and how they run.
 const FLAGS: &[Flag] = &[
-    Flag { names: &["--config", "-c"], takes: Takes::Value },
-    Flag { names: &["--root", "-r"], takes: Takes::Value },
-    Flag { names: &["--dir"], takes: Takes::Value },
-    Flag { names: &["--mode"], takes: Takes::Value },
-    Flag { names: &["--project"], takes: Takes::Value },
-    Flag { names: &["--workspace"], takes: Takes::Value },
-    Flag { names: &["--environment"], takes: Takes::Value },
-    Flag { names: &["--exclude"], takes: Takes::Value },
-    Flag { names: &["--pool"], takes: Takes::Value },
-    Flag { names: &["--testTimeout"], takes: Takes::Value },
-    Flag { names: &["--hookTimeout"], takes: Takes::Value },
-    Flag { names: &["--teardownTimeout"], takes: Takes::Value },
-    Flag { names: &["--retry"], takes: Takes::Value },
-    Flag { names: &["--maxConcurrency"], takes: Takes::Value },
-    Flag { names: &["--maxWorkers"], takes: Takes::Value },
-    Flag { names: &["--configLoader"], takes: Takes::Value },
-    Flag { names: &["--allowOnly"], takes: Takes::Nothing },
-    Flag { names: &["--globals"], takes: Takes::Nothing },
-    Flag { names: &["--dom"], takes: Takes::Nothing },
-    Flag { names: &["--typecheck"], takes: Takes::Nothing },
-    Flag { names: &["--no-isolate"], takes: Takes::Nothing },
-    Flag { names: &["--no-file-parallelism"], takes: Takes::Nothing },
+    Flag { names: &["--config", "-c"], arity: Arity::Value },
+    Flag { names: &["--root", "-r"], arity: Arity::Value },
+    Flag { names: &["--dir"], arity: Arity::Value },
+    Flag { names: &["--mode"], arity: Arity::Value },
+    Flag { names: &["--project"], arity: Arity::Value },
+    Flag { names: &["--workspace"], arity: Arity::Value },
+    Flag { names: &["--environment"], arity: Arity::Value },
+    Flag { names: &["--exclude"], arity: Arity::Value },
+    Flag { names: &["--pool"], arity: Arity::Value },
+    Flag { names: &["--testTimeout"], arity: Arity::Value },
+    Flag { names: &["--hookTimeout"], arity: Arity::Value },
+    Flag { names: &["--teardownTimeout"], arity: Arity::Value },
+    Flag { names: &["--retry"], arity: Arity::Value },
+    Flag { names: &["--maxConcurrency"], arity: Arity::Value },
+    Flag { names: &["--maxWorkers"], arity: Arity::Value },
+    Flag { names: &["--configLoader"], arity: Arity::Value },
+    Flag { names: &["--allowOnly"], arity: Arity::Nothing },
+    Flag { names: &["--globals"], arity: Arity::Nothing },
+    Flag { names: &["--dom"], arity: Arity::Nothing },
+    Flag { names: &["--typecheck"], arity: Arity::Nothing },
+    Flag { names: &["--no-isolate"], arity: Arity::Nothing },
+    Flag { names: &["--no-file-parallelism"], arity: Arity::Nothing },
 ];
 
 /// What of the test script is handed on. Vitest 3 and 4 have all of these options.
-const HANDED: Handed = Handed::These {
+const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     flags: FLAGS,
     valued: &[
         "--api",
@@ -121,13 +121,13 @@ struct Settings<'a> {
     workers: Option<u32>,
 }
 
-const DIALECT: RunnerProfile = RunnerProfile {
-    missing: |said| js::missing(said, NAME),
+const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy: |said| js::missing_runner(said, NAME),
     nothing_selected: |said| said.contains("No test files found"),
-    between: js::TITLES,
-    blamed: js::blamed,
-    reason: js::reason,
-    ..RunnerProfile::plain(NAME)
+    separator: js::TITLE_SEPARATOR,
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for Vitest {
@@ -148,27 +148,27 @@ impl Framework for Vitest {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Vitest)
+        js::projects(tree, JsRunner::Vitest)
     }
 
     fn describe_markers_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Vitest)
+        js::describe_markers(tree, JsRunner::Vitest)
     }
 
     fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Vitest).then(|| js::manifest_of(&project.dir))
+        js::script_starts(tree, &project.dir, JsRunner::Vitest).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
     fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
-        !js::is_left_to_script(tree, &project.dir)
+        !js::is_left_to_test_script(tree, &project.dir)
     }
 
     fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
-        projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
+        projects.iter().filter_map(|project| js::missing_build_output(tree, &project.dir)).collect()
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
@@ -183,7 +183,7 @@ impl Framework for Vitest {
         request: &PlanRequest<'_>,
     ) -> Result<Plan, PlanError> {
         let mut plan = plan(projects, tree, request)?;
-        plan.steps.iter_mut().for_each(|step| drop(step.env.insert(js::LISTING.to_owned(), String::new())));
+        plan.steps.iter_mut().for_each(|step| drop(step.env.insert(js::LISTING_VARIABLE.to_owned(), String::new())));
         Ok(plan)
     }
 
@@ -192,26 +192,27 @@ impl Framework for Vitest {
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(ReporterParser::new(DIALECT, plan, request))
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
 fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: files(), report: true, ..Plan::default() };
-    let groups = js::groups(projects, tree, request.selection, NAME)?;
-    for start in js::starts(tree, groups, (Runner::Vitest, NAME), HANDED, &[], &mut plan.notes) {
-        let Start { group, script, mut options } = start;
+    let groups = js::group_selection(projects, tree, request.selection, NAME)?;
+    for start in js::runner_starts(tree, groups, (JsRunner::Vitest, NAME), FORWARDED, &[], &mut plan.notes) {
+        let RunnerStart { group, script, mut options } = start;
         let in_parallel = |option: &String| option.starts_with("--maxWorkers=");
         let positional = std::mem::take(&mut options.positional);
-        let kept = options.into_words().filter(|option| request.parallel.is_none() || !in_parallel(option));
-        let launch = js::launch(tree, &group, request, "vitest/run.mjs", &script);
-        plan.steps
-            .push(launch.with("PROCTOR_VITEST", settings(&group, request)).step(positional.into_iter().chain(kept)));
+        let kept = options.into_args().filter(|option| request.parallel.is_none() || !in_parallel(option));
+        let launch = js::launch_with_report(tree, &group, request, "vitest/run.mjs", &script);
+        plan.steps.push(
+            launch.with_env("PROCTOR_VITEST", settings(&group, request)).step(positional.into_iter().chain(kept)),
+        );
     }
     Ok(plan)
 }
 
-fn settings(group: &Group<'_>, request: &PlanRequest<'_>) -> String {
+fn settings(group: &TestGroup<'_>, request: &PlanRequest<'_>) -> String {
     let settings = Settings {
         files: &group.files,
         related: !group.files.is_empty() && !group.exactly,
@@ -224,9 +225,9 @@ fn settings(group: &Group<'_>, request: &PlanRequest<'_>) -> String {
 
 fn files() -> Vec<InjectedFile> {
     vec![
-        js::file("js/report.cjs", include_bytes!("../../ecosystems/js/report.cjs")),
-        js::file("vitest/run.mjs", include_bytes!("run.mjs")),
-        js::file("vitest/reporter.cjs", include_bytes!("reporter.cjs")),
-        js::file("vitest/tasks.cjs", include_bytes!("tasks.cjs")),
+        js::injected_file("js/report.cjs", include_bytes!("../../ecosystems/js/report.cjs")),
+        js::injected_file("vitest/run.mjs", include_bytes!("run.mjs")),
+        js::injected_file("vitest/reporter.cjs", include_bytes!("reporter.cjs")),
+        js::injected_file("vitest/tasks.cjs", include_bytes!("tasks.cjs")),
     ]
 }

@@ -3,7 +3,7 @@
 
 use super::binary::keep;
 use super::{HELD_MAX, RustParser, Speaker};
-use crate::parsing::output_tail::plain;
+use crate::parsing::output_tail::strip_ansi;
 use crate::runners::rust::event::{HarnessLine, Test};
 use crate::runners::rust::failure::{self, Failure};
 use crate::runners::rust::names::node_id;
@@ -82,7 +82,7 @@ impl RustParser {
             self.flaky += 1;
             self.notes.add(format!("{} is flaky: it passed at attempt {attempt}", node_id(&id.package, &id.name)));
         }
-        let output = plain(&test.stdout.unwrap_or_default());
+        let output = strip_ansi(&test.stdout.unwrap_or_default());
         let failure = match outcome {
             TestOutcome::Failed => {
                 let failure = failure::of_test(&id.name, &output, test.message.as_deref(), self.here());

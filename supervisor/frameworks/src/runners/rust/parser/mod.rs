@@ -19,7 +19,7 @@ use super::text::Text;
 use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
 use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::{OutputTail, plain};
+use crate::parsing::output_tail::{OutputTail, strip_ansi};
 use crate::parsing::proof_tracker::ProofTracker;
 use crate::parsing::running_tests::RunningTests;
 use crate::parsing::workspace_paths::WorkspacePaths;
@@ -76,7 +76,7 @@ pub(super) struct RustParser {
     completes: bool,
     planned: usize,
     nothing_selected: bool,
-    begun: RunningTests,
+    running: RunningTests,
     /// Failures and errors of the current step: what explains that it did not end well.
     blamed: u64,
     listed: usize,
@@ -108,7 +108,7 @@ impl RustParser {
             completes: false,
             planned: plan.steps.len(),
             nothing_selected: false,
-            begun: RunningTests::default(),
+            running: RunningTests::default(),
             blamed: 0,
             listed: 0,
             flaky: 0,
@@ -149,7 +149,7 @@ impl RustParser {
 
     /// The runner failed, and nothing that was told is a reason.
     fn explain(&mut self, events: &mut Vec<RunnerEvent>) {
-        let said = plain(&self.stderr.text());
+        let said = strip_ansi(&self.stderr.text());
         if let Some(remedy) = missing(&said) {
             self.summary.runner_missing = true;
             return self.notes.add(remedy);
@@ -214,18 +214,18 @@ impl Parser for RustParser {
         let is_done = self.speaker == Speaker::Nextest && matches!(exit, Exit::Code(0 | 4 | 100)) && !killed;
         if is_done && self.suites.are_closed() {
             // What it left open are ignored tests, of which it tells the beginning.
-            self.begun.take();
+            self.running.drain();
         }
         let is_cut =
-            self.suites.lack_a_part() || self.current.is_some() || self.doctests.is_open() || !self.begun.is_empty();
+            self.suites.lack_a_part() || self.current.is_some() || self.doctests.is_open() || !self.running.is_empty();
         if killed {
             return;
         }
         if !is_cut {
-            self.proofs.show(self.announced);
+            self.proofs.record(self.announced);
         }
         let how = "did not finish: the runner ended before it";
-        for id in self.begun.take() {
+        for id in self.running.drain() {
             let failure = Failure { message: Some(how.to_owned()), ..Failure::default() };
             self.finished(id, TestOutcome::Error, None, failure, "", events);
         }
@@ -255,7 +255,7 @@ impl Parser for RustParser {
     }
 
     fn running(&self) -> Vec<TestId> {
-        self.begun.iter().cloned().collect()
+        self.running.iter().cloned().collect()
     }
 
     fn summary(&self) -> StreamSummary {
@@ -263,7 +263,7 @@ impl Parser for RustParser {
         let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
         let lost = [
             (self.building.unreadable, "line(s) of Cargo's could not be read".to_owned()),
-            (self.lines.skipped(), format!("line(s) of more than {LINE_BYTES_MAX} bytes were passed over")),
+            (self.lines.skipped_lines(), format!("line(s) of more than {LINE_BYTES_MAX} bytes were passed over")),
         ];
         for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
             summary.proof = Proof::Missing;

@@ -10,7 +10,7 @@ use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOu
 
 impl RustParser {
     pub(super) fn started(&mut self, id: TestId, events: &mut Vec<RunnerEvent>) {
-        if self.begun.add(&id) {
+        if self.running.start(&id) {
             events.push(RunnerEvent::TestStarted(id.bounded()));
         }
     }
@@ -34,7 +34,7 @@ impl RustParser {
         output: &str,
         events: &mut Vec<RunnerEvent>,
     ) {
-        self.begun.remove(&id);
+        self.running.finish(&id);
         if self.speaker == Speaker::Nextest && outcome == TestOutcome::Skipped {
             self.suites.skipped(&id);
         }

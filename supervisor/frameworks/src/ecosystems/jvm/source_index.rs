@@ -19,12 +19,12 @@ static FRAME: LazyLock<Option<Regex>> =
 
 /// The source files of a workspace.
 #[derive(Debug, Default)]
-pub(crate) struct Sources {
+pub(crate) struct SourceIndex {
     /// By name without directories.
     by_name: BTreeMap<String, Vec<String>>,
 }
 
-impl Sources {
+impl SourceIndex {
     /// The source files of a tree as a file of the plan: a parser sees the plan, and not the tree.
     pub(crate) fn to_file(tree: &FileTree, path: &str) -> InjectedFile {
         let own = tree.files().filter(|file| is_source(file)).take(SOURCES_MAX);
@@ -36,8 +36,8 @@ impl Sources {
     }
 
     /// The same read back.
-    pub(crate) fn of_file(files: &[InjectedFile], path: &str) -> Sources {
-        let mut sources = Sources::default();
+    pub(crate) fn from_file(files: &[InjectedFile], path: &str) -> SourceIndex {
+        let mut sources = SourceIndex::default();
         let file = files.iter().find(|file| file.path == path);
         let text = file.map(|file| String::from_utf8_lossy(&file.bytes)).unwrap_or_default();
         for source in text.lines() {
@@ -48,13 +48,13 @@ impl Sources {
     }
 
     /// The file of `class` (`com.example.FooTest$Inner`), best within the directory `module`.
-    pub(crate) fn of_class(&self, module: &str, class: &str) -> Option<&str> {
+    pub(crate) fn class_file(&self, module: &str, class: &str) -> Option<&str> {
         let (package, name) = split(class);
         EXTENSIONS.iter().find_map(|extension| self.find(module, package, &format!("{name}.{extension}")))
     }
 
     /// File and line of the innermost frame of a stack that is in the workspace.
-    pub(crate) fn of_stack(&self, module: &str, stack: &str) -> Option<(&str, u32)> {
+    pub(crate) fn stack_location(&self, module: &str, stack: &str) -> Option<(&str, u32)> {
         FRAME.as_ref()?.captures_iter(stack).find_map(|frame| {
             let (package, _) = split(frame.get(1)?.as_str());
             let file = self.find(module, package, frame.get(2)?.as_str())?;
@@ -89,7 +89,7 @@ fn split(class: &str) -> (&str, &str) {
 mod tests {
     use super::*;
 
-    fn sources() -> Sources {
+    fn sources() -> SourceIndex {
         let mut tree = FileTree::default();
         [
             "a/src/main/java/com/x/Foo.java",
@@ -101,18 +101,18 @@ mod tests {
         ]
         .iter()
         .for_each(|file| tree.add(*file));
-        Sources::of_file(&[Sources::to_file(&tree, "sources")], "sources")
+        SourceIndex::from_file(&[SourceIndex::to_file(&tree, "sources")], "sources")
     }
 
     #[test]
     fn a_class_is_found_in_its_own_module() {
         let sources = sources();
-        assert_eq!(sources.of_class("b", "com.x.FooTest").unwrap(), "b/src/test/java/com/x/FooTest.java");
-        assert_eq!(sources.of_class("a", "com.x.FooTest$In$Deep").unwrap(), "a/src/test/java/com/x/FooTest.java");
-        assert_eq!(sources.of_class("a", "com.x.BarTest").unwrap(), "b/src/test/kotlin/com/x/BarTest.kt");
-        assert_eq!(sources.of_class("", "Top").unwrap(), "Top.java");
-        assert_eq!(sources.of_class("a", "m.x.FooTest"), None);
-        assert_eq!(sources.of_class("a", "com.x.Gone"), None);
+        assert_eq!(sources.class_file("b", "com.x.FooTest").unwrap(), "b/src/test/java/com/x/FooTest.java");
+        assert_eq!(sources.class_file("a", "com.x.FooTest$In$Deep").unwrap(), "a/src/test/java/com/x/FooTest.java");
+        assert_eq!(sources.class_file("a", "com.x.BarTest").unwrap(), "b/src/test/kotlin/com/x/BarTest.kt");
+        assert_eq!(sources.class_file("", "Top").unwrap(), "Top.java");
+        assert_eq!(sources.class_file("a", "m.x.FooTest"), None);
+        assert_eq!(sources.class_file("a", "com.x.Gone"), None);
     }
 
     #[test]
@@ -122,8 +122,8 @@ mod tests {
                      \tat java.base/java.util.ArrayList.forEach(ArrayList.java:1511)\n\
                      \tat app//com.x.Foo$Part.lambda$run$0(Foo.java:14)\n\
                      \tat com.x.FooTest.runs(FooTest.java:7)\n";
-        assert_eq!(sources().of_stack("a", stack), Some(("a/src/main/java/com/x/Foo.java", 14)));
-        assert_eq!(sources().of_stack("a", "\tat com.y.Foo.run(Foo.java:3)"), None);
-        assert_eq!(sources().of_stack("a", "\tat com.x.Foo.run(Native Method)"), None);
+        assert_eq!(sources().stack_location("a", stack), Some(("a/src/main/java/com/x/Foo.java", 14)));
+        assert_eq!(sources().stack_location("a", "\tat com.y.Foo.run(Foo.java:3)"), None);
+        assert_eq!(sources().stack_location("a", "\tat com.x.Foo.run(Native Method)"), None);
     }
 }

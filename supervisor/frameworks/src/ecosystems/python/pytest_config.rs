@@ -115,13 +115,14 @@ mod tests {
             ("pyproject.toml", "[tool.pytest]", &[]),
             ("pyproject.toml", "not [ toml", &[]),
         ] {
-            assert_eq!(test_paths(&FileTree::holding(&[(file, content)]), ""), paths, "{file}: {content}");
+            assert_eq!(test_paths(&FileTree::with_contents(&[(file, content)]), ""), paths, "{file}: {content}");
             let (deep, other) = (format!("d/{file}"), ("d/setup.cfg", "[tool:pytest]\ntestpaths = other"));
-            let found = test_paths(&FileTree::holding(&[other, (&deep, content)]), "d");
+            let found = test_paths(&FileTree::with_contents(&[other, (&deep, content)]), "d");
             let decides = paths != [""; 0] || content == "[tool.pytest]" || file == "setup.cfg";
             assert_eq!(found, if decides { paths } else { &["other"] }, "{file}: {content}");
         }
-        let ini = FileTree::holding(&[("pytest.ini", ""), ("pyproject.toml", "[tool.pytest]\ntestpaths = ['a']")]);
+        let ini =
+            FileTree::with_contents(&[("pytest.ini", ""), ("pyproject.toml", "[tool.pytest]\ntestpaths = ['a']")]);
         assert!(test_paths(&ini, "").is_empty(), "an empty pytest.ini is a configuration");
     }
 
@@ -133,9 +134,9 @@ mod tests {
             ("[package]\nname = 'pytest'", true),
             ("# [pytest]\nname = 'x'", true),
         ] {
-            let tree = FileTree::holding(&[("recipes/pytest.toml", content)]);
+            let tree = FileTree::with_contents(&[("recipes/pytest.toml", content)]);
             assert_eq!(is_of_another_tool(&tree, "recipes/pytest.toml"), is_other, "{content}");
         }
-        assert!(!is_of_another_tool(&FileTree::holding(&[("pytest.ini", "[x]")]), "pytest.ini"));
+        assert!(!is_of_another_tool(&FileTree::with_contents(&[("pytest.ini", "[x]")]), "pytest.ini"));
     }
 }

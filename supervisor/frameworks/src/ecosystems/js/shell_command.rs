@@ -8,7 +8,7 @@ pub(crate) type FilterOption = fn(&str) -> String;
 
 /// A command of a test script that starts no runner with an adapter.
 #[derive(Debug, Clone)]
-pub(crate) struct Plain {
+pub(crate) struct ShellCommand {
     /// The command as a person writes it.
     pub(crate) told: String,
     /// The line for a shell, with the directories that the script changes to before.
@@ -21,7 +21,7 @@ pub(crate) struct Plain {
     pub(crate) filter: Option<FilterOption>,
 }
 
-impl Plain {
+impl ShellCommand {
     /// The line with the tests that `filter` picks, where its program takes one.
     pub(crate) fn filtered(&self, filter: &str) -> Option<String> {
         Some(format!("{} {}", self.line, quoted(&(self.filter?)(filter))))
@@ -157,7 +157,7 @@ const FILTERED: &[(&str, FilterOption)] =
     &[("ava", |text| format!("--match=*{text}*")), ("qunit", |text| format!("--filter={text}"))];
 
 /// How the program of this name is told which tests to run.
-pub(super) fn filter_of(program: &str) -> Option<FilterOption> {
+pub(super) fn filter_option(program: &str) -> Option<FilterOption> {
     FILTERED.iter().find(|(name, _)| *name == program).map(|(_, filter)| *filter)
 }
 

@@ -1,9 +1,9 @@
 //! Makes of a test as JUnit XML tells it one that is named and placed as a JVM's runners do. Must not know who wrote it.
 
-use super::names::split;
-use super::sources::Sources;
-use crate::formats::junit::UNNAMED;
-use crate::parsing::output_tail::plain;
+use super::source_index::SourceIndex;
+use super::test_names::split;
+use crate::formats::junit::UNNAMED_TEST;
+use crate::parsing::output_tail::strip_ansi;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use std::collections::HashMap;
 
@@ -12,18 +12,24 @@ const NAMES_MAX: usize = 100_000;
 
 /// The names that were told, so that two tests of one name stay two.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(HashMap<TestId, u32>);
+pub(crate) struct CaseNamer(HashMap<TestId, u32>);
 
-impl Seen {
+impl CaseNamer {
     /// The test, with its file as its package, `com.example.FooTest#adds` as its name, and the place of its failure. A class
     /// that no file is known of belongs to `otherwise`.
-    pub(crate) fn told(&mut self, case: TestCase, sources: &Sources, module: &str, otherwise: &str) -> TestCase {
+    pub(crate) fn name_case(
+        &mut self,
+        case: TestCase,
+        sources: &SourceIndex,
+        module: &str,
+        otherwise: &str,
+    ) -> TestCase {
         // What failed outside of a test has its class's name alone.
-        let method = if case.name == UNNAMED { "" } else { case.name.as_str() };
+        let method = if case.name == UNNAMED_TEST { "" } else { case.name.as_str() };
         let TestId { package, name } = id(sources, module, otherwise, &case.package, method);
-        let name = self.apart(TestId { package: package.clone(), name });
+        let name = self.unique_name(TestId { package: package.clone(), name });
         let stack = case.stack.map(|text| without_escapes(&text));
-        let place = stack.as_deref().and_then(|stack| sources.of_stack(module, stack));
+        let place = stack.as_deref().and_then(|stack| sources.stack_location(module, stack));
         let (mut expected, mut actual) = (case.expected, case.actual);
         if let (Some(marked), Some(other)) = (&expected, &actual)
             && stack.as_deref().is_some_and(|stack| COMPARISONS.iter().any(|thrown| stack.starts_with(thrown)))
@@ -57,7 +63,7 @@ impl Seen {
         case.bounded()
     }
 
-    fn apart(&mut self, id: TestId) -> String {
+    fn unique_name(&mut self, id: TestId) -> String {
         let name = id.name.clone();
         if self.0.len() >= NAMES_MAX && !self.0.contains_key(&id) {
             return name;
@@ -69,18 +75,18 @@ impl Seen {
 }
 
 /// The test `name`, `com.example.FooTest#adds` or a class alone.
-pub(crate) fn id_of(sources: &Sources, module: &str, otherwise: &str, name: &str) -> TestId {
+pub(crate) fn test_id(sources: &SourceIndex, module: &str, otherwise: &str, name: &str) -> TestId {
     let (class, method) = split(name);
     id(sources, module, otherwise, class, method.unwrap_or_default())
 }
 
 /// A test class as a whole.
-pub(crate) fn whole_class(sources: &Sources, module: &str, otherwise: &str, class: &str) -> TestId {
+pub(crate) fn class_id(sources: &SourceIndex, module: &str, otherwise: &str, class: &str) -> TestId {
     id(sources, module, otherwise, class, "")
 }
 
-fn id(sources: &Sources, module: &str, otherwise: &str, class: &str, method: &str) -> TestId {
-    let package = sources.of_class(module, class).unwrap_or(otherwise).to_owned();
+fn id(sources: &SourceIndex, module: &str, otherwise: &str, class: &str, method: &str) -> TestId {
+    let package = sources.class_file(module, class).unwrap_or(otherwise).to_owned();
     let name = if method.is_empty() { class.to_owned() } else { format!("{class}#{method}") };
     TestId { package, name }
 }
@@ -118,7 +124,7 @@ fn without_escapes(text: &str) -> String {
     if !ESCAPES.iter().any(|escape| text.contains(escape)) {
         return text.to_owned();
     }
-    plain(&ESCAPES.iter().fold(text.to_owned(), |text, escape| text.replace(escape, "\u{1b}")))
+    strip_ansi(&ESCAPES.iter().fold(text.to_owned(), |text, escape| text.replace(escape, "\u{1b}")))
 }
 
 #[cfg(test)]
@@ -137,10 +143,10 @@ mod tests {
 
     #[test]
     fn two_of_one_name_stay_two() {
-        let (mut seen, sources) = (Seen::default(), Sources::default());
+        let (mut namer, sources) = (CaseNamer::default(), SourceIndex::default());
         let id = TestId { package: "com.x.FooTest".into(), name: "adds".into() };
         let case = TestCase::new(id, String::new(), TestOutcome::Passed);
-        let mut name = || seen.told(case.clone(), &sources, "a", "a/pom.xml").nodeid;
+        let mut name = || namer.name_case(case.clone(), &sources, "a", "a/pom.xml").nodeid;
         assert_eq!([name(), name()], ["com.x.FooTest#adds", "com.x.FooTest#adds (2)"]);
     }
 
@@ -153,7 +159,7 @@ mod tests {
                 stack: Some(stack.into()),
                 ..TestCase::new(id, String::new(), outcome)
             };
-            Seen::default().told(case, &Sources::default(), "", "pom.xml").message.unwrap()
+            CaseNamer::default().name_case(case, &SourceIndex::default(), "", "pom.xml").message.unwrap()
         };
         assert_eq!(told(TestOutcome::Error, "no", "java.io.IOException: no\n\tat x"), "java.io.IOException: no");
         assert_eq!(told(TestOutcome::Failed, "no", "java.io.IOException: no\n\tat x"), "no");

@@ -2,7 +2,7 @@
 // the error itself. Must not know which runner.
 'use strict';
 
-const { plain, placeOf, say, stackOf, valueOf } = require('./report.cjs');
+const { stripAnsi, projectLocation, emit, projectStack, formatValue } = require('./report.cjs');
 
 // How V8 begins what it says about a file that it cannot compile: `/a/b.js:1`.
 const BLAMED = /^((?:file:\/\/)?\/.*):(\d+)$/;
@@ -12,23 +12,23 @@ const TWINS_MAX = 200_000;
 
 // An error's message, its two values, its stack, and the place of its innermost frame in the project.
 function failure(error) {
-  if (error === null || typeof error !== 'object') return { message: plain(error) };
+  if (error === null || typeof error !== 'object') return { message: stripAnsi(error) };
   const values = valuesOf(error);
   const stack = withoutNode(error.stack);
   return { message: messageOf(error, values), ...values, ...blamed(error.stack), stack: stack === '' ? undefined : stack };
 }
 
-const withoutNode = (stack) => stackOf(stack).split('\n').filter((line) => !/[( ]node:/.test(line)).map((line) => line.trim()).join('\n');
+const withoutNode = (stack) => projectStack(stack).split('\n').filter((line) => !/[( ]node:/.test(line)).map((line) => line.trim()).join('\n');
 
 // The file and line that a stack trace is about, or that V8 names before it.
 function blamed(stack) {
-  const [, file, line] = BLAMED.exec(plain(stack).split('\n', 1)[0]) ?? [];
-  return file ? { file: file.replace(/^file:\/\//, ''), line: Number(line) } : placeOf(stack);
+  const [, file, line] = BLAMED.exec(stripAnsi(stack).split('\n', 1)[0]) ?? [];
+  return file ? { file: file.replace(/^file:\/\//, ''), line: Number(line) } : projectLocation(stack);
 }
 
 // The message without the values, which have fields of their own, and without what a stack trace repeats.
 function messageOf(error, values) {
-  const text = plain(error.message);
+  const text = stripAnsi(error.message);
   if (error.matcherResult && 'expected' in values) return text.split(/\n\s*\n/, 1)[0];
   if (error.generatedMessage && 'expected' in values && error.operator !== '==') {
     return text.split('\n', 1)[0].replace(/:$/, '');
@@ -49,11 +49,11 @@ function valuesOf(error) {
 }
 
 // A text of several lines is read more easily as it is.
-const shown = (value) => (typeof value === 'string' && value.includes('\n') ? value : valueOf(value));
+const shown = (value) => (typeof value === 'string' && value.includes('\n') ? value : formatValue(value));
 
 // Why a process failed, from the last words that Node wrote to stderr: the error's own words, and where it was.
-function lastWords(said) {
-  const lines = plain(said).split('\n');
+function describeCrash(said) {
+  const lines = stripAnsi(said).split('\n');
   // V8 tells the place, the line and a caret before the error's own words.
   const from = lines.findIndex((line) => /^(Uncaught )?\S*(Error|Exception|Warning)\b.*: /.test(line));
   if (from < 0) return {};
@@ -61,11 +61,11 @@ function lastWords(said) {
   const head = lines.slice(0, from).find((line) => BLAMED.test(line)) ?? '';
   const message = lines[from].replace(/^Error: /, '').replace(/ \[\w+\]: /, ': ');
   // What cannot be compiled is in no frame, only what asked for it is.
-  return { message, ...placeOf([`at ${head}`, ...frames].join('\n')) };
+  return { message, ...projectLocation([`at ${head}`, ...frames].join('\n')) };
 }
 
 // Counts tests that have the file and the name of another, which nobody can tell apart afterwards.
-class Twins {
+class DuplicateTests {
   #names = new Set();
   #twins = 0;
   #first = '';
@@ -80,10 +80,10 @@ class Twins {
   }
 
   // A sentence about them, if there are any.
-  say() {
+  report() {
     if (this.#twins === 0) return;
-    say('note', { text: `${this.#twins} test(s) have the file and the name of another one; the first is ${this.#first}` });
+    emit('note', { text: `${this.#twins} test(s) have the file and the name of another one; the first is ${this.#first}` });
   }
 }
 
-module.exports = { Twins, failure, lastWords };
+module.exports = { DuplicateTests, failure, describeCrash };

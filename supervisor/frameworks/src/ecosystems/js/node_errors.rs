@@ -20,7 +20,7 @@ fn error(said: &str) -> Option<(usize, &str)> {
 }
 
 /// What the error says: `SyntaxError: Unexpected token ';'`, and of a plain one its message alone.
-pub(crate) fn reason(said: &str) -> Option<String> {
+pub(crate) fn error_reason(said: &str) -> Option<String> {
     let (_, line) = error(said)?;
     let (kind, message) = line.split_once(": ")?;
     let kind = kind.split(['[', ' ']).next().unwrap_or_default();
@@ -28,7 +28,7 @@ pub(crate) fn reason(said: &str) -> Option<String> {
 }
 
 /// The file and line that the error is about.
-pub(crate) fn blamed(said: &str) -> Option<(String, u32)> {
+pub(crate) fn error_location(said: &str) -> Option<(String, u32)> {
     let (at, line) = error(said)?;
     let is_own = |(file, _): &(String, u32)| !file.contains("/node_modules/") && !file.starts_with("node:");
     let before = said.lines().take(at).filter_map(|line| place(own(line), 1));
@@ -60,8 +60,8 @@ mod tests {
     #[test]
     fn what_node_says_is_told_with_its_place() {
         let read = |said: &str| {
-            let (file, line) = blamed(said).unwrap_or_default();
-            format!("{file}:{line} {}", reason(said).unwrap_or_default())
+            let (file, line) = error_location(said).unwrap_or_default();
+            format!("{file}:{line} {}", error_reason(said).unwrap_or_default())
         };
         for (said, told) in [
             (

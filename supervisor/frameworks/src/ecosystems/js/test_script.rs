@@ -4,9 +4,9 @@
 //! What is read goes through the programs that start others (`npx`, `c8`, `dotenv`) and through other scripts (`npm run
 //! unit`, `run-s test:*`), with the environment and the arguments that these are given. What cannot be read is told.
 
-use super::plain::{self, KEYWORDS, Plain, Purpose};
-use super::runner::Runner;
-use super::shell::{Command, Then, commands};
+use super::runner::JsRunner;
+use super::shell_command::{self, KEYWORDS, Purpose, ShellCommand};
+use super::shell_parser::{ScriptCommand, Separator, commands};
 use std::collections::BTreeMap;
 
 /// Most scripts that one script may lead through (`npm run test:unit`).
@@ -82,7 +82,7 @@ const ELSEWHERE: [&str; 12] = [
 ];
 
 /// Options of Node that take the next word as their value; others with one are written in one word.
-pub(crate) const NODE_VALUED: &[&str] = &[
+pub(crate) const NODE_VALUE_OPTIONS: &[&str] = &[
     "--build-snapshot-config",
     "--conditions",
     "--cpu-prof-dir",
@@ -150,7 +150,7 @@ const TSX_TESTS: &str = "**/{test,test/**/*,test-*,*[.-_]test}.?(c|m)@(t|j)s";
 
 /// How a script starts a runner.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Script {
+pub(crate) struct Invocation {
     /// Variables that it sets.
     pub(crate) env: BTreeMap<String, String>,
     /// Options of Node itself, before the runner's file.
@@ -163,7 +163,7 @@ pub(crate) struct Script {
     pub(crate) program: Option<&'static str>,
 }
 
-impl Script {
+impl Invocation {
     /// A sentence about what was not read, if there is anything.
     pub(crate) fn note(&self, runner: &str) -> Option<String> {
         let lost = self.lost.join(", ");
@@ -171,7 +171,7 @@ impl Script {
     }
 }
 
-impl Script {
+impl Invocation {
     /// Bytes of what it holds.
     fn bytes(&self) -> usize {
         let of_env = self.env.iter().map(|(name, value)| name.len() + value.len());
@@ -195,9 +195,9 @@ impl Script {
 }
 
 /// The runners that the script `name` starts, each with how it does so, in its order; the same twice is told once.
-pub(super) fn runners_of(scripts: &BTreeMap<String, String>, name: &str) -> BTreeMap<Runner, Vec<Script>> {
-    let mut reading = Reading::of(scripts);
-    reading.follow(name, &Script::default(), &[], 0);
+pub(super) fn find_runners(scripts: &BTreeMap<String, String>, name: &str) -> BTreeMap<JsRunner, Vec<Invocation>> {
+    let mut reading = ScriptReader::of(scripts);
+    reading.follow(name, &Invocation::default(), &[], 0);
     if reading.is_cut {
         let lost = format!("what comes after {} commands", reading.read);
         reading.found.values_mut().flatten().for_each(|script| script.lost.push(lost.clone()));
@@ -207,24 +207,24 @@ pub(super) fn runners_of(scripts: &BTreeMap<String, String>, name: &str) -> BTre
 
 /// What the script `name` does beside starting runners, with the scripts that npm runs before and after it: its commands one by
 /// one, or all of it as one where it starts no runner and only a shell can run it, or where it is too much to read.
-pub(super) fn plain_of(scripts: &BTreeMap<String, String>, name: &str) -> Vec<Plain> {
-    let mut reading = Reading::of(scripts);
+pub(super) fn shell_commands(scripts: &BTreeMap<String, String>, name: &str) -> Vec<ShellCommand> {
+    let mut reading = ScriptReader::of(scripts);
     for name in [&format!("pre{name}"), name, &format!("post{name}")] {
-        reading.follow(name, &Script::default(), &[], 0);
+        reading.follow(name, &Invocation::default(), &[], 0);
     }
     let is_whole = reading.is_cut || reading.is_whole && reading.found.is_empty();
     let has_tests = || reading.is_cut || reading.plain.iter().any(|plain| plain.purpose == Purpose::Tests);
     if let Some(whole) = scripts.get(name).filter(|_| is_whole && has_tests()) {
         let (told, line) = (whole.clone(), whole.clone());
-        return vec![Plain { told, line, env: BTreeMap::new(), purpose: Purpose::Tests, filter: None }];
+        return vec![ShellCommand { told, line, env: BTreeMap::new(), purpose: Purpose::Tests, filter: None }];
     }
     for condition in reading.conditions {
         reading.plain[condition].purpose = Purpose::Check;
     }
-    let mut told: Vec<Plain> = Vec::new();
+    let mut told: Vec<ShellCommand> = Vec::new();
     for plain in reading.plain {
-        let is_same = |other: &Plain| {
-            let of = |plain: &Plain| (plain.told.clone(), plain.line.clone(), plain.env.clone(), plain.purpose);
+        let is_same = |other: &ShellCommand| {
+            let of = |plain: &ShellCommand| (plain.told.clone(), plain.line.clone(), plain.env.clone(), plain.purpose);
             of(other) == of(&plain)
         };
         if !told.iter().any(is_same) {
@@ -237,7 +237,7 @@ pub(super) fn plain_of(scripts: &BTreeMap<String, String>, name: &str) -> Vec<Pl
 /// Whether the script `name` leaves testing to the packages of a workspace.
 pub(super) fn delegates(scripts: &BTreeMap<String, String>, name: &str) -> bool {
     let commands = scripts.get(name).map(|script| commands(script)).unwrap_or_default();
-    commands.iter().any(|Command { words, .. }| {
+    commands.iter().any(|ScriptCommand { words, .. }| {
         let has = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
         let elsewhere = || has(&ELSEWHERE) || words.iter().any(|word| word.starts_with("--workspace="));
         has(&MONOREPOS) || has(&["bun", "npm", "pnpm", "yarn"]) && elsewhere()
@@ -251,7 +251,7 @@ pub(super) fn is_unset(scripts: &BTreeMap<String, String>, name: &str) -> bool {
 
 /// What the next word of a command is read by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
+enum WordContext {
     /// The shell, or what starts the program that follows.
     Shell,
     /// npm, where a script's arguments come after `--`.
@@ -263,20 +263,20 @@ enum By {
 }
 
 /// A command, and where it is.
-struct Place<'a> {
+struct CommandContext<'a> {
     /// The script that it is in.
     script: &'a str,
-    command: &'a Command,
+    command: &'a ScriptCommand,
     /// Arguments that it has from outside.
     args: &'a [String],
     depth: usize,
 }
 
-struct Reading<'a> {
+struct ScriptReader<'a> {
     scripts: &'a BTreeMap<String, String>,
-    found: BTreeMap<Runner, Vec<Script>>,
+    found: BTreeMap<JsRunner, Vec<Invocation>>,
     /// Commands that start no runner, as far as they were understood.
-    plain: Vec<Plain>,
+    plain: Vec<ShellCommand>,
     /// Those of them whose status decides what runs next.
     conditions: Vec<usize>,
     /// Directories that were changed to so far, as the script says it.
@@ -291,10 +291,10 @@ struct Reading<'a> {
     is_cut: bool,
 }
 
-impl<'a> Reading<'a> {
-    fn of(scripts: &'a BTreeMap<String, String>) -> Reading<'a> {
+impl<'a> ScriptReader<'a> {
+    fn of(scripts: &'a BTreeMap<String, String>) -> ScriptReader<'a> {
         let bytes: usize = scripts.iter().map(|(name, script)| name.len() + script.len()).sum();
-        Reading {
+        ScriptReader {
             scripts,
             found: BTreeMap::new(),
             plain: Vec::new(),
@@ -315,7 +315,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Reads the script `name`, whose last command gets these arguments, as npm puts them there.
-    fn follow(&mut self, name: &str, above: &Script, args: &[String], depth: usize) {
+    fn follow(&mut self, name: &str, above: &Invocation, args: &[String], depth: usize) {
         let Some(script) = self.scripts.get(name).filter(|_| depth < DEPTH_MAX) else { return };
         if !self.may_take(script.len()) {
             return;
@@ -327,7 +327,7 @@ impl<'a> Reading<'a> {
         }
         // Each script begins where its package is.
         let places = std::mem::take(&mut self.places);
-        let mut changes: Vec<Command> = Vec::new();
+        let mut changes: Vec<ScriptCommand> = Vec::new();
         for (at, command) in commands.into_iter().enumerate() {
             // What a subshell changes to ends with it.
             changes.retain(|change| command.within.starts_with(&change.within));
@@ -345,28 +345,32 @@ impl<'a> Reading<'a> {
             }
             self.read += 1;
             self.places = changes.iter().map(|change| change.text.clone()).collect();
-            self.is_whole |= matches!(command.then, Then::Beside | Then::Else) || plain::is_compound(&command.words[0]);
+            self.is_whole |= matches!(command.then, Separator::Beside | Separator::Else)
+                || shell_command::is_compound(&command.words[0]);
             let mut so_far = above.clone();
             so_far.lost.extend(changes.iter().map(|change| change.words.join(" ")));
             so_far.lost.extend(command.lost.iter().cloned());
             let args = if at == last { args } else { &[] };
-            self.command(&Place { script: name, command: &command, args, depth }, so_far);
+            self.command(&CommandContext { script: name, command: &command, args, depth }, so_far);
         }
         self.places = places;
     }
 
-    fn command(&mut self, place: &Place<'_>, mut so_far: Script) {
-        let Place { script: within, depth, .. } = *place;
+    fn command(&mut self, place: &CommandContext<'_>, mut so_far: Invocation) {
+        let CommandContext { script: within, depth, .. } = *place;
         let above = so_far.env.clone();
-        let (mut by, mut words) = (By::Shell, place.command.words.as_slice());
+        let (mut by, mut words) = (WordContext::Shell, place.command.words.as_slice());
         while let Some((word, rest)) = words.split_first() {
             words = rest;
             let base = program(word, by);
             if let Some((name, value)) = assignment(word) {
                 so_far.env.insert(name.to_owned(), value.to_owned());
-            } else if by == By::Shell && KEYWORDS.contains(&word.as_str()) {
+            } else if by == WordContext::Shell && KEYWORDS.contains(&word.as_str()) {
                 // What follows is a command like any other.
-            } else if matches!(by, By::Npm | By::Manager) && self.scripts.contains_key(word) && word != within {
+            } else if matches!(by, WordContext::Npm | WordContext::Manager)
+                && self.scripts.contains_key(word)
+                && word != within
+            {
                 return self.follow(word, &so_far, &handed_on(rest, by), depth + 1);
             } else if matches!(base, "node" | "tsx") {
                 let (options, after) = rest.split_at(options_of_node(rest));
@@ -375,15 +379,15 @@ impl<'a> Reading<'a> {
                     so_far.args = std::mem::take(&mut so_far.node);
                     so_far.args.extend([&options[..at], &options[at + 1..], after].concat());
                     so_far.args.extend((base == "tsx" && after.is_empty()).then(|| TSX_TESTS.to_owned()));
-                    return self.add(Runner::Node, so_far);
+                    return self.add(JsRunner::Node, so_far);
                 }
                 so_far.node.extend_from_slice(options);
-                (by, words) = (By::Shell, after);
+                (by, words) = (WordContext::Shell, after);
             } else if base == BORP {
                 so_far.program = Some(BORP);
                 so_far.args = rest.to_vec();
-                return self.add(Runner::Node, so_far);
-            } else if let Some(runner) = Runner::of_program(base, rest) {
+                return self.add(JsRunner::Node, so_far);
+            } else if let Some(runner) = JsRunner::from_program(base, rest) {
                 so_far.args = rest.to_vec();
                 return self.add(runner, so_far);
             } else if SEVERAL.contains(&base) {
@@ -391,55 +395,58 @@ impl<'a> Reading<'a> {
             } else if MANAGERS.contains(&base) {
                 by = match by {
                     // `dotenvx run -f x -- jest`
-                    By::Wrapper if base.starts_with("run") => By::Wrapper,
-                    By::Npm => By::Npm,
-                    _ if base == "npm" => By::Npm,
-                    _ => By::Manager,
+                    WordContext::Wrapper if base.starts_with("run") => WordContext::Wrapper,
+                    WordContext::Npm => WordContext::Npm,
+                    _ if base == "npm" => WordContext::Npm,
+                    _ => WordContext::Manager,
                 };
             } else if STARTERS.contains(&base) {
-                by = By::Shell;
+                by = WordContext::Shell;
             } else if WRAPPERS.contains(&base) {
-                by = By::Wrapper;
+                by = WordContext::Wrapper;
                 match rest.first().map(String::as_str) {
                     Some(GATE) => return self.beside(place, above, Purpose::Check, base),
                     Some("merge" | "report") => return,
                     _ => {}
                 }
-            } else if by == By::Wrapper && GATES.contains(&word.as_str()) {
+            } else if by == WordContext::Wrapper && GATES.contains(&word.as_str()) {
                 so_far.lost.push(word.clone());
-            } else if NPX_VALUED.contains(&base) && by == By::Shell {
+            } else if NPX_VALUED.contains(&base) && by == WordContext::Shell {
                 words = rest.get(1..).unwrap_or_default();
-            } else if !word.starts_with('-') && by != By::Wrapper {
+            } else if !word.starts_with('-') && by != WordContext::Wrapper {
                 let words = &place.command.words[place.command.words.len() - rest.len() - 1..];
-                let purpose =
-                    if Runner::is_program(base) { Purpose::Check } else { plain::purpose(base, words, within) };
+                let purpose = if JsRunner::is_program(base) {
+                    Purpose::Check
+                } else {
+                    shell_command::purpose(base, words, within)
+                };
                 return self.beside(place, above, purpose, base);
             }
         }
         // Any word behind a wrapper may be its own; what follows `node -e` is no file.
-        if by == By::Wrapper || !so_far.node.is_empty() {
+        if by == WordContext::Wrapper || !so_far.node.is_empty() {
             self.beside(place, above, Purpose::Tests, "");
         }
     }
 
     /// A command that starts no runner. What reads another's output tests nothing.
-    fn beside(&mut self, place: &Place<'_>, env: BTreeMap<String, String>, purpose: Purpose, program: &str) {
-        let Place { command, args, .. } = *place;
-        if plain::is_harmless(program) {
+    fn beside(&mut self, place: &CommandContext<'_>, env: BTreeMap<String, String>, purpose: Purpose, program: &str) {
+        let CommandContext { command, args, .. } = *place;
+        if shell_command::is_harmless(program) {
             return;
         }
-        let purpose = if command.is_piped || command.then == Then::Beside { Purpose::Check } else { purpose };
-        if plain::is_condition(&command.words[0]) {
+        let purpose = if command.is_piped || command.then == Separator::Beside { Purpose::Check } else { purpose };
+        if shell_command::is_condition(&command.words[0]) {
             self.conditions.push(self.plain.len());
         }
-        let own = plain::line(&command.text, program, args);
+        let own = shell_command::line(&command.text, program, args);
         let line = self.places.iter().map(String::as_str).chain([own.as_str()]).collect::<Vec<_>>().join(" && ");
-        let filter = plain::filter_of(program).filter(|_| !command.is_piped && !line.contains(" -- "));
-        self.plain.push(Plain { told: command.words.join(" "), line, env, purpose, filter });
+        let filter = shell_command::filter_option(program).filter(|_| !command.is_piped && !line.contains(" -- "));
+        self.plain.push(ShellCommand { told: command.words.join(" "), line, env, purpose, filter });
     }
 
     /// The scripts that `run-s` and its like are given.
-    fn several(&mut self, within: &str, words: &[String], so_far: &Script, depth: usize) {
+    fn several(&mut self, within: &str, words: &[String], so_far: &Invocation, depth: usize) {
         let scripts = self.scripts;
         for word in words.iter().filter(|word| !word.starts_with('-')) {
             let mut parts = word.split_whitespace();
@@ -460,8 +467,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn add(&mut self, runner: Runner, mut script: Script) {
-        if !matches!(runner, Runner::Jest | Runner::Node | Runner::Vitest) {
+    fn add(&mut self, runner: JsRunner, mut script: Invocation) {
+        if !matches!(runner, JsRunner::Jest | JsRunner::Node | JsRunner::Vitest) {
             script.lose_files_of_variables();
         }
         let scripts = self.found.entry(runner).or_default();
@@ -473,8 +480,8 @@ impl<'a> Reading<'a> {
 
 /// The name of the program that a word asks for: `jest` of `./node_modules/.bin/jest` and `jest@30`. A wrapper's value may
 /// be a path that ends like one.
-fn program(word: &str, by: By) -> &str {
-    if by == By::Wrapper && word.contains('/') && !word.contains("node_modules/") {
+fn program(word: &str, by: WordContext) -> &str {
+    if by == WordContext::Wrapper && word.contains('/') && !word.contains("node_modules/") {
         return word;
     }
     let base = word.rsplit('/').next().unwrap_or(word);
@@ -482,9 +489,9 @@ fn program(word: &str, by: By) -> &str {
 }
 
 /// Which of the words after a script's name are its arguments: all, but npm takes options before `--` for its own.
-fn handed_on(words: &[String], by: By) -> Vec<String> {
+fn handed_on(words: &[String], by: WordContext) -> Vec<String> {
     let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    let before = words[..at].iter().filter(|word| by != By::Npm || !word.starts_with('-'));
+    let before = words[..at].iter().filter(|word| by != WordContext::Npm || !word.starts_with('-'));
     before.chain(words.iter().skip(at + 1)).cloned().collect()
 }
 
@@ -492,7 +499,7 @@ fn handed_on(words: &[String], by: By) -> Vec<String> {
 fn options_of_node(words: &[String]) -> usize {
     let mut at = 0;
     while let Some(word) = words.get(at).filter(|word| word.starts_with('-') && *word != "--") {
-        at += if NODE_VALUED.contains(&word.as_str()) { 2 } else { 1 };
+        at += if NODE_VALUE_OPTIONS.contains(&word.as_str()) { 2 } else { 1 };
     }
     at.min(words.len())
 }

@@ -46,7 +46,7 @@ const UNREADABLE: &str =
     "a download of the host's user that nobody else may read: as that user, chmod -R a+rX ~/.cargo/registry";
 
 /// A parser that says beside a failure what helps.
-pub(crate) struct WithRemedies {
+pub(crate) struct RemedyParser {
     parser: Box<dyn Parser>,
     network: Network,
     /// What the projects lack that a build makes, told where a module is missed.
@@ -55,9 +55,9 @@ pub(crate) struct WithRemedies {
     misses_the_network: bool,
 }
 
-impl WithRemedies {
-    pub(crate) fn new(parser: Box<dyn Parser>, network: Network, unbuilt: Vec<String>) -> WithRemedies {
-        WithRemedies { parser, network, unbuilt, misses_a_module: false, misses_the_network: false }
+impl RemedyParser {
+    pub(crate) fn new(parser: Box<dyn Parser>, network: Network, unbuilt: Vec<String>) -> RemedyParser {
+        RemedyParser { parser, network, unbuilt, misses_a_module: false, misses_the_network: false }
     }
 
     fn hear(&mut self, events: &mut Vec<RunnerEvent>, tell: impl FnOnce(&mut dyn Parser, &mut Vec<RunnerEvent>)) {
@@ -108,7 +108,7 @@ fn offline(text: &str) -> Option<Option<&'static str>> {
     OFFLINE.iter().find(|(words, _)| text.contains(words)).map(|(_, fetch)| *fetch)
 }
 
-impl Parser for WithRemedies {
+impl Parser for RemedyParser {
     fn step_started(&mut self, step: usize) {
         self.parser.step_started(step);
     }
@@ -211,7 +211,7 @@ mod tests {
     /// The message of the collector, if there is one, and the notes.
     fn heard(event: RunnerEvent, network: Network) -> (Option<String>, Vec<String>) {
         let unbuilt = vec!["npm run build".to_owned()];
-        let mut parser = WithRemedies::new(Box::new(Says(vec![event])), network, unbuilt);
+        let mut parser = RemedyParser::new(Box::new(Says(vec![event])), network, unbuilt);
         let mut events = Vec::new();
         parser.step_ended(Exit::Code(1), false, &mut events);
         let message = events.into_iter().find_map(|event| match event {

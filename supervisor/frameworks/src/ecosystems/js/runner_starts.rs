@@ -1,33 +1,33 @@
 //! How often a runner is started for a selection, and each time with what of the test script: a script may start it several
 //! times, and each is a command of its own. Must not know how any runner spells its options.
 
-use super::detect::{aside, is_left_to_script, passed_over, scripts};
-use super::runner::Runner;
-use super::script::BORP;
-use super::{Group, Handed, Options, Script, borp};
+use super::detect::{is_left_to_test_script, passed_over, scripts, skipped_command_notes};
+use super::runner::JsRunner;
+use super::test_script::BORP;
+use super::{ForwardPolicy, ForwardedOptions, Invocation, TestGroup, borp};
 use crate::contract::FileTree;
 
 /// One start of a runner.
 #[derive(Debug, Clone)]
-pub(crate) struct Start<'a> {
+pub(crate) struct RunnerStart<'a> {
     /// What of the selection it runs.
-    pub(crate) group: Group<'a>,
+    pub(crate) group: TestGroup<'a>,
     /// How the script does it.
-    pub(crate) script: Script,
+    pub(crate) script: Invocation,
     /// The script's arguments. Where the selection names files, they have no positional words.
-    pub(crate) options: Options,
+    pub(crate) options: ForwardedOptions,
 }
 
 /// The starts of `runner`, which is called `name` in notes, for these groups: as the test script does, or the first script of
 /// these `names`; once without any arguments where none does.
-pub(crate) fn starts<'a>(
+pub(crate) fn runner_starts<'a>(
     tree: &FileTree,
-    groups: Vec<Group<'a>>,
-    (runner, name): (Runner, &str),
-    handed: Handed,
+    groups: Vec<TestGroup<'a>>,
+    (runner, name): (JsRunner, &str),
+    handed: ForwardPolicy,
     names: &[&str],
     notes: &mut Vec<String>,
-) -> Vec<Start<'a>> {
+) -> Vec<RunnerStart<'a>> {
     let mut note = |note: String| {
         if !notes.contains(&note) {
             notes.push(note);
@@ -40,20 +40,20 @@ pub(crate) fn starts<'a>(
     for group in groups {
         let mut scripts = scripts(tree, &group.project.dir, runner, names);
         if scripts.is_empty() {
-            if is_left_to_script(tree, &group.project.dir) {
+            if is_left_to_test_script(tree, &group.project.dir) {
                 note(format!("the test script could not be read: {name} was started without its arguments"));
             }
-            scripts.push(Script::default());
+            scripts.push(Invocation::default());
         }
         if group.files.is_empty() {
-            aside(tree, &group.project.dir).into_iter().for_each(&mut note);
+            skipped_command_notes(tree, &group.project.dir).into_iter().for_each(&mut note);
         }
         let mut starts = Vec::new();
         for script in scripts {
-            let handed = if script.program == Some(BORP) { borp::HANDED } else { handed };
-            let options = Options::of(&script, handed);
+            let handed = if script.program == Some(BORP) { borp::FORWARDED } else { handed };
+            let options = ForwardedOptions::from_invocation(&script, handed);
             options.note(name).into_iter().chain(script.note(name)).for_each(&mut note);
-            starts.push(Start { group: group.clone(), script, options });
+            starts.push(RunnerStart { group: group.clone(), script, options });
         }
         all.extend(if group.files.is_empty() { once(starts) } else { with_files(starts) });
     }
@@ -61,10 +61,11 @@ pub(crate) fn starts<'a>(
 }
 
 /// Each start once: those that differ in nothing that is handed on are one.
-fn once(starts: Vec<Start<'_>>) -> Vec<Start<'_>> {
-    let mut all: Vec<Start<'_>> = Vec::new();
+fn once(starts: Vec<RunnerStart<'_>>) -> Vec<RunnerStart<'_>> {
+    let mut all: Vec<RunnerStart<'_>> = Vec::new();
     for start in starts {
-        let is_same = |other: &Start<'_>| other.is_like(&start) && other.options.positional == start.options.positional;
+        let is_same =
+            |other: &RunnerStart<'_>| other.is_like(&start) && other.options.positional == start.options.positional;
         if !all.iter().any(is_same) {
             all.push(start);
         }
@@ -74,7 +75,7 @@ fn once(starts: Vec<Start<'_>>) -> Vec<Start<'_>> {
 
 /// Gives each start the files that its patterns speak of. A file that none speaks of goes to those without patterns, whose
 /// settings may, else to all.
-fn with_files(mut starts: Vec<Start<'_>>) -> Vec<Start<'_>> {
+fn with_files(mut starts: Vec<RunnerStart<'_>>) -> Vec<RunnerStart<'_>> {
     let files = starts.first().map(|start| start.group.files.clone()).unwrap_or_default();
     let patterns: Vec<Vec<String>> =
         starts.iter_mut().map(|start| std::mem::take(&mut start.options.positional)).collect();
@@ -90,7 +91,7 @@ fn with_files(mut starts: Vec<Start<'_>>) -> Vec<Start<'_>> {
             }
         }
     }
-    let mut all: Vec<Start<'_>> = Vec::new();
+    let mut all: Vec<RunnerStart<'_>> = Vec::new();
     for start in starts.into_iter().filter(|start| !start.group.files.is_empty()) {
         match all.iter_mut().find(|other| other.is_like(&start)) {
             Some(other) => {
@@ -104,11 +105,11 @@ fn with_files(mut starts: Vec<Start<'_>>) -> Vec<Start<'_>> {
     all
 }
 
-impl Start<'_> {
-    fn is_like(&self, other: &Start<'_>) -> bool {
-        let of = |script: &Script| (script.env.clone(), script.node.clone(), script.program);
-        let same = |one: &Script, other: &Script| of(one) == of(other);
-        same(&self.script, &other.script) && self.options.are_those_of(&other.options)
+impl RunnerStart<'_> {
+    fn is_like(&self, other: &RunnerStart<'_>) -> bool {
+        let of = |script: &Invocation| (script.env.clone(), script.node.clone(), script.program);
+        let same = |one: &Invocation, other: &Invocation| of(one) == of(other);
+        same(&self.script, &other.script) && self.options.are_same_as(&other.options)
     }
 }
 
@@ -125,20 +126,21 @@ fn covers(pattern: &str, file: &str) -> bool {
 mod tests {
     use super::*;
     use crate::contract::Project;
-    use crate::ecosystems::js::Names;
+    use crate::ecosystems::js::NameFilter;
 
-    const HANDED: Handed = Handed::AllBut { left_out: &["--coverage"], valued: &["-r"], bare: None };
+    const FORWARDED: ForwardPolicy =
+        ForwardPolicy::AllExcept { left_out: &["--coverage"], valued: &["-r"], bare: None };
 
     fn started(script: &str, files: &[&str]) -> (Vec<String>, Vec<String>) {
         let mut tree = FileTree::default();
         tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":{script:?}}}}}"));
         let project = Project { dir: String::new(), name: String::new() };
         let files = files.iter().map(|&file| file.to_owned()).collect();
-        let group = Group { project: &project, files, names: Names::All, exactly: true };
+        let group = TestGroup { project: &project, files, names: NameFilter::All, exactly: true };
         let mut notes = Vec::new();
-        let starts = starts(&tree, vec![group], (Runner::Mocha, "mocha"), HANDED, &[], &mut notes);
-        let of = |start: Start<'_>| {
-            let words = [start.options.positional.clone(), start.options.into_words().collect(), start.group.files];
+        let starts = runner_starts(&tree, vec![group], (JsRunner::Mocha, "mocha"), FORWARDED, &[], &mut notes);
+        let of = |start: RunnerStart<'_>| {
+            let words = [start.options.positional.clone(), start.options.into_args().collect(), start.group.files];
             words.concat().join(" ")
         };
         (starts.into_iter().map(of).collect(), notes)
@@ -176,7 +178,7 @@ mod tests {
             "checks of the test script were not run: `lint .`, `npx tsc --noEmit`",
             "builds of the test script were not run: `tsc` (run them first where tests need what they make)",
         ];
-        assert_eq!(aside(&tree, ""), told);
+        assert_eq!(skipped_command_notes(&tree, ""), told);
         let lost = "mocha was started without what of the test script was not read: $X";
         assert_eq!(started("mocha $X test", &[]), (vec!["test".to_owned()], vec![lost.to_owned()]));
     }

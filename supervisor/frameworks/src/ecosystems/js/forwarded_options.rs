@@ -3,11 +3,11 @@
 //! A word that is taken for a pattern and is the value of an option would run other tests than the project's. So where a
 //! runner's options are all known, what follows one that is not is nothing that is run.
 
-use super::script::Script;
+use super::test_script::Invocation;
 
 /// What belongs to an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Takes {
+pub(crate) enum Arity {
     /// Nothing.
     Nothing,
     /// The next word, or what stands behind its `=`.
@@ -26,14 +26,14 @@ pub(crate) struct Flag {
     /// Its spellings, the one to use first: `--config`, `-c`. Capitals and `-` within a name count for nothing.
     pub(crate) names: &'static [&'static str],
     /// What follows it. Several words are handed on one by one.
-    pub(crate) takes: Takes,
+    pub(crate) arity: Arity,
 }
 
 /// Which options of a script its runner is given.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Handed {
+pub(crate) enum ForwardPolicy {
     /// Those of `flags` and no others, each with its value in one word that begins with the first of its names.
-    These {
+    Only {
         /// What is handed on.
         flags: &'static [Flag],
         /// Options that take the next word as their value and are left out.
@@ -44,7 +44,7 @@ pub(crate) enum Handed {
         subcommands: &'static [&'static str],
     },
     /// All but these, for a runner that shares its command line with Node: nobody knows all of Node's options.
-    AllBut {
+    AllExcept {
         /// What is left out.
         left_out: &'static [&'static str],
         /// Options that take the next word as their value.
@@ -57,7 +57,7 @@ pub(crate) enum Handed {
 
 /// A script's arguments, sorted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Options {
+pub(crate) struct ForwardedOptions {
     /// Options that are handed on, each in one word, or in two with its value.
     kept: Vec<Vec<String>>,
     /// What is no option: files, directories, patterns.
@@ -66,10 +66,10 @@ pub(crate) struct Options {
     left_out: Vec<Vec<String>>,
 }
 
-impl Options {
+impl ForwardedOptions {
     /// Sorts the arguments of `script`.
-    pub(crate) fn of(script: &Script, handed: Handed) -> Options {
-        let mut options = Options::default();
+    pub(crate) fn from_invocation(script: &Invocation, handed: ForwardPolicy) -> ForwardedOptions {
+        let mut options = ForwardedOptions::default();
         let mut words = script.args.as_slice();
         while let Some((word, rest)) = words.split_first() {
             words = rest;
@@ -77,15 +77,15 @@ impl Options {
                 options.positional.extend_from_slice(std::mem::take(&mut words));
             } else if word.starts_with('-') && word != "-" {
                 let taken = match handed {
-                    Handed::These { .. } => options.one_of_these(handed, word, rest),
-                    Handed::AllBut { .. } => options.one_of_all(handed, word, rest),
+                    ForwardPolicy::Only { .. } => options.one_of_these(handed, word, rest),
+                    ForwardPolicy::AllExcept { .. } => options.one_of_all(handed, word, rest),
                 };
                 words = &rest[taken..];
             } else {
                 options.positional.push(word.clone());
             }
         }
-        if let Handed::These { subcommands, .. } = handed
+        if let ForwardPolicy::Only { subcommands, .. } = handed
             && options.positional.first().is_some_and(|word| subcommands.contains(&word.as_str()))
         {
             options.positional.remove(0);
@@ -94,8 +94,8 @@ impl Options {
     }
 
     /// Takes in one option where only some are handed on. How many of the words after it are its own.
-    fn one_of_these(&mut self, handed: Handed, word: &str, rest: &[String]) -> usize {
-        let Handed::These { flags, valued, bare, .. } = handed else { return 0 };
+    fn one_of_these(&mut self, handed: ForwardPolicy, word: &str, rest: &[String]) -> usize {
+        let ForwardPolicy::Only { flags, valued, bare, .. } = handed else { return 0 };
         let flag_of = |name: &str| flags.iter().find(|flag| flag.names.iter().any(|other| is_same(name, other)));
         let is_among = |name: &str, names: &[&str]| names.iter().any(|other| is_same(name, other));
         let (mut name, mut value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
@@ -104,41 +104,41 @@ impl Options {
             && !short.starts_with("--")
             && !attached.is_empty()
             && value.is_none()
-            && (is_among(short, valued) || flag_of(short).is_some_and(|flag| flag.takes == Takes::Value))
+            && (is_among(short, valued) || flag_of(short).is_some_and(|flag| flag.arity == Arity::Value))
         {
             (name, value) = (short, Some(attached));
         }
         let flag = flag_of(name);
         let takes = match flag {
-            Some(flag) => flag.takes,
-            None if is_among(name, bare) || name.starts_with("--no-") => Takes::Nothing,
-            None if is_among(name, valued) => Takes::Value,
-            None => Takes::AllWords,
+            Some(flag) => flag.arity,
+            None if is_among(name, bare) || name.starts_with("--no-") => Arity::Nothing,
+            None if is_among(name, valued) => Arity::Value,
+            None => Arity::AllWords,
         };
         let up_to_next = rest.iter().take_while(|next| !next.starts_with('-')).count();
         let taken = match (takes, value) {
-            (Takes::AllWords | Takes::Patterns, _) | (Takes::Words, None) => up_to_next,
-            (Takes::Value, None) => up_to_next.min(1),
-            (Takes::Nothing, None) => usize::from(rest.first().is_some_and(|next| is_no_pattern(next))),
+            (Arity::AllWords | Arity::Patterns, _) | (Arity::Words, None) => up_to_next,
+            (Arity::Value, None) => up_to_next.min(1),
+            (Arity::Nothing, None) => usize::from(rest.first().is_some_and(|next| is_no_pattern(next))),
             (_, Some(_)) => 0,
         };
         let values: Vec<&str> = value.into_iter().chain(rest[..taken].iter().map(String::as_str)).collect();
         match flag {
-            Some(flag) if flag.takes == Takes::Patterns => {
+            Some(flag) if flag.arity == Arity::Patterns => {
                 self.positional.extend(values.iter().map(|&value| value.to_owned()));
             }
             Some(flag) if !values.is_empty() => {
                 self.kept.extend(values.iter().map(|value| vec![format!("{}={value}", flag.names[0])]));
             }
-            Some(flag) if flag.takes == Takes::Nothing => self.kept.push(vec![flag.names[0].to_owned()]),
+            Some(flag) if flag.arity == Arity::Nothing => self.kept.push(vec![flag.names[0].to_owned()]),
             _ => self.left_out.push([&[word.to_owned()], &rest[..taken]].concat()),
         }
         taken
     }
 
     /// The same where all others are. Node takes whatever follows for a value.
-    fn one_of_all(&mut self, handed: Handed, word: &str, rest: &[String]) -> usize {
-        let Handed::AllBut { left_out, valued, bare } = handed else { return 0 };
+    fn one_of_all(&mut self, handed: ForwardPolicy, word: &str, rest: &[String]) -> usize {
+        let ForwardPolicy::AllExcept { left_out, valued, bare } = handed else { return 0 };
         let is_bare = |bare: &[&str]| bare.contains(&word) || word.starts_with("--no-");
         let taken = if word.contains('=') {
             0
@@ -167,23 +167,23 @@ impl Options {
     }
 
     /// The same without the options of these names.
-    pub(crate) fn without(mut self, names: &[&str]) -> Options {
+    pub(crate) fn without(mut self, names: &[&str]) -> ForwardedOptions {
         self.kept.retain(|option| !names.contains(&name_of(&option[0])));
         self
     }
 
     /// Whether one of these is handed on.
-    pub(crate) fn have(&self, names: &[&str]) -> bool {
+    pub(crate) fn contain(&self, names: &[&str]) -> bool {
         self.kept.iter().any(|option| names.contains(&name_of(&option[0])))
     }
 
     /// Whether the same options are handed on.
-    pub(crate) fn are_those_of(&self, other: &Options) -> bool {
+    pub(crate) fn are_same_as(&self, other: &ForwardedOptions) -> bool {
         self.kept == other.kept
     }
 
     /// The words of what is handed on.
-    pub(crate) fn into_words(self) -> impl Iterator<Item = String> {
+    pub(crate) fn into_args(self) -> impl Iterator<Item = String> {
         self.kept.into_iter().flatten()
     }
 
@@ -212,21 +212,21 @@ fn is_same(one: &str, other: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn script(args: &str) -> Script {
-        Script { args: args.split(' ').map(str::to_owned).collect(), ..Script::default() }
+    fn script(args: &str) -> Invocation {
+        Invocation { args: args.split(' ').map(str::to_owned).collect(), ..Invocation::default() }
     }
 
-    fn words(options: Options) -> Vec<String> {
-        options.into_words().collect()
+    fn words(options: ForwardedOptions) -> Vec<String> {
+        options.into_args().collect()
     }
 
-    const THESE: Handed = Handed::These {
+    const ONLY: ForwardPolicy = ForwardPolicy::Only {
         flags: &[
-            Flag { names: &["--config", "-c"], takes: Takes::Value },
-            Flag { names: &["--runInBand", "-i"], takes: Takes::Nothing },
-            Flag { names: &["--roots"], takes: Takes::AllWords },
-            Flag { names: &["--project"], takes: Takes::Words },
-            Flag { names: &["--testPathPatterns"], takes: Takes::Patterns },
+            Flag { names: &["--config", "-c"], arity: Arity::Value },
+            Flag { names: &["--runInBand", "-i"], arity: Arity::Nothing },
+            Flag { names: &["--roots"], arity: Arity::AllWords },
+            Flag { names: &["--project"], arity: Arity::Words },
+            Flag { names: &["--testPathPatterns"], arity: Arity::Patterns },
         ],
         valued: &["--reporter", "-j"],
         bare: &["--coverage"],
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn these_and_no_others_are_handed_on() {
         let args = "-c x.js --coverage src -i --config=y.js --reporter dot --a=b --config";
-        let options = Options::of(&script(args), THESE);
+        let options = ForwardedOptions::from_invocation(&script(args), ONLY);
         assert_eq!(options.positional, ["src"]);
         let note =
             "the test script gives jest options that were not passed on: --coverage --reporter dot --a=b --config";
@@ -262,7 +262,7 @@ mod tests {
             ("--coverage 1 a", "a", "", "--coverage 1"),
             ("-i -- -a", "-a", "--runInBand", ""),
         ] {
-            let options = Options::of(&script(args), THESE);
+            let options = ForwardedOptions::from_invocation(&script(args), ONLY);
             assert_eq!(options.positional.join(" "), positional, "{args}");
             assert_eq!(options.left_out.concat().join(" "), left_out, "{args}");
             assert_eq!(words(options).join(" "), kept, "{args}");
@@ -272,20 +272,20 @@ mod tests {
     #[test]
     fn all_but_what_is_left_out_is_handed_on() {
         let args = "--import tsx -r x --watch a.js --reporter dot --bail --unheard of -- -b.js";
-        let handed = |bare| Handed::AllBut {
+        let handed = |bare| ForwardPolicy::AllExcept {
             left_out: &["--watch", "--reporter"],
             valued: &["--import", "-r", "--reporter"],
             bare,
         };
-        let options = Options::of(&script(args), handed(None));
+        let options = ForwardedOptions::from_invocation(&script(args), handed(None));
         assert_eq!(words(options.clone()), ["--import=tsx", "-r", "x", "--bail", "--unheard"]);
         assert_eq!((options.value_of("--import"), options.value_of("--bail")), (Some("tsx"), None));
-        assert!(options.have(&["--bail"]) && !options.have(&["--watch"]));
+        assert!(options.contain(&["--bail"]) && !options.contain(&["--watch"]));
         assert_eq!(options.positional, ["a.js", "of", "-b.js"]);
         let note = "the test script gives mocha options that were not passed on: --watch --reporter=dot";
         assert_eq!(options.note("mocha").unwrap(), note);
         assert_eq!(words(options.without(&["--import", "-r"])), ["--bail", "--unheard"]);
-        let options = Options::of(&script(args), handed(Some(&["--watch", "--bail"])));
+        let options = ForwardedOptions::from_invocation(&script(args), handed(Some(&["--watch", "--bail"])));
         assert_eq!(words(options.clone()), ["--import=tsx", "-r", "x", "--bail", "--unheard", "of"]);
         assert_eq!(options.positional, ["a.js", "-b.js"]);
     }

@@ -1,6 +1,6 @@
 //! What a test's file and its name say about the class and the method to select. Must not know how a runner is told.
 
-use super::sources::EXTENSIONS;
+use super::source_index::EXTENSIONS;
 
 /// Class and method of `com.example.FooTest#adds`; no method for a class as a whole.
 pub(crate) fn split(name: &str) -> (&str, Option<&str>) {
@@ -8,7 +8,7 @@ pub(crate) fn split(name: &str) -> (&str, Option<&str>) {
 }
 
 /// The class that a file below `src/test/LANGUAGE` is named after.
-pub(crate) fn class_of(file: &str) -> Option<String> {
+pub(crate) fn class_from_path(file: &str) -> Option<String> {
     let (stem, extension) = file.rsplit_once('.')?;
     let anchored = format!("/{stem}");
     let (_, below) = anchored.split_once("/src/test/")?;
@@ -17,7 +17,7 @@ pub(crate) fn class_of(file: &str) -> Option<String> {
 }
 
 /// The method of `each(String)[2]`, `same[1: b]`, `adds{int}`; `None` for a display name, which selects nothing.
-pub(crate) fn identifier(name: &str) -> Option<&str> {
+pub(crate) fn method_identifier(name: &str) -> Option<&str> {
     let end = name.find(['(', '[', '{']).unwrap_or(name.len());
     let method = &name[..end];
     let is_part = |character: char| character.is_alphanumeric() || "_$".contains(character);
@@ -43,15 +43,15 @@ mod tests {
             ("a,b", None),
             ("", None),
         ] {
-            assert_eq!(identifier(name), method, "{name}");
+            assert_eq!(method_identifier(name), method, "{name}");
         }
     }
 
     #[test]
     fn a_class_is_named_by_its_file() {
-        assert_eq!(class_of("a/src/test/java/com/x/FooTest.java").unwrap(), "com.x.FooTest");
-        assert_eq!(class_of("src/test/kotlin/T.kt").unwrap(), "T");
-        assert_eq!(class_of("src/main/java/com/x/Foo.java"), None);
-        assert_eq!(class_of("src/test/resources/x.json"), None);
+        assert_eq!(class_from_path("a/src/test/java/com/x/FooTest.java").unwrap(), "com.x.FooTest");
+        assert_eq!(class_from_path("src/test/kotlin/T.kt").unwrap(), "T");
+        assert_eq!(class_from_path("src/main/java/com/x/Foo.java"), None);
+        assert_eq!(class_from_path("src/test/resources/x.json"), None);
     }
 }

@@ -15,7 +15,7 @@ const ALWAYS: [&str; 5] = [":", "echo", "exit 0", "printf", "true"];
 const GOES_ON: [&str; 8] = ["#", ")", ";", "elif", "else", "fi", "then", "}"];
 
 /// Why a failure within `command` may not show in its status, if it is a line for a shell and that is so.
-pub(super) fn hides(command: &[String]) -> Option<String> {
+pub(super) fn hidden_failure(command: &[String]) -> Option<String> {
     let [shell, options @ .., line] = command else { return None };
     let is_shell = SHELLS.contains(&shell.rsplit('/').next().unwrap_or(shell));
     let is_line = options.last().is_some_and(|option| option.starts_with('-') && option.ends_with('c'));
@@ -132,7 +132,7 @@ mod tests {
 
     fn of(line: &str) -> String {
         let command = ["/bin/sh", "-c", line].map(str::to_owned);
-        hides(&command).unwrap_or_default()
+        hidden_failure(&command).unwrap_or_default()
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
         ] {
             assert_eq!(of(line), "", "{line}");
         }
-        let words = |words: &[&str]| hides(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let words = |words: &[&str]| hidden_failure(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(words(&["bash", "-ec", "make a; make b"]), None);
         assert!(words(&["bash", "-c", "make a; make b"]).is_some());
         for none in [&["grep", "-c", "a|b"][..], &["sh", "a;b"], &["sh"], &[]] {

@@ -6,7 +6,7 @@ fn scripts(of: &[(&str, &str)]) -> BTreeMap<String, String> {
     of.iter().map(|(name, script)| ((*name).to_owned(), (*script).to_owned())).collect()
 }
 
-fn found(script: &str) -> Vec<(Runner, String)> {
+fn found(script: &str) -> Vec<(JsRunner, String)> {
     let all = scripts(&[
         ("test", script),
         ("test:unit", "vitest run -c \"a b.ts\""),
@@ -15,52 +15,53 @@ fn found(script: &str) -> Vec<(Runner, String)> {
         ("jest", "jest -c own.js"),
         ("loop", "npm run loop"),
     ]);
-    let of = |script: Script| {
+    let of = |script: Invocation| {
         let env: Vec<String> = script.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let lost = if script.lost.is_empty() { String::new() } else { format!("|lost {}", script.lost.join(", ")) };
         format!("{}|{}|{}{lost}", env.join(" "), script.node.join(" "), script.args.join(" "))
     };
-    let each = |(runner, scripts): (Runner, Vec<Script>)| scripts.into_iter().map(move |script| (runner, of(script)));
-    runners_of(&all, "test").into_iter().flat_map(each).collect()
+    let each =
+        |(runner, scripts): (JsRunner, Vec<Invocation>)| scripts.into_iter().map(move |script| (runner, of(script)));
+    find_runners(&all, "test").into_iter().flat_map(each).collect()
 }
 
 #[test]
 fn a_runner_is_found_behind_whatever_starts_it() {
     for (script, runner, rest) in [
-        ("jest", Runner::Jest, "||"),
-        ("tsc && NODE_ENV=test TZ=UTC npx jest -c x.js --ci", Runner::Jest, "NODE_ENV=test TZ=UTC||-c x.js --ci"),
-        ("cross-env A=b nyc mocha 'test/**/*.js'", Runner::Mocha, "A=b||test/**/*.js"),
+        ("jest", JsRunner::Jest, "||"),
+        ("tsc && NODE_ENV=test TZ=UTC npx jest -c x.js --ci", JsRunner::Jest, "NODE_ENV=test TZ=UTC||-c x.js --ci"),
+        ("cross-env A=b nyc mocha 'test/**/*.js'", JsRunner::Mocha, "A=b||test/**/*.js"),
         (
             "node --experimental-vm-modules node_modules/jest/bin/jest.js src",
-            Runner::Jest,
+            JsRunner::Jest,
             "|--experimental-vm-modules|src",
         ),
-        ("node -r dotenv/config ./node_modules/.bin/jest", Runner::Jest, "|-r dotenv/config|"),
-        ("npm run lint; npm run test:unit", Runner::Vitest, "||run -c a b.ts"),
-        ("node --import tsx --test test/*.ts", Runner::Node, "||--import tsx test/*.ts"),
-        ("tsx --test 'src/*.test.ts'", Runner::Node, "||--import=tsx src/*.test.ts"),
-        ("tsx --test --test-timeout 5", Runner::Node, &format!("||--import=tsx --test-timeout 5 {TSX_TESTS}")),
-        ("c8 --lines 100 mocha 'src/**/*.spec.js'", Runner::Mocha, "||src/**/*.spec.js"),
+        ("node -r dotenv/config ./node_modules/.bin/jest", JsRunner::Jest, "|-r dotenv/config|"),
+        ("npm run lint; npm run test:unit", JsRunner::Vitest, "||run -c a b.ts"),
+        ("node --import tsx --test test/*.ts", JsRunner::Node, "||--import tsx test/*.ts"),
+        ("tsx --test 'src/*.test.ts'", JsRunner::Node, "||--import=tsx src/*.test.ts"),
+        ("tsx --test --test-timeout 5", JsRunner::Node, &format!("||--import=tsx --test-timeout 5 {TSX_TESTS}")),
+        ("c8 --lines 100 mocha 'src/**/*.spec.js'", JsRunner::Mocha, "||src/**/*.spec.js"),
         (
             "nyc --check-coverage --lines 90 mocha --check-coverage x",
-            Runner::Mocha,
+            JsRunner::Mocha,
             "||--check-coverage x|lost --check-coverage",
         ),
-        ("c8 --100 jest", Runner::Jest, "|||lost --100"),
-        ("nyc -r lcov mocha --recursive", Runner::Mocha, "||--recursive"),
-        ("c8 -o coverage/jest mocha", Runner::Mocha, "||"),
-        ("dotenv -e .env.test -- jest -c x", Runner::Jest, "||-c x"),
-        ("env-cmd -f .env mocha", Runner::Mocha, "||"),
-        ("dotenvx run -f .env -- mocha", Runner::Mocha, "||"),
-        ("npx -p mocha-cli --no-install mocha@11 x", Runner::Mocha, "||x"),
-        ("pnpm exec vitest run $FLAGS --x | cat", Runner::Vitest, "||run --x|lost $FLAGS"),
-        ("NODE_OPTIONS=\"$NODE_OPTIONS --x\" jest", Runner::Jest, "NODE_OPTIONS= --x|||lost $NODE_OPTIONS"),
-        ("yarn node --x $(yarn bin jest)", Runner::Jest, "|--x|"),
-        ("node --env-file .env -r x node_modules/.bin/mocha", Runner::Mocha, "|-r x||lost --env-file .env"),
-        ("jest --clearCache && jest -c x", Runner::Jest, "||-c x"),
-        ("vitest list && vitest run list", Runner::Vitest, "||run list"),
-        ("cypress verify && cypress run -q", Runner::Cypress, "||run -q"),
-        ("cd web && jest", Runner::Jest, "|||lost cd web"),
+        ("c8 --100 jest", JsRunner::Jest, "|||lost --100"),
+        ("nyc -r lcov mocha --recursive", JsRunner::Mocha, "||--recursive"),
+        ("c8 -o coverage/jest mocha", JsRunner::Mocha, "||"),
+        ("dotenv -e .env.test -- jest -c x", JsRunner::Jest, "||-c x"),
+        ("env-cmd -f .env mocha", JsRunner::Mocha, "||"),
+        ("dotenvx run -f .env -- mocha", JsRunner::Mocha, "||"),
+        ("npx -p mocha-cli --no-install mocha@11 x", JsRunner::Mocha, "||x"),
+        ("pnpm exec vitest run $FLAGS --x | cat", JsRunner::Vitest, "||run --x|lost $FLAGS"),
+        ("NODE_OPTIONS=\"$NODE_OPTIONS --x\" jest", JsRunner::Jest, "NODE_OPTIONS= --x|||lost $NODE_OPTIONS"),
+        ("yarn node --x $(yarn bin jest)", JsRunner::Jest, "|--x|"),
+        ("node --env-file .env -r x node_modules/.bin/mocha", JsRunner::Mocha, "|-r x||lost --env-file .env"),
+        ("jest --clearCache && jest -c x", JsRunner::Jest, "||-c x"),
+        ("vitest list && vitest run list", JsRunner::Vitest, "||run list"),
+        ("cypress verify && cypress run -q", JsRunner::Cypress, "||run -q"),
+        ("cd web && jest", JsRunner::Jest, "|||lost cd web"),
     ] {
         assert_eq!(found(script), [(runner, rest.to_owned())], "{script}");
     }
@@ -73,7 +74,7 @@ fn a_runner_is_found_behind_whatever_starts_it() {
 #[test]
 fn a_check_of_coverage_after_the_tests_is_beside_them() {
     let all = scripts(&[("test", "nyc mocha && nyc check-coverage --lines 90 && nyc report")]);
-    let told: Vec<_> = plain_of(&all, "test").into_iter().map(|plain| (plain.told, plain.purpose)).collect();
+    let told: Vec<_> = shell_commands(&all, "test").into_iter().map(|plain| (plain.told, plain.purpose)).collect();
     assert_eq!(told, [("nyc check-coverage --lines 90".to_owned(), Purpose::Check)]);
 }
 
@@ -89,12 +90,12 @@ fn what_starts_no_runner_is_a_line_for_a_shell() {
             ("more", "node x"),
             ("hot", "node hot.js mocha x --exit"),
         ]);
-        let is_test = |plain: &Plain| plain.purpose == Purpose::Tests;
-        let line = |plain: Plain| {
+        let is_test = |plain: &ShellCommand| plain.purpose == Purpose::Tests;
+        let line = |plain: ShellCommand| {
             let env = plain.env.iter().map(|(name, value)| format!("{name}={value} "));
             env.collect::<String>() + &plain.line
         };
-        plain_of(&all, "test").into_iter().filter(is_test).map(line).collect::<Vec<_>>()
+        shell_commands(&all, "test").into_iter().filter(is_test).map(line).collect::<Vec<_>>()
     };
     for (script, lines) in [
         ("npm run lint && jest && A=b npm run unit -- -x", &["A=b tape 'test/*.js'"][..]),
@@ -114,11 +115,11 @@ fn what_starts_no_runner_is_a_line_for_a_shell() {
     }
     let purposes = |script: &str| {
         let all = scripts(&[("test", script), ("pretest", "npm run build && eslint ."), ("build", "node make.js")]);
-        plain_of(&all, "test").into_iter().map(|plain| plain.purpose).collect::<Vec<_>>()
+        shell_commands(&all, "test").into_iter().map(|plain| plain.purpose).collect::<Vec<_>>()
     };
     assert_eq!(purposes("jest && node x"), [Purpose::Build, Purpose::Check, Purpose::Tests]);
-    let borp = runners_of(&scripts(&[("test", "c8 borp -p 'test/*.js' --expose-gc")]), "test");
-    let borp = &borp[&Runner::Node][0];
+    let borp = find_runners(&scripts(&[("test", "c8 borp -p 'test/*.js' --expose-gc")]), "test");
+    let borp = &borp[&JsRunner::Node][0];
     assert_eq!((borp.program, borp.args.join(" ")), (Some(BORP), "-p test/*.js --expose-gc".to_owned()));
 }
 
@@ -152,9 +153,9 @@ fn scripts_that_are_too_much_to_read_are_run_as_they_are() {
     let many: String = (0..1_000).map(|number| format!("mocha {number};")).collect();
     let all = scripts(&[("test", &again), ("a", &long), ("large", &large), ("many", &many)]);
     for name in ["test", "large"] {
-        let found = runners_of(&all, name).remove(&Runner::Mocha).unwrap_or_default();
-        assert!(found.iter().map(Script::bytes).sum::<usize>() < 20_000_000, "{name}");
-        let plain = plain_of(&all, name);
+        let found = find_runners(&all, name).remove(&JsRunner::Mocha).unwrap_or_default();
+        assert!(found.iter().map(Invocation::bytes).sum::<usize>() < 20_000_000, "{name}");
+        let plain = shell_commands(&all, name);
         assert!(plain.len() == 1 && plain[0].line == all[name], "{name}");
     }
 }
@@ -162,20 +163,20 @@ fn scripts_that_are_too_much_to_read_are_run_as_they_are() {
 #[test]
 fn a_subshell_takes_its_directory_along() {
     let lines = |script: &str| {
-        plain_of(&scripts(&[("test", script)]), "test").into_iter().map(|plain| plain.line).collect::<Vec<_>>()
+        shell_commands(&scripts(&[("test", script)]), "test").into_iter().map(|plain| plain.line).collect::<Vec<_>>()
     };
     assert_eq!(lines("(cd web && tape x) && tape y"), ["cd web && tape x", "tape y"]);
     assert_eq!(
         lines("(cd a && (cd b; tape x) && tape y); (tape z)"),
         ["cd a && cd b && tape x", "cd a && tape y", "tape z"]
     );
-    assert_eq!(found("(cd web && jest); mocha")[1], (Runner::Mocha, "||".to_owned()));
+    assert_eq!(found("(cd web && jest); mocha")[1], (JsRunner::Mocha, "||".to_owned()));
 }
 
 #[test]
 fn what_is_negated_or_a_condition_is_no_test_by_itself() {
     let of = |script: &str| {
-        let all = plain_of(&scripts(&[("test", script)]), "test");
+        let all = shell_commands(&scripts(&[("test", script)]), "test");
         all.into_iter().map(|plain| (plain.line, plain.purpose)).collect::<Vec<_>>()
     };
     assert_eq!(of("! grep -r only test && jest"), [("! grep -r only test".to_owned(), Purpose::Tests)]);
@@ -187,7 +188,7 @@ fn what_is_negated_or_a_condition_is_no_test_by_itself() {
 #[test]
 fn every_start_is_found_and_the_same_one_once() {
     let mocha = |script: &str| {
-        let all = found(script).into_iter().map(|(runner, script)| (runner == Runner::Mocha).then_some(script));
+        let all = found(script).into_iter().map(|(runner, script)| (runner == JsRunner::Mocha).then_some(script));
         all.map(Option::unwrap).collect::<Vec<_>>()
     };
     assert_eq!(mocha("mocha test/unit && mocha test/it; mocha test/unit"), ["||test/unit", "||test/it"]);
@@ -195,18 +196,18 @@ fn every_start_is_found_and_the_same_one_once() {
     assert_eq!(mocha("run-s test:it*"), ["A=c B=d||it"]);
     assert_eq!(mocha("npm-run-all --silent 'test:i*:** -- --bail'"), ["A=c B=d||it --bail", "||slow --bail"]);
     let many = scripts(&[("test", &"npm run a;".repeat(200)), ("a", &"npm run b;".repeat(200)), ("b", "mocha")]);
-    let scripts = runners_of(&many, "test").remove(&Runner::Mocha).unwrap();
+    let scripts = find_runners(&many, "test").remove(&JsRunner::Mocha).unwrap();
     assert_eq!(scripts[0].lost, ["what comes after 1024 commands"]);
 }
 
 #[test]
 fn a_script_has_the_environment_and_the_arguments_of_the_one_that_runs_it() {
     for (script, runner, rest) in [
-        ("A=a TZ=UTC npm run test:it", Runner::Mocha, "A=c B=d TZ=UTC||it"),
-        ("npm run test:it --silent x -- --bail", Runner::Mocha, "A=c B=d||it x --bail"),
-        ("yarn test:it:slow --bail", Runner::Mocha, "||slow --bail"),
-        ("yarn jest --ci", Runner::Jest, "||-c own.js --ci"),
-        ("npx jest --ci", Runner::Jest, "||--ci"),
+        ("A=a TZ=UTC npm run test:it", JsRunner::Mocha, "A=c B=d TZ=UTC||it"),
+        ("npm run test:it --silent x -- --bail", JsRunner::Mocha, "A=c B=d||it x --bail"),
+        ("yarn test:it:slow --bail", JsRunner::Mocha, "||slow --bail"),
+        ("yarn jest --ci", JsRunner::Jest, "||-c own.js --ci"),
+        ("npx jest --ci", JsRunner::Jest, "||--ci"),
     ] {
         assert_eq!(found(script), [(runner, rest.to_owned())], "{script}");
     }

@@ -3,8 +3,8 @@
 
 use crate::contract::FileTree;
 use crate::contract::{CoverageHarvest, Framework, Parser, Plan, PlanError, PlanRequest, Step, StreamSummary};
-use crate::contract::{Project, holds};
-use crate::run::remedies::WithRemedies;
+use crate::contract::{Project, owns_source};
+use crate::run::remedy_parser::RemedyParser;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -25,7 +25,7 @@ pub struct DetectedFramework {
 impl DetectedFramework {
     /// Whether a file or directory is one of its projects' own.
     pub(crate) fn has(&self, tree: &FileTree, path: &str) -> bool {
-        holds(self.framework.extensions(), &self.projects, tree, path)
+        owns_source(self.framework.extensions(), &self.projects, tree, path)
     }
 }
 
@@ -74,16 +74,16 @@ impl FrameworkChoice {
             return Ok((plan, parser));
         }
         let mut all = Plan { notes: self.notes.clone(), ..Plan::default() };
-        let mut together = Together { parts: Vec::new(), owners: Vec::new(), current: 0 };
+        let mut multi = MultiParser { parts: Vec::new(), owners: Vec::new(), current: 0 };
         for (selection, detected) in self.shares(tree, request.selection).iter().zip(&self.detected) {
             let Some(selection) = selection else { continue };
             let (plan, parser) = plan(detected, kind, tree, &PlanRequest { selection, ..request.clone() }, browsing)?;
-            let part = together.parts.len();
-            together.owners.extend((0..plan.steps.len()).map(|step| (part, step)));
-            together.parts.push(Part { parser, steps: plan.steps.len() });
+            let part = multi.parts.len();
+            multi.owners.extend((0..plan.steps.len()).map(|step| (part, step)));
+            multi.parts.push(Part { parser, steps: plan.steps.len() });
             all.absorb(plan);
         }
-        Ok((all, Box::new(together)))
+        Ok((all, Box::new(multi)))
     }
 
     /// What each is to run of `selection`; `None` for nothing.
@@ -143,13 +143,13 @@ fn plan(
                 framework.apply_browser_options(tree, &mut plan, option, browsing)?;
             }
             let parser = framework.parser(&plan, request);
-            let parser = WithRemedies::new(parser, request.network, framework.missing_build_outputs(tree, projects));
+            let parser = RemedyParser::new(parser, request.network, framework.missing_build_outputs(tree, projects));
             (plan, Box::new(parser))
         }
         RunKind::Listing => {
             let plan = framework.plan_listing(projects, tree, request)?;
             let parser = framework.listing_parser(&plan, request);
-            (plan, Box::new(WithRemedies::new(parser, request.network, Vec::new())))
+            (plan, Box::new(RemedyParser::new(parser, request.network, Vec::new())))
         }
     })
 }
@@ -173,20 +173,20 @@ struct Part {
 }
 
 /// Hands each step's output to the parser whose step it is.
-struct Together {
+struct MultiParser {
     parts: Vec<Part>,
     /// Whose each step is, and which of its own.
     owners: Vec<(usize, usize)>,
     current: usize,
 }
 
-impl Together {
+impl MultiParser {
     fn current(&mut self) -> Option<&mut Box<dyn Parser>> {
         self.parts.get_mut(self.current).map(|part| &mut part.parser)
     }
 }
 
-impl Parser for Together {
+impl Parser for MultiParser {
     fn step_started(&mut self, step: usize) {
         let Some(&(part, own)) = self.owners.get(step) else { return };
         self.current = part;
@@ -272,15 +272,15 @@ pub(crate) mod tests {
 
     /// Plans a step for each thing that it is asked for, tells of it as a test, and wants one more step after each.
     /// Its source files are named after it.
-    pub(crate) struct Echo(pub(crate) [&'static str; 1]);
+    pub(crate) struct FakeFramework(pub(crate) [&'static str; 1]);
 
-    struct Heard {
+    struct FakeParser {
         name: &'static str,
         steps: Vec<usize>,
         more: bool,
     }
 
-    impl Framework for Echo {
+    impl Framework for FakeFramework {
         fn name(&self) -> &'static str {
             self.0[0]
         }
@@ -328,11 +328,11 @@ pub(crate) mod tests {
         }
 
         fn parser(&self, _: &Plan, _: &PlanRequest<'_>) -> Box<dyn Parser> {
-            Box::new(Heard { name: self.name(), steps: Vec::new(), more: true })
+            Box::new(FakeParser { name: self.name(), steps: Vec::new(), more: true })
         }
     }
 
-    impl Parser for Heard {
+    impl Parser for FakeParser {
         fn step_started(&mut self, step: usize) {
             self.steps.push(step);
         }
@@ -360,8 +360,8 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) static A: Echo = Echo(["a"]);
-    pub(crate) static B: Echo = Echo(["b"]);
+    pub(crate) static A: FakeFramework = FakeFramework(["a"]);
+    pub(crate) static B: FakeFramework = FakeFramework(["b"]);
 
     fn planned(selection: &Selection) -> (Vec<String>, Box<dyn Parser>) {
         let mut tree = FileTree::default();
@@ -390,7 +390,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_run_has_the_time_of_its_slowest_framework() {
-        let of = |frameworks: &[&'static Echo], set: &[(&str, u64)]| {
+        let of = |frameworks: &[&'static FakeFramework], set: &[(&str, u64)]| {
             let detected = frameworks.iter().map(|&framework| DetectedFramework { framework, projects: Vec::new() });
             let set = |name: &str| set.iter().find(|(framework, _)| *framework == name).map(|(_, ms)| *ms);
             FrameworkChoice { detected: detected.collect(), notes: Vec::new() }.default_wall_ms(set, 10)

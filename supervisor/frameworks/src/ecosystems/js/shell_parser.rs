@@ -9,7 +9,7 @@ const SUBSHELLS_MAX: usize = 16;
 
 /// A command of a script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Command {
+pub(super) struct ScriptCommand {
     /// Its words, without quotes.
     pub(super) words: Vec<String>,
     /// What of it only a shell can read, as it is written: `$FLAGS`.
@@ -17,7 +17,7 @@ pub(super) struct Command {
     /// The whole of it, as it is written.
     pub(super) text: String,
     /// What stands between it and the next one.
-    pub(super) then: Then,
+    pub(super) then: Separator,
     /// Whether it reads what the one before it prints.
     pub(super) is_piped: bool,
     /// The subshells that it is in, the outermost first, each by its number in the script.
@@ -26,7 +26,7 @@ pub(super) struct Command {
 
 /// What stands after a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum Separator {
     /// `&&`, `;`, a parenthesis or nothing.
     #[default]
     Next,
@@ -39,7 +39,7 @@ pub(super) enum Then {
 }
 
 /// The commands of a script, in its order.
-pub(super) fn commands(script: &str) -> Vec<Command> {
+pub(super) fn commands(script: &str) -> Vec<ScriptCommand> {
     let mut lexer = Lexer { chars: Source { text: script, at: 0 }, ..Lexer::default() };
     lexer.read();
     lexer.commands
@@ -77,8 +77,8 @@ struct Lexer<'a> {
     chars: Source<'a>,
     /// Where the current command begins.
     from: usize,
-    commands: Vec<Command>,
-    command: Command,
+    commands: Vec<ScriptCommand>,
+    command: ScriptCommand,
     word: String,
     /// Whether there is a word, which may be empty where it was quoted.
     begun: bool,
@@ -203,10 +203,10 @@ impl Lexer<'_> {
         self.is_place = false;
         let twice = self.chars.next_if(|char| char == by && "&|".contains(char)).is_some();
         let then = match (by, twice) {
-            ('&', false) => Then::Beside,
-            ('|', false) => Then::Pipe,
-            ('|', true) => Then::Else,
-            _ => Then::Next,
+            ('&', false) => Separator::Beside,
+            ('|', false) => Separator::Pipe,
+            ('|', true) => Separator::Else,
+            _ => Separator::Next,
         };
         let from = std::mem::replace(&mut self.from, self.chars.at);
         let mut command = std::mem::take(&mut self.command);
@@ -215,7 +215,7 @@ impl Lexer<'_> {
             text.trim().clone_into(&mut command.text);
             command.then = then;
             command.within.clone_from(&self.within);
-            command.is_piped = self.commands.last().is_some_and(|before| before.then == Then::Pipe);
+            command.is_piped = self.commands.last().is_some_and(|before| before.then == Separator::Pipe);
             self.commands.push(command);
         }
         match by {
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     fn read(script: &str) -> Vec<String> {
-        let of = |command: Command| format!("{}|{}", command.words.join(" "), command.lost.join(" "));
+        let of = |command: ScriptCommand| format!("{}|{}", command.words.join(" "), command.lost.join(" "));
         commands(script).into_iter().map(of).collect()
     }
 
@@ -248,12 +248,12 @@ mod tests {
         assert_eq!(
             texts("A=b 'c d' && e \"$f\"|g || h >x 2>&1 & ü; (i) # j"),
             [
-                one("A=b 'c d'", Then::Next, false),
-                one("e \"$f\"", Then::Pipe, false),
-                one("g", Then::Else, true),
-                one("h >x 2>&1", Then::Beside, false),
-                one("ü", Then::Next, false),
-                one("i", Then::Next, false),
+                one("A=b 'c d'", Separator::Next, false),
+                one("e \"$f\"", Separator::Pipe, false),
+                one("g", Separator::Else, true),
+                one("h >x 2>&1", Separator::Beside, false),
+                one("ü", Separator::Next, false),
+                one("i", Separator::Next, false),
             ]
         );
         assert_eq!(read("a &> b"), ["a|"]);
