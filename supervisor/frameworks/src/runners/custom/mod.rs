@@ -294,7 +294,7 @@ impl Parser for CustomParser {
                 self.form = Form::Tap(tap);
             }
             Form::Candidate(_, perhaps) => {
-                let failed = perhaps.failed();
+                let failed = perhaps.count_failed();
                 if failed > 0 {
                     self.notes
                         .add(format!("{failed} line(s) say `not ok` and are not read as TAP: no plan (`1..N`) came"));
@@ -326,7 +326,7 @@ impl Parser for CustomParser {
             let name = path.rsplit('/').next().unwrap_or(path);
             let told = junit::parse_report(name, bytes, &self.paths, "", events);
             self.summary.structured = true;
-            if told.cut_off {
+            if told.is_incomplete {
                 self.proofs.invalidate();
             }
             self.notes.extend(told.notes);

@@ -197,7 +197,7 @@ impl MavenParser {
         self.ended(class.unwrap_or_default());
         let mut found = Vec::new();
         let told = junit::parse_report(&path, content, &self.paths, &self.dir, &mut found);
-        if told.cut_off {
+        if told.is_incomplete {
             self.proofs.invalidate();
         }
         self.flaky += told.flaky;
