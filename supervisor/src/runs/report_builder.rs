@@ -102,7 +102,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         not_run: expected.missing().into_iter().filter(|test| !running.contains(test)).collect(),
         unreached: stream.unreached
             || missed
-            || (chosen.as_ref().is_some_and(FrameworkChoice::blocks)
+            || (chosen.as_ref().is_some_and(FrameworkChoice::build_error_hides_tests)
                 && tally.build_errors + tally.collection_errors > 0),
         not_built: stream.not_built,
         running,

@@ -1,4 +1,4 @@
-//! A project of one framework, and which files are a project's own. Must not know any framework.
+//! A project of one framework, and which files belong to it.
 
 use crate::contract::FileTree;
 use crate::parsing::workspace_paths::is_within;
@@ -12,12 +12,12 @@ pub struct Project {
     pub name: String,
 }
 
-/// The project that a file or directory belongs to: the innermost one above it.
+/// The innermost project that contains a file or directory.
 pub(crate) fn innermost_project<'a>(projects: &'a [Project], path: &str) -> Option<&'a Project> {
     projects.iter().filter(|project| is_within(path, &project.dir)).max_by_key(|project| project.dir.len())
 }
 
-/// Whether `path` is a source file of these projects, or a directory with one.
+/// Whether `path` is a source file of these projects, or a directory that contains one.
 pub(crate) fn owns_source(extensions: &[&str], projects: &[Project], tree: &FileTree, path: &str) -> bool {
     let is_own = |file: &str| {
         let extension = file.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, extension)| extension);

@@ -1,40 +1,40 @@
-//! The proof of a run, gathered step by step by the parsers. Must not know any runner.
+//! Collects the proof of a run step by step.
 
 use proctor_core::proof::Proof;
 
-/// ProofTracker of the steps of a run: each step that starts has to show its own, and nothing that is lost comes back.
+/// The proof of a run's steps: each started step needs its own, and an invalidated proof stays invalid.
 #[derive(Debug, Default)]
 pub(crate) struct ProofTracker {
-    /// Those of the steps before the current one; `None` before the first.
+    /// Combined proof of the steps before the current one; `None` before the first.
     earlier: Option<Proof>,
-    /// That of the current step; `None` before the first.
+    /// Proof of the current step; `None` before the first.
     current: Option<Proof>,
     is_invalid: bool,
 }
 
 impl ProofTracker {
-    /// Starts a step, of which nothing is shown yet.
+    /// Starts a step, whose proof is missing at first.
     pub(crate) fn start_step(&mut self) {
         self.earlier = self.total();
         self.current = Some(Proof::Missing);
     }
 
-    /// Records that the runner of the current step came to its end, and told `tests` tests by its own count, 0 if it has none.
+    /// Records that the runner of the current step finished and counted `tests` tests, 0 if it does not count.
     pub(crate) fn record(&mut self, tests: u64) {
         self.current = self.current.map(|_| Proof::Shown { tests });
     }
 
-    /// Records that the current step has nothing to prove, because what was told says that its tests did not run.
+    /// Records that the current step needs no proof, because the runner reported that its tests did not run.
     pub(crate) fn waive(&mut self) {
         self.record(0);
     }
 
-    /// Records that a part of what a runner told is lost.
+    /// Records that a part of the runner's report is lost.
     pub(crate) fn invalidate(&mut self) {
         self.is_invalid = true;
     }
 
-    /// The proof of all steps, which is missing where there was none.
+    /// The proof of all steps; missing if there was no step.
     pub(crate) fn proof(&self) -> Proof {
         self.total().filter(|_| !self.is_invalid).unwrap_or_default()
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_step_has_to_show_its_proof() {
+    fn each_step_needs_its_own_proof() {
         let mut proofs = ProofTracker::default();
         proofs.record(1);
         assert_eq!(proofs.proof(), Proof::Missing, "no step has started");

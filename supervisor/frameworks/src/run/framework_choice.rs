@@ -1,5 +1,4 @@
-//! The frameworks of one run as one: their commands one after the other, their results in one stream. Must not know any
-//! framework.
+//! The frameworks of one run: plans their commands one after the other and combines their parsers.
 
 use crate::contract::FileTree;
 use crate::contract::{CoverageHarvest, Framework, Parser, Plan, PlanError, PlanRequest, Step, StreamSummary};
@@ -23,44 +22,44 @@ pub struct DetectedFramework {
 }
 
 impl DetectedFramework {
-    /// Whether a file or directory is one of its projects' own.
-    pub(crate) fn has(&self, tree: &FileTree, path: &str) -> bool {
+    /// Whether a file or directory belongs to one of its projects.
+    pub(crate) fn owns(&self, tree: &FileTree, path: &str) -> bool {
         owns_source(self.framework.extensions(), &self.projects, tree, path)
     }
 }
 
-/// The frameworks that were chosen for a run, at least one.
+/// The frameworks chosen for a run, at least one.
 #[derive(Clone)]
 pub struct FrameworkChoice {
     pub(crate) detected: Vec<DetectedFramework>,
-    /// Sentences about what was not chosen.
+    /// Sentences about projects and frameworks that were left out.
     pub(crate) notes: Vec<String>,
 }
 
 impl FrameworkChoice {
-    /// Their names, as a report tells them: `go`, or `go, pytest`.
+    /// Their names as a report shows them: `go`, or `go, pytest`.
     #[must_use]
     pub fn name(&self) -> String {
         let names: Vec<&str> = self.detected.iter().map(|detected| detected.framework.name()).collect();
         names.join(", ")
     }
 
-    /// See [`Framework::build_error_hides_tests`]: of several it is not known whose part did not build.
+    /// See [`Framework::build_error_hides_tests`]. Of several frameworks it is not known which one did not build.
     #[must_use]
     pub fn build_error_hides_tests(&self) -> bool {
         self.detected.iter().any(|detected| detected.framework.build_error_hides_tests())
     }
 
-    /// Milliseconds of wall time for a run that asks for none: as many as the slowest of them needs. `set` is what an
-    /// operator has set for a framework, `else_ms` what runs have of whose framework nobody says anything.
-    pub fn default_wall_ms(&self, set: impl Fn(&str) -> Option<u64>, else_ms: u64) -> u64 {
+    /// Wall time in milliseconds of a run that requests none: that of the slowest framework. `configured` is the operator's
+    /// setting for a framework, `default_ms` applies to frameworks without a setting or a default of their own.
+    pub fn default_wall_ms(&self, configured: impl Fn(&str) -> Option<u64>, default_ms: u64) -> u64 {
         let each = self.detected.iter().map(|DetectedFramework { framework, .. }| {
-            set(framework.name()).or_else(|| framework.default_wall_ms()).unwrap_or(else_ms)
+            configured(framework.name()).or_else(|| framework.default_wall_ms()).unwrap_or(default_ms)
         });
-        each.max().unwrap_or(else_ms)
+        each.max().unwrap_or(default_ms)
     }
 
-    /// Their commands, and what reads the output. A framework that has nothing of the selection has no command.
+    /// Plans the commands and creates the parser. A framework without a part of the selection has no command.
     pub fn plan(
         &self,
         kind: RunKind,
@@ -75,7 +74,7 @@ impl FrameworkChoice {
         }
         let mut all = Plan { notes: self.notes.clone(), ..Plan::default() };
         let mut multi = MultiParser { parts: Vec::new(), owners: Vec::new(), current: 0 };
-        for (selection, detected) in self.shares(tree, request.selection).iter().zip(&self.detected) {
+        for (selection, detected) in self.split_selection(tree, request.selection).iter().zip(&self.detected) {
             let Some(selection) = selection else { continue };
             let (plan, parser) = plan(detected, kind, tree, &PlanRequest { selection, ..request.clone() }, browsing)?;
             let part = multi.parts.len();
@@ -86,11 +85,11 @@ impl FrameworkChoice {
         Ok((all, Box::new(multi)))
     }
 
-    /// What each is to run of `selection`; `None` for nothing.
-    fn shares(&self, tree: &FileTree, selection: &Selection) -> Vec<Option<Selection>> {
+    /// The part of `selection` for each framework; `None` for nothing.
+    fn split_selection(&self, tree: &FileTree, selection: &Selection) -> Vec<Option<Selection>> {
         let of = |detected: &DetectedFramework| match selection {
             Selection::Matching { filter, files } if !files.is_empty() && detected.framework.supports_selection() => {
-                let own = files.iter().filter(|file| detected.has(tree, file)).cloned();
+                let own = files.iter().filter(|file| detected.owns(tree, file)).cloned();
                 let files: Vec<String> = own.collect();
                 (!files.is_empty()).then(|| Selection::Matching { filter: filter.clone(), files })
             }
@@ -106,11 +105,11 @@ impl FrameworkChoice {
             other => Some(other.clone()),
         };
         let shares: Vec<Option<Selection>> = self.detected.iter().map(of).collect();
-        // What is nobody's is everybody's: each says what it makes of it.
+        // If no framework owns any of it, each plans the whole selection and reports its own error.
         if shares.iter().all(Option::is_none) { vec![Some(selection.clone()); self.detected.len()] } else { shares }
     }
 
-    /// What the files that the run left say about coverage.
+    /// Coverage from the files that the run left.
     #[must_use]
     pub fn ingest_coverage(
         &self,
@@ -155,7 +154,7 @@ fn plan(
 }
 
 impl Plan {
-    /// Puts another plan behind this one.
+    /// Appends another plan.
     fn absorb(&mut self, other: Plan) {
         self.steps.extend(other.steps);
         self.files.extend(other.files);
@@ -166,16 +165,16 @@ impl Plan {
     }
 }
 
-/// One framework's parser, and how many steps it has been given.
+/// One framework's parser, and how many steps it has so far.
 struct Part {
     parser: Box<dyn Parser>,
     steps: usize,
 }
 
-/// Hands each step's output to the parser whose step it is.
+/// Passes each step's output to the parser of its framework.
 struct MultiParser {
     parts: Vec<Part>,
-    /// Whose each step is, and which of its own.
+    /// For each step: the index in `parts`, and the step's number within that part.
     owners: Vec<(usize, usize)>,
     current: usize,
 }
@@ -252,7 +251,7 @@ impl Parser for MultiParser {
 
     fn summary(&self) -> StreamSummary {
         let all: Vec<StreamSummary> = self.parts.iter().map(|part| part.parser.summary()).collect();
-        // One without a command has nothing to prove.
+        // A framework without a command has nothing to prove.
         let proofs = self.parts.iter().zip(&all).filter(|(part, _)| part.steps > 0).map(|(_, one)| one.proof);
         StreamSummary {
             structured: all.iter().all(|one| one.structured),
@@ -270,8 +269,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::contract::Framework;
 
-    /// Plans a step for each thing that it is asked for, tells of it as a test, and wants one more step after each.
-    /// Its source files are named after it.
+    /// Plans one step per requested file, package or `all`, and follows up with one more step. Its source files have its name as
+    /// their extension.
     pub(crate) struct FakeFramework(pub(crate) [&'static str; 1]);
 
     struct FakeParser {
@@ -375,7 +374,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_gets_what_is_its_own() {
+    fn each_framework_plans_its_own_part_of_the_selection() {
         assert_eq!(planned(&Selection::All).0, ["a all", "b all"]);
         let files = |files: &[&str]| Selection::Matching {
             filter: None,
@@ -389,7 +388,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_run_has_the_time_of_its_slowest_framework() {
+    fn the_wall_time_is_that_of_the_slowest_framework() {
         let of = |frameworks: &[&'static FakeFramework], set: &[(&str, u64)]| {
             let detected = frameworks.iter().map(|&framework| DetectedFramework { framework, projects: Vec::new() });
             let set = |name: &str| set.iter().find(|(framework, _)| *framework == name).map(|(_, ms)| *ms);
@@ -400,7 +399,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_hears_its_own_steps_also_the_ones_that_came_later() {
+    fn each_parser_gets_its_own_steps_and_its_follow_ups() {
         let (_, mut parser) = planned(&Selection::All);
         for step in 0..2 {
             parser.step_started(step);

@@ -1,4 +1,4 @@
-//! One run: which frameworks it uses, their commands and results as one, and what its report says beside the tests.
+//! One run: which frameworks it uses, their commands and results combined, and what its report says besides the tests.
 
 pub mod detection;
 pub(crate) mod expected_tests;

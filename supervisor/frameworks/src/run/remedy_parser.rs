@@ -1,5 +1,5 @@
-//! What a person can do about a failure whose cause lies outside of the tests: nothing was downloaded, a download cannot be read,
-//! nothing was built. Wraps the parser of any framework. Must not know one.
+//! Wraps any parser and adds remedies to failures whose cause lies outside of the tests: a download that is missing or
+//! unreadable, a module that was not built.
 
 use crate::contract::{Parser, Step, StreamSummary};
 use proctor_core::artifact::ArtifactKind;
@@ -8,19 +8,19 @@ use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
 use proctor_core::test_case::{Collector, TestCase, TestId};
 
-/// What tools say of what they would have to download, each with the command that downloads it outside of a run.
+/// What tools print when they would have to download something, each with the command that downloads it outside of a run.
 const OFFLINE: [(&str, Option<&str>); 12] = [
-    // Maven, of an artefact and of a plugin.
+    // Maven, for an artifact and for a plugin.
     ("in offline mode and the artifact", Some("mvn dependency:go-offline")),
     ("has not been downloaded from it before", Some("mvn dependency:go-offline")),
-    // Gradle reads no other cache than that of runs.
+    // Gradle reads only the cache of runs, so no command of the host's user helps.
     ("available for offline mode", None),
-    // Cargo, of a package, an index and a repository.
+    // Cargo, for a package, an index and a repository.
     ("using offline mode (--offline)", Some("cargo fetch")),
     ("--offline was specified", Some("cargo fetch")),
     ("you are in the offline mode", Some("cargo fetch")),
     ("disabled by GOPROXY=off", Some("go mod download")),
-    // Resolvers, of whatever was asked for: curl and git, glibc, Node, Go.
+    // Name resolution, for any download: curl and git, glibc, Node, Go.
     ("Could not resolve host", None),
     ("Temporary failure in name resolution", None),
     ("getaddrinfo EAI_AGAIN", None),
@@ -28,8 +28,8 @@ const OFFLINE: [(&str, Option<&str>); 12] = [
     ("dial tcp: lookup", None),
 ];
 
-/// What JavaScript runtimes and bundlers say of a module that is not there.
-const MISSED: [&str; 6] = [
+/// What JavaScript runtimes and bundlers print when a module is missing.
+const MISSING_MODULE: [&str; 6] = [
     "Cannot find module",
     "Cannot find package",
     "Could not resolve \"",
@@ -38,31 +38,31 @@ const MISSED: [&str; 6] = [
     "Failed to load url",
 ];
 
-/// Where Cargo keeps what it has downloaded, with the modes that the packages were published with: `fnv` 1.0.7 lets its owner alone
-/// read it, who is the host's user and not that of a run.
-const CRATES: &str = "/.cargo/registry/";
+/// Where Cargo keeps its downloads. Files keep the mode they were published with: that of `fnv` 1.0.7 lets only the owner read
+/// them, who is the host's user and not the run's.
+const CARGO_REGISTRY: &str = "/.cargo/registry/";
 
 const UNREADABLE: &str =
     "a download of the host's user that nobody else may read: as that user, chmod -R a+rX ~/.cargo/registry";
 
-/// A parser that says beside a failure what helps.
+/// A parser that adds remedies to the failures of another parser.
 pub(crate) struct RemedyParser {
     parser: Box<dyn Parser>,
     network: Network,
-    /// What the projects lack that a build makes, told where a module is missed.
-    unbuilt: Vec<String>,
-    misses_a_module: bool,
-    misses_the_network: bool,
+    /// Build outputs that the projects lack, reported when a module is missing.
+    build_outputs: Vec<String>,
+    is_module_missing: bool,
+    is_network_missing: bool,
 }
 
 impl RemedyParser {
-    pub(crate) fn new(parser: Box<dyn Parser>, network: Network, unbuilt: Vec<String>) -> RemedyParser {
-        RemedyParser { parser, network, unbuilt, misses_a_module: false, misses_the_network: false }
+    pub(crate) fn new(parser: Box<dyn Parser>, network: Network, build_outputs: Vec<String>) -> RemedyParser {
+        RemedyParser { parser, network, build_outputs, is_module_missing: false, is_network_missing: false }
     }
 
-    fn hear(&mut self, events: &mut Vec<RunnerEvent>, tell: impl FnOnce(&mut dyn Parser, &mut Vec<RunnerEvent>)) {
+    fn forward(&mut self, events: &mut Vec<RunnerEvent>, call: impl FnOnce(&mut dyn Parser, &mut Vec<RunnerEvent>)) {
         let before = events.len();
-        tell(self.parser.as_mut(), events);
+        call(self.parser.as_mut(), events);
         for event in &mut events[before..] {
             match event {
                 RunnerEvent::Collector(collector) => self.collector(collector),
@@ -74,37 +74,38 @@ impl RemedyParser {
 
     fn collector(&mut self, collector: &mut Box<Collector>) {
         let texts = [&collector.message, &collector.output];
-        let found = texts.iter().find_map(|text| offline(text)).filter(|_| self.network == Network::None);
+        let found = texts.iter().find_map(|text| download_command(text)).filter(|_| self.network == Network::None);
         let download = found.map(|fetch| {
             let fetch = fetch.map(|fetch| format!(", or `{fetch}` as the host's user")).unwrap_or_default();
             format!("not downloaded, and the run has no network: run it once with --network host{fetch}")
         });
-        let is_shut = texts.iter().any(|text| text.contains(CRATES) && text.contains("Permission denied"));
-        let unreadable = is_shut.then(|| UNREADABLE.to_owned());
-        let is_missed = texts.iter().any(|text| misses_a_module(text));
-        self.misses_a_module |= is_missed;
-        let build = self.unbuilt.iter().filter(|_| is_missed).cloned();
+        let is_unreadable =
+            texts.iter().any(|text| text.contains(CARGO_REGISTRY) && text.contains("Permission denied"));
+        let unreadable = is_unreadable.then(|| UNREADABLE.to_owned());
+        let is_missing = texts.iter().any(|text| is_module_missing(text));
+        self.is_module_missing |= is_missing;
+        let build = self.build_outputs.iter().filter(|_| is_missing).cloned();
         let mut lines: Vec<String> = download.into_iter().chain(unreadable).chain(build).collect();
         if !lines.is_empty() {
             lines.push(std::mem::take(&mut collector.message));
-            let told = Collector { message: lines.join("\n"), ..collector.as_ref().clone() };
-            **collector = told.bounded();
+            let extended = Collector { message: lines.join("\n"), ..collector.as_ref().clone() };
+            **collector = extended.bounded();
         }
     }
 
     fn case(&mut self, case: &TestCase) {
         let Some(message) = case.message.as_deref() else { return };
-        self.misses_a_module |= misses_a_module(message);
-        self.misses_the_network |= offline(message).is_some();
+        self.is_module_missing |= is_module_missing(message);
+        self.is_network_missing |= download_command(message).is_some();
     }
 }
 
-fn misses_a_module(text: &str) -> bool {
-    MISSED.iter().any(|words| text.contains(words))
+fn is_module_missing(text: &str) -> bool {
+    MISSING_MODULE.iter().any(|words| text.contains(words))
 }
 
-/// The command that downloads what a tool says it lacks, if that is what it says.
-fn offline(text: &str) -> Option<Option<&'static str>> {
+/// The command that downloads what a tool says it lacks; `None` if the text says no such thing.
+fn download_command(text: &str) -> Option<Option<&'static str>> {
     OFFLINE.iter().find(|(words, _)| text.contains(words)).map(|(_, fetch)| *fetch)
 }
 
@@ -114,23 +115,23 @@ impl Parser for RemedyParser {
     }
 
     fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        self.hear(events, |parser, events| parser.stdout(bytes, events));
+        self.forward(events, |parser, events| parser.stdout(bytes, events));
     }
 
     fn stderr(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        self.hear(events, |parser, events| parser.stderr(bytes, events));
+        self.forward(events, |parser, events| parser.stderr(bytes, events));
     }
 
     fn report(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        self.hear(events, |parser, events| parser.report(bytes, events));
+        self.forward(events, |parser, events| parser.report(bytes, events));
     }
 
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
-        self.hear(events, |parser, events| parser.step_ended(exit, killed, events));
+        self.forward(events, |parser, events| parser.step_ended(exit, killed, events));
     }
 
     fn files(&mut self, files: &[(String, Vec<u8>)], events: &mut Vec<RunnerEvent>) {
-        self.hear(events, |parser, events| parser.files(files, events));
+        self.forward(events, |parser, events| parser.files(files, events));
     }
 
     fn follow_up(&mut self) -> Vec<Step> {
@@ -155,9 +156,9 @@ impl Parser for RemedyParser {
 
     fn summary(&self) -> StreamSummary {
         let mut summary = self.parser.summary();
-        summary.notes.extend(self.unbuilt.iter().filter(|_| self.misses_a_module).cloned());
-        if self.misses_the_network && self.network == Network::None {
-            summary.notes.push("a test failed for want of a network, which the run has not: --network host".to_owned());
+        summary.notes.extend(self.build_outputs.iter().filter(|_| self.is_module_missing).cloned());
+        if self.is_network_missing && self.network == Network::None {
+            summary.notes.push("a test failed because the run has no network: --network host".to_owned());
         }
         summary
     }
@@ -168,10 +169,10 @@ mod tests {
     use super::*;
     use proctor_core::test_case::{CollectorKind, TestOutcome};
 
-    /// Tells what it is given, when a step ends.
-    struct Says(Vec<RunnerEvent>);
+    /// Emits its events when a step ends.
+    struct EmitsAtStepEnd(Vec<RunnerEvent>);
 
-    impl Parser for Says {
+    impl Parser for EmitsAtStepEnd {
         fn step_started(&mut self, _: usize) {}
 
         fn stdout(&mut self, _: &[u8], _: &mut Vec<RunnerEvent>) {}
@@ -208,21 +209,21 @@ mod tests {
         RunnerEvent::TestFinished(Box::new(TestCase { message: Some(message.to_owned()), ..case }))
     }
 
-    /// The message of the collector, if there is one, and the notes.
-    fn heard(event: RunnerEvent, network: Network) -> (Option<String>, Vec<String>) {
-        let unbuilt = vec!["npm run build".to_owned()];
-        let mut parser = RemedyParser::new(Box::new(Says(vec![event])), network, unbuilt);
+    /// The message of the collector, if any, and the notes.
+    fn parse_one(event: RunnerEvent, network: Network) -> (Option<String>, Vec<String>) {
+        let build_outputs = vec!["npm run build".to_owned()];
+        let mut parser = RemedyParser::new(Box::new(EmitsAtStepEnd(vec![event])), network, build_outputs);
         let mut events = Vec::new();
         parser.step_ended(Exit::Code(1), false, &mut events);
         let message = events.into_iter().find_map(|event| match event {
-            RunnerEvent::Collector(told) => Some(told.message),
+            RunnerEvent::Collector(collector) => Some(collector.message),
             _ => None,
         });
         (message, parser.summary().notes)
     }
 
     #[test]
-    fn what_was_not_downloaded_says_how_to_get_it_before_the_tools_own_words() {
+    fn a_missing_download_names_its_remedy_before_the_tools_own_text() {
         let maven = "Plugin p:1 or one of its dependencies could not be resolved: Cannot access central in offline mode and \
                      the artifact p:jar:1 has not been downloaded from it before.";
         let gradle = "No cached version of junit:junit:99.0 available for offline mode.";
@@ -237,44 +238,44 @@ mod tests {
             (git, "fatal: Could not resolve host: x", ""),
         ] {
             let remedy = format!("not downloaded, and the run has no network: run it once with --network host{fetch}");
-            let (told, _) = heard(collector(message, output), Network::None);
-            assert_eq!(told.unwrap(), format!("{remedy}\n{message}"));
-            let (told, _) = heard(collector(message, output), Network::Host);
-            assert_eq!(told.unwrap(), message, "a run with a network has another cause");
+            let (text, _) = parse_one(collector(message, output), Network::None);
+            assert_eq!(text.unwrap(), format!("{remedy}\n{message}"));
+            let (text, _) = parse_one(collector(message, output), Network::Host);
+            assert_eq!(text.unwrap(), message, "a run with a network has another cause");
         }
-        let (told, _) = heard(collector("expected `;`", "error: expected `;`"), Network::None);
-        assert_eq!(told.unwrap(), "expected `;`");
+        let (text, _) = parse_one(collector("expected `;`", "error: expected `;`"), Network::None);
+        assert_eq!(text.unwrap(), "expected `;`");
     }
 
     #[test]
-    fn a_download_that_a_run_may_not_read_says_who_has_to_open_it() {
+    fn an_unreadable_download_names_the_command_that_opens_it() {
         let said = "couldn't read `/h/.cargo/registry/src/i-1/fnv-1.0.7/lib.rs`: Permission denied (os error 13)";
-        let (told, _) = heard(collector(said, ""), Network::None);
-        assert_eq!(told.unwrap(), format!("{UNREADABLE}\n{said}"));
+        let (text, _) = parse_one(collector(said, ""), Network::None);
+        assert_eq!(text.unwrap(), format!("{UNREADABLE}\n{said}"));
         let own = "couldn't read `src/lib.rs`: Permission denied (os error 13)";
-        assert_eq!(heard(collector(own, ""), Network::None).0.unwrap(), own);
+        assert_eq!(parse_one(collector(own, ""), Network::None).0.unwrap(), own);
     }
 
     #[test]
-    fn a_test_that_finds_no_network_has_a_note() {
-        let note = "a test failed for want of a network, which the run has not: --network host";
-        let without = |message: &str, network| heard(failed(message), network).1;
+    fn a_test_that_fails_without_a_network_gets_a_note() {
+        let note = "a test failed because the run has no network: --network host";
+        let without = |message: &str, network| parse_one(failed(message), network).1;
         assert_eq!(without("socket.gaierror: Temporary failure in name resolution", Network::None), [note]);
         assert_eq!(without("Temporary failure in name resolution", Network::Host), [""; 0]);
         assert_eq!(without("1 != 2", Network::None), [""; 0]);
     }
 
     #[test]
-    fn a_module_that_is_missing_says_what_builds_it() {
+    fn a_missing_module_names_the_build_command() {
         for event in [
             failed("Cannot find module '../dist/immer.cjs'"),
             collector("Failed to load url /dist/x.mjs", ""),
             collector("x", "Error: Failed to resolve import \"../dist\""),
         ] {
-            let (message, notes) = heard(event, Network::None);
+            let (message, notes) = parse_one(event, Network::None);
             assert_eq!(notes, ["npm run build"]);
             assert!(message.is_none_or(|message| message.starts_with("npm run build\n")), "beside the failure");
         }
-        assert_eq!(heard(failed("1 != 2"), Network::None).1, [""; 0]);
+        assert_eq!(parse_one(failed("1 != 2"), Network::None).1, [""; 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a run may have missed tests in what a look at its workspace left out: then it says so and is not green.
+//! Reports where a run may have missed tests because the scan of its workspace left something out. Such a run is not green.
 
 use crate::contract::FileTree;
 use crate::contract::UnscannedPath;
@@ -8,32 +8,32 @@ use crate::run::framework_choice::FrameworkChoice;
 use proctor_core::request::Selection;
 use proctor_core::test_case::{Collector, CollectorKind};
 
-/// Most places that a report names.
+/// Most paths that a report names.
 const NAMED_MAX: usize = 8;
 
 impl FrameworkChoice {
-    /// One error for each place where a run of `selection` may have missed tests because the look at the workspace left it out,
-    /// at most a handful: nobody knows what is there, so the run is not green.
+    /// One error for each unscanned path where a run of `selection` may have missed tests, at most a handful. Nobody knows what is
+    /// there, so the run is not green.
     #[must_use]
     pub fn unscanned_errors(&self, tree: &FileTree, selection: &Selection) -> Vec<Collector> {
-        let concerned = |unscanned: &&UnscannedPath| {
+        let is_relevant = |unscanned: &&UnscannedPath| {
             self.detected.iter().any(|detected| unscanned.frameworks.contains(detected.framework.name()))
                 && self.may_select(tree, selection, &unscanned.path)
         };
-        let found: Vec<&UnscannedPath> = tree.unscanned().iter().filter(concerned).collect();
-        // What is not known by name may be anywhere, unless the tests are known exactly.
+        let found: Vec<&UnscannedPath> = tree.unscanned().iter().filter(is_relevant).collect();
+        // An unlisted path may be anywhere. With an exact selection it cannot hold a selected test.
         let unnamed = if matches!(selection, Selection::Exactly(_)) { 0 } else { tree.unscanned_unlisted() };
         let more = found.len().saturating_sub(NAMED_MAX) as u64 + unnamed;
         let more = found.first().filter(|_| more > 0).map(|first| Collector {
             nodeid: "(more)".to_owned(),
-            message: format!("{more} further files or directories were not looked at: {}", first.reason.remedy()),
-            ..missed(first)
+            message: format!("{more} further files or directories were not scanned: {}", first.reason.remedy()),
+            ..to_collector(first)
         });
-        found.iter().take(NAMED_MAX).map(|unscanned| missed(unscanned)).chain(more).collect()
+        found.iter().take(NAMED_MAX).map(|unscanned| to_collector(unscanned)).chain(more).collect()
     }
 
-    /// Whether a test that is selected may be at `path`, or below it. A directory and a test file have the tests in them; those
-    /// of another file may be anywhere in its project.
+    /// Whether a selected test may be at `path` or below it. A directory and a test file contain their tests; those of another
+    /// file may be anywhere in its project.
     fn may_select(&self, tree: &FileTree, selection: &Selection, path: &str) -> bool {
         let files = match selection {
             Selection::Exactly(_) => return false,
@@ -52,14 +52,14 @@ impl FrameworkChoice {
     }
 }
 
-fn missed(UnscannedPath { path, reason, .. }: &UnscannedPath) -> Collector {
+fn to_collector(UnscannedPath { path, reason, .. }: &UnscannedPath) -> Collector {
     let place = if path.is_empty() { "." } else { path };
     Collector {
         nodeid: place.to_owned(),
         kind: CollectorKind::Collection,
         file: Some(place.to_owned()),
         line: None,
-        message: format!("not looked at, so tests there may not have run: {}: {}", reason.text(), reason.remedy()),
+        message: format!("not scanned, so tests there may not have run: {}: {}", reason.text(), reason.remedy()),
         output: String::new(),
     }
 }
@@ -76,7 +76,7 @@ mod tests {
         Selection::Matching { filter: None, files: files.iter().map(|file| (*file).to_owned()).collect() }
     }
 
-    /// A tree of two Go modules with these paths left out.
+    /// A tree of two Go modules with these unscanned paths.
     fn tree(unscanned: &[&str]) -> FileTree {
         let mut tree = FileTree::default();
         for module in ["a", "b"] {
@@ -95,14 +95,14 @@ mod tests {
         tree
     }
 
-    fn missed_in(unscanned: &[&str], selection: &Selection) -> Vec<String> {
+    fn errors_for(unscanned: &[&str], selection: &Selection) -> Vec<String> {
         let tree = tree(unscanned);
         let chosen = detection::choose(&tree, Some("go"), selection).unwrap();
         chosen.unscanned_errors(&tree, selection).into_iter().map(|collector| collector.nodeid).collect()
     }
 
     #[test]
-    fn what_was_left_out_counts_where_a_selected_test_may_be() {
+    fn an_unscanned_path_counts_where_a_selected_test_may_be() {
         let unscanned = ["a/deep", "c"];
         for (selection, expected) in [
             (Selection::All, &["a/deep", "c"][..]),
@@ -114,24 +114,24 @@ mod tests {
             (matching(&["b/x.go"]), &[]),
             (matching(&["a/x_test.go"]), &[]),
         ] {
-            assert_eq!(missed_in(&unscanned, &selection), expected, "{selection:?}");
+            assert_eq!(errors_for(&unscanned, &selection), expected, "{selection:?}");
         }
         let id = TestId { package: "a".to_owned(), name: "TestX".to_owned() };
-        assert!(missed_in(&unscanned, &Selection::Exactly(vec![RerunTarget::Test(id)])).is_empty());
+        assert!(errors_for(&unscanned, &Selection::Exactly(vec![RerunTarget::Test(id)])).is_empty());
     }
 
     #[test]
-    fn a_file_counts_for_the_frameworks_that_would_read_it() {
+    fn an_unscanned_file_counts_for_the_frameworks_that_read_it() {
         for (path, expected) in
             [("a/b.go", true), ("a/package.json", true), ("a/b.py", false), ("a/b.png", false), ("a/README.md", false)]
         {
-            assert_eq!(!missed_in(&[path], &Selection::All).is_empty(), expected, "{path}");
+            assert_eq!(!errors_for(&[path], &Selection::All).is_empty(), expected, "{path}");
         }
         assert!(FrameworkSet::for_path("x.png").is_empty() && !FrameworkSet::for_path("x.py").is_empty());
     }
 
     #[test]
-    fn a_handful_is_named_and_the_rest_is_counted() {
+    fn names_a_handful_of_paths_and_counts_the_rest() {
         let names: Vec<String> = (0..UNSCANNED_MAX + 5).map(|number| format!("d{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let tree = tree(&names);

@@ -69,7 +69,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// Caches of one workspace are kept apart from those of another by its path.
     fn environment(&self) -> BTreeMap<String, String> {
-        let PlanRequest { workspace, scratch, cache, .. } = *self.want;
+        let PlanRequest { workspace, scratch, cache, .. } = *self.request;
         BTreeMap::from(
             [
                 ("PYTHONPATH", format!("{scratch}/{}/proctor.zip", self.name)),

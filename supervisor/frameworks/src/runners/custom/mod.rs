@@ -14,7 +14,7 @@ mod shell_status;
 
 use crate::contract::{ARTIFACTS, Parser, Plan, Step, StreamSummary};
 use crate::formats::junit;
-use crate::formats::tap::{self, Recognition, Tap, TapCandidate};
+use crate::formats::tap::{self, Recognition, TapCandidate, TapParser};
 use crate::parsing::line_splitter::LineSplitter;
 use crate::parsing::notes::Notes;
 use crate::parsing::output_tail::strip_ansi;
@@ -101,7 +101,7 @@ enum Form {
     Candidate(usize, Box<TapCandidate>),
     /// The last of so many lines was a plan, and nothing before it was TAP.
     Planned(usize, String),
-    Tap(Box<Tap>),
+    Tap(Box<TapParser>),
     Text,
 }
 
@@ -294,7 +294,7 @@ impl Parser for CustomParser {
                 self.form = Form::Tap(tap);
             }
             Form::Candidate(_, perhaps) => {
-                let failed = perhaps.failed();
+                let failed = perhaps.count_failed();
                 if failed > 0 {
                     self.notes
                         .add(format!("{failed} line(s) say `not ok` and are not read as TAP: no plan (`1..N`) came"));
@@ -326,7 +326,7 @@ impl Parser for CustomParser {
             let name = path.rsplit('/').next().unwrap_or(path);
             let told = junit::parse_report(name, bytes, &self.paths, "", events);
             self.summary.structured = true;
-            if told.cut_off {
+            if told.is_incomplete {
                 self.proofs.invalidate();
             }
             self.notes.extend(told.notes);

@@ -268,7 +268,7 @@ fn from_example(name: &str, lines: &[OutputLine]) -> FailureDetails {
         return FailureDetails::default();
     }
     let at = |label: &str| lines.iter().position(|line| line.text == label);
-    let (Some(got), Some(request)) = (at("got:"), at("want:")) else { return FailureDetails::default() };
+    let (Some(got), Some(want)) = (at("got:"), at("want:")) else { return FailureDetails::default() };
     let text = |lines: &[OutputLine]| lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
     if got > want {
         return FailureDetails::default();

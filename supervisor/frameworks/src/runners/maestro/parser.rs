@@ -288,7 +288,7 @@ impl MaestroParser {
         let dir = self.steps.get(number).map(|step| step.dir.clone()).unwrap_or_default();
         let mut found = Vec::new();
         let read = junit::parse_report(&report(number), bytes, &self.paths, &dir, &mut found);
-        if read.cut_off {
+        if read.is_incomplete {
             self.proofs.invalidate();
         }
         self.notes.extend(read.notes);

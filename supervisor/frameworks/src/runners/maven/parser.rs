@@ -199,7 +199,7 @@ impl MavenParser {
         self.finish_class(class.unwrap_or_default());
         let mut found = Vec::new();
         let suite = junit::parse_report(&path, content, &self.paths, &self.dir, &mut found);
-        if suite.cut_off {
+        if suite.is_incomplete {
             self.proofs.invalidate();
         }
         self.flaky += suite.flaky;

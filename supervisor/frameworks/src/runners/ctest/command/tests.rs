@@ -21,13 +21,13 @@ fn line(step: &Step) -> String {
 }
 
 fn configured(selection: &Selection) -> Vec<String> {
-    plan(&projects(), &request(selection)).unwrap().steps.iter().map(|step| step.dir.clone()).collect()
+    plan(&projects(), &want(selection)).unwrap().steps.iter().map(|step| step.dir.clone()).collect()
 }
 
 /// Arguments that select tests in the directory `a`.
 fn selected(selection: &Selection) -> Vec<String> {
     let expression = |step: &Step| step.args.get(3..).unwrap_or_default().join(" ");
-    test("a", &request(selection)).iter().map(expression).collect()
+    test("a", &want(selection)).iter().map(expression).collect()
 }
 
 fn matching(filter: &str, files: &[&str]) -> Selection {
@@ -65,7 +65,7 @@ fn selects_the_project_of_a_file() {
     assert_eq!(configured(&Selection::All), ["a", "b/c"]);
     assert_eq!(configured(&matching("", &["b/c/x.cpp"])), ["b/c"]);
     for outside in ["x.cpp", "/etc/passwd", "a/../../x"] {
-        let error = plan(&projects(), &request(&matching("", &[outside]))).unwrap_err();
+        let error = plan(&projects(), &want(&matching("", &[outside]))).unwrap_err();
         assert_eq!(error, PlanError::FileOutsideProject { file: outside.to_owned(), framework: "ctest" });
     }
 }

@@ -27,7 +27,7 @@ fn want(selection: &Selection) -> PlanRequest<'_> {
 /// The arguments behind the task, and the content of the selection file.
 fn planned(selection: &Selection) -> (Vec<String>, String) {
     let tree = tree();
-    let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &request(selection)).unwrap();
+    let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &want(selection)).unwrap();
     let [step] = plan.steps.as_slice() else { panic!("{plan:?}") };
     let task = step.args.iter().position(|word| word == "test").unwrap();
     let file = plan.files.iter().find(|file| step.env["PROCTOR_SELECTION"] == format!("/tmp/proctor/{}", file.path));
@@ -60,7 +60,7 @@ fn the_init_script_differs_in_each_run() {
 fn runs_offline_and_without_a_daemon() {
     let tree = tree();
     let selection = Selection::All;
-    let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &request(&selection)).unwrap();
+    let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &want(&selection)).unwrap();
     let step = &plan.steps[0];
     assert_eq!(step.programs, ["gradle"]);
     assert_eq!(step.args[..COMMON.len()], COMMON);
@@ -111,7 +111,7 @@ fn files_select_classes_of_their_projects() {
     let tree = tree();
     for file in ["../x.java", "/x.java", "core/Gone.java"] {
         let selection = matching("", &[file]);
-        assert!(Gradle.plan(&Gradle.detect(&tree), &tree, &request(&selection)).is_err(), "{file}");
+        assert!(Gradle.plan(&Gradle.detect(&tree), &tree, &want(&selection)).is_err(), "{file}");
     }
 }
 
@@ -136,6 +136,6 @@ fn a_rerun_names_methods_with_all_their_parameters() {
 fn a_listing_sets_its_variable() {
     let tree = tree();
     let selection = Selection::All;
-    let plan = Gradle.plan_listing(&Gradle.detect(&tree), &tree, &request(&selection)).unwrap();
+    let plan = Gradle.plan_listing(&Gradle.detect(&tree), &tree, &want(&selection)).unwrap();
     assert_eq!(plan.steps[0].env["PROCTOR_LISTING"], "1");
 }

@@ -108,7 +108,7 @@ impl RustParser {
         };
         let began = began.map(|name| TestId { package: current.id.clone(), name });
         let tests: Vec<TestId> =
-            self.begun.iter().filter(|id| id.package == current.id).cloned().chain(began).collect();
+            self.running.iter().filter(|id| id.package == current.id).cloned().chain(began).collect();
         let output = self.paths.scrub(strip_ansi(&current.output).trim());
         if !tests.is_empty() {
             self.summary.unreached = true;
