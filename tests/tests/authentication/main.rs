@@ -10,7 +10,7 @@ mod mcp_client;
 mod shim_tls;
 
 use credentials::Keys;
-use proctor_proto::client::Tls;
+use proctor_proto::client::TlsConfig;
 use proctor_proto::v1;
 use proctor_proto::v1::run_event::Event;
 use proctor_tests::grpc_client::Client;
@@ -83,7 +83,7 @@ async fn every_way_to_be_known_is_open_at_once_and_none_stands_in_for_another() 
 
     // Somebody else's authority, and nobody who speaks without TLS.
     let stranger = Keys::new();
-    let forged = Tls { authorities: keys.authorities.clone(), ..stranger.client(Some("spiffe://x/beta")) };
+    let forged = TlsConfig { authorities: keys.authorities.clone(), ..stranger.client(Some("spiffe://x/beta")) };
     let forged = Client::tls(supervisor.address, forged, None).await;
     assert!(match forged {
         Ok(client) => sessions(&client).await.is_err(),
