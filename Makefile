@@ -10,10 +10,9 @@ export PROCTOR_TOOLS := $(TOOLS)
 export GOFLAGS := -modcacherw
 export GOTOOLCHAIN := local
 
-# Name filter for tests of table rows. One row in sixteen waits for a deadline without using a processor, so more rows run in
-# parallel than there are processors; rows that compute limit themselves (tests/tests/outcome_table/cpu_slots.rs).
-ROWS := ::by_
-PARALLEL_ROWS := 8
+# Tools that tests need.
+TEST_TOOLS := go python grpc pytest pytest-playwright django pyprojects node-packages oldest-node-packages jsprojects \
+  managed chromium nextest crates cmake gomodules goclient maven gradle guest
 
 .PHONY: help demo test bench soak load projects fuzz lint deny tools build clean
 
@@ -23,16 +22,19 @@ help: ## list the targets
 build: ## build the release binaries: target/release/proctor, proctor-worker, proctor-mcp
 	cargo build --release --locked --bins
 
-demo: tools ## start a supervisor, run the sample workspaces over gRPC, show the failures, remove everything
+demo: ## start a supervisor, run the sample workspaces over gRPC, show the failures, remove everything
+	.ci/tools go
 	cargo build --release --locked --bins
 	target/release/demo
 
-test: tools ## run every test
-	cargo build --locked --workspace --bins --examples
-	cargo test --locked --workspace --doc
+# The end-to-end suites first (.config/nextest.toml), then the unit tests, which take a minute.
+test: ## run every test
+	.ci/tools $(TEST_TOOLS) & tools=$$!; \
+	cargo build --locked --workspace --bins --examples --tests && wait $$tools
 	failed=0; \
-	cargo test --locked --workspace --lib --bins --tests --no-fail-fast -- --skip $(ROWS) || failed=1; \
-	cargo test --locked --workspace --test outcome_table -- --test-threads $(PARALLEL_ROWS) $(ROWS) || failed=1; \
+	cargo test --locked --workspace --doc || failed=1; \
+	cargo nextest run --locked --workspace -E 'kind(test)' --test-threads $$((4 * $$(nproc))) || failed=1; \
+	cargo test --locked --workspace --lib --bins --no-fail-fast || failed=1; \
 	exit $$failed
 
 bench: tools ## compare with other sandboxes; exits non-zero if a time exceeds twice its target or a guarantee is broken
@@ -67,7 +69,7 @@ deny: ## licences, bans and sources, from the lock file only
 	cargo deny --offline --locked check bans licenses sources
 
 tools: ## install test dependencies: toolchains, test runners, pinned projects, a guest kernel
-	.ci/tools go python grpc pytest pytest-playwright django pyprojects node-packages oldest-node-packages jsprojects managed chromium nextest crates cmake gomodules maven gradle guest
+	.ci/tools $(TEST_TOOLS)
 
 clean: ## remove build output and installed tools
 	cargo clean

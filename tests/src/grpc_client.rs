@@ -1,7 +1,7 @@
 //! A gRPC client of a real supervisor with all services, and runs as streams of events.
 
 use crate::process::WAIT_MAX;
-use proctor_proto::client::Tls;
+use proctor_proto::client::TlsConfig;
 use proctor_proto::v1::host_client::HostClient;
 use proctor_proto::v1::results_client::ResultsClient;
 use proctor_proto::v1::run_event::Event;
@@ -106,7 +106,11 @@ impl Client {
     }
 
     /// A client over TLS.
-    pub async fn tls(address: SocketAddr, tls: Tls, token: Option<&str>) -> Result<Client, tonic::transport::Error> {
+    pub async fn tls(
+        address: SocketAddr,
+        tls: TlsConfig,
+        token: Option<&str>,
+    ) -> Result<Client, tonic::transport::Error> {
         let uri = format!("https://localhost:{}", address.port());
         Ok(Client::new(&proctor_proto::client::connect_tls(uri, tls).await?, token))
     }

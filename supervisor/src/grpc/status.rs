@@ -256,7 +256,6 @@ pub(super) fn session(error: &SessionError) -> Status {
         SessionError::TooMany { .. } => exhausted("session_looks", used_up("session_looks", error)),
         SessionError::Rejected(refusal) => start_rejected(refusal),
         SessionError::Prepare(error) => prepare(error),
-        SessionError::Quota(exceeded) => quota(exceeded),
     }
 }
 

@@ -19,7 +19,7 @@ impl Actor {
     }
 
     /// Counts what a run keeps, in memory and on disk, until its log is gone.
-    pub(super) async fn count_retained(&self, log: &LogWriter, end: &RunEnd) -> Reservation {
+    pub(super) async fn count_retained(&mut self, log: &LogWriter, end: &RunEnd) -> Reservation {
         let report = match end {
             RunEnd::Report(report) => report.memory_bytes() as u64,
             RunEnd::NotStarted(_) => 0,

@@ -5,7 +5,7 @@ use super::ignored_dirs::{is_always_ignored, is_build_output, is_cache, is_data}
 use crate::runs::project_file;
 use proctor_core::bounds::PATH_BYTES_MAX;
 use proctor_core::request::Fingerprint;
-use proctor_frameworks::{Concerns, FRAMEWORKS, FileTree, LeftOut, Why};
+use proctor_frameworks::{FRAMEWORKS, FileTree, FrameworkSet, UnscannedPath, UnscannedReason};
 use proctor_sandbox::lack;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
@@ -119,7 +119,7 @@ impl Walk<'_> {
         let Some(dir) = self.check(openat(parent, name, how, Mode::empty()), relative)? else { return Ok(()) };
         let names = match self.names(&dir, relative)? {
             Ok(names) if names.is_empty() => return Ok(()),
-            Ok(_) if context.depth >= DEPTH_MAX => Err(Why::TooDeep),
+            Ok(_) if context.depth >= DEPTH_MAX => Err(UnscannedReason::TooDeep),
             names => names,
         };
         let has = |entry: &CStr| match &names {
@@ -132,14 +132,14 @@ impl Walk<'_> {
         match names {
             Ok(names) => names.iter().try_for_each(|name| self.entry(&dir, name, &names, relative, context)),
             Err(why) => {
-                self.leave_out(relative, why, Concerns::ALL);
+                self.leave_out(relative, why, FrameworkSet::ALL);
                 self.project_files(&dir, relative, context)
             }
         }
     }
 
     /// The sorted names in a directory, or why the scan cannot record them. Memory is counted only for recorded names.
-    fn names(&mut self, dir: &OwnedFd, relative: &[u8]) -> Result<Result<Vec<CString>, Why>, ScanError> {
+    fn names(&mut self, dir: &OwnedFd, relative: &[u8]) -> Result<Result<Vec<CString>, UnscannedReason>, ScanError> {
         let Some(entries) = self.check(Dir::read_from(dir), relative)? else { return Ok(Ok(Vec::new())) };
         let (mut names, mut bytes) = (Vec::new(), 0);
         for entry in entries {
@@ -153,19 +153,19 @@ impl Walk<'_> {
                 self.dropped_data += 1;
                 self.tree.set_truncated();
                 if self.dropped_data > DATA_MAX {
-                    return Ok(Err(Why::TooMany));
+                    return Ok(Err(UnscannedReason::TooMany));
                 }
                 continue;
             }
             if used >= ENTRIES_MAX {
-                return Ok(Err(Why::TooMany));
+                return Ok(Err(UnscannedReason::TooMany));
             }
             if relative.len() + 1 + name.count_bytes() > PATH_BYTES_MAX {
-                return Ok(Err(Why::PathTooLong));
+                return Ok(Err(UnscannedReason::PathTooLong));
             }
             bytes += relative.len() + 2 * name.count_bytes() + ENTRY_BYTES;
             if !self.fits(bytes)? {
-                return Ok(Err(Why::TooLarge));
+                return Ok(Err(UnscannedReason::TooLarge));
             }
             names.push(name.to_owned());
         }
@@ -230,14 +230,16 @@ impl Walk<'_> {
     fn file(&mut self, dir: BorrowedFd<'_>, path: &[u8], name: &CStr, found: &Stat) -> Result<(), ScanError> {
         // Every edit counts for the fingerprint, but a request cannot name this file, so it is not in the tree.
         let (Ok(relative), Ok(name)) = (str::from_utf8(path), name.to_str()) else {
-            let concerns = Concerns::of(&String::from_utf8_lossy(path));
+            let concerns = FrameworkSet::for_path(&String::from_utf8_lossy(path));
             if !concerns.is_empty() {
-                self.leave_out(not_utf8_in(path), Why::NotUtf8, concerns);
+                self.leave_out(not_utf8_in(path), UnscannedReason::NotUtf8, concerns);
             }
             return Ok(());
         };
         let is_marker = project_file::PATHS.contains(&relative)
-            || FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name) || framework.reads(relative));
+            || FRAMEWORKS
+                .iter()
+                .any(|framework| framework.markers().contains(&name) || framework.is_marker_path(relative));
         if is_marker && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile {
             return self.marker(dir, relative, name, bytes_of(found));
         }
@@ -253,7 +255,7 @@ impl Walk<'_> {
         let is_whole = is_list || size <= MARKER_BYTES_MAX;
         let memory = usize::try_from(used).unwrap_or(usize::MAX);
         if !is_whole || self.markers_bytes + used > MARKERS_BYTES_MAX || !self.fits(memory)? {
-            self.leave_out(relative.as_bytes(), Why::SettingsTooLarge, Concerns::ALL);
+            self.leave_out(relative.as_bytes(), UnscannedReason::SettingsTooLarge, FrameworkSet::ALL);
         } else if let Some(content) = self.check(read_marker(dir, name, bytes_max), relative.as_bytes())? {
             self.markers_bytes += used;
             self.bytes += memory;
@@ -297,18 +299,18 @@ impl Walk<'_> {
             // A link in place of a directory, or a vanished entry.
             Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Some(Errno::ACCESS | Errno::PERM) if !self.is_root => {}
-            _ => self.leave_out(path, Why::Unreadable, Concerns::ALL),
+            _ => self.leave_out(path, UnscannedReason::Unreadable, FrameworkSet::ALL),
         }
         Ok(None)
     }
 
-    fn leave_out(&mut self, path: &[u8], why: Why, concerns: Concerns) {
+    fn leave_out(&mut self, path: &[u8], why: UnscannedReason, concerns: FrameworkSet) {
         // The fingerprint covers a name that is not UTF-8, and no request could name it.
-        if why != Why::NotUtf8 {
+        if why != UnscannedReason::NotUtf8 {
             self.tree.set_truncated();
         }
         let path = String::from_utf8_lossy(path).into_owned();
-        self.tree.leave_out(LeftOut { path, why, concerns });
+        self.tree.add_unscanned(UnscannedPath { path, reason: why, frameworks: concerns });
     }
 }
 
@@ -366,7 +368,10 @@ mod tests {
         let scan = workspace.scan().unwrap();
         assert!(scan.tree.is_truncated() && scan.fingerprint.is_none());
         assert_eq!(scan.tree.files().collect::<Vec<_>>(), ["go.mod"]);
-        assert_eq!(scan.tree.left_out().iter().map(|left_out| left_out.why).collect::<Vec<_>>(), [Why::TooLarge]);
+        assert_eq!(
+            scan.tree.unscanned().iter().map(|left_out| left_out.reason).collect::<Vec<_>>(),
+            [UnscannedReason::TooLarge]
+        );
         // A scan that needs more memory asks once, and stores nothing if refused.
         let mut calls = 0;
         let refused = workspace.scan_within(&mut || {

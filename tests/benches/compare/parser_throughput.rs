@@ -10,7 +10,7 @@ use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
 use proctor_core::request::{CoverageMode, Selection};
 use proctor_frameworks::runners::go::Go;
-use proctor_frameworks::{FileTree, Framework, Plan, Want};
+use proctor_frameworks::{FileTree, Framework, Plan, PlanRequest};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::fs;
@@ -57,7 +57,7 @@ fn deserialize(stream: &[u8]) -> Result<usize> {
 }
 
 /// Parses `stream` repeated `times` times as one stream, and returns the number of finished tests.
-fn parse(stream: &str, times: usize, plan: &Plan, want: &Want<'_>) -> usize {
+fn parse(stream: &str, times: usize, plan: &Plan, want: &PlanRequest<'_>) -> usize {
     let (mut parser, mut events, mut finished) = (Go.parser(plan, want), Vec::new(), 0);
     let mut take = |events: &mut Vec<RunnerEvent>| {
         let ended = events.iter().filter(|event| matches!(event, RunnerEvent::TestFinished(_)));
@@ -80,7 +80,7 @@ struct Pair {
     parser: Duration,
 }
 
-fn measure(stream: &str, plan: &Plan, want: &Want<'_>) -> Vec<Pair> {
+fn measure(stream: &str, plan: &Plan, want: &PlanRequest<'_>) -> Vec<Pair> {
     let mut pairs = Vec::new();
     let mut criterion = Criterion::default().sample_size(20).measurement_time(Duration::from_secs(15));
     let mut group = criterion.benchmark_group("go-stream");
@@ -107,7 +107,7 @@ fn measure(stream: &str, plan: &Plan, want: &Want<'_>) -> Vec<Pair> {
 }
 
 /// Peak memory of this process in MiB while it parses the stream repeated `times` times.
-fn peak_mib(stream: &str, times: usize, plan: &Plan, want: &Want<'_>) -> Result<f64> {
+fn peak_mib(stream: &str, times: usize, plan: &Plan, want: &PlanRequest<'_>) -> Result<f64> {
     // proc(5): writing 5 resets the peak to the current usage.
     fs::write("/proc/self/clear_refs", "5").context("resetting the peak of this process")?;
     black_box(parse(stream, times, plan, want));
@@ -120,7 +120,7 @@ fn peak_mib(stream: &str, times: usize, plan: &Plan, want: &Want<'_>) -> Result<
 /// Measures, prints the speeds and returns the figures with targets.
 pub(crate) fn bench() -> Result<Vec<Figure>> {
     let selection = Selection::All;
-    let want = Want {
+    let want = PlanRequest {
         selection: &selection,
         coverage: CoverageMode::Off,
         parallel: None,

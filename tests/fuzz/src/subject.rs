@@ -2,7 +2,7 @@
 
 use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, Selection};
-use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Parser, Plan, Want, runners::custom};
+use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Parser, Plan, PlanRequest, runners::custom};
 
 /// Environment variable that selects the framework: one process and one corpus per framework, since inputs of one are
 /// useless for another.
@@ -17,8 +17,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// A request for these tests.
-pub fn want(selection: &Selection) -> Want<'_> {
-    Want {
+pub fn want(selection: &Selection) -> PlanRequest<'_> {
+    PlanRequest {
         selection,
         coverage: CoverageMode::Auto,
         parallel: None,
@@ -85,6 +85,6 @@ pub fn parser(name: &str, listing: bool) -> (Plan, Box<dyn Parser>) {
         (!projects.is_empty()).then(|| plan(framework, &projects, &tree, &want).expect("a plan of one project"))
     });
     let plan = planned.unwrap_or_else(|| panic!("{name} detects no project in any tree of subject::trees"));
-    let parser = if listing { framework.listing(&plan, &want) } else { framework.parser(&plan, &want) };
+    let parser = if listing { framework.listing_parser(&plan, &want) } else { framework.parser(&plan, &want) };
     (plan, parser)
 }

@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
         let projects = framework.detect(tree);
         assert_eq!(projects, framework.detect(tree));
         assert!(projects.is_sorted_by(|a, b| a.dir <= b.dir), "{projects:?}");
-        projects.iter().for_each(|project| _ = framework.claims(tree, project));
+        projects.iter().for_each(|project| _ = framework.is_default_for(tree, project));
         if projects.is_empty() {
             continue;
         }
@@ -42,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
             options(&plans(framework, &projects, tree, &matching(&plain))),
             "{filter:?} is taken as an option"
         );
-        targets.iter().for_each(|target| _ = framework.owns(&projects, tree, target));
+        targets.iter().for_each(|target| _ = framework.owns_target(&projects, tree, target));
         let again = plans(framework, &projects, tree, &Selection::Exactly(targets.clone()));
         let names = targets.iter().flat_map(|target| match target {
             RerunTarget::Package(package) => vec![package.as_str()],

@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         ["example.com/x", "example.com/x/a", "example.com/m"].map(|package| (package.to_owned(), tests.clone()));
     let finished = BTreeMap::from(packages);
     for framework in FRAMEWORKS {
-        let harvest = framework.ingest(&projects, WORKSPACE, &run.files, &finished);
+        let harvest = framework.ingest_coverage(&projects, WORKSPACE, &run.files, &finished);
         for set in &harvest.measured {
             let known = finished.get(&set.package).expect("a package with finished tests");
             assert!(!set.tests.is_empty() && set.tests.iter().all(|test| known.contains(test)), "{set:?}");

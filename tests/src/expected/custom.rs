@@ -93,7 +93,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "tap_all_skipped",
         options: RunOptions { command: &["sh", "all_skipped.sh"], ..RunOptions::ALL },
-        tests: &[Case::skipped("all tests").with_message("nothing is called so")],
+        tests: &[Case::skipped("all tests").with_message("nothing matches")],
         ..PASSED
     },
     // TAP reports a test after its end, so the running test is unknown.

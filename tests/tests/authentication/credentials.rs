@@ -1,7 +1,7 @@
 //! Certificates, keys and tokens made for one test, and a supervisor configured to accept them.
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use proctor_proto::client::Tls;
+use proctor_proto::client::TlsConfig;
 use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ED25519, SanType, date_time_ymd};
 use std::fs;
@@ -68,8 +68,8 @@ impl Keys {
     }
 
     /// TLS settings of a client, with a certificate for `name` or without one.
-    pub(crate) fn client(&self, name: Option<&str>) -> Tls {
-        Tls { authorities: self.authorities.clone(), own: name.map(|name| self.certificate(name, LATER)) }
+    pub(crate) fn client(&self, name: Option<&str>) -> TlsConfig {
+        TlsConfig { authorities: self.authorities.clone(), client: name.map(|name| self.certificate(name, LATER)) }
     }
 
     /// A signed JSON web token that expires in `lives_s` seconds.

@@ -14,7 +14,7 @@ mod mcp_client;
 mod shim_tls;
 
 use credentials::Keys;
-use proctor_proto::client::Tls;
+use proctor_proto::client::TlsConfig;
 use proctor_proto::v1;
 use proctor_proto::v1::run_event::Event;
 use proctor_tests::grpc_client::Client;
@@ -88,7 +88,7 @@ async fn accepts_every_credential_kind_and_confuses_none() {
 
     // A certificate of another authority, and a client that trusts another authority.
     let stranger = Keys::new();
-    let forged = Tls { authorities: keys.authorities.clone(), ..stranger.client(Some("spiffe://x/beta")) };
+    let forged = TlsConfig { authorities: keys.authorities.clone(), ..stranger.client(Some("spiffe://x/beta")) };
     let forged = Client::tls(supervisor.address, forged, None).await;
     assert!(match forged {
         Ok(client) => sessions(&client).await.is_err(),

@@ -114,7 +114,7 @@ async fn explains_every_certificate_error_with_a_remedy() {
             "localhost",
             Some("clients.pem"),
             "nobody",
-            "last_test_failures: the supervisor does not know who is asking (the client certificate is not known). "
+            "last_test_failures: the supervisor does not recognise the caller (the client certificate is not known). "
                 .to_owned(),
             "--cert",
         ),

@@ -1,5 +1,5 @@
-//! Runs every row of the outcome table through every interface: the command line, gRPC, and MCP with two independent
-//! clients (rmcp and the Python SDK).
+//! Runs every row of the outcome table over gRPC, and a selection that shows every form of a report from the command line
+//! and over MCP with two independent clients (rmcp and the Python SDK).
 
 #![expect(
     clippy::unwrap_used,
@@ -8,7 +8,6 @@
 )]
 
 mod command_line;
-mod cpu_slots;
 mod django;
 mod grpc;
 mod mcp;
@@ -19,42 +18,47 @@ mod pytest_playwright;
 mod python_mcp_sdk;
 mod wrapped_test_scripts;
 
+use proctor_tests::expectation::Row;
 use proctor_tests::expected::TABLES;
 use proctor_tests::process::source_root;
+use std::collections::BTreeSet;
 
-// One test per row, so that rows run in parallel and a failure names its row. `make test` gives them more threads than
-// processors, for rows that wait idly (see `cpu_slots`), and selects them by the prefix `by_` of their modules.
+// One test per row, so that rows run in parallel and a failure names its row. Every row runs over gRPC. The command line and
+// MCP present the same report in their own forms, so they run only the rows of `FORMS`.
 macro_rules! rows {
     ($($framework:ident: $($name:ident)*;)*) => {
         const NAMES: &[(&str, &[&str])] = &[$((stringify!($framework), &[$(stringify!($name)),*])),*];
 
-        $(mod $framework {
-            macro_rules! path { ($row:ident) => { concat!(stringify!($framework), "/", stringify!($row)) } }
+        mod by_grpc {
+            $(mod $framework {
+                $(#[tokio::test] async fn $name() {
+                    crate::grpc::check(concat!(stringify!($framework), "/", stringify!($name))).await;
+                })*
+            })*
+        }
+    };
+}
 
-            /// Rows through the command line.
-            mod by_command_line {
+macro_rules! forms {
+    ($($framework:ident: $($name:ident)*;)*) => {
+        /// Rows that together show every form a report can have.
+        const FORMS: &[&str] = &[$($(concat!(stringify!($framework), "/", stringify!($name))),*),*];
+
+        mod by_command_line {
+            $(mod $framework {
                 $(#[test] fn $name() {
-                    let _slot = crate::cpu_slots::acquire_for(path!($name));
-                    crate::command_line::check(path!($name));
+                    crate::command_line::check(concat!(stringify!($framework), "/", stringify!($name)));
                 })*
-            }
+            })*
+        }
 
-            /// Rows through gRPC.
-            mod by_grpc {
+        mod by_mcp {
+            $(mod $framework {
                 $(#[tokio::test] async fn $name() {
-                    let _slot = crate::cpu_slots::acquire_for(path!($name));
-                    crate::grpc::check(path!($name)).await;
+                    crate::mcp::check(concat!(stringify!($framework), "/", stringify!($name))).await;
                 })*
-            }
-
-            /// Rows through MCP.
-            mod by_mcp {
-                $(#[tokio::test] async fn $name() {
-                    let _slot = crate::cpu_slots::acquire_for(path!($name));
-                    crate::mcp::check(path!($name)).await;
-                })*
-            }
-        })*
+            })*
+        }
     };
 }
 
@@ -88,6 +92,61 @@ rows! {
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
     maestro: pass fail collection flaky hang crash unicode many filtered filtered_out;
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;
+}
+
+forms! {
+    go: pass fail crash oom forkbomb flood command_passes command_crashes;
+    pytest: fail skip crash hang many unicode invalid_filter;
+    unittest: fail interrupt;
+    jest: fail many unicode filtered_out;
+    mocha: fail;
+    node: fail filtered;
+    vitest: fail flaky;
+    playwright: fail;
+    script: fail;
+    cargo: fail;
+    nextest: fail;
+    ctest: fail;
+    custom: junit junit_broken tap tap_empty hang unicode;
+    maven: fail;
+    gradle: fail;
+    maestro: fail filtered;
+    cypress: fail flaky;
+}
+
+/// Features of the row's report that other reports may lack and that an interface may present in its own form.
+fn features(framework: &str, row: &Row) -> BTreeSet<String> {
+    let optional = [
+        ("covering", !row.covering.is_empty()),
+        ("a command", !row.options.command.is_empty()),
+        ("a filter", !row.options.filter.is_empty()),
+        ("flaky tests", row.flaky > 0),
+        ("hidden failures", row.tests.iter().any(|test| test.hidden)),
+        ("many tests", row.numbered_passed.1 > 0),
+        ("partial results", row.partial),
+        ("running tests", !row.running.is_empty()),
+        ("much output", row.output_bytes_min > 1_000_000),
+    ];
+    let present = optional.iter().filter(|(_, is_present)| *is_present);
+    let present = present.map(|(feature, _)| format!("{} with {feature}", row.outcome));
+    let common = [format!("framework {framework}"), format!("outcome {}", row.outcome)];
+    let collectors = row.collectors.iter().map(|collector| format!("collector {}", collector.kind));
+    let artifacts = row.artifacts.iter().map(|(kind, ..)| format!("artifact {kind}"));
+    let tests = row.tests.iter().map(|test| format!("test {}", test.outcome));
+    let limits = row.limit_hits.iter().map(|limit| format!("limit {limit}"));
+    common.into_iter().chain(present).chain(collectors).chain(artifacts).chain(tests).chain(limits).collect()
+}
+
+#[test]
+fn forms_show_every_feature_of_a_report() {
+    let features_of = |is_selected: &dyn Fn(&str) -> bool| -> BTreeSet<String> {
+        let rows = TABLES.iter().flat_map(|(framework, rows)| rows.iter().map(move |row| (framework, row)));
+        let selected = rows.filter(|(framework, row)| is_selected(&format!("{framework}/{}", row.name)));
+        selected.flat_map(|(framework, row)| features(framework, row)).collect()
+    };
+    let (all, shown) = (features_of(&|_| true), features_of(&|name| FORMS.contains(&name)));
+    let missing: Vec<_> = all.difference(&shown).collect();
+    assert!(missing.is_empty(), "add a row to `forms!` that shows {missing:?}");
 }
 
 /// Fixtures without a row, for a reason given in their framework's table.

@@ -36,7 +36,7 @@ pub(crate) enum Environment {
 }
 
 impl Environment {
-    const ALL: [Environment; 3] = [Environment::Host, Environment::User, Environment::Guest];
+    pub(crate) const ALL: [Environment; 3] = [Environment::Host, Environment::User, Environment::Guest];
 
     /// User ids that runs have there. The guest, where everything is slow, tests only one: file ownership does not depend on
     /// the kernel.
@@ -50,7 +50,7 @@ impl Environment {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Environment::Host => "host",
             Environment::User => "user",
@@ -82,7 +82,8 @@ impl SuiteOptions {
                 "--attack" => &mut options.attack,
                 "--worker" => &mut options.worker,
                 "--gifts" => &mut options.privileged,
-                "--place" => {
+                "--nocapture" => continue,
+                "--place" | "--exact" => {
                     let name = arguments.next().unwrap_or_default();
                     let environment = Environment::ALL.into_iter().find(|environment| environment.name() == name);
                     let environment = environment.unwrap_or_else(|| panic!("{name:?} is none of host, user, guest"));

@@ -2,11 +2,11 @@
 //! it, which shows that the row can fail. The rows run on this host as root and as an ordinary user, and in a guest with
 //! another kernel and cgroup v2 only.
 //!
-//! Without options all environments run; `--place host|user|guest` selects one. Other words select rows by parts of their
-//! names, and `--skip NAME` leaves rows out, as in Rust's test runner. `--attack PROGRAM` and `--worker PROGRAM` give built
-//! programs, which a guest needs. With `--base DIRECTORY` and `--gifts DIRECTORY` in addition, the layout exists and the rows
-//! run in this process, which an ordinary user needs. `--survey` shows how each attack ends outside and inside of the sandbox
-//! without checking it.
+//! Without options all environments run; `--place host|user|guest` selects one, and so does `--exact`, which test runners
+//! pass. Other words select rows by parts of their names, and `--skip NAME` leaves rows out, as in Rust's test runner.
+//! `--attack PROGRAM` and `--worker PROGRAM` give built programs, which a guest needs. With `--base DIRECTORY` and
+//! `--gifts DIRECTORY` in addition, the layout exists and the rows run in this process, which an ordinary user needs.
+//! `--survey` shows how each attack ends outside and inside of the sandbox without checking it.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a suite that cannot set up what it needs must fail")]
 
@@ -21,7 +21,12 @@ use environments::{Environment, SuiteOptions};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let options = SuiteOptions::parse(std::env::args().skip(1));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        list(arguments.iter().any(|argument| argument == "--ignored"));
+        return ExitCode::SUCCESS;
+    }
+    let options = SuiteOptions::parse(arguments.into_iter());
     let tally = match options.environment {
         Some(Environment::Guest) if !options.has_programs() => environments::run_in_guest(&options),
         Some(environment) => environments::run_here(&options, environment),
@@ -30,4 +35,12 @@ fn main() -> ExitCode {
     };
     println!("\n{}", tally.summary_line());
     if tally.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Lists the environments as the tests of this program in libtest's format, for test runners that start a process per test.
+/// None of them is ignored.
+fn list(ignored: bool) {
+    for place in Environment::ALL.iter().filter(|_| !ignored) {
+        println!("{}: test", place.name());
+    }
 }

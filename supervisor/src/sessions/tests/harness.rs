@@ -6,8 +6,9 @@ use crate::host::monitor::HostMonitor;
 use crate::host::toolchain::Toolchain;
 use crate::ops::audit::{self, Audit};
 use crate::runs::context::{Policy, ScanPermits};
+use crate::runs::prepare::prepare;
 use crate::runs::scheduler::{RunSlot, Scheduler, SlotRequest};
-use crate::runs::{self, FILE_BYTES_MIN, RunEnd, RunKiller, RunTask, Spools};
+use crate::runs::{self, FILE_BYTES_MIN, Phase, RunEnd, RunKiller, RunTask, Spools};
 use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::{self, CreateError, Registry};
 use crate::sessions::*;
@@ -140,23 +141,23 @@ impl World {
     pub(super) async fn driven(&self, spools: Spools) -> Arc<Report> {
         let clock = self.context.clock;
         let (log, _handle) = runs::open(clock, &spools, RetainedQuota::unbounded().run_memory());
-        let drive = RunTask {
+        let (policy, workspace, request) = (self.policy(), self.workspace(), command("a"));
+        let (session, scan) = (SessionId::new("s"), workspace.scan().unwrap());
+        let prepared = prepare(&self.context, &policy, &session, &workspace, &scan, &request, RunKind::Tests);
+        let task = RunTask {
             context: Arc::clone(&self.context),
-            policy: Arc::new(self.policy()),
-            session: SessionId::new("s"),
-            workspace: self.workspace(),
+            policy: Arc::new(policy),
+            workspace,
             run: RunId::new("s-1"),
-            request: command("a"),
+            request,
             notes: Vec::new(),
-            kind: RunKind::Tests,
-            priority: Priority::default(),
             accepted_at: clock.now(),
-            queue_reservation: None,
             log,
             spools,
             killer: RunKiller::new().unwrap(),
         };
-        match within(runs::drive(drive, oneshot::channel().0)).await.end {
+        let slot = self.enter("acme", Amount { memory_bytes: 1, cpu_millis: 1 }).await;
+        match within(runs::drive(task, prepared.ok().unwrap(), slot)).await.end {
             RunEnd::Report(report) => report,
             RunEnd::NotStarted(why) => panic!("not started: {why}"),
         }
@@ -164,10 +165,13 @@ impl World {
 
     /// Occupies the whole host with another tenant's run.
     pub(super) async fn occupy(&self) -> RunSlot {
-        let scheduler = self.context.scheduler.clone();
-        let entry = QueueEntry { tenant: TenantId::new("other"), demand: BUDGET, priority: Priority::Normal };
+        self.enter("other", BUDGET).await
+    }
+
+    async fn enter(&self, tenant: &str, demand: Amount) -> RunSlot {
+        let entry = QueueEntry { tenant: TenantId::new(tenant), demand, priority: Priority::Normal };
         let request = SlotRequest { entry, quota: Quota::UNBOUNDED, queued: Arc::default(), queue_reservation: None };
-        tokio::task::spawn_blocking(move || scheduler.enter(request).unwrap()).await.unwrap()
+        self.context.scheduler.enter(request).await.unwrap()
     }
 
     pub(super) fn policy(&self) -> Policy {
@@ -244,6 +248,13 @@ pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
 
 pub(super) async fn start(session: &SessionHandle, word: &str) -> StartedRun {
     within(session.start(command(word), RunKind::Tests, IfBusy::Queue)).await.unwrap()
+}
+
+/// Waits until the run is in the sandbox.
+pub(super) async fn until_running(started: &StartedRun) {
+    while within(started.handle.snapshot()).await.unwrap().phase != Phase::Running {
+        tokio::task::yield_now().await;
+    }
 }
 
 pub(super) async fn outcome(started: &StartedRun) -> Outcome {

@@ -9,6 +9,7 @@ use crate::runs::{FILE_BYTES_MIN, ReadError};
 use crate::sessions::*;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::outcome::KillReason;
+use proctor_core::quota::QuotaExceeded;
 use proctor_frameworks::detection::DetectError;
 use std::path::PathBuf;
 
@@ -56,7 +57,7 @@ async fn rejects_runs_while_caches_exceed_twice_their_bound_and_are_in_use() {
     std::fs::write(cache.with_extension("used"), format!("{} 0\n", 2 * max + 1)).unwrap();
     let session = world.open("s");
     let refused = within(session.start(command("a"), RunKind::Tests, IfBusy::Queue)).await.err();
-    assert_eq!(refused, Some(SessionError::Quota(QuotaExceeded::Cache { max })));
+    assert_eq!(refused, Some(SessionError::Rejected(StartRejected::Quota(QuotaExceeded::Cache { max }))));
     drop(other_session);
     let run = start(&session, "a").await;
     world.order(Order::Exit(0));
@@ -214,7 +215,8 @@ async fn bounds_the_retained_results_of_a_whole_tenant() {
     let last = run(&other, "a").await;
     assert_eq!(files(), 2, "the last run of each session stays");
     let refused = within(other.start(command("b"), RunKind::Tests, IfBusy::Queue)).await.err();
-    let full = SessionError::Quota(QuotaExceeded::RetainedBytes { max: policy.retained.bytes_max });
+    let full =
+        SessionError::Rejected(StartRejected::Quota(QuotaExceeded::RetainedBytes { max: policy.retained.bytes_max }));
     assert_eq!(refused.as_ref(), Some(&full));
     // The session is gone, but its run stays while a client may read it.
     within(other.close()).await;

@@ -3,7 +3,7 @@
 use super::harness::{Order, World, command, outcome, start, within};
 use crate::runs::context::Policy;
 use crate::sessions::*;
-use proctor_core::quota::Quota;
+use proctor_core::quota::{Quota, QuotaExceeded};
 
 /// Two sessions of a tenant that may run one at a time.
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn counts_waiting_runs_together_wherever_they_wait() {
     let on_host = start(&one, "a").await;
     let behind = start(&one, "b").await;
     assert_eq!(queued(), 2);
-    assert_eq!(refused(&other, "a").await, Some(SessionError::Quota(full.clone())));
+    assert_eq!(refused(&other, "a").await, Some(SessionError::Rejected(StartRejected::Quota(full.clone()))));
     drop(all);
     world.order(Order::Exit(0));
     world.order(Order::Exit(0));

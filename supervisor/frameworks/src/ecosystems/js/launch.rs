@@ -4,15 +4,15 @@
 //! leave them in archives instead and write a file (`.pnp.cjs`) that teaches Node where each is: then Node is told to load
 //! it, as `yarn node` would do, and Yarn itself is not needed.
 
-use super::script::Script;
+use super::test_script::Invocation;
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Step, Want};
+use crate::contract::{PlanRequest, Step};
 use crate::parsing::workspace_paths::{ancestors, join};
 use std::collections::BTreeMap;
 
 /// A file of ours, below the scratch directory, that starts a program of packages which are not unpacked.
-pub(crate) const PROGRAM: &str = "js/program.cjs";
+pub(crate) const PROGRAM_FILE: &str = "js/program.cjs";
 
 /// How a project's runner is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,12 +25,18 @@ pub(crate) struct Launch {
 
 impl Launch {
     /// Of the runner whose program is `name` (`jest`): the nearest one in a `node_modules`, up to the workspace's root, as
-    /// Node resolves packages; through [`PROGRAM`] where packages are not unpacked.
-    pub(crate) fn of(tree: &FileTree, project: &Project, want: &Want<'_>, name: &str, script: &Script) -> Launch {
+    /// Node resolves packages; through [`PROGRAM_FILE`] where packages are not unpacked.
+    pub(crate) fn for_program(
+        tree: &FileTree,
+        project: &Project,
+        request: &PlanRequest<'_>,
+        name: &str,
+        script: &Invocation,
+    ) -> Launch {
         let packages = packages(tree, &project.dir);
-        let mut launch = Launch::through(packages.as_ref(), project, want, script);
+        let mut launch = Launch::through(packages.as_ref(), project, request, script);
         if packages.is_some() {
-            launch.first = vec![format!("{}/{PROGRAM}", want.scratch), name.to_owned()];
+            launch.first = vec![format!("{}/{PROGRAM_FILE}", request.scratch), name.to_owned()];
         } else {
             launch.programs = copies(&project.dir, name);
         }
@@ -38,11 +44,21 @@ impl Launch {
     }
 
     /// Of Node itself: one among the project's packages, as npm would find it, or the one on PATH.
-    pub(crate) fn of_node(tree: &FileTree, project: &Project, want: &Want<'_>, script: &Script) -> Launch {
-        Launch::through(packages(tree, &project.dir).as_ref(), project, want, script)
+    pub(crate) fn for_node(
+        tree: &FileTree,
+        project: &Project,
+        request: &PlanRequest<'_>,
+        script: &Invocation,
+    ) -> Launch {
+        Launch::through(packages(tree, &project.dir).as_ref(), project, request, script)
     }
 
-    fn through(packages: Option<&Packages>, project: &Project, want: &Want<'_>, script: &Script) -> Launch {
+    fn through(
+        packages: Option<&Packages>,
+        project: &Project,
+        request: &PlanRequest<'_>,
+        script: &Invocation,
+    ) -> Launch {
         const NODE: &str = "node";
         let mut programs = if packages.is_some() { Vec::new() } else { copies(&project.dir, NODE) };
         programs.pop();
@@ -50,7 +66,7 @@ impl Launch {
         let mut env = environment(script);
         if let Some(packages) = packages {
             let own = env.remove(OPTIONS);
-            let all = [packages.options(want.workspace)].into_iter().chain(own).collect::<Vec<_>>();
+            let all = [packages.options(request.workspace)].into_iter().chain(own).collect::<Vec<_>>();
             env.insert(OPTIONS.to_owned(), all.join(" "));
         }
         Launch { programs, first: Vec::new(), dir: project.dir.clone(), env }
@@ -58,20 +74,20 @@ impl Launch {
 
     /// Of a file of ours, which finds the runner itself, in Node, from the project's directory. Node's options that the
     /// script gives go before the file.
-    pub(crate) fn of_file(
+    pub(crate) fn for_file(
         tree: &FileTree,
         project: &Project,
-        want: &Want<'_>,
+        request: &PlanRequest<'_>,
         file: String,
-        script: &Script,
+        script: &Invocation,
     ) -> Launch {
-        let bare = Script { node: Vec::new(), ..script.clone() };
+        let bare = Invocation { node: Vec::new(), ..script.clone() };
         let first = script.node.iter().cloned().chain([file]).collect();
-        Launch { programs: vec!["node".to_owned()], first, ..Launch::of_node(tree, project, want, &bare) }
+        Launch { programs: vec!["node".to_owned()], first, ..Launch::for_node(tree, project, request, &bare) }
     }
 
     /// The same with a further variable.
-    pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Launch {
+    pub(crate) fn with_env(mut self, name: &str, value: impl Into<String>) -> Launch {
         self.env.insert(name.to_owned(), value.into());
         self
     }
@@ -138,7 +154,7 @@ fn url(workspace: &str, file: &str) -> String {
 }
 
 /// What the project's own script sets, and Node's options that it gives. The caches are proctor's to place.
-fn environment(script: &Script) -> BTreeMap<String, String> {
+fn environment(script: &Invocation) -> BTreeMap<String, String> {
     let mut env = script.env.clone();
     env.retain(|name, _| !matches!(name.as_str(), "PATH" | "HOME" | "TMPDIR") && !name.starts_with("PROCTOR_"));
     if !script.node.is_empty() {
@@ -154,7 +170,7 @@ mod tests {
     use super::*;
     use proctor_core::request::Selection;
 
-    const WANT: Want<'static> = Want { workspace: "/a b", ..Want::plain(&Selection::All) };
+    const WANT: PlanRequest<'static> = PlanRequest { workspace: "/a b", ..PlanRequest::plain(&Selection::All) };
 
     fn tree(files: &[&str]) -> FileTree {
         let mut tree = FileTree::default();
@@ -174,17 +190,18 @@ mod tests {
 
     #[test]
     fn the_nearest_copy_is_taken_up_to_the_root() {
-        let step = Launch::of(&tree(&[]), &project("a/b"), &WANT, "jest", &Script::default()).step(["--ci".to_owned()]);
+        let step = Launch::for_program(&tree(&[]), &project("a/b"), &WANT, "jest", &Invocation::default())
+            .step(["--ci".to_owned()]);
         let bin = "node_modules/.bin/jest";
         assert_eq!(step.programs, [bin, &format!("../{bin}"), &format!("../../{bin}"), bin]);
         assert_eq!((step.args.as_slice(), step.dir.as_str()), (["--ci".to_owned()].as_slice(), "a/b"));
-        let node = Launch::of_node(&tree(&[]), &project("a"), &WANT, &Script::default());
+        let node = Launch::for_node(&tree(&[]), &project("a"), &WANT, &Invocation::default());
         assert_eq!(line(&node), "node_modules/.bin/node|../node_modules/.bin/node|node --ci");
     }
 
     #[test]
     fn node_is_told_where_packages_are_that_are_not_unpacked() {
-        let script = Script { node: vec!["--x".to_owned()], ..Script::default() };
+        let script = Invocation { node: vec!["--x".to_owned()], ..Invocation::default() };
         for (files, options) in [
             (&[".pnp.cjs"][..], r#"--require "/a b/.pnp.cjs""#),
             (&["a/.pnp.js", ".pnp.cjs"], r#"--require "/a b/a/.pnp.js""#),
@@ -194,19 +211,19 @@ mod tests {
             ),
         ] {
             let (tree, project) = (tree(files), project("a"));
-            let launch = Launch::of(&tree, &project, &WANT, "jest", &script);
+            let launch = Launch::for_program(&tree, &project, &WANT, "jest", &script);
             assert_eq!(line(&launch), format!("node /s/js/program.cjs jest --ci {OPTIONS}={options} --x"));
-            let launch = Launch::of_node(&tree, &project, &WANT, &script);
+            let launch = Launch::for_node(&tree, &project, &WANT, &script);
             assert_eq!(line(&launch), format!("node --ci {OPTIONS}={options} --x"));
-            let launch = Launch::of_file(&tree, &project, &WANT, "/s/run.cjs".to_owned(), &script);
+            let launch = Launch::for_file(&tree, &project, &WANT, "/s/run.cjs".to_owned(), &script);
             assert_eq!(line(&launch), format!("node --x /s/run.cjs --ci {OPTIONS}={options}"));
         }
     }
 
     #[test]
     fn a_file_of_ours_is_started_as_the_script_starts_node() {
-        let script = Script { node: vec!["--experimental-vm-modules".to_owned()], ..Script::default() };
-        let launch = Launch::of_file(&tree(&[]), &project("a"), &WANT, "/s/run.cjs".to_owned(), &script);
+        let script = Invocation { node: vec!["--experimental-vm-modules".to_owned()], ..Invocation::default() };
+        let launch = Launch::for_file(&tree(&[]), &project("a"), &WANT, "/s/run.cjs".to_owned(), &script);
         assert_eq!(line(&launch), "node --experimental-vm-modules /s/run.cjs --ci");
     }
 
@@ -214,9 +231,9 @@ mod tests {
     fn what_the_script_sets_is_kept() {
         let env = [("TZ", "UTC"), ("PATH", "/x"), ("NODE_OPTIONS", "--a")];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let script = Script { env, node: vec!["--b".to_owned()], ..Script::default() };
-        let launch = Launch::of(&tree(&[]), &project(""), &WANT, "jest", &script);
-        let env = launch.with("X", "1").step([]).env;
+        let script = Invocation { env, node: vec!["--b".to_owned()], ..Invocation::default() };
+        let launch = Launch::for_program(&tree(&[]), &project(""), &WANT, "jest", &script);
+        let env = launch.with_env("X", "1").step([]).env;
         let env: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(env, ["NODE_OPTIONS=--a --b", "TZ=UTC", "X=1"]);
     }

@@ -25,7 +25,7 @@ const token = randomBytes(16).toString('hex');
 
 // The directory of the project, also where the process that we are in works in another, or a test goes to another.
 const root = process.env.PROCTOR_ROOT ?? process.cwd();
-const rootOf = () => root;
+const projectRoot = () => root;
 
 // Tests that are told, or listed.
 let tests = 0;
@@ -34,7 +34,7 @@ let tests = 0;
 let held = '';
 
 // Tells one event at once, after those that are held: what was told before a crash has been told.
-function say(event, fields) {
+function emit(event, fields) {
   if (!place) return;
   const told = line(event, fields);
   write(taken() + told);
@@ -42,25 +42,25 @@ function say(event, fields) {
 
 // Holds an event until the next is told, `tellHeld` or the process's end: for a runner that goes on at once, since each telling
 // wakes whoever listens.
-function hold(event, fields) {
+function buffer(event, fields) {
   if (!place) return;
   held += line(event, fields);
-  if (held.length > TEXT_MAX) tellHeld();
+  if (held.length > TEXT_MAX) flush();
 }
 
 // Tells with others what happened in the same turn of the event loop: for a runner whose tests crash in other processes, and
 // which hears of many at a time.
-function sayTogether(event, fields) {
-  if (held === '') setImmediate(tellHeld);
-  hold(event, fields);
+function emitBatched(event, fields) {
+  if (held === '') setImmediate(flush);
+  buffer(event, fields);
 }
 
 // Tells that the runner is done: how many tests were told, and how many that it had were `left` out. Nothing is green without it.
 function end(left = 0) {
-  say('end', { tests, left });
+  emit('end', { tests, left });
 }
 
-function tellHeld() {
+function flush() {
   if (held !== '') write(taken());
 }
 
@@ -70,7 +70,7 @@ function taken() {
   return text;
 }
 
-if (place) process.on('exit', tellHeld);
+if (place) process.on('exit', flush);
 
 // The fields behind the event, without an object that has both: a runner waits for each line.
 function line(event, fields = {}) {
@@ -90,15 +90,15 @@ function write(text) {
   for (let written = 0; written < bytes.length; ) written += writeSync(descriptor, bytes, written);
 }
 
-const plain = (text) => clip(util.stripVTControlCharacters(String(text ?? '')));
+const stripAnsi = (text) => clip(util.stripVTControlCharacters(String(text ?? '')));
 const clip = (text) => (text.length > TEXT_MAX ? text.slice(0, TEXT_MAX).replace(/[\ud800-\udbff]$/, '') : text);
-const nameOf = (titles) => titles.join(SEPARATOR);
+const joinTitles = (titles) => titles.join(SEPARATOR);
 
 // The tests of a file follow each other.
 let lastFile;
 let lastTold;
 
-function fileOf(file) {
+function packageOf(file) {
   if (file !== lastFile) {
     lastTold = path.relative(root, path.resolve(root, file)).split(path.sep).join('/');
     lastFile = file;
@@ -107,7 +107,7 @@ function fileOf(file) {
 }
 
 // A value as a person would write it.
-function valueOf(value) {
+function formatValue(value) {
   if (typeof value === 'string') return clip(stringify(value));
   return clip(util.inspect(value, { depth: 8, breakLength: 100, maxArrayLength: 100, maxStringLength: 10_000, sorted: true }));
 }
@@ -117,7 +117,7 @@ const FRAME = /^\s*at (?:.*? \()?(?:async )?((?:file:\/\/)?[^\s()][^()]*?):(\d+)
 // The frames of a stack, innermost first, with absolute paths.
 function framesOf(stack) {
   const frames = [];
-  for (const line of plain(stack).split('\n')) {
+  for (const line of stripAnsi(stack).split('\n')) {
     const found = FRAME.exec(line);
     if (!found || found[1].startsWith('node:')) continue;
     try {
@@ -134,7 +134,7 @@ function framesOf(stack) {
 const OURS = path.dirname(__dirname) + path.sep;
 
 // Where the project's own code was when `stack` was taken.
-function placeOf(stack) {
+function projectLocation(stack) {
   const below = root + path.sep;
   const own = (frame) => !frame.file.includes(`${path.sep}node_modules${path.sep}`) && !frame.file.startsWith(OURS);
   const frames = framesOf(stack).filter(own);
@@ -144,14 +144,14 @@ function placeOf(stack) {
 const RUNNERS = /\/node_modules\/(?:@?jest|expect|@?vitest|vite-node|tinypool|mocha|@?playwright)[/-]|\bnode:internal\b|<anonymous>\)$/;
 
 // The lines of a stack that are frames, without the runner's own and ours.
-function stackOf(stack) {
-  const frames = plain(stack).split('\n').filter((line) => /^\s*at /.test(line));
+function projectStack(stack) {
+  const frames = stripAnsi(stack).split('\n').filter((line) => /^\s*at /.test(line));
   return frames.filter((line) => !RUNNERS.test(line) && !line.includes(OURS)).map((line) => line.trim()).join('\n');
 }
 
 // What an error says, without its class if that is the plain one, and without its frames.
-function beforeStack(text) {
-  const lines = plain(text).split('\n');
+function textBeforeStack(text) {
+  const lines = stripAnsi(text).split('\n');
   const frames = lines.findIndex((line) => /^\s+at /.test(line));
   return (frames < 0 ? lines : lines.slice(0, frames)).join('\n').replace(/^Error: /, '').trim();
 }
@@ -173,7 +173,7 @@ function teeOf(stream) {
 
 // Keeps what is written to this process's streams between `start` and `stop`, on its way to where it goes anyhow. What is
 // written through a function of a test's own is not kept.
-class Written {
+class OutputCapture {
   #text;
 
   constructor() {
@@ -196,29 +196,29 @@ class Written {
   stop() {
     if (listener !== this) return undefined;
     listener = undefined;
-    return this.#text ? plain(this.#text) : undefined;
+    return this.#text ? stripAnsi(this.#text) : undefined;
   }
 }
 
 const firstParagraph = (text) => text.trim().split('\n\n')[0].trim();
 
 // Why something could not be loaded, and where: where a compiler points to, or in a frame.
-function blame(error, output = '') {
-  const said = plain(error?.message || beforeStack(error?.stack ?? '') || (typeof error === 'string' ? error : ''));
-  const stack = plain(error?.stack ?? '');
-  const whole = `${said}\n${plain(output)}`;
+function describeLoadError(error, output = '') {
+  const said = stripAnsi(error?.message || textBeforeStack(error?.stack ?? '') || (typeof error === 'string' ? error : ''));
+  const stack = stripAnsi(error?.stack ?? '');
+  const whole = `${said}\n${stripAnsi(output)}`;
   const pointed = /(?:^|[\s(])([^\s:()]+\.[cm]?[jt]sx?):(\d+):\d+(?: - |: ERROR: )/.exec(whole);
   const bracketed = /(?:^|\s)(\/[^\s:]+): [^\n]*\((\d+):\d+\)/.exec(whole);
   const ahead = /^(\/[^\s:]+):(\d+)$/m.exec(stack);
   const named = /\bAt file: (\/[^\s:]+):(\d+):\d+/.exec(whole);
   const [, file, line] = pointed ?? bracketed ?? named ?? ahead ?? [];
-  const place = file ? { file, line: Number(line) } : (placeOf(stack) ?? placeOf(output));
+  const place = file ? { file, line: Number(line) } : (projectLocation(stack) ?? projectLocation(output));
   const message = firstParagraph(said).replace(/^\/[^\s:]+: |^\S+:\d+:\d+ - error /, '').replace(/ \(\d+:\d+\)$|\s+At file: \S+$/, '');
-  return { ...at(place), message };
+  return { ...locationFields(place), message };
 }
 
-const at = (place) => (place ? { file: place.file, line: place.line } : {});
+const locationFields = (place) => (place ? { file: place.file, line: place.line } : {});
 
 module.exports = {
-  SEPARATOR, at, beforeStack, blame, end, fileOf, firstParagraph, hold, nameOf, placeOf, plain, rootOf, say, sayTogether, stackOf, tellHeld, valueOf, Written,
+  SEPARATOR, locationFields, textBeforeStack, describeLoadError, end, packageOf, firstParagraph, buffer, joinTitles, projectLocation, stripAnsi, projectRoot, emit, emitBatched, projectStack, flush, formatValue, OutputCapture,
 };

@@ -1,9 +1,9 @@
 //! Turns what a request selects into files and names, one group for each command. Must not know how a runner is told.
 
-use super::{EXTENSIONS, TITLES};
+use super::{EXTENSIONS, TITLE_SEPARATOR};
 use crate::contract::FileTree;
 use crate::contract::PlanError;
-use crate::contract::{Project, project_of};
+use crate::contract::{Project, innermost_project};
 use crate::parsing::workspace_paths::join;
 use proctor_core::bounds::NAME_BYTES_MAX;
 use proctor_core::request::{RerunTarget, Selection};
@@ -21,20 +21,20 @@ const FILES_BYTES_MAX: usize = 512 * 1024;
 
 /// What one command runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Group<'a> {
+pub(crate) struct TestGroup<'a> {
     /// The project.
     pub(crate) project: &'a Project,
     /// Files relative to the project's directory, sorted; none for all.
     pub(crate) files: Vec<String>,
     /// Which tests of them.
-    pub(crate) names: Names,
+    pub(crate) names: NameFilter,
     /// Whether the files are files of tests, and not sources whose tests are meant.
     pub(crate) exactly: bool,
 }
 
 /// Which tests of some files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Names {
+pub(crate) enum NameFilter {
     /// All.
     All,
     /// Those that the caller's filter picks, in the runner's own language.
@@ -43,12 +43,12 @@ pub(crate) enum Names {
     Exactly(String),
 }
 
-impl Names {
+impl NameFilter {
     /// The expression, if not all are meant.
     pub(crate) fn expression(&self) -> Option<&str> {
         match self {
-            Names::All => None,
-            Names::Filter(expression) | Names::Exactly(expression) => Some(expression),
+            NameFilter::All => None,
+            NameFilter::Filter(expression) | NameFilter::Exactly(expression) => Some(expression),
         }
     }
 }
@@ -57,41 +57,44 @@ impl Names {
 ///
 /// The files of a caller may be sources as well as tests, and for a directory are all that are below it; those of what ran
 /// before are files of tests.
-pub(crate) fn groups<'a>(
+pub(crate) fn group_selection<'a>(
     projects: &'a [Project],
     tree: &FileTree,
     selection: &Selection,
     framework: &'static str,
-) -> Result<Vec<Group<'a>>, PlanError> {
-    groups_spelt(projects, tree, selection, framework, spelt)
+) -> Result<Vec<TestGroup<'a>>, PlanError> {
+    group_selection_with(projects, tree, selection, framework, spelt)
 }
 
 /// The expression for the test with these titles, of which the last was clipped where it is kept if the second says so:
 /// then it matches however the name goes on.
 pub(crate) type Spelling = fn(&[&str], bool) -> String;
 
-/// The same for a runner that makes something else of titles than to join them with blanks or with [`TITLES`].
-pub(crate) fn groups_spelt<'a>(
+/// The same for a runner that makes something else of titles than to join them with blanks or with [`TITLE_SEPARATOR`].
+pub(crate) fn group_selection_with<'a>(
     projects: &'a [Project],
     tree: &FileTree,
     selection: &Selection,
     framework: &'static str,
     spelling: Spelling,
-) -> Result<Vec<Group<'a>>, PlanError> {
-    let whole = |names: &Names| {
+) -> Result<Vec<TestGroup<'a>>, PlanError> {
+    let whole = |names: &NameFilter| {
         projects
             .iter()
-            .map(|project| Group { project, files: Vec::new(), names: names.clone(), exactly: false })
+            .map(|project| TestGroup { project, files: Vec::new(), names: names.clone(), exactly: false })
             .collect()
     };
     Ok(match selection {
         Selection::Matching { filter, files } => {
-            let names = filter.as_ref().map_or(Names::All, |filter| Names::Filter(filter.as_str().to_owned()));
+            let names =
+                filter.as_ref().map_or(NameFilter::All, |filter| NameFilter::Filter(filter.as_str().to_owned()));
             if files.is_empty() { whole(&names) } else { of_files(projects, tree, files, &names, framework)? }
         }
-        Selection::Exactly(targets) => exactly(projects, tree, targets, spelling).unwrap_or_else(|| whole(&Names::All)),
+        Selection::Exactly(targets) => {
+            exactly(projects, tree, targets, spelling).unwrap_or_else(|| whole(&NameFilter::All))
+        }
         // The session resolves LastFailed; a caller that does not gets the superset.
-        Selection::All | Selection::LastFailed { .. } => whole(&Names::All),
+        Selection::All | Selection::LastFailed { .. } => whole(&NameFilter::All),
     })
 }
 
@@ -99,9 +102,9 @@ fn of_files<'a>(
     projects: &'a [Project],
     tree: &FileTree,
     files: &[String],
-    names: &Names,
+    names: &NameFilter,
     framework: &'static str,
-) -> Result<Vec<Group<'a>>, PlanError> {
+) -> Result<Vec<TestGroup<'a>>, PlanError> {
     let mut found: BTreeMap<&Project, BTreeSet<String>> = BTreeMap::new();
     for file in files {
         let outside = || PlanError::FileOutsideProject { file: file.clone(), framework };
@@ -116,7 +119,7 @@ fn of_files<'a>(
             members = if inside.is_empty() { members } else { inside };
         }
         for member in members {
-            let project = project_of(projects, member).ok_or_else(outside)?;
+            let project = innermost_project(projects, member).ok_or_else(outside)?;
             found.entry(project).or_default().insert(within(project, member));
         }
     }
@@ -137,7 +140,7 @@ fn exactly<'a>(
     tree: &FileTree,
     targets: &[RerunTarget],
     spelling: Spelling,
-) -> Option<Vec<Group<'a>>> {
+) -> Option<Vec<TestGroup<'a>>> {
     let mut files: BTreeMap<(&Project, String), Option<BTreeSet<&str>>> = BTreeMap::new();
     for target in targets {
         let (path, name) = match target {
@@ -147,7 +150,7 @@ fn exactly<'a>(
         if !tree.contains(path) && !tree.is_truncated() {
             return None;
         }
-        let project = project_of(projects, path)?;
+        let project = innermost_project(projects, path)?;
         let names = files.entry((project, within(project, path))).or_insert_with(|| Some(BTreeSet::new()));
         match (name, names.as_mut()) {
             (Some(name), Some(names)) => drop(names.insert(name)),
@@ -185,15 +188,15 @@ fn merged<'a, 'n>(groups: BTreeMap<(&'a Project, Option<BTreeSet<&'n str>>), BTr
     all
 }
 
-fn of_names<'a>(((project, names), files): Named<'a, '_>, spelling: Spelling) -> Vec<Group<'a>> {
-    let Some(names) = names else { return split(project, files, &Names::All, true) };
-    let groups = |expression: String| split(project, files.clone(), &Names::Exactly(expression), true);
+fn of_names<'a>(((project, names), files): Named<'a, '_>, spelling: Spelling) -> Vec<TestGroup<'a>> {
+    let Some(names) = names else { return split(project, files, &NameFilter::All, true) };
+    let groups = |expression: String| split(project, files.clone(), &NameFilter::Exactly(expression), true);
     expressions(&names, spelling).into_iter().flat_map(groups).collect()
 }
 
 /// As many groups as the files need.
-fn split<'a>(project: &'a Project, files: BTreeSet<String>, names: &Names, exactly: bool) -> Vec<Group<'a>> {
-    let group = |files| Group { project, files, names: names.clone(), exactly };
+fn split<'a>(project: &'a Project, files: BTreeSet<String>, names: &NameFilter, exactly: bool) -> Vec<TestGroup<'a>> {
+    let group = |files| TestGroup { project, files, names: names.clone(), exactly };
     let mut groups = vec![group(Vec::new())];
     let mut bytes = 0;
     for file in files {
@@ -228,19 +231,19 @@ fn expressions(names: &BTreeSet<&str>, spelling: Spelling) -> Vec<String> {
 /// The expression for one name.
 fn of_name(name: &str, spelling: Spelling) -> String {
     let clipped = name.strip_suffix('…').filter(|_| name.len() + 8 > NAME_BYTES_MAX);
-    let titles: Vec<&str> = clipped.unwrap_or(name).split(TITLES).collect();
+    let titles: Vec<&str> = clipped.unwrap_or(name).split(TITLE_SEPARATOR).collect();
     spelling(&titles, clipped.is_some())
 }
 
-/// A runner joins titles with blanks, or with [`TITLES`].
+/// A runner joins titles with blanks, or with [`TITLE_SEPARATOR`].
 fn spelt(titles: &[&str], is_clipped: bool) -> String {
-    let titles: Vec<String> = titles.iter().map(|title| quote(title)).collect();
+    let titles: Vec<String> = titles.iter().map(|title| quote_regex(title)).collect();
     let rest = if is_clipped { "[\\s\\S]*" } else { "" };
     titles.join(" (?:> )?") + rest
 }
 
 /// `text` as a regular expression of JavaScript that matches it and nothing else.
-pub(crate) fn quote(text: &str) -> String {
+pub(crate) fn quote_regex(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for char in text.chars() {
         if "\\^$.*+?()[]{}|/-".contains(char) {
@@ -257,7 +260,7 @@ pub(crate) fn quote(text: &str) -> String {
 }
 
 /// The selection with other tests in the place of each: a runner can be told some of what it reports only roughly.
-pub(crate) fn retold(selection: &Selection, of: impl Fn(&RerunTarget) -> Vec<RerunTarget>) -> Selection {
+pub(crate) fn map_targets(selection: &Selection, of: impl Fn(&RerunTarget) -> Vec<RerunTarget>) -> Selection {
     match selection {
         Selection::Exactly(targets) => Selection::Exactly(targets.iter().flat_map(of).collect()),
         other => other.clone(),
@@ -266,7 +269,7 @@ pub(crate) fn retold(selection: &Selection, of: impl Fn(&RerunTarget) -> Vec<Rer
 
 /// Of files that a caller names, those that are called or placed as tests are; all of them if none is. A directory stands
 /// for all of its sources, and such runners would execute whatever they are given.
-pub(crate) fn tests_among(files: &[String]) -> Vec<String> {
+pub(crate) fn likely_test_files(files: &[String]) -> Vec<String> {
     let is_test = |file: &&String| {
         let lower = file.to_lowercase();
         let (dirs, name) = lower.rsplit_once('/').unwrap_or(("", &lower));
@@ -296,8 +299,8 @@ mod tests {
 
     fn told(selection: &Selection) -> Vec<String> {
         let projects = projects();
-        let groups = groups(&projects, &tree(), selection, "jest").unwrap();
-        let of = |group: Group<'_>| format!("{}|{}|{:?}", group.project.dir, group.files.join(" "), group.names);
+        let groups = group_selection(&projects, &tree(), selection, "jest").unwrap();
+        let of = |group: TestGroup<'_>| format!("{}|{}|{:?}", group.project.dir, group.files.join(" "), group.names);
         groups.into_iter().map(of).collect()
     }
 
@@ -315,10 +318,10 @@ mod tests {
         let projects = projects();
         for outside in ["../x.js", "/x.js", "a/../../x.js"] {
             let selection = Selection::Matching { filter: None, files: vec![outside.to_owned()] };
-            assert!(groups(&projects, &tree(), &selection, "jest").is_err(), "{outside}");
+            assert!(group_selection(&projects, &tree(), &selection, "jest").is_err(), "{outside}");
         }
         let selection = Selection::Matching { filter: None, files: vec!["a.test.js".to_owned()] };
-        assert!(groups(&projects[1..], &tree(), &selection, "jest").is_err());
+        assert!(group_selection(&projects[1..], &tree(), &selection, "jest").is_err());
     }
 
     #[test]
@@ -351,15 +354,15 @@ mod tests {
             test(&format!("{number}.test.js"), &number.to_string())
         });
         let targets = Selection::Exactly(targets.collect());
-        let groups = groups(&projects, &tree, &targets, "jest").unwrap();
+        let groups = group_selection(&projects, &tree, &targets, "jest").unwrap();
         assert_eq!((groups.len(), groups[0].files.len()), (1, 20));
     }
 
     #[test]
     fn a_directory_stands_for_its_tests() {
         let files = ["src/a.js", "src/a.test.js", "test/b.mjs", "src/latest.js", "src/__tests__/c.js", "d_spec.ts"];
-        let tests = tests_among(&files.map(str::to_owned));
+        let tests = likely_test_files(&files.map(str::to_owned));
         assert_eq!(tests, ["src/a.test.js", "test/b.mjs", "src/__tests__/c.js", "d_spec.ts"]);
-        assert_eq!(tests_among(&["src/a.js".to_owned()]), ["src/a.js"]);
+        assert_eq!(likely_test_files(&["src/a.js".to_owned()]), ["src/a.js"]);
     }
 }

@@ -1,7 +1,7 @@
 //! Finds Python projects and says which of the two runners each is for: pytest where anything shows that it is used, else
 //! unittest. Must not know how tests are run.
 
-use super::config::{OWN_FILES, SHARED_FILES, has_table, is_of_another_tool, test_paths};
+use super::pytest_config::{OWN_FILES, SHARED_FILES, has_table, is_of_another_tool, test_paths};
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::parsing::workspace_paths::{is_within, join};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Which runner a project is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Runner {
+pub(crate) enum PythonRunner {
     Pytest,
     Unittest,
 }
@@ -18,12 +18,12 @@ pub(crate) enum Runner {
 const CONFTEST: &str = "conftest.py";
 
 /// What a project for pytest is recognised by.
-pub(crate) fn signs_of_pytest() -> String {
+pub(crate) fn describe_pytest_markers() -> String {
     format!("{}, pytest's settings in {}, or files named test*.py or *_test.py", files_of_pytest(), files_with_tables())
 }
 
 /// What a project for unittest is recognised by.
-pub(crate) fn signs_of_unittest() -> String {
+pub(crate) fn describe_unittest_markers() -> String {
     let (own, tables) = (files_of_pytest(), files_with_tables());
     format!(
         "files named test*.py, without {own}, pytest's settings in {tables}, or its name among what the project needs"
@@ -86,27 +86,27 @@ const PASSED_OVER: [&str; 6] = ["build", "dist", "node_modules", "site-packages"
 const OF_SAMPLES: [&str; 5] = ["tests", "test", "testing", "testdata", "fixtures"];
 
 /// The file by which a Django project is run.
-pub(crate) const MANAGE: &str = "manage.py";
+pub(crate) const MANAGE_FILE: &str = "manage.py";
 
 /// What it says, in every version of Django.
 const OF_DJANGO: &str = "DJANGO_SETTINGS_MODULE";
 
 /// Whether the content of a file says if it is a Django project's.
-pub(crate) fn may_be_django(file: &str) -> bool {
-    split(file).1 == MANAGE
+pub(crate) fn is_manage_file(file: &str) -> bool {
+    split(file).1 == MANAGE_FILE
 }
 
 /// Whether a directory has a Django project, whose tests need its settings and its databases.
 pub(crate) fn is_django(tree: &FileTree, dir: &str) -> bool {
-    tree.content(&join(dir, MANAGE)).is_some_and(|content| content.contains(OF_DJANGO))
+    tree.content(&join(dir, MANAGE_FILE)).is_some_and(|content| content.contains(OF_DJANGO))
 }
 
 /// Directories of which no tests are taken: those of [`PASSED_OVER`], hidden ones, and environments.
-struct PassedOver<'a>(BTreeSet<&'a str>);
+struct SkippedDirs<'a>(BTreeSet<&'a str>);
 
-impl<'a> PassedOver<'a> {
-    fn of(tree: &'a FileTree) -> PassedOver<'a> {
-        PassedOver(tree.files().filter_map(|file| file.strip_suffix("/pyvenv.cfg")).collect())
+impl<'a> SkippedDirs<'a> {
+    fn from_tree(tree: &'a FileTree) -> SkippedDirs<'a> {
+        SkippedDirs(tree.files().filter_map(|file| file.strip_suffix("/pyvenv.cfg")).collect())
     }
 
     fn has(&self, dir: &str) -> bool {
@@ -116,8 +116,8 @@ impl<'a> PassedOver<'a> {
 }
 
 /// The files that unittest loads for their tests, wherever it starts.
-pub(crate) fn files_of_unittest(tree: &FileTree) -> impl Iterator<Item = &str> {
-    let passed_over = PassedOver::of(tree);
+pub(crate) fn unittest_files(tree: &FileTree) -> impl Iterator<Item = &str> {
+    let passed_over = SkippedDirs::from_tree(tree);
     tree.files().filter(move |file| is_of_unittest(tree, file) && !passed_over.has(split(file).0))
 }
 
@@ -125,18 +125,19 @@ pub(crate) fn files_of_unittest(tree: &FileTree) -> impl Iterator<Item = &str> {
 fn is_of_unittest(tree: &FileTree, file: &str) -> bool {
     let name = split(file).1;
     let is_named = name.starts_with("test") && name.ends_with(".py");
-    is_named || (may_load_tests(file) && tree.content(file).is_some_and(|content| content.contains("load_tests")))
+    is_named
+        || (may_define_load_tests(file) && tree.content(file).is_some_and(|content| content.contains("load_tests")))
 }
 
 /// Whether the content of a file says if it is such a package: any may be, and those of tests are few enough to be read.
-pub(crate) fn may_load_tests(file: &str) -> bool {
+pub(crate) fn may_define_load_tests(file: &str) -> bool {
     let (dir, name) = split(file);
     name == "__init__.py" && dir.split('/').any(|part| part.starts_with("test"))
 }
 
 /// The projects for one of the runners, sorted by directory.
-pub(crate) fn projects(tree: &FileTree, runner: Runner) -> Vec<Project> {
-    let look = Look::at(tree);
+pub(crate) fn projects(tree: &FileTree, runner: PythonRunner) -> Vec<Project> {
+    let look = PythonLayout::from_tree(tree);
     let found = look.owned.iter().filter(|(dir, files)| look.runner(dir, files) == Some(runner));
     found.map(|(dir, _)| Project { dir: (*dir).to_owned(), name: name(dir) }).collect()
 }
@@ -144,11 +145,11 @@ pub(crate) fn projects(tree: &FileTree, runner: Runner) -> Vec<Project> {
 /// The projects that pytest may be asked to run: those for it, or where there is none all with tests, since some have tests for
 /// pytest and no sign of it.
 pub(crate) fn projects_for_pytest(tree: &FileTree) -> Vec<Project> {
-    let found = projects(tree, Runner::Pytest);
+    let found = projects(tree, PythonRunner::Pytest);
     if !found.is_empty() {
         return found;
     }
-    let owned = Look::at(tree).owned;
+    let owned = PythonLayout::from_tree(tree).owned;
     let with_tests = owned.into_iter().filter(|(_, files)| files.iter().any(|file| is_test_file(split(file).1)));
     with_tests.map(|(dir, _)| Project { dir: dir.to_owned(), name: name(dir) }).collect()
 }
@@ -163,15 +164,15 @@ pub(crate) fn is_test_file(name: &str) -> bool {
 }
 
 /// The Python of a workspace: whose each file is.
-struct Look<'a> {
+struct PythonLayout<'a> {
     tree: &'a FileTree,
     /// Test files, and files of pytest, by the directory of the project that has them.
     owned: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
-impl<'a> Look<'a> {
-    fn at(tree: &'a FileTree) -> Look<'a> {
-        let passed_over = PassedOver::of(tree);
+impl<'a> PythonLayout<'a> {
+    fn from_tree(tree: &'a FileTree) -> PythonLayout<'a> {
+        let passed_over = SkippedDirs::from_tree(tree);
         let files: Vec<&str> =
             tree.files().filter(|file| !passed_over.has(split(file).0) && !is_of_another_tool(tree, file)).collect();
         let places: Vec<(&str, &str)> = files.iter().map(|file| split(file)).collect();
@@ -210,18 +211,18 @@ impl<'a> Look<'a> {
                 }
             }
         }
-        Look { tree, owned }.with_django()
+        PythonLayout { tree, owned }.with_django()
     }
 
     /// Gives what is below a `manage.py` to a project of its own, unless pytest runs it. The outermost one has it.
-    fn with_django(mut self) -> Look<'a> {
-        let manages = self.tree.files().filter(|file| may_be_django(file)).map(|file| split(file).0);
+    fn with_django(mut self) -> PythonLayout<'a> {
+        let manages = self.tree.files().filter(|file| is_manage_file(file)).map(|file| split(file).0);
         let mut dirs: Vec<&str> = manages.filter(|dir| is_django(self.tree, dir)).collect();
         dirs.sort_unstable_by_key(|dir| dir.len());
         for dir in dirs {
             let is_around = |of: &&&str| **of != dir && is_within(dir, of);
             let around = self.owned.keys().filter(is_around).max_by_key(|of| of.len()).copied();
-            let is_of_unittest = |of: &&str| self.runner(of, &self.owned[*of]) == Some(Runner::Unittest);
+            let is_of_unittest = |of: &&str| self.runner(of, &self.owned[*of]) == Some(PythonRunner::Unittest);
             let Some(around) = around.filter(|of| is_of_unittest(of) && !is_django(self.tree, of)) else { continue };
             let files = self.owned.get_mut(around).map(std::mem::take).unwrap_or_default();
             let (own, others): (Vec<&str>, Vec<&str>) = files.into_iter().partition(|file| is_within(file, dir));
@@ -234,14 +235,14 @@ impl<'a> Look<'a> {
     }
 
     /// The runner of a project, if it has tests at all.
-    fn runner(&self, dir: &str, files: &[&str]) -> Option<Runner> {
+    fn runner(&self, dir: &str, files: &[&str]) -> Option<PythonRunner> {
         let names = || files.iter().map(|file| split(file).1);
         let is_set_up = names().any(is_of_pytest) || self.has_table(dir);
         let has_tests = names().any(is_test_file);
-        if is_set_up || (has_tests && needs(self.tree, dir, "pytest")) {
-            return Some(Runner::Pytest);
+        if is_set_up || (has_tests && requires_package(self.tree, dir, "pytest")) {
+            return Some(PythonRunner::Pytest);
         }
-        files.iter().any(|file| is_of_unittest(self.tree, file)).then_some(Runner::Unittest)
+        files.iter().any(|file| is_of_unittest(self.tree, file)).then_some(PythonRunner::Unittest)
     }
 
     fn has_table(&self, dir: &str) -> bool {
@@ -256,7 +257,7 @@ const OF_LISTS: [&str; 4] = ["requirements", "tests", "test", "testing"];
 
 /// Whether what the project in `dir` or one around it needs names `package`. Lists of requirements have a directory of their
 /// own at times, or lie beside the tests.
-pub(crate) fn needs(tree: &FileTree, dir: &str, package: &str) -> bool {
+pub(crate) fn requires_package(tree: &FileTree, dir: &str, package: &str) -> bool {
     MARKERS.iter().any(|name| {
         tree.directories_with(name).any(|(of, content)| {
             let (parent, last) = of.rsplit_once('/').unwrap_or(("", of));
@@ -280,13 +281,13 @@ fn is_of_pytest(name: &str) -> bool {
 }
 
 /// Whether the content of a file with a name of pytest's says if it is pytest's.
-pub(crate) fn may_be_of_another_tool(file: &str) -> bool {
+pub(crate) fn is_ambiguous_config(file: &str) -> bool {
     let name = split(file).1;
     name.ends_with(".toml") && OWN_FILES.contains(&name)
 }
 
 /// Whether pytest, started in `outer` without any path, collects the tests of the project `inner` below it as its own.
-pub(crate) fn collects(tree: &FileTree, outer: &Project, inner: &Project) -> bool {
+pub(crate) fn pytest_collects(tree: &FileTree, outer: &Project, inner: &Project) -> bool {
     // A pattern is as good as what stands before it.
     let literal =
         |path: &str| path.split('/').take_while(|part| !part.contains(['*', '?', '['])).collect::<Vec<_>>().join("/");
@@ -316,7 +317,7 @@ mod tests {
             }
         }
         let dirs = |runner| projects(&tree, runner).into_iter().map(|project| project.dir).collect();
-        (dirs(Runner::Pytest), dirs(Runner::Unittest))
+        (dirs(PythonRunner::Pytest), dirs(PythonRunner::Unittest))
     }
 
     fn pytest(dirs: &[&str]) -> (Vec<String>, Vec<String>) {

@@ -43,7 +43,7 @@ EQUALITIES = {
 SETTLED_S = 2
 
 
-def forget_stale_bytecode():
+def remove_stale_bytecode():
     """Removes compiled modules of the project that may be of an earlier text, before any of them is loaded.
 
     Python takes compiled code for current if size and second of change are its source's. Who edits as fast as an agent does
@@ -66,7 +66,7 @@ def forget_stale_bytecode():
 
 
 # Most tests that are told by name of which nothing came in a run that looked well.
-UNTOLD_MAX = 256
+UNREPORTED_MAX = 256
 
 # As it is before any test has put something in its place: one that wrote nothing would be asked for ever.
 _write = os.write
@@ -119,7 +119,7 @@ class Values(reprlib.Repr):
         self.maxstring = self.maxlong = self.maxother = 4000
 
 
-class Names:
+class UniqueNames:
     """Keeps tests of one name apart: the second `a` becomes `a#2`."""
 
     def __init__(self):
@@ -130,14 +130,14 @@ class Names:
         return name if count == 1 else "%s#%d" % (name, count)
 
 
-def described(exception, compared=None):
+def describe_exception(exception, compared=None):
     """What there is to say about an exception, as fields of the report.
 
     `compared` may know the values of a comparison: it is called with the innermost frame of the traceback and gives the wanted
     value and the one that came, both printed, or None.
     """
     frames = [frame for frame in traceback.walk_tb(exception.__traceback__) if not _is_hidden(frame[0])]
-    file, line = _place(exception, frames)
+    file, line = _location(exception, frames)
     values, words = _unittest_values(exception.__traceback__) or (None, None)
     if values is None and compared is not None and isinstance(exception, AssertionError):
         values = compared(exception.__traceback__)
@@ -152,7 +152,7 @@ def described(exception, compared=None):
     }
 
 
-def printed(value):
+def format_value(value):
     """A value as its test would print it, within bounds."""
     try:
         return Values().repr(value)
@@ -165,7 +165,7 @@ def workspace():
     return os.environ.get("PROCTOR_WORKSPACE") or os.getcwd()
 
 
-def is_own(file):
+def is_project_file(file):
     """Whether a file is the project's: in the workspace, and not installed there."""
     installed = "/site-packages/" in file or "/dist-packages/" in file
     return file.startswith(workspace() + "/") and not installed
@@ -202,7 +202,7 @@ class Selection:
         return any("" in self.tests.get(place, ()) for place in places)
 
 
-def _kept(name):
+def _kept_name(name):
     """A name as proctor keeps it: of a long one the beginning, which others may share."""
     name = name.encode("utf-8", "replace")
     if len(name) > NAME_MAX:
@@ -221,10 +221,10 @@ def _is_hidden(frame):
     return hide is True
 
 
-def _place(exception, frames):
-    if isinstance(exception, SyntaxError) and exception.filename and is_own(exception.filename):
+def _location(exception, frames):
+    if isinstance(exception, SyntaxError) and exception.filename and is_project_file(exception.filename):
         return exception.filename, exception.lineno
-    own = [(frame.f_code.co_filename, line) for frame, line in frames if is_own(frame.f_code.co_filename)]
+    own = [(frame.f_code.co_filename, line) for frame, line in frames if is_project_file(frame.f_code.co_filename)]
     return own[-1] if own else (None, None)
 
 
@@ -256,7 +256,7 @@ def _unittest_values(tb):
         code = frame.f_code
         if frame.f_globals.get("__name__") == "unittest.case" and code.co_name in EQUALITIES:
             actual, expected = (frame.f_locals.get(name) for name in code.co_varnames[1:3])
-            return (printed(expected), printed(actual)), frame.f_locals.get("msg")
+            return (format_value(expected), format_value(actual)), frame.f_locals.get("msg")
     return None
 
 
@@ -266,7 +266,7 @@ def _stack(exception):
         if seen:
             parts.append("caused by " + _message(exception, None))
         seen.add(id(exception))
-        shown = [frame for frame in traceback.walk_tb(exception.__traceback__) if _is_told(frame[0])]
+        shown = [frame for frame in traceback.walk_tb(exception.__traceback__) if _is_test_frame(frame[0])]
         shown.reverse()
         if len(shown) > 2 * FRAMES_MAX:
             left_out = len(shown) - 2 * FRAMES_MAX
@@ -277,7 +277,7 @@ def _stack(exception):
     return "\n".join(parts) or None
 
 
-def _is_told(frame):
+def _is_test_frame(frame):
     """Whether a frame says something about the test: what runs it is the same for all."""
     module = str(frame.f_globals.get("__name__")).partition(".")[0]
     is_import = frame.f_code.co_filename.startswith("<frozen importlib")

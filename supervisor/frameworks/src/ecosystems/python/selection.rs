@@ -3,7 +3,7 @@
 use super::detect::is_test_file;
 use crate::contract::FileTree;
 use crate::contract::PlanError;
-use crate::contract::{Project, project_of};
+use crate::contract::{Project, innermost_project};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ const OF_TESTS: [&str; 3] = ["tests", "test", "testing"];
 
 /// What one project runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Share<'a> {
+pub(crate) struct ProjectSelection<'a> {
     pub(crate) project: &'a Project,
     /// The runner's own filter expression.
     pub(crate) filter: Option<String>,
@@ -25,20 +25,22 @@ pub(crate) struct Share<'a> {
     pub(crate) notes: Vec<String>,
 }
 
-impl<'a> Share<'a> {
-    fn whole(project: &'a Project, filter: Option<String>) -> Share<'a> {
-        Share { project, filter, paths: Vec::new(), tests: BTreeMap::new(), notes: Vec::new() }
+impl<'a> ProjectSelection<'a> {
+    fn whole(project: &'a Project, filter: Option<String>) -> ProjectSelection<'a> {
+        ProjectSelection { project, filter, paths: Vec::new(), tests: BTreeMap::new(), notes: Vec::new() }
     }
 }
 
 /// What each project runs of a selection.
-pub(crate) fn shares<'a>(
+pub(crate) fn project_selections<'a>(
     framework: &'static str,
     projects: &'a [Project],
     tree: &FileTree,
     selection: &Selection,
-) -> Result<Vec<Share<'a>>, PlanError> {
-    let whole = |filter: Option<String>| projects.iter().map(|project| Share::whole(project, filter.clone())).collect();
+) -> Result<Vec<ProjectSelection<'a>>, PlanError> {
+    let whole = |filter: Option<String>| {
+        projects.iter().map(|project| ProjectSelection::whole(project, filter.clone())).collect()
+    };
     match selection {
         Selection::Matching { filter, files } => {
             let filter = filter.as_ref().map(|filter| filter.as_str().to_owned());
@@ -60,7 +62,7 @@ fn of_files<'a>(
     tree: &FileTree,
     files: &[String],
     filter: Option<&String>,
-) -> Result<Vec<Share<'a>>, PlanError> {
+) -> Result<Vec<ProjectSelection<'a>>, PlanError> {
     let mut shares: BTreeMap<&Project, (BTreeSet<String>, Vec<String>)> = BTreeMap::new();
     for file in files {
         let outside = || PlanError::FileOutsideProject { file: file.clone(), framework };
@@ -68,7 +70,7 @@ fn of_files<'a>(
             return Err(outside());
         }
         let path = join("", file);
-        let project = project_of(projects, &path).ok_or_else(outside)?;
+        let project = innermost_project(projects, &path).ok_or_else(outside)?;
         let (paths, notes) = shares.entry(project).or_default();
         let found = tests_of(tree, project, &path);
         if found.contains(&project.dir) && path != project.dir {
@@ -78,7 +80,7 @@ fn of_files<'a>(
     }
     let share = |(project, (paths, notes)): (&'a Project, _)| {
         let paths = outermost(project, paths);
-        Share { paths, notes, ..Share::whole(project, filter.cloned()) }
+        ProjectSelection { paths, notes, ..ProjectSelection::whole(project, filter.cloned()) }
     };
     Ok(shares.into_iter().map(share).collect())
 }
@@ -124,13 +126,13 @@ fn relative(project: &Project, path: &str) -> String {
 }
 
 /// Exactly these tests and files, or nothing when one of them is in no file of a project: then it can be anywhere.
-fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Option<Vec<Share<'a>>> {
+fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Option<Vec<ProjectSelection<'a>>> {
     let mut paths: BTreeMap<&Project, BTreeSet<String>> = BTreeMap::new();
     let mut tests: BTreeMap<&Project, BTreeMap<String, Vec<String>>> = BTreeMap::new();
     for target in targets {
         let path = join("", target.package());
         let is_there = tree.contains(&path) || tree.has_below(&path);
-        let project = project_of(projects, &path).filter(|_| is_there)?;
+        let project = innermost_project(projects, &path).filter(|_| is_there)?;
         paths.entry(project).or_default().insert(path.clone());
         let names = tests.entry(project).or_default().entry(relative(project, &path)).or_default();
         // The empty name is the whole file, as the plugins read it.
@@ -142,7 +144,7 @@ fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]
         if paths.is_empty() {
             tests.clear();
         }
-        Share { paths, tests, ..Share::whole(project, None) }
+        ProjectSelection { paths, tests, ..ProjectSelection::whole(project, None) }
     };
     Some(paths.into_iter().map(share).collect())
 }

@@ -10,16 +10,16 @@
 //! Nobody who brings a command need know of `PROCTOR_JUNIT`, so nothing follows from a command that leaves nothing there. A
 //! project that names a report of its own has said where its results are: a run that did not write it is cut off.
 
-mod line;
+mod shell_status;
 
 use crate::contract::{ARTIFACTS, Parser, Plan, Step, StreamSummary};
 use crate::formats::junit;
-use crate::formats::tap::{self, Is, Perhaps, Tap};
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::Lines;
+use crate::formats::tap::{self, Recognition, TapCandidate, TapParser};
+use crate::parsing::line_splitter::LineSplitter;
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::plain;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::output_tail::strip_ansi;
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -79,16 +79,16 @@ pub fn plan(command: &[String], scratch: &str, report: Option<&str>) -> Plan {
 /// The parser of a custom command.
 #[must_use]
 pub fn parser(workspace: &str) -> Box<dyn Parser> {
-    parser_of(&[], workspace, None)
+    parser_for(&[], workspace, None)
 }
 
 /// The parser of this custom command, which is to write `report`, as in [`plan`].
 #[must_use]
-pub fn parser_of(command: &[String], workspace: &str, report: Option<&str>) -> Box<dyn Parser> {
-    Box::new(Custom {
-        hides: line::hides(command),
+pub fn parser_for(command: &[String], workspace: &str, report: Option<&str>) -> Box<dyn Parser> {
+    Box::new(CustomParser {
+        hides: shell_status::hidden_failure(command),
         report: report.map(str::to_owned),
-        ..Custom::new(Paths::new(workspace))
+        ..CustomParser::new(WorkspacePaths::new(workspace))
     })
 }
 
@@ -98,23 +98,23 @@ enum Form {
     /// Nobody knows after so many lines.
     Unknown(usize),
     /// It began so many lines ago as TAP may whose plan comes last.
-    Perhaps(usize, Box<Perhaps>),
+    Candidate(usize, Box<TapCandidate>),
     /// The last of so many lines was a plan, and nothing before it was TAP.
     Planned(usize, String),
-    Tap(Box<Tap>),
-    Words,
+    Tap(Box<TapParser>),
+    Text,
 }
 
 #[derive(Debug)]
-pub(crate) struct Custom {
+pub(crate) struct CustomParser {
     /// What its tests are called after.
     package: String,
     /// Why a failure may not show in the command's status.
     hides: Option<String>,
     /// What the command is to write.
     report: Option<String>,
-    paths: Paths,
-    lines: Lines,
+    paths: WorkspacePaths,
+    lines: LineSplitter,
     form: Form,
     /// What lines name. They are told last, when it is known that nothing better is there.
     named: Vec<(String, TestOutcome)>,
@@ -122,31 +122,31 @@ pub(crate) struct Custom {
     went_well: bool,
     killed: bool,
     flaky: u64,
-    proofs: Proofs,
+    proofs: ProofTracker,
     summary: StreamSummary,
     notes: Notes,
 }
 
-impl Custom {
+impl CustomParser {
     /// Of the output of one command among several, whose tests are called after `package`.
-    pub(crate) fn of_output(package: &str, paths: &Paths) -> Custom {
-        Custom { package: package.to_owned(), ..Custom::new(paths.clone()) }
+    pub(crate) fn for_output(package: &str, paths: &WorkspacePaths) -> CustomParser {
+        CustomParser { package: package.to_owned(), ..CustomParser::new(paths.clone()) }
     }
 
-    fn new(paths: Paths) -> Custom {
-        Custom {
+    fn new(paths: WorkspacePaths) -> CustomParser {
+        CustomParser {
             package: NAME.to_owned(),
             hides: None,
             report: None,
             paths,
-            lines: Lines::default(),
+            lines: LineSplitter::default(),
             form: Form::Unknown(0),
             named: Vec::new(),
             names: HashSet::new(),
             went_well: false,
             killed: false,
             flaky: 0,
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             summary: StreamSummary::default(),
             notes: Notes::default(),
         }
@@ -158,29 +158,29 @@ impl Custom {
         match &mut self.form {
             Form::Unknown(lines) => {
                 let lines = *lines;
-                self.unknown(lines, plain(line).trim_start_matches(BYTE_ORDER_MARK), events);
+                self.unknown(lines, strip_ansi(line).trim_start_matches(BYTE_ORDER_MARK), events);
             }
-            Form::Perhaps(lines, perhaps) => {
+            Form::Candidate(lines, perhaps) => {
                 *lines += usize::from(!line.trim().is_empty());
                 let (lines, is) = (*lines, perhaps.line(line));
-                self.perhaps(lines, &plain(line), is, events);
+                self.perhaps(lines, &strip_ansi(line), is, events);
             }
             Form::Planned(..) if line.trim().is_empty() => {}
             Form::Planned(lines, plan) => {
                 let (lines, plan) = (*lines, std::mem::take(plan));
-                self.planned(lines, &plan, &plain(line), events);
+                self.planned(lines, &plan, &strip_ansi(line), events);
             }
             Form::Tap(tap) => tap.line(line, events),
-            Form::Words => self.word(line),
+            Form::Text => self.word(line),
         }
     }
 
     /// The line behind a plan that came after so many lines of another kind.
     fn planned(&mut self, lines: usize, plan: &str, line: &str, events: &mut Vec<RunnerEvent>) {
-        if !tap::may_begin(line) {
+        if !tap::may_start_stream(line) {
             return self.unknown(lines, line, events);
         }
-        let mut tap = Tap::new(&self.package, &self.paths);
+        let mut tap = TapParser::new(&self.package, &self.paths);
         tap.line(plan, events);
         self.is_tap(tap, line, events);
     }
@@ -188,17 +188,17 @@ impl Custom {
     /// A line of a stream whose form nobody knows after so many.
     fn unknown(&mut self, lines: usize, line: &str, events: &mut Vec<RunnerEvent>) {
         let more = lines + usize::from(!line.trim().is_empty());
-        if tap::begins(line) && (lines == 0 || line.starts_with(VERSION)) {
-            return self.is_tap(Tap::new(&self.package, &self.paths), line, events);
+        if tap::starts_stream(line) && (lines == 0 || line.starts_with(VERSION)) {
+            return self.is_tap(TapParser::new(&self.package, &self.paths), line, events);
         }
         self.form = if more > LOOK_LINES_MAX {
-            Form::Words
-        } else if tap::begins(line) {
+            Form::Text
+        } else if tap::starts_stream(line) {
             Form::Planned(more, line.to_owned())
-        } else if tap::is_point(line) || lines == 0 && tap::may_begin(line) {
-            let mut perhaps = Perhaps::new(&self.package, &self.paths);
+        } else if tap::is_test_point(line) || lines == 0 && tap::may_start_stream(line) {
+            let mut perhaps = TapCandidate::new(&self.package, &self.paths);
             perhaps.line(line);
-            Form::Perhaps(more, Box::new(perhaps))
+            Form::Candidate(more, Box::new(perhaps))
         } else {
             Form::Unknown(more)
         };
@@ -206,27 +206,27 @@ impl Custom {
     }
 
     /// A line, the one of so many, of what began as TAP may, and what is known with it.
-    fn perhaps(&mut self, lines: usize, line: &str, is: Is, events: &mut Vec<RunnerEvent>) {
+    fn perhaps(&mut self, lines: usize, line: &str, is: Recognition, events: &mut Vec<RunnerEvent>) {
         self.word(line);
-        let is_new = lines <= LOOK_LINES_MAX && line.starts_with(VERSION) && tap::begins(line);
+        let is_new = lines <= LOOK_LINES_MAX && line.starts_with(VERSION) && tap::starts_stream(line);
         if is_new {
-            return self.is_tap(Tap::new(&self.package, &self.paths), line, events);
+            return self.is_tap(TapParser::new(&self.package, &self.paths), line, events);
         }
-        let went_on = std::mem::replace(&mut self.form, Form::Words);
+        let went_on = std::mem::replace(&mut self.form, Form::Text);
         self.form = match (is, went_on) {
-            (Is::Unknown, perhaps) => perhaps,
-            (Is::Tap, Form::Perhaps(_, perhaps)) => {
+            (Recognition::Unknown, perhaps) => perhaps,
+            (Recognition::Tap, Form::Candidate(_, perhaps)) => {
                 let (tap, held) = perhaps.into_tap();
                 self.summary.structured = true;
                 events.extend(held);
                 Form::Tap(Box::new(tap))
             }
-            (Is::Tap | Is::Other, _) if lines > LOOK_LINES_MAX => Form::Words,
-            (Is::Tap | Is::Other, _) => Form::Unknown(lines),
+            (Recognition::Tap | Recognition::NotTap, _) if lines > LOOK_LINES_MAX => Form::Text,
+            (Recognition::Tap | Recognition::NotTap, _) => Form::Unknown(lines),
         };
     }
 
-    fn is_tap(&mut self, mut tap: Tap, line: &str, events: &mut Vec<RunnerEvent>) {
+    fn is_tap(&mut self, mut tap: TapParser, line: &str, events: &mut Vec<RunnerEvent>) {
         tap.line(line, events);
         self.form = Form::Tap(Box::new(tap));
         self.summary.structured = true;
@@ -266,7 +266,7 @@ impl Custom {
     }
 }
 
-impl Parser for Custom {
+impl Parser for CustomParser {
     fn step_started(&mut self, _step: usize) {
         self.proofs.start_step();
     }
@@ -285,25 +285,25 @@ impl Parser for Custom {
         self.went_well = exit == Exit::Code(0) && !killed;
         self.killed = killed;
         let mut is_whole = !killed;
-        match std::mem::replace(&mut self.form, Form::Words) {
+        match std::mem::replace(&mut self.form, Form::Text) {
             Form::Tap(mut tap) => {
                 tap.finish(events);
                 let (cut_off, notes) = tap.verdict();
-                is_whole &= !cut_off && lines.skipped() == 0;
+                is_whole &= !cut_off && lines.skipped_lines() == 0;
                 self.notes.extend(notes.iter().cloned());
                 self.form = Form::Tap(tap);
             }
-            Form::Perhaps(_, perhaps) => {
-                let failed = perhaps.failed();
+            Form::Candidate(_, perhaps) => {
+                let failed = perhaps.count_failed();
                 if failed > 0 {
                     self.notes
                         .add(format!("{failed} line(s) say `not ok` and are not read as TAP: no plan (`1..N`) came"));
                 }
             }
-            Form::Unknown(_) | Form::Planned(..) | Form::Words => {}
+            Form::Unknown(_) | Form::Planned(..) | Form::Text => {}
         }
         if is_whole {
-            self.proofs.show(0);
+            self.proofs.record(0);
         }
     }
 
@@ -311,7 +311,7 @@ impl Parser for Custom {
         let own = |path: &str| path.split('/').any(|part| part == NAME) && path.ends_with(".xml");
         let reports: Vec<&(String, Vec<u8>)> = files.iter().filter(|(path, _)| own(path)).collect();
         if let Some(report) = self.report.as_ref().filter(|_| reports.is_empty() && !self.killed) {
-            self.proofs.lose();
+            self.proofs.invalidate();
             self.notes.add(format!(
                 "the report that the project file names was not written, or holds what it held before: {report}"
             ));
@@ -324,10 +324,10 @@ impl Parser for Custom {
         }
         for (path, bytes) in &reports {
             let name = path.rsplit('/').next().unwrap_or(path);
-            let told = junit::read(name, bytes, &self.paths, "", events);
+            let told = junit::parse_report(name, bytes, &self.paths, "", events);
             self.summary.structured = true;
-            if told.cut_off {
-                self.proofs.lose();
+            if told.is_incomplete {
+                self.proofs.invalidate();
             }
             self.notes.extend(told.notes);
             self.flaky += told.flaky;
@@ -386,7 +386,7 @@ mod tests {
     fn what_a_line_hides_is_told_where_its_status_alone_says_that_all_is_well() {
         let notes = |stdout: &[u8], status| {
             let command = ["sh", "-c", "make check | tee log"].map(str::to_owned);
-            let mut parser = parser_of(&command, "/ws", None);
+            let mut parser = parser_for(&command, "/ws", None);
             parser.stdout(stdout, &mut Vec::new());
             parser.step_ended(Exit::Code(status), false, &mut Vec::new());
             parser.summary().notes.len()
@@ -518,7 +518,7 @@ mod tests {
     fn a_report_that_a_project_names_has_to_be_written() {
         let file = ("custom/junit.xml".to_owned(), b"<testsuite><testcase name='t'/></testsuite>".to_vec());
         for (files, killed, cut_off) in [(&[][..], false, true), (&[][..], true, false), (&[file][..], false, false)] {
-            let (mut parser, mut events) = (parser_of(&[], "/ws", Some("build/j.xml")), Vec::new());
+            let (mut parser, mut events) = (parser_for(&[], "/ws", Some("build/j.xml")), Vec::new());
             parser.step_started(0);
             parser.step_ended(Exit::Code(0), killed, &mut events);
             parser.files(files, &mut events);

@@ -1,41 +1,42 @@
-//! Cypress 10 or newer, with a reporter of ours that lets the project's own, or `spec`, write what people read.
+//! Cypress 10 or newer, with an injected reporter in front of the project's own, or `spec`, which writes the output for people.
 //!
 //! Proof of a pass: Cypress left by itself when no spec was open, as many specs ended as it had said that it found, and as many
 //! tests came as our reporter had told.
 //!
-//! `cypress run` loads a reporter of Mocha's kind for each spec; its path is all that is added to the command line. The
-//! project's configuration stays as it is, but for where screenshots and videos go. Which reporter the project has is read
+//! `cypress run` loads a Mocha reporter for each spec; the reporter's path is the only addition to the command line. The
+//! project's configuration stays in force, except for the directories of screenshots and videos. The project's reporter is read
 //! from its script and from the text of its `cypress.config`; one that is computed there is not found, and `spec` writes.
-//! How many specs there are Cypress prints before the first (`specs`), so a script's `--quiet` is not passed on.
-//! The forms are those of Cypress's own sources (`packages/server/lib/reporter`) and documentation; its binary could not
-//! be had.
+//! Cypress prints the number of specs before the first one (`specs`), so a script's `--quiet` is not passed on.
+//! The formats are those of Cypress's sources (`packages/server/lib/reporter`) and documentation; its binary was not available.
 //!
-//! Cypress knows no names, so a filter is a pattern for specs, an exact rerun is that of whole specs, and a listing is of
-//! specs. Attempts (`retries`) are the project's own: what passes at a later one is passed, and counted as flaky. What a
-//! spec throws while it is loaded is a collection error. Tests that Cypress leaves out after a failed hook are skipped.
-//! What a test prints is in the browser. Coverage is not measured.
+//! Cypress cannot select tests by name: a filter is a pattern for specs, an exact rerun reruns whole specs, and a listing lists
+//! specs. Attempts (`retries`) are the project's own: a test that passes at a later attempt is passed, and counted as flaky. An
+//! exception while a spec is loaded is a collection error. Tests that Cypress omits after a failed hook are skipped. Output of
+//! tests stays in the browser. Coverage is not measured.
 
-mod specs;
+mod spec_count;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{ARTIFACTS, Framework, LONG_MS, Parser, Plan, PlanError, REPORT, Step, Want};
-use crate::ecosystems::js::{self, Group, Handed, Launch, Names, Options, Runner, Script, Start};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{ARTIFACTS, Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest, REPORT, Step};
+use crate::ecosystems::js::{
+    self, ForwardPolicy, ForwardedOptions, Invocation, JsRunner, Launch, NameFilter, RunnerStart, TestGroup,
+};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{BrowserOptions, RerunTarget, Selection};
 use regex::Regex;
-use specs::SpecCount;
+use spec_count::SpecCountParser;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The adapter for Cypress.
+/// Adapter for Cypress.
 #[derive(Debug, Clone, Copy)]
 pub struct Cypress;
 
 const NAME: &str = "cypress";
 
-/// Files whose content detection reads: the configuration names a reporter.
+/// Files whose content detection reads; the configuration names the project's reporter.
 const MARKERS: &[&str] = &[
     "package.json",
     "cypress.config.js",
@@ -45,10 +46,10 @@ const MARKERS: &[&str] = &[
     "cypress.json",
 ];
 
-/// Names that people give to a script that starts Cypress, where `npm test` does not.
+/// Usual names of a script that starts Cypress, for projects whose `npm test` does not.
 const SCRIPTS: &[&str] = &["test:e2e", "e2e", "cy:run", "cypress:run", "test:cypress"];
 
-/// Options of `cypress run` that take the next word as their value.
+/// Options of `cypress run` that take the next argument as their value.
 const VALUED: &[&str] = &[
     "--auto-cancel-after-failures",
     "--browser",
@@ -77,8 +78,8 @@ const VALUED: &[&str] = &[
     "-t",
 ];
 
-/// Options that change what is printed or reported where, that wait for a person, or that speak to a service.
-const LEFT_OUT: &[&str] = &[
+/// Options that change reporting, wait for a person, or use Cypress's cloud service.
+const OMITTED: &[&str] = &[
     "--auto-cancel-after-failures",
     "--ci-build-id",
     "--group",
@@ -97,24 +98,25 @@ const LEFT_OUT: &[&str] = &[
     "-t",
 ];
 
-const HANDED: Handed = Handed::AllBut { left_out: LEFT_OUT, valued: VALUED, bare: None };
+const FORWARDED: ForwardPolicy = ForwardPolicy::AllExcept { left_out: OMITTED, valued: VALUED, bare: None };
 
-/// Endings of specs as Cypress names them, and directories that have nothing else in them.
-const SPECS: [&str; 4] = [".cy.", "cypress/e2e/", "cypress/integration/", "cypress/component/"];
+/// Marks of spec files in a path: Cypress's own endings, and directories that contain only specs.
+const SPEC_MARKS: [&str; 4] = [".cy.", "cypress/e2e/", "cypress/integration/", "cypress/component/"];
 
-/// What a listing prints.
+/// File with the lines that a listing prints.
 const LIST: &str = "cypress/specs.jsonl";
 
-const DIALECT: Dialect = Dialect {
-    between: js::TITLES,
-    missing: |said| {
+const PROFILE: RunnerProfile = RunnerProfile {
+    separator: js::TITLE_SEPARATOR,
+    missing_remedy: |output| {
         let remedy = "cypress: its binary is not where runs look for it: `npx cypress install`";
-        js::missing(said, NAME).or_else(|| said.contains("Cypress binary is missing").then(|| remedy.to_owned()))
+        js::missing_runner(output, NAME)
+            .or_else(|| output.contains("Cypress binary is missing").then(|| remedy.to_owned()))
     },
-    nothing_selected: |said| said.contains("no spec files were found"),
-    blamed: js::blamed,
-    reason: js::reason,
-    ..Dialect::plain(NAME)
+    nothing_selected: |output| output.contains("no spec files were found"),
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    ..RunnerProfile::new(NAME)
 };
 
 static REPORTER: LazyLock<Option<Regex>> =
@@ -137,37 +139,37 @@ impl Framework for Cypress {
         js::EXTENSIONS
     }
 
-    fn wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+    fn default_wall_ms(&self) -> Option<u64> {
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Cypress)
+        js::projects(tree, JsRunner::Cypress)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Cypress)
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
+        js::describe_markers(tree, JsRunner::Cypress)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Cypress).then(|| js::manifest_of(&project.dir))
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::script_starts(tree, &project.dir, JsRunner::Cypress).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
-    /// Not where the project has a runner for its units, which is what is meant by its tests.
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
-        js::is_tested_by(tree, &project.dir, Runner::Cypress)
+    /// False where the project has a runner for unit tests: the test script then means those.
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
+        js::is_tested_by(tree, &project.dir, JsRunner::Cypress)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request)
     }
 
-    /// Cypress knows the browsers by the same names. What the script says of either is replaced.
-    fn browse(
+    /// Cypress knows the browsers by the same names. Options of the script are replaced.
+    fn apply_browser_options(
         &self,
         _tree: &FileTree,
         plan: &mut Plan,
@@ -190,69 +192,74 @@ impl Framework for Cypress {
         Ok(())
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan_listing(projects, tree, want)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan_listing(projects, tree, request)
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(SpecCount::new(Reported::new(DIALECT, plan, want)))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(SpecCountParser::new(ReporterParser::new(PROFILE, plan, request)))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let files: [(&str, &[u8]); 1] = [("cypress/reporter.cjs", include_bytes!("reporter.cjs"))];
     let mut plan = Plan {
-        files: js::injected(&files),
+        files: js::shared_files(&files),
         dirs: vec![format!("{ARTIFACTS}/{NAME}")],
         artifacts: true,
         report: true,
         ..Plan::default()
     };
-    plan.notes.extend(want.parallel.map(|_| "cypress run has no parallel setting without its service".to_owned()));
+    plan.notes.extend(request.parallel.map(|_| "cypress run has no parallel setting without its service".to_owned()));
     let is_test = |target: &RerunTarget| matches!(target, RerunTarget::Test(_));
-    if matches!(want.selection, Selection::Exactly(targets) if targets.iter().any(is_test)) {
-        plan.notes.push("cypress cannot be told single tests: their whole specs were run".to_owned());
+    if matches!(request.selection, Selection::Exactly(targets) if targets.iter().any(is_test)) {
+        plan.notes.push("cypress cannot select single tests: their whole specs were run".to_owned());
     }
     let whole = |target: &RerunTarget| vec![RerunTarget::Package(target.package().to_owned())];
-    let selection = js::retold(want.selection, whole);
-    let groups = js::groups(projects, tree, &selection, NAME)?;
-    for start in js::starts(tree, groups, (Runner::Cypress, NAME), HANDED, SCRIPTS, &mut plan.notes) {
-        let Start { group, script, options } = start;
-        let mut launch = Launch::of(tree, group.project, want, NAME, &script);
-        for (name, value) in environment(tree, &group, &script, want) {
-            launch = launch.with(name, value);
+    let selection = js::map_targets(request.selection, whole);
+    let groups = js::group_selection(projects, tree, &selection, NAME)?;
+    for start in js::runner_starts(tree, groups, (JsRunner::Cypress, NAME), FORWARDED, SCRIPTS, &mut plan.notes) {
+        let RunnerStart { group, script, options } = start;
+        let mut launch = Launch::for_program(tree, group.project, request, NAME, &script);
+        for (name, value) in environment(tree, &group, &script, request) {
+            launch = launch.with_env(name, value);
         }
-        plan.steps.push(launch.step(arguments(&group, options, want)));
+        plan.steps.push(launch.step(arguments(&group, options, request)));
     }
     Ok(plan)
 }
 
-/// Variables stand between the configuration's values and the command line's, so a script's `--config` stays whole.
+/// Environment of a command. Variables rank between configuration and command line, so a script's `--config` stays in force.
 fn environment(
     tree: &FileTree,
-    group: &Group<'_>,
-    script: &Script,
-    want: &Want<'_>,
+    group: &TestGroup<'_>,
+    script: &Invocation,
+    request: &PlanRequest<'_>,
 ) -> impl Iterator<Item = (&'static str, String)> {
-    let left = |name: &str| format!("{}/{ARTIFACTS}/{NAME}/{name}", want.scratch);
-    let root = format!("{}/{}", want.workspace, group.project.dir);
+    let artifact_dir = |name: &str| format!("{}/{ARTIFACTS}/{NAME}/{name}", request.scratch);
+    let root = format!("{}/{}", request.workspace, group.project.dir);
     let reporter = reporter(tree, &group.project.dir, script).map(|name| ("PROCTOR_CYPRESS_REPORTER", name));
     let always = [
         ("CYPRESS_CRASH_REPORTS", "0".to_owned()),
-        ("CYPRESS_SCREENSHOTS_FOLDER", left("screenshots")),
-        ("CYPRESS_VIDEOS_FOLDER", left("videos")),
-        ("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch)),
+        ("CYPRESS_SCREENSHOTS_FOLDER", artifact_dir("screenshots")),
+        ("CYPRESS_VIDEOS_FOLDER", artifact_dir("videos")),
+        ("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch)),
         ("PROCTOR_ROOT", root.trim_end_matches('/').to_owned()),
     ];
     always.into_iter().chain(reporter)
 }
 
 /// The project's own reporter: its script's, or its configuration's.
-fn reporter(tree: &FileTree, dir: &str, script: &Script) -> Option<String> {
+fn reporter(tree: &FileTree, dir: &str, script: &Invocation) -> Option<String> {
     let next =
         script.args.windows(2).find(|pair| ["--reporter", "-r"].contains(&pair[0].as_str())).map(|pair| &*pair[1]);
     let of_script = next.or_else(|| script.args.iter().find_map(|word| word.strip_prefix("--reporter=")));
@@ -262,51 +269,51 @@ fn reporter(tree: &FileTree, dir: &str, script: &Script) -> Option<String> {
     of_script.or(of_config).map(str::to_owned)
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
-    let mut args = vec!["run".to_owned(), format!("--reporter={}/cypress/reporter.cjs", want.scratch)];
+fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &PlanRequest<'_>) -> Vec<String> {
+    let mut args = vec!["run".to_owned(), format!("--reporter={}/cypress/reporter.cjs", request.scratch)];
     if let Some(specs) = specs(group) {
         options = options.without(&["--spec", "-s"]);
         args.push(format!("--spec={specs}"));
     }
-    args.extend(options.into_words());
+    args.extend(options.into_args());
     args
 }
 
-/// The specs of a group, as a list of patterns; nothing for all.
-fn specs(group: &Group<'_>) -> Option<String> {
-    let is_spec = |file: &&String| SPECS.iter().any(|mark| file.contains(mark));
+/// The specs of a group as a list of patterns; `None` for all specs.
+fn specs(group: &TestGroup<'_>) -> Option<String> {
+    let is_spec = |file: &&String| SPEC_MARKS.iter().any(|mark| file.contains(mark));
     let some: Vec<&String> = group.files.iter().filter(is_spec).collect();
     let mut files: Vec<&str> = if some.is_empty() {
         group.files.iter().map(String::as_str).collect()
     } else {
         some.iter().map(|file| file.as_str()).collect()
     };
-    let Names::Filter(filter) = &group.names else { return (!files.is_empty()).then(|| listed(&files)) };
+    let NameFilter::Filter(filter) = &group.names else { return (!files.is_empty()).then(|| spec_list(&files)) };
     files.retain(|file| file.contains(filter.trim_matches('*')));
     if !files.is_empty() {
-        return Some(listed(&files));
+        return Some(spec_list(&files));
     }
     Some(if filter.contains(['*', '?', '[', '{', '/']) { filter.clone() } else { format!("**/*{filter}*") })
 }
 
-/// Files as Cypress takes them: patterns with commas between.
-fn listed(files: &[&str]) -> String {
-    files.iter().map(|file| js::literal(file)).collect::<Vec<_>>().join(",")
+/// Files as Cypress's pattern list, separated by commas.
+fn spec_list(files: &[&str]) -> String {
+    files.iter().map(|file| js::glob_literal(file)).collect::<Vec<_>>().join(",")
 }
 
-/// Specs by their names: to know their tests, Cypress would have to run them.
-fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+/// Lists specs only: to list their tests, Cypress would have to run them.
+fn plan_listing(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = Plan { report: true, notes: vec!["cypress lists specs, not tests".to_owned()], ..Plan::default() };
-    for (number, group) in js::groups(projects, tree, want.selection, NAME)?.into_iter().enumerate() {
+    for (number, group) in js::group_selection(projects, tree, request.selection, NAME)?.into_iter().enumerate() {
         let dir = &group.project.dir;
         let below = |file: &str| file[dir.len()..].trim_start_matches('/').to_owned();
         let own = tree
             .files()
             .filter(|file| is_within(file, dir))
             .map(below)
-            .filter(|file| SPECS.iter().any(|mark| file.contains(mark)));
+            .filter(|file| SPEC_MARKS.iter().any(|mark| file.contains(mark)));
         let mut files: Vec<String> = if group.files.is_empty() { own.collect() } else { group.files.clone() };
-        if let Names::Filter(filter) = &group.names {
+        if let NameFilter::Filter(filter) = &group.names {
             files.retain(|file| file.contains(filter.trim_matches('*')));
         }
         let listed = files.iter().map(|file| serde_json::json!({"event": "listed", "package": file, "name": file}));
@@ -315,8 +322,9 @@ fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Resul
             .chain([serde_json::json!({"event": "end", "tests": files.len(), "left": 0})])
             .map(|line| format!("{line}\n"));
         let list = format!("{LIST}-{number}");
-        plan.files.push(js::file(&list, lines.collect::<String>().as_bytes()));
-        let files = ["", &format!("{}/{list}", want.scratch), &format!("{}/{REPORT}", want.scratch)].map(str::to_owned);
+        plan.files.push(js::injected_file(&list, lines.collect::<String>().as_bytes()));
+        let files =
+            ["", &format!("{}/{list}", request.scratch), &format!("{}/{REPORT}", request.scratch)].map(str::to_owned);
         let args = ["-c", r#"cat "$1" > "$2""#].map(str::to_owned).into_iter().chain(files).collect();
         plan.steps.push(Step { programs: vec!["sh".to_owned()], args, dir: dir.clone(), env: BTreeMap::new() });
     }

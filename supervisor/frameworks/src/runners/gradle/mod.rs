@@ -1,27 +1,26 @@
-//! Gradle 4.4 or newer, with JUnit 4, JUnit 5 or TestNG, told of by an init script of ours.
+//! Gradle 4.4 or newer, with JUnit 4, JUnit 5 or TestNG, reported by an injected init script.
 //!
 //! Proof of a pass: Gradle called the end of the build in our init script, and as many tests came as the script had told.
 //!
-//! `detect` finds builds, `selection` says what is to run, `command` writes the command line, `compiler` reads what compilers
-//! say, and `parser` gives what `init.gradle` reports its places in the workspace. None of them must know how a process is
-//! started.
+//! `detect` finds builds, `selection` turns a request into patterns, `command` builds the command line, `compiler` reads
+//! compiler errors, and `parser` adds workspace paths and lines to what `init.gradle` reports.
 //!
-//! **The init script** (`--init-script`, in the scratch directory) listens to every test task that runs and writes the form
-//! of `reported.rs`; the project's scripts, listeners, reports and settings stay in force. It makes a test task run although
-//! nothing has changed since it passed, and takes from its tests those that were asked for: for files and reruns by project
-//! directory, so that a class of the same name elsewhere stays out. A name filter is Gradle's own `--tests`.
+//! **The init script** (`--init-script`, in the scratch directory) listens to every test task that runs and writes the reporter
+//! protocol (`formats::reporter_protocol`); the project's scripts, listeners, reports and settings stay in force. It makes an
+//! up-to-date test task run, and narrows it to the selected tests: for files and reruns by project directory, so that a class
+//! of the same name elsewhere is not selected. A name filter is Gradle's own `--tests`.
 //!
-//! The task `test` of all projects runs, with everything that fails gone past (`--continue`). Other test tasks
-//! (`integrationTest`) and the tests of included builds do not run: whether they can is for the project to know. A build
-//! without a task of that name has no tests. Gradle builds where it always does, in `build` and `.gradle` of the workspace.
+//! The task `test` of all projects runs, also after failures (`--continue`). Other test tasks (`integrationTest`) and the tests
+//! of included builds do not run: only the project knows whether they can. A build without a task of that name has no tests.
+//! Gradle builds where it always does, in `build` and `.gradle` of the workspace.
 //!
-//! A test JVM tells Gradle of its tests a little later than they happen, so one that ends all at once may have ended after the
-//! test that is blamed; what a JVM was running is told as an error even where Gradle is content (`System.exit(0)`). Why a test
-//! was skipped Gradle does not say, and of a parametrised test all parameters run again. Listing takes Gradle 8.3, whose
-//! test tasks have a dry run; an older one refuses it before it runs anything. Coverage is not measured.
+//! A test JVM sends results to Gradle with a delay, so a JVM that ends abruptly may have been in a later test than the one that
+//! is reported; tests that were running become errors even where Gradle reports success (`System.exit(0)`). Gradle gives no
+//! reason for a skipped test, and a parametrised test reruns with all its parameters. Listing needs the dry run of test tasks
+//! (Gradle 8.3); an older Gradle refuses it before it runs anything. Coverage is not measured.
 //!
-//! With a network the project's own `gradlew` runs; without one the Gradle that it has downloaded before, else the host's
-//! (`run.sh`), offline, with what lies in the tenant's `GRADLE_USER_HOME`.
+//! With a network the project's own `gradlew` runs; without one the Gradle that the wrapper downloaded in an earlier run, else
+//! the host's (`run.sh`), offline, with the dependencies in the tenant's `GRADLE_USER_HOME`.
 
 mod command;
 mod compiler;
@@ -30,16 +29,15 @@ mod parser;
 mod selection;
 
 use crate::contract::FileTree;
-use crate::contract::{Framework, LONG_MS, Parser, Plan, PlanError, Want};
-use crate::contract::{Project, holds, project_of};
+use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{Project, innermost_project, owns_source};
 use crate::ecosystems::jvm::EXTENSIONS;
 use proctor_core::request::RerunTarget;
 
-/// The adapter for Gradle.
+/// Adapter for Gradle.
 #[derive(Debug, Clone, Copy)]
 pub struct Gradle;
 
-/// Its name.
 const NAME: &str = "gradle";
 
 impl Framework for Gradle {
@@ -55,7 +53,7 @@ impl Framework for Gradle {
         detect::MARKERS
     }
 
-    fn fills(&self) -> &'static [&'static str] {
+    fn output_dirs(&self) -> &'static [&'static str] {
         &["build"]
     }
 
@@ -63,29 +61,34 @@ impl Framework for Gradle {
         EXTENSIONS
     }
 
-    fn wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+    fn default_wall_ms(&self) -> Option<u64> {
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
         detect::builds(tree)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want, command::Mode::Running)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request, command::Mode::Running)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want, command::Mode::Listing)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request, command::Mode::Listing)
     }
 
-    fn owns(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
+    fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
         let package = target.package();
-        let is_own_script = detect::is_script(package) && project_of(projects, package).is_some();
-        is_own_script || holds(EXTENSIONS, projects, tree, package)
+        let is_own_script = detect::is_script(package) && innermost_project(projects, package).is_some();
+        is_own_script || owns_source(EXTENSIONS, projects, tree, package)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(parser::GradleParser::new(plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(parser::GradleParser::new(plan, request))
     }
 }

@@ -1,34 +1,34 @@
-//! Mocha 6 or newer, with a reporter of ours that lets the project's own, or `spec`, write what people read.
+//! Mocha 6 or newer, with an injected reporter in front of the project's own, or `spec`, which writes the output for people.
 //!
 //! Proof of a pass: Mocha ended its run, and as many tests ended as it had when it started; of a parallel run, it ended.
 //!
 //! The project's Mocha runs in the project's directory with its `.mocharc`, its `mocha` key of `package.json` and the options
-//! of its test script. Files on the command line are added to those of the configuration, so when a request names files,
-//! `config.cjs` hands the configuration on without them. `--exit` is never added: a run that open handles keep alive is the
-//! project's own doing. In a parallel run (`--parallel`, `--jobs`) Mocha tells the tests of a file when the file is done, so
-//! none is known to be running.
+//! of its test script. Files on the command line are added to those of the configuration, so for a request that names files,
+//! `config.cjs` provides the configuration without them. `--exit` is never added: if open handles keep the process alive, that
+//! is the project's behaviour. In a parallel run (`--parallel`, `--jobs`) Mocha reports the tests of a file when the file is
+//! done, so no running test is known.
 //!
-//! A name filter is `--grep`, a regular expression over titles joined with blanks. A hook that failed for no single test is
-//! reported as a test of that name, and its rerun is that of its file. Mocha knows no lines: what was not thrown in
-//! the project has no place.
-//! A test that passed is told with what comes next, so one whose leftovers end the process at once counts as not finished.
-//! What a test prints is known, but not in a parallel run. Coverage is not measured.
+//! A name filter is `--grep`, a regular expression over titles joined with blanks. A failed hook that belongs to no single test
+//! is reported as a test with its title, and its rerun reruns its file. Mocha reports no lines: a failure that was not thrown
+//! in the project has no place.
+//! A passed test is reported with the next event, so a test whose leftovers end the process at once counts as not finished.
+//! Output of tests is captured, except in a parallel run. Coverage is not measured.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, REPORT, Want};
-use crate::ecosystems::js::{self, Group, Handed, Launch, Options, Runner, Start};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, REPORT};
+use crate::ecosystems::js::{self, ForwardPolicy, ForwardedOptions, JsRunner, Launch, RunnerStart, TestGroup};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::run::expected_tests::is_hook;
 use proctor_core::request::RerunTarget;
 
-/// The adapter for Mocha.
+/// Adapter for Mocha.
 #[derive(Debug, Clone, Copy)]
 pub struct Mocha;
 
 const NAME: &str = "mocha";
 
-/// Options that take the next word as their value.
+/// Options that take the next argument as their value.
 const VALUED: &[&str] = &[
     "--config",
     "--env-file",
@@ -70,7 +70,7 @@ const VALUED: &[&str] = &[
     "-u",
 ];
 
-/// Options that take nothing.
+/// Options without a value.
 const BARE: &[&str] = &[
     "--allow-uncaught",
     "--async-only",
@@ -115,13 +115,13 @@ const BARE: &[&str] = &[
     "-w",
 ];
 
-/// Options that change what is reported where, or that wait for changes.
-const LEFT_OUT: &[&str] =
+/// Options that change reporting, or that wait for changes.
+const OMITTED: &[&str] =
     &["--reporter", "-R", "--watch", "-w", "--watch-files", "--watch-ignore", "--color", "--colors", "-c"];
 
-const HANDED: Handed = Handed::AllBut { left_out: LEFT_OUT, valued: VALUED, bare: Some(BARE) };
+const FORWARDED: ForwardPolicy = ForwardPolicy::AllExcept { left_out: OMITTED, valued: VALUED, bare: Some(BARE) };
 
-/// Files of ours that Mocha is given.
+/// Injected files, beside those of all JavaScript runners.
 pub(crate) const FILES: &[(&str, &[u8])] = &[
     ("mocha/config.cjs", include_bytes!("config.cjs")),
     ("mocha/itself.cjs", include_bytes!("itself.cjs")),
@@ -131,17 +131,18 @@ pub(crate) const FILES: &[(&str, &[u8])] = &[
 /// Options of a script that a request's own filter replaces.
 const FILTERS: &[&str] = &["--grep", "-g", "--fgrep", "-f", "--invert", "-i"];
 
-/// What Mocha means by what it says.
-pub(crate) const DIALECT: Dialect = Dialect {
-    between: js::TITLES,
-    missing: |said| {
-        let is_old = said.contains("unknown option `--no-color'");
-        js::missing(said, NAME).or_else(|| is_old.then(|| "this mocha is too old: 6 or newer is needed".to_owned()))
+/// Mocha's messages for the reporter protocol.
+pub(crate) const PROFILE: RunnerProfile = RunnerProfile {
+    separator: js::TITLE_SEPARATOR,
+    missing_remedy: |output| {
+        let is_old = output.contains("unknown option `--no-color'");
+        js::missing_runner(output, NAME)
+            .or_else(|| is_old.then(|| "this mocha is too old: 6 or newer is needed".to_owned()))
     },
-    nothing_selected: |said| said.contains("No test files found"),
-    blamed: js::blamed,
-    reason: js::reason,
-    ..Dialect::plain(NAME)
+    nothing_selected: |output| output.contains("No test files found"),
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for Mocha {
@@ -162,71 +163,76 @@ impl Framework for Mocha {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Mocha)
+        js::projects(tree, JsRunner::Mocha)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Mocha)
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
+        js::describe_markers(tree, JsRunner::Mocha)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Mocha).then(|| js::manifest_of(&project.dir))
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::script_starts(tree, &project.dir, JsRunner::Mocha).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
-        !js::is_left_to_script(tree, &project.dir)
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
+        !js::is_left_to_test_script(tree, &project.dir)
     }
 
-    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
-        projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
+    fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+        projects.iter().filter_map(|project| js::missing_build_output(tree, &project.dir)).collect()
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, &[])
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, &[])
     }
 
     /// `--dry-run` loads every file and runs neither tests nor hooks.
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, &["--dry-run", "--no-parallel"])
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, &["--dry-run", "--no-parallel"])
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
-    let mut plan = Plan { files: js::injected(FILES), report: true, ..Plan::default() };
-    let selection = js::retold(want.selection, |target| vec![of_hook(target)]);
-    let groups = js::groups(projects, tree, &selection, NAME)?;
-    for start in js::starts(tree, groups, (Runner::Mocha, NAME), HANDED, &[], &mut plan.notes) {
-        let Start { group, script, options } = start;
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, more: &[&str]) -> Result<Plan, PlanError> {
+    let mut plan = Plan { files: js::shared_files(FILES), report: true, ..Plan::default() };
+    let selection = js::map_targets(request.selection, |target| vec![file_of_hook(target)]);
+    let groups = js::group_selection(projects, tree, &selection, NAME)?;
+    for start in js::runner_starts(tree, groups, (JsRunner::Mocha, NAME), FORWARDED, &[], &mut plan.notes) {
+        let RunnerStart { group, script, options } = start;
         let config = options.value_of("--config").map(str::to_owned);
-        let mut launch = Launch::of(tree, group.project, want, NAME, &script)
-            .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        let mut launch = Launch::for_program(tree, group.project, request, NAME, &script)
+            .with_env("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch));
         if let Some(config) = config.filter(|_| !group.files.is_empty()) {
-            launch = launch.with("PROCTOR_MOCHA_CONFIG", config);
+            launch = launch.with_env("PROCTOR_MOCHA_CONFIG", config);
         }
-        let mut args = arguments(&group, options, want);
+        let mut args = arguments(&group, options, request);
         args.splice(0..0, more.iter().map(|&word| word.to_owned()));
         plan.steps.push(launch.step(args));
     }
     Ok(plan)
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
-    let mut args = vec![format!("--reporter={}/mocha/reporter.cjs", want.scratch), "--no-color".to_owned()];
+fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &PlanRequest<'_>) -> Vec<String> {
+    let mut args = vec![format!("--reporter={}/mocha/reporter.cjs", request.scratch), "--no-color".to_owned()];
     let mut files = std::mem::take(&mut options.positional);
     if !group.files.is_empty() {
-        files = js::tests_among(&group.files).into_iter().map(|file| format!("./{file}")).collect();
+        files = js::likely_test_files(&group.files).into_iter().map(|file| format!("./{file}")).collect();
         options = options.without(&["--config", "--package", "--spec"]);
-        args.extend([format!("--config={}/mocha/config.cjs", want.scratch), "--no-package".to_owned()]);
+        args.extend([format!("--config={}/mocha/config.cjs", request.scratch), "--no-package".to_owned()]);
     }
-    if let Some(parallel) = want.parallel {
+    if let Some(parallel) = request.parallel {
         options = options.without(&["--parallel", "-p", "--no-parallel", "--jobs", "-j"]);
         args.extend(["--parallel".to_owned(), format!("--jobs={}", parallel.max(1))]);
     }
@@ -234,13 +240,13 @@ fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<St
         options = options.without(FILTERS);
         args.push(format!("--grep={names}"));
     }
-    args.extend(options.into_words());
+    args.extend(options.into_args());
     args.extend(files);
     args
 }
 
-/// The whole file for a hook, which Mocha cannot be told to run.
-fn of_hook(target: &RerunTarget) -> RerunTarget {
+/// Replaces a failed hook by its whole file: Mocha cannot select a hook.
+fn file_of_hook(target: &RerunTarget) -> RerunTarget {
     match target {
         RerunTarget::Test(test) if is_hook(&test.name) => RerunTarget::Package(test.package.clone()),
         RerunTarget::Test(_) | RerunTarget::Package(_) => target.clone(),

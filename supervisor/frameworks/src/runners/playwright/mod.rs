@@ -1,34 +1,36 @@
-//! `@playwright/test` 1.50 or newer, with a reporter of ours beside the project's.
+//! `@playwright/test` 1.50 or newer, with an injected reporter beside the project's.
 //!
 //! Proof of a pass: Playwright ended its run without an interruption, and every test of its suite was told.
 //!
-//! The project's Playwright runs in the project's directory with its configuration and the options of its test script. Our
-//! reporter is added through `PW_TEST_REPORTER`, which leaves those of the configuration and of `--reporter` in force. What
-//! tests leave (screenshots, traces, videos) goes to the run's artefact directory and not to the workspace; missing
+//! The project's Playwright runs in the project's directory with its configuration and the options of its test script. The
+//! reporter is added through `PW_TEST_REPORTER`, which leaves those of the configuration and of `--reporter` in force. Files
+//! that tests leave (screenshots, traces, videos) go to the run's artifact directory and not to the workspace; missing
 //! snapshots are failures and are not written.
 //!
 //! A test's package is its file; its name begins with its project in brackets, if that has a name. A name filter is
-//! `--grep`, a regular expression without regard to case over project, file, titles and tags joined with blanks. Attempts
-//! of one test are one test, and one that passed at a later attempt is noted as flaky. Tests of a group that is serial and
-//! has retries are told at the end of the run. Both values of an assertion are read from its words. Coverage is not
-//! measured.
+//! `--grep`, a case-insensitive regular expression over project, file, titles and tags joined with blanks. Attempts of one
+//! test are one test, and one that passed at a later attempt is noted as flaky. Tests of a serial group with retries are
+//! reported at the end of the run. Both values of an assertion are parsed from its message. Coverage is not measured.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{ARTIFACTS, Framework, InjectedFile, LONG_MS, Parser, Plan, PlanError, REPORT, Want};
-use crate::ecosystems::js::{self, Flag, Group, Handed, Launch, Names, Options, Runner, Script, Start, Takes};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{ARTIFACTS, Framework, InjectedFile, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest, REPORT};
+use crate::ecosystems::js::{
+    self, Arity, Flag, ForwardPolicy, ForwardedOptions, Invocation, JsRunner, Launch, NameFilter, RunnerStart,
+    TestGroup,
+};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::artifact::ARTIFACTS_DIRECTORY;
 use proctor_core::request::BrowserOptions;
 
-/// The adapter for Playwright's test runner.
+/// Adapter for Playwright's test runner.
 #[derive(Debug, Clone, Copy)]
 pub struct Playwright;
 
 const NAME: &str = "playwright";
 
-/// Files whose content says whether a project is one, and whether its configuration has projects of its own.
+/// Files whose content shows whether a directory is a Playwright project, and whether its configuration has projects.
 const MARKERS: &[&str] = &[
     "package.json",
     "playwright.config.ts",
@@ -39,32 +41,32 @@ const MARKERS: &[&str] = &[
     "playwright.config.cjs",
 ];
 
-/// Options of the test script that say what the project's tests are and how they run.
+/// Options of the test script that define the project's tests and how they run.
 const FLAGS: &[Flag] = &[
-    Flag { names: &["--config", "-c"], takes: Takes::Value },
-    Flag { names: &["--project"], takes: Takes::Words },
-    Flag { names: &["--browser"], takes: Takes::Value },
-    Flag { names: &["--grep", "-g"], takes: Takes::Value },
-    Flag { names: &["--grep-invert", "-G"], takes: Takes::Value },
-    Flag { names: &["--global-timeout"], takes: Takes::Value },
-    Flag { names: &["--max-failures"], takes: Takes::Value },
-    Flag { names: &["--repeat-each"], takes: Takes::Value },
-    Flag { names: &["--reporter"], takes: Takes::Value },
-    Flag { names: &["--retries"], takes: Takes::Value },
-    Flag { names: &["--timeout"], takes: Takes::Value },
-    Flag { names: &["--trace"], takes: Takes::Value },
-    Flag { names: &["--tsconfig"], takes: Takes::Value },
-    Flag { names: &["--workers", "-j"], takes: Takes::Value },
-    Flag { names: &["--fail-on-flaky-tests"], takes: Takes::Nothing },
-    Flag { names: &["--forbid-only"], takes: Takes::Nothing },
-    Flag { names: &["--fully-parallel"], takes: Takes::Nothing },
-    Flag { names: &["--ignore-snapshots"], takes: Takes::Nothing },
-    Flag { names: &["--no-deps"], takes: Takes::Nothing },
-    Flag { names: &["-x"], takes: Takes::Nothing },
+    Flag { names: &["--config", "-c"], arity: Arity::Value },
+    Flag { names: &["--project"], arity: Arity::Words },
+    Flag { names: &["--browser"], arity: Arity::Value },
+    Flag { names: &["--grep", "-g"], arity: Arity::Value },
+    Flag { names: &["--grep-invert", "-G"], arity: Arity::Value },
+    Flag { names: &["--global-timeout"], arity: Arity::Value },
+    Flag { names: &["--max-failures"], arity: Arity::Value },
+    Flag { names: &["--repeat-each"], arity: Arity::Value },
+    Flag { names: &["--reporter"], arity: Arity::Value },
+    Flag { names: &["--retries"], arity: Arity::Value },
+    Flag { names: &["--timeout"], arity: Arity::Value },
+    Flag { names: &["--trace"], arity: Arity::Value },
+    Flag { names: &["--tsconfig"], arity: Arity::Value },
+    Flag { names: &["--workers", "-j"], arity: Arity::Value },
+    Flag { names: &["--fail-on-flaky-tests"], arity: Arity::Nothing },
+    Flag { names: &["--forbid-only"], arity: Arity::Nothing },
+    Flag { names: &["--fully-parallel"], arity: Arity::Nothing },
+    Flag { names: &["--ignore-snapshots"], arity: Arity::Nothing },
+    Flag { names: &["--no-deps"], arity: Arity::Nothing },
+    Flag { names: &["-x"], arity: Arity::Nothing },
 ];
 
-/// What of the test script is handed on. Playwright 1.65 has all of these options, and no others.
-const HANDED: Handed = Handed::These {
+/// Options of the test script that are passed on. The lists cover all options of Playwright 1.65.
+const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     flags: FLAGS,
     valued: &[
         "--add-reporter",
@@ -87,13 +89,13 @@ const HANDED: Handed = Handed::These {
     subcommands: &["test"],
 };
 
-const DIALECT: Dialect = Dialect {
-    missing: |said| js::missing(said, NAME),
-    nothing_selected: |said| said.contains("No tests found"),
-    between: js::TITLES,
-    blamed: js::blamed,
-    reason: js::reason,
-    ..Dialect::plain(NAME)
+const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy: |output| js::missing_runner(output, NAME),
+    nothing_selected: |output| output.contains("No tests found"),
+    separator: js::TITLE_SEPARATOR,
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for Playwright {
@@ -113,37 +115,37 @@ impl Framework for Playwright {
         js::EXTENSIONS
     }
 
-    fn wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+    fn default_wall_ms(&self) -> Option<u64> {
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Playwright)
+        js::projects(tree, JsRunner::Playwright)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Playwright)
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
+        js::describe_markers(tree, JsRunner::Playwright)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Playwright).then(|| js::manifest_of(&project.dir))
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::script_starts(tree, &project.dir, JsRunner::Playwright).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
-    /// Browser tests live beside others: where the test script starts another runner alone, that one is the project's.
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
-        js::is_tested_by(tree, &project.dir, Runner::Playwright)
+    /// Where the test script starts another runner only, that one is the project's: browser tests live beside others.
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
+        js::is_tested_by(tree, &project.dir, JsRunner::Playwright)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, false)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, false)
     }
 
-    /// Where the configuration has projects, these say which browser: by custom each is called like its own.
-    fn browse(
+    /// Where the configuration has projects, the project selects the browser: by convention it is named after it.
+    fn apply_browser_options(
         &self,
         tree: &FileTree,
         plan: &mut Plan,
@@ -163,82 +165,100 @@ impl Framework for Playwright {
     }
 
     /// `--list` loads every file and runs neither tests nor hooks.
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, true)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, true)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, listing: bool) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, listing: bool) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: files(), report: true, artifacts: !listing, ..Plan::default() };
-    let groups = js::groups_spelt(projects, tree, want.selection, NAME, spelt)?;
-    let starts = js::starts(tree, groups, (Runner::Playwright, NAME), HANDED, &[], &mut plan.notes);
-    for (number, Start { group, script, options }) in starts.into_iter().enumerate() {
-        // Playwright empties the directory when it begins, so each command has its own.
+    let groups = js::group_selection_with(projects, tree, request.selection, NAME, grep_expression)?;
+    let starts = js::runner_starts(tree, groups, (JsRunner::Playwright, NAME), FORWARDED, &[], &mut plan.notes);
+    for (number, RunnerStart { group, script, options }) in starts.into_iter().enumerate() {
+        // Playwright empties the directory when it starts, so each command has its own.
         let output = format!("{ARTIFACTS}/{ARTIFACTS_DIRECTORY}/{NAME}-{number}");
-        let mut args = arguments(&group, options, want, &output);
+        let mut args = arguments(&group, options, request, &output);
         args.extend(listing.then(|| "--list".to_owned()));
-        plan.steps.push(launch(tree, &group, want, &script, listing).step(args));
+        plan.steps.push(launch(tree, &group, request, &script, listing).step(args));
         plan.dirs.push(output);
     }
     Ok(plan)
 }
 
-fn launch(tree: &FileTree, group: &Group<'_>, want: &Want<'_>, script: &Script, listing: bool) -> Launch {
-    let launch = Launch::of(tree, group.project, want, NAME, script)
-        .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch))
-        .with("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{ARTIFACTS_DIRECTORY}", want.scratch))
-        // Nothing that anybody wants to look at.
-        .with("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/work/last-run.json", want.scratch))
-        .with("PW_TEST_REPORTER", format!("{}/playwright/reporter.cjs", want.scratch))
-        // The report that people look at would be served, and the run would wait for them.
-        .with("PLAYWRIGHT_HTML_OPEN", "never");
-    if listing { launch.with(js::LISTING, "") } else { launch }
+fn launch(
+    tree: &FileTree,
+    group: &TestGroup<'_>,
+    request: &PlanRequest<'_>,
+    script: &Invocation,
+    listing: bool,
+) -> Launch {
+    let launch = Launch::for_program(tree, group.project, request, NAME, script)
+        .with_env("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch))
+        .with_env("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{ARTIFACTS_DIRECTORY}", request.scratch))
+        // A state file of no interest to people.
+        .with_env("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/work/last-run.json", request.scratch))
+        .with_env("PW_TEST_REPORTER", format!("{}/playwright/reporter.cjs", request.scratch))
+        // The HTML report would be served, and the run would wait for a person.
+        .with_env("PLAYWRIGHT_HTML_OPEN", "never");
+    if listing { launch.with_env(js::LISTING_VARIABLE, "") } else { launch }
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, output: &str) -> Vec<String> {
+fn arguments(
+    group: &TestGroup<'_>,
+    mut options: ForwardedOptions,
+    request: &PlanRequest<'_>,
+    output: &str,
+) -> Vec<String> {
     let mut args =
-        vec!["test".to_owned(), format!("--output={}/{output}", want.scratch), "--update-snapshots=none".to_owned()];
+        vec!["test".to_owned(), format!("--output={}/{output}", request.scratch), "--update-snapshots=none".to_owned()];
     let replaced = |option: &String| {
         let replaces = [
-            (want.parallel.is_some(), "--workers="),
+            (request.parallel.is_some(), "--workers="),
             (group.names.expression().is_some(), "--grep="),
-            (matches!(group.names, Names::Exactly(_)), "--max-failures="),
-            (matches!(group.names, Names::Exactly(_)), "-x"),
+            (matches!(group.names, NameFilter::Exactly(_)), "--max-failures="),
+            (matches!(group.names, NameFilter::Exactly(_)), "-x"),
         ];
         replaces.iter().any(|(replaces, name)| *replaces && option.starts_with(name))
     };
     let positional = std::mem::take(&mut options.positional);
-    args.extend(options.into_words().filter(|option| !replaced(option)));
-    args.extend(want.parallel.map(|parallel| format!("--workers={}", parallel.max(1))));
+    args.extend(options.into_args().filter(|option| !replaced(option)));
+    args.extend(request.parallel.map(|parallel| format!("--workers={}", parallel.max(1))));
     args.extend(match &group.names {
-        Names::All => None,
-        Names::Filter(filter) => Some(format!("--grep={filter}")),
-        // Between slashes, case counts.
-        Names::Exactly(expression) => Some(format!("--grep=/{expression}/")),
+        NameFilter::All => None,
+        NameFilter::Filter(filter) => Some(format!("--grep={filter}")),
+        // Between slashes the expression is case-sensitive.
+        NameFilter::Exactly(expression) => Some(format!("--grep=/{expression}/")),
     });
     if group.files.is_empty() {
         args.extend(positional);
     } else {
-        let path = |file: &String| format!("{}/{}", want.workspace, join(&group.project.dir, file));
-        args.extend(js::tests_among(&group.files).iter().map(|file| format!("^{}$", js::quote(&path(file)))));
+        let path = |file: &String| format!("{}/{}", request.workspace, join(&group.project.dir, file));
+        args.extend(
+            js::likely_test_files(&group.files).iter().map(|file| format!("^{}$", js::quote_regex(&path(file)))),
+        );
     }
     args
 }
 
-/// Whether a configuration in or below `dir` speaks of projects.
+/// Whether a configuration in or below `dir` mentions projects.
 fn has_projects(tree: &FileTree, dir: &str) -> bool {
     MARKERS[1..]
         .iter()
         .any(|name| tree.directories_with(name).any(|(of, content)| is_within(of, dir) && content.contains("projects")))
 }
 
-/// What `--grep` finds one test by: Playwright puts project, file, and titles with the tags of each in one line. The file
-/// is known to the command.
-fn spelt(titles: &[&str], is_clipped: bool) -> String {
+/// The `--grep` expression of one test: Playwright matches it against project, file, and titles with the tags of each, in one
+/// line. The file is selected by its own argument.
+fn grep_expression(titles: &[&str], is_clipped: bool) -> String {
     const TAGS: &str = "(?: @\\S+)*";
     let (project, titles) = match titles.split_first() {
         Some((first, rest)) if first.starts_with('[') && first.ends_with(']') && !rest.is_empty() => {
@@ -246,17 +266,17 @@ fn spelt(titles: &[&str], is_clipped: bool) -> String {
         }
         _ => ("", titles),
     };
-    let quoted: Vec<String> = titles.iter().map(|title| js::quote(title)).collect();
+    let quoted: Vec<String> = titles.iter().map(|title| js::quote_regex(title)).collect();
     let titles = quoted.join(&format!("{TAGS} "));
     let end = if is_clipped { "[\\s\\S]*" } else { TAGS };
-    format!(" ?{} [^\\n]*\\.[cm]?[jt]sx? {titles}{end}", js::quote(project))
+    format!(" ?{} [^\\n]*\\.[cm]?[jt]sx? {titles}{end}", js::quote_regex(project))
 }
 
 fn files() -> Vec<InjectedFile> {
     vec![
-        js::file(js::PROGRAM, include_bytes!("../../ecosystems/js/program.cjs")),
-        js::file("js/report.cjs", include_bytes!("../../ecosystems/js/report.cjs")),
-        js::file("playwright/reporter.cjs", include_bytes!("reporter.cjs")),
+        js::injected_file(js::PROGRAM_FILE, include_bytes!("../../ecosystems/js/program.cjs")),
+        js::injected_file("js/report.cjs", include_bytes!("../../ecosystems/js/report.cjs")),
+        js::injected_file("playwright/reporter.cjs", include_bytes!("reporter.cjs")),
     ]
 }
 

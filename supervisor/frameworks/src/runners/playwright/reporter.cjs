@@ -1,15 +1,15 @@
-// Tells proctor's report what Playwright does, as it does it. Must not know how it came to be among Playwright's reporters.
+// Writes what Playwright does to proctor's report, as it happens.
 //
-// A test's attempts are one test here: it is told when no further attempt can follow. Its name begins with its project in
+// A test's attempts are one test here: it is reported when no further attempt can follow. Its name begins with its project in
 // brackets, if that has a name: the same test runs in several.
 'use strict';
 
 const path = require('node:path');
-const { SEPARATOR, at, blame, end, fileOf, nameOf, plain, say, stackOf } = require('../js/report.cjs');
+const { SEPARATOR, locationFields, describeLoadError, end, packageOf, joinTitles, stripAnsi, emit, projectStack } = require('../js/report.cjs');
 
 const OLDEST = [1, 50];
 
-// Kinds of files that tests leave, as Playwright and proctor both call them.
+// Kinds of files that tests leave, under the names that Playwright and proctor share.
 const KINDS = ['screenshot', 'trace', 'video'];
 
 const listing = process.env.PROCTOR_LISTING !== undefined;
@@ -19,11 +19,11 @@ for (const ours of ['PROCTOR_LISTING', 'PROCTOR_ARTIFACTS', 'PW_TEST_REPORTER'])
 class Reporter {
   constructor() {
     this.began = false;
-    // Tests that were told, and those whose attempts may not be at their end.
+    // Tests that were reported, and those that may have further attempts.
     this.told = new Set();
     this.open = new Map();
     this.suite = undefined;
-    say('begin');
+    emit('begin');
   }
 
   printsToStdio() {
@@ -38,11 +38,11 @@ class Reporter {
     }
     this.began = true;
     this.suite = suite;
-    if (listing) for (const test of suite.allTests()) say('listed', idOf(test));
+    if (listing) for (const test of suite.allTests()) emit('listed', idOf(test));
   }
 
   onTestBegin(test, result) {
-    if (result.retry === 0 && !this.told.has(test)) say('started', idOf(test));
+    if (result.retry === 0 && !this.told.has(test)) emit('started', idOf(test));
   }
 
   onTestEnd(test, result) {
@@ -52,22 +52,22 @@ class Reporter {
     else this.open.set(test, result);
   }
 
-  // What belongs to no test: files that cannot be loaded, the global set-up, a worker that cannot be taken down.
+  // Errors that belong to no test: files that cannot be loaded, the global set-up, a worker that cannot be torn down.
   onError(error) {
-    if (/^(Error: )?No tests found/.test(plain(error.message))) return;
-    const { message, ...place } = blame(error);
+    if (/^(Error: )?No tests found/.test(stripAnsi(error.message))) return;
+    const { message, ...place } = describeLoadError(error);
     const file = error.location ? { file: error.location.file, line: error.location.line } : place;
-    const nodeid = file.file ? fileOf(file.file) : '.';
+    const nodeid = file.file ? packageOf(file.file) : '.';
     const outside = this.began && this.suite.allTests().length > 0 ? 'failed outside of its tests: ' : '';
-    const output = plain([error.stack ?? error.message ?? error.value, error.snippet].filter(Boolean).join('\n'));
-    say('collector', { nodeid, ...file, message: outside + withoutPlace(withoutClass(message)), output });
+    const output = stripAnsi([error.stack ?? error.message ?? error.value, error.snippet].filter(Boolean).join('\n'));
+    emit('collector', { nodeid, ...file, message: outside + withoutPlace(withoutClass(message)), output });
   }
 
   onEnd(result) {
     for (const [test, last] of this.open) if (!this.told.has(test)) this.tell(test, last);
     this.open.clear();
     const left = listing ? 0 : (this.suite?.allTests().filter((test) => !this.told.has(test)).length ?? 0);
-    if (left > 0) say('note', { text: `${left} test(s) did not run: Playwright ended before them (${result.status})`, unreached: true });
+    if (left > 0) emit('note', { text: `${left} test(s) did not run: Playwright ended before them (${result.status})`, unreached: true });
     if (result.status !== 'interrupted') end(left);
   }
 
@@ -79,11 +79,11 @@ class Reporter {
     const failed_attempts = test.outcome() === 'flaky' ? result.retry : undefined;
     const became = becameOf(test, result);
     const output = became.outcome === 'passed' ? undefined : outputOf(result);
-    say('finished', { ...id, nodeid, duration_s: result.duration / 1000, failed_attempts, ...became, output });
+    emit('finished', { ...id, nodeid, duration_s: result.duration / 1000, failed_attempts, ...became, output });
   }
 }
 
-// A test of a serial group runs again when another of the group failed.
+// Whether no attempt follows. A test of a serial group runs again when another of the group failed.
 function isLast(test, result) {
   if (test.retries === 0) return true;
   if (result.status === 'interrupted') return false;
@@ -98,7 +98,7 @@ function isSerial(test) {
 const isExpected = (test, result) => result.status === 'skipped' || result.status === test.expectedStatus;
 
 function becameOf(test, result) {
-  const declared = at(test.location);
+  const declared = locationFields(test.location);
   if (result.status === 'skipped') {
     if (test.expectedStatus === 'skipped') return { outcome: 'skipped', ...declared, message: reasonOf(test, result) };
     const message = 'did not run: a hook or an earlier test of its group failed';
@@ -110,7 +110,7 @@ function becameOf(test, result) {
   return { outcome: 'failed', ...failure(test, result) };
 }
 
-// Why a test is skipped or not to be run yet.
+// Why a test is skipped or marked fixme.
 function reasonOf(test, result) {
   const annotations = [...(result.annotations ?? []), ...test.annotations];
   const why = annotations.find(({ type }) => type === 'skip' || type === 'fixme');
@@ -119,24 +119,24 @@ function reasonOf(test, result) {
 
 function failure(test, result) {
   const [first] = result.errors;
-  if (!first) return { ...at(test.location), message: result.status };
-  const text = plain(first.message ?? first.value ?? first.stack);
+  if (!first) return { ...locationFields(test.location), message: result.status };
+  const text = stripAnsi(first.message ?? first.value ?? first.stack);
   const more = result.errors.length > 1 ? ` (and ${result.errors.length - 1} more)` : '';
   return {
-    ...at(first.location ?? test.location),
+    ...locationFields(first.location ?? test.location),
     message: messageOf(text) + more,
     ...valuesOf(text),
-    stack: result.errors.map((error) => stackOf(error.stack)).filter(Boolean).join('\n\n') || undefined,
+    stack: result.errors.map((error) => projectStack(error.stack)).filter(Boolean).join('\n\n') || undefined,
   };
 }
 
-// The class of an error says something, unless it is the plain one.
+// Removes the error's class if it is the plain one.
 const withoutClass = (text) => text.replace(/^(Error|AssertionError): /, '');
 
-// The file is told beside the message, and who required it is in the output.
+// Removes the file, which has a field of its own, and the require stack, which is in the output.
 const withoutPlace = (text) => text.replace(/^(\w*Error: )?\/[^\s:]+: /, '$1').replace(/\nRequire stack:[^]*$/, '');
 
-// What an assertion says, and of which locator; the values have fields of their own.
+// The message of an assertion, with its locator; the values have fields of their own.
 function messageOf(text) {
   const said = withoutClass(text.trim());
   const isAssertion = /^(.*\n\n)?expect(\.soft)?\(/s.test(said);
@@ -147,7 +147,7 @@ function messageOf(text) {
   return locator ? `${head} of ${locator[1]}` : head;
 }
 
-// The two values of an assertion, from its own words: reporters are not handed the values.
+// The two values of an assertion, parsed from its message: reporters do not get the values.
 function valuesOf(text) {
   const lines = text.split('\n');
   const from = lines.findIndex((line) => /^- Expected +- \d+$/.test(line));
@@ -164,7 +164,7 @@ function ofDiff(lines) {
   const rest = lines.slice(first);
   const end = rest.findIndex((line) => !/^[-+@ ]/.test(line));
   const diff = rest.slice(0, end < 0 ? undefined : end);
-  // What is left out of a long diff would be a value that nobody had.
+  // A long diff omits parts, so the values would be incomplete.
   if (diff.some((line) => line.startsWith('@@'))) return {};
   const side = (other) => diff.filter((line) => !line.startsWith(other)).map((line) => line.slice(2)).join('\n');
   return { expected: side('+'), actual: side('-') };
@@ -173,23 +173,23 @@ function ofDiff(lines) {
 const textOf = (chunks) => chunks.map((chunk) => (typeof chunk === 'string' ? chunk : chunk.toString('utf8'))).join('');
 
 function outputOf(result) {
-  const output = plain([textOf(result.stdout), textOf(result.stderr)].filter(Boolean).join('\n'));
+  const output = stripAnsi([textOf(result.stdout), textOf(result.stderr)].filter(Boolean).join('\n'));
   return output === '' ? undefined : output;
 }
 
-// Files that an attempt left, by their place in the directory that proctor keeps.
+// Reports files that an attempt left, by their path in the directory that proctor keeps.
 function tellArtifacts(test, result) {
   if (!artifacts) return;
   for (const { name, path: file } of result.attachments) {
     const place = file && path.relative(artifacts, file);
-    if (place && !place.startsWith('..') && !path.isAbsolute(place)) say('artifact', { ...idOf(test), path: place, kind: KINDS.includes(name) ? name : 'other' });
+    if (place && !place.startsWith('..') && !path.isAbsolute(place)) emit('artifact', { ...idOf(test), path: place, kind: KINDS.includes(name) ? name : 'other' });
   }
 }
 
 function idOf(test) {
   const [, project, , ...titles] = test.titlePath();
   const within = titles.filter((title) => title !== '');
-  return { package: fileOf(test.location.file), name: nameOf(project ? [`[${project}]`, ...within] : within) };
+  return { package: packageOf(test.location.file), name: joinTitles(project ? [`[${project}]`, ...within] : within) };
 }
 
 module.exports = Reporter;

@@ -2,10 +2,10 @@
 //! begins with the token of its own. Must not know the command, or how a reporter came to be there.
 
 use crate::contract::{Parser, Step, StreamSummary};
-use crate::formats::reporter_protocol::{Dialect, Reported};
-use crate::parsing::line_splitter::Lines;
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
+use crate::parsing::line_splitter::LineSplitter;
 use crate::parsing::notes::Notes;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use crate::runners::jest;
 use crate::runners::mocha;
 use proctor_core::event::RunnerEvent;
@@ -25,7 +25,7 @@ const TOKEN_BYTES_MAX: usize = 64;
 const BETWEEN: &str = " > ";
 
 /// The runners whose reporters can come to be below a command.
-const RUNNERS: [Dialect; 2] = [mocha::DIALECT, jest::DIALECT];
+const RUNNERS: [RunnerProfile; 2] = [mocha::PROFILE, jest::PROFILE];
 
 /// With which a reporter begins.
 #[derive(Debug, Deserialize)]
@@ -38,31 +38,31 @@ struct Begin {
 /// The reporters of the current command.
 #[derive(Debug)]
 pub(super) struct Reporters {
-    paths: Paths,
+    paths: WorkspacePaths,
     steps: Vec<Step>,
     step: usize,
     /// What its tests are called after.
     package: String,
-    lines: Lines,
-    by_token: BTreeMap<String, Reported>,
+    lines: LineSplitter,
+    by_token: BTreeMap<String, ReporterParser>,
     /// Lines of no reporter that is known.
     foreign: u64,
 }
 
 impl Reporters {
-    pub(super) fn new(paths: Paths, steps: Vec<Step>) -> Reporters {
-        let (lines, by_token) = (Lines::default(), BTreeMap::new());
+    pub(super) fn new(paths: WorkspacePaths, steps: Vec<Step>) -> Reporters {
+        let (lines, by_token) = (LineSplitter::default(), BTreeMap::new());
         Reporters { paths, steps, step: 0, package: String::new(), lines, by_token, foreign: 0 }
     }
 
     pub(super) fn step_started(&mut self, step: usize, package: &str) {
         (self.step, self.package) = (step, package.to_owned());
-        (self.lines, self.foreign) = (Lines::default(), 0);
+        (self.lines, self.foreign) = (LineSplitter::default(), 0);
         self.by_token.clear();
     }
 
     /// Whether a reporter has begun.
-    pub(super) fn have_begun(&self) -> bool {
+    pub(super) fn are_active(&self) -> bool {
         !self.by_token.is_empty()
     }
 
@@ -85,11 +85,11 @@ impl Reporters {
             begin.event == "begin" && is_token && !begin.token.contains(' ') && self.by_token.len() < REPORTERS_MAX
         });
         let of = |begin: Begin| Some((RUNNERS.into_iter().find(|runner| runner.name == begin.runner)?, begin.token));
-        let Some((dialect, token)) = begin.and_then(of) else {
+        let Some((profile, token)) = begin.and_then(of) else {
             self.foreign += u64::from(!line.is_empty());
             return;
         };
-        let mut reported = Reported::of(dialect, self.paths.clone(), self.steps.clone());
+        let mut reported = ReporterParser::with_steps(profile, self.paths.clone(), self.steps.clone());
         reported.step_started(self.step);
         [line, b"\n"].iter().for_each(|bytes| reported.report(bytes, events));
         self.by_token.insert(token, reported);
@@ -121,7 +121,7 @@ impl Reporters {
     }
 
     pub(super) fn running(&self) -> Vec<TestId> {
-        self.by_token.values().flat_map(Reported::running).map(|id| renamed(&self.package, id)).collect()
+        self.by_token.values().flat_map(ReporterParser::running).map(|id| renamed(&self.package, id)).collect()
     }
 
     /// A rerun is one of the command, so its tests are the command's.

@@ -1,31 +1,38 @@
-//! Writes the command lines of our runners for unittest and for Django's. Must not know how its results are read.
+//! Builds the command lines of the injected runners for unittest and for Django.
 
 use crate::contract::FileTree;
-use crate::contract::{Plan, PlanError, Want};
-use crate::contract::{Project, project_of};
-use crate::ecosystems::python::{MANAGE, START, Share, Steps, files_of_unittest, is_django, shares};
+use crate::contract::{Plan, PlanError, PlanRequest};
+use crate::contract::{Project, innermost_project};
+use crate::ecosystems::python::{
+    MANAGE_FILE, PlanBuilder, ProjectSelection, START_MODULE, is_django, project_selections, unittest_files,
+};
 use crate::parsing::workspace_paths::{is_within, join};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Modules of ours.
+/// Injected Python modules.
 const MODULES: &[(&str, &[u8])] = &[
     ("proctor_unittest", include_bytes!("proctor_unittest.py")),
     ("proctor_django", include_bytes!("proctor_django.py")),
 ];
 
 /// The plan of a run, or with `more` arguments of a listing.
-pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
-    let mut steps = Steps::new(super::NAME, want, MODULES);
-    if want.parallel.is_some() {
+pub(super) fn plan(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+    more: &[&str],
+) -> Result<Plan, PlanError> {
+    let mut steps = PlanBuilder::new(super::NAME, request, MODULES);
+    if request.parallel.is_some() {
         steps.note("parallel has no effect: unittest runs tests one at a time".to_owned());
     }
-    for share in shares(super::NAME, projects, tree, want.selection)? {
-        let tests = selected(&share);
+    for share in project_selections(super::NAME, projects, tree, request.selection)? {
+        let tests = selected_tests(&share);
         let commands = if is_django(tree, &share.project.dir) {
-            vec![["-m", START, "proctor_django", MANAGE].map(str::to_owned)]
+            vec![["-m", START_MODULE, "proctor_django", MANAGE_FILE].map(str::to_owned)]
         } else {
-            let of = |start: String| ["-m", START, "proctor_unittest", &format!("./{start}")].map(str::to_owned);
-            starts(projects, tree, &share).into_iter().map(of).collect()
+            let of = |start: String| ["-m", START_MODULE, "proctor_unittest", &format!("./{start}")].map(str::to_owned);
+            start_directories(projects, tree, &share).into_iter().map(of).collect()
         };
         for command in commands {
             let mut args = command.to_vec();
@@ -35,11 +42,11 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more:
         }
         share.notes.into_iter().for_each(|note| steps.note(note));
     }
-    Ok(steps.done(&[]))
+    Ok(steps.build(&[]))
 }
 
-/// The tests of a share by file, as our runner reads them: a file or directory without names is whole.
-fn selected(share: &Share<'_>) -> BTreeMap<String, Vec<String>> {
+/// The tests of a share by file, in the form that the injected runner reads: an empty name selects the whole file or directory.
+fn selected_tests(share: &ProjectSelection<'_>) -> BTreeMap<String, Vec<String>> {
     if !share.tests.is_empty() {
         return share.tests.clone();
     }
@@ -48,21 +55,21 @@ fn selected(share: &Share<'_>) -> BTreeMap<String, Vec<String>> {
 
 /// The directories, relative to the project, in which unittest has to be started to find every test file of the share.
 ///
-/// Tests that a `load_tests` brings along can be in any file, and what brings those of such a path along in any of the
+/// Tests that a `load_tests` adds can be in any file, and the `load_tests` that adds the tests of such a path in any of the
 /// project's test files.
-fn starts(projects: &[Project], tree: &FileTree, share: &Share<'_>) -> BTreeSet<String> {
+fn start_directories(projects: &[Project], tree: &FileTree, share: &ProjectSelection<'_>) -> BTreeSet<String> {
     let dir = &share.project.dir;
-    let is_own = |file: &&str| project_of(projects, file) == Some(share.project);
-    let files: Vec<&str> = files_of_unittest(tree).filter(is_own).collect();
+    let is_own = |file: &&str| innermost_project(projects, file) == Some(share.project);
+    let files: Vec<&str> = unittest_files(tree).filter(is_own).collect();
     let paths: Vec<String> = share.paths.iter().map(|path| join(dir, path)).collect();
     let is_known = paths.iter().all(|path| files.iter().any(|file| is_within(file, path)));
     let is_whole = paths.is_empty() || !is_known;
     let wanted = files.iter().filter(|file| is_whole || paths.iter().any(|path| is_within(file, path)));
-    wanted.map(|file| start(tree, dir, file)).collect()
+    wanted.map(|file| start_directory(tree, dir, file)).collect()
 }
 
-/// Where unittest finds a test file: it looks into packages below, and so begins above the outermost one.
-fn start(tree: &FileTree, project: &str, file: &str) -> String {
+/// The directory in which unittest finds a test file: it descends into packages, and so starts above the outermost one.
+fn start_directory(tree: &FileTree, project: &str, file: &str) -> String {
     let mut dir = file.rsplit_once('/').map_or("", |(dir, _)| dir);
     while dir != project && tree.contains(&format!("{dir}/__init__.py")) {
         dir = dir.rsplit_once('/').map_or("", |(parent, _)| parent);

@@ -1,42 +1,40 @@
-//! Python: unittest through a runner of ours, `proctor_unittest.py`, which finds tests as `python -m unittest discover` does
-//! and tells what happens through the run's report.
+//! unittest, with an injected runner (`proctor_unittest.py`) that discovers tests as `python -m unittest discover` does and
+//! writes the run's report.
 //!
 //! Proof of a pass: our runner came to its end, and every test of the suite was begun and told; a skipped fixture or the `run` of
 //! a class may pass tests over.
 //!
-//! Needs Python 3.8. One command for each directory that unittest can be started in, since two of them may have modules of one
-//! name. A package that has a `load_tests` and no test files is seen in a directory that is called `test...`, or below one. An
-//! exception in a test is a failure, one in its fixtures an error. What tests print stays in the run's output and is not kept
-//! with each test: to capture it would change what they see. A test that a `load_tests` brings along counts to the file with its
-//! code, be it a doctest's, and one of a library to the module that brings it. Coverage is not measured by this version. Must not
-//! know how a process is started.
+//! Needs Python 3.8. One command for each directory that unittest can be started in, since two of them may have modules of the
+//! same name. A package with a `load_tests` and no test files is found in a directory called `test...`, or below one. An
+//! exception in a test is a failure, one in its fixtures an error. A test that a `load_tests` adds belongs to the file with its
+//! code, also a doctest, and a library's test to the module that adds it. Coverage is not measured.
 //!
 //! In a directory with Django's `manage.py` the tests are run by the project's own test runner (`TEST_RUNNER`), as by
-//! `manage.py test` with all tests below: it makes the test databases, and `proctor_django.py` stands before it. Files and names
-//! are picked among what it found. Tests run one at a time, and in the settings that `manage.py` names.
+//! `manage.py test` with all tests below: it creates the test databases, and `proctor_django.py` wraps it. Files and names are
+//! selected among the tests that it found. Tests run one at a time, with the settings that `manage.py` names.
 
 mod command;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, Want};
-use crate::ecosystems::python::{self, Runner};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest};
+use crate::ecosystems::python::{self, PythonRunner};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 
-/// The adapter for unittest.
+/// Adapter for unittest.
 #[derive(Debug, Clone, Copy)]
 pub struct Unittest;
 
 const NAME: &str = "unittest";
 
-/// Python 3.12 and newer, and our runner for those before, exit so when no test was there.
-const DIALECT: Dialect = Dialect {
+/// Exit status 5 without any test: of Python 3.12 and newer, and of the injected runner for older versions.
+const PROFILE: RunnerProfile = RunnerProfile {
     empty_status: Some(5),
-    missing: |said| {
-        let ours = said.lines().filter_map(|line| line.strip_prefix("proctor: "));
+    missing_remedy: |output| {
+        let ours = output.lines().filter_map(|line| line.strip_prefix("proctor: "));
         ours.map(str::to_owned).find(|line| line.starts_with("django is not installed"))
     },
-    ..Dialect::plain(NAME)
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for Unittest {
@@ -52,12 +50,12 @@ impl Framework for Unittest {
         python::MARKERS
     }
 
-    fn reads(&self, path: &str) -> bool {
-        python::may_load_tests(path) || python::may_be_django(path)
+    fn is_marker_path(&self, path: &str) -> bool {
+        python::may_define_load_tests(path) || python::is_manage_file(path)
     }
 
-    fn signs(&self) -> String {
-        python::signs_of_unittest()
+    fn describe_markers(&self) -> String {
+        python::describe_unittest_markers()
     }
 
     fn extensions(&self) -> &'static [&'static str] {
@@ -65,26 +63,31 @@ impl Framework for Unittest {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        python::projects(tree, Runner::Unittest)
+        python::projects(tree, PythonRunner::Unittest)
     }
 
     fn includes(&self, tree: &FileTree, _outer: &Project, inner: &Project) -> bool {
         python::is_django(tree, &inner.dir)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want, &[])
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request, &[])
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want, &["--list"])
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request, &["--list"])
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }

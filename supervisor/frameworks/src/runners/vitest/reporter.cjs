@@ -1,35 +1,35 @@
-// Tells proctor's report what Vitest does, as it does it. Must not know how it came to be among Vitest's reporters.
+// Writes what Vitest does to proctor's report, as it happens.
 //
-// A test that the name filter left out is skipped, as one that says so itself; only its name tells them apart.
+// A test that the name filter excludes is skipped, as is one that skips itself; only its name distinguishes them.
 'use strict';
 
 const report = require('../js/report.cjs');
 
-const { SEPARATOR, at, beforeStack, blame, end, fileOf, nameOf, placeOf, plain, sayTogether: say, stackOf, valueOf } = report;
+const { SEPARATOR, locationFields, textBeforeStack, describeLoadError, end, packageOf, joinTitles, projectLocation, stripAnsi, emitBatched: emit, projectStack, formatValue } = report;
 
 class Reporter {
   constructor(filter) {
     this.filter = filter;
     this.counts = new Map();
-    // Files and suites whose errors are told, by themselves or by a test that they kept from running.
+    // Files and suites whose errors were reported, by themselves or by a test that they kept from running.
     this.told = new Set();
     this.finished = new WeakSet();
-    // What tests that are not at their end have written, by their ids.
+    // Output of tests that have not ended, by their ids.
     this.written = new Map();
   }
 
   onTestRunStart() {
-    say('begin');
+    emit('begin');
   }
 
   // Vitest does not wait for one event to be reported before the next.
   onTestCaseReady(test) {
     if (this.finished.has(test)) return;
-    if (test.options.mode === 'run' || test.options.mode === 'only') say('started', this.idOf(test));
+    if (test.options.mode === 'run' || test.options.mode === 'only') emit('started', this.idOf(test));
   }
 
   onUserConsoleLog({ taskId, content }) {
-    if (taskId) this.written.set(taskId, plain((this.written.get(taskId) ?? '') + content));
+    if (taskId) this.written.set(taskId, stripAnsi((this.written.get(taskId) ?? '') + content));
   }
 
   onTestCaseResult(test) {
@@ -42,7 +42,7 @@ class Reporter {
     const nodeid = id.package + SEPARATOR + id.name;
     this.count(id, nodeid);
     const { duration, flaky, retryCount } = test.diagnostic() ?? {};
-    say('finished', {
+    emit('finished', {
       ...id,
       nodeid,
       duration_s: typeof duration === 'number' ? duration / 1000 : undefined,
@@ -58,7 +58,7 @@ class Reporter {
   }
 
   onTestRunEnd(modules, errors, reason) {
-    // A file that could not be loaded has no end of its own.
+    // A file that could not be loaded has no end event.
     for (const module of modules) this.tellErrors(module, module);
     this.tellUnhandled(errors);
     if (reason !== 'interrupted') end(this.left(modules));
@@ -67,13 +67,13 @@ class Reporter {
   list(modules, errors) {
     for (const module of modules) {
       this.tellErrors(module, module);
-      for (const test of module.children.allTests()) if (this.isSelected(test)) say('listed', this.idOf(test));
+      for (const test of module.children.allTests()) if (this.isSelected(test)) emit('listed', this.idOf(test));
     }
     this.tellUnhandled(errors);
     end();
   }
 
-  // Files that were not run, and tests that were collected and came to nothing.
+  // Number of files that were not run, and of tests that were collected and have no result.
   left(modules) {
     const isOpen = (state) => state === undefined || state === 'pending' || state === 'queued';
     let left = 0;
@@ -87,42 +87,42 @@ class Reporter {
   became(test, result) {
     if (result.state === 'passed') return { outcome: test.options.fails ? 'xfailed' : 'passed' };
     if (result.state === 'failed') return { outcome: 'failed', ...failure(test, result.errors) };
-    // A hook of a suite around it failed, and Vitest passed the test over.
+    // A hook of an enclosing suite failed, and Vitest skipped the test.
     const around = test.options.mode === 'run' ? failedAround(test) : undefined;
     if (around) {
       this.told.add(around);
       return { outcome: 'error', ...failure(test, around.errors()) };
     }
     const message = result.note ?? (test.options.mode === 'todo' ? 'todo' : undefined);
-    return { outcome: 'skipped', ...at(inFile(test)), message };
+    return { outcome: 'skipped', ...locationFields(inFile(test)), message };
   }
 
-  // Errors of a file or a suite beside those of its tests.
+  // Reports errors of a file or a suite beside those of its tests.
   tellErrors(entity, module) {
     if (this.told.has(entity)) return;
     const errors = entity.errors();
-    // The usual case: to look for its tests takes as long as there are many.
+    // Returns early in the usual case: looking for the tests costs time proportional to their number.
     if (errors.length === 0) return;
     this.told.add(entity);
-    const file = fileOf(module.moduleId);
+    const file = packageOf(module.moduleId);
     const outside = [...module.children.allTests()].length > 0 ? 'failed outside of its tests: ' : '';
     for (const error of errors) {
-      const { message, ...place } = blame(error);
-      say('collector', { nodeid: file, ...at({ file: module.moduleId }), ...place, message: outside + message, output: textOf(error) });
+      const { message, ...place } = describeLoadError(error);
+      emit('collector', { nodeid: file, ...locationFields({ file: module.moduleId }), ...place, message: outside + message, output: textOf(error) });
     }
   }
 
   tellUnhandled(errors) {
     for (const error of errors) {
-      const { message, ...place } = blame(error);
+      const { message, ...place } = describeLoadError(error);
       const file = error.VITEST_TEST_PATH;
-      const nodeid = file ? fileOf(file) : '.';
-      say('collector', { nodeid, ...place, message: `failed outside of its tests: ${message}`, output: textOf(error) });
+      const nodeid = file ? packageOf(file) : '.';
+      emit('collector', { nodeid, ...place, message: `failed outside of its tests: ${message}`, output: textOf(error) });
     }
   }
 
   idOf(test) {
-    return { package: fileOf(test.module.moduleId), name: nameOf(titlesOf(test)) };
+    return { package: packageOf(test.module.moduleId), name: joinTitles(titlesOf(test)) };
   }
 
   isSelected(test) {
@@ -134,7 +134,7 @@ class Reporter {
   count(id, nodeid) {
     const count = (this.counts.get(nodeid) ?? 0) + 1;
     this.counts.set(nodeid, count);
-    if (count === 2) say('note', { text: `${id.package}: several tests are called ${JSON.stringify(id.name)}` });
+    if (count === 2) emit('note', { text: `${id.package}: several tests are called ${JSON.stringify(id.name)}` });
   }
 }
 
@@ -152,24 +152,24 @@ function failedAround(test) {
 function failure(test, errors) {
   const [first] = errors;
   const known = 'expected' in first && 'actual' in first && (first.diff || first.showDiff);
-  const text = (value) => (typeof value === 'string' ? plain(value) : valueOf(value));
+  const text = (value) => (typeof value === 'string' ? stripAnsi(value) : formatValue(value));
   return {
-    ...at(placeIn(first) ?? inFile(test)),
+    ...locationFields(placeIn(first) ?? inFile(test)),
     message: messageOf(first),
     expected: known ? text(first.expected) : undefined,
     actual: known ? text(first.actual) : undefined,
-    stack: errors.map((error) => stackOf(error.stack)).join('\n\n'),
+    stack: errors.map((error) => projectStack(error.stack)).join('\n\n'),
   };
 }
 
-// The class of an error says something, unless it is the plain one or that of assertions.
+// Prefixes the message with the error's class, unless it is `Error` or `AssertionError`.
 function messageOf(error) {
-  const said = plain(error.message || beforeStack(error.stack));
+  const said = stripAnsi(error.message || textBeforeStack(error.stack));
   return ['Error', 'AssertionError', undefined].includes(error.name) ? said : `${error.name}: ${said}`;
 }
 
-const placeIn = (error) => placeOf(error.stack ?? error.stackStr);
+const placeIn = (error) => projectLocation(error.stack ?? error.stackStr);
 const inFile = (test) => ({ file: test.module.moduleId, line: test.location?.line });
-const textOf = (error) => plain(error.stack ?? error.message ?? error);
+const textOf = (error) => stripAnsi(error.stack ?? error.message ?? error);
 
 module.exports = { Reporter };

@@ -1,11 +1,11 @@
-//! The exact command lines, for every kind of selection.
+//! Exact command lines for every kind of selection.
 
 use super::*;
 use proctor_core::filter::Filter;
 use proctor_core::test_case::TestId;
 
-fn want(selection: &Selection) -> Want<'_> {
-    Want { workspace: "/ws", scratch: "/scratch", cache: "/cache", ..Want::plain(selection) }
+fn want(selection: &Selection) -> PlanRequest<'_> {
+    PlanRequest { workspace: "/ws", scratch: "/scratch", cache: "/cache", ..PlanRequest::plain(selection) }
 }
 
 fn projects() -> [Project; 2] {
@@ -24,7 +24,7 @@ fn configured(selection: &Selection) -> Vec<String> {
     plan(&projects(), &want(selection)).unwrap().steps.iter().map(|step| step.dir.clone()).collect()
 }
 
-/// What selects tests in the directory `a`.
+/// Arguments that select tests in the directory `a`.
 fn selected(selection: &Selection) -> Vec<String> {
     let expression = |step: &Step| step.args.get(3..).unwrap_or_default().join(" ");
     test("a", &want(selection)).iter().map(expression).collect()
@@ -36,32 +36,32 @@ fn matching(filter: &str, files: &[&str]) -> Selection {
 }
 
 #[test]
-fn a_project_is_configured_built_and_tested_in_the_cache() {
-    let want = want(&Selection::All);
+fn configures_builds_and_tests_in_the_cache() {
+    let request = want(&Selection::All);
     assert_eq!(
-        line(&plan(&projects()[..1], &want).unwrap().steps[0]),
+        line(&plan(&projects()[..1], &request).unwrap().steps[0]),
         "a: cmake -S . -B /cache/cmake/34a9c9d855a4ae4c"
     );
-    assert_eq!(line(&build("a", &want)), "a: cmake --build /cache/cmake/34a9c9d855a4ae4c --parallel 2");
-    assert_eq!(line(&test("a", &want)[0]), "a: ctest --test-dir /cache/cmake/34a9c9d855a4ae4c -V");
-    assert_eq!(line(&list("a", &want)[0]), "a: ctest --test-dir /cache/cmake/34a9c9d855a4ae4c --show-only=json-v1");
-    assert!(line(&properties("a", &want)).ends_with(" sh /cache/cmake/34a9c9d855a4ae4c /scratch/report"));
-    let many = Want { parallel: Some(4), ..want.clone() };
+    assert_eq!(line(&build("a", &request)), "a: cmake --build /cache/cmake/34a9c9d855a4ae4c --parallel 2");
+    assert_eq!(line(&test("a", &request)[0]), "a: ctest --test-dir /cache/cmake/34a9c9d855a4ae4c -V");
+    assert_eq!(line(&list("a", &request)[0]), "a: ctest --test-dir /cache/cmake/34a9c9d855a4ae4c --show-only=json-v1");
+    assert!(line(&properties("a", &request)).ends_with(" sh /cache/cmake/34a9c9d855a4ae4c /scratch/report"));
+    let many = PlanRequest { parallel: Some(4), ..request.clone() };
     assert!(line(&test("a", &many)[0]).ends_with(" -V --parallel 4"));
     assert!(line(&build("a", &many)).ends_with(" --parallel 4"));
-    assert_ne!(directory("a", &want), directory("b/c", &want));
-    assert_ne!(directory("a", &want), directory("a", &Want { workspace: "/other", ..want.clone() }));
+    assert_ne!(directory("a", &request), directory("b/c", &request));
+    assert_ne!(directory("a", &request), directory("a", &PlanRequest { workspace: "/other", ..request.clone() }));
 }
 
 #[test]
-fn a_filter_is_an_expression_of_ctests() {
+fn passes_a_filter_as_a_ctest_expression() {
     assert_eq!(selected(&Selection::All), [""]);
     assert_eq!(selected(&matching("Calc|x y", &[])), ["-R Calc|x y"]);
     assert_eq!(selected(&matching("", &[])), [""]);
 }
 
 #[test]
-fn files_stand_for_their_projects() {
+fn selects_the_project_of_a_file() {
     assert_eq!(configured(&Selection::All), ["a", "b/c"]);
     assert_eq!(configured(&matching("", &["b/c/x.cpp"])), ["b/c"]);
     for outside in ["x.cpp", "/etc/passwd", "a/../../x"] {
@@ -71,7 +71,7 @@ fn files_stand_for_their_projects() {
 }
 
 #[test]
-fn failed_tests_run_again_and_nothing_beside_them() {
+fn reruns_exactly_the_failed_tests() {
     let again = |targets: &[RerunTarget]| Selection::Exactly(targets.to_vec());
     let both = again(&[test_of("a", "x.y (z)"), test_of("a", "All/P.Even/1"), test_of("b/c", "t")]);
     assert_eq!(selected(&both), [r"-R ^All/P\.Even/1$|^x\.y \(z\)$"]);
@@ -84,7 +84,7 @@ fn failed_tests_run_again_and_nothing_beside_them() {
 }
 
 #[test]
-fn a_long_list_becomes_several_commands_and_a_very_long_one_is_the_whole_suite() {
+fn splits_a_long_list_and_runs_everything_for_a_very_long_one() {
     let names =
         |count: usize| Selection::Exactly((0..count).map(|n| test_of("a", &format!("Suite.case_{n}"))).collect());
     let some = selected(&names(5_000));
@@ -94,10 +94,10 @@ fn a_long_list_becomes_several_commands_and_a_very_long_one_is_the_whole_suite()
 }
 
 #[test]
-fn the_workspace_itself_is_a_dot() {
+fn names_the_workspace_root_with_a_dot() {
     let root = [Project { dir: String::new(), name: "x".to_owned() }];
     let again = Selection::Exactly(vec![test_of(".", "t")]);
-    let want = want(&again);
-    assert_eq!(plan(&root, &want).unwrap().steps.len(), 1);
-    assert_eq!(test("", &want)[0].args[3..], ["-R", "^t$"]);
+    let request = want(&again);
+    assert_eq!(plan(&root, &request).unwrap().steps.len(), 1);
+    assert_eq!(test("", &request)[0].args[3..], ["-R", "^t$"]);
 }
