@@ -9,6 +9,7 @@ use proctor_tests::grpc_client::Client;
 use proctor_tests::supervisor_process::{SupervisorProcess, token};
 use serde_json::{Value, json};
 use std::fs;
+use tokio::task::JoinSet;
 
 fn lines(text: &str) -> Vec<Value> {
     assert!(text.ends_with('\n'));
@@ -81,18 +82,37 @@ async fn records_every_action_and_redacts_secrets() {
     assert!(lines.iter().all(|line| line.get("lost").is_none()), "{lines:?}");
 }
 
+/// Calls of each tenant after which a rate limit must have taken effect.
+const CALLS_MAX: u64 = 20_000;
+
 /// Events that cost a caller nothing are rate-limited and counted; state changes are always written.
 #[tokio::test]
 async fn counts_suppressed_events_and_keeps_state_changes() {
     let mut supervisor = SupervisorProcess::start();
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let workspace = supervisor.empty_workspace("alpha", "shop");
-    let started = std::time::Instant::now();
     let session_id = alpha.open_session(&workspace).await;
-    for _ in 0..300 {
-        assert_eq!(alpha.open_session(&workspace).await, session_id);
-        let theirs = v1::GetSessionRequest { session_id: session_id.clone() };
-        beta.sessions.clone().get_session(theirs).await.unwrap_err();
+    // Floods until events of both tenants are suppressed: a slow machine may stay below the rate limit for a while.
+    let mut calls = 0;
+    let is_suppressed = |tenant: &str| {
+        let text = fs::read_to_string(supervisor.audit_log()).unwrap();
+        // The last line may be incomplete.
+        let mut lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.any(|line| line["tenant"] == tenant && line["suppressed"].is_u64())
+    };
+    while !(is_suppressed("alpha") && is_suppressed("beta")) {
+        assert!(calls < CALLS_MAX, "no event is suppressed");
+        let mut flood = JoinSet::new();
+        for _ in 0..100 {
+            let (alpha, beta) = (alpha.clone(), beta.clone());
+            let (workspace, session_id) = (workspace.clone(), session_id.clone());
+            flood.spawn(async move {
+                assert_eq!(alpha.open_session(&workspace).await, session_id);
+                beta.sessions.clone().get_session(v1::GetSessionRequest { session_id }).await.unwrap_err();
+            });
+        }
+        flood.join_all().await;
+        calls += 100;
     }
     beta.open_session(&supervisor.empty_workspace("beta", "shop")).await;
     alpha.sessions.clone().close_session(v1::CloseSessionRequest { session_id }).await.unwrap();
@@ -103,8 +123,8 @@ async fn counts_suppressed_events_and_keeps_state_changes() {
         let of_tenant = |line: &&Value| line["tenant"] == tenant;
         let written = events(&lines, event).iter().filter(of_tenant).count();
         let suppressed: u64 = lines.iter().filter(of_tenant).filter_map(|line| line["suppressed"].as_u64()).sum();
-        assert_eq!(written as u64 + suppressed, 300, "{tenant}");
-        assert!((10..=10 * (started.elapsed().as_secs() + 2)).contains(&(written as u64)), "{written} of {tenant}");
+        assert_eq!(written as u64 + suppressed, calls, "{tenant}");
+        assert!(written >= 10 && suppressed > 0, "{written} of {tenant} are written, {suppressed} suppressed");
         assert_eq!(events(&lines, "session_created").iter().filter(of_tenant).count(), 1);
     }
     assert_eq!(events(&lines, "session_closed").len(), 1);

@@ -6,12 +6,9 @@ use proctor_proto::v1::{CancelRunRequest, CloseSessionRequest, Outcome, Report, 
 use proctor_tests::paused_test::{PausedTest, TESTS};
 use proctor_tests::process::{has_written_to_run_log, processes_matching, signal, wait_for_exit, wait_until};
 use proctor_tests::test_workspace::{Baseline, TestWorkspace};
-use std::time::{Duration, Instant};
 use tonic::Code;
 
-/// Limit on the time from a request to the run's end. The paused test would never end by itself.
-const AT_ONCE: Duration = Duration::from_secs(60);
-
+// The paused test never ends by itself, so its run ends early only because of the request: the report names the reason.
 fn assert_cut_off(report: &Report, killed: &str) {
     assert_eq!((report.outcome(), report.exit_code, report.partial), (Outcome::Cancelled, 130, true), "{report:?}");
     let evidence = report.evidence.as_ref().unwrap();
@@ -30,10 +27,8 @@ async fn cancelled_run_keeps_its_partial_results() {
         let request = CancelRunRequest { run_id: run_id.clone() };
         async move { runs.cancel_run(request).await.unwrap() }
     };
-    let requested = Instant::now();
     cancel().await;
     let ended = run.read_to_end().await;
-    assert!(requested.elapsed() < AT_ONCE, "{:?}", requested.elapsed());
     assert_cut_off(ended.report(), "cancelled");
     cancel().await;
     let after = setup.client.get_run(&run_id, 0).await;
@@ -65,10 +60,8 @@ async fn closing_a_session_kills_its_run_and_forgets_it() {
     let setup = PausedSession::new().await;
     let mut run = setup.client.start(setup.request()).await.unwrap();
     let run_id = run.wait_for_test("TestWaits").await;
-    let requested = Instant::now();
     let request = CloseSessionRequest { session_id: setup.session.clone() };
     setup.client.sessions.clone().close_session(request).await.unwrap();
-    assert!(requested.elapsed() < AT_ONCE, "{:?}", requested.elapsed());
     let mark = setup.paused.workspace.to_str().unwrap();
     assert_eq!(processes_matching(mark), [], "no process is alive when the call returns");
     assert_cut_off(run.read_to_end().await.report(), "closed");
@@ -89,10 +82,8 @@ fn ctrl_c_prints_the_partial_report() {
         wait_until("the log shows the test", || has_written_to_run_log(pid, "=== RUN   TestWaits"));
         paused.wait_until_paused();
         let before = Baseline::capture(&workspace);
-        let sent = Instant::now();
         signal(pid, stop);
         let output = wait_for_exit(child);
-        assert!(sent.elapsed() < AT_ONCE, "{:?}", sent.elapsed());
         assert_eq!(output.status, 130, "{output:?}");
         let report = output.json();
         assert_eq!((report["outcome"].as_str(), report["partial"].as_bool()), (Some("cancelled"), Some(true)));

@@ -10,10 +10,10 @@ use proctor_proto::v1::{Outcome, ReadOutputRequest, RunTestsRequest, WatchRunReq
 use proctor_tests::grpc_client::Client;
 use proctor_tests::process::{WAIT_MAX, wait_until};
 use proctor_tests::supervisor_process::{SupervisorProcess, token};
-use std::io::Write as _;
+use std::io::ErrorKind::WouldBlock;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
@@ -26,14 +26,14 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_prost::ProstCodec;
 use tonic_types::StatusExt;
 
-/// Time within which a request must arrive completely.
-const REQUEST_ARRIVAL: Duration = Duration::from_secs(10);
-
 /// Slightly more connections than a listener accepts.
 const FLOOD_CONNECTIONS: usize = 4_200;
 
-/// Peers with unfinished handshakes: more than the handshakes in progress that the listener allows.
+/// Peers with unfinished handshakes.
 const SLOW_PEERS: usize = 600;
+
+/// Attempts for tests in which a slow machine may run into a timeout of the supervisor first.
+const ATTEMPTS_MAX: usize = 10;
 
 fn quota(status: &Status) -> String {
     assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
@@ -63,7 +63,6 @@ async fn authenticates_before_reading_a_request_and_times_out_slow_ones() {
     let supervisor = SupervisorProcess::start();
     let (alpha, other) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let session_id = other.open_session(&supervisor.empty_workspace("beta", "shop")).await;
-    let started = Instant::now();
     let missing = "metadata `authorization: Bearer TOKEN` is missing";
     for (token, text) in [(None, missing), (Some(token("nobody")), "the bearer token is not known")] {
         let status = call_without_end(alpha.channel.clone(), token, Vec::new()).await;
@@ -75,21 +74,26 @@ async fn authenticates_before_reading_a_request_and_times_out_slow_ones() {
     });
 
     let large = RunTestsRequest { filter: "x".repeat(7 << 20), ..RunTestsRequest::default() };
-    let mut sending = JoinSet::new();
-    sending.spawn(call_without_end(supervisor.client("beta").await.channel, Some(token("beta")), Vec::new()));
-    for _ in 0..20 {
-        let channel = supervisor.client("alpha").await.channel;
-        sending.spawn(call_without_end(channel, Some(token("alpha")), vec![large.clone()]));
+    let mut is_quota_reached = false;
+    for _ in 0..ATTEMPTS_MAX {
+        let mut sending = JoinSet::new();
+        sending.spawn(call_without_end(supervisor.client("beta").await.channel, Some(token("beta")), Vec::new()));
+        for _ in 0..20 {
+            let channel = supervisor.client("alpha").await.channel;
+            sending.spawn(call_without_end(channel, Some(token("alpha")), vec![large.clone()]));
+        }
+        assert_can_run(&other, &session_id).await;
+        let (late, full): (Vec<Status>, Vec<Status>) =
+            sending.join_all().await.into_iter().partition(|status| status.code() == Code::DeadlineExceeded);
+        assert!(late.iter().all(|status| status.message() == "the request did not arrive within 10 s"), "{late:?}");
+        assert!(full.iter().all(|status| quota(status) == "request_bytes"), "{full:?}");
+        assert!(!late.is_empty() && late.len() + full.len() == 21, "{late:?} {full:?}");
+        is_quota_reached = !full.is_empty();
+        if is_quota_reached {
+            break;
+        }
     }
-    assert_can_run(&other, &session_id).await;
-    let (late, full): (Vec<Status>, Vec<Status>) =
-        sending.join_all().await.into_iter().partition(|status| status.code() == Code::DeadlineExceeded);
-    assert!(started.elapsed() >= REQUEST_ARRIVAL, "{late:?}");
-    assert!(late.iter().all(|status| status.message() == "the request did not arrive within 10 s"));
-    assert!(
-        late.len() + full.len() == 21 && !full.is_empty() && full.iter().all(|status| quota(status) == "request_bytes"),
-        "{full:?}"
-    );
+    assert!(is_quota_reached, "the requests never reach the quota");
     // The bytes are released: a complete request gets beyond the quota.
     let status = alpha.start(large).await.err().unwrap();
     assert_eq!(status.code(), Code::PermissionDenied, "{status:?}");
@@ -180,19 +184,28 @@ async fn keeps_idle_authenticated_connections_during_a_flood() {
 async fn unfinished_handshakes_do_not_delay_clients() {
     let keys = Keys::new();
     let supervisor = keys.supervisor();
-    let mut peers = Vec::new();
-    for number in 0..SLOW_PEERS {
-        let mut peer = TcpStream::connect(supervisor.address).unwrap();
-        // The beginning of a ClientHello, or a part of it.
-        peer.write_all(&[0x16, 3, 1, 2, 0, 1, 0, 1][..number % 9]).unwrap();
-        peers.push(peer);
+    let workspace = supervisor.empty_workspace("beta", "shop");
+    let mut is_served_first = false;
+    for _ in 0..ATTEMPTS_MAX {
+        let slow_peer = |number: usize| {
+            let mut peer = TcpStream::connect(supervisor.address).unwrap();
+            // The beginning of a ClientHello, or a part of it.
+            peer.write_all(&[0x16, 3, 1, 2, 0, 1, 0, 1][..number % 9]).unwrap();
+            peer.set_nonblocking(true).unwrap();
+            peer
+        };
+        let peers: Vec<TcpStream> = (0..SLOW_PEERS).map(slow_peer).collect();
+        let late = Client::tls(supervisor.address, keys.client(None), Some(&token("beta"))).await.unwrap();
+        let session_id = late.open_session(&workspace).await;
+        // The supervisor sends nothing to these peers, so a read shows whether it has closed the connection.
+        let is_open = |mut peer: &TcpStream| peer.read(&mut [0]).is_err_and(|error| error.kind() == WouldBlock);
+        is_served_first = peers.iter().all(is_open);
+        assert_can_run(&late, &session_id).await;
+        if is_served_first {
+            break;
+        }
     }
-    let started = Instant::now();
-    let late = Client::tls(supervisor.address, keys.client(None), Some(&token("beta"))).await.unwrap();
-    let session_id = late.open_session(&supervisor.empty_workspace("beta", "shop")).await;
-    assert_can_run(&late, &session_id).await;
-    assert!(started.elapsed() < REQUEST_ARRIVAL / 2, "{:?}", started.elapsed());
-    drop(peers);
+    assert!(is_served_first, "a client is only served after unfinished handshakes have ended");
 }
 
 #[tokio::test]
