@@ -1,7 +1,11 @@
-//! The table of expected outcomes: every row over gRPC, and rows of every form by the command line and over MCP, with two
-//! clients that we did not write.
+//! Runs the table of expected outcomes: every row over gRPC, and rows of every form through the command line and over MCP,
+//! with two independent clients (rmcp and the Python SDK).
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy takes for ordinary code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helper functions of tests, which clippy treats as ordinary code"
+)]
 
 mod command_line;
 mod django;
@@ -19,8 +23,8 @@ use proctor_tests::expected::TABLES;
 use proctor_tests::process::source_root;
 use std::collections::BTreeSet;
 
-// One test for each row, so that they run beside each other and a failure names its row. Each row is driven over gRPC; the
-// other entrances show the same report in forms of their own, so they drive the rows of `FORMS`.
+// One test per row, so that rows run in parallel and a failure names its row. Every row runs over gRPC; the other interfaces
+// render the same report in their own forms, so they run the rows of `FORMS`.
 macro_rules! rows {
     ($($framework:ident: $($name:ident)*;)*) => {
         const NAMES: &[(&str, &[&str])] = &[$((stringify!($framework), &[$(stringify!($name)),*])),*];
@@ -59,25 +63,32 @@ macro_rules! forms {
 }
 
 rows! {
-    go: pass fail table panic crash undone builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes many
-        filtered filtered_out command_passes command_fails command_crashes;
-    pytest: pass swallows fail error skip collection conftest settings hang crash stops halts breaks setuponly workers unlike unicode many twoprojects
-        flaky doctest filtered filtered_out filter_is_wrong;
-    unittest: pass fail error skip collection hang crash interrupt stops unicode moves brought loads others functions many
+    go: pass fail table panic crash exits_early builderror vet hang notests oom forkbomb orphan flood twomodules unicode
+        shapes many filtered filtered_out command_passes command_fails command_crashes;
+    pytest: pass hidden_failure fail error skip collection broken_conftest invalid_settings hang crash exits_early
+        stopped_worker broken_hook setup_only workers differing_workers unicode many two_projects flaky doctest filtered
+        filtered_out invalid_filter;
+    unittest: pass fail error skip collection hang crash interrupt stops_early unicode removed_directory
+        foreign_test_cases load_tests pytest_tests plain_functions many filtered filtered_out;
+    jest: pass fail error skip collection typescript flaky spies bail hang late crash unicode many filtered
+        filtered_out;
+    mocha: pass fail error skip collection teardown two_commands flaky spies bail hang crash delayed_abort unicode many
         filtered filtered_out;
-    jest: pass fail error skip collection typescript flaky spies bail hang late crash unicode many filtered filtered_out;
-    mocha: pass fail error skip collection teardown twice flaky spies bail hang crash leaves unicode many filtered filtered_out;
-    node: pass fail error skip collection late hang crash leaves loading vanishes unicode many filtered helper helper_filtered_out filtered_out;
-    vitest: pass fail error skip collection unhandled excluded flaky teardown hang crash unicode many filtered filtered_out;
-    playwright: pass fail error skip flaky collection setup hang crash unicode many filtered filtered_out;
+    node: pass fail error skip collection late hang crash exits_early exits_while_loading exits_past_listeners unicode
+        many filtered helper_file helper_file_filtered_out filtered_out;
+    vitest: pass fail error skip collection unhandled excluded flaky teardown hang crash unicode many filtered
+        filtered_out;
+    playwright: pass fail error skip flaky collection failing_global_setup hang crash unicode many filtered
+        filtered_out;
     script: pass fail;
     cargo: pass fail skip builderror buildscript hang crash unicode harness many filtered filtered_out;
     nextest: pass fail error skip builderror hang crash unicode many filtered filtered_out;
-    ctest: pass fail error skip suites builderror linkerror configerror hang crash whole notests flood unicode many twins twoprojects
-        filtered filtered_out;
-    custom: junit junit_cut_off tap tap_whose_plan_comes_last words words_of_a_command_that_exits_with_0
-        junit_broken tap_of_nothing tap_of_skips hang crash unicode many no_report projectfile;
-    maven: pass fail flaky modules builderror crash forges replaces ends attaches hang many filtered filtered_out;
+    ctest: pass fail error skip suite_setup builderror linkerror configerror hang crash undiscovered_program notests
+        flood unicode many duplicate_names two_projects filtered filtered_out;
+    custom: junit junit_cut_off tap tap_plan_last result_words result_words_exit_0 junit_broken tap_empty
+        tap_all_skipped hang crash unicode many no_report project_file;
+    maven: pass fail flaky modules builderror crash forged_report replaced_report exits_in_process attached_agent hang
+        many filtered filtered_out;
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
     maestro: pass fail collection flaky hang crash unicode many filtered filtered_out;
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;
@@ -111,7 +122,7 @@ fn features(framework: &str, row: &Row) -> BTreeSet<String> {
         ("a filter", !row.options.filter.is_empty()),
         ("flaky tests", row.flaky > 0),
         ("hidden failures", row.tests.iter().any(|test| test.hidden)),
-        ("many tests", row.many.1 > 0),
+        ("many tests", row.numbered_passed.1 > 0),
         ("partial results", row.partial),
         ("running tests", !row.running.is_empty()),
         ("much output", row.output_bytes_min > 1_000_000),
@@ -121,7 +132,7 @@ fn features(framework: &str, row: &Row) -> BTreeSet<String> {
     let collectors = row.collectors.iter().map(|collector| format!("collector {}", collector.kind));
     let artifacts = row.artifacts.iter().map(|(kind, ..)| format!("artifact {kind}"));
     let tests = row.tests.iter().map(|test| format!("test {}", test.outcome));
-    let hits = row.hits.iter().map(|limit| format!("limit {limit}"));
+    let hits = row.limit_hits.iter().map(|limit| format!("limit {limit}"));
     plain.into_iter().chain(with).chain(collectors).chain(artifacts).chain(tests).chain(hits).collect()
 }
 
@@ -137,18 +148,18 @@ fn every_form_of_a_report_is_shown_at_every_entrance() {
     assert!(missing.is_empty(), "add a row to `forms!` that shows {missing:?}");
 }
 
-/// Fixtures that are in no row, for a reason that their framework's table gives.
-const ASIDE: &[&str] = &["go/race", "pytest/browser", "unittest/django"];
+/// Fixtures without a row, for reasons given in the tables of their frameworks.
+const FIXTURES_WITHOUT_ROW: &[&str] = &["go/race", "pytest/browser", "unittest/django"];
 
 #[test]
-fn every_row_and_every_fixture_is_driven() {
+fn every_row_and_fixture_has_a_test() {
     for ((framework, rows), (named, names)) in TABLES.iter().zip(NAMES) {
         assert_eq!(framework, named);
         assert_eq!(rows.iter().map(|row| row.name).collect::<Vec<_>>(), *names);
         for fixture in std::fs::read_dir(source_root().join("fixtures").join(framework)).unwrap() {
             let fixture = format!("{framework}/{}", fixture.unwrap().file_name().to_str().unwrap());
-            let known = rows.iter().any(|row| row.fixture == fixture);
-            assert!(known || ASIDE.contains(&fixture.as_str()), "{fixture} is in no row");
+            let has_row = rows.iter().any(|row| row.fixture == fixture);
+            assert!(has_row || FIXTURES_WITHOUT_ROW.contains(&fixture.as_str()), "{fixture} has no row");
         }
     }
     assert_eq!(TABLES.len(), NAMES.len());

@@ -1,5 +1,4 @@
-//! A run as a supervisor reads it: the parser fed step by step, what it told counted, and the verdict. Must not know what
-//! ought to come of it.
+//! Replays a run as a supervisor reads it: feeds the parser step by step, counts its events and derives the verdict.
 
 use crate::input::{Run, SILENT, Stream};
 use crate::subject;
@@ -10,35 +9,35 @@ use proctor_core::test_case::{CollectorKind, TestId};
 use proctor_core::verdict::{Facts, Verdict, judge};
 use proctor_frameworks::{Parser, StreamSummary};
 
-/// Most commands of one run that are played.
+/// Largest number of commands of one run that are replayed.
 const COMMANDS_MAX: usize = 16;
 
-/// What came of a run.
+/// Result of a replayed run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Read {
+pub struct Replay {
     pub events: Vec<RunnerEvent>,
     pub stream: StreamSummary,
-    /// Tests that ran when proctor killed it.
+    /// Tests that were running when proctor killed the run.
     pub running: Vec<TestId>,
-    /// Tests that were still said to run after the last step.
-    pub left: Vec<TestId>,
+    /// Tests that the parser still reports as running after the last step.
+    pub unfinished: Vec<TestId>,
     pub killed: bool,
     pub verdict: Verdict,
 }
 
-impl Read {
+impl Replay {
     pub fn is_green(&self) -> bool {
         self.verdict.outcome == Outcome::Passed
     }
 }
 
-/// Reads `run` as one of the framework called `name`; each piece is handed over as `cut` cuts it.
-pub fn read(name: &str, run: &Run<'_>, cut: impl Fn(&[u8]) -> usize) -> Read {
+/// Replays `run` for the framework called `name`. `cut` returns the position at which each piece is split in two.
+pub fn replay(name: &str, run: &Run<'_>, cut: impl Fn(&[u8]) -> usize) -> Replay {
     let (plan, mut parser) = subject::parser(name, false);
     let (mut events, mut facts) = (Vec::new(), Facts { commands: plan.steps.len(), ..Facts::default() });
     let mut command = 0;
     while command < facts.commands.min(COMMANDS_MAX) {
-        // A command of which the input says nothing printed nothing.
+        // A command that the input does not describe prints nothing.
         let step = run.steps.get(command).unwrap_or(&SILENT);
         parser.step_started(command);
         for (stream, piece) in &step.pieces {
@@ -72,7 +71,7 @@ fn feed(parser: &mut dyn Parser, stream: Stream, bytes: &[u8], events: &mut Vec<
     }
 }
 
-fn conclude(parser: &dyn Parser, events: Vec<RunnerEvent>, mut facts: Facts) -> Read {
+fn conclude(parser: &dyn Parser, events: Vec<RunnerEvent>, mut facts: Facts) -> Replay {
     let mut summary = Summary::default();
     for event in &events {
         match event {
@@ -86,10 +85,9 @@ fn conclude(parser: &dyn Parser, events: Vec<RunnerEvent>, mut facts: Facts) -> 
     }
     let (stream, running) = (parser.summary(), facts.running.clone());
     facts.summary = summary;
-    (facts.structured, facts.proof, facts.runner_missing) =
-        (stream.structured, stream.proof, stream.runner_missing);
+    (facts.structured, facts.proof, facts.runner_missing) = (stream.structured, stream.proof, stream.runner_missing);
     facts.unreached = stream.unreached;
     facts.notes.clone_from(&stream.notes);
     let killed = facts.killed.is_some();
-    Read { events, stream, running, left: parser.running(), killed, verdict: judge(facts) }
+    Replay { events, stream, running, unfinished: parser.running(), killed, verdict: judge(facts) }
 }
