@@ -2,7 +2,6 @@
 //! keys, so that a new host file replaces it as a whole.
 
 mod certificates;
-mod expiry;
 mod jwt;
 
 use crate::config::{Config, ConfigReader, Diagnostic, Problem};
