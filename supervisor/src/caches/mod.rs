@@ -22,7 +22,7 @@ pub use run_cache::{RunCache, cache_dir_of_run};
 use crate::host::trash::{OPEN_DIR, empty, move_up, names, open_trash, sibling};
 use proctor_core::bounds::PATH_BYTES_MAX;
 use proctor_sandbox::{lack, unless_lacking};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, ResolveFlags, Statx, StatxFlags, openat, openat2, statx};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, openat, openat2, statx};
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -171,7 +171,7 @@ fn try_tidy(cache: &Path, bytes_max: u64) -> io::Result<Tidied> {
 
 /// Opens the lock file. Its mode keeps other users from locking it; a link or a FIFO planted in its place is rejected.
 fn open_used(cache: &Path) -> io::Result<File> {
-    let safely = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    let safely = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(safely);
     let used = options.open(sibling(cache, ".used"))?;

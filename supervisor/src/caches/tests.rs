@@ -164,7 +164,7 @@ fn a_cache_unreadable_for_lack_of_descriptors_is_not_too_large() {
         drop(taken);
         result
     });
-    assert_eq!(result.join().unwrap().unwrap_err().raw_os_error(), Some(libc::EMFILE));
+    assert_eq!(result.join().unwrap().unwrap_err().raw_os_error(), Some(Errno::MFILE.raw_os_error()));
 }
 
 #[test]

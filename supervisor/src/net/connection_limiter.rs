@@ -253,6 +253,7 @@ impl ConnectionHooks for ConnectionGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
     use std::pin::pin;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::advance;
@@ -295,8 +296,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn retries_a_failed_accept_after_a_pause() {
-        let full = || Err(io::Error::from_raw_os_error(libc::EMFILE));
-        let aborted = || Err(io::Error::from_raw_os_error(libc::ECONNABORTED));
+        let full = || Err(Errno::MFILE.into());
+        let aborted = || Err(Errno::CONNABORTED.into());
         let mut stream = pin!(accepted(tokio_stream::iter([aborted(), Ok(1), full(), full(), Ok(2), Ok(3)])));
         let began = Instant::now();
         for (expected, pauses) in [(Some(1), 0), (Some(2), 2), (Some(3), 2), (None, 2)] {
