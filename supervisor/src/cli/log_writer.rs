@@ -1,5 +1,6 @@
 //! Writes a daemon's log through a bounded queue, so that a slow reader or a full disk never blocks. The next written
-//! line reports lost lines (`lost=`).
+//! line reports lost lines (`lost=`). `tracing-appender` counts only lines that find its queue full, not those that a
+//! full disk loses, and its guard writes to stdout with `println!` when it gives up; the queue is the audit log's anyway.
 
 use crate::ops::nonblocking_writer::{LostCount, Message, NonBlockingWriter};
 use std::io::{self, ErrorKind, Write};
