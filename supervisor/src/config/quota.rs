@@ -2,7 +2,7 @@
 
 use super::limits::too_small;
 use crate::config::units::{Bytes, Cpus};
-use crate::tenants::allowance::{Allowance, RetainedQuota};
+use crate::tenants::allowance::Allowance;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::{Amount, Quota};
 use serde::Deserialize;
@@ -62,6 +62,8 @@ impl QuotaTable {
                 memory_bytes: self.memory.map_or(u64::MAX, |size| size.bytes),
                 cpu_millis: self.cpus.map_or(u64::MAX, |cpus| cpus.millis.into()),
             },
+            retained_bytes_max: self.kept.map_or(KEPT_BYTES_MAX, |size| size.bytes),
+            retained_memory_bytes_max: self.kept_memory.map_or(KEPT_MEMORY_MAX, |size| size.bytes),
         }
     }
 
@@ -73,14 +75,6 @@ impl QuotaTable {
             cpu_millis_max: self.cpus.map_or(u32::MAX, |cpus| cpus.millis).min(ceiling.cpu_millis_max),
             ..ceiling
         }
-    }
-
-    /// The quota of retained results; the counters of `before` are kept.
-    #[must_use]
-    pub fn retained(&self, before: Option<&RetainedQuota>) -> RetainedQuota {
-        let bytes_max = self.kept.map_or(KEPT_BYTES_MAX, |size| size.bytes);
-        let memory_max = self.kept_memory.map_or(KEPT_MEMORY_MAX, |size| size.bytes);
-        RetainedQuota { bytes_max, memory_max, ..before.cloned().unwrap_or_else(RetainedQuota::unbounded) }
     }
 
     /// Checks the table. Each problem comes with its key.

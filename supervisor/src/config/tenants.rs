@@ -201,13 +201,13 @@ impl Config {
             "quota.kept must be at least {}, the most that one run may retain (512 MiB plus its log)",
             format_bytes(least)
         );
-        let retained = tenant.quota.retained(None);
-        wrong(retained.bytes_max < least, "quota.kept", &message);
+        let quota = tenant.quota.quota();
+        wrong(quota.retained_bytes_max < least, "quota.kept", &message);
         let message = format!(
             "quota.kept_memory must be at least {}, the most that one run may retain",
             format_bytes(KEPT_MEMORY_MIN)
         );
-        wrong(retained.memory_max < KEPT_MEMORY_MIN, "quota.kept_memory", &message);
+        wrong(quota.retained_memory_bytes_max < KEPT_MEMORY_MIN, "quota.kept_memory", &message);
         for problem in self.uid_problems(index, self.sandbox.required().contains(&Layer::TenantUid)) {
             wrong(true, "uid_range", &problem);
         }

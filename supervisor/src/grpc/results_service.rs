@@ -75,13 +75,13 @@ impl Results for Api {
         let tenant = self.tenant(&request)?;
         let message = request.into_inner();
         let session = self.session(&tenant, &message.session_id).await?;
-        let file = run_request::covered_file(&message, session.workspace(), &tenant.policy.scan_permits).await?;
+        let file = run_request::covered_file(&message, session.workspace(), &tenant.usage.scan_permits).await?;
         let covering = session.covering(file.clone(), message.line).await.map_err(|error| status::session(&error))?;
         let measured_at = covering.as_ref().and_then(|covering| covering.measured_at);
         let file_changed = match measured_at {
             Some(since) => {
                 let (workspace, since) = (session.workspace().clone(), self.context.clock.for_file_times(since));
-                let changed = tenant.policy.scan_permits.scan(move || workspace.changed_since(&file, since)).await;
+                let changed = tenant.usage.scan_permits.scan(move || workspace.changed_since(&file, since)).await;
                 changed.unwrap_or(true)
             }
             None => false,

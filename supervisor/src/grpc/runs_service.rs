@@ -37,7 +37,7 @@ impl Runs for Api {
         let session = self.session(&caller.tenant, &message.session_id).await?;
         let options = convert::queue_options(message.if_busy(), message.priority());
         let run_request =
-            run_request::run_tests(message, session.workspace(), &caller.tenant.policy.scan_permits).await?;
+            run_request::run_tests(message, session.workspace(), &caller.tenant.usage.scan_permits).await?;
         start(caller, &session, run_request, options).await
     }
 

@@ -149,7 +149,7 @@ async fn open_workspace(path: String, tenant: &Arc<Tenant>) -> Result<Workspace,
         return check_workspace(found, tenant);
     }
     let owner = Arc::clone(tenant);
-    let opened = tenant.policy.scan_permits.scan(move || {
+    let opened = tenant.usage.scan_permits.scan(move || {
         let found = Workspace::open_below(&owner.roots, Path::new(&path)).map_err(workspace_status)?;
         check_workspace(found, &owner)
     });

@@ -7,10 +7,11 @@ use super::{LogWriter, NotStarted, RunEnd, RunKiller, Spools, combined_exit};
 use crate::caches::{self, RunCache};
 use crate::host::environment::home;
 use crate::random_id::random_id;
-use crate::runs::context::{Context, Policy, ScanPermit};
+use crate::runs::context::{Context, ScanPermit};
 use crate::runs::prepare::{PrepareError, PreparedRun, build_commands, prepare};
 use crate::runs::scheduler::{EnterError, RunSlot, SlotRequest, SlotState};
 use crate::tenants::allowance::Reservation;
+use crate::tenants::policy::{Policy, TenantUsage};
 use crate::workspace::{Workspace, WorkspaceScan};
 use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::event::{RunEvent, Stream};
@@ -35,6 +36,8 @@ pub struct RunTask {
     pub context: Arc<Context>,
     /// What this run may use.
     pub policy: Arc<Policy>,
+    /// What its tenant's runs use now.
+    pub usage: Arc<TenantUsage>,
     /// The session of the run.
     pub session: SessionId,
     /// The session's workspace.
@@ -113,11 +116,11 @@ struct CompletedRun {
 }
 
 async fn run_to_end(mut task: RunTask, started: StartSender) -> RunResult {
-    let policy = Arc::clone(&task.policy);
+    let (policy, usage) = (Arc::clone(&task.policy), Arc::clone(&task.usage));
     let context = Arc::clone(&task.context);
     let killer = task.killer.clone();
     let mut permit = tokio::select! {
-        permit = ScanPermit::acquire(&policy.scan_permits, &context.scan_permits) => permit,
+        permit = ScanPermit::acquire(&usage.scan_permits, &context.scan_permits) => permit,
         () = killer.killed() => return Ok((killed_report(&task, "", KILLED_BEFORE_SCAN), Vec::new())),
     };
     let mut started = started;
@@ -132,7 +135,7 @@ async fn run_to_end(mut task: RunTask, started: StartSender) -> RunResult {
                 (task, started, permit) = *back;
                 // A run that waits for a large scan counts as waiting, like one that waits for its turn.
                 if task.queue_reservation.is_none() {
-                    task.queue_reservation = Some(policy.queued.reserve_queued_run(policy.quota.queued_runs_max)?);
+                    task.queue_reservation = Some(usage.queued.reserve_queued_run(policy.quota.queued_runs_max)?);
                 }
                 permit = tokio::select! {
                     permit = permit.enlarge() => permit,
@@ -241,9 +244,9 @@ impl EnteredRun {
 /// Prepares the run and enters it into the host's queue.
 fn enter_queue(mut task: RunTask, started: StartSender, scan: WorkspaceScan) -> Result<EnteredRun, NotStarted> {
     let queue_reservation = task.queue_reservation.take();
-    let RunTask { context, policy, session, workspace, request, kind, .. } = &task;
+    let RunTask { context, policy, usage, session, workspace, request, kind, .. } = &task;
     let prepared = prepare(context, policy, session, workspace, &scan, request, *kind)?;
-    if let Some(full) = policy.retained.exceeded() {
+    if let Some(full) = usage.retained.exceeded(&policy.quota) {
         return Err(full.into());
     }
     if policy.cache.as_deref().is_some_and(|cache| caches::are_overfull(cache, policy.cache_bytes_max)) {
@@ -251,8 +254,7 @@ fn enter_queue(mut task: RunTask, started: StartSender, scan: WorkspaceScan) -> 
     }
     let tenant = TenantId::new(policy.owner.clone());
     let entry = QueueEntry { tenant, demand: Amount::from_limits(&prepared.spec.limits), priority: task.priority };
-    let slot_request =
-        SlotRequest { entry, quota: policy.quota, queued: Arc::clone(&policy.queued), queue_reservation };
+    let slot_request = SlotRequest { entry, quota: policy.quota, queued: Arc::clone(&usage.queued), queue_reservation };
     let slot = context.scheduler.enter(slot_request)?;
     Ok(EnteredRun { task, prepared, fingerprint: scan.fingerprint, slot, started: Some(started) })
 }

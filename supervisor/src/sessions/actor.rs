@@ -314,8 +314,9 @@ impl Actor {
         self.runs_created += 1;
         let run = RunId::new(format!("{}-{}", self.shared.id, self.runs_created));
         let spools = Spools::default();
-        let (log, handle) =
-            runs::open(self.shared.context.clock, &spools, self.shared.policy.now().retained.run_memory());
+        let policy = &self.shared.policy;
+        let memory = policy.usage.retained.run_memory(&policy.now().quota);
+        let (log, handle) = runs::open(self.shared.context.clock, &spools, memory);
         let entry = RunEntry {
             handle,
             log,
@@ -370,8 +371,8 @@ impl Actor {
         if self.session.running().is_none() || if_busy == IfBusy::Refuse {
             return Ok(None);
         }
-        let policy = self.shared.policy.now();
-        policy.queued.reserve_queued_run(policy.quota.queued_runs_max).map(Some)
+        let policy = &self.shared.policy;
+        policy.usage.queued.reserve_queued_run(policy.now().quota.queued_runs_max).map(Some)
     }
 
     async fn accept(&self, run: RunId, position: u32) -> Result<StartedRun, StartRejected> {
@@ -463,6 +464,7 @@ impl Actor {
         let drive = RunTask {
             context: Arc::clone(&self.shared.context),
             policy: self.shared.policy.now(),
+            usage: Arc::clone(&self.shared.policy.usage),
             session: self.shared.id.clone(),
             workspace: self.shared.workspace.clone(),
             run,
@@ -543,7 +545,7 @@ impl Actor {
         .await;
         if has_measured {
             let bytes = self.session.index().memory_bytes() as u64;
-            self.index_memory = Some(self.shared.policy.now().retained.memory.add(bytes));
+            self.index_memory = Some(self.shared.policy.usage.retained.memory.add(bytes));
         }
         let Some(log) = log else { return };
         let retained = self.count_retained(&log, &finished.end).await;

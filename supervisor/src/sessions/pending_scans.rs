@@ -86,7 +86,7 @@ async fn scan_when_permitted(
     shared: Arc<SessionShared>,
     mut requests: Vec<StartRequest>,
 ) -> Result<Vec<ScanOutcome>, JoinError> {
-    let mut permit = ScanPermit::acquire(&shared.policy.now().scan_permits, &shared.context.scan_permits).await;
+    let mut permit = ScanPermit::acquire(&shared.policy.usage.scan_permits, &shared.context.scan_permits).await;
     loop {
         let thread_shared = Arc::clone(&shared);
         let task = spawn_blocking(move || {

@@ -137,10 +137,10 @@ type Permit = Option<OwnedSemaphorePermit>;
 async fn start_without_permit(
     world: &World,
 ) -> (SessionHandle, JoinHandle<Result<StartedRun, SessionError>>, Vec<Permit>) {
-    let (policy, id) = (Arc::new(world.policy()), SessionId::new("s"));
-    let permits = std::iter::from_fn(|| policy.scan_permits.acquire().now_or_never()).collect();
+    let (policy, id) = (CurrentPolicy::from(world.policy()), SessionId::new("s"));
+    let permits = std::iter::from_fn(|| policy.usage.scan_permits.acquire().now_or_never()).collect();
     let context = Arc::clone(&world.context);
-    let (session, _) = open(id, context, Arc::clone(&policy), world.workspace(), SessionMemory::default());
+    let (session, _) = open(id, context, policy, world.workspace(), SessionMemory::default());
     let starting = tokio::spawn({
         let session = session.clone();
         async move { session.start(command("a"), RunKind::Tests, IfBusy::Queue).await }
