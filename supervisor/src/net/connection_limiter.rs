@@ -3,7 +3,7 @@
 
 use super::connection::{Connection, ConnectionHooks};
 use super::peer::{ConnectionInfo, ConnectionStage, ConnectionState, Peer, PeerInfo, PeerKey, ms_since};
-use super::{KEEPALIVE, KEEPALIVE_ANSWER};
+use proctor_core::bounds::{CONNECTIONS_MAX, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, PREFACE_TIMEOUT};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -16,16 +16,8 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// Most connections of one listener at a time. A shim or a service has one, so this is thousands of them, and a
-/// fraction of the supervisor's descriptors.
-const CONNECTIONS_MAX: usize = 4_096;
-
 /// Pause after the host failed to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// How long a peer may take to send the HTTP/2 preface, a TLS handshake included. After the preface, the keepalive
-/// pings the peer.
-const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a new connection counts as one that has sent its preface, in milliseconds. A preface takes a few
 /// milliseconds; where all others have sent theirs and are idle, a new connection would otherwise be closed for the
@@ -35,7 +27,7 @@ const GRACE_MS: u64 = 1_000;
 
 /// How long a write may be blocked: as long as a peer may be silent, because a blocked peer cannot be pinged and
 /// nothing else of it is read.
-const WRITE_STALL_MAX: Duration = KEEPALIVE.saturating_add(KEEPALIVE_ANSWER);
+const WRITE_STALL_MAX: Duration = KEEPALIVE_INTERVAL.saturating_add(KEEPALIVE_TIMEOUT);
 
 /// Length of the preface of every HTTP/2 client (RFC 9113, 3.4).
 const PREFACE_BYTES: usize = 24;

@@ -32,8 +32,8 @@ pub struct Context {
 /// Limits concurrent workspace scans, each of which occupies a thread for as long as the disk takes to answer. Scans of
 /// runs take permits of the tenant and of the host, as do the other calls of a tenant.
 ///
-/// Each scan has a memory budget: [`BYTES_SMALL`](crate::workspace::BYTES_SMALL), and a few
-/// [`BYTES_LARGE`](crate::workspace::BYTES_LARGE). All scans of a host together take at most 512 MiB, those of one
+/// Each scan has a memory budget: [`SCAN_BYTES_SMALL`](proctor_core::bounds::SCAN_BYTES_SMALL), and a few
+/// [`SCAN_BYTES_LARGE`](proctor_core::bounds::SCAN_BYTES_LARGE). All scans of a host together take at most 512 MiB, those of one
 /// tenant 128 MiB.
 #[derive(Debug, Clone)]
 pub struct ScanPermits {

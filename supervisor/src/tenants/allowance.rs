@@ -2,23 +2,13 @@
 //! time, retained bytes of its runs, and bytes in flight. The counters are atomics, shared by all threads, and keep
 //! their values when an operator changes the bounds.
 
+use proctor_core::bounds::ENCODE_PERMITS_MAX;
 use proctor_core::quota::{Quota, QuotaExceeded};
 use proctor_core::rate_limit::RateLimit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// Most bytes of one tenant's requests that have arrived and are not answered yet: eight of the largest.
-pub const UNANSWERED_BYTES_MAX: u64 = 64 << 20;
-
-/// Most bytes of answers encoded for one tenant that it has not read: four of the largest, and eight reports of 100,000
-/// tests.
-pub const UNREAD_BYTES_MAX: u64 = 256 << 20;
-
-/// Most large answers being encoded for one tenant at a time: more than a host has processors for, and their memory is
-/// no more than one tenant may leave unread.
-pub const ENCODE_PERMITS_MAX: usize = 4;
 
 /// The current amount of a resource that one tenant uses.
 #[derive(Debug, Default)]
@@ -151,9 +141,9 @@ impl MemoryReservation {
 /// Bytes in flight between the supervisor and one tenant, or all callers that are no tenant.
 #[derive(Debug)]
 pub struct InFlightBytes {
-    /// Bytes of requests that have arrived and are not answered yet, up to [`UNANSWERED_BYTES_MAX`].
+    /// Bytes of requests that have arrived and are not answered yet, up to [`UNANSWERED_BYTES_MAX`](proctor_core::bounds::UNANSWERED_BYTES_MAX).
     pub unanswered: Arc<Gauge>,
-    /// Bytes of encoded answers that are not read yet, up to [`UNREAD_BYTES_MAX`].
+    /// Bytes of encoded answers that are not read yet, up to [`UNREAD_BYTES_MAX`](proctor_core::bounds::UNREAD_BYTES_MAX).
     pub unread: Arc<Gauge>,
     encode_permits: Arc<Semaphore>,
 }

@@ -10,15 +10,13 @@ use crate::ops::audit::AuthMethod;
 use crate::tenants::allowance::Allowance;
 use crate::tenants::policy::{CurrentPolicy, Policy, TenantUsage};
 use crate::workspace::Root;
+use proctor_core::bounds::TENANT_SESSIONS_MAX;
 use proctor_core::id::TenantId;
 use proctor_core::isolation::Layer;
 use std::path::PathBuf;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
-
-/// Most sessions of a tenant without a configured bound.
-const SESSIONS_MAX: usize = 1_000;
 
 /// One tenant.
 #[derive(Debug)]
@@ -54,7 +52,7 @@ impl Tenant {
             policies: Arc::new(watch::Sender::new(Arc::clone(&policy))),
             policy,
             usage: Arc::default(),
-            sessions_max: SESSIONS_MAX,
+            sessions_max: TENANT_SESSIONS_MAX,
             allowance: QuotaTable::default().allowance(),
         }
     }
@@ -126,7 +124,9 @@ impl Tenants {
             let roots = table.roots.iter().map(|root| Root::from_resolved(&roots.resolve(root))).collect();
             let mut tenant = Tenant {
                 reserved: reserved.clone(),
-                sessions_max: table.sessions_max.map_or(SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
+                sessions_max: table
+                    .sessions_max
+                    .map_or(TENANT_SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
                 allowance: table.quota.allowance(),
                 ..Tenant::new(id, roots, Policy::from_config(config, table, range))
             };

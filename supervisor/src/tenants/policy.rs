@@ -1,10 +1,10 @@
 //! What a tenant's runs may use, and what they use now. A reload replaces the [`Policy`] as a whole and keeps the
 //! [`TenantUsage`].
 
-use crate::caches;
 use crate::config::{Config, TenantTable, UidRange};
 use crate::runs::context::ScanPermits;
 use crate::tenants::allowance::{Gauge, RetainedUsage};
+use proctor_core::bounds::TENANT_CACHE_BYTES_MAX;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::quota::Quota;
@@ -65,7 +65,7 @@ impl Policy {
             require_limits: false,
             may_use_network: false,
             cache: None,
-            cache_bytes_max: caches::BYTES_MAX,
+            cache_bytes_max: TENANT_CACHE_BYTES_MAX,
         }
     }
 
@@ -85,7 +85,7 @@ impl Policy {
             require_limits: true,
             may_use_network: table.network == Network::Host,
             cache: Some(config.state_dir.join("tenants").join(&table.id).join("cache")),
-            cache_bytes_max: table.cache.map_or(caches::BYTES_MAX, |size| size.bytes),
+            cache_bytes_max: table.cache.map_or(TENANT_CACHE_BYTES_MAX, |size| size.bytes),
         }
     }
 

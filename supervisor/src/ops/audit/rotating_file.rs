@@ -7,9 +7,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
-/// Most lines in one write.
-pub(super) const BATCH_MAX: usize = 256;
-
 /// Only the owner may read the log.
 const MODE: u32 = 0o600;
 

@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use proctor_core::bounds::{JWT_BYTES_MAX, JWT_LEEWAY_S, RSA_MODULUS_BYTES_MIN};
 use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Map, Value};
@@ -15,15 +16,6 @@ use thiserror::Error;
 use x509_parser::oid_registry::{OID_EC_P256, OID_SIG_ED25519};
 use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo};
 use x509_parser::public_key::PublicKey;
-
-/// Longest token, in bytes. Issuers that include a person's groups reach a few kibibytes.
-const TOKEN_BYTES_MAX: usize = 8 * 1024;
-
-/// Default tolerance for clock differences, in seconds.
-const LEEWAY_S: u64 = 30;
-
-/// Least length of an RSA modulus in bytes.
-const RSA_BYTES_MIN: usize = 256;
 
 /// Length of an uncompressed P-256 point in bytes, the only form that verifies signatures here (RFC 5480, section 2.2).
 const P256_POINT_BYTES: usize = 65;
@@ -105,7 +97,7 @@ impl Issuer {
             name: table.issuer.clone(),
             audience: table.audience.clone(),
             claim: table.claim.clone().unwrap_or_else(|| "sub".to_owned()),
-            leeway_s: table.leeway.map_or(LEEWAY_S, |leeway| leeway.ms / 1_000),
+            leeway_s: table.leeway.map_or(JWT_LEEWAY_S, |leeway| leeway.ms / 1_000),
         })
     }
 
@@ -139,7 +131,7 @@ impl Issuer {
 
     // The claims of a token with a valid signature of one of the keys.
     fn claims(&self, token: &str) -> Result<Map<String, Value>, JwtError> {
-        if token.len() > TOKEN_BYTES_MAX {
+        if token.len() > JWT_BYTES_MAX {
             return Err(JwtError::Malformed);
         }
         let header = token.split('.').next().and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
@@ -200,7 +192,7 @@ fn public_key(der: &[u8]) -> Option<VerificationKey> {
     let key = &info.subject_public_key.data;
     let curve = info.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
     let (algorithm, key) = match info.parsed().ok()? {
-        PublicKey::RSA(rsa) if rsa.key_size() >= 8 * RSA_BYTES_MIN => {
+        PublicKey::RSA(rsa) if rsa.key_size() >= 8 * RSA_MODULUS_BYTES_MIN => {
             (Algorithm::RS256, DecodingKey::from_rsa_der(key))
         }
         PublicKey::EC(point) if curve == Some(OID_EC_P256) && point.data().len() == P256_POINT_BYTES => {
@@ -226,7 +218,7 @@ fn key_from_jwk(value: &Value) -> Option<VerificationKey> {
     let algorithm = match &jwk.algorithm {
         AlgorithmParameters::RSA(rsa) => {
             let bytes = URL_SAFE_NO_PAD.decode(&rsa.n).ok()?;
-            (bytes.len() >= RSA_BYTES_MIN).then_some(Algorithm::RS256)?
+            (bytes.len() >= RSA_MODULUS_BYTES_MIN).then_some(Algorithm::RS256)?
         }
         AlgorithmParameters::EllipticCurve(ec) => (ec.curve == EllipticCurve::P256).then_some(Algorithm::ES256)?,
         AlgorithmParameters::OctetKeyPair(pair) => {

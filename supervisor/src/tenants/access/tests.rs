@@ -459,7 +459,7 @@ fn reports_the_line_of_a_file_that_is_not_utf8() {
 #[test]
 fn refuses_a_file_that_is_too_large_before_parsing_it() {
     let world = World::new();
-    let size = |text: &str| usize::try_from(FILE_BYTES_MAX).unwrap() - text.len();
+    let size = |text: &str| usize::try_from(HOST_FILE_BYTES_MAX).unwrap() - text.len();
     let text = world.host_file();
     let filled = |more: usize| format!("{text}{}", "#".repeat(size(&text) + more));
     assert!(world.read(&filled(0)).is_ok());
