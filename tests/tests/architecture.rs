@@ -91,6 +91,21 @@ fn every_queue_is_bounded() {
     }
 }
 
+/// Bounds that more than one file relies on are in the one table, each with the reason for its number. Sessions and runs
+/// have tables of their own.
+#[test]
+fn shared_bounds_are_in_the_one_table() {
+    for (path, text) in sources("supervisor/src").into_iter().chain(sources("supervisor/core/src")) {
+        if path.ends_with("core/src/bounds.rs") || ["/sessions/", "/runs/"].iter().any(|own| path.contains(own)) {
+            continue;
+        }
+        let shared = text.lines().map(str::trim_start).filter_map(|line| line.strip_prefix("pub"));
+        let names = shared.filter_map(|line| line.split_once("const ")?.1.split_once(':')).map(|(name, _)| name);
+        let bounds: Vec<&str> = names.filter(|name| name.ends_with("_MAX") || name.ends_with("_MIN")).collect();
+        assert!(bounds.is_empty(), "{path}: {bounds:?} belong into supervisor/core/src/bounds.rs");
+    }
+}
+
 #[test]
 fn no_test_is_ignored() {
     for below in ["proto/src", "supervisor", "agent-shim", "tests"] {

@@ -1,7 +1,7 @@
 //! The state machine of one session: its running run, its waiting runs, its failure slot and coverage index. `step`
 //! takes one event and returns the effects that the actor at the edge carries out.
 
-use crate::bounds::{FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
+use crate::bounds::{DETACHED_MS_MAX, FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
 use crate::coverage::{CoverageIndex, CoverageMeasurement};
 use crate::failure::{DeferredFailures, FailureSlot, RerunPlan};
 use crate::id::RunId;
@@ -12,10 +12,6 @@ use crate::request::{ALL_FRAMEWORKS, CUSTOM_FRAMEWORK, Fingerprint, IfBusy, RunK
 use crate::timestamp::Timestamp;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// How long a run without watchers continues, in milliseconds. An agent's client gives up after its own timer and asks
-/// again within seconds; an abandoned run must not hold the host.
-pub const DETACHED_MS_MAX: u64 = 30_000;
 
 /// An event in the life of a session.
 #[derive(Debug, Clone)]

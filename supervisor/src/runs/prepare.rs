@@ -5,8 +5,9 @@ use crate::caches::{GoLibrary, RunCache, cache_dir_of_run};
 use crate::host::environment::{HOME, home};
 use crate::host::toolchain::{invisible_interpreter, is_visible};
 use crate::random_id::random_id;
-use crate::runs::context::{Context, Policy};
+use crate::runs::context::Context;
 use crate::runs::project_file::{ProjectFile, ProjectFileError};
+use crate::tenants::policy::Policy;
 use crate::workspace::{Workspace, WorkspaceError, WorkspaceScan};
 use proctor_core::id::SessionId;
 use proctor_core::isolation::{Layer, Network};
@@ -138,7 +139,7 @@ pub fn prepare(
     let file = ProjectFile::from_tree(&scan.tree)?;
     let report = file.report(request);
     let (request, mut notes) = file.complete(request, policy.may_use_network);
-    let network = request.network.unwrap_or(policy.network);
+    let network = request.network.unwrap_or_default();
     if network == Network::Host && !policy.may_use_network {
         return Err(PrepareError::NetworkDenied);
     }

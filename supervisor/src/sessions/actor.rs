@@ -361,7 +361,7 @@ impl Actor {
         .await;
         if has_measured {
             let bytes = self.session.index().memory_bytes() as u64;
-            self.index_memory = Some(self.shared.policy.now().retained.memory.add(bytes));
+            self.index_memory = Some(self.shared.policy.usage.retained.memory.add(bytes));
         }
         let Some(log) = log else { return };
         let retained = self.count_retained(&log, &finished.end).await;

@@ -12,9 +12,10 @@ mod shutdown;
 
 use crate::ops::drain::ClosedRuns;
 use crate::runs::RunHandle;
-use crate::runs::context::{Context, CurrentPolicy};
+use crate::runs::context::Context;
 use crate::runs::prepare::PrepareError;
 use crate::sessions::limits::IDLE_MAX;
+use crate::tenants::policy::CurrentPolicy;
 use crate::workspace::Workspace;
 use proctor_core::coverage::{CoverageIndex, CoveringTests};
 use proctor_core::failure::{FailureSlot, LastRun};

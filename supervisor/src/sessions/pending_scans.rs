@@ -126,8 +126,7 @@ async fn scan_when_permitted(
     shared: Arc<SessionShared>,
     requests: Vec<ScanRequest>,
 ) -> Result<Vec<ScanResult>, JoinError> {
-    let policy = shared.policy.now();
-    let mut permit = ScanPermit::acquire(&policy.scan_permits, &shared.context.scan_permits).await;
+    let mut permit = ScanPermit::acquire(&shared.policy.usage.scan_permits, &shared.context.scan_permits).await;
     let requests = Arc::new(requests);
     loop {
         let (shared, requests) = (Arc::clone(&shared), Arc::clone(&requests));

@@ -25,13 +25,13 @@ impl Actor {
             RunEnd::NotStarted(_) => 0,
         };
         let bytes = log.reserve_report(report).await;
-        self.shared.policy.now().retained.bytes.add(bytes)
+        self.shared.policy.usage.retained.bytes.add(bytes)
     }
 
     /// Forgets earlier runs of the session while its tenant exceeds its retention quota.
     pub(super) async fn enforce_retention(&mut self) {
         let policy = self.shared.policy.now();
-        while policy.retained.exceeded().is_some() {
+        while self.shared.policy.usage.retained.exceeded(&policy.quota).is_some() {
             let effects = self.session.step(self.shared.context.clock.now(), SessionEvent::RetentionExceeded);
             if effects.is_empty() {
                 break;

@@ -93,13 +93,13 @@ impl Actor {
     ) -> Result<(Box<ReadyRun>, RunSlot), EnterError> {
         // Frees what this session can forget, so that the run is not rejected for it.
         self.enforce_retention().await;
-        let policy = Arc::clone(&ready.policy);
-        if let Some(full) = policy.retained.exceeded().or_else(|| ready.cache_exceeded.clone()) {
+        let (policy, usage) = (Arc::clone(&ready.policy), Arc::clone(&self.shared.policy.usage));
+        if let Some(full) = usage.retained.exceeded(&policy.quota).or_else(|| ready.cache_exceeded.clone()) {
             return Err(full.into());
         }
         let demand = Amount::from_limits(&ready.prepared.spec.limits);
         let entry = QueueEntry { tenant: TenantId::new(policy.owner.clone()), demand, priority };
-        let (quota, queued) = (policy.quota, Arc::clone(&policy.queued));
+        let (quota, queued) = (policy.quota, Arc::clone(&usage.queued));
         let slot = self.shared.context.scheduler.enter(SlotRequest { entry, quota, queued, queue_reservation }).await?;
         Ok((ready, slot))
     }
@@ -110,8 +110,8 @@ impl Actor {
         if self.session.running().is_none() || if_busy == IfBusy::Refuse {
             return Ok(None);
         }
-        let policy = self.shared.policy.now();
-        policy.queued.reserve_queued_run(policy.quota.queued_runs_max).map(Some)
+        let policy = &self.shared.policy;
+        policy.usage.queued.reserve_queued_run(policy.now().quota.queued_runs_max).map(Some)
     }
 
     async fn accept(
@@ -122,8 +122,9 @@ impl Actor {
         place: Option<Place>,
         position: u32,
     ) -> StartedRun {
-        let (clock, spools) = (self.shared.context.clock, Spools::default());
-        let (log, handle) = runs::open(clock, &spools, self.shared.policy.now().retained.run_memory());
+        let (clock, policy, spools) = (self.shared.context.clock, &self.shared.policy, Spools::default());
+        let memory = policy.usage.retained.run_memory(&policy.now().quota);
+        let (log, handle) = runs::open(clock, &spools, memory);
         log.append(vec![RunEvent::Queued { position }]).await;
         let entry = RunEntry {
             handle: handle.clone(),

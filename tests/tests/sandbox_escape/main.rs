@@ -2,11 +2,12 @@
 //! it, which shows that the row can fail. The rows run on this host as root and as an ordinary user, and in a guest with
 //! another kernel and cgroup v2 only.
 //!
-//! Without options all environments run; `--place host|user|guest` selects one, and so does `--exact`, which test runners
-//! pass. Other words select rows by parts of their names, and `--skip NAME` leaves rows out, as in Rust's test runner.
-//! `--attack PROGRAM` and `--worker PROGRAM` give built programs, which a guest needs. With `--base DIRECTORY` and
-//! `--gifts DIRECTORY` in addition, the layout exists and the rows run in this process, which an ordinary user needs.
-//! `--survey` shows how each attack ends outside and inside of the sandbox without checking it.
+//! Without options all environments run; `--place host|user|guest` selects one. Other words select rows by parts of their
+//! names, and `--skip NAME` leaves rows out, as in Rust's test runner. `--attack PROGRAM` and `--worker PROGRAM` give built
+//! programs, which a guest needs. With `--base DIRECTORY` and `--gifts DIRECTORY` in addition, the layout exists and the rows
+//! run in this process, which an ordinary user needs. `--survey` shows how each attack ends outside and inside of the sandbox
+//! without checking it. A test runner that gives each test a process lists the environments with `--list` and runs one with
+//! `--exact`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a suite that cannot set up what it needs must fail")]
 
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     if tally.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Lists the environments as the tests of this program in libtest's format, for test runners that start a process per test.
+/// Lists the places as the tests of this program, in the form of libtest, for a test runner that gives each test a process.
 /// None of them is ignored.
 fn list(ignored: bool) {
     for place in Environment::ALL.iter().filter(|_| !ignored) {

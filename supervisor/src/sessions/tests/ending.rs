@@ -7,9 +7,9 @@ use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::CreateError;
 use crate::sessions::*;
 use futures_util::FutureExt;
+use proctor_core::bounds::DETACHED_MS_MAX;
 use proctor_core::id::TenantId;
 use proctor_core::outcome::KillReason;
-use proctor_core::session::DETACHED_MS_MAX;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, advance};
@@ -137,10 +137,10 @@ type Permit = Option<OwnedSemaphorePermit>;
 async fn start_without_permit(
     world: &World,
 ) -> (SessionHandle, JoinHandle<Result<StartedRun, SessionError>>, Vec<Permit>) {
-    let (policy, id) = (Arc::new(world.policy()), SessionId::new("s"));
-    let permits = std::iter::from_fn(|| policy.scan_permits.acquire().now_or_never()).collect();
+    let (policy, id) = (CurrentPolicy::from(world.policy()), SessionId::new("s"));
+    let permits = std::iter::from_fn(|| policy.usage.scan_permits.acquire().now_or_never()).collect();
     let context = Arc::clone(&world.context);
-    let (session, _) = open(id, context, Arc::clone(&policy), world.workspace(), SessionMemory::default());
+    let (session, _) = open(id, context, policy, world.workspace(), SessionMemory::default());
     let starting = tokio::spawn({
         let session = session.clone();
         async move { session.start(command("a"), RunKind::Tests, IfBusy::Queue).await }
@@ -189,11 +189,11 @@ async fn a_request_whose_caller_left_before_its_scan_becomes_no_run() {
 #[tokio::test]
 async fn cancels_a_run_that_waits_for_its_scan() {
     let world = World::new();
-    let (policy, id) = (Arc::new(world.policy()), SessionId::new("s"));
+    let (policy, id) = (CurrentPolicy::from(world.policy()), SessionId::new("s"));
     let context = Arc::clone(&world.context);
-    let (session, _) = open(id, context, Arc::clone(&policy), world.workspace(), SessionMemory::default());
+    let (session, _) = open(id, context, policy.clone(), world.workspace(), SessionMemory::default());
     let (first, second) = (start(&session, "a").await, start(&session, "b").await);
-    let permits: Vec<Permit> = std::iter::from_fn(|| policy.scan_permits.acquire().now_or_never()).collect();
+    let permits: Vec<Permit> = std::iter::from_fn(|| policy.usage.scan_permits.acquire().now_or_never()).collect();
     world.order(Order::Exit(0));
     assert_eq!(outcome(&first).await, Outcome::Passed);
     assert_eq!(within(session.status()).await.unwrap().running, Some(second.run.clone()));
