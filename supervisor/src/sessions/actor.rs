@@ -20,7 +20,7 @@ use proctor_core::quota::QuotaExceeded;
 use proctor_core::request::{Fingerprint, IfBusy, RunKind, RunRequest};
 use proctor_core::session::{Effect, Session, SessionEvent, StartRejected};
 use proctor_core::timestamp::Timestamp;
-use proctor_sandbox::lack;
+use proctor_sandbox::exhausted_resource;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -451,7 +451,7 @@ impl Actor {
             Err(error) => {
                 entry.queued = None;
                 tracing::error!(%error, run = %run, "no descriptor for a run");
-                let text = lack(&error).unwrap_or("the host failed").to_owned();
+                let text = exhausted_resource(&error).unwrap_or("the host failed").to_owned();
                 let end = RunEnd::NotStarted(PrepareError::HostFailed { text }.into());
                 self.drivers.spawn(std::future::ready(FinishedRun { run, end, measured: Vec::new() }));
                 return;

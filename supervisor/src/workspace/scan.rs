@@ -6,7 +6,7 @@ use crate::runs::project_file;
 use proctor_core::bounds::PATH_BYTES_MAX;
 use proctor_core::request::Fingerprint;
 use proctor_frameworks::{Concerns, FRAMEWORKS, FileTree, LeftOut, Why};
-use proctor_sandbox::lack;
+use proctor_sandbox::exhausted_resource;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr};
@@ -290,7 +290,7 @@ impl Walk<'_> {
             Ok(found) => return Ok(Some(found)),
             Err(error) => error,
         };
-        if lack(&error).is_some() {
+        if exhausted_resource(&error).is_some() {
             return Err(ScanError::Host(error));
         }
         match Errno::from_io_error(&error) {

@@ -133,7 +133,7 @@ impl Attacker {
             network: Network::None,
             required_layers: self.required.iter().copied().filter(|layer| !left_off.contains(layer)).collect(),
             left_off: left_off.to_vec(),
-            ..Jail::at(&stage.workspace)
+            ..Jail::new(&stage.workspace)
         }
     }
 
