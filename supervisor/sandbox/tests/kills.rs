@@ -7,21 +7,18 @@ use proctor_core::isolation::Layer;
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_sandbox::{KillSwitch, Sandbox};
 use std::sync::mpsc::sync_channel;
-use std::time::{Duration, Instant};
 use support::*;
 
 #[test]
 fn at_the_deadline_a_run_gets_sigterm_and_a_grace_period() {
     let mut polite = spec("trap 'echo cleaning up; exit 9' TERM; echo begun; while :; do sleep 0.02; done");
     polite.limits.wall_ms_max = 5_000;
-    polite.limits.grace_ms = 60_000;
-    let (ending, events) = run(&polite);
-    assert!(events.took < Duration::from_secs(55), "{:?}", events.took);
+    polite.limits.grace_ms = LONG_GRACE_MS;
+    let (ending, events) = bounded(|| run(&polite));
     assert_eq!((ending.killed, ending.exits.as_slice()), (Some(KillReason::Deadline), &[Exit::Code(9)][..]));
     assert_eq!(events.stdout, "begun\ncleaning up\n");
     assert_eq!(events.event_words, ["started", "command 0", "killing", "exited 0"]);
     assert!(!ending.worker_lost);
-    assert!(ending.resources.wall_s >= 5.0, "{:?}", ending.resources);
 }
 
 #[test]
@@ -29,8 +26,8 @@ fn a_child_may_use_the_grace_period_although_its_parent_is_dead() {
     let child = "trap 'sleep 0.2; echo flushed; exit' TERM; while :; do sleep 0.02; done";
     let mut family = spec(&format!("sh -c \"{child}\" & exec sleep 600"));
     family.limits.wall_ms_max = 5_000;
-    family.limits.grace_ms = 60_000;
-    let (ending, events) = run(&family);
+    family.limits.grace_ms = LONG_GRACE_MS;
+    let (ending, events) = bounded(|| run(&family));
     assert_eq!((ending.exits.as_slice(), events.stdout.as_str()), (&[Exit::Signal(15)][..], "flushed\n"));
 }
 
@@ -41,10 +38,8 @@ fn a_run_that_ignores_sigterm_is_killed_at_the_end_of_the_grace_period() {
     stubborn.limits.wall_ms_max = 5_000;
     stubborn.limits.grace_ms = 500;
     let (ending, events) = run(&stubborn);
-    let (reason, killed_at) = events.killing.unwrap();
-    assert_eq!((reason, ending.killed), (KillReason::Deadline, Some(KillReason::Deadline)));
-    let took = killed_at.elapsed();
-    assert!(took >= Duration::from_millis(500), "{took:?}");
+    assert_eq!((events.killing, ending.killed), (Some(KillReason::Deadline), Some(KillReason::Deadline)));
+    assert_eq!(events.event_words, ["started", "command 0", "killing"]);
     assert_eq!(ending.exits, []);
 }
 
@@ -54,8 +49,8 @@ fn after_the_deadline_no_further_command_starts() {
     two.commands.push(sh("echo second"));
     two.limits.wall_ms_max = 200;
     // Not waited for in full: the run ends as soon as the command is dead.
-    two.limits.grace_ms = 60_000;
-    let (ending, events) = run(&two);
+    two.limits.grace_ms = LONG_GRACE_MS;
+    let (ending, events) = bounded(|| run(&two));
     assert_eq!((ending.exits.as_slice(), events.stdout.as_str()), (&[Exit::Signal(15)][..], ""));
 }
 
@@ -64,7 +59,6 @@ fn an_orphan_in_a_session_of_its_own_dies_with_its_command() {
     let mut orphan = spec("setsid sleep 600 & echo $!; exit 0");
     orphan.commands.push(sh("cd /proc; set -- [0-9]*; echo $#"));
     let (ending, events) = run(&orphan);
-    assert!(events.took < WAIT_MAX);
     assert_exits(&ending, &[Exit::Code(0), Exit::Code(0)]);
     // Init and the shell: no sleep.
     assert_eq!(events.stdout.lines().nth(1), Some("2"));
@@ -77,7 +71,7 @@ fn a_double_forked_daemon_that_closed_its_streams_dies_too() {
 }
 
 #[test]
-fn another_thread_ends_a_run_at_once_and_the_reason_is_kept() {
+fn another_thread_ends_a_run_without_grace_and_the_reason_is_kept() {
     for reason in [KillReason::Cancelled, KillReason::Abandoned, KillReason::Closed] {
         let kill = KillSwitch::new().unwrap();
         let (ready, heard_ready) = sync_channel(1);
@@ -85,17 +79,18 @@ fn another_thread_ends_a_run_at_once_and_the_reason_is_kept() {
         let killer = std::thread::spawn(move || {
             heard_ready.recv_timeout(WAIT_MAX).unwrap();
             switch.kill(reason);
-            Instant::now()
         });
-        let stubborn = spec("trap '' TERM; echo ready; while :; do :; done");
+        // A run with a grace would get SIGTERM first.
+        let stubborn = spec("trap 'echo SIGTERM' TERM; echo ready; while :; do :; done");
         let (ending, events) = try_run(&stubborn, &kill, |events| {
             if events.stdout == "ready\n" {
                 let _first = ready.try_send(());
             }
         })
         .unwrap();
-        assert!(killer.join().unwrap().elapsed() < Duration::from_secs(55));
-        assert_eq!((ending.killed, events.killing.unwrap().0, ending.exits.len()), (Some(reason), reason, 0));
+        killer.join().unwrap();
+        assert_eq!(events.stdout, "ready\n");
+        assert_eq!((ending.killed, events.killing, ending.exits.len()), (Some(reason), Some(reason), 0));
         assert!(!ending.worker_lost);
     }
 }
@@ -104,16 +99,15 @@ fn another_thread_ends_a_run_at_once_and_the_reason_is_kept() {
 fn a_second_kill_during_the_grace_ends_the_run_and_the_first_reason_stays() {
     let mut stubborn = spec("trap '' TERM; while :; do sleep 1; done");
     stubborn.limits.wall_ms_max = 200;
-    stubborn.limits.grace_ms = 60_000;
+    stubborn.limits.grace_ms = LONG_GRACE_MS;
     let kill = KillSwitch::new().unwrap();
     let switch = kill.clone();
-    let (ending, events) = try_run(&stubborn, &kill, move |events| {
+    let observe = move |events: &RunEvents| {
         if events.killing.is_some() {
             switch.kill(KillReason::Cancelled);
         }
-    })
-    .unwrap();
-    assert!(events.took < Duration::from_secs(55), "{:?}", events.took);
+    };
+    let (ending, events) = bounded(|| try_run(&stubborn, &kill, observe)).unwrap();
     assert_eq!(ending.killed, Some(KillReason::Deadline));
     assert_eq!(events.event_words.iter().filter(|word| *word == "killing").count(), 1);
 }
@@ -122,7 +116,7 @@ fn a_second_kill_during_the_grace_ends_the_run_and_the_first_reason_stays() {
 fn a_worker_killed_from_outside_is_lost_and_its_run_dies() {
     for victim in ["launcher", "init"] {
         let mut killed = false;
-        let (ending, events) = try_run(&spec("echo ready; sleep 600"), &KillSwitch::new().unwrap(), |events| {
+        let (ending, _) = try_run(&spec("echo ready; sleep 600"), &KillSwitch::new().unwrap(), |events| {
             if events.stdout == "ready\n" && !killed {
                 killed = true;
                 let (launcher, init) = worker_pids().unwrap();
@@ -130,8 +124,7 @@ fn a_worker_killed_from_outside_is_lost_and_its_run_dies() {
             }
         })
         .unwrap();
-        assert!(killed && events.took < Duration::from_secs(55), "{victim}");
-        assert!(ending.worker_lost, "{victim}: {ending:?}");
+        assert!(killed && ending.worker_lost, "{victim}: {ending:?}");
         let [note] = ending.notes.as_slice() else { panic!("{victim}: {ending:?}") };
         assert!(note.contains("was killed") && note.contains("asked for again"), "{note}");
         assert_eq!((ending.killed, ending.exits.len()), (None, 0), "{victim}");
@@ -241,19 +234,13 @@ fn processes_in_any_state_die_with_their_run() {
                 ];
             }
             let kill = KillSwitch::new().unwrap();
-            let mut ready = None;
             let (ending, events) = try_run(&leaving, &kill, |events| {
-                if events.stdout == "ready\n" && ready.is_none() {
-                    ready = Some(Instant::now());
-                    if last != "exit 0" {
-                        kill.kill(KillReason::Cancelled);
-                    }
+                if events.stdout == "ready\n" && last != "exit 0" {
+                    kill.kill(KillReason::Cancelled);
                 }
             })
             .unwrap();
-            let took = ready.map(|ready| ready.elapsed());
-            // The minute's wait for processes that do not die must not happen.
-            assert!(took.is_some_and(|took| took < Duration::from_secs(55)), "{what}, {last}: {took:?} {events:?}");
+            assert_eq!(events.stdout, "ready\n", "{what}, {last}: {events:?}");
             let (exits, killed) = match last {
                 "exit 0" => (&[Exit::Code(0)][..], None),
                 _ => (&[][..], Some(KillReason::Cancelled)),

