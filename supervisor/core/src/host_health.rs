@@ -12,7 +12,7 @@ const FAILURES_IN_A_ROW: u32 = 3;
 
 /// Workers alive after their kill above which the host is out of service whatever a trial says: each holds a cgroup
 /// leaf, memory and the resource that it is stuck on.
-const UNDEAD_MAX: u64 = 16;
+const UNKILLABLE_MAX: u64 = 16;
 
 /// Least pause between two trials in milliseconds, so that a tenant whose runs all fail costs one worker a second.
 const TRIAL_EVERY_MS: u64 = 1_000;
@@ -33,7 +33,7 @@ pub struct HostFault {
 #[derive(Debug, Clone, Default)]
 pub struct HostHealth {
     failures_in_a_row: u32,
-    undead: u64,
+    unkillable: u64,
     fault: Option<HostFault>,
     /// When the next trial is due; `None` when none is scheduled.
     trial_at: Option<Timestamp>,
@@ -57,8 +57,8 @@ impl HostHealth {
 
     /// Workers that were alive after their kill at the last count.
     #[must_use]
-    pub fn undead(&self) -> u64 {
-        self.undead
+    pub fn unkillable(&self) -> u64 {
+        self.unkillable
     }
 
     /// Records a run whose worker started.
@@ -78,18 +78,18 @@ impl HostHealth {
     }
 
     /// Records how many workers are alive after their kill.
-    pub fn record_undead(&mut self, undead: u64, now: Timestamp) {
-        if undead > self.undead {
+    pub fn record_unkillable(&mut self, unkillable: u64, now: Timestamp) {
+        if unkillable > self.unkillable {
             self.schedule_trial(now);
         }
-        self.undead = undead;
+        self.unkillable = unkillable;
     }
 
     /// Records the result of a trial: the error says why its worker did not start or did not die.
     pub fn record_trial(&mut self, outcome: Result<(), String>, now: Timestamp) {
         self.last_trial = Some(now);
-        let outcome = outcome.and(if self.undead > UNDEAD_MAX {
-            Err(format!("{} workers do not die", self.undead))
+        let outcome = outcome.and(if self.unkillable > UNKILLABLE_MAX {
+            Err(format!("{} workers do not die", self.unkillable))
         } else {
             Ok(())
         });
@@ -165,15 +165,15 @@ mod tests {
     #[test]
     fn each_further_undead_worker_schedules_a_trial_and_too_many_are_a_fault_until_they_die() {
         let mut health = HostHealth::default();
-        health.record_undead(1, NOW);
+        health.record_unkillable(1, NOW);
         assert_eq!(health.trial_at(), Some(NOW));
         health.record_trial(Ok(()), NOW);
-        health.record_undead(1, NOW);
+        health.record_unkillable(1, NOW);
         assert_eq!(health.trial_at(), None, "the count did not rise");
-        health.record_undead(UNDEAD_MAX + 1, NOW);
+        health.record_unkillable(UNKILLABLE_MAX + 1, NOW);
         health.record_trial(Ok(()), NOW);
         assert_eq!(health.fault().unwrap().problem, "17 workers do not die");
-        health.record_undead(0, NOW);
+        health.record_unkillable(0, NOW);
         health.record_trial(Ok(()), NOW);
         assert_eq!(health.fault(), None);
     }
@@ -189,7 +189,7 @@ mod tests {
                 match step {
                     0 => health.record_worker_started(),
                     1 => health.record_worker_failed(now),
-                    2 => health.record_undead(ms % 40, now),
+                    2 => health.record_unkillable(ms % 40, now),
                     3 => health.record_trial(Ok(()), now),
                     _ => health.record_trial(Err("no".to_owned()), now),
                 }
@@ -197,7 +197,7 @@ mod tests {
                     prop_assert!(health.trial_at().is_some_and(|at| at <= now.plus_ms(TRIAL_EVERY_MS_MAX)));
                 }
             }
-            health.record_undead(0, now);
+            health.record_unkillable(0, now);
             health.record_trial(Ok(()), now);
             prop_assert_eq!((health.fault(), health.trial_at()), (None, None));
         }

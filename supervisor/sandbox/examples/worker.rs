@@ -1,4 +1,4 @@
-//! The worker for this crate's own tests and benchmark, since the real binary belongs to the supervisor's package.
+//! The worker for this crate's own tests and benchmark; the real binary belongs to the supervisor's package.
 
 use std::process::ExitCode;
 

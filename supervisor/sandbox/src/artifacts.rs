@@ -1,19 +1,20 @@
-//! Hands back the files of a run's artefact directory, and tells those that are for the caller to keep, which are not held
-//! in memory. What lies there was made by hostile code: links are not followed, only regular files are read, and everything
-//! is bounded. Must not know what the files are for.
+//! Collects the files of a run's artefact directory: returns some in memory, and streams those that the caller stores.
+//! The files were made by hostile code: links are not followed, only regular files are read, and everything is bounded.
 
-use crate::spec::{ARTIFACT_BYTES_MAX, ARTIFACTS_MAX, Artifact, KEPT_BYTES_MAX, KEPT_MAX, SandboxEvent};
+use crate::spec::{
+    ARTIFACT_BYTES_MAX, ARTIFACTS_MAX, Artifact, STREAMED_ARTIFACT_BYTES_MAX, STREAMED_ARTIFACTS_MAX, SandboxEvent,
+};
 use proctor_core::artifact::ARTIFACTS_DIRECTORY;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// Levels of directories below the artefact directory that are looked into.
+/// Levels of directories below the artefact directory that are read.
 const DEPTH_MAX: u32 = 4;
 
-/// Most directory entries looked at: four times the files that are kept, so that a directory full of rubbish costs a
-/// bounded time.
+/// Most directory entries that are read: four times the files that are returned, so that a directory full of junk costs
+/// a bounded time.
 const ENTRIES_MAX: usize = 4 * ARTIFACTS_MAX;
 
 /// Nothing may lead out of the directory: no `..`, no link of any kind, no mount.
@@ -22,67 +23,72 @@ const RESOLVE: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-/// A FIFO must not block the open, a terminal must not become ours.
+/// A FIFO must not block the open, and a terminal must not become the controlling one.
 const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLLOW).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Bytes of a file that is told which are read at a time.
-const PART: usize = 64 * 1024;
+/// Bytes of a streamed file that are read at a time.
+const CHUNK_BYTES: usize = 64 * 1024;
 
-/// What was found.
+/// Files of a run's artefact directory.
 #[derive(Debug, Default)]
-pub(crate) struct Collected {
-    /// The regular files but for those below [`ARTIFACTS_DIRECTORY`], sorted by path within each directory.
+pub(crate) struct CollectedFiles {
+    /// Regular files except those below [`ARTIFACTS_DIRECTORY`], sorted by path within each directory.
     pub(crate) artifacts: Vec<Artifact>,
-    /// Those that were left out because of a bound.
+    /// Files that were left out because of a bound.
     pub(crate) artifacts_left_out: u64,
-    /// Those below [`ARTIFACTS_DIRECTORY`] that were not told.
-    pub(crate) kept_left_out: u64,
+    /// Files below [`ARTIFACTS_DIRECTORY`] that were not streamed.
+    pub(crate) streamed_artifacts_left_out: u64,
 }
 
-/// What is below `artifacts` inside `scratch`. Call it when the run is dead, so that nothing changes underneath.
-pub(crate) fn collect(scratch: BorrowedFd<'_>, artifacts: &str, sink: &mut dyn FnMut(SandboxEvent<'_>)) -> Collected {
-    let mut collection = Collection {
-        found: Vec::new(),
+/// Collects the files below `artifacts` inside `scratch`. Call it when the run is dead, so that nothing changes
+/// meanwhile.
+pub(crate) fn collect(
+    scratch: BorrowedFd<'_>,
+    artifacts: &str,
+    sink: &mut dyn FnMut(SandboxEvent<'_>),
+) -> CollectedFiles {
+    let mut collector = Collector {
+        artifacts: Vec::new(),
         left_out: 0,
         bytes: 0,
         entries: 0,
-        kept: 0,
-        kept_bytes: 0,
-        kept_left_out: 0,
+        streamed: 0,
+        streamed_bytes: 0,
+        streamed_artifacts_left_out: 0,
         sink,
     };
     if artifacts.is_empty() {
-        return Collected::default();
+        return CollectedFiles::default();
     }
     match openat2(scratch, artifacts, OPEN | OFlags::DIRECTORY, Mode::empty(), RESOLVE) {
-        Ok(dir) => collection.walk(dir, "", 0),
+        Ok(dir) => collector.walk(dir, "", 0),
         Err(error) => tracing::debug!(%error, "a run left no artefact directory"),
     }
-    let Collection { found: artifacts, left_out: artifacts_left_out, kept_left_out, .. } = collection;
-    Collected { artifacts, artifacts_left_out, kept_left_out }
+    let Collector { artifacts, left_out: artifacts_left_out, streamed_artifacts_left_out, .. } = collector;
+    CollectedFiles { artifacts, artifacts_left_out, streamed_artifacts_left_out }
 }
 
-/// The path below [`ARTIFACTS_DIRECTORY`] of a file or directory, if it is there.
-fn within_kept(path: &str) -> Option<&str> {
+/// Path relative to [`ARTIFACTS_DIRECTORY`]; `None` for a path that is not below it.
+fn streamed_path(path: &str) -> Option<&str> {
     path.strip_prefix(ARTIFACTS_DIRECTORY)?.strip_prefix('/')
 }
 
-struct Collection<'a> {
-    found: Vec<Artifact>,
+struct Collector<'a> {
+    artifacts: Vec<Artifact>,
     left_out: u64,
     bytes: u64,
     entries: usize,
-    kept: u64,
-    kept_bytes: u64,
-    kept_left_out: u64,
+    streamed: u64,
+    streamed_bytes: u64,
+    streamed_artifacts_left_out: u64,
     sink: &'a mut dyn FnMut(SandboxEvent<'_>),
 }
 
-impl Collection<'_> {
-    /// Counts a file or directory that nobody is told of.
+impl Collector<'_> {
+    /// Counts a file or directory that is left out.
     fn leave_out(&mut self, path: &str) {
-        *(if within_kept(path).is_some() { &mut self.kept_left_out } else { &mut self.left_out }) += 1;
+        *(if streamed_path(path).is_some() { &mut self.streamed_artifacts_left_out } else { &mut self.left_out }) += 1;
     }
 
     fn walk(&mut self, dir: OwnedFd, prefix: &str, depth: u32) {
@@ -95,13 +101,13 @@ impl Collection<'_> {
                     }
                 }
                 FileType::Directory => self.leave_out(&path),
-                FileType::RegularFile if within_kept(&path).is_some() => match self.tell(&dir, &name, &path) {
+                FileType::RegularFile if streamed_path(&path).is_some() => match self.stream(&dir, &name, &path) {
                     Ok(true) => {}
                     Ok(false) => self.leave_out(&path),
-                    Err(error) => tracing::warn!(%error, "a kept file cannot be read"),
+                    Err(error) => tracing::warn!(%error, "a streamed artefact cannot be read"),
                 },
                 FileType::RegularFile => match self.read(&dir, &name) {
-                    Ok(Some(bytes)) => self.found.push(Artifact { path, bytes }),
+                    Ok(Some(bytes)) => self.artifacts.push(Artifact { path, bytes }),
                     Ok(None) => self.leave_out(&path),
                     Err(error) => tracing::warn!(%error, "an artefact cannot be read"),
                 },
@@ -110,7 +116,7 @@ impl Collection<'_> {
         }
     }
 
-    /// Names and types of the entries of `dir`, sorted. Names that are not UTF-8 count as left out.
+    /// Names and types of the entries of `dir`, sorted by name. Names that are not UTF-8 count as left out.
     fn list(&mut self, dir: &OwnedFd, prefix: &str) -> Vec<(String, FileType)> {
         let mut names = Vec::new();
         let Ok(entries) = Dir::read_from(dir) else { return names };
@@ -132,38 +138,40 @@ impl Collection<'_> {
         names
     }
 
-    /// Tells the whole file part by part; `false` when a bound has no room for it, it is mostly holes, or its name is one that
-    /// could play tricks on whoever reads it.
-    fn tell(&mut self, dir: &OwnedFd, name: &str, path: &str) -> io::Result<bool> {
-        let path = within_kept(path).unwrap_or(path);
-        let Some((mut file, len)) = open(dir, name, KEPT_BYTES_MAX - self.kept_bytes)? else { return Ok(false) };
-        if self.kept >= KEPT_MAX || path.chars().any(char::is_control) {
+    /// Streams the whole file in chunks. Returns `false` if it exceeds a bound, is mostly holes, or has a name with
+    /// control characters, which could deceive a reader.
+    fn stream(&mut self, dir: &OwnedFd, name: &str, path: &str) -> io::Result<bool> {
+        let path = streamed_path(path).unwrap_or(path);
+        let Some((mut file, len)) = open(dir, name, STREAMED_ARTIFACT_BYTES_MAX - self.streamed_bytes)? else {
+            return Ok(false);
+        };
+        if self.streamed >= STREAMED_ARTIFACTS_MAX || path.chars().any(char::is_control) {
             return Ok(false);
         }
-        self.kept += 1;
-        self.kept_bytes += len;
-        let (mut begins, mut left, mut part) = (true, len, vec![0; PART]);
-        while begins || left > 0 {
-            let wanted = usize::try_from(left).unwrap_or(PART).min(PART);
-            let read = file.read(&mut part[..wanted])?;
-            (self.sink)(SandboxEvent::Kept { path, begins, bytes: &part[..read] });
-            begins = false;
+        self.streamed += 1;
+        self.streamed_bytes += len;
+        let (mut is_first, mut left, mut chunk) = (true, len, vec![0; CHUNK_BYTES]);
+        while is_first || left > 0 {
+            let wanted = usize::try_from(left).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+            let read = file.read(&mut chunk[..wanted])?;
+            (self.sink)(SandboxEvent::ArtifactChunk { path, is_first, bytes: &chunk[..read] });
+            is_first = false;
             left = if read == 0 { 0 } else { left - read as u64 };
         }
         Ok(true)
     }
 
-    /// The whole file, or `None` when a bound has no room for it or it is mostly holes.
+    /// Reads the whole file; `None` if it exceeds a bound or is mostly holes.
     fn read(&mut self, dir: &OwnedFd, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let room = ARTIFACT_BYTES_MAX - self.bytes;
-        let Some((file, len)) = open(dir, name, room)? else { return Ok(None) };
-        if self.found.len() >= ARTIFACTS_MAX {
+        let bytes_left = ARTIFACT_BYTES_MAX - self.bytes;
+        let Some((file, len)) = open(dir, name, bytes_left)? else { return Ok(None) };
+        if self.artifacts.len() >= ARTIFACTS_MAX {
             return Ok(None);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
-        let read = file.take(room + 1).read_to_end(&mut bytes)?;
+        let read = file.take(bytes_left + 1).read_to_end(&mut bytes)?;
         let read = u64::try_from(read).unwrap_or(u64::MAX);
-        if read > room {
+        if read > bytes_left {
             return Ok(None);
         }
         self.bytes += read;
@@ -171,16 +179,17 @@ impl Collection<'_> {
     }
 }
 
-/// A regular file and its length, if there is room for it. One that is mostly holes would cost its run nothing and this
-/// process its whole size.
-fn open(dir: &OwnedFd, name: &str, room: u64) -> io::Result<Option<(File, u64)>> {
+/// Opens a regular file of at most `bytes_left` bytes and returns its length. A file that is mostly holes would cost
+/// its run nothing and this process its whole size.
+fn open(dir: &OwnedFd, name: &str, bytes_left: u64) -> io::Result<Option<(File, u64)>> {
     let file = openat2(dir, name, OPEN, Mode::empty(), RESOLVE)?;
     let stat = fstat(&file)?;
     let len = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-    // Blocks are of 512 bytes, whatever the file system's own are.
-    let held = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
-    let is_fit = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && len <= room && held >= len / 2;
-    Ok(is_fit.then(|| (File::from(file), len)))
+    // Blocks are of 512 bytes, whatever the file system's own block size.
+    let allocated = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+    let fits =
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && len <= bytes_left && allocated >= len / 2;
+    Ok(fits.then(|| (File::from(file), len)))
 }
 
 #[cfg(test)]
@@ -196,52 +205,53 @@ mod tests {
         fs::create_dir(scratch.path().join("out")).unwrap();
         build(&scratch.path().join("out"));
         let dir = File::open(scratch.path()).unwrap();
-        let found = collect(dir.as_fd(), "out", &mut |event| panic!("{event:?}"));
-        (found.artifacts, found.artifacts_left_out)
+        let artifacts = collect(dir.as_fd(), "out", &mut |event| panic!("{event:?}"));
+        (artifacts.artifacts, artifacts.artifacts_left_out)
     }
 
-    /// The files that are told, by path and content, and how many are not.
-    fn told(build: impl FnOnce(&std::path::Path)) -> (Vec<(String, Vec<u8>)>, u64) {
+    /// Streamed files by path and content, and the number of those left out.
+    fn streamed_files(build: impl FnOnce(&std::path::Path)) -> (Vec<(String, Vec<u8>)>, u64) {
         let scratch = tempfile::tempdir().unwrap();
         fs::create_dir_all(scratch.path().join("out/kept/0")).unwrap();
         build(&scratch.path().join("out/kept/0"));
         let dir = File::open(scratch.path()).unwrap();
-        let mut told: Vec<(String, Vec<u8>)> = Vec::new();
-        let found = collect(dir.as_fd(), "out", &mut |event| {
-            let SandboxEvent::Kept { path, begins, bytes } = event else { panic!("{event:?}") };
-            if begins {
-                told.push((path.to_owned(), Vec::new()));
+        let mut streamed_files: Vec<(String, Vec<u8>)> = Vec::new();
+        let artifacts = collect(dir.as_fd(), "out", &mut |event| {
+            let SandboxEvent::ArtifactChunk { path, is_first, bytes } = event else { panic!("{event:?}") };
+            if is_first {
+                streamed_files.push((path.to_owned(), Vec::new()));
             }
-            let (last, content) = told.last_mut().unwrap();
+            let (last, content) = streamed_files.last_mut().unwrap();
             assert_eq!(last, path);
             content.extend(bytes);
         });
-        assert_eq!((found.artifacts.len(), found.artifacts_left_out), (0, 0));
-        (told, found.kept_left_out)
+        assert_eq!((artifacts.artifacts.len(), artifacts.artifacts_left_out), (0, 0));
+        (streamed_files, artifacts.streamed_artifacts_left_out)
     }
 
     #[test]
-    fn what_is_kept_is_told_and_not_held() {
-        let large = vec![7; 3 * PART + 1];
-        let (told, left_out) = told(|dir| {
+    fn streams_stored_artefacts_instead_of_returning_them() {
+        let large = vec![7; 3 * CHUNK_BYTES + 1];
+        let (streamed_files, left_out) = streamed_files(|dir| {
             fs::write(dir.join("trace.zip"), &large).unwrap();
             fs::write(dir.join("empty"), "").unwrap();
             fs::write(dir.join("red\x1b[31m"), "x").unwrap();
             symlink("/etc/passwd", dir.join("link")).unwrap();
             nix::unistd::mkfifo(&dir.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         });
-        assert_eq!(told, [("0/empty".to_owned(), Vec::new()), ("0/trace.zip".to_owned(), large)]);
+        assert_eq!(streamed_files, [("0/empty".to_owned(), Vec::new()), ("0/trace.zip".to_owned(), large)]);
         assert_eq!(left_out, 1);
     }
 
     #[test]
-    fn more_than_is_kept_is_counted() {
-        let (told, left_out) = told(|dir| {
+    fn counts_streamed_artefacts_beyond_the_bound() {
+        let (streamed_files, left_out) = streamed_files(|dir| {
             let huge = File::create(dir.join("huge")).unwrap();
-            fallocate(&huge, FallocateFlags::empty(), 0, KEPT_BYTES_MAX + 1).unwrap();
-            (0..KEPT_MAX + 2).for_each(|number| fs::write(dir.join(format!("{number:05}")), "x").unwrap());
+            fallocate(&huge, FallocateFlags::empty(), 0, STREAMED_ARTIFACT_BYTES_MAX + 1).unwrap();
+            (0..STREAMED_ARTIFACTS_MAX + 2)
+                .for_each(|number| fs::write(dir.join(format!("{number:05}")), "x").unwrap());
         });
-        assert_eq!((told.len() as u64, left_out), (KEPT_MAX, 3));
+        assert_eq!((streamed_files.len() as u64, left_out), (STREAMED_ARTIFACTS_MAX, 3));
     }
 
     fn paths(artifacts: &[Artifact]) -> Vec<&str> {
@@ -249,8 +259,8 @@ mod tests {
     }
 
     #[test]
-    fn regular_files_come_back_and_links_and_fifos_do_not() {
-        let (found, left_out) = collected(|out| {
+    fn returns_regular_files_and_no_links_or_fifos() {
+        let (artifacts, left_out) = collected(|out| {
             fs::write(out.join("b.txt"), "bee").unwrap();
             fs::create_dir_all(out.join("a/deep")).unwrap();
             fs::write(out.join("a/deep/c"), "sea").unwrap();
@@ -258,49 +268,49 @@ mod tests {
             symlink("/etc", out.join("linked-dir")).unwrap();
             nix::unistd::mkfifo(&out.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         });
-        assert_eq!(paths(&found), ["a/deep/c", "b.txt"]);
-        assert_eq!((found[0].bytes.as_slice(), left_out), (&b"sea"[..], 0));
+        assert_eq!(paths(&artifacts), ["a/deep/c", "b.txt"]);
+        assert_eq!((artifacts[0].bytes.as_slice(), left_out), (&b"sea"[..], 0));
     }
 
     #[test]
-    fn an_artefact_directory_that_became_a_link_gives_nothing() {
-        let (found, left_out) = collected(|out| {
+    fn returns_nothing_if_the_artefact_directory_became_a_link() {
+        let (artifacts, left_out) = collected(|out| {
             fs::remove_dir(out).unwrap();
             symlink("/etc", out).unwrap();
         });
-        assert_eq!((found.len(), left_out), (0, 0));
+        assert_eq!((artifacts.len(), left_out), (0, 0));
     }
 
     #[test]
-    fn more_files_than_the_bound_and_too_deep_ones_are_counted() {
-        let (found, left_out) = collected(|out| {
+    fn counts_files_beyond_the_bound_and_too_deep_ones() {
+        let (artifacts, left_out) = collected(|out| {
             for number in 0..ARTIFACTS_MAX + 3 {
                 fs::write(out.join(format!("{number:05}")), "").unwrap();
             }
         });
-        assert_eq!((found.len(), left_out), (ARTIFACTS_MAX, 3));
-        let (found, left_out) = collected(|out| fs::create_dir_all(out.join("1/2/3/4/5")).unwrap());
-        assert_eq!((found.len(), left_out), (0, 1));
+        assert_eq!((artifacts.len(), left_out), (ARTIFACTS_MAX, 3));
+        let (artifacts, left_out) = collected(|out| fs::create_dir_all(out.join("1/2/3/4/5")).unwrap());
+        assert_eq!((artifacts.len(), left_out), (0, 1));
     }
 
     #[test]
-    fn a_file_larger_than_the_room_is_left_out_whole() {
-        let (found, left_out) = collected(|out| {
+    fn leaves_out_a_file_that_exceeds_the_bytes_left() {
+        let (artifacts, left_out) = collected(|out| {
             let huge = File::create(out.join("huge")).unwrap();
             fallocate(&huge, FallocateFlags::empty(), 0, ARTIFACT_BYTES_MAX + 1).unwrap();
             fs::write(out.join("small"), "x").unwrap();
         });
-        assert_eq!((paths(&found), left_out), (vec!["small"], 1));
+        assert_eq!((paths(&artifacts), left_out), (vec!["small"], 1));
     }
 
     #[test]
-    fn a_file_of_holes_is_left_out() {
-        let (found, left_out) = collected(|out| {
+    fn leaves_out_a_file_of_holes() {
+        let (artifacts, left_out) = collected(|out| {
             let holes = File::create(out.join("holes")).unwrap();
             holes.set_len(ARTIFACT_BYTES_MAX / 2).unwrap();
             holes.write_all_at(b"x", 0).unwrap();
             fs::write(out.join("whole"), vec![0; 1 << 20]).unwrap();
         });
-        assert_eq!((paths(&found), left_out), (vec!["whole"], 1));
+        assert_eq!((paths(&artifacts), left_out), (vec!["whole"], 1));
     }
 }

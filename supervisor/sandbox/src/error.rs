@@ -1,7 +1,6 @@
-//! Why a run was refused or could not be begun. Must not know who reads it; [`SandboxError::client_text`] is what may
-//! leave the host.
+//! Errors that refuse a run or prevent its start. [`SandboxError::client_text`] is the text that may leave the host.
 
-use crate::lack::lack;
+use crate::exhausted_resource::exhausted_resource;
 use proctor_core::isolation::Layer;
 use proctor_core::limits::LimitKind;
 use std::io;
@@ -15,23 +14,23 @@ pub enum SandboxError {
     /// The specification breaks one of its own rules; nothing was started.
     #[error("invalid run: {reason}")]
     InvalidSpec {
-        /// Which rule, without host paths.
+        /// The broken rule; contains no host path.
         reason: String,
     },
-    /// The workspace is not a directory (any more).
+    /// The workspace is not a directory any more, or not the expected one.
     #[error("workspace {} is gone", workspace.display())]
     WorkspaceGone {
-        /// Its path.
+        /// Path of the workspace.
         workspace: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// A required layer is not in force.
     #[error("layer {} is not in force: {reason}; {remedy}", layer.name())]
     LayerMissing {
-        /// Which layer.
+        /// The missing layer.
         layer: Layer,
-        /// Why, without host paths.
+        /// Why it is missing; contains no host path.
         reason: String,
         /// What a person can do about it.
         remedy: String,
@@ -39,9 +38,9 @@ pub enum SandboxError {
     /// A required limit did not read back from the kernel.
     #[error("limit {} cannot be enforced: {reason}; {remedy}", limit.name())]
     LimitMissing {
-        /// Which limit.
+        /// The missing limit.
         limit: LimitKind,
-        /// Why, without host paths.
+        /// Why it is missing; contains no host path.
         reason: String,
         /// What a person can do about it.
         remedy: String,
@@ -49,63 +48,63 @@ pub enum SandboxError {
     /// The worker binary cannot be started.
     #[error("worker {} cannot be started", binary.display())]
     WorkerMissing {
-        /// Its path.
+        /// Path of the worker binary.
         binary: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// The worker said that it cannot go on before the first command.
-    #[error("worker failed at {step}: {reason}; it said: {stderr:?}")]
+    /// The worker reported a failure before the first command.
+    #[error("worker failed at {step}: {reason}; its stderr: {stderr:?}")]
     WorkerFailed {
-        /// What it was doing.
+        /// Step that the worker was at.
         step: String,
         /// Why it failed.
         reason: String,
-        /// The beginning of its own stderr, at most 4 KiB.
+        /// Beginning of the worker's stderr, at most 4 KiB.
         stderr: String,
     },
-    /// The worker ended without a word before the first command: somebody or something has killed it.
-    #[error("worker ended at {step}; it said: {stderr:?}")]
+    /// The worker was killed before the first command.
+    #[error("worker was killed at {step}; its stderr: {stderr:?}")]
     WorkerDied {
-        /// What it was doing.
+        /// Step that the worker was at.
         step: String,
-        /// The beginning of its own stderr, at most 4 KiB.
+        /// Beginning of the worker's stderr, at most 4 KiB.
         stderr: String,
     },
-    /// The worker says nothing and the kernel holds it, or it took far too long before the first command.
+    /// The worker did not answer in time before the first command: the kernel holds it, or the host is too slow.
     #[error("worker does not go on at {step}: {state}")]
     WorkerStuck {
-        /// What it was doing.
+        /// Step that the worker was at.
         step: String,
-        /// How long it was waited for and what the kernel says that it does; no host paths.
+        /// How long it was waited for, and its state in the kernel; contains no host path.
         state: String,
     },
-    /// Somebody has removed a group of the run's leaf before the first command.
+    /// A group of the run's leaf was removed from outside before the first command.
     #[error("the run's cgroup was removed at {step}")]
-    GroupGone {
-        /// What was tried in it.
+    GroupRemoved {
+        /// Operation that met the removal.
         step: String,
     },
-    /// The host was short of something, or failed, whatever was asked for.
-    #[error("{operation}: {}", lack(source).unwrap_or("the host failed"))]
-    HostLacks {
-        /// What was tried.
+    /// The host was short of a resource, or failed, independent of the run.
+    #[error("{operation}: {}", exhausted_resource(source).unwrap_or("the host failed"))]
+    HostExhausted {
+        /// Operation that failed.
         operation: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// The kernel refused something that the supervisor itself needs.
     #[error("{operation} failed")]
     Kernel {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
 
 impl SandboxError {
-    /// The text for clients: what and why and the remedy, no path of this host.
+    /// Text for clients: what failed, why, and the remedy. Contains no host path.
     #[must_use]
     pub fn client_text(&self) -> String {
         match self {
@@ -117,48 +116,48 @@ impl SandboxError {
             Self::WorkerFailed { step, .. } => format!("the sandbox worker failed at {step}; see the host's log"),
             Self::WorkerDied { step, .. } => format!("the sandbox worker was killed at {step}"),
             Self::WorkerStuck { step, state } => format!("the sandbox worker does not go on at {step}: {state}"),
-            Self::GroupGone { .. } => "the run's cgroup was removed from outside".to_owned(),
-            Self::HostLacks { source, .. } => lack(source).unwrap_or("the host failed").to_owned(),
+            Self::GroupRemoved { .. } => "the run's cgroup was removed from outside".to_owned(),
+            Self::HostExhausted { source, .. } => exhausted_resource(source).unwrap_or("the host failed").to_owned(),
             Self::Kernel { operation, .. } => format!("{operation} failed on the host; see its log"),
         }
     }
 
-    /// Whether the host is the cause and the same run may be asked for again: none of its commands was started.
+    /// Whether the same run may be requested again later: the host is the cause and no command was started.
     #[must_use]
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::WorkerDied { .. } | Self::WorkerStuck { .. } | Self::GroupGone { .. } | Self::HostLacks { .. }
+            Self::WorkerDied { .. } | Self::WorkerStuck { .. } | Self::GroupRemoved { .. } | Self::HostExhausted { .. }
         )
     }
 
-    /// Whether the host may be the cause, whatever was asked for: a worker of anybody else might fail alike.
+    /// Whether the host may be at fault, so that any other run might fail the same way.
     #[must_use]
-    pub fn is_hosts(&self) -> bool {
+    pub fn is_host_fault(&self) -> bool {
         match self {
             Self::InvalidSpec { .. }
             | Self::WorkspaceGone { .. }
             | Self::LayerMissing { .. }
             | Self::LimitMissing { .. }
-            | Self::GroupGone { .. } => false,
+            | Self::GroupRemoved { .. } => false,
             Self::WorkerMissing { .. }
             | Self::WorkerFailed { .. }
             | Self::WorkerDied { .. }
             | Self::WorkerStuck { .. }
-            | Self::HostLacks { .. }
+            | Self::HostExhausted { .. }
             | Self::Kernel { .. } => true,
         }
     }
 
-    /// Wraps what the kernel said about something that the supervisor itself needs.
+    /// Returns a function that wraps an error of the kernel in something that the supervisor itself needs.
     pub(crate) fn kernel(operation: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::of(source, operation, |source| Self::Kernel { operation, source })
+        move |source| Self::from_io(source, operation, |source| Self::Kernel { operation, source })
     }
 
-    /// What `source` means: that the host is short of something, or what `otherwise` makes of it.
-    pub(crate) fn of(source: io::Error, operation: &str, otherwise: impl FnOnce(io::Error) -> Self) -> Self {
-        match lack(&source) {
-            Some(_) => Self::HostLacks { operation: operation.to_owned(), source },
+    /// [`Self::HostExhausted`] if `source` says so, else the error that `otherwise` makes of it.
+    pub(crate) fn from_io(source: io::Error, operation: &str, otherwise: impl FnOnce(io::Error) -> Self) -> Self {
+        match exhausted_resource(&source) {
+            Some(_) => Self::HostExhausted { operation: operation.to_owned(), source },
             None => otherwise(source),
         }
     }
@@ -187,16 +186,15 @@ mod tests {
             },
         ];
         for error in errors {
-            assert!(!error.client_text().contains("/srv") && !error.is_passing(), "{error}");
+            assert!(!error.client_text().contains("/srv") && !error.is_transient(), "{error}");
         }
         let no_descriptor = || io::Error::from_raw_os_error(libc::EMFILE);
-        let short = SandboxError::of(no_descriptor(), "holding the workspace", |source| SandboxError::WorkspaceGone {
-            workspace: secret.clone(),
-            source,
+        let short = SandboxError::from_io(no_descriptor(), "opening the workspace", |source| {
+            SandboxError::WorkspaceGone { workspace: secret.clone(), source }
         });
-        assert!(short.is_passing());
+        assert!(short.is_transient());
         assert_eq!(short.client_text(), "the supervisor has no file descriptor left");
-        assert!(SandboxError::kernel("opening a cgroup leaf")(no_descriptor()).is_passing());
+        assert!(SandboxError::kernel("opening a cgroup leaf")(no_descriptor()).is_transient());
         let missing =
             SandboxError::LayerMissing { layer: Layer::Seccomp, reason: "off".into(), remedy: "turn it on".into() };
         assert_eq!(missing.client_text(), "layer seccomp is not in force: off; turn it on");

@@ -1,72 +1,75 @@
 //! The one crate that touches the kernel: namespaces, cgroups, workers, deadlines.
 //!
-//! A caller hands [`RunSpec`] to a [`Sandbox`] on a thread of its own and gets [`SandboxEvent`]s while the run goes on
-//! and one [`Ending`] when everything is reaped. The crate knows commands, bytes and limits; it must not know test
-//! frameworks, sessions, tenants or any runtime.
+//! A caller hands a [`RunSpec`] to a [`Sandbox`] on a thread of its own. It gets [`SandboxEvent`]s while the run goes
+//! on and one [`Ending`] when every process of the run is reaped. The crate knows commands, bytes and limits, and
+//! nothing of test frameworks, sessions, tenants or an async runtime.
 //!
 //! # A run, from top to bottom
 //!
-//! 1. [`LinuxSandbox::run`](Sandbox::run) refuses what is invalid (`check`) and takes hold of the workspace (`hold`).
-//! 2. The `pool` has a worker ready, or a `room` is made here: its launcher (`worker`) carries out its rows of the `plan`,
-//!    what all runs of a jail share, and forks an init. A cgroup leaf is made, its limits are written and read back
-//!    (`cgroup`), and init, inside it, carries out its own rows and says what is in force. A required layer or limit that
-//!    is not in force ends it here.
-//! 3. The run loop (`watch`) hands init its commands and reads both streams, init's messages, the kill switch, the
-//!    out-of-memory bell, the `disk` and the clocks until everything is dead. Then `figures` reads the counters, the leaf
-//!    goes, and `artifacts` reads the files.
+//! 1. [`LinuxSandbox::run`](Sandbox::run) validates the specification (`spec_validation`) and opens the workspace
+//!    (`workspace_fd`).
+//! 2. The `pool` hands out a prepared worker. If it has none, a new `zygote` is started: its launcher process
+//!    (`worker`) carries out the launcher rows of the `layer_plan`, which set up what all runs of a jail share, and
+//!    forks an init. The run's cgroup leaf is made, its limits are written and read back (`cgroup`). Init enters the
+//!    leaf, carries out its own rows and reports which layers are in force (`enforcement`). The run is refused if a
+//!    required layer or limit is not.
+//! 3. The `run_loop` sends init its commands and polls both streams, init's messages, the kill switch, the
+//!    out-of-memory event, the `disk` monitor and the timers until every process is dead. Then the counters are read
+//!    (`ending`), the leaf is removed, and the artefacts are collected (`artifacts`).
 //!
-//! **Invariant: no globals, no async, and one thread**, the keeper of the pool. `run` uses its caller's thread, which
-//! keeps the short slice (`slice`) that it gets there; [`shorten_slice`] gives it to whatever else a run waits for.
+//! **Invariant: no globals, no async, and one thread of its own**, the pool's. `run` uses its caller's thread, which
+//! keeps the short scheduler slice (`sched_slice`) that it gets there; [`shorten_slice`] gives it to other threads that
+//! a run waits for.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nothing can be written")]
 
-mod arenas;
 mod artifacts;
 mod buffered_writes;
 mod cgroup;
-mod channel;
-mod check;
-mod class;
+mod control_socket;
 mod disk;
+mod ending;
+mod enforcement;
 mod error;
-mod figures;
-mod hold;
-mod in_force;
-mod kill;
-mod lack;
-mod message;
+mod exec_failure;
+mod exhausted_resource;
+mod host_report;
+mod kernel_memory;
+mod kill_switch;
+mod layer_plan;
+mod linux_sandbox;
+mod malloc;
 mod open_files;
-
-mod plan;
+mod output_pipes;
+mod permission_class;
 mod pool;
 mod probe;
-mod processes;
-mod room;
-mod sandbox;
-mod set_up;
+mod run_loop;
+mod run_processes;
+mod sched_slice;
+mod setup_wait;
 pub mod shared_resources;
-mod slice;
 mod spec;
+mod spec_validation;
 mod spool;
-mod streams;
 mod token_bucket;
-mod uncharged;
-mod undead;
-mod unstarted;
+mod unkillable;
 mod user_limits;
-mod watch;
 pub mod worker;
+mod worker_protocol;
+mod workspace_fd;
+mod zygote;
 
-pub use arenas::{release_memory, share_arenas};
-pub use class::Class;
 pub use error::SandboxError;
-pub use kill::KillSwitch;
-pub use lack::{lack, unless_lacking};
-pub use plan::LAYERS;
+pub use exhausted_resource::{exhausted_resource, ok_unless_exhausted};
+pub use host_report::{HostReport, HostRow, RowGroup, Status};
+pub use kill_switch::KillSwitch;
+pub use layer_plan::LAYERS;
+pub use linux_sandbox::LinuxSandbox;
+pub use malloc::{limit_malloc_arenas, release_memory};
+pub use permission_class::PermissionClass;
 pub use pool::PoolBounds;
-pub use probe::{HostReport, HostRow, RowGroup, Status};
-pub use room::DEATH_WAIT;
-pub use sandbox::LinuxSandbox;
-pub use slice::shorten as shorten_slice;
+pub use sched_slice::shorten as shorten_slice;
 pub use spec::*;
 pub use spool::{Spool, SpoolReader};
+pub use zygote::DEATH_WAIT;

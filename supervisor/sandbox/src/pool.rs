@@ -1,17 +1,17 @@
-//! Workers that are prepared before there is a run, so that a run pays neither mounts nor namespaces. A worker serves one run;
-//! a room serves one jail, and so one tenant and one session. Must not know what a run is.
+//! Workers that are prepared before there is a run, so that a run pays for neither mounts nor namespaces. A worker
+//! serves one run; a zygote serves one jail, and so one tenant and one session.
 //!
-//! **One lock, one thread.** The lock is around the shelf, on which rooms and workers stand; it is held to take something from
-//! it or to put something on it, never while anything is made, ended or waited for but the shelf itself. The keeper is the
-//! thread that fills the shelf behind the runs' backs and clears away what nobody came for.
+//! **One lock, one thread.** The lock guards the map of zygotes and prepared workers. It is held only to take or insert
+//! an entry, never while a process is started, ended or waited for. The pool's thread prepares the next workers and
+//! evicts idle entries.
 
-use crate::cgroup::{Ledger, Places};
+use crate::cgroup::{CpuLedger, Hierarchies};
 use crate::error::SandboxError;
-use crate::hold::Id;
-use crate::room::{Room, Worker};
-use crate::slice;
+use crate::sched_slice;
 use crate::spec::Jail;
-use crate::undead::Undead;
+use crate::unkillable::UnkillableProcesses;
+use crate::workspace_fd::DirId;
+use crate::zygote::{Worker, Zygote};
 use proctor_core::limits::Limits;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,224 +20,228 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How many rooms with a prepared worker there may be, and for how long.
+/// Bounds of the pool: how many zygotes it keeps, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolBounds {
-    /// Rooms at the same time; one more takes the place of the one that was not used for longest. None are kept with 0.
+    /// Most zygotes. One more evicts the zygote idle longest of the owner with most. 0 keeps none.
     pub workers_max: usize,
-    /// A room that no run came to for so long is cleared away.
+    /// A zygote without a run for this long is evicted.
     pub idle: Duration,
 }
 
 impl PoolBounds {
-    /// Every run makes what it needs and takes it along.
+    /// No pool: every run starts its own zygote, which ends with it.
     pub const NONE: PoolBounds = PoolBounds { workers_max: 0, idle: Duration::ZERO };
-    /// 64 rooms of about a MiB each, for a minute: an agent that edits comes back within that.
+    /// 64 zygotes of about a MiB each, for a minute: an agent that edits files comes back within that.
     pub const DEFAULT: PoolBounds = PoolBounds { workers_max: 64, idle: Duration::from_secs(60) };
 }
 
-/// A room is made anew after this time, however much it is used: what it shows of the host's files was taken when it was
-/// made, and an operator may have replaced them.
-const ROOM_AGE_MAX: Duration = Duration::from_secs(600);
+/// A zygote is replaced after this time, however much it is used: it shows the host's files as they were when it was
+/// started, and an operator may have replaced them.
+const ZYGOTE_AGE_MAX: Duration = Duration::from_secs(600);
 
-/// Requests to the keeper that may wait. What does not fit is not asked for, and the next run makes its own.
-const REQUESTS: usize = 256;
+/// Most requests waiting for the pool's thread. A request that does not fit is dropped, and the next run prepares its
+/// own worker.
+const REQUESTS_MAX: usize = 256;
 
-/// How long a run waits for a worker that is being prepared before it makes a room of its own.
+/// How long a run waits for a worker that is being prepared before it starts a zygote of its own.
 const TAKE_WAIT: Duration = Duration::from_millis(250);
 
-/// How long the keeper lets the run go first that asked for the next worker: its end is on the way to somebody who waits for
-/// it, and there may be one processor for both.
-const END_FIRST: Duration = Duration::from_micros(500);
+/// Pause of the pool's thread before it prepares the next worker: a caller waits for the run that has just ended, and
+/// the host may have one processor for both.
+const REFILL_DELAY: Duration = Duration::from_micros(500);
 
-/// What makes rooms.
+/// Starts zygotes and prepares workers in them.
 #[derive(Debug, Clone)]
-pub(crate) struct Maker {
+pub(crate) struct WorkerFactory {
     pub(crate) worker_binary: PathBuf,
-    pub(crate) places: Places,
-    pub(crate) ledger: Arc<Ledger>,
-    pub(crate) undead: Arc<Undead>,
-    /// Whether namespaces can be made without a user namespace.
+    pub(crate) hierarchies: Hierarchies,
+    pub(crate) ledger: Arc<CpuLedger>,
+    pub(crate) unkillable: Arc<UnkillableProcesses>,
+    /// Whether the supervisor can make namespaces without a user namespace.
     pub(crate) privileged: bool,
 }
 
-impl Maker {
-    pub(crate) fn open(&self, jail: &Jail, workspace_id: Id) -> Result<Room, SandboxError> {
-        Room::open(&self.worker_binary, jail, workspace_id, self.privileged, &self.undead)
+impl WorkerFactory {
+    pub(crate) fn start_zygote(&self, jail: &Jail, workspace_id: DirId) -> Result<Zygote, SandboxError> {
+        Zygote::start(&self.worker_binary, jail, workspace_id, self.privileged, &self.unkillable)
     }
 
-    pub(crate) fn prepare(&self, room: &Room, jail: &Jail, limits: &Limits) -> Result<Worker, SandboxError> {
-        room.prepare(&self.places, &self.ledger, jail, limits)
+    pub(crate) fn prepare(&self, zygote: &Zygote, jail: &Jail, limits: &Limits) -> Result<Worker, SandboxError> {
+        zygote.prepare(&self.hierarchies, &self.ledger, jail, limits)
     }
 }
 
-/// Which room. Another directory under the same name is another workspace.
+/// Key of an entry. Another directory at the path of the workspace is another workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     jail: Jail,
-    workspace_id: Id,
+    workspace_id: DirId,
 }
 
-/// What stands on the shelf for one key.
-struct Kept {
-    /// Absent while the keeper is in it.
-    room: Option<Room>,
-    /// For a run with these limits.
+/// A zygote and its prepared worker.
+struct PoolEntry {
+    /// `None` while a worker is being prepared in it.
+    zygote: Option<Zygote>,
+    /// The prepared worker and the limits that it was prepared with.
     worker: Option<(Limits, Worker)>,
-    made: Instant,
-    used: Instant,
+    created_at: Instant,
+    used_at: Instant,
 }
 
 #[derive(Default)]
-struct Shelf {
-    rooms: HashMap<Key, Kept>,
+struct PoolEntries {
+    by_key: HashMap<Key, PoolEntry>,
     closed: bool,
 }
 
-struct Shared {
-    shelf: Mutex<Shelf>,
+struct PoolState {
+    entries: Mutex<PoolEntries>,
     changed: Condvar,
     bounds: PoolBounds,
 }
 
-impl Shared {
-    /// A thread that panicked with the shelf in hand has left it whole: every change of it is one step.
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+impl PoolState {
+    /// Locks the entries. A thread that panicked while it held the lock has left them consistent: every change is one
+    /// step.
+    fn entries(&self) -> MutexGuard<'_, PoolEntries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 enum Request {
-    /// Have a worker ready for the next run of this kind, and take apart what this one has left.
-    Follow(Box<(Key, Limits, Worker)>),
-    /// Say when everything that was asked before is done.
-    Settle(SyncSender<()>),
-    /// Clear everything away and end.
+    /// Kill the worker of the finished run and prepare a worker for the next run of this key.
+    Replenish(Box<(Key, Limits, Worker)>),
+    /// Report when all earlier requests are done.
+    Flush(SyncSender<()>),
+    /// Stop the thread.
     Close,
 }
 
-/// What a run finds on the shelf.
-enum Taken {
+/// What a run finds in the pool.
+enum PoolItem {
     Worker(Worker),
-    Room(Room),
+    Zygote(Zygote),
 }
 
-/// The shelf and its keeper. Dropping it clears everything away.
+/// The pool and its thread. Dropping it ends every zygote and worker in it.
 pub(crate) struct Pool {
-    shelf: Shelved,
+    core: PoolCore,
     requests: SyncSender<Request>,
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Pool {
-    pub(crate) fn new(maker: Maker, bounds: PoolBounds) -> std::io::Result<Pool> {
-        let shared = Arc::new(Shared { shelf: Mutex::default(), changed: Condvar::new(), bounds });
-        let shelf = Shelved { maker, shared };
-        let (requests, inbox) = sync_channel(REQUESTS);
-        let keepers = shelf.clone();
-        let keeper = std::thread::Builder::new().name("keeper".to_owned()).spawn(move || keepers.keep(&inbox))?;
-        Ok(Pool { shelf, requests, keeper: Mutex::new(Some(keeper)) })
+    pub(crate) fn new(factory: WorkerFactory, bounds: PoolBounds) -> std::io::Result<Pool> {
+        let state = Arc::new(PoolState { entries: Mutex::default(), changed: Condvar::new(), bounds });
+        let core = PoolCore { factory, state };
+        let (requests, inbox) = sync_channel(REQUESTS_MAX);
+        let refiller = core.clone();
+        let thread = std::thread::Builder::new().name("keeper".to_owned()).spawn(move || refiller.run(&inbox))?;
+        Ok(Pool { core, requests, thread: Mutex::new(Some(thread)) })
     }
 
-    /// A worker for a run of `jail` with `limits` that was prepared, or is made in a room that was.
-    pub(crate) fn take(&self, jail: &Jail, workspace_id: Id, limits: &Limits) -> Option<Worker> {
+    /// Returns a prepared worker for a run of `jail` with `limits`, or prepares one in a zygote of the pool; `None` if
+    /// the pool has neither.
+    pub(crate) fn take(&self, jail: &Jail, workspace_id: DirId, limits: &Limits) -> Option<Worker> {
         let key = Key { jail: jail.clone(), workspace_id };
-        let worker = match self.take_ready(&key, limits)? {
-            Taken::Worker(worker) => Some(worker),
-            Taken::Room(room) => match self.shelf.maker.prepare(&room, jail, limits) {
+        let worker = match self.take_item(&key, limits)? {
+            PoolItem::Worker(worker) => Some(worker),
+            PoolItem::Zygote(zygote) => match self.core.factory.prepare(&zygote, jail, limits) {
                 Ok(worker) => {
-                    self.shelf.put_back(&key, room, None, false);
+                    self.core.put_back(&key, zygote, None, false);
                     Some(worker)
                 }
                 Err(error) => {
-                    self.shelf.give_up(&key, &error);
+                    self.core.drop_after_failure(&key, &error);
                     None
                 }
             },
         };
         if worker.as_ref().is_some_and(|worker| !worker.is_alive()) {
-            // Whatever it died of, its room may have died of it too.
-            self.shelf.discard(&key);
+            // Its zygote may be dead for the same reason.
+            self.core.discard(&key);
             return None;
         }
         worker
     }
 
-    fn take_ready(&self, key: &Key, limits: &Limits) -> Option<Taken> {
+    fn take_item(&self, key: &Key, limits: &Limits) -> Option<PoolItem> {
         let until = Instant::now() + TAKE_WAIT;
-        let mut shelf = self.shelf.shared.shelf();
+        let mut entries = self.core.state.entries();
         loop {
-            let kept = shelf.rooms.get_mut(key)?;
-            kept.used = Instant::now();
-            if let Some((_, worker)) = kept.worker.take_if(|(of, _)| is_enough(of, limits)) {
-                return Some(Taken::Worker(worker));
+            let entry = entries.by_key.get_mut(key)?;
+            entry.used_at = Instant::now();
+            if let Some((_, worker)) = entry.worker.take_if(|(prepared_with, _)| fits(prepared_with, limits)) {
+                return Some(PoolItem::Worker(worker));
             }
-            if let Some(room) = kept.room.take() {
-                return Some(Taken::Room(room));
+            if let Some(zygote) = entry.zygote.take() {
+                return Some(PoolItem::Zygote(zygote));
             }
-            // Somebody is preparing a worker in it.
+            // Another thread is preparing a worker in it.
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return None;
             }
-            let waited = self.shelf.shared.changed.wait_timeout(shelf, left);
-            shelf = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.core.state.changed.wait_timeout(entries, left);
+            entries = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Takes over a room that a run has made for itself.
-    pub(crate) fn keep(&self, jail: &Jail, workspace_id: Id, room: Room) {
+    /// Adds a zygote that a run has started for itself.
+    pub(crate) fn insert(&self, jail: &Jail, workspace_id: DirId, zygote: Zygote) {
         let key = Key { jail: jail.clone(), workspace_id };
         let now = Instant::now();
-        let mut shelf = self.shelf.shared.shelf();
-        let is_new = !shelf.closed && !shelf.rooms.contains_key(&key);
+        let mut entries = self.core.state.entries();
+        let is_new = !entries.closed && !entries.by_key.contains_key(&key);
         let surplus = if is_new {
-            shelf.rooms.insert(key, Kept { room: Some(room), worker: None, made: now, used: now });
+            entries.by_key.insert(key, PoolEntry { zygote: Some(zygote), worker: None, created_at: now, used_at: now });
             None
         } else {
-            Some(room)
+            Some(zygote)
         };
-        let evicted = shelf.evict(self.shelf.shared.bounds.workers_max);
-        drop(shelf);
-        // Ending them waits for processes.
+        let evicted = entries.evict(self.core.state.bounds.workers_max);
+        drop(entries);
+        // Ending them waits for processes, so it happens outside of the lock.
         drop((surplus, evicted));
     }
 
-    /// Has a worker prepared for the next run of this kind, and the last one's processes, leaf and mounts taken apart behind the
-    /// next one's back. At the end of a run, which has the processors to itself until then.
-    pub(crate) fn follow(&self, jail: &Jail, workspace_id: Id, limits: &Limits, last: Worker) {
+    /// Requests that the processes, leaf and mounts of the `finished` worker are removed and a worker for the next run
+    /// of this key is prepared, both on the pool's thread. Called at the end of a run, which has the processors to
+    /// itself until then.
+    pub(crate) fn replenish(&self, jail: &Jail, workspace_id: DirId, limits: &Limits, finished: Worker) {
         let key = Key { jail: jail.clone(), workspace_id };
-        // Full: then the last one ends here, by the drop, and the next run makes its own.
-        let _asked = self.requests.try_send(Request::Follow(Box::new((key, *limits, last))));
+        // If the queue is full, the drop ends the finished worker here, and the next run prepares its own.
+        let _sent = self.requests.try_send(Request::Replenish(Box::new((key, *limits, finished))));
     }
 
-    /// Clears away what was prepared for `session`, and waits until nothing of its runs is left.
+    /// Ends the zygotes and workers of `session` and waits until nothing of its runs is left.
     pub(crate) fn retire(&self, session: &str) {
-        let mut shelf = self.shelf.shared.shelf();
-        let retired: Vec<Kept> =
-            shelf.rooms.extract_if(|key, _| key.jail.session == session).map(|(_, kept)| kept).collect();
-        drop(shelf);
+        let mut entries = self.core.state.entries();
+        let retired: Vec<PoolEntry> =
+            entries.by_key.extract_if(|key, _| key.jail.session == session).map(|(_, entry)| entry).collect();
+        drop(entries);
         drop(retired);
-        let (done, settled) = sync_channel(1);
-        if self.requests.send(Request::Settle(done)).is_ok() {
-            // Fails when the pool was closed meanwhile, which clears away everything.
-            let _settled = settled.recv();
+        let (done, flushed) = sync_channel(1);
+        if self.requests.send(Request::Flush(done)).is_ok() {
+            // Fails if the pool was closed meanwhile, which ends everything.
+            let _flushed = flushed.recv();
         }
     }
 
-    /// Clears everything away, waits until that is done, and from then on keeps nothing.
+    /// Ends all zygotes and workers and waits until they are dead. A closed pool keeps nothing.
     pub(crate) fn close(&self) {
-        let mut shelf = self.shelf.shared.shelf();
-        shelf.closed = true;
-        let all = std::mem::take(&mut shelf.rooms);
-        drop(shelf);
+        let mut entries = self.core.state.entries();
+        entries.closed = true;
+        let all = std::mem::take(&mut entries.by_key);
+        drop(entries);
         drop(all);
-        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(keeper) = keeper else { return };
-        // Blocks at most until the keeper has done what it is doing.
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(thread) = thread else { return };
+        // Blocks at most until the thread has finished its current request.
         let _closed = self.requests.send(Request::Close);
-        if keeper.join().is_err() {
-            tracing::error!("the keeper of prepared workers panicked");
+        if thread.join().is_err() {
+            tracing::error!("the thread of the worker pool panicked");
         }
     }
 }
@@ -248,130 +252,132 @@ impl Drop for Pool {
     }
 }
 
-/// Whether a worker that was prepared with some limits can serve a run with others: the supervisor enforces the rest.
-fn is_enough(of: &Limits, wanted: &Limits) -> bool {
-    let prepared = |limits: &Limits| {
+/// Whether a worker prepared with some limits can serve a run with others: the supervisor enforces the remaining
+/// limits.
+fn fits(prepared_with: &Limits, requested: &Limits) -> bool {
+    let enforced_by_worker = |limits: &Limits| {
         let Limits { memory_bytes_max, cpu_millis_max, pids_max, tmp_bytes_max, write_bytes_per_s_max, .. } = *limits;
         (memory_bytes_max, cpu_millis_max, pids_max, tmp_bytes_max, write_bytes_per_s_max)
     };
-    prepared(of) == prepared(wanted)
+    enforced_by_worker(prepared_with) == enforced_by_worker(requested)
 }
 
-impl Shelf {
-    /// Takes out what is too much: of the owner who has most rooms the one that was not used for longest.
-    fn evict(&mut self, workers_max: usize) -> Vec<Kept> {
+impl PoolEntries {
+    /// Removes what exceeds `workers_max`: of the owner with most zygotes the one idle longest.
+    fn evict(&mut self, workers_max: usize) -> Vec<PoolEntry> {
         let mut evicted = Vec::new();
-        while self.rooms.len() > workers_max {
-            let mut of_owner: HashMap<&str, usize> = HashMap::new();
-            for key in self.rooms.keys() {
-                *of_owner.entry(&key.jail.owner).or_default() += 1;
+        while self.by_key.len() > workers_max {
+            let mut per_owner: HashMap<&str, usize> = HashMap::new();
+            for key in self.by_key.keys() {
+                *per_owner.entry(&key.jail.owner).or_default() += 1;
             }
-            let most = of_owner.values().copied().max().unwrap_or(0);
-            let greedy = self.rooms.iter().filter(|(key, _)| of_owner.get(key.jail.owner.as_str()) == Some(&most));
-            let oldest = greedy.min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone());
-            evicted.extend(oldest.and_then(|key| self.rooms.remove(&key)));
+            let most = per_owner.values().copied().max().unwrap_or(0);
+            let candidates =
+                self.by_key.iter().filter(|(key, _)| per_owner.get(key.jail.owner.as_str()) == Some(&most));
+            let oldest = candidates.min_by_key(|(_, entry)| entry.used_at).map(|(key, _)| key.clone());
+            evicted.extend(oldest.and_then(|key| self.by_key.remove(&key)));
         }
         evicted
     }
 }
 
-/// The shelf, and what fills it.
+/// The entries and the factory that fills them, shared by the callers and the pool's thread.
 #[derive(Clone)]
-struct Shelved {
-    maker: Maker,
-    shared: Arc<Shared>,
+struct PoolCore {
+    factory: WorkerFactory,
+    state: Arc<PoolState>,
 }
 
-impl Shelved {
-    fn keep(&self, inbox: &Receiver<Request>) {
-        // The next run may wait for it.
-        slice::shorten();
-        // A quarter of the time that a room may be idle is near enough.
-        let pause = (self.shared.bounds.idle / 4).clamp(Duration::from_millis(50), Duration::from_secs(5));
+impl PoolCore {
+    fn run(&self, inbox: &Receiver<Request>) {
+        // The next run may wait for this thread.
+        sched_slice::shorten();
+        // Checking four times per idle time is precise enough.
+        let pause = (self.state.bounds.idle / 4).clamp(Duration::from_millis(50), Duration::from_secs(5));
         let mut next_round = Instant::now() + pause;
         loop {
             match inbox.recv_timeout(next_round.saturating_duration_since(Instant::now())) {
-                Ok(Request::Follow(next)) => {
-                    let (key, limits, last) = *next;
-                    std::thread::sleep(END_FIRST);
-                    // It dies while the next one is prepared.
-                    last.kill();
+                Ok(Request::Replenish(next)) => {
+                    let (key, limits, finished) = *next;
+                    std::thread::sleep(REFILL_DELAY);
+                    // It dies while the next worker is prepared.
+                    finished.kill();
                     self.refill(&key, &limits);
                 }
-                // Nobody waits for it any more: then nobody needs to know.
-                Ok(Request::Settle(done)) => _ = done.send(()),
+                // Fails if the caller has given up waiting.
+                Ok(Request::Flush(done)) => _ = done.send(()),
                 Ok(Request::Close) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if Instant::now() >= next_round {
                 next_round = Instant::now() + pause;
-                self.clear_away();
+                self.evict_idle();
             }
         }
     }
 
-    /// Prepares a worker, unless there is one, outside of the lock.
+    /// Prepares a worker for the key outside of the lock, unless it has one.
     fn refill(&self, key: &Key, limits: &Limits) {
-        let mut shelf = self.shared.shelf();
-        let Some(kept) = shelf.rooms.get_mut(key) else { return };
-        if kept.worker.as_ref().is_some_and(|(of, _)| is_enough(of, limits)) {
+        let mut entries = self.state.entries();
+        let Some(entry) = entries.by_key.get_mut(key) else { return };
+        if entry.worker.as_ref().is_some_and(|(prepared_with, _)| fits(prepared_with, limits)) {
             return;
         }
-        // Somebody else is in it, and will ask again.
-        let Some(mut room) = kept.room.take() else { return };
-        let unfit = kept.worker.take();
-        let is_old = kept.made.elapsed() > ROOM_AGE_MAX;
-        drop(shelf);
-        drop(unfit);
+        // Another thread is preparing a worker in it and will send a request of its own.
+        let Some(mut zygote) = entry.zygote.take() else { return };
+        let outdated = entry.worker.take();
+        let is_old = entry.created_at.elapsed() > ZYGOTE_AGE_MAX;
+        drop(entries);
+        drop(outdated);
         if is_old {
-            match self.maker.open(&key.jail, key.workspace_id) {
-                Ok(new) => room = new,
-                Err(error) => return self.give_up(key, &error),
+            match self.factory.start_zygote(&key.jail, key.workspace_id) {
+                Ok(new) => zygote = new,
+                Err(error) => return self.drop_after_failure(key, &error),
             }
         }
-        match self.maker.prepare(&room, &key.jail, limits) {
-            Ok(worker) => self.put_back(key, room, Some((*limits, worker)), is_old),
-            Err(error) => self.give_up(key, &error),
+        match self.factory.prepare(&zygote, &key.jail, limits) {
+            Ok(worker) => self.put_back(key, zygote, Some((*limits, worker)), is_old),
+            Err(error) => self.drop_after_failure(key, &error),
         }
     }
 
-    fn put_back(&self, key: &Key, room: Room, worker: Option<(Limits, Worker)>, is_new: bool) {
-        let mut shelf = self.shared.shelf();
-        // Retired or evicted meanwhile: then both end here, after the lock.
-        let unwanted = match shelf.rooms.get_mut(key) {
-            Some(kept) => {
+    fn put_back(&self, key: &Key, zygote: Zygote, worker: Option<(Limits, Worker)>, is_new: bool) {
+        let mut entries = self.state.entries();
+        // The entry may have been retired or evicted meanwhile: then both end here, after the lock.
+        let discarded = match entries.by_key.get_mut(key) {
+            Some(entry) => {
                 if is_new {
-                    kept.made = Instant::now();
+                    entry.created_at = Instant::now();
                 }
-                // One that waits for other limits stays until the keeper brings its like.
-                let old = if worker.is_some() { std::mem::replace(&mut kept.worker, worker) } else { None };
-                (old, kept.room.replace(room))
+                // A worker with other limits stays until the pool's thread replaces it.
+                let old = if worker.is_some() { std::mem::replace(&mut entry.worker, worker) } else { None };
+                (old, entry.zygote.replace(zygote))
             }
-            None => (worker, Some(room)),
+            None => (worker, Some(zygote)),
         };
-        drop(shelf);
-        self.shared.changed.notify_all();
-        drop(unwanted);
+        drop(entries);
+        self.state.changed.notify_all();
+        drop(discarded);
     }
 
-    /// The next run meets the same failure and tells it to somebody.
-    fn give_up(&self, key: &Key, error: &SandboxError) {
-        tracing::warn!(%error, "a worker could not be prepared");
+    /// Drops the entry: the next run meets the same failure and reports it.
+    fn drop_after_failure(&self, key: &Key, error: &SandboxError) {
+        tracing::warn!(%error, "the pool could not prepare a worker");
         self.discard(key);
     }
 
     fn discard(&self, key: &Key) {
-        let removed = self.shared.shelf().rooms.remove(key);
-        self.shared.changed.notify_all();
+        let removed = self.state.entries().by_key.remove(key);
+        self.state.changed.notify_all();
         drop(removed);
     }
 
-    fn clear_away(&self) {
-        let idle = self.shared.bounds.idle;
-        let mut shelf = self.shared.shelf();
-        let idle: Vec<Kept> =
-            shelf.rooms.extract_if(|_, kept| kept.used.elapsed() > idle).map(|(_, kept)| kept).collect();
-        drop(shelf);
+    fn evict_idle(&self) {
+        let idle = self.state.bounds.idle;
+        let mut entries = self.state.entries();
+        let idle: Vec<PoolEntry> =
+            entries.by_key.extract_if(|_, entry| entry.used_at.elapsed() > idle).map(|(_, entry)| entry).collect();
+        drop(entries);
         drop(idle);
     }
 }

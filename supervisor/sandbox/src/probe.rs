@@ -1,92 +1,34 @@
-//! What this host can enforce, row by row, for `proctor doctor` and `GetHost`. Tries things for real where that leaves no
-//! trace. Must not decide what a run needs.
+//! Probes what this host can enforce, for `proctor doctor` and `GetHost`. Tries features for real if that leaves no
+//! trace.
 
-use crate::cgroup::{self, MissingLimit, Opened, Passing, Places};
+use crate::cgroup::{self, Hierarchies, LeafSetup, MissingLimit, TransientFailure};
 use crate::error::SandboxError;
-use crate::hold::hold;
-use crate::plan::LAYERS;
-use crate::pool::Maker;
-use crate::room::{NOBODY, Worker};
+use crate::host_report::{HostReport, HostRow, RowGroup, Status};
+use crate::layer_plan::LAYERS;
+use crate::pool::WorkerFactory;
 use crate::spec::{Jail, RunAs};
+use crate::workspace_fd::open_workspace;
+use crate::zygote::{NOBODY, Worker};
 use proctor_core::isolation::Layer;
 use proctor_core::limits::{LimitKind, Limits};
-use serde::Serialize;
 use std::fs;
 use std::os::unix::fs::chown;
 
 /// CAP_SYS_ADMIN's bit in a capability set (`linux/capability.h`).
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// What a row is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RowGroup {
-    /// A controller, or what kills and places without one.
-    Cgroup,
-    /// A kind of namespace.
-    Namespace,
-    /// A filter on what processes may do.
-    Filter,
-}
-
-/// Whether runs on this host can have it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// Tried, and it works for this user.
-    Usable,
-    /// The kernel has it and this user or this version cannot use it.
-    Present,
-    /// The kernel does not have it.
-    Missing,
-}
-
-/// One thing that a host can or cannot enforce.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct HostRow {
-    /// Its name, as in reports and the host file.
-    pub name: String,
-    /// What it is about.
-    pub group: RowGroup,
-    /// Whether runs can have it.
-    pub status: Status,
-    /// What was found.
-    pub detail: String,
-    /// Whether this version needs it on this host to put on all of its layers and limits. A row that is not needed is
-    /// there to be known, and nothing is wrong when it is not usable.
-    pub needed: bool,
-    /// What a person can do about it; empty when it is usable, or not needed.
-    pub remedy: String,
-}
-
-/// What a host can enforce.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct HostReport {
-    /// The kernel's release: `6.1.0-18-amd64`.
-    pub kernel: String,
-    /// `v2`, `hybrid`, `v1` or `none`.
-    pub cgroup_mode: String,
-    /// Whether this process may make namespaces without a user namespace.
-    pub privileged: bool,
-    /// Processors that this process may use.
-    pub cpus: u32,
-    /// Memory of the host, bytes; 0 when unknown.
-    pub memory_bytes: u64,
-    /// Row by row.
-    pub rows: Vec<HostRow>,
-}
-
-/// Looks at this host, as the calling user. Has a worker put on every layer once, and ends it; takes some milliseconds.
+/// Probes this host as the calling user. Starts one worker that installs every layer, and ends it; takes some
+/// milliseconds.
 #[must_use]
-pub(crate) fn probe(maker: &Maker) -> HostReport {
-    let places = &maker.places;
+pub(crate) fn probe(factory: &WorkerFactory) -> HostReport {
+    let hierarchies = &factory.hierarchies;
     let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let mut rows = cgroup_rows(places);
-    rows.extend([sockets_row(places), writes_row(places), leftovers_row(places)]);
-    rows.extend(layer_rows(maker));
+    let mut rows = cgroup_rows(hierarchies);
+    rows.extend([sockets_row(hierarchies), writes_row(hierarchies), leftovers_row(hierarchies)]);
+    rows.extend(layer_rows(factory));
     HostReport {
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-        cgroup_mode: places.mode.name().to_owned(),
+        cgroup_mode: hierarchies.mode.name().to_owned(),
         privileged: is_privileged(),
         cpus: std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
         memory_bytes: memory_bytes(&read("/proc/meminfo")).unwrap_or(0),
@@ -108,27 +50,27 @@ fn memory_bytes(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Makes a leaf with the default limits for a moment: what reads back is usable.
-fn cgroup_rows(places: &Places) -> Vec<HostRow> {
-    let passing = |passing: Passing| {
-        let (reason, remedy) = (passing.to_string(), "look again in a moment".to_owned());
+/// Makes a leaf with the default limits for a moment: controllers whose limits read back are usable.
+fn cgroup_rows(hierarchies: &Hierarchies) -> Vec<HostRow> {
+    let unavailable = |failure: TransientFailure| {
+        let (reason, remedy) = (failure.to_string(), "run the check again in a moment".to_owned());
         let missing = |limit| MissingLimit { limit, reason: reason.clone(), remedy: remedy.clone() };
-        Opened { leaf: None, in_force: Vec::new(), missing: cgroup::LEAF_LIMITS.map(missing).to_vec() }
+        LeafSetup { leaf: None, limits: Vec::new(), missing: cgroup::LEAF_LIMITS.map(missing).to_vec() }
     };
-    let mut opened = cgroup::open(places, "", &Limits::DEFAULT, &[]).unwrap_or_else(passing);
-    // Nothing is wrong with what a supervisor does as soon as it runs.
-    opened.missing.retain(|missing| !cgroup::would_hand_down(places, cgroup::controller(missing.limit)));
-    let has_kill = opened.leaf.as_ref().is_some_and(|leaf| leaf.birth().is_some());
+    let mut setup = cgroup::open(hierarchies, "", &Limits::DEFAULT, &[]).unwrap_or_else(unavailable);
+    // A controller that a supervisor delegates as soon as it runs is not missing.
+    setup.missing.retain(|missing| !cgroup::can_delegate(hierarchies, cgroup::controller_name(missing.limit)));
+    let has_kill = setup.leaf.as_ref().is_some_and(|leaf| leaf.clone_target().is_some());
     let mut rows: Vec<HostRow> = cgroup::LEAF_LIMITS
         .into_iter()
         .map(|limit| {
-            let name = cgroup::controller(limit);
-            let missing = opened.missing.iter().find(|missing| missing.limit == limit);
-            let there = places.v1.contains_key(name) || places.v2.is_some();
+            let name = cgroup::controller_name(limit);
+            let missing = setup.missing.iter().find(|missing| missing.limit == limit);
+            let mounted = hierarchies.v1.contains_key(name) || hierarchies.v2.is_some();
             HostRow {
                 name: name.to_owned(),
                 group: RowGroup::Cgroup,
-                status: match (missing, there) {
+                status: match (missing, mounted) {
                     (None, _) => Status::Usable,
                     (Some(_), true) => Status::Present,
                     (Some(_), false) => Status::Missing,
@@ -155,54 +97,54 @@ fn cgroup_rows(places: &Places) -> Vec<HostRow> {
     rows
 }
 
-/// What a worker says after it has tried everything, in an empty workspace of its own.
+/// One row for each layer, from a worker that has tried all of them in an empty workspace.
 ///
-/// The workspace belongs to the run's user. Whether one of somebody else can be shown as the run's own is up to its file
-/// system, and told by the run.
-fn layer_rows(maker: &Maker) -> Vec<HostRow> {
-    match try_worker(maker) {
+/// The workspace belongs to the run's user. Whether a workspace of another user can be shown as the run's own depends
+/// on its file system; the run itself reports that.
+fn layer_rows(factory: &WorkerFactory) -> Vec<HostRow> {
+    match try_worker(factory) {
         Ok(worker) => {
-            let row = |layer| layer_row(layer, worker.in_force.why_not(layer), maker.privileged);
+            let row = |layer| layer_row(layer, worker.enforcement.missing_reason(layer), factory.privileged);
             LAYERS.into_iter().map(row).collect()
         }
         Err(reason) => vec![HostRow {
             name: "worker".to_owned(),
             group: RowGroup::Namespace,
             status: Status::Missing,
-            detail: format!("no worker could put on any layer: {reason}"),
+            detail: format!("no worker could be prepared: {reason}"),
             needed: true,
             remedy: "install proctor-worker beside proctor, and allow namespaces".to_owned(),
         }],
     }
 }
 
-/// A worker that has put on every layer in an empty workspace.
-pub(crate) fn try_worker(maker: &Maker) -> Result<Worker, SandboxError> {
+/// Prepares a worker with every layer in an empty workspace.
+pub(crate) fn try_worker(factory: &WorkerFactory) -> Result<Worker, SandboxError> {
     let empty = || {
         let workspace = tempfile::tempdir()?;
-        if maker.privileged {
+        if factory.privileged {
             chown(workspace.path(), Some(NOBODY), Some(NOBODY))?;
         }
-        let jail = Jail::at(workspace.path().canonicalize()?);
-        let (_, id) = hold(&jail.workspace, None)?;
+        let jail = Jail::new(workspace.path().canonicalize()?);
+        let (_, id) = open_workspace(&jail.workspace, None)?;
         Ok((workspace, jail, id))
     };
     let (_workspace, mut jail, id) = empty().map_err(SandboxError::kernel("making an empty workspace"))?;
-    if maker.privileged {
+    if factory.privileged {
         jail.run_as = RunAs::User { uid: NOBODY, gid: NOBODY };
     }
-    maker.open(&jail, id).and_then(|room| maker.prepare(&room, &jail, &Limits::DEFAULT))
+    factory.start_zygote(&jail, id).and_then(|zygote| factory.prepare(&zygote, &jail, &Limits::DEFAULT))
 }
 
-/// Groups that dead supervisors have left and that cannot be removed.
-fn leftovers_row(places: &Places) -> HostRow {
-    let stuck = cgroup::given_up(places);
-    let (status, detail, remedy) = match stuck {
-        0 => (Status::Usable, "none that cannot be removed".to_owned(), ""),
+/// Groups of dead supervisors that cannot be removed.
+fn leftovers_row(hierarchies: &Hierarchies) -> HostRow {
+    let abandoned = cgroup::count_abandoned(hierarchies);
+    let (status, detail, remedy) = match abandoned {
+        0 => (Status::Usable, "none".to_owned(), ""),
         _ => (
             Status::Present,
-            format!("{stuck} groups of dead supervisors cannot be removed: something in them does not die"),
-            "look for processes in state D (ps -eo pid,stat,wchan,args) and for the kernel's own words (dmesg); a restart of \
+            format!("{abandoned} groups of dead supervisors cannot be removed: something in them does not die"),
+            "look for processes in state D (ps -eo pid,stat,wchan,args) and for messages of the kernel (dmesg); a restart of \
              the host ends them",
         ),
     };
@@ -210,34 +152,36 @@ fn leftovers_row(places: &Places) -> HostRow {
     HostRow { name, group, status, detail, needed: false, remedy }
 }
 
-/// Whether a run's writes to the host's disks have a bound, tried on all of them.
-fn writes_row(places: &Places) -> HostRow {
+/// Whether a run's writes can be limited, tried on all disks of the host.
+fn writes_row(hierarchies: &Hierarchies) -> HostRow {
     let limit = LimitKind::Writes;
-    let opened = cgroup::open(places, "", &Limits::DEFAULT, &cgroup::all_disks());
-    let missing = match opened {
-        Ok(opened) => opened.missing.into_iter().find(|missing| missing.limit == limit),
-        Err(passing) => {
-            Some(MissingLimit { limit, reason: passing.to_string(), remedy: "look again in a moment".to_owned() })
-        }
+    let setup = cgroup::open(hierarchies, "", &Limits::DEFAULT, &cgroup::all_block_devices());
+    let missing = match setup {
+        Ok(setup) => setup.missing.into_iter().find(|missing| missing.limit == limit),
+        Err(failure) => Some(MissingLimit {
+            limit,
+            reason: failure.to_string(),
+            remedy: "run the check again in a moment".to_owned(),
+        }),
     };
-    // Nothing is wrong with what a supervisor does as soon as it runs.
-    let missing = missing.filter(|_| !cgroup::would_hand_down(places, cgroup::controller(limit)));
+    // A controller that a supervisor delegates as soon as it runs is not missing.
+    let missing = missing.filter(|_| !cgroup::can_delegate(hierarchies, cgroup::controller_name(limit)));
     let (status, detail, remedy) = match missing {
         Some(MissingLimit { reason, remedy, .. }) => (Status::Present, reason, remedy),
-        None => (Status::Usable, cgroup::scope_of_writes(places).to_owned(), String::new()),
+        None => (Status::Usable, cgroup::write_limit_scope(hierarchies).to_owned(), String::new()),
     };
     HostRow { name: limit.name().to_owned(), group: RowGroup::Cgroup, status, detail, needed: true, remedy }
 }
 
-/// Whether the buffers of a run's sockets are bounded with its memory.
-fn sockets_row(places: &Places) -> HostRow {
-    let (status, detail, remedy) = match places.v1.get("memory") {
-        Some(own) if !own.join(cgroup::SOCKETS).exists() => (
+/// Whether the buffers of a run's sockets are limited together with its memory.
+fn sockets_row(hierarchies: &Hierarchies) -> HostRow {
+    let (status, detail, remedy) = match hierarchies.v1.get("memory") {
+        Some(own_group) if !own_group.join(cgroup::SOCKET_BUFFERS_LIMIT).exists() => (
             Status::Missing,
-            "a run's sockets can take memory of the host beside its limit",
+            "a run's socket buffers are not covered by its memory limit",
             "boot without cgroup.memory=nokmem, or with cgroup v2",
         ),
-        Some(_) => (Status::Usable, "a quarter of the memory limit beside it, at least 8 MiB", ""),
+        Some(_) => (Status::Usable, "limited to a quarter of the memory limit in addition to it, at least 8 MiB", ""),
         None => (Status::Usable, "counted as memory", ""),
     };
     HostRow {
@@ -257,7 +201,7 @@ fn layer_row(layer: Layer, missing: Option<(String, String)>, privileged: bool) 
         Layer::CleanEnvironment | Layer::TenantUid => RowGroup::Filter,
         _ => RowGroup::Namespace,
     };
-    // An ordinary user has no other user to run as; nothing is wrong with the host.
+    // An unprivileged user has no other user to run as, which is no fault of the host.
     let needed = privileged || layer != Layer::TenantUid;
     let (status, detail, remedy) = match missing {
         None => (Status::Usable, layer.purpose().to_owned(), String::new()),
@@ -271,20 +215,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layer_that_is_missing_has_a_remedy_unless_the_user_cannot_have_it() {
-        let why = || Some(("no".to_owned(), "do".to_owned()));
-        let row = layer_row(Layer::Seccomp, why(), false);
+    fn a_missing_layer_has_a_remedy_unless_the_user_cannot_have_it() {
+        let reason = || Some(("no".to_owned(), "do".to_owned()));
+        let row = layer_row(Layer::Seccomp, reason(), false);
         assert!(row.needed && row.status == Status::Present && row.remedy == "do", "{row:?}");
-        let row = layer_row(Layer::TenantUid, why(), false);
+        let row = layer_row(Layer::TenantUid, reason(), false);
         assert!(!row.needed && row.remedy.is_empty(), "{row:?}");
-        assert!(layer_row(Layer::TenantUid, why(), true).needed);
+        assert!(layer_row(Layer::TenantUid, reason(), true).needed);
         assert_eq!(layer_row(Layer::Landlock, None, true).status, Status::Usable);
     }
 
     #[test]
-    fn a_host_without_a_v2_hierarchy_lacks_nothing_that_is_needed_for_killing() {
-        let places = Places { v2: None, ..Places::find() };
-        let rows = cgroup_rows(&places);
+    fn a_host_without_a_v2_hierarchy_does_not_need_cgroup_kill() {
+        let hierarchies = Hierarchies { v2: None, ..Hierarchies::detect() };
+        let rows = cgroup_rows(&hierarchies);
         let kill = rows.iter().find(|row| row.name == "cgroup.kill").unwrap();
         assert!(!kill.needed && kill.status == Status::Missing && kill.remedy.is_empty(), "{kill:?}");
         assert_eq!(rows.iter().filter(|row| row.needed).count(), 3);

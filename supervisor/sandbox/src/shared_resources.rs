@@ -1,75 +1,75 @@
-//! What of this kernel all tenants share: every resource that a run can take, the bound that one run and one tenant have of
-//! it, and what keeps them to it; and of the kernel's other numbers, why a run can take nothing by them. `README.md` shows
-//! [`table`]. Must not know how a bound is put in force.
+//! Kernel resources that all tenants share: the limit of each for one run and for one tenant, and what enforces it; and
+//! for every other sysctl of the kernel, why a run cannot take anything through it. `README.md` shows
+//! [`markdown_table`].
 
-use crate::plan::{FILES_MAX, FILES_MIN, LOCKED_BYTES_MAX, SIGNALS_MAX, TERMINALS_MAX};
+use crate::layer_plan::{FILES_MAX, FILES_MIN, LOCKED_BYTES_MAX, SIGNALS_MAX, TERMINALS_MAX};
 use proctor_core::isolation::Layer;
 
-/// What keeps a run to its bound.
+/// What enforces a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeper {
+pub enum Enforcer {
     /// A layer of the run.
     Layer(Layer),
     /// A controller of its cgroup.
     Controller(&'static str),
-    /// The run loop, which looks at what the kernel counts nowhere.
-    Watch,
-    /// The host file's bounds of what a tenant has at once.
+    /// The run loop's monitors, for what the kernel counts nowhere.
+    RunLoop,
+    /// The tenant's quotas in the host file.
     Quota,
-    /// The kernel itself, for each user.
+    /// The kernel's own limit for each user.
     Kernel,
 }
 
-/// One resource of the kernel that a run can take.
+/// One kernel resource that a run can take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedResource {
-    /// Its name.
+    /// Name of the resource.
     pub name: &'static str,
-    /// By what the kernel counts or bounds it: paths below `/proc/sys`, where `*` stands for anything, and limits
-    /// as in getrlimit(2).
-    pub counted_by: &'static [&'static str],
-    /// The most that one run has.
+    /// Where the kernel counts or limits it: paths below `/proc/sys`, where `*` stands for any text, and limits of
+    /// getrlimit(2).
+    pub counters: &'static [&'static str],
+    /// Limit for one run.
     pub run: String,
-    /// The most that one tenant has.
+    /// Limit for one tenant.
     pub tenant: &'static str,
-    /// The most that a run of an ordinary user has, to whom no cgroup is delegated.
-    pub ordinary: &'static str,
-    /// What keeps them to it.
-    pub kept_by: &'static [Keeper],
+    /// Limit for the run of an unprivileged user without a delegated cgroup.
+    pub unprivileged: &'static str,
+    /// What enforces the limits.
+    pub enforced_by: &'static [Enforcer],
 }
 
-use Keeper::{Controller, Kernel, Quota, Watch};
+use Enforcer::{Controller, Kernel, Quota, RunLoop};
 
-const RUNS: &str = "the runs that it has at once";
+const RUNS_AT_ONCE: &str = "one run's limit times its concurrent runs";
 const NONE: &str = "none";
 const SAME: &str = "the same";
-const UNBOUND: &str = "not bound";
-const OF_A_USER: &str = "what the host gives a user";
-const SECCOMP: &[Keeper] = &[Keeper::Layer(Layer::Seccomp)];
-const MEMORY: Keeper = Controller("memory");
+const UNLIMITED: &str = "not limited";
+const PER_USER: &str = "the host's limit for a user";
+const SECCOMP: &[Enforcer] = &[Enforcer::Layer(Layer::Seccomp)];
+const MEMORY: Enforcer = Controller("memory");
 
 /// Every resource that all tenants share.
 #[must_use]
 pub fn shared_resources() -> Vec<SharedResource> {
-    let mut resources = bound_by_the_leaf();
-    resources.extend(counted_for_a_user());
-    resources.extend(of_the_whole_kernel());
+    let mut resources = leaf_resources();
+    resources.extend(per_user_resources());
+    resources.extend(kernel_wide_resources());
     resources
 }
 
-fn bound_by_the_leaf() -> Vec<SharedResource> {
+fn leaf_resources() -> Vec<SharedResource> {
     vec![
         SharedResource {
             name: "processes and threads",
-            counted_by: &["kernel/pid_max", "kernel/threads-max", "kernel/ns_last_pid", "RLIMIT_NPROC"],
+            counters: &["kernel/pid_max", "kernel/threads-max", "kernel/ns_last_pid", "RLIMIT_NPROC"],
             run: "limit `pids`".to_owned(),
-            tenant: RUNS,
-            ordinary: "what the user has (`ulimit -u`)",
-            kept_by: &[Controller("pids"), Quota],
+            tenant: RUNS_AT_ONCE,
+            unprivileged: "the user's own limit (`ulimit -u`)",
+            enforced_by: &[Controller("pids"), Quota],
         },
         SharedResource {
-            name: "memory, and what the kernel keeps in it for files, directories, pipes, timers, terminals",
-            counted_by: &[
+            name: "memory, including kernel memory for files, directories, pipes, timers, terminals",
+            counters: &[
                 "RLIMIT_AS",
                 "RLIMIT_DATA",
                 "RLIMIT_RSS",
@@ -80,203 +80,199 @@ fn bound_by_the_leaf() -> Vec<SharedResource> {
             ],
             run: "limit `memory`".to_owned(),
             tenant: "quota `memory`",
-            ordinary: UNBOUND,
-            kept_by: &[MEMORY, Quota],
+            unprivileged: UNLIMITED,
+            enforced_by: &[MEMORY, Quota],
         },
         SharedResource {
-            name: "buffers of sockets",
-            counted_by: &["net/core/rmem_*", "net/core/wmem_*", "net/core/optmem_max", "net/core/somaxconn"],
-            run:
-                "out of its memory, or (v1) a quarter of it beside it; those of netlink 32 MiB, together with its locks"
-                    .to_owned(),
-            tenant: RUNS,
-            ordinary: "those of netlink alone",
-            kept_by: &[MEMORY, Watch],
+            name: "socket buffers",
+            counters: &["net/core/rmem_*", "net/core/wmem_*", "net/core/optmem_max", "net/core/somaxconn"],
+            run: "part of its memory, or (v1) an additional quarter of it; netlink 32 MiB, together with its locks"
+                .to_owned(),
+            tenant: RUNS_AT_ONCE,
+            unprivileged: "only netlink is limited",
+            enforced_by: &[MEMORY, RunLoop],
         },
         SharedResource {
-            name: "locks on files, leases, notices of changes (dnotify)",
-            counted_by: &["RLIMIT_LOCKS", "fs/leases-enable", "fs/dir-notify-enable", "kernel/max_lock_depth"],
-            run: "32 MiB of the kernel's memory, some 160,000 locks".to_owned(),
-            tenant: RUNS,
-            ordinary: SAME,
-            kept_by: &[Watch],
+            name: "file locks, leases, dnotify",
+            counters: &["RLIMIT_LOCKS", "fs/leases-enable", "fs/dir-notify-enable", "kernel/max_lock_depth"],
+            run: "32 MiB of kernel memory, some 160,000 locks".to_owned(),
+            tenant: RUNS_AT_ONCE,
+            unprivileged: SAME,
+            enforced_by: &[RunLoop],
         },
         SharedResource {
             name: "processors",
-            counted_by: &["RLIMIT_CPU", "RLIMIT_RTTIME", "RLIMIT_NICE", "RLIMIT_RTPRIO"],
+            counters: &["RLIMIT_CPU", "RLIMIT_RTTIME", "RLIMIT_NICE", "RLIMIT_RTPRIO"],
             run: "limit `cpus`, and no priority over others".to_owned(),
             tenant: "quota `cpus`",
-            ordinary: "no priority over others",
-            kept_by: &[Controller("cpu"), Keeper::Layer(Layer::Rlimits), Quota],
+            unprivileged: "no priority over others",
+            enforced_by: &[Controller("cpu"), Enforcer::Layer(Layer::Rlimits), Quota],
         },
         SharedResource {
             name: "disk",
-            counted_by: &["RLIMIT_FSIZE", "fs/quota/*"],
+            counters: &["RLIMIT_FSIZE", "fs/quota/*"],
             run: "limit `disk`".to_owned(),
             tenant: "the same, and `cache`",
-            ordinary: SAME,
-            kept_by: &[Watch],
+            unprivileged: SAME,
+            enforced_by: &[RunLoop],
         },
         SharedResource {
             name: "writes to disks",
-            counted_by: &[],
-            run: "limit `writes`; on v1 without a v2 hierarchy of what it waits for (fsync, O_DIRECT) alone".to_owned(),
-            tenant: RUNS,
-            ordinary: UNBOUND,
-            kept_by: &[Controller("io"), Watch],
+            counters: &[],
+            run: "limit `writes`; on v1 without a v2 hierarchy only for writes that it waits for (fsync, O_DIRECT)"
+                .to_owned(),
+            tenant: RUNS_AT_ONCE,
+            unprivileged: UNLIMITED,
+            enforced_by: &[Controller("io"), RunLoop],
         },
         SharedResource {
             name: "open files",
-            counted_by: &["fs/file-max", "fs/file-nr", "fs/nr_open", "RLIMIT_NOFILE"],
+            counters: &["fs/file-max", "fs/file-nr", "fs/nr_open", "RLIMIT_NOFILE"],
             run: format!(
-                "for each process {}, or what leaves all of them half of `fs.file-max`, but {}; all together a quarter of it, once \
-                 half is open",
+                "each process {}, or less so that all together have half of `fs.file-max`, but at least {}; all together a quarter of it, once \
+                 half are open",
                 thousands(FILES_MAX),
                 thousands(FILES_MIN)
             ),
-            tenant: RUNS,
-            ordinary: "the same for each process",
-            kept_by: &[Keeper::Layer(Layer::Rlimits), Controller("pids"), Watch],
+            tenant: RUNS_AT_ONCE,
+            unprivileged: "the same for each process",
+            enforced_by: &[Enforcer::Layer(Layer::Rlimits), Controller("pids"), RunLoop],
         },
         SharedResource {
-            name: "System V segments, semaphores and queues",
-            counted_by: &["kernel/shm*", "kernel/sem", "kernel/sem_next_id", "kernel/msg*", "kernel/auto_msgmni"],
-            run: "what the host gives an IPC namespace, out of its memory".to_owned(),
-            tenant: RUNS,
-            ordinary: "what the host gives an IPC namespace",
-            kept_by: &[Keeper::Layer(Layer::IpcNamespace), MEMORY],
+            name: "System V shared memory, semaphores and message queues",
+            counters: &["kernel/shm*", "kernel/sem", "kernel/sem_next_id", "kernel/msg*", "kernel/auto_msgmni"],
+            run: "the host's limit for an IPC namespace, as part of its memory".to_owned(),
+            tenant: RUNS_AT_ONCE,
+            unprivileged: "the host's limit for an IPC namespace",
+            enforced_by: &[Enforcer::Layer(Layer::IpcNamespace), MEMORY],
         },
     ]
 }
 
-fn counted_for_a_user() -> Vec<SharedResource> {
+fn per_user_resources() -> Vec<SharedResource> {
     vec![
         SharedResource {
-            name: "watches on files (inotify)",
-            counted_by: &["user/max_inotify_*", "fs/inotify/*"],
-            run: "half of what the host gives a user (its session)".to_owned(),
-            tenant: OF_A_USER,
-            ordinary: SAME,
-            kept_by: &[Keeper::Layer(Layer::UserNamespace)],
+            name: "inotify instances and watches",
+            counters: &["user/max_inotify_*", "fs/inotify/*"],
+            run: "its session: half of the host's limit for a user".to_owned(),
+            tenant: PER_USER,
+            unprivileged: SAME,
+            enforced_by: &[Enforcer::Layer(Layer::UserNamespace)],
         },
         SharedResource {
             name: "pending signals and POSIX timers",
-            counted_by: &["RLIMIT_SIGPENDING"],
-            run: format!("{}, and half of what its user has (its session)", thousands(SIGNALS_MAX)),
+            counters: &["RLIMIT_SIGPENDING"],
+            run: format!("its session: {}, and at most half of its user's limit", thousands(SIGNALS_MAX)),
             tenant: "the supervisor's own limit",
-            ordinary: SAME,
-            kept_by: &[Keeper::Layer(Layer::Rlimits), Keeper::Layer(Layer::UserNamespace)],
+            unprivileged: SAME,
+            enforced_by: &[Enforcer::Layer(Layer::Rlimits), Enforcer::Layer(Layer::UserNamespace)],
         },
         SharedResource {
             name: "POSIX message queues",
-            counted_by: &["fs/mqueue/*", "RLIMIT_MSGQUEUE"],
-            run: "none; without Landlock half of what its user has (its session)".to_owned(),
+            counters: &["fs/mqueue/*", "RLIMIT_MSGQUEUE"],
+            run: "none; without Landlock its session has half of its user's limit".to_owned(),
             tenant: "the supervisor's own limit",
-            ordinary: SAME,
-            kept_by: &[
-                Keeper::Layer(Layer::Landlock),
-                Keeper::Layer(Layer::Rlimits),
-                Keeper::Layer(Layer::UserNamespace),
+            unprivileged: SAME,
+            enforced_by: &[
+                Enforcer::Layer(Layer::Landlock),
+                Enforcer::Layer(Layer::Rlimits),
+                Enforcer::Layer(Layer::UserNamespace),
             ],
         },
         SharedResource {
             name: "pipes",
-            counted_by: &["fs/pipe-*"],
-            run: "out of its memory; beyond what the host gives a user each has two pages".to_owned(),
-            tenant: OF_A_USER,
-            ordinary: "the user's own",
-            kept_by: &[MEMORY, Kernel],
+            counters: &["fs/pipe-*"],
+            run: "part of its memory; beyond the host's limit for a user each pipe has two pages".to_owned(),
+            tenant: PER_USER,
+            unprivileged: "the user's own limit",
+            enforced_by: &[MEMORY, Kernel],
         },
         SharedResource {
-            name: "descriptors that are polled (epoll)",
-            counted_by: &["fs/epoll/*"],
-            run: "out of its memory".to_owned(),
-            tenant: OF_A_USER,
-            ordinary: "the user's own",
-            kept_by: &[MEMORY, Kernel],
+            name: "epoll watches",
+            counters: &["fs/epoll/*"],
+            run: "part of its memory".to_owned(),
+            tenant: PER_USER,
+            unprivileged: "the user's own limit",
+            enforced_by: &[MEMORY, Kernel],
         },
         SharedResource {
-            name: "memory that cannot be moved",
-            counted_by: &["RLIMIT_MEMLOCK"],
-            run: format!("{} MiB for each process, out of its memory", LOCKED_BYTES_MAX >> 20),
-            tenant: RUNS,
-            ordinary: "the same for each process",
-            kept_by: &[Keeper::Layer(Layer::Rlimits), MEMORY],
+            name: "locked memory (mlock)",
+            counters: &["RLIMIT_MEMLOCK"],
+            run: format!("{} MiB for each process, as part of its memory", LOCKED_BYTES_MAX >> 20),
+            tenant: RUNS_AT_ONCE,
+            unprivileged: "the same for each process",
+            enforced_by: &[Enforcer::Layer(Layer::Rlimits), MEMORY],
         },
     ]
 }
 
-fn of_the_whole_kernel() -> Vec<SharedResource> {
-    let none = |name, counted_by, kept_by| SharedResource {
+fn kernel_wide_resources() -> Vec<SharedResource> {
+    let none = |name, counters, enforced_by| SharedResource {
         name,
-        counted_by,
+        counters,
         run: NONE.to_owned(),
         tenant: NONE,
-        ordinary: SAME,
-        kept_by,
+        unprivileged: SAME,
+        enforced_by,
     };
     vec![
         SharedResource {
             name: "namespaces and mounts",
-            counted_by: &["user/max_*_namespaces", "fs/mount-max"],
-            run: "those that its worker makes".to_owned(),
-            tenant: RUNS,
-            ordinary: SAME,
-            kept_by: &[
-                Keeper::Layer(Layer::Seccomp),
-                Keeper::Layer(Layer::Capabilities),
-                Keeper::Layer(Layer::UserNamespace),
+            counters: &["user/max_*_namespaces", "fs/mount-max"],
+            run: "only those that its worker makes".to_owned(),
+            tenant: RUNS_AT_ONCE,
+            unprivileged: SAME,
+            enforced_by: &[
+                Enforcer::Layer(Layer::Seccomp),
+                Enforcer::Layer(Layer::Capabilities),
+                Enforcer::Layer(Layer::UserNamespace),
             ],
         },
         SharedResource {
             name: "terminals",
-            counted_by: &["kernel/pty/*"],
+            counters: &["kernel/pty/*"],
             run: TERMINALS_MAX.to_string(),
-            tenant: RUNS,
-            ordinary: SAME,
-            kept_by: &[Keeper::Layer(Layer::PivotRoot)],
+            tenant: RUNS_AT_ONCE,
+            unprivileged: SAME,
+            enforced_by: &[Enforcer::Layer(Layer::PivotRoot)],
         },
         SharedResource {
-            name: "memory for compiled filters",
-            counted_by: &["net/core/bpf_jit_limit"],
-            run: "its worker's own filter".to_owned(),
-            tenant: RUNS,
-            ordinary: SAME,
-            kept_by: SECCOMP,
+            name: "memory for compiled BPF filters",
+            counters: &["net/core/bpf_jit_limit"],
+            run: "only its worker's filter".to_owned(),
+            tenant: RUNS_AT_ONCE,
+            unprivileged: SAME,
+            enforced_by: SECCOMP,
         },
         none("huge pages", &[], SECCOMP),
-        none(
-            "where the pages of a file lie (mbind), keys of TCP connections, locks of open file descriptions",
-            &[],
-            SECCOMP,
-        ),
-        none("watches on mounts (fanotify)", &["user/max_fanotify_*", "fs/fanotify/*"], SECCOMP),
-        none("keys", &["kernel/keys/*"], SECCOMP),
+        none("memory policies of files (mbind), TCP keys, open file description locks", &[], SECCOMP),
+        none("fanotify", &["user/max_fanotify_*", "fs/fanotify/*"], SECCOMP),
+        none("kernel keys", &["kernel/keys/*"], SECCOMP),
         none("asynchronous requests (aio, io_uring)", &["fs/aio-*", "kernel/io_uring_*"], SECCOMP),
-        none("counters of performance", &["kernel/perf_*"], SECCOMP),
+        none("performance counters", &["kernel/perf_*"], SECCOMP),
         none(
-            "programs that the host gives cores to",
+            "core dumps sent to a program of the host",
             &["kernel/core_*", "RLIMIT_CORE"],
-            &[Keeper::Layer(Layer::Rlimits), Keeper::Layer(Layer::Seccomp)],
+            &[Enforcer::Layer(Layer::Rlimits), Enforcer::Layer(Layer::Seccomp)],
         ),
     ]
 }
 
-/// Why a run can take nothing by a number of the kernel that counts no resource.
+/// Why a run cannot take a resource through a sysctl that counts none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Harmless {
+pub enum NonResource {
     /// How the kernel does something; only privilege over the host changes it.
     Setting,
-    /// What the kernel is or how it fares; nothing is taken by it.
-    Reading,
-    /// What of the kernel no run may ask for: refused by `seccomp`, or without a capability.
-    Refused,
+    /// Information about the kernel or its state.
+    Information,
+    /// A feature that no run may use: refused by `seccomp`, or for lack of a capability.
+    Forbidden,
 }
 
-use Harmless::{Reading, Refused, Setting};
+use NonResource::{Forbidden, Information, Setting};
 
-/// The numbers below `/proc/sys/user`, `fs`, `kernel` and `net/core` that count no resource; `*` stands for anything.
-pub const NOT_RESOURCES: &[(Harmless, &[&str])] = &[
+/// Sysctls below `/proc/sys/user`, `fs`, `kernel` and `net/core` that count no resource; `*` stands for any text.
+pub const NOT_RESOURCES: &[(NonResource, &[&str])] = &[
     (
         Setting,
         &[
@@ -357,7 +353,7 @@ pub const NOT_RESOURCES: &[(Harmless, &[&str])] = &[
         ],
     ),
     (
-        Reading,
+        Information,
         &[
             "fs/dentry-negative",
             "kernel/arch",
@@ -373,7 +369,7 @@ pub const NOT_RESOURCES: &[(Harmless, &[&str])] = &[
         ],
     ),
     (
-        Refused,
+        Forbidden,
         &[
             "kernel/dmesg_restrict",
             "kernel/kexec_*",
@@ -385,53 +381,53 @@ pub const NOT_RESOURCES: &[(Harmless, &[&str])] = &[
     ),
 ];
 
-fn is_named_by(pattern: &str, number: &str) -> bool {
+fn matches(pattern: &str, setting: &str) -> bool {
     match pattern.split_once('*') {
-        Some((beginning, end)) => number.strip_prefix(beginning).is_some_and(|rest| rest.ends_with(end)),
-        None => pattern == number,
+        Some((beginning, end)) => setting.strip_prefix(beginning).is_some_and(|rest| rest.ends_with(end)),
+        None => pattern == setting,
     }
 }
 
-/// Whether the table knows the kernel's `number`, as a resource or as none.
+/// Whether the tables list the sysctl or limit `setting`, as a resource or as none.
 #[must_use]
-pub fn is_known(number: &str) -> bool {
-    let counted = shared_resources().into_iter().flat_map(|resource| resource.counted_by);
-    counted.chain(NOT_RESOURCES.iter().flat_map(|(_, numbers)| *numbers)).any(|pattern| is_named_by(pattern, number))
+pub fn is_listed(setting: &str) -> bool {
+    let counted = shared_resources().into_iter().flat_map(|resource| resource.counters);
+    counted.chain(NOT_RESOURCES.iter().flat_map(|(_, settings)| *settings)).any(|pattern| matches(pattern, setting))
 }
 
-impl Keeper {
-    fn show(self) -> String {
+impl Enforcer {
+    fn label(self) -> String {
         match self {
-            Keeper::Layer(layer) => format!("`{}`", layer.name()),
-            Controller(controller) => format!("the controller `{controller}`"),
-            Watch => "proctor's watch".to_owned(),
-            Quota => "the tenant's quota".to_owned(),
-            Kernel => "the kernel".to_owned(),
+            Enforcer::Layer(layer) => format!("`{}`", layer.name()),
+            Controller(controller) => format!("controller `{controller}`"),
+            RunLoop => "run loop".to_owned(),
+            Quota => "tenant's quota".to_owned(),
+            Kernel => "kernel".to_owned(),
         }
     }
 }
 
-/// 16384 as "16,384".
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
+/// Formats 16384 as "16,384".
+fn thousands(setting: u64) -> String {
+    let digits = setting.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
     groups.collect::<Vec<_>>().join(",")
 }
 
-/// The resources as `README.md` has them.
+/// The resources as a Markdown table, as in `README.md`.
 #[must_use]
-pub fn table() -> String {
-    let mut table = String::from(
-        "| resource | one run has at most | one tenant | an ordinary user's run | kept by |\n|---|---|---|---|---|\n",
+pub fn markdown_table() -> String {
+    let mut markdown_table = String::from(
+        "| resource | limit for one run | limit for one tenant | unprivileged user's run | enforced by |\n|---|---|---|---|---|\n",
     );
-    for SharedResource { name, run, tenant, ordinary, kept_by, .. } in shared_resources() {
-        let keepers: Vec<String> = kept_by.iter().map(|keeper| keeper.show()).collect();
-        table.push_str(&format!(
-            "| {name} | {run} | {tenant} | {ordinary} | {} |\n",
-            if keepers.is_empty() { "nothing".to_owned() } else { keepers.join(", ") }
+    for SharedResource { name, run, tenant, unprivileged, enforced_by, .. } in shared_resources() {
+        let enforcers: Vec<String> = enforced_by.iter().map(|enforcer| enforcer.label()).collect();
+        markdown_table.push_str(&format!(
+            "| {name} | {run} | {tenant} | {unprivileged} | {} |\n",
+            if enforcers.is_empty() { "nothing".to_owned() } else { enforcers.join(", ") }
         ));
     }
-    table
+    markdown_table
 }
 
 #[cfg(test)]
@@ -460,56 +456,56 @@ mod tests {
         "RLIMIT_RTTIME",
     ];
 
-    fn numbers_below(dir: &Path, found: &mut Vec<String>) {
+    fn settings_below(dir: &Path, found: &mut Vec<String>) {
         for entry in fs::read_dir(dir).unwrap().flatten() {
             let path = entry.path();
             match entry.file_type().unwrap().is_dir() {
-                true => numbers_below(&path, found),
+                true => settings_below(&path, found),
                 false => found.push(path.strip_prefix("/proc/sys").unwrap().to_str().unwrap().to_owned()),
             }
         }
     }
 
     #[test]
-    fn every_number_of_this_kernel_is_known() {
-        let mut numbers = Vec::new();
+    fn lists_every_sysctl_of_this_kernel() {
+        let mut settings = Vec::new();
         for dir in ["user", "fs", "kernel", "net/core"] {
-            numbers_below(&Path::new("/proc/sys").join(dir), &mut numbers);
+            settings_below(&Path::new("/proc/sys").join(dir), &mut settings);
         }
-        assert!(numbers.len() > 100, "{numbers:?}");
-        let unknown: Vec<&String> = numbers.iter().filter(|number| !is_known(number)).collect();
-        assert!(unknown.is_empty(), "no row says what a run can take by them: {unknown:?}");
+        assert!(settings.len() > 100, "{settings:?}");
+        let unknown: Vec<&String> = settings.iter().filter(|setting| !is_listed(setting)).collect();
+        assert!(unknown.is_empty(), "no row lists {unknown:?}");
     }
 
     #[test]
-    fn every_limit_of_getrlimit_is_known() {
-        let is_there = |number: usize| {
+    fn lists_every_limit_of_getrlimit() {
+        let is_there = |setting: usize| {
             let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            // SAFETY: the kernel writes a limit to a place that has room for it.
-            unsafe { libc::syscall(libc::SYS_getrlimit, number, &raw mut limit) == 0 }
+            // SAFETY: the kernel writes a limit to memory that has room for it.
+            unsafe { libc::syscall(libc::SYS_getrlimit, setting, &raw mut limit) == 0 }
         };
-        let limits: Vec<usize> = (0..64).filter(|number| is_there(*number)).collect();
+        let limits: Vec<usize> = (0..64).filter(|setting| is_there(*setting)).collect();
         assert!(limits.len() >= RLIMITS.len(), "{limits:?}");
         let unknown: Vec<&usize> =
-            limits.iter().filter(|limit| RLIMITS.get(**limit).is_none_or(|name| !is_known(name))).collect();
+            limits.iter().filter(|limit| RLIMITS.get(**limit).is_none_or(|name| !is_listed(name))).collect();
         assert!(unknown.is_empty(), "no row has the limits {unknown:?}");
     }
 
     #[test]
-    fn a_number_is_a_resource_or_none() {
+    fn lists_no_sysctl_both_as_a_resource_and_as_none() {
         let resources = shared_resources();
-        for (_, numbers) in NOT_RESOURCES {
-            for number in *numbers {
-                let rows = resources.iter().flat_map(|resource| resource.counted_by);
-                assert!(!rows.into_iter().any(|pattern| is_named_by(pattern, number)), "{number} is both");
+        for (_, settings) in NOT_RESOURCES {
+            for setting in *settings {
+                let rows = resources.iter().flat_map(|resource| resource.counters);
+                assert!(!rows.into_iter().any(|pattern| matches(pattern, setting)), "{setting} is listed as both");
             }
         }
-        assert!(!is_known("kernel/of_another_kernel"));
+        assert!(!is_listed("kernel/of_another_kernel"));
     }
 
     #[test]
-    fn the_readme_has_the_table() {
+    fn the_readme_shows_the_table() {
         let readme = include_str!("../README.md");
-        assert!(readme.contains(&table()), "put this into the README of the sandbox:\n{}", table());
+        assert!(readme.contains(&markdown_table()), "put this into the README of the sandbox:\n{}", markdown_table());
     }
 }

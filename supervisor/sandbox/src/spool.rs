@@ -1,6 +1,5 @@
-//! An append-only file without a name: the whole output of a run, which nothing can leave behind on the disk. It is made
-//! when there is something to keep: most streams stay empty. Must not know what the bytes mean; the caller bounds how many
-//! there are.
+//! An append-only file without a name for the output of a run: nothing can leave it behind on the disk. It is created
+//! at the first append, since most streams stay empty. The caller bounds its size.
 
 use std::fs::File;
 use std::io;
@@ -8,30 +7,30 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The writing end. There is one, so that offsets are never contested.
+/// Writing end. There is one, so that offsets are never contested.
 #[derive(Debug, Default)]
 pub struct Spool {
     reader: SpoolReader,
 }
 
-/// The reading end; clones share the file.
+/// Reading end; clones share the file.
 #[derive(Debug, Clone, Default)]
 pub struct SpoolReader {
-    /// There from the first append on.
+    /// Set at the first append.
     file: Arc<OnceLock<File>>,
-    /// Bytes that are wholly written. A reader never sees half an append.
+    /// Bytes that are completely written: a reader never sees half an append.
     len: Arc<AtomicU64>,
 }
 
 impl Spool {
-    /// One in a file of the caller's, which is empty and nobody else writes to.
+    /// Wraps the caller's `file`, which is empty and has no other writer.
     #[must_use]
-    pub fn of(file: File) -> Spool {
+    pub fn from_file(file: File) -> Spool {
         let reader = SpoolReader { file: Arc::new(OnceLock::from(file)), ..SpoolReader::default() };
         Spool { reader }
     }
 
-    /// Appends `bytes` and returns the offset at which they begin. After an error nothing was appended.
+    /// Appends `bytes` and returns the offset of the first one. After an error nothing was appended.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
         let begin = self.reader.len();
         self.file()?.write_all_at(bytes, begin)?;
@@ -40,7 +39,7 @@ impl Spool {
         Ok(begin)
     }
 
-    /// In the directory for temporary files. It has no name; the last handle takes it along.
+    /// The file, in the directory for temporary files. It has no name and is gone with the last handle.
     fn file(&self) -> io::Result<&File> {
         if let Some(file) = self.reader.file.get() {
             return Ok(file);
@@ -49,7 +48,7 @@ impl Spool {
         Ok(self.reader.file.get_or_init(|| file))
     }
 
-    /// Another reading end.
+    /// Creates another reading end.
     #[must_use]
     pub fn reader(&self) -> SpoolReader {
         self.reader.clone()
@@ -74,10 +73,10 @@ impl Spool {
 }
 
 impl SpoolReader {
-    /// At most `len` bytes from `offset` on; fewer at the end, none behind it.
+    /// Reads at most `len` bytes from `offset` on; fewer at the end, none beyond it.
     pub fn read_at(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-        let there = usize::try_from(self.len().saturating_sub(offset)).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; len.min(there)];
+        let available = usize::try_from(self.len().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; len.min(available)];
         if let Some(file) = self.file.get() {
             file.read_exact_at(&mut bytes, offset)?;
         }
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_appended_is_read_back_at_its_offset_and_nothing_behind_the_end() {
+    fn reads_back_appended_bytes_at_their_offsets_and_nothing_beyond_the_end() {
         let mut spool = Spool::default();
         assert!(spool.is_empty());
         assert_eq!(spool.reader().read_at(0, 100).unwrap(), b"");

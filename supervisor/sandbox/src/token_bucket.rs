@@ -1,55 +1,55 @@
-//! A token bucket: so many bytes a second, and a burst of those that were not taken before. Pure arithmetic: must not read a
+//! A token bucket: a rate in bytes per second, and a burst of bytes that were not taken before. Pure arithmetic, no
 //! clock.
 
 use std::time::{Duration, Instant};
 
-/// Faster than any disk; the sums of what is below cannot overflow.
+/// Faster than any disk, and small enough that no sum below overflows.
 const BYTES_PER_S_CEILING: u64 = 1 << 40;
 
-/// What may still be taken, bytes. More than that can be taken, and is a debt then.
+/// Bytes that may still be taken. More can be taken, which makes a debt.
 #[derive(Debug)]
 pub(crate) struct TokenBucket {
     bytes_per_s: i64,
     capacity: i64,
-    /// Below zero it is a debt.
+    /// Negative for a debt.
     level: i64,
-    filled: Instant,
+    refilled_at: Instant,
 }
 
 impl TokenBucket {
-    /// A full one, which holds what comes in during `burst`.
+    /// A full bucket with the capacity of `burst` at the rate.
     pub(crate) fn new(bytes_per_s: u64, burst: Duration, now: Instant) -> TokenBucket {
         let bytes_per_s = i64::try_from(bytes_per_s.clamp(1, BYTES_PER_S_CEILING)).unwrap_or(i64::MAX);
-        let capacity = gained(bytes_per_s, burst);
-        TokenBucket { bytes_per_s, capacity, level: capacity, filled: now }
+        let capacity = bytes_in(bytes_per_s, burst);
+        TokenBucket { bytes_per_s, capacity, level: capacity, refilled_at: now }
     }
 
-    /// Adds what has come in until `now`.
+    /// Adds the bytes of the time until `now`.
     pub(crate) fn refill(&mut self, now: Instant) {
-        let more = gained(self.bytes_per_s, now.saturating_duration_since(self.filled));
-        // What is less than a byte is not lost.
+        let more = bytes_in(self.bytes_per_s, now.saturating_duration_since(self.refilled_at));
+        // A fraction of a byte is not lost: it stays in the time since the last refill.
         if more > 0 {
             self.level = self.level.saturating_add(more).min(self.capacity);
-            self.filled = now;
+            self.refilled_at = now;
         }
     }
 
-    /// Takes `bytes`, whether they are there or not.
+    /// Takes `bytes`, even beyond what is available.
     pub(crate) fn take(&mut self, bytes: u64) {
         self.level = self.level.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// Drops the debt, if there is one.
+    /// Drops the debt, if any.
     pub(crate) fn forgive(&mut self) {
         self.level = self.level.max(0);
     }
 
     /// Bytes that can be taken without a debt.
-    pub(crate) fn left(&self) -> u64 {
+    pub(crate) fn available(&self) -> u64 {
         u64::try_from(self.level).unwrap_or(0)
     }
 
-    /// How long it takes until the debt is paid; `None` without one.
+    /// Time until the debt is paid; `None` without one.
     pub(crate) fn debt(&self) -> Option<Duration> {
         let bytes = Some(self.level).filter(|level| *level < 0)?.unsigned_abs();
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s.unsigned_abs());
@@ -57,7 +57,7 @@ impl TokenBucket {
     }
 }
 
-fn gained(bytes_per_s: i64, time: Duration) -> i64 {
+fn bytes_in(bytes_per_s: i64, time: Duration) -> i64 {
     let bytes = u128::from(bytes_per_s.unsigned_abs()) * time.as_nanos() / 1_000_000_000;
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -69,31 +69,31 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn holds_what_comes_in_during_a_burst_and_no_more() {
+    fn holds_at_most_the_bytes_of_a_burst() {
         let begun = Instant::now();
         let mut bucket = TokenBucket::new(100, 2 * SECOND, begun);
-        assert_eq!(bucket.left(), 200);
+        assert_eq!(bucket.available(), 200);
         bucket.refill(begun + 60 * SECOND);
-        assert_eq!(bucket.left(), 200);
+        assert_eq!(bucket.available(), 200);
         bucket.take(150);
         bucket.refill(begun + 61 * SECOND);
-        assert_eq!((bucket.left(), bucket.debt()), (150, None));
+        assert_eq!((bucket.available(), bucket.debt()), (150, None));
     }
 
     #[test]
-    fn a_debt_is_paid_at_the_rate() {
+    fn pays_a_debt_at_the_rate() {
         let begun = Instant::now();
         let mut bucket = TokenBucket::new(100, 2 * SECOND, begun);
         bucket.take(500);
-        assert_eq!((bucket.left(), bucket.debt()), (0, Some(3 * SECOND)));
+        assert_eq!((bucket.available(), bucket.debt()), (0, Some(3 * SECOND)));
         bucket.refill(begun + SECOND);
         assert_eq!(bucket.debt(), Some(2 * SECOND));
         bucket.refill(begun + 3 * SECOND);
-        assert_eq!((bucket.left(), bucket.debt()), (0, None));
+        assert_eq!((bucket.available(), bucket.debt()), (0, None));
     }
 
     #[test]
-    fn what_is_taken_over_a_long_time_is_the_rate_however_it_is_taken() {
+    fn the_long_term_rate_holds_for_any_pattern_of_takes() {
         let begun = Instant::now();
         for (at_once, pause_ms) in [(1, 1), (40_000, 10), (1_300_000, 250)] {
             let mut bucket = TokenBucket::new(100_000, 2 * SECOND, begun);
@@ -111,30 +111,30 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_rate_loses_nothing_to_many_looks() {
+    fn frequent_refills_lose_nothing_at_a_slow_rate() {
         let begun = Instant::now();
         let mut bucket = TokenBucket::new(10, SECOND, begun);
         bucket.take(10);
         for ms in 1..=1_000 {
             bucket.refill(begun + Duration::from_millis(ms));
         }
-        assert_eq!(bucket.left(), 10);
+        assert_eq!(bucket.available(), 10);
     }
 
     #[test]
-    fn a_debt_can_be_forgiven_and_a_rest_stays() {
+    fn forgives_a_debt_and_keeps_a_positive_level() {
         let begun = Instant::now();
         let mut bucket = TokenBucket::new(100, 2 * SECOND, begun);
         bucket.take(50);
         bucket.forgive();
-        assert_eq!(bucket.left(), 150);
+        assert_eq!(bucket.available(), 150);
         bucket.take(u64::MAX);
         bucket.forgive();
-        assert_eq!((bucket.left(), bucket.debt()), (0, None));
+        assert_eq!((bucket.available(), bucket.debt()), (0, None));
     }
 
     #[test]
-    fn no_rate_is_too_large() {
+    fn accepts_the_largest_rate() {
         let mut bucket = TokenBucket::new(u64::MAX, 2 * SECOND, Instant::now());
         bucket.take(u64::MAX);
         bucket.take(u64::MAX);

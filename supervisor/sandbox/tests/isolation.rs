@@ -29,10 +29,10 @@ fn a_workspace_below_tmp_is_visible_and_writable_and_the_hosts_tmp_is_hidden() {
     inside.jail.workspace = workspace.path().to_owned();
     inside.commands[0].dir = workspace.path().to_owned();
     inside.jail.read_only = vec![cache.path().to_owned(), "/tmp/no/such/toolchain".into()];
-    let (ending, heard) = run(&inside);
+    let (ending, events) = run(&inside);
     assert_exits(&ending, &[Exit::Code(0)]);
     // The workspace, the cache, and the scratch directory.
-    assert_eq!(heard.stdout, "from the host\ncached\n3\n");
+    assert_eq!(events.stdout, "from the host\ncached\n3\n");
     assert_eq!(fs::read_to_string(workspace.path().join("output")).unwrap(), "from inside\n");
 }
 
@@ -53,7 +53,7 @@ fn a_program_below_tmp_can_be_executed() {
 }
 
 #[test]
-fn what_a_run_writes_to_tmp_and_shared_memory_is_gone_with_it() {
+fn files_in_tmp_and_shared_memory_are_gone_with_the_run() {
     let (ending, _) = run(&spec("echo x > /tmp/left-by-proctor-test && echo x > /dev/shm/left-by-proctor-test"));
     assert_exits(&ending, &[Exit::Code(0)]);
     assert!(!fs::exists("/tmp/left-by-proctor-test").unwrap() && !fs::exists("/dev/shm/left-by-proctor-test").unwrap());
@@ -61,45 +61,45 @@ fn what_a_run_writes_to_tmp_and_shared_memory_is_gone_with_it() {
 
 #[test]
 fn a_run_has_only_lo_and_it_is_up() {
-    let (_, heard) =
+    let (_, events) =
         run(&spec("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '; tail -n +2 /proc/net/route | wc -l"));
-    assert_eq!(heard.stdout, "lo\n0\n");
-    // Up: a packet to a closed port of it is answered with a refusal, not with "unreachable".
+    assert_eq!(events.stdout, "lo\n0\n");
+    // Up: a packet to a closed port is answered with a refusal, not with "unreachable".
     let connect =
         "import socket; s = socket.socket(); print(s.connect_ex(('127.0.0.1', 9)), s.connect_ex(('10.0.0.1', 9)))";
-    let (_, heard) = run(&spec(&format!("python3 -c \"{connect}\"")));
-    assert_eq!(heard.stdout, format!("{} {}\n", libc::ECONNREFUSED, libc::ENETUNREACH), "{}", heard.stderr);
+    let (_, events) = run(&spec(&format!("python3 -c \"{connect}\"")));
+    assert_eq!(events.stdout, format!("{} {}\n", libc::ECONNREFUSED, libc::ENETUNREACH), "{}", events.stderr);
 }
 
 #[test]
-fn the_hosts_network_is_there_only_when_asked_for_and_is_told() {
+fn the_hosts_network_is_available_only_on_request_and_is_reported() {
     let ours = fs::read_link("/proc/self/ns/net").unwrap();
     let mut host = spec("readlink /proc/self/ns/net");
     host.jail.network = Network::Host;
-    let (_, heard) = run(&host);
-    assert_eq!(heard.stdout.trim(), ours.to_string_lossy());
-    let isolation = heard.isolation.unwrap();
+    let (_, events) = run(&host);
+    assert_eq!(events.stdout.trim(), ours.to_string_lossy());
+    let isolation = events.isolation.unwrap();
     assert_eq!(isolation.network, Network::Host);
     assert!(!isolation.layers.contains(&Layer::NetNamespace));
-    let (_, heard) = run(&spec("readlink /proc/self/ns/net"));
-    assert_ne!(heard.stdout.trim(), ours.to_string_lossy());
+    let (_, events) = run(&spec("readlink /proc/self/ns/net"));
+    assert_ne!(events.stdout.trim(), ours.to_string_lossy());
 }
 
 #[test]
-fn every_namespace_is_another_one() {
+fn every_namespace_differs_from_the_hosts() {
     let names = ["mnt", "pid", "net", "ipc", "uts"];
-    let (_, heard) = run(&spec("for n in mnt pid net ipc uts; do readlink /proc/self/ns/$n; done"));
-    for (name, inside) in names.iter().zip(heard.stdout.lines()) {
+    let (_, events) = run(&spec("for n in mnt pid net ipc uts; do readlink /proc/self/ns/$n; done"));
+    for (name, inside) in names.iter().zip(events.stdout.lines()) {
         let ours = fs::read_link(format!("/proc/self/ns/{name}")).unwrap();
         assert_ne!(inside, ours.to_string_lossy(), "{name}");
     }
-    assert_eq!(heard.stdout.lines().count(), names.len());
+    assert_eq!(events.stdout.lines().count(), names.len());
 }
 
 #[test]
-fn a_run_sees_its_own_processes_only_and_its_own_host_name() {
-    let (_, heard) = run(&spec("cd /proc; set -- [0-9]*; echo $#; cat /proc/sys/kernel/hostname; echo $$"));
-    let lines: Vec<&str> = heard.stdout.lines().collect();
+fn a_run_sees_only_its_own_processes_and_its_own_host_name() {
+    let (_, events) = run(&spec("cd /proc; set -- [0-9]*; echo $#; cat /proc/sys/kernel/hostname; echo $$"));
+    let lines: Vec<&str> = events.stdout.lines().collect();
     // Init and the shell.
     assert_eq!(lines[0], "2");
     assert_eq!(lines[1], "proctor");
@@ -108,32 +108,36 @@ fn a_run_sees_its_own_processes_only_and_its_own_host_name() {
 
 #[test]
 fn init_cannot_be_killed_from_inside() {
-    let (ending, heard) = run(&spec("kill -KILL 1; kill -TERM 1; kill -SEGV 1; sleep 0.05; echo alive"));
+    let (ending, events) = run(&spec("kill -KILL 1; kill -TERM 1; kill -SEGV 1; sleep 0.05; echo alive"));
     assert_exits(&ending, &[Exit::Code(0)]);
-    assert_eq!(heard.stdout, "alive\n");
+    assert_eq!(events.stdout, "alive\n");
 }
 
 #[test]
 fn a_run_gains_no_privilege_and_leaves_no_core() {
-    // 1 byte is what keeps a core from a program of the host, and a run cannot change it to 0.
+    // A limit of 1 byte keeps a core dump from a program of the host, and a run cannot change it to 0.
     let core = "grep 'core file' /proc/self/limits | tr -s ' '";
-    let (_, heard) = run(&spec(&format!("grep NoNewPrivs /proc/self/status; {core}; ulimit -c 0; {core}")));
+    let (_, events) = run(&spec(&format!("grep NoNewPrivs /proc/self/status; {core}; ulimit -c 0; {core}")));
     let limit = "Max core file size 1 1 bytes \n";
-    assert_eq!(heard.stdout, format!("NoNewPrivs:\t1\n{limit}{limit}"));
+    assert_eq!(events.stdout, format!("NoNewPrivs:\t1\n{limit}{limit}"));
 }
 
 #[test]
-fn a_run_has_a_share_of_what_the_kernel_counts_for_a_user() {
+fn a_run_has_a_share_of_the_kernels_per_user_limits() {
     let counts = ["inotify_instances", "inotify_watches"].map(|count| format!("/proc/sys/user/max_{count}"));
-    let look = "grep -E 'pending|msgqueue|locked|priority' /proc/self/limits | tr -s ' ' | cut -d' ' -f4";
+    let inspect = "grep -E 'pending|msgqueue|locked|priority' /proc/self/limits | tr -s ' ' | cut -d' ' -f4";
     let terminals = "grep -o 'devpts.*max=[0-9]*' /proc/self/mounts | grep -o '[0-9]*$'";
-    let (_, heard) = run(&spec(&format!("cat {}; {look}; {terminals}", counts.join(" "))));
-    let seen: Vec<u64> = heard.stdout.lines().map(|line| line.parse().unwrap()).collect();
+    let (_, events) = run(&spec(&format!("cat {}; {inspect}; {terminals}", counts.join(" "))));
+    let observed: Vec<u64> = events.stdout.lines().map(|line| line.parse().unwrap()).collect();
     let half = |path: &String| fs::read_to_string(path).unwrap().trim().parse::<u64>().unwrap().div_ceil(2);
-    assert_eq!(seen[..2], counts.each_ref().map(half));
+    assert_eq!(observed[..2], counts.each_ref().map(half));
     // Locked memory, signals, bytes of message queues; nice and real-time priority; terminals.
     let most = [64 << 20, 16_384, 819_200, 0, 0, 256];
-    assert!(seen.len() == 8 && seen[2..].iter().zip(most).all(|(seen, most)| *seen <= most), "{}", heard.stdout);
+    assert!(
+        observed.len() == 8 && observed[2..].iter().zip(most).all(|(observed, most)| *observed <= most),
+        "{}",
+        events.stdout
+    );
 }
 
 #[test]
@@ -146,15 +150,15 @@ fn mounts_made_inside_do_not_reach_a_host_that_shares_its_mounts() {
     mounter.jail.left_off = vec![Layer::Capabilities, Layer::Landlock, Layer::Seccomp];
     let inside = std::thread::scope(|scope| {
         let supervisor = scope.spawn(|| {
-            // A mount namespace of this thread's own plays the host, since not every real one shares its mounts.
+            // A mount namespace of this thread stands for the host, since not every real one shares its mounts.
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
             mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).unwrap();
             mount("host", dir.path(), "tmpfs", MountFlags::empty(), None).unwrap();
             mount_change(dir.path(), MountPropagationFlags::SHARED).unwrap();
-            let (_, heard) = run(&mounter);
-            let seen = fs::read_dir(dir.path()).unwrap().count();
+            let (_, events) = run(&mounter);
+            let observed = fs::read_dir(dir.path()).unwrap().count();
             unmount(dir.path(), UnmountFlags::DETACH).unwrap();
-            (heard.stdout, seen)
+            (events.stdout, observed)
         });
         supervisor.join().unwrap()
     });
@@ -162,19 +166,19 @@ fn mounts_made_inside_do_not_reach_a_host_that_shares_its_mounts() {
 }
 
 #[test]
-fn a_required_user_namespace_is_put_on_for_root_too() {
+fn a_required_user_namespace_is_installed_for_root_too() {
     let mut own = spec("cat /proc/self/uid_map | tr -s ' '; readlink /proc/self/ns/user");
     own.jail.required_layers = vec![Layer::UserNamespace, Layer::NetNamespace, Layer::Cgroup, Layer::CleanEnvironment];
-    let (ending, heard) = run(&own);
+    let (ending, events) = run(&own);
     assert_exits(&ending, &[Exit::Code(0)]);
-    let lines: Vec<&str> = heard.stdout.lines().collect();
+    let lines: Vec<&str> = events.stdout.lines().collect();
     assert_eq!(lines[0].trim(), "0 0 1");
     assert_ne!(lines[1], fs::read_link("/proc/self/ns/user").unwrap().to_string_lossy());
-    assert!(heard.isolation.unwrap().layers.contains(&Layer::UserNamespace));
+    assert!(events.isolation.unwrap().layers.contains(&Layer::UserNamespace));
 }
 
 #[test]
-fn hostile_artefacts_are_passed_over_and_honest_ones_survive_a_kill() {
+fn hostile_artefacts_are_ignored_and_regular_ones_survive_a_kill() {
     let mut hostile = spec(
         "cd /tmp/proctor/artifacts; echo honest > good; ln -s /etc/passwd link; ln -s / dir; mkfifo fifo; \
          mount --bind /etc sub; echo ready; sleep 600",
@@ -183,8 +187,8 @@ fn hostile_artefacts_are_passed_over_and_honest_ones_survive_a_kill() {
     hostile.artifacts = "artifacts".into();
     let kill = KillSwitch::new().unwrap();
     let switch = kill.clone();
-    let (ending, _) = try_run(&hostile, &kill, move |heard| {
-        if heard.stdout.contains("ready") {
+    let (ending, _) = try_run(&hostile, &kill, move |events| {
+        if events.stdout.contains("ready") {
             switch.kill(KillReason::Cancelled);
         }
     })
@@ -194,7 +198,7 @@ fn hostile_artefacts_are_passed_over_and_honest_ones_survive_a_kill() {
 }
 
 #[test]
-fn an_artefact_directory_that_was_swapped_for_a_link_gives_nothing() {
+fn an_artefact_directory_replaced_by_a_link_returns_nothing() {
     let mut swap = spec("cd /tmp/proctor/work; rm -r out; ln -s /etc out");
     swap.scratch_dirs = vec!["work/out".into()];
     swap.artifacts = "work/out".into();
@@ -202,7 +206,7 @@ fn an_artefact_directory_that_was_swapped_for_a_link_gives_nothing() {
 }
 
 #[test]
-fn a_link_in_the_workspace_does_not_confuse_the_private_tmp() {
+fn a_link_in_the_workspace_does_not_affect_the_private_tmp() {
     let workspace = tempfile::tempdir_in("/tmp").unwrap();
     symlink("/etc", workspace.path().join("etc")).unwrap();
     let mut linked = spec("cat etc/hostname > /dev/null; ls -d etc");
@@ -212,9 +216,9 @@ fn a_link_in_the_workspace_does_not_confuse_the_private_tmp() {
 }
 
 #[test]
-fn groups_that_a_run_makes_below_its_leaf_go_with_it() {
-    // A run that owns root can do this; the leaf has to go all the same.
-    let mut maker = spec(&format!("mkdir -p {}/a/b && echo made", Cgroups::here().own));
+fn groups_made_below_a_leaf_are_removed_with_it() {
+    // A run as root can do this; the leaf has to be removed all the same.
+    let mut maker = spec(&format!("mkdir -p {}/a/b && echo made", Cgroups::current().own_group));
     maker.jail.left_off = vec![
         Layer::UserNamespace,
         Layer::CgroupNamespace,
@@ -223,38 +227,38 @@ fn groups_that_a_run_makes_below_its_leaf_go_with_it() {
         Layer::Landlock,
         Layer::Seccomp,
     ];
-    let (ending, heard) = run(&maker);
+    let (ending, events) = run(&maker);
     assert_exits(&ending, &[Exit::Code(0)]);
-    assert_eq!(heard.stdout, "made\n");
+    assert_eq!(events.stdout, "made\n");
 }
 
 #[test]
-fn a_run_sees_the_limits_it_lives_under_where_v2_holds_them_and_changes_none() {
+fn a_run_can_read_and_not_change_its_v2_limits() {
     let script = "cd /sys/fs/cgroup; ls -A | grep -c .; cat memory.max pids.max cpu.max; cat /proc/self/cgroup; ls ..;
         for file in memory.max pids.max cgroup.procs cgroup.kill; do echo 1 > $file; done; mkdir below; echo end";
-    let look = |left_off: &[Layer]| {
+    let inspect = |left_off: &[Layer]| {
         let mut curious = spec(script);
         curious.limits = Limits { memory_bytes_max: 64 << 20, pids_max: 77, cpu_millis_max: 1_500, ..curious.limits };
         curious.jail.left_off = left_off.to_vec();
-        let (ending, heard) = run(&curious);
+        let (ending, events) = run(&curious);
         assert_exits(&ending, &[Exit::Code(0)]);
-        heard
+        events
     };
-    // Root of the host owns its leaf: without these only the mount is in the way.
+    // Root of the host owns its leaf: without these layers only the read-only mount prevents changes.
     for left_off in [&[][..], &[Layer::UserNamespace, Layer::Capabilities, Layer::Landlock, Layer::Seccomp]] {
-        let heard = look(left_off);
-        let lines: Vec<&str> = heard.stdout.lines().collect();
-        if Cgroups::here().kill_whole_runs() {
-            assert_eq!(lines[1..], ["67108864", "77", "150000 100000", "0::/", "cgroup", "end"], "{heard:?}");
-            assert_eq!(heard.stderr.matches("Read-only file system").count(), 5, "{heard:?}");
+        let events = inspect(left_off);
+        let lines: Vec<&str> = events.stdout.lines().collect();
+        if Cgroups::current().kill_whole_runs() {
+            assert_eq!(lines[1..], ["67108864", "77", "150000 100000", "0::/", "cgroup", "end"], "{events:?}");
+            assert_eq!(events.stderr.matches("Read-only file system").count(), 5, "{events:?}");
         } else {
-            assert_eq!((lines[0], lines.last()), ("0", Some(&"end")), "{heard:?}");
+            assert_eq!((lines[0], lines.last()), ("0", Some(&"end")), "{events:?}");
         }
     }
 }
 
 #[test]
-fn a_tenant_is_itself_on_the_host_and_has_no_capability() {
+fn a_tenants_run_has_the_tenants_uid_and_no_capability() {
     use std::os::unix::fs::{MetadataExt, chown};
     let workspace = tempfile::tempdir_in("/tmp").unwrap();
     chown(workspace.path(), Some(200_007), Some(200_008)).unwrap();
@@ -262,21 +266,21 @@ fn a_tenant_is_itself_on_the_host_and_has_no_capability() {
     tenant.jail = Jail {
         run_as: RunAs::User { uid: 200_007, gid: 200_008 },
         required_layers: LAYERS.to_vec(),
-        ..Jail::at(workspace.path())
+        ..Jail::new(workspace.path())
     };
     tenant.commands[0].dir = workspace.path().to_owned();
-    let (ending, heard) = run(&tenant);
+    let (ending, events) = run(&tenant);
     assert_exits(&ending, &[Exit::Code(0)]);
-    let lines: Vec<&str> = heard.stdout.lines().collect();
-    assert_eq!(lines[..4], ["200007", "200008", "200008", "proctor"], "{}", heard.stdout);
-    assert!(lines[4..9].iter().all(|line| line.ends_with("0000000000000000")), "{}", heard.stdout);
+    let lines: Vec<&str> = events.stdout.lines().collect();
+    assert_eq!(lines[..4], ["200007", "200008", "200008", "proctor"], "{}", events.stdout);
+    assert!(lines[4..9].iter().all(|line| line.ends_with("0000000000000000")), "{}", events.stdout);
     let written = fs::metadata(workspace.path().join("of-the-run")).unwrap();
     assert_eq!((written.uid(), written.gid()), (200_007, 200_008));
 }
 
-/// In a workspace of root below `dir`: what a run says that is nobody and appends to a file of root's, its isolation, and
-/// whose the files are then.
-fn nobody_at_work(dir: &str, required: &[Layer]) -> Result<(String, Isolation, [u32; 2]), SandboxError> {
+/// Runs as nobody in a workspace of root below `dir`, and appends to a file of root. Returns the output, the isolation,
+/// and the owners of the files afterwards.
+fn run_as_nobody(dir: &str, required: &[Layer]) -> Result<(String, Isolation, [u32; 2]), SandboxError> {
     use std::os::unix::fs::MetadataExt;
     let workspace = tempfile::tempdir_in(dir).unwrap();
     fs::write(workspace.path().join("of-root"), "x").unwrap();
@@ -284,25 +288,25 @@ fn nobody_at_work(dir: &str, required: &[Layer]) -> Result<(String, Isolation, [
     nobody.jail = Jail {
         run_as: RunAs::Nobody { owner_uid: 0, owner_gid: 0 },
         required_layers: required.to_vec(),
-        ..Jail::at(workspace.path())
+        ..Jail::new(workspace.path())
     };
     nobody.commands[0].dir = workspace.path().to_owned();
-    let (ending, heard) = try_run(&nobody, &KillSwitch::new().unwrap(), |_| {})?;
+    let (ending, events) = try_run(&nobody, &KillSwitch::new().unwrap(), |_| {})?;
     assert_exits(&ending, &[Exit::Code(0)]);
     let owners = ["of-root", "new"].map(|name| fs::metadata(workspace.path().join(name)).unwrap().uid());
-    Ok((heard.stdout, heard.isolation.unwrap(), owners))
+    Ok((events.stdout, events.isolation.unwrap(), owners))
 }
 
 const AS_NOBODY: &str = "2000000000\n2000000000\n2000000000\n2000000000\n65534\n";
 
 #[test]
-fn a_workspace_of_root_is_shown_to_a_run_that_is_nobody() {
-    // On a disk; tmpfs comes below.
-    let (said, _, owners) = nobody_at_work("/var/tmp", &LAYERS).unwrap();
-    assert_eq!((said.as_str(), owners), (AS_NOBODY, [0, 0]));
+fn a_workspace_of_root_is_shown_as_own_to_a_run_as_nobody() {
+    // On a disk; another test covers tmpfs.
+    let (stdout, _, owners) = run_as_nobody("/var/tmp", &LAYERS).unwrap();
+    assert_eq!((stdout.as_str(), owners), (AS_NOBODY, [0, 0]));
 }
 
-/// Every way to a program that is its owner or group to whoever executes it. None of them ends the script.
+/// Every way to make a set-id program. A failure of one does not end the script.
 const MAKE_SET_ID: &str = r#"
 cp /bin/true x; chmod 4755 x; chmod u+s x; chmod g+s x; install -m 4755 /bin/true y; install -m 2755 /bin/true y2
 mkdir -m 2755 d; mkdir e; chmod g+s e; cp /bin/true e/x; chmod 6755 e/x
@@ -330,19 +334,19 @@ python3 ways.py
 cp /bin/true plain; chmod 755 plain && install -m 711 /bin/true plain2 && mkdir -m 1777 sticky && echo done
 "#;
 
-/// What has a set-id bit in a workspace of `owner`, as the host sees it, and the modes of what is ordinary in there, after
-/// a run has tried everything.
+/// Tries every way in a workspace of `owner`. Returns the files with a set-id bit, as the host sees them, and the modes
+/// of ordinary files.
 fn set_id_left(run_as: RunAs, owner: u32) -> (Vec<String>, [u32; 3]) {
     use std::os::unix::fs::{PermissionsExt, chown};
     let workspace = tempfile::tempdir_in("/var/tmp").unwrap();
     chown(workspace.path(), Some(owner), Some(owner)).unwrap();
     let mut maker = spec(MAKE_SET_ID);
-    maker.jail = Jail { run_as, required_layers: LAYERS.to_vec(), ..Jail::at(workspace.path()) };
+    maker.jail = Jail { run_as, required_layers: LAYERS.to_vec(), ..Jail::new(workspace.path()) };
     maker.jail.required_layers.retain(|layer| run_as != RunAs::Supervisor || *layer != Layer::TenantUid);
     maker.commands[0].dir = workspace.path().to_owned();
-    let (ending, heard) = run(&maker);
+    let (ending, events) = run(&maker);
     assert_exits(&ending, &[Exit::Code(0)]);
-    assert_eq!(heard.stdout, "done\n", "{}", heard.stderr);
+    assert_eq!(events.stdout, "done\n", "{}", events.stderr);
     let mode = |path: &std::path::Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777;
     let ordinary = ["plain", "plain2", "sticky"].map(|name| mode(&workspace.path().join(name)));
     let entries = ["", "e"].into_iter().flat_map(|dir| fs::read_dir(workspace.path().join(dir)).unwrap());
@@ -354,13 +358,13 @@ fn set_id_left(run_as: RunAs, owner: u32) -> (Vec<String>, [u32; 3]) {
 }
 
 #[test]
-fn a_run_leaves_no_program_that_is_somebody_else_and_a_tenant_is_itself_as_it_likes() {
+fn a_run_leaves_no_set_id_program_of_another_user() {
     const ORDINARY: [u32; 3] = [0o755, 0o711, 0o1777];
     let nobody = |owner| RunAs::Nobody { owner_uid: owner, owner_gid: owner };
     for (run_as, owner) in [(nobody(0), 0), (nobody(200_007), 200_007), (RunAs::Supervisor, 0)] {
         assert_eq!(set_id_left(run_as, owner), (vec![], ORDINARY), "{run_as:?}");
     }
-    // Repositories that a group shares are directories with the group's bit.
+    // Repositories shared by a group are directories with the set-group-id bit.
     let (left, ordinary) = set_id_left(RunAs::User { uid: 200_007, gid: 200_007 }, 200_007);
     assert_eq!(ordinary, ORDINARY);
     let expected = ["by-descriptor", "by-structure", "created", "d", "e", "e/x", "made", "nameless", "opened"];
@@ -368,23 +372,23 @@ fn a_run_leaves_no_program_that_is_somebody_else_and_a_tenant_is_itself_as_it_li
 }
 
 #[test]
-fn where_the_kernel_cannot_show_a_workspace_so_the_run_is_its_owner_and_says_so() {
-    let required = nobody_at_work("/dev/shm", &[Layer::TenantUid]);
-    let (said, isolation, owners) = nobody_at_work("/dev/shm", &[]).unwrap();
+fn without_idmapped_mounts_the_run_is_the_owner_and_reports_it() {
+    let required = run_as_nobody("/dev/shm", &[Layer::TenantUid]);
+    let (stdout, isolation, owners) = run_as_nobody("/dev/shm", &[]).unwrap();
     assert_eq!(owners, [0, 0]);
     if can_idmap_tmpfs() {
-        assert_eq!(said, AS_NOBODY);
+        assert_eq!(stdout, AS_NOBODY);
         assert!(required.is_ok() && isolation.layers.contains(&Layer::TenantUid), "{isolation:?}");
         return;
     }
-    assert_eq!(said, "0\n".repeat(5));
+    assert_eq!(stdout, "0\n".repeat(5));
     let missing = isolation.missing.iter().find(|missing| missing.name == Layer::TenantUid.name()).unwrap();
     assert!(missing.reason.contains("no idmapped mount of the workspace"), "{missing:?}");
     assert!(!missing.remedy.is_empty() && !isolation.layers.contains(&Layer::TenantUid), "{isolation:?}");
     assert!(matches!(required, Err(SandboxError::LayerMissing { layer: Layer::TenantUid, .. })));
 }
 
-/// Since Linux 6.3.
+/// Whether the kernel has idmapped mounts of tmpfs: since Linux 6.3.
 fn can_idmap_tmpfs() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
@@ -392,27 +396,27 @@ fn can_idmap_tmpfs() -> bool {
 }
 
 #[test]
-fn what_is_left_off_is_not_in_force_and_is_told() {
+fn a_layer_left_off_is_not_in_force_and_not_reported() {
     let mut bare = spec("test -e /root && echo the host");
     bare.jail.left_off = vec![Layer::PivotRoot, Layer::UserNamespace, Layer::Landlock, Layer::Seccomp];
-    let (_, heard) = run(&bare);
-    assert_eq!(heard.stdout, "the host\n");
-    let layers = heard.isolation.unwrap().layers;
+    let (_, events) = run(&bare);
+    assert_eq!(events.stdout, "the host\n");
+    let layers = events.isolation.unwrap().layers;
     assert!(bare.jail.left_off.iter().all(|layer| !layers.contains(layer)), "{layers:?}");
 }
 
 #[test]
-fn neither_a_link_nor_another_directory_in_the_place_of_the_workspace_is_taken() {
+fn refuses_a_link_or_another_directory_in_place_of_the_workspace() {
     use std::os::unix::fs::MetadataExt;
     let parent = tempfile::tempdir_in("/var/tmp").unwrap();
     let at = |name: &str| parent.path().join(name);
     fs::create_dir_all(at("target")).unwrap();
     fs::write(at("target/secret"), "secret").unwrap();
     fs::create_dir(at("ws")).unwrap();
-    let seen = fs::metadata(at("ws")).unwrap();
+    let observed = fs::metadata(at("ws")).unwrap();
     let mut swapped = spec("cat secret");
     swapped.jail.workspace = at("ws");
-    swapped.jail.workspace_id = Some((seen.dev(), seen.ino()));
+    swapped.jail.workspace_id = Some((observed.dev(), observed.ino()));
     swapped.commands[0].dir = at("ws");
     assert_eq!(run(&swapped).0.exits, [Exit::Code(1)]);
     fs::rename(at("ws"), at("old")).unwrap();

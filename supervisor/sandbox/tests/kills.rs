@@ -1,4 +1,4 @@
-//! How runs are ended from outside: deadlines, switches, lost workers, a dead supervisor.
+//! How runs are ended from outside: deadlines, kill switches, lost workers, a dead supervisor.
 
 #[cfg(test)]
 mod support;
@@ -7,44 +7,39 @@ use proctor_core::isolation::Layer;
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_sandbox::{KillSwitch, Sandbox};
 use std::sync::mpsc::sync_channel;
-use std::time::{Duration, Instant};
 use support::*;
 
 #[test]
-fn at_the_deadline_a_run_gets_sigterm_and_may_use_its_grace() {
+fn at_the_deadline_a_run_gets_sigterm_and_a_grace_period() {
     let mut polite = spec("trap 'echo cleaning up; exit 9' TERM; echo begun; while :; do sleep 0.02; done");
     polite.limits.wall_ms_max = 5_000;
-    polite.limits.grace_ms = 60_000;
-    let (ending, heard) = run(&polite);
-    assert!(heard.took < Duration::from_secs(55), "{:?}", heard.took);
+    polite.limits.grace_ms = LONG_GRACE_MS;
+    let (ending, events) = bounded(|| run(&polite));
     assert_eq!((ending.killed, ending.exits.as_slice()), (Some(KillReason::Deadline), &[Exit::Code(9)][..]));
-    assert_eq!(heard.stdout, "begun\ncleaning up\n");
-    assert_eq!(heard.words, ["started", "command 0", "killing", "exited 0"]);
+    assert_eq!(events.stdout, "begun\ncleaning up\n");
+    assert_eq!(events.event_words, ["started", "command 0", "killing", "exited 0"]);
     assert!(!ending.worker_lost);
-    assert!(ending.resources.wall_s >= 5.0, "{:?}", ending.resources);
 }
 
 #[test]
-fn a_child_may_use_the_grace_although_its_parent_is_dead() {
+fn a_child_may_use_the_grace_period_although_its_parent_is_dead() {
     let child = "trap 'sleep 0.2; echo flushed; exit' TERM; while :; do sleep 0.02; done";
     let mut family = spec(&format!("sh -c \"{child}\" & exec sleep 600"));
     family.limits.wall_ms_max = 5_000;
-    family.limits.grace_ms = 60_000;
-    let (ending, heard) = run(&family);
-    assert_eq!((ending.exits.as_slice(), heard.stdout.as_str()), (&[Exit::Signal(15)][..], "flushed\n"));
+    family.limits.grace_ms = LONG_GRACE_MS;
+    let (ending, events) = bounded(|| run(&family));
+    assert_eq!((ending.exits.as_slice(), events.stdout.as_str()), (&[Exit::Signal(15)][..], "flushed\n"));
 }
 
 #[test]
-fn who_ignores_sigterm_is_killed_at_the_end_of_the_grace() {
+fn a_run_that_ignores_sigterm_is_killed_at_the_end_of_the_grace_period() {
     let mut stubborn =
         spec("trap '' TERM; (setsid sh -c \"trap '' TERM; while :; do :; done\" &); while :; do :; done");
     stubborn.limits.wall_ms_max = 5_000;
     stubborn.limits.grace_ms = 500;
-    let (ending, heard) = run(&stubborn);
-    let (reason, told) = heard.killing.unwrap();
-    assert_eq!((reason, ending.killed), (KillReason::Deadline, Some(KillReason::Deadline)));
-    let took = told.elapsed();
-    assert!(took >= Duration::from_millis(500), "{took:?}");
+    let (ending, events) = run(&stubborn);
+    assert_eq!((events.killing, ending.killed), (Some(KillReason::Deadline), Some(KillReason::Deadline)));
+    assert_eq!(events.event_words, ["started", "command 0", "killing"]);
     assert_eq!(ending.exits, []);
 }
 
@@ -53,21 +48,20 @@ fn after_the_deadline_no_further_command_starts() {
     let mut two = spec("sleep 600");
     two.commands.push(sh("echo second"));
     two.limits.wall_ms_max = 200;
-    // It ends as soon as the command is dead.
-    two.limits.grace_ms = 60_000;
-    let (ending, heard) = run(&two);
-    assert_eq!((ending.exits.as_slice(), heard.stdout.as_str()), (&[Exit::Signal(15)][..], ""));
+    // Not waited for in full: the run ends as soon as the command is dead.
+    two.limits.grace_ms = LONG_GRACE_MS;
+    let (ending, events) = bounded(|| run(&two));
+    assert_eq!((ending.exits.as_slice(), events.stdout.as_str()), (&[Exit::Signal(15)][..], ""));
 }
 
 #[test]
 fn an_orphan_in_a_session_of_its_own_dies_with_its_command() {
     let mut orphan = spec("setsid sleep 600 & echo $!; exit 0");
     orphan.commands.push(sh("cd /proc; set -- [0-9]*; echo $#"));
-    let (ending, heard) = run(&orphan);
-    assert!(heard.took < PATIENCE);
+    let (ending, events) = run(&orphan);
     assert_exits(&ending, &[Exit::Code(0), Exit::Code(0)]);
     // Init and the shell: no sleep.
-    assert_eq!(heard.stdout.lines().nth(1), Some("2"));
+    assert_eq!(events.stdout.lines().nth(1), Some("2"));
 }
 
 #[test]
@@ -77,25 +71,26 @@ fn a_double_forked_daemon_that_closed_its_streams_dies_too() {
 }
 
 #[test]
-fn another_thread_ends_a_run_at_once_and_the_reason_is_kept() {
+fn another_thread_ends_a_run_without_grace_and_the_reason_is_kept() {
     for reason in [KillReason::Cancelled, KillReason::Abandoned, KillReason::Closed] {
         let kill = KillSwitch::new().unwrap();
         let (ready, heard_ready) = sync_channel(1);
         let switch = kill.clone();
         let killer = std::thread::spawn(move || {
-            heard_ready.recv_timeout(PATIENCE).unwrap();
+            heard_ready.recv_timeout(WAIT_MAX).unwrap();
             switch.kill(reason);
-            Instant::now()
         });
-        let stubborn = spec("trap '' TERM; echo ready; while :; do :; done");
-        let (ending, heard) = try_run(&stubborn, &kill, |heard| {
-            if heard.stdout == "ready\n" {
+        // A run with a grace would get SIGTERM first.
+        let stubborn = spec("trap 'echo SIGTERM' TERM; echo ready; while :; do :; done");
+        let (ending, events) = try_run(&stubborn, &kill, |events| {
+            if events.stdout == "ready\n" {
                 let _first = ready.try_send(());
             }
         })
         .unwrap();
-        assert!(killer.join().unwrap().elapsed() < Duration::from_secs(55));
-        assert_eq!((ending.killed, heard.killing.unwrap().0, ending.exits.len()), (Some(reason), reason, 0));
+        killer.join().unwrap();
+        assert_eq!(events.stdout, "ready\n");
+        assert_eq!((ending.killed, events.killing, ending.exits.len()), (Some(reason), Some(reason), 0));
         assert!(!ending.worker_lost);
     }
 }
@@ -104,34 +99,32 @@ fn another_thread_ends_a_run_at_once_and_the_reason_is_kept() {
 fn a_second_kill_during_the_grace_ends_the_run_and_the_first_reason_stays() {
     let mut stubborn = spec("trap '' TERM; while :; do sleep 1; done");
     stubborn.limits.wall_ms_max = 200;
-    stubborn.limits.grace_ms = 60_000;
+    stubborn.limits.grace_ms = LONG_GRACE_MS;
     let kill = KillSwitch::new().unwrap();
     let switch = kill.clone();
-    let (ending, heard) = try_run(&stubborn, &kill, move |heard| {
-        if heard.killing.is_some() {
+    let observe = move |events: &RunEvents| {
+        if events.killing.is_some() {
             switch.kill(KillReason::Cancelled);
         }
-    })
-    .unwrap();
-    assert!(heard.took < Duration::from_secs(55), "{:?}", heard.took);
+    };
+    let (ending, events) = bounded(|| try_run(&stubborn, &kill, observe)).unwrap();
     assert_eq!(ending.killed, Some(KillReason::Deadline));
-    assert_eq!(heard.words.iter().filter(|word| *word == "killing").count(), 1);
+    assert_eq!(events.event_words.iter().filter(|word| *word == "killing").count(), 1);
 }
 
 #[test]
-fn a_worker_that_is_killed_from_outside_is_lost_and_its_run_dies() {
+fn a_worker_killed_from_outside_is_lost_and_its_run_dies() {
     for victim in ["launcher", "init"] {
         let mut killed = false;
-        let (ending, heard) = try_run(&spec("echo ready; sleep 600"), &KillSwitch::new().unwrap(), |heard| {
-            if heard.stdout == "ready\n" && !killed {
+        let (ending, _) = try_run(&spec("echo ready; sleep 600"), &KillSwitch::new().unwrap(), |events| {
+            if events.stdout == "ready\n" && !killed {
                 killed = true;
                 let (launcher, init) = worker_pids().unwrap();
                 assert!(kill_by_pid(if victim == "launcher" { launcher } else { init }));
             }
         })
         .unwrap();
-        assert!(killed && heard.took < Duration::from_secs(55), "{victim}");
-        assert!(ending.worker_lost, "{victim}: {ending:?}");
+        assert!(killed && ending.worker_lost, "{victim}: {ending:?}");
         let [note] = ending.notes.as_slice() else { panic!("{victim}: {ending:?}") };
         assert!(note.contains("was killed") && note.contains("asked for again"), "{note}");
         assert_eq!((ending.killed, ending.exits.len()), (None, 0), "{victim}");
@@ -139,7 +132,7 @@ fn a_worker_that_is_killed_from_outside_is_lost_and_its_run_dies() {
 }
 
 #[test]
-fn a_panic_in_the_sink_takes_the_run_along() {
+fn a_panic_in_the_sink_ends_the_run() {
     let _alone = one_at_a_time();
     let outcome = std::panic::catch_unwind(|| {
         let kill = KillSwitch::new().unwrap();
@@ -148,7 +141,7 @@ fn a_panic_in_the_sink_takes_the_run_along() {
         })
     });
     assert!(outcome.is_err());
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
@@ -161,29 +154,29 @@ fn runs_side_by_side_do_not_mix() {
             scope.spawn(move || {
                 for round in 0..3 {
                     let text = format!("{thread}-{round}");
-                    let mut said = Vec::new();
+                    let mut output = Vec::new();
                     let one = spec(&format!("echo {text} > /tmp/mine; cat /tmp/mine; exit {round}"));
                     let ending = sandbox
                         .run(&one, &KillSwitch::new().unwrap(), &mut |event| {
                             if let proctor_sandbox::SandboxEvent::Output { bytes, .. } = event {
-                                said.extend_from_slice(bytes);
+                                output.extend_from_slice(bytes);
                             }
                         })
                         .unwrap();
                     assert_exits(&ending, &[Exit::Code(round)]);
-                    assert_eq!(String::from_utf8(said).unwrap(), format!("{text}\n"));
+                    assert_eq!(String::from_utf8(output).unwrap(), format!("{text}\n"));
                 }
             });
         }
     });
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
-fn a_command_that_stops_to_be_traced_has_not_ended() {
+fn a_command_stopped_for_a_tracer_has_not_exited() {
     let script =
         "import ctypes, os, signal; ctypes.CDLL(None).ptrace(0, 0, 0, 0); os.kill(os.getpid(), signal.SIGSTOP)";
-    // What is ignored stays so: only the kill ends it, however long it takes to stop.
+    // An ignored SIGTERM stays ignored: only the kill ends the process, however long it takes to stop.
     let mut stopped = spec(&format!("trap '' TERM; exec python3 -c '{script}'"));
     stopped.limits.wall_ms_max = 5_000;
     stopped.limits.grace_ms = 100;
@@ -191,8 +184,8 @@ fn a_command_that_stops_to_be_traced_has_not_ended() {
     assert_eq!((ending.killed, ending.exits.as_slice()), (Some(KillReason::Deadline), &[][..]));
 }
 
-/// Children in states that are hard to leave, and how a shell tells that they are there. A run with everything that forbids
-/// it left off makes the last two.
+/// Children in states that are hard to leave, and how a shell recognises that they are there. The last two need a run
+/// with the layers left off that forbid them.
 const LEFT_BEHIND: [(&str, &str, &str); 8] = [
     ("stopped", "sleep 600 & kill -STOP $!", "State:.T"),
     ("stopped in a session of its own", "(setsid sh -c 'trap \"\" TERM HUP; kill -STOP $$' &)", "State:.T"),
@@ -225,7 +218,7 @@ until grep -q 'frozen 1' $g/cgroup.events; do sleep 0.01; done",
 ];
 
 #[test]
-fn nothing_that_a_run_leaves_behind_outlives_it_whatever_state_it_is_in() {
+fn processes_in_any_state_die_with_their_run() {
     for (what, script, sign) in LEFT_BEHIND {
         for last in ["exit 0", "sleep 600"] {
             let is_there = format!("until grep -qs '^{sign}' /proc/[0-9]*/status; do sleep 0.01; done");
@@ -241,24 +234,18 @@ fn nothing_that_a_run_leaves_behind_outlives_it_whatever_state_it_is_in() {
                 ];
             }
             let kill = KillSwitch::new().unwrap();
-            let mut ready = None;
-            let (ending, heard) = try_run(&leaving, &kill, |heard| {
-                if heard.stdout == "ready\n" && ready.is_none() {
-                    ready = Some(Instant::now());
-                    if last != "exit 0" {
-                        kill.kill(KillReason::Cancelled);
-                    }
+            let (ending, events) = try_run(&leaving, &kill, |events| {
+                if events.stdout == "ready\n" && last != "exit 0" {
+                    kill.kill(KillReason::Cancelled);
                 }
             })
             .unwrap();
-            let took = ready.map(|ready| ready.elapsed());
-            // What must not happen is the minute's wait for whoever does not die.
-            assert!(took.is_some_and(|took| took < Duration::from_secs(55)), "{what}, {last}: {took:?} {heard:?}");
+            assert_eq!(events.stdout, "ready\n", "{what}, {last}: {events:?}");
             let (exits, killed) = match last {
                 "exit 0" => (&[Exit::Code(0)][..], None),
                 _ => (&[][..], Some(KillReason::Cancelled)),
             };
-            assert_eq!((ending.exits.as_slice(), ending.killed), (exits, killed), "{what}, {last}: {heard:?}");
+            assert_eq!((ending.exits.as_slice(), ending.killed), (exits, killed), "{what}, {last}: {events:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Each limit bites, and says so with evidence from the kernel's counters.
+//! Each limit is enforced, and reported with evidence from the kernel's counters.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
 
@@ -9,7 +9,7 @@ use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_sandbox::{Ending, KillSwitch, RunSpec, Sandbox};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::own_disk::OwnDisk;
 use support::*;
 
@@ -17,22 +17,21 @@ use support::*;
 const HOG: &str = "x=0123456789abcdef; while :; do x=$x$x; done";
 
 #[test]
-fn a_memory_hog_is_out_of_memory_and_takes_the_whole_run_with_it() {
+fn an_out_of_memory_kill_ends_the_whole_run() {
     // The survivor would keep the run alive: v1 kills only the hog.
     let mut hog = spec(&format!("sleep 600 & ({HOG}); echo the hog is dead; wait"));
     hog.limits.memory_bytes_max = 32 << 20;
     hog.required_limits = vec![LimitKind::Memory];
-    let (ending, heard) = run(&hog);
-    assert!(heard.took < PATIENCE);
+    let (ending, events) = run(&hog);
     assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
     assert!(!ending.worker_lost);
-    assert_eq!(heard.killing.unwrap().0, KillReason::OutOfMemory);
+    assert_eq!(events.killing, Some(KillReason::OutOfMemory));
     let hit = hit(&ending, LimitKind::Memory).unwrap();
     assert!(hit.count >= 1 && hit.max == 32 << 20 && hit.peak > 30 << 20 && hit.peak <= 32 << 20, "{hit:?}");
 }
 
 #[test]
-fn a_hog_that_is_the_command_itself_is_out_of_memory_and_never_a_mere_signal() {
+fn a_command_killed_for_memory_is_out_of_memory_and_never_a_mere_signal() {
     let mut hog = spec(HOG);
     hog.limits.memory_bytes_max = 16 << 20;
     for _ in 0..5 {
@@ -42,44 +41,44 @@ fn a_hog_that_is_the_command_itself_is_out_of_memory_and_never_a_mere_signal() {
     }
 }
 
-/// Loses a child to the memory limit and ends with `status`, all of it while the supervisor waits for its sink: without that,
-/// it would most often be killed before it can exit.
-fn losing_a_child_unheard(status: i32) -> (Ending, Heard) {
+/// Runs a command that loses a child to the memory limit and exits with `status` while the supervisor is blocked in its
+/// sink: otherwise it would mostly be killed before it can exit.
+fn lose_a_child_during_a_blocked_sink(status: i32) -> (Ending, RunEvents) {
     let workspace = tempfile::tempdir().unwrap();
     let go = workspace.path().join("go");
     let script = format!("echo ready; until [ -e {} ]; do sleep 0.01; done; ({HOG}); exit {status}", go.display());
     let mut survivor = spec(&script);
     survivor.jail.workspace = workspace.path().to_owned();
     survivor.limits.memory_bytes_max = 16 << 20;
-    let (ending, heard) = try_run(&survivor, &KillSwitch::new().unwrap(), |heard| {
-        if heard.stdout == "ready\n" && !go.exists() {
+    let (ending, events) = try_run(&survivor, &KillSwitch::new().unwrap(), |events| {
+        if events.stdout == "ready\n" && !go.exists() {
             std::fs::write(&go, "").unwrap();
-            eventually("the commands are over", commands_are_over);
+            wait_until("the commands are over", are_commands_over);
         }
     })
     .unwrap();
     assert!(go.exists() && hit(&ending, LimitKind::Memory).is_some_and(|hit| hit.count >= 1), "{ending:?}");
-    (ending, heard)
+    (ending, events)
 }
 
 #[test]
 fn an_out_of_memory_kill_that_the_last_command_survives_is_evidence_and_no_verdict() {
-    let (ending, heard) = losing_a_child_unheard(0);
-    if Cgroups::here().kill_whole_runs() {
-        // Nobody survives it: init has died too, and with it the word of how the command ended.
+    let (ending, events) = lose_a_child_during_a_blocked_sink(0);
+    if Cgroups::current().kill_whole_runs() {
+        // Nothing survives it: init has died too, so it cannot report how the command ended.
         assert_eq!((ending.killed, ending.exits.len()), (Some(KillReason::OutOfMemory), 0), "{ending:?}");
-        assert_eq!(heard.words, ["started", "command 0", "killing"]);
+        assert_eq!(events.event_words, ["started", "command 0", "killing"]);
         return assert!(!ending.worker_lost);
     }
     assert_exits(&ending, &[Exit::Code(0)]);
-    assert_eq!(heard.words, ["started", "command 0", "exited 0"]);
+    assert_eq!(events.event_words, ["started", "command 0", "exited 0"]);
 }
 
 #[test]
 fn a_command_that_loses_a_child_to_the_memory_limit_and_fails_is_out_of_memory() {
-    let (ending, heard) = losing_a_child_unheard(3);
+    let (ending, events) = lose_a_child_during_a_blocked_sink(3);
     assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}");
-    assert_eq!(heard.killing.unwrap().0, KillReason::OutOfMemory);
+    assert_eq!(events.killing, Some(KillReason::OutOfMemory));
     assert!(!ending.worker_lost);
 }
 
@@ -97,8 +96,8 @@ fn a_fork_bomb_is_refused_at_the_pids_limit_and_counted() {
     let mut bomb = spec("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do sleep 600 & done; exit 7");
     bomb.limits.pids_max = 8;
     bomb.required_limits = vec![LimitKind::Pids];
-    let (ending, heard) = run(&bomb);
-    assert_eq!(ending.killed, None, "{ending:?} {heard:?}");
+    let (ending, events) = run(&bomb);
+    assert_eq!(ending.killed, None, "{ending:?} {events:?}");
     let hit = hit(&ending, LimitKind::Pids).unwrap();
     assert!(hit.count >= 1 && hit.max == 8 && hit.peak == 8, "{hit:?}");
 }
@@ -107,36 +106,34 @@ fn a_fork_bomb_is_refused_at_the_pids_limit_and_counted() {
 fn an_endless_fork_bomb_ends_with_its_deadline() {
     let mut bomb = spec("exec perl -e '$SIG{TERM} = \"IGNORE\"; fork while 1'");
     bomb.limits = Limits { pids_max: 64, wall_ms_max: 5_000, grace_ms: 200, ..bomb.limits };
-    let (ending, heard) = run(&bomb);
+    let (ending, _) = run(&bomb);
     assert_eq!(ending.killed, Some(KillReason::Deadline), "{ending:?}");
-    assert!(heard.took < Duration::from_secs(60), "{:?}", heard.took);
     assert!(hit(&ending, LimitKind::Pids).unwrap().count >= 1);
 }
 
 #[test]
-fn a_spinning_run_is_held_back_by_its_cpu_limit() {
-    // Some 0.06 s of processor, for as long as that may take.
+fn a_spinning_run_is_throttled_by_its_cpu_limit() {
+    // Some 0.06 s of processor time, on any processor.
     let mut spin = spec("i=0; while [ $i -lt 40000 ]; do i=$((i+1)); done");
     spin.limits.cpu_millis_max = 100;
     // An emulated processor takes forty times as long.
     spin.limits.wall_ms_max = 600_000;
     spin.required_limits = vec![LimitKind::Cpu];
-    let (ending, heard) = run(&spin);
+    let (ending, events) = run(&spin);
     assert_exits(&ending, &[Exit::Code(0)]);
     let used = ending.resources;
     assert!(used.throttled_s.unwrap() > 0.05, "{used:?}");
-    assert!(used.wall_s > 4.0 * (used.cpu_user_s + used.cpu_system_s), "{used:?}");
-    let cpu = heard.isolation.unwrap().limits.into_iter().find(|limit| limit.limit == LimitKind::Cpu).unwrap();
-    assert_eq!((cpu.max, cpu.by.as_str()), (100, Cgroups::here().by));
+    let cpu = events.isolation.unwrap().limits.into_iter().find(|limit| limit.limit == LimitKind::Cpu).unwrap();
+    assert_eq!((cpu.max, cpu.by.as_str()), (100, Cgroups::current().by));
 }
 
 #[test]
-fn a_full_tmp_stays_within_its_size_and_is_told() {
+fn a_full_tmp_stays_within_its_size_and_is_reported() {
     let mut filler = spec("head -c 100000000 /dev/zero > /tmp/fill; stat -c %s /tmp/fill");
     filler.limits.tmp_bytes_max = 1 << 20;
-    let (ending, heard) = run(&filler);
+    let (ending, events) = run(&filler);
     assert_eq!(ending.killed, None);
-    let size: u64 = heard.stdout.trim().parse().unwrap();
+    let size: u64 = events.stdout.trim().parse().unwrap();
     assert!(size <= 1 << 20, "{size}");
     assert_eq!(hit(&ending, LimitKind::Tmp).unwrap().max, 1 << 20);
 }
@@ -145,9 +142,9 @@ fn a_full_tmp_stays_within_its_size_and_is_told() {
 fn inodes_of_tmp_are_bounded_too() {
     let mut filler = spec("cd /tmp; i=0; while true > $i; do i=$((i+1)); done 2>/dev/null; echo $i");
     filler.limits.tmp_bytes_max = 1 << 20;
-    let (ending, heard) = run(&filler);
-    assert_eq!(ending.exits, [Exit::Code(0)], "{heard:?}");
-    assert!(heard.stdout.trim().parse::<u64>().unwrap() < 1_024);
+    let (ending, events) = run(&filler);
+    assert_eq!(ending.exits, [Exit::Code(0)], "{events:?}");
+    assert!(events.stdout.trim().parse::<u64>().unwrap() < 1_024);
     assert!(hit(&ending, LimitKind::Tmp).is_some());
 }
 
@@ -155,25 +152,25 @@ fn inodes_of_tmp_are_bounded_too() {
 fn an_output_flood_is_cut_off_at_its_bound() {
     let mut flood = spec("yes");
     flood.limits.log_bytes_max = 1_000_000;
-    let (ending, heard) = run(&flood);
+    let (ending, events) = run(&flood);
     assert_eq!(ending.killed, Some(KillReason::OutputFlood));
-    assert_eq!(heard.stdout.len(), 1_000_000);
+    assert_eq!(events.stdout.len(), 1_000_000);
     assert!(ending.resources.output_bytes > 1_000_000);
-    assert_eq!(heard.words, ["started", "command 0", "killing"]);
+    assert_eq!(events.event_words, ["started", "command 0", "killing"]);
     assert!(hit(&ending, LimitKind::Log).is_some());
 }
 
 #[test]
-fn exactly_the_bound_is_no_flood() {
+fn output_of_exactly_the_bound_is_no_flood() {
     let mut edge = spec("head -c 600000 /dev/zero; head -c 400000 /dev/zero >&2");
     edge.limits.log_bytes_max = 1_000_000;
-    let (ending, heard) = run(&edge);
+    let (ending, events) = run(&edge);
     assert_exits(&ending, &[Exit::Code(0)]);
-    assert_eq!(heard.stdout.len() + heard.stderr.len(), 1_000_000);
+    assert_eq!(events.stdout.len() + events.stderr.len(), 1_000_000);
 }
 
 #[test]
-fn the_bound_counts_all_commands_together() {
+fn the_output_bound_counts_all_commands_together() {
     let mut two = spec("head -c 600000 /dev/zero");
     two.commands.push(sh("head -c 600000 /dev/zero; sleep 600"));
     two.limits.log_bytes_max = 1_000_000;
@@ -191,26 +188,24 @@ fn limits_at_their_ceilings_are_accepted() {
 }
 
 #[test]
-fn no_memory_even_for_the_worker_is_out_of_memory_or_an_error_but_no_hang() {
+fn too_little_memory_for_the_worker_is_reported_without_a_timeout() {
     let mut tiny = spec("true");
     tiny.limits.memory_bytes_max = 64 << 10;
     let _alone = one_at_a_time();
-    let begun = Instant::now();
     let outcome = sandbox().run(&tiny, &KillSwitch::new().unwrap(), &mut |_| {});
-    assert!(begun.elapsed() < Duration::from_secs(55));
-    assert_nothing_is_left();
+    assert_no_leftovers();
     match outcome {
         Ok(ending) => assert_eq!(ending.killed, Some(KillReason::OutOfMemory), "{ending:?}"),
-        // Nobody was waited for in vain.
+        // Nothing was waited for until a timeout.
         Err(error) => {
-            let said = format!("{error:?}");
-            assert!(!["timed out", "TimedOut"].iter().any(|vain| said.contains(vain)), "{said}");
+            let text = format!("{error:?}");
+            assert!(!["timed out", "TimedOut"].iter().any(|vain| text.contains(vain)), "{text}");
         }
     }
 }
 
 #[test]
-fn buffers_of_sockets_are_bounded_with_the_runs_memory() {
+fn socket_buffers_are_limited_with_the_runs_memory() {
     let prelude = "
 import socket
 keep = []
@@ -247,17 +242,18 @@ print(held(\"/proc/net/tcp\"))";
     for (what, script) in [("udp", udp), ("tcp", tcp)] {
         let mut greedy = spec(&format!("exec python3 -c '{prelude}{script}'"));
         greedy.limits.memory_bytes_max = 32 << 20;
-        let (ending, heard) = run(&greedy);
+        let (ending, events) = run(&greedy);
         // v2 counts them as memory, and may kill for it.
         if ending.killed != Some(KillReason::OutOfMemory) {
-            let held: u64 = heard.stdout.trim().parse().unwrap_or_else(|_| panic!("{what}: {ending:?} {heard:?}"));
-            assert!(held > 1 << 20 && held <= 33 << 20, "{what}: {held} {ending:?}");
+            let buffered_bytes: u64 =
+                events.stdout.trim().parse().unwrap_or_else(|_| panic!("{what}: {ending:?} {events:?}"));
+            assert!(buffered_bytes > 1 << 20 && buffered_bytes <= 33 << 20, "{what}: {buffered_bytes} {ending:?}");
         }
     }
 }
 
 #[test]
-fn kernel_memory_that_no_controller_counts_is_watched() {
+fn kills_a_run_for_kernel_memory_that_no_controller_counts() {
     let locks = "
 import fcntl, os, time
 keep = []
@@ -283,12 +279,14 @@ time.sleep(600)";
         let mut greedy = spec(&format!("exec python3 -c '{script}'"));
         greedy.limits.memory_bytes_max = 128 << 20;
         greedy.jail.network = Network::None;
-        let (ending, heard) = run(&greedy);
+        let (ending, events) = run(&greedy);
         // Older kernels let no socket hold more than its own bound.
-        if what == "netlink" && heard.stdout.trim().parse::<u64>().is_ok_and(|held| held < 32 << 20) {
+        if what == "netlink"
+            && events.stdout.trim().parse::<u64>().is_ok_and(|buffered_bytes| buffered_bytes < 32 << 20)
+        {
             continue;
         }
-        assert_eq!(ending.killed, Some(KillReason::KernelMemory), "{what}: {ending:?} {heard:?}");
+        assert_eq!(ending.killed, Some(KillReason::KernelMemory), "{what}: {ending:?} {events:?}");
         assert!(ending.notes.iter().any(|note| note.contains("locks on files")), "{what}: {:?}", ending.notes);
     }
 }
@@ -306,7 +304,7 @@ fn spec_on(disk: &OwnDisk, script: &str) -> RunSpec {
 }
 
 #[test]
-fn a_run_that_puts_too_much_on_disk_is_killed_and_told() {
+fn a_run_that_exceeds_its_disk_limit_is_killed_and_reported() {
     let rows = [
         ("a large file", "head -c 64M /dev/zero > file; sleep 600"),
         ("many files", "mkdir d; for i in 1 2 3 4 5 6 7 8; do head -c 8M /dev/zero > d/$i; done; sleep 600"),
@@ -330,35 +328,34 @@ f = os.open(\"file\", os.O_RDWR | os.O_CREAT); os.ftruncate(f, 64 << 20)
 at = c.mmap(None, size, 3, 1, f, ctypes.c_long(0)); os.unlink(\"file\"); os.close(f)
 ctypes.memset(at, 1, size); time.sleep(600)'",
         ),
-        ("files told to be old", "head -c 64M /dev/zero > file; touch -d 1980-01-01 file; sleep 600"),
+        ("files with an old modification time", "head -c 64M /dev/zero > file; touch -d 1980-01-01 file; sleep 600"),
         ("in the grace", "trap 'head -c 64M /dev/zero > file; sleep 600' TERM; sleep 600 & wait; wait"),
     ];
     for (what, script) in rows {
-        let disk = OwnDisk::of(256 << 20);
+        let disk = OwnDisk::with_bytes(256 << 20);
         let mut greedy = spec_on(&disk, script);
         let in_the_grace = what == "in the grace";
         if in_the_grace {
             greedy.limits.wall_ms_max = 6_000;
-            greedy.limits.grace_ms = 60_000;
+            greedy.limits.grace_ms = LONG_GRACE_MS;
         }
-        let (ending, heard) = run(&greedy);
+        let (ending, events) = bounded(|| run(&greedy));
         let why = if in_the_grace { KillReason::Deadline } else { KillReason::DiskFull };
-        assert_eq!(ending.killed, Some(why), "{what}: {ending:?} {heard:?}");
-        assert_eq!(heard.killing.unwrap().0, why, "{what}");
-        assert!(heard.took < Duration::from_secs(60), "{what}: {:?}", heard.took);
+        assert_eq!(ending.killed, Some(why), "{what}: {ending:?} {events:?}");
+        assert_eq!(events.killing, Some(why), "{what}");
         let hit = hit(&ending, LimitKind::Disk).unwrap();
         assert!(
             hit.max == DISK_MAX && hit.peak > DISK_MAX && hit.peak <= 65 << 20 && hit.count == 1,
             "{what}: {hit:?}"
         );
-        let disk = heard.isolation.unwrap().limits.into_iter().find(|limit| limit.limit == LimitKind::Disk).unwrap();
+        let disk = events.isolation.unwrap().limits.into_iter().find(|limit| limit.limit == LimitKind::Disk).unwrap();
         assert_eq!((disk.max, disk.by.as_str()), (DISK_MAX, "supervisor"));
     }
 }
 
 #[test]
-fn a_deleted_file_is_seen_beside_many_others() {
-    let disk = OwnDisk::of(256 << 20);
+fn a_deleted_file_counts_in_a_workspace_of_many_files() {
+    let disk = OwnDisk::with_bytes(256 << 20);
     for number in 0..100_000 {
         std::fs::File::create(disk.workspace().join(format!("{number}"))).unwrap();
     }
@@ -368,20 +365,20 @@ fn a_deleted_file_is_seen_beside_many_others() {
 }
 
 #[test]
-fn space_is_not_taken_in_one_call() {
-    let disk = OwnDisk::of(256 << 20);
-    let (ending, heard) = run(&spec_on(&disk, "fallocate -l 64M file; stat -c '%s %b' file; : > other; du -k ."));
+fn fallocate_cannot_take_space_in_one_call() {
+    let disk = OwnDisk::with_bytes(256 << 20);
+    let (ending, events) = run(&spec_on(&disk, "fallocate -l 64M file; stat -c '%s %b' file; : > other; du -k ."));
     assert_exits(&ending, &[Exit::Code(0)]);
-    assert_eq!(heard.stdout.lines().collect::<Vec<_>>(), ["0 0", "0\t."], "{heard:?}");
-    assert!(heard.stderr.contains("Operation not supported"), "{heard:?}");
+    assert_eq!(events.stdout.lines().collect::<Vec<_>>(), ["0 0", "0\t."], "{events:?}");
+    assert!(events.stderr.contains("Operation not supported"), "{events:?}");
     let mut bare = spec_on(&disk, "fallocate -l 64M space; sleep 600");
     bare.jail.left_off = vec![Layer::Seccomp];
     assert_eq!(run(&bare).0.killed, Some(KillReason::DiskFull));
 }
 
 #[test]
-fn too_many_files_are_too_much_on_disk() {
-    let disk = OwnDisk::of(256 << 20);
+fn too_many_files_exceed_the_disk_limit() {
+    let disk = OwnDisk::with_bytes(256 << 20);
     let flood = "import os, time
 os.mkdir(\"d\"); os.chdir(\"d\")
 for i in range(150000): os.mknod(str(i))
@@ -394,15 +391,15 @@ time.sleep(600)";
 }
 
 #[test]
-fn what_others_put_on_the_disk_and_what_was_there_is_not_the_runs() {
-    let disk = OwnDisk::of(256 << 20);
+fn files_of_others_and_old_files_do_not_count_for_the_run() {
+    let disk = OwnDisk::with_bytes(256 << 20);
     std::fs::write(disk.workspace().join("old"), vec![7; 64 << 20]).unwrap();
     std::thread::sleep(Duration::from_millis(20));
     let neighbour = disk.path().join("neighbour");
-    // An old large file is touched, a neighbour fills the disk, and what the run itself writes is within its limit.
+    // An old large file is touched, a neighbour fills the disk, and the run's own writes are within its limit.
     let modest = spec_on(&disk, "head -c 8M /dev/zero > new; echo ready; sleep 1");
-    let (ending, _) = try_run(&modest, &KillSwitch::new().unwrap(), |heard| {
-        if heard.stdout == "ready\n" && !neighbour.exists() {
+    let (ending, _) = try_run(&modest, &KillSwitch::new().unwrap(), |events| {
+        if events.stdout == "ready\n" && !neighbour.exists() {
             std::fs::write(&neighbour, vec![7; 64 << 20]).unwrap();
         }
     })
@@ -411,14 +408,14 @@ fn what_others_put_on_the_disk_and_what_was_there_is_not_the_runs() {
     let (ending, _) = run(&spec_on(&disk, "touch old; chmod 600 old; sleep 1"));
     assert_exits(&ending, &[Exit::Code(0)]);
     assert_eq!(hit(&ending, LimitKind::Disk), None);
-    // As large as before, it has not grown.
+    // As large as before: no growth.
     let (ending, _) = run(&spec_on(&disk, "rm old; head -c 64M /dev/zero > old; sleep 1"));
     assert_exits(&ending, &[Exit::Code(0)]);
 }
 
 #[test]
-fn a_full_disk_and_a_full_tmp_are_told_for_bytes_and_for_files() {
-    let disk = OwnDisk::of(4 << 20);
+fn reports_a_full_disk_and_a_full_tmp_for_bytes_and_for_inodes() {
+    let disk = OwnDisk::with_bytes(4 << 20);
     let filler = "for i in $(seq 300000); do : > $i; done 2>/dev/null; exit 1";
     let rows = [
         ("head -c 64M /dev/zero > file", LimitKind::Disk),
@@ -428,22 +425,22 @@ fn a_full_disk_and_a_full_tmp_are_told_for_bytes_and_for_files() {
     for (script, limit) in rows {
         let mut spec = spec_on(&disk, script);
         spec.limits.tmp_bytes_max = 1 << 20;
-        let (ending, heard) = run(&spec);
-        assert!(ending.exits == [Exit::Code(1)] || ending.exits == [Exit::Code(2)], "{script}: {ending:?} {heard:?}");
+        let (ending, events) = run(&spec);
+        assert!(ending.exits == [Exit::Code(1)] || ending.exits == [Exit::Code(2)], "{script}: {ending:?} {events:?}");
         let hit = hit(&ending, limit).unwrap();
         assert_eq!(hit.count, 1, "{script}: {hit:?}");
     }
 }
 
-/// Bytes that a run may write in a second, and those that it writes behind the page cache if nobody stops it.
+/// Bytes that a run may write in a second, and bytes of buffered writes if nothing limits them.
 const PACE: u64 = 8 << 20;
 const BUFFERED: u64 = 512 << 20;
 
 /// v1 does not know whose pages the kernel writes back. Five seconds by the run's own clock are enough for 56 MiB.
 #[test]
-fn writes_that_a_run_does_not_wait_for_are_held_back_on_v1() {
-    let is_v1 = Cgroups::here().by != "cgroup-v2";
-    // On v2 they are the kernel's to hold back, and a guest has little room.
+fn buffered_writes_are_limited_on_v1() {
+    let is_v1 = Cgroups::current().by != "cgroup-v2";
+    // On v2 the kernel limits them, and a guest has little space.
     let wanted = if is_v1 { BUFFERED } else { PACE };
     let writer = format!(
         "import os, time
@@ -458,23 +455,23 @@ print(written)"
     writing.jail.workspace = workspace.path().to_owned();
     writing.commands[0].dir = workspace.path().to_owned();
     writing.limits.write_bytes_per_s_max = PACE;
-    let (ending, heard) = run(&writing);
+    let (ending, events) = run(&writing);
     assert_exits(&ending, &[Exit::Code(0)]);
-    let written: u64 = heard.stdout.trim().parse().unwrap();
+    let written: u64 = events.stdout.trim().parse().unwrap();
     let notes = ending.notes.iter().filter(|note| note.contains("held back") && note.contains("8192 KiB a second"));
     assert_eq!(notes.count(), usize::from(is_v1), "{ending:?}");
     assert!(written < BUFFERED, "{written} {ending:?}");
 }
 
 #[test]
-fn a_run_that_is_held_back_hears_that_its_time_is_over() {
+fn a_frozen_run_receives_sigterm_at_its_deadline() {
     let workspace = tempfile::tempdir_in("/var/tmp").unwrap();
-    // As much as takes minutes at that pace; on v2 it waits for nothing.
+    // As much as takes minutes at that rate; on v2 the run waits for nothing.
     let mut writing = spec("trap 'echo heard; exit 7' TERM; head -c 64M /dev/zero > file; while :; do sleep 0.1; done");
     writing.jail.workspace = workspace.path().to_owned();
     writing.commands[0].dir = workspace.path().to_owned();
     writing.limits =
         Limits { write_bytes_per_s_max: 100 << 10, wall_ms_max: 2_000, grace_ms: 60_000, ..writing.limits };
-    let (ending, heard) = run(&writing);
-    assert_eq!((ending.killed, heard.stdout.as_str()), (Some(KillReason::Deadline), "heard\n"), "{ending:?}");
+    let (ending, events) = run(&writing);
+    assert_eq!((ending.killed, events.stdout.as_str()), (Some(KillReason::Deadline), "heard\n"), "{ending:?}");
 }

@@ -1,4 +1,4 @@
-//! Workers that are prepared ahead: quick, never somebody else's, bounded, and gone without a trace.
+//! Workers that are prepared ahead: quick, never shared between owners, bounded, and removed without a trace.
 
 #[cfg(test)]
 mod support;
@@ -16,135 +16,135 @@ const BOUNDS: PoolBounds = PoolBounds { workers_max: 2, idle: Duration::from_sec
 
 fn in_workspace(owner: &str, workspace: &Path, script: &str) -> RunSpec {
     RunSpec {
-        jail: Jail { owner: owner.to_owned(), session: format!("{owner}-1"), ..Jail::at(workspace) },
+        jail: Jail { owner: owner.to_owned(), session: format!("{owner}-1"), ..Jail::new(workspace) },
         ..spec(script)
     }
 }
 
-/// Waits until the keeper has put back what it had in hand, which can be seen to wait a little earlier, and has taken apart
-/// what runs have left.
-fn all_is_on_the_shelf(sandbox: &LinuxSandbox) {
+/// Waits until the pool's thread has inserted the prepared worker, which can be seen waiting a little earlier, and has
+/// removed what finished runs have left.
+fn wait_for_pool(sandbox: &LinuxSandbox) {
     sandbox.retire("another");
 }
 
 #[test]
-fn runs_of_one_session_share_a_network_and_nothing_that_a_run_could_leave() {
+fn runs_of_one_session_share_a_network_namespace_and_no_files() {
     let _alone = one_at_a_time();
     let workspace = tempfile::tempdir().unwrap();
     let sandbox = pooled(BOUNDS);
     let script = "for n in net mnt pid ipc cgroup; do readlink /proc/self/ns/$n; done; \
                   ls -A /tmp/proctor /dev/shm; echo x > /tmp/left; echo x > /dev/shm/left; sleep 600 & :";
     let spec = in_workspace("a", workspace.path(), script);
-    let mut heard: Vec<Vec<String>> = Vec::new();
+    let mut events: Vec<Vec<String>> = Vec::new();
     for _ in 0..5 {
-        heard.push(said(&sandbox, &spec).lines().map(str::to_owned).collect());
-        // A run that comes too early may make a room of its own.
-        eventually("the next worker waits", || waiting_workers().len() == 1);
-        all_is_on_the_shelf(&sandbox);
+        events.push(stdout_of(&sandbox, &spec).lines().map(str::to_owned).collect());
+        // A run that comes too early may start a zygote of its own.
+        wait_until("the next worker waits", || prepared_workers().len() == 1);
+        wait_for_pool(&sandbox);
     }
-    let distinct = |line: usize| heard.iter().map(|lines| lines[line].clone()).collect::<BTreeSet<_>>().len();
+    let distinct = |line: usize| events.iter().map(|lines| lines[line].clone()).collect::<BTreeSet<_>>().len();
     assert_eq!(distinct(0), 1, "one network namespace");
-    for lines in &heard {
+    for lines in &events {
         assert_eq!(lines[5..], ["/dev/shm:", "", "/tmp/proctor:", "artifacts", "cache", "home", "work"], "{lines:?}");
     }
-    assert_eq!(launchers(), 1);
+    assert_eq!(launcher_count(), 1);
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
-fn a_run_of_no_session_has_nothing_prepared_after_it() {
+fn a_run_without_a_session_prepares_nothing_for_a_next_one() {
     let _alone = one_at_a_time();
     let workspace = tempfile::tempdir().unwrap();
     let sandbox = pooled(BOUNDS);
     let spec = in_workspace("a", workspace.path(), "echo said");
     let alone = RunSpec { jail: Jail { session: String::new(), ..spec.jail.clone() }, ..spec.clone() };
     for _ in 0..2 {
-        assert_eq!(said(&sandbox, &alone), "said\n");
-        assert_eq!(launchers(), 0, "it went with its run");
+        assert_eq!(stdout_of(&sandbox, &alone), "said\n");
+        assert_eq!(launcher_count(), 0, "the launcher ended with its run");
     }
-    said(&sandbox, &spec);
-    eventually("the next worker of a session waits", || waiting_workers().len() == 1);
+    stdout_of(&sandbox, &spec);
+    wait_until("the next worker of a session waits", || prepared_workers().len() == 1);
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
-fn what_is_prepared_for_one_owner_or_workspace_serves_no_other() {
+fn a_prepared_worker_serves_only_its_owner_and_workspace() {
     let _alone = one_at_a_time();
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(one.path().join("of"), "one").unwrap();
     fs::write(two.path().join("of"), "two").unwrap();
     let sandbox = pooled(PoolBounds { workers_max: 8, ..BOUNDS });
-    let look = |owner: &str, dir: &Path| {
+    let inspect = |owner: &str, dir: &Path| {
         let script = format!("cat {}/of; readlink /proc/self/ns/net", dir.display());
-        said(&sandbox, &in_workspace(owner, dir, &script))
+        stdout_of(&sandbox, &in_workspace(owner, dir, &script))
     };
     let mut nets = BTreeSet::new();
     for _ in 0..2 {
         for (owner, dir, of) in [("a", &one, "one"), ("b", &one, "one"), ("a", &two, "two")] {
-            let heard = look(owner, dir.path());
-            assert!(heard.starts_with(of), "{heard}");
-            nets.insert(heard[3..].to_owned());
-            eventually("each room has a worker", || waiting_workers().len() == nets.len());
-            all_is_on_the_shelf(&sandbox);
+            let events = inspect(owner, dir.path());
+            assert!(events.starts_with(of), "{events}");
+            nets.insert(events[3..].to_owned());
+            wait_until("each zygote has a worker", || prepared_workers().len() == nets.len());
+            wait_for_pool(&sandbox);
         }
     }
-    assert_eq!((nets.len(), launchers()), (3, 3));
+    assert_eq!((nets.len(), launcher_count()), (3, 3));
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
-fn a_directory_that_took_the_place_of_the_workspace_is_another_workspace() {
+fn a_replaced_workspace_directory_is_another_workspace() {
     let _alone = one_at_a_time();
     let parent = tempfile::tempdir().unwrap();
     let (workspace, old) = (parent.path().join("ws"), parent.path().join("old"));
     let sandbox = pooled(BOUNDS);
     fs::create_dir(&workspace).unwrap();
     let spec = in_workspace("a", &workspace, &format!("ls {}", workspace.display()));
-    assert_eq!(said(&sandbox, &spec), "");
+    assert_eq!(stdout_of(&sandbox, &spec), "");
     fs::rename(&workspace, &old).unwrap();
     fs::create_dir(&workspace).unwrap();
     fs::write(workspace.join("new"), "").unwrap();
-    assert_eq!(said(&sandbox, &spec), "new\n");
+    assert_eq!(stdout_of(&sandbox, &spec), "new\n");
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
-fn rooms_are_bounded_and_the_least_used_one_goes() {
+fn evicts_the_zygote_idle_longest_beyond_the_bound() {
     let _alone = one_at_a_time();
     let dirs: Vec<_> = (0..5).map(|_| tempfile::tempdir().unwrap()).collect();
     let sandbox = pooled(BOUNDS);
     for dir in &dirs {
-        said(&sandbox, &in_workspace("a", dir.path(), "true"));
+        stdout_of(&sandbox, &in_workspace("a", dir.path(), "true"));
     }
-    eventually("two rooms are left", || launchers() == 2);
+    wait_until("two zygotes are left", || launcher_count() == 2);
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
-fn an_idle_room_is_cleared_away_and_the_next_run_makes_another() {
+fn evicts_an_idle_zygote_and_the_next_run_starts_another() {
     let _alone = one_at_a_time();
     let dir = tempfile::tempdir().unwrap();
     let sandbox = pooled(PoolBounds { idle: Duration::from_millis(200), ..BOUNDS });
     let spec = in_workspace("a", dir.path(), "true");
-    said(&sandbox, &spec);
-    eventually("nothing is left", || launchers() == 0);
-    said(&sandbox, &spec);
+    stdout_of(&sandbox, &spec);
+    wait_until("nothing is left", || launcher_count() == 0);
+    stdout_of(&sandbox, &spec);
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
-fn a_run_outlives_its_room() {
+fn a_run_outlives_its_zygotes_pool_entry() {
     let _alone = one_at_a_time();
     let dir = tempfile::tempdir().unwrap();
     let sandbox = pooled(PoolBounds { idle: Duration::from_millis(100), ..BOUNDS });
     let spec = in_workspace("a", dir.path(), "sleep 1; echo end");
-    assert_eq!(said(&sandbox, &spec), "end\n");
+    assert_eq!(stdout_of(&sandbox, &spec), "end\n");
     let kill = KillSwitch::new().unwrap();
     let ending = sandbox
         .run(&spec, &kill, &mut |event| {
@@ -156,114 +156,114 @@ fn a_run_outlives_its_room() {
         .unwrap();
     assert_exits(&ending, &[Exit::Code(0)]);
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
-fn nothing_of_its_runs_is_left_when_a_session_has_closed() {
+fn retiring_a_session_leaves_nothing_of_its_runs() {
     let _alone = one_at_a_time();
     let dir = tempfile::tempdir().unwrap();
     let sandbox = pooled(BOUNDS);
     let spec = in_workspace("a", dir.path(), "true");
     for _ in 0..3 {
-        said(&sandbox, &spec);
+        stdout_of(&sandbox, &spec);
         sandbox.retire("a-1");
-        assert_nothing_is_left();
+        assert_no_leftovers();
     }
 }
 
 /// Both may listen at the same address.
 #[test]
-fn two_sessions_in_one_workspace_do_not_meet_in_a_network() {
+fn two_sessions_in_one_workspace_have_separate_network_namespaces() {
     let _alone = one_at_a_time();
     let dir = tempfile::tempdir().unwrap();
     let sandbox = pooled(BOUNDS);
     let one = in_workspace("a", dir.path(), "readlink /proc/self/ns/net");
     let two = RunSpec { jail: Jail { session: "a-2".to_owned(), ..one.jail.clone() }, ..one.clone() };
-    let (first, other) = (said(&sandbox, &one), said(&sandbox, &two));
-    eventually("the next workers wait", || waiting_workers().len() == 2);
-    all_is_on_the_shelf(&sandbox);
+    let (first, other) = (stdout_of(&sandbox, &one), stdout_of(&sandbox, &two));
+    wait_until("the next workers wait", || prepared_workers().len() == 2);
+    wait_for_pool(&sandbox);
     assert!(first.starts_with("net:[") && other.starts_with("net:[") && first != other, "{first} {other}");
-    assert_eq!(said(&sandbox, &one), first, "a session's own runs share an empty one");
+    assert_eq!(stdout_of(&sandbox, &one), first, "the runs of a session share a network namespace");
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
-fn a_closed_session_lets_go_of_its_room_and_of_no_other() {
+fn retiring_a_session_ends_only_its_own_zygote() {
     let _alone = one_at_a_time();
     let dir = tempfile::tempdir().unwrap();
     let sandbox = pooled(BOUNDS);
     let one = in_workspace("a", dir.path(), "true");
     let two = RunSpec { jail: Jail { session: "a-2".to_owned(), ..one.jail.clone() }, ..one.clone() };
-    said(&sandbox, &one);
-    said(&sandbox, &two);
+    stdout_of(&sandbox, &one);
+    stdout_of(&sandbox, &two);
     sandbox.retire("a-3");
-    assert_eq!(launchers(), 2);
+    assert_eq!(launcher_count(), 2);
     sandbox.retire("a-1");
-    eventually("one room is left", || launchers() == 1);
+    wait_until("one zygote is left", || launcher_count() == 1);
     sandbox.close();
-    eventually("no room is left", || launchers() == 0);
-    // Closed: a run still works, and keeps nothing.
-    said(&sandbox, &two);
-    assert_eq!(launchers(), 0);
+    wait_until("no zygote is left", || launcher_count() == 0);
+    // A closed pool keeps nothing, and a run still works.
+    stdout_of(&sandbox, &two);
+    assert_eq!(launcher_count(), 0);
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
-fn a_prepared_worker_that_died_is_not_given_a_run() {
+fn a_dead_prepared_worker_gets_no_run() {
     let _alone = one_at_a_time();
     let dir = tempfile::tempdir().unwrap();
     let sandbox = pooled(BOUNDS);
     let spec = in_workspace("a", dir.path(), "echo fine");
-    said(&sandbox, &spec);
-    // Once whatever there is, which is mostly being prepared, and once what waits for its run.
-    let waiting = || waiting_workers().first().copied();
+    stdout_of(&sandbox, &spec);
+    // First any worker, which is mostly being prepared, then one that waits for its run.
+    let waiting = || prepared_workers().first().copied();
     for found in [worker_pids, waiting].repeat(2) {
         let one = || {
             let mut pids = None;
-            eventually("there is a worker", || {
-                // What dies while it is being prepared takes its room along, and only a run makes another.
+            wait_until("there is a worker", || {
+                // A worker that dies while it is prepared takes its zygote along, and only a run starts another.
                 if worker_pids().is_none() {
-                    said(&sandbox, &spec);
+                    stdout_of(&sandbox, &spec);
                 }
                 pids = found();
                 pids.is_some()
             });
             pids.unwrap()
         };
-        // On a busy host one that waits may have waited for too long, and be gone.
+        // On a busy host a waiting worker may have been evicted meanwhile.
         while !kill_by_pid(one().1) {}
-        assert_eq!(said(&sandbox, &spec), "fine\n");
+        assert_eq!(stdout_of(&sandbox, &spec), "fine\n");
         let init = loop {
             let (launcher, init) = one();
             if kill_by_pid(launcher) {
                 break init;
             }
         };
-        eventually("init died with it", || is_dead(init));
-        assert_eq!(said(&sandbox, &spec), "fine\n");
+        wait_until("init died with it", || is_dead(init));
+        assert_eq!(stdout_of(&sandbox, &spec), "fine\n");
     }
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
-fn other_limits_get_another_worker_of_the_same_room() {
+fn other_limits_get_another_worker_of_the_same_zygote() {
     let _alone = one_at_a_time();
     let dir = tempfile::tempdir().unwrap();
     let sandbox = pooled(BOUNDS);
     let mut spec = in_workspace("a", dir.path(), "df -k /tmp | tail -n 1 | tr -s ' ' | cut -d' ' -f2");
     for mib in [16, 16, 32, 16, 32, 32] {
         spec.limits.tmp_bytes_max = mib << 20;
-        assert_eq!(said(&sandbox, &spec).trim(), (mib << 10).to_string());
+        assert_eq!(stdout_of(&sandbox, &spec).trim(), (mib << 10).to_string());
     }
-    // A run that has waited in vain for the keeper made a room of its own, which goes with its worker.
-    all_is_on_the_shelf(&sandbox);
-    assert_eq!(launchers(), 1);
+    // A run that has waited in vain for the pool's thread started a zygote of its own, which ends with its worker.
+    wait_for_pool(&sandbox);
+    assert_eq!(launcher_count(), 1);
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
 #[test]
@@ -277,22 +277,22 @@ fn many_threads_share_one_pool() {
             scope.spawn(move || {
                 for round in 0..15 {
                     let script = format!("echo {thread} {round}");
-                    let heard = said(sandbox, &in_workspace("a", dir.path(), &script));
-                    assert_eq!(heard, format!("{thread} {round}\n"));
+                    let events = stdout_of(sandbox, &in_workspace("a", dir.path(), &script));
+                    assert_eq!(events, format!("{thread} {round}\n"));
                 }
             });
         }
     });
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }
 
-/// A supervisor that removes caches leaves the worker that was prepared with them in what it has moved away.
+/// A supervisor that removes caches moves them away; a worker prepared with them would write there.
 #[test]
-fn a_worker_that_was_prepared_with_another_writable_directory_is_passed_over() {
+fn a_worker_prepared_with_another_writable_directory_is_not_used() {
     let _alone = one_at_a_time();
-    let (workspace, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let cache = kept.path().join("cache");
+    let (workspace, cache_parent) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let cache = cache_parent.path().join("cache");
     let sandbox = pooled(BOUNDS);
     let spec = in_workspace("a", workspace.path(), &format!("echo said; echo x > {}/left", cache.display()));
     let run = || {
@@ -304,14 +304,14 @@ fn a_worker_that_was_prepared_with_another_writable_directory_is_passed_over() {
             links: vec![("home/tool/cache".to_owned(), cache.join("made"))],
             ..spec.jail.clone()
         };
-        assert_eq!(said(&sandbox, &RunSpec { jail, ..spec.clone() }), "said\n");
-        eventually("the next worker waits", || !waiting_workers().is_empty());
-        all_is_on_the_shelf(&sandbox);
+        assert_eq!(stdout_of(&sandbox, &RunSpec { jail, ..spec.clone() }), "said\n");
+        wait_until("the next worker waits", || !prepared_workers().is_empty());
+        wait_for_pool(&sandbox);
         assert!(cache.join("left").exists() && cache.join("made").is_dir());
     };
     run();
-    fs::rename(&cache, kept.path().join("trash")).unwrap();
+    fs::rename(&cache, cache_parent.path().join("trash")).unwrap();
     run();
     drop(sandbox);
-    assert_nothing_is_left();
+    assert_no_leftovers();
 }

@@ -21,7 +21,7 @@ pub use run_cache::{RunCache, cache_dir_of_run};
 
 use crate::host::trash::{OPEN_DIR, empty, move_up, names, open_trash, sibling};
 use proctor_core::bounds::{PATH_BYTES_MAX, TENANT_CACHED_WORKSPACES_MAX};
-use proctor_sandbox::{lack, unless_lacking};
+use proctor_sandbox::{exhausted_resource, ok_unless_exhausted};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, openat, openat2, statx};
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -270,11 +270,11 @@ fn measure(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> io::Resul
         let mut entries = match openat2(dir, path.as_slice(), OPEN_DIR, Mode::empty(), below).and_then(Dir::new) {
             Ok(entries) => entries,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::AGAIN) => continue,
-            Err(error) if lack(&error.into()).is_some() => return Err(error.into()),
+            Err(error) if exhausted_resource(&error.into()).is_some() => return Err(error.into()),
             Err(_) => return Ok(Some(Cache { bytes: u64::MAX, ..cache })),
         };
         while let Some(entry) = entries.read() {
-            let Some(entry) = unless_lacking(entry)? else { break };
+            let Some(entry) = ok_unless_exhausted(entry)? else { break };
             if [c".", c".."].contains(&entry.file_name()) {
                 continue;
             }
@@ -300,7 +300,7 @@ fn measure(dir: &OwnedFd, name: CString, linked: &mut HashSet<u64>) -> io::Resul
 /// The entry's metadata; `None` if it is gone or inaccessible.
 fn metadata(dir: impl AsFd, name: &CStr) -> io::Result<Option<Statx>> {
     let at = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    unless_lacking(statx(dir, name, at, StatxFlags::BASIC_STATS))
+    ok_unless_exhausted(statx(dir, name, at, StatxFlags::BASIC_STATS))
 }
 
 /// When a run last used a cache: the directory's modification time, which proctor sets. Runs can set it too, so a time

@@ -94,7 +94,6 @@ mod tests {
     use std::io::{Read, Seek};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Instant;
 
     /// A disk with room for a number of bytes.
     struct Disk {
@@ -137,10 +136,8 @@ mod tests {
         let (mut reader, pipe) = io::pipe().unwrap();
         let writer = LogWriter::open(pipe).unwrap();
         let sent = 20_000;
-        let before = Instant::now();
         (0..sent).for_each(|_| writer.send(&[&[b'x'; 999][..], b"\n"].concat()));
         assert!(!writer.finish(), "more lines than the pipe holds");
-        assert!(before.elapsed() >= FLUSH_TIMEOUT);
         let reading = std::thread::spawn(move || {
             let (mut text, mut piece) = (String::new(), vec![0; 65_536]);
             while !text.contains("the last\n") && !text.contains("the last lost=") {

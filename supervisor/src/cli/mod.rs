@@ -55,7 +55,7 @@ impl CommandError {
 #[must_use]
 pub fn main() -> ExitCode {
     // Each run has a thread, and there may be hundreds: limits the allocator's arenas.
-    proctor_sandbox::share_arenas();
+    proctor_sandbox::limit_malloc_arenas();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -271,8 +271,10 @@ mod tests {
     async fn unreadable_output_ends_the_stream_before_its_event() {
         let dir = tempfile::tempdir().unwrap();
         // A write-only file, as on a disk that fails on reads.
-        let mut spools =
-            Spools { stdout: Spool::of(std::fs::File::create(dir.path().join("x")).unwrap()), ..Spools::default() };
+        let mut spools = Spools {
+            stdout: Spool::from_file(std::fs::File::create(dir.path().join("x")).unwrap()),
+            ..Spools::default()
+        };
         spools.stdout.append(b"text").unwrap();
         let (writer, handle) = open(Clock::new(), &spools, MemoryReservation::unbounded());
         let output = RunEvent::Output { stream: Stream::Stdout, offset: 0, len: 4 };
@@ -334,7 +336,7 @@ mod tests {
     #[tokio::test]
     async fn sends_the_events_before_unreadable_output() {
         let dir = tempfile::tempdir().unwrap();
-        let write_only = Spool::of(std::fs::File::create(dir.path().join("x")).unwrap());
+        let write_only = Spool::from_file(std::fs::File::create(dir.path().join("x")).unwrap());
         let mut spools = Spools { stderr: write_only, ..Spools::default() };
         spools.stdout.append(b"text").unwrap();
         spools.stderr.append(b"lost").unwrap();

@@ -97,11 +97,11 @@ fn kernel_checks(report: &HostReport) -> Vec<Check> {
 
 /// Workers of this supervisor that did not start or did not die. A new supervisor knows of none.
 fn worker_check(context: &Context) -> Check {
-    let (trouble, undead) = context.host.trouble();
-    let (status, detail) = match (trouble, undead) {
+    let (trouble, unkillable) = context.host.trouble();
+    let (status, detail) = match (trouble, unkillable) {
         (Some((what, for_ms)), _) => (Status::Missing, format!("runs are refused since {} s: {what}", for_ms / 1_000)),
         (None, 0) => (Status::Usable, "none is known to be stuck".to_owned()),
-        (None, undead) => (Status::Present, format!("{undead} are alive although they were killed")),
+        (None, unkillable) => (Status::Present, format!("{unkillable} are alive although they were killed")),
     };
     let remedy = match status {
         Status::Usable => "",
@@ -132,7 +132,7 @@ fn toolchain_check(context: &Context, kill: Option<&KillSwitch>, program: &str, 
     let Some(path) = context.toolchain.find(program, |path| is_visible(path, &workspace.0, &read_only)) else {
         return line(Status::Missing, "not found on PATH".to_owned());
     };
-    match version(context, kill, path, argument, Jail { read_only, ..Jail::at(&workspace.0) }) {
+    match version(context, kill, path, argument, Jail { read_only, ..Jail::new(&workspace.0) }) {
         Ok(version) => line(Status::Usable, version),
         Err(why) => line(Status::Present, why),
     }

@@ -50,7 +50,7 @@ impl HostMonitor {
         let trouble = health
             .fault()
             .map(|HostFault { problem: what, since }| (what.clone(), self.0.clock.now().ms_since(*since)));
-        (trouble, health.undead())
+        (trouble, health.unkillable())
     }
 
     /// Whether runs are accepted, and every change of that.
@@ -63,7 +63,7 @@ impl HostMonitor {
     pub fn record_run<T>(&self, outcome: &Result<T, SandboxError>) {
         match outcome {
             Ok(_) => self.0.health.send_modify(HostHealth::record_worker_started),
-            Err(error) if error.is_hosts() => {
+            Err(error) if error.is_host_fault() => {
                 let now = self.0.clock.now();
                 self.0.health.send_modify(|health| health.record_worker_failed(now));
                 self.0.recheck.notify_one();
@@ -85,22 +85,22 @@ impl HostMonitor {
             let is_due = self.0.health.borrow().trial_at().is_some_and(|due| due <= self.0.clock.now());
             let found = spawn_blocking({
                 let sandbox = Arc::clone(&sandbox);
-                move || (sandbox.undead(), is_due.then(|| sandbox.try_worker()))
+                move || (sandbox.unkillable_workers(), is_due.then(|| sandbox.try_worker()))
             });
             match found.await {
-                Ok((undead, tried)) => self.record_trial(undead, tried),
+                Ok((unkillable, tried)) => self.record_trial(unkillable, tried),
                 Err(error) => tracing::error!(%error, "a trial of this host panicked"),
             }
         }
     }
 
-    fn record_trial(&self, undead: u64, tried: Option<Result<(), SandboxError>>) {
+    fn record_trial(&self, unkillable: u64, tried: Option<Result<(), SandboxError>>) {
         let now = self.0.clock.now();
         if let Some(Err(error)) = &tried {
             tracing::error!(%error, source = ?std::error::Error::source(error), "a trial worker did not start");
         }
         self.0.health.send_modify(|health| {
-            health.record_undead(undead, now);
+            health.record_unkillable(unkillable, now);
             if let Some(outcome) = tried {
                 health.record_trial(outcome.map_err(|error| error.client_text()), now);
             }
@@ -128,7 +128,7 @@ mod tests {
     #[derive(Default)]
     struct TestHost {
         is_broken: AtomicBool,
-        undead: AtomicU64,
+        unkillable: AtomicU64,
         trials: AtomicU64,
     }
 
@@ -147,8 +147,8 @@ mod tests {
             if self.is_broken.load(Ordering::SeqCst) { Err(broken()) } else { Ok(()) }
         }
 
-        fn undead(&self) -> u64 {
-            self.undead.load(Ordering::SeqCst)
+        fn unkillable_workers(&self) -> u64 {
+            self.unkillable.load(Ordering::SeqCst)
         }
     }
 
@@ -204,10 +204,10 @@ mod tests {
         let monitor = HostMonitor::new(Clock::new());
         let mut accepts_runs = monitor.accepts_runs();
         let task = tokio::spawn(monitor.clone().run(host.clone(), drain.clone()));
-        host.undead.store(17, Ordering::SeqCst);
+        host.unkillable.store(17, Ordering::SeqCst);
         wait_until(&mut accepts_runs, false).await;
         assert_eq!(monitor.trouble().1, 17);
-        host.undead.store(0, Ordering::SeqCst);
+        host.unkillable.store(0, Ordering::SeqCst);
         wait_until(&mut accepts_runs, true).await;
         drain.begin(None);
         task.await.unwrap();

@@ -1,6 +1,6 @@
 //! Decides which host directories the user of a run could list anyway, by owner and mode from the root down.
 
-use proctor_sandbox::{Class, RunAs};
+use proctor_sandbox::{PermissionClass, RunAs};
 use rustix::process::geteuid;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -112,7 +112,7 @@ fn reversed_components(path: &Path) -> Vec<OsString> {
 
 /// Whether the mode grants this user all of `required`.
 fn grants(found: &Metadata, uid: u32, gid: u32, required: u32) -> bool {
-    Class::of(found, uid, gid).bits(found.mode()) & required == required
+    PermissionClass::for_user(found, uid, gid).bits(found.mode()) & required == required
 }
 
 /// Whether only root and user `own_uid` can replace an entry of this directory.

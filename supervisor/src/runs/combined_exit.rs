@@ -19,7 +19,7 @@ pub(super) fn join(first: Ending, then: Ending, round: usize) -> Ending {
         limit_hits: [first.limit_hits, then.limit_hits].concat(),
         resources: add(first.resources, then.resources),
         artifacts: first.artifacts.into_iter().chain(artifacts).collect(),
-        kept_left_out: first.kept_left_out + then.kept_left_out,
+        streamed_artifacts_left_out: first.streamed_artifacts_left_out + then.streamed_artifacts_left_out,
         artifacts_left_out: first.artifacts_left_out + then.artifacts_left_out,
     }
 }

@@ -21,7 +21,7 @@ use proctor_core::report::Report;
 use proctor_core::request::{RunRequest, Selection};
 use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::ExpectedTests;
-use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, lack, shorten_slice};
+use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, exhausted_resource, shorten_slice};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -119,7 +119,7 @@ async fn run_on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'sta
     };
     if let Err(error) = std::thread::Builder::new().name("run".to_owned()).spawn(thread) {
         tracing::error!(%error, "no thread for a run");
-        let text = lack(&error).unwrap_or("the host has no thread left").to_owned();
+        let text = exhausted_resource(&error).unwrap_or("the host has no thread left").to_owned();
         return Err(PrepareError::HostFailed { text }.into());
     }
     done.await.map_err(|_| host_failed("the thread of a run panicked"))
@@ -260,8 +260,8 @@ fn run_round(task: &mut RunTask, state: &mut RunState, spec: &RunSpec) -> Result
     let ending = context.sandbox.run(spec, killer.switch(), &mut |event| {
         let stored = match &event {
             // Bytes after a hole do not belong to a complete file.
-            SandboxEvent::Kept { .. } if artifact_store_error.is_some() => return,
-            SandboxEvent::Kept { bytes, .. } => spools.artifacts.append(bytes),
+            SandboxEvent::ArtifactChunk { .. } if artifact_store_error.is_some() => return,
+            SandboxEvent::ArtifactChunk { bytes, .. } => spools.artifacts.append(bytes),
             SandboxEvent::Output { .. } if store_error.is_some() => return,
             SandboxEvent::Output { stream: Stream::Stdout, bytes } => spools.stdout.append(bytes),
             SandboxEvent::Output { stream: Stream::Stderr, bytes } => spools.stderr.append(bytes),
@@ -269,7 +269,7 @@ fn run_round(task: &mut RunTask, state: &mut RunState, spec: &RunSpec) -> Result
         };
         match (stored, &event) {
             (Ok(offset), _) => log.append_blocking(state.ingest(event, offset)),
-            (Err(error), SandboxEvent::Kept { .. }) => {
+            (Err(error), SandboxEvent::ArtifactChunk { .. }) => {
                 tracing::error!(run = %run, %error, "files that a run left could not be kept");
                 artifact_store_error =
                     Some(store_error_note("files that tests left are not kept, or not whole", &error));
@@ -303,7 +303,7 @@ const NOT_CONTINUED: &str = "the host could not start the rest of the run: earli
 fn store_error_note(what: &str, error: &std::io::Error) -> String {
     let why = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "the host's temporary directory is full",
-        _ => lack(error).unwrap_or("the host's temporary directory failed"),
+        _ => exhausted_resource(error).unwrap_or("the host's temporary directory failed"),
     };
     format!("{what}: {why}")
 }
@@ -317,7 +317,7 @@ fn start_error(error: SandboxError) -> NotStarted {
         SandboxError::WorkspaceGone { .. } => PrepareError::WorkspaceReplaced.into(),
         other => {
             tracing::error!(error = %other, source = ?std::error::Error::source(&other), "the sandbox failed");
-            if other.is_passing() { PrepareError::HostFailed { text }.into() } else { NotStarted::Host { text } }
+            if other.is_transient() { PrepareError::HostFailed { text }.into() } else { NotStarted::Host { text } }
         }
     }
 }

@@ -75,8 +75,8 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
     } = state;
     let stream = parser.summary();
     let replaced = matches!(workspace.owner(), Err(WorkspaceError::Replaced)).then(|| WORKSPACE_REPLACED.to_owned());
-    let left_out = (ending.kept_left_out > 0).then(|| {
-        let left_out = ending.kept_left_out;
+    let left_out = (ending.streamed_artifacts_left_out > 0).then(|| {
+        let left_out = ending.streamed_artifacts_left_out;
         format!("{left_out} file(s) that tests left are not kept: too many, too large, too deep, or oddly named")
     });
     // Proctor's own notes come first: plan and runner may produce more notes than the report has room for.
@@ -326,7 +326,7 @@ mod tests {
         spool.append(WORST.repeat(2 * TAIL_BYTES_MAX).as_bytes()).unwrap();
         let builder = ReportBuilder {
             state,
-            ending: Ending { notes: vec!["the host".to_owned()], kept_left_out: 7, ..Ending::default() },
+            ending: Ending { notes: vec!["the host".to_owned()], streamed_artifacts_left_out: 7, ..Ending::default() },
             files: Vec::new(),
             commands: 1,
             limits: Limits::DEFAULT,

@@ -123,7 +123,7 @@ impl RunState {
                     self.follow_up.extend(self.parser.follow_up());
                 }
             }
-            SandboxEvent::Kept { path, begins, bytes } => self.add_artifact(path, begins, bytes.len()),
+            SandboxEvent::ArtifactChunk { path, is_first, bytes } => self.add_artifact(path, is_first, bytes.len()),
             SandboxEvent::Usage { memory_bytes } => self.memory_bytes = memory_bytes,
             SandboxEvent::Killing { reason } => {
                 // These tests were running at the deadline; the signal that follows changes the parser's answer.
@@ -175,8 +175,8 @@ impl RunState {
         self.record(parsed)
     }
 
-    fn add_artifact(&mut self, path: &str, begins: bool, len: usize) {
-        if begins {
+    fn add_artifact(&mut self, path: &str, is_first: bool, len: usize) {
+        if is_first {
             // Each round has its own scratch directory, so names can repeat between rounds.
             let round = self.rounds_before + 1;
             let name = if round == 1 { path.to_owned() } else { format!("round-{round}/{path}") };

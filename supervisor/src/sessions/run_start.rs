@@ -13,7 +13,7 @@ use proctor_core::queue::{Priority, QueueEntry};
 use proctor_core::quota::{Amount, QuotaExceeded};
 use proctor_core::request::{Fingerprint, IfBusy, RunKind, RunRequest, Selection};
 use proctor_core::session::{Effect, SessionEvent, StartRejected};
-use proctor_sandbox::lack;
+use proctor_sandbox::exhausted_resource;
 use std::sync::Arc;
 
 impl Actor {
@@ -208,7 +208,7 @@ impl Actor {
             Ok(killer) => killer,
             Err(error) => {
                 tracing::error!(%error, run = %run, "no descriptor for a run");
-                let text = lack(&error).unwrap_or("the host failed").to_owned();
+                let text = exhausted_resource(&error).unwrap_or("the host failed").to_owned();
                 self.end_undriven(run, RunEnd::NotStarted(PrepareError::HostFailed { text }.into()));
                 return;
             }

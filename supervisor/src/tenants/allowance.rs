@@ -206,8 +206,12 @@ impl Allowance {
 
     /// Takes one request, or returns the time until one is available.
     pub fn take_request(&self) -> Result<(), Duration> {
-        let Usage { since, due_ns: shared, .. } = &*self.usage;
-        let now_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.take_request_at(u64::try_from(self.usage.since.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    // `now_ns` counts from the start of the usage.
+    fn take_request_at(&self, now_ns: u64) -> Result<(), Duration> {
+        let shared = &self.usage.due_ns;
         let mut due_ns = shared.load(Ordering::Relaxed);
         loop {
             let next = self.rate.admit(now_ns, due_ns).map_err(Duration::from_nanos)?;
@@ -238,16 +242,11 @@ mod tests {
 
     #[test]
     fn refuses_a_used_up_allowance_until_it_is_released() {
-        let allowance = Allowance::new(3, 2);
-        // More requests become available in the meantime.
-        let mut admitted = 0;
-        let wait = loop {
-            match allowance.take_request() {
-                Ok(()) => admitted += 1,
-                Err(wait) => break wait,
-            }
-        };
-        assert!(admitted >= 3 && wait <= Duration::from_millis(334), "{admitted}, {wait:?}");
+        let allowance = Allowance::new(4, 2);
+        let take_all_at = |now_ns| std::iter::from_fn(|| allowance.take_request_at(now_ns).ok()).count();
+        assert_eq!(take_all_at(0), 4);
+        assert_eq!(allowance.take_request_at(50_000_000), Err(Duration::from_millis(200)));
+        assert_eq!((take_all_at(250_000_000), take_all_at(9_000_000_000)), (1, 4));
         let two = [allowance.subscribe(), allowance.subscribe()];
         assert!(two.iter().all(Option::is_some) && allowance.subscribe().is_none());
         drop(two);
@@ -314,15 +313,14 @@ mod tests {
     fn keeps_the_usage_when_the_bounds_change() {
         let before = Allowance::new(10, 2);
         let streams = [before.subscribe().unwrap(), before.subscribe().unwrap()];
-        let started_at = Instant::now();
-        let spent = std::iter::from_fn(|| before.take_request().ok()).count();
+        let take_all_at =
+            |allowance: &Allowance, now_ns| std::iter::from_fn(|| allowance.take_request_at(now_ns).ok()).count();
+        assert_eq!(take_all_at(&before, 0), 10);
         let more = Allowance::new(1_000, 3).with_usage_of(&before);
         let third = more.subscribe().unwrap();
         assert!(more.subscribe().is_none() && before.subscribe().is_none());
-        let admitted = std::iter::from_fn(|| more.take_request().ok()).count();
-        let passed_ms = usize::try_from(started_at.elapsed().as_millis()).unwrap();
         // A fresh allowance would admit a thousand at once.
-        assert!(spent >= 10 && admitted <= passed_ms + 101, "{admitted} in {passed_ms} ms");
+        assert_eq!((take_all_at(&more, 0), take_all_at(&more, 100_000_000)), (0, 100));
         let less = Allowance::new(1, 1).with_usage_of(&more);
         drop(streams);
         assert!(less.subscribe().is_none(), "the third stream is open");
@@ -335,14 +333,10 @@ mod tests {
         let allowance = Allowance::new(1_000, 1);
         let admitted = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| (0..1_000).filter(|_| allowance.take_request().is_ok()).count()))
+                .map(|_| scope.spawn(|| (0..1_000).filter(|_| allowance.take_request_at(0).is_ok()).count()))
                 .collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
         });
-        let since_ms = allowance.usage.since.elapsed().as_millis();
-        assert!(
-            (1_000..=1_001 + usize::try_from(since_ms).unwrap()).contains(&admitted),
-            "{admitted} in {since_ms} ms"
-        );
+        assert_eq!(admitted, 1_000);
     }
 }

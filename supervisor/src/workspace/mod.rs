@@ -15,7 +15,7 @@ use lookup::{LookupMode, open_beneath};
 use proctor_core::request::Fingerprint;
 use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::FileTree;
-use proctor_sandbox::lack;
+use proctor_sandbox::exhausted_resource;
 use rustix::fs::{FileType, OFlags, readlink};
 use rustix::io::Errno;
 use scan::ScanError;
@@ -140,7 +140,7 @@ pub enum WorkspaceError {
     #[error("was moved, replaced or removed")]
     Replaced,
     /// The host failed for a reason that is independent of the path; a retry may succeed.
-    #[error("{}", lack(.0).unwrap_or("the host failed to read it"))]
+    #[error("{}", exhausted_resource(.0).unwrap_or("the host failed to read it"))]
     Host(#[source] io::Error),
     /// A file's path leads out of the workspace.
     #[error("{file:?} is outside the workspace")]
@@ -274,7 +274,7 @@ impl Workspace {
         match open_beneath(&self.0.dir, path, OFlags::PATH) {
             Err(Errno::XDEV | Errno::LOOP | Errno::AGAIN) => Err(outside()),
             // A missing file is inside; a file that could not be looked up might be anywhere.
-            Err(error) if lack(&error.into()).is_some() => Err(WorkspaceError::Host(error.into())),
+            Err(error) if exhausted_resource(&error.into()).is_some() => Err(WorkspaceError::Host(error.into())),
             _ => Ok(parts.join("/")),
         }
     }

@@ -9,7 +9,7 @@ use proctor_core::bounds::{
 };
 use proctor_core::request::Fingerprint;
 use proctor_frameworks::{FRAMEWORKS, FileTree, FrameworkSet, UnscannedPath, UnscannedReason};
-use proctor_sandbox::lack;
+use proctor_sandbox::exhausted_resource;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr};
@@ -266,7 +266,7 @@ impl Walk<'_> {
             Ok(found) => return Ok(Some(found)),
             Err(error) => error,
         };
-        if lack(&error).is_some() {
+        if exhausted_resource(&error).is_some() {
             return Err(ScanError::Host(error));
         }
         match Errno::from_io_error(&error) {

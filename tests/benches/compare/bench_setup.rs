@@ -88,7 +88,7 @@ impl BenchSetup {
                 read_only: vec![self.dir.path().join("tools")],
                 run_as: RunAs::User { uid: user.uid(), gid: user.gid() },
                 required_layers: LAYERS.to_vec(),
-                ..Jail::at(workspace)
+                ..Jail::new(workspace)
             },
             scratch_files: Vec::new(),
             scratch_dirs: Vec::new(),

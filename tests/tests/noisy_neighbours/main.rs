@@ -117,7 +117,7 @@ impl SandboxSetup {
                 run_as: RunAs::User { uid: user, gid: user },
                 network: Network::None,
                 required_layers: LAYERS.to_vec(),
-                ..Jail::at(workspace)
+                ..Jail::new(workspace)
             },
             scratch_files: vec![],
             scratch_dirs: vec![],

@@ -134,7 +134,7 @@ impl Attacker {
             network: Network::None,
             required_layers: self.required.iter().copied().filter(|layer| !left_off.contains(layer)).collect(),
             left_off: left_off.to_vec(),
-            ..Jail::at(&targets.workspace)
+            ..Jail::new(&targets.workspace)
         }
     }
 

@@ -1,10 +1,9 @@
-//! One group of one hierarchy: its files, its processes and its end, which are alike in v1 and v2. Must not know what a
-//! controller does.
+//! One cgroup of one hierarchy: its files, its processes and its removal, which are alike in v1 and v2.
 //!
 //! Plain files, because every answer of the kernel counts: a limit is in force when it reads back, and not when a write
 //! was accepted.
 
-use crate::lack::lack;
+use crate::exhausted_resource::exhausted_resource;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fmt;
 use std::fs::{self, File};
@@ -13,117 +12,121 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long the removal of a leaf may take, all its groups together. The kernel lets go of a group within milliseconds
+/// How long the removal of a leaf may take, all its groups together. The kernel releases a group within milliseconds
 /// after its last process was reaped; a group that is given up stays until the next start.
 pub(crate) const REMOVE_WAIT: Duration = Duration::from_secs(30);
 
 /// Pause between two attempts to remove a group.
 const REMOVE_PAUSE: Duration = Duration::from_millis(1);
 
-/// Levels of groups below a leaf that are removed with it. A run that owned root could have made them.
+/// Levels of groups below a leaf that are removed with it. A run that is root could have made them.
 const NESTING_MAX: u32 = 8;
 
-/// Attempts to make a leaf in a tenant's group that others remove with their last leaf at the same time.
+/// Attempts to make a leaf in a tenant's group that other threads remove with their last leaf at the same time.
 const NEST_ATTEMPTS: u32 = 64;
 
-/// Rounds of killing where the kernel has no `cgroup.kill`. No process can fork meanwhile, so the second one finds none.
+/// Rounds of killing on a kernel without `cgroup.kill`. No process can fork meanwhile, so the second round finds none.
 const KILL_ROUNDS: u32 = 8;
 
-/// Processes listed at most.
+/// Most processes that are listed.
 const PIDS_LISTED_MAX: usize = 4_096;
 
-/// Bytes of a file of counters that are read. The longest, `memory.events` and `cpu.stat`, have a few hundred.
+/// Most bytes that are read of a counter file. The longest, `memory.events` and `cpu.stat`, have a few hundred.
 const COUNTER_BYTES_MAX: usize = 2_048;
 
-/// Why something could not be had of a group.
+/// Error of an operation on a group.
 #[derive(Debug)]
-pub(super) enum Obstacle {
-    /// The kernel or a permission says so: the reason, which holds no path.
+pub(super) enum GroupError {
+    /// The kernel does not support it or a permission is missing: the reason, which contains no path.
     Denied(String),
-    /// Nobody says so. The host was short of something, or the group is gone, and the next one may have it.
-    Passing(Passing),
+    /// The failure says nothing about the host's abilities; the next attempt may succeed.
+    Transient(TransientFailure),
 }
 
-/// What keeps a leaf from being made now, and says nothing about what can be had on this host.
+/// A failure to make a leaf that says nothing about what this host can enforce.
 #[derive(Debug)]
-pub(crate) enum Passing {
-    /// See [`lack`].
-    Lacking(io::Error),
-    /// Somebody has removed the group.
-    Gone,
+pub(crate) enum TransientFailure {
+    /// The host is short of a resource: see [`exhausted_resource`].
+    Exhausted(io::Error),
+    /// The group was removed from outside.
+    Removed,
 }
 
-impl Obstacle {
-    /// What `error` means that came of something in the group `dir`.
-    pub(super) fn met(dir: &Path, error: io::Error) -> Obstacle {
-        match Passing::met(dir, error) {
-            Ok(passing) => Obstacle::Passing(passing),
-            Err(error) => Obstacle::Denied(plain(&error)),
+impl GroupError {
+    /// Classifies an error of an operation in the group `dir`.
+    pub(super) fn from_io(dir: &Path, error: io::Error) -> GroupError {
+        match TransientFailure::from_io(dir, error) {
+            Ok(failure) => GroupError::Transient(failure),
+            Err(error) => GroupError::Denied(plain_reason(&error)),
         }
     }
 
-    /// The same obstacle, met at `what`.
-    pub(super) fn at(self, what: &str) -> Obstacle {
+    /// Adds the failed operation to the reason.
+    pub(super) fn context(self, what: &str) -> GroupError {
         match self {
-            Obstacle::Denied(reason) => Obstacle::Denied(format!("{what}: {reason}")),
-            passing @ Obstacle::Passing(_) => passing,
+            GroupError::Denied(reason) => GroupError::Denied(format!("{what}: {reason}")),
+            failure @ GroupError::Transient(_) => failure,
         }
     }
 }
 
-impl Passing {
-    /// What `error` means that came of something in the group `dir`, or the error when it is not of this kind. A file that
-    /// is not there is no news about a group that is. The kernel has a bounded number of groups, and ENOSPC for the next.
-    pub(super) fn met(dir: &Path, error: io::Error) -> Result<Passing, io::Error> {
-        if lack(&error).is_some() || error.raw_os_error() == Some(libc::ENOSPC) {
-            Ok(Passing::Lacking(error))
-        } else if is_gone(&error) && is_missing(dir) {
-            Ok(Passing::Gone)
+impl TransientFailure {
+    /// Classifies an error of an operation in the group `dir`; returns it if it is not transient. A missing file in an
+    /// existing group is not transient. ENOSPC is: the kernel has a bounded number of groups.
+    pub(super) fn from_io(dir: &Path, error: io::Error) -> Result<TransientFailure, io::Error> {
+        if exhausted_resource(&error).is_some() || error.raw_os_error() == Some(libc::ENOSPC) {
+            Ok(TransientFailure::Exhausted(error))
+        } else if is_removed(&error) && is_removed_or_dying(dir) {
+            Ok(TransientFailure::Removed)
         } else {
             Err(error)
         }
     }
 }
 
-impl fmt::Display for Passing {
+impl fmt::Display for TransientFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Passing::Lacking(error) => f.write_str(lack(error).unwrap_or("the host has no room for another group")),
-            Passing::Gone => f.write_str("the group was removed from outside"),
+            TransientFailure::Exhausted(error) => {
+                f.write_str(exhausted_resource(error).unwrap_or("the host has no room for another group"))
+            }
+            TransientFailure::Removed => f.write_str("the group was removed from outside"),
         }
     }
 }
 
-impl From<String> for Obstacle {
-    fn from(reason: String) -> Obstacle {
-        Obstacle::Denied(reason)
+impl From<String> for GroupError {
+    fn from(reason: String) -> GroupError {
+        GroupError::Denied(reason)
     }
 }
 
-/// Whether there is no group `dir`, or none any more in a moment: a removal takes away the files before the group, so that a
-/// look could come too early. The kernel asks whether a group is alive before it looks at what it is told of a process, and
-/// no process is called `-`.
-pub(super) fn is_missing(dir: &Path) -> bool {
-    // The look first, as it takes no descriptor.
-    fs::symlink_metadata(dir).is_err_and(|error| is_gone(&error))
-        || write(dir, "cgroup.procs", "-").is_err_and(|error| is_gone(&error))
+/// Whether the group `dir` is removed or being removed: a removal deletes the files before the directory, so the
+/// directory alone proves nothing. The kernel checks whether a group is alive before it parses a pid, and `-` is none.
+pub(super) fn is_removed_or_dying(dir: &Path) -> bool {
+    // The cheaper check first: it takes no descriptor.
+    fs::symlink_metadata(dir).is_err_and(|error| is_removed(&error))
+        || write(dir, "cgroup.procs", "-").is_err_and(|error| is_removed(&error))
 }
 
-/// A file of a group that stays open, since a read is four times as fast as an open and a read.
+/// A file of a group that is kept open, since a read is four times as fast as an open and a read.
 #[derive(Default)]
-pub(super) struct Gauge(Option<File>);
+pub(super) struct CounterFile(Option<File>);
 
-impl Gauge {
-    /// A file that is not there reads as nothing, if the group is.
-    pub(super) fn open(dir: Option<&Path>, file: &str) -> Result<Gauge, Passing> {
-        let Some(dir) = dir else { return Ok(Gauge(None)) };
+impl CounterFile {
+    /// Opens a file. A file that is missing in an existing group reads as nothing.
+    pub(super) fn open(dir: Option<&Path>, file: &str) -> Result<CounterFile, TransientFailure> {
+        let Some(dir) = dir else { return Ok(CounterFile(None)) };
         match File::open(dir.join(file)) {
-            Ok(file) => Ok(Gauge(Some(file))),
-            Err(error) => Passing::met(dir, error).map_or(Ok(Gauge(None)), Err),
+            Ok(file) => Ok(CounterFile(Some(file))),
+            Err(error) => TransientFailure::from_io(dir, error).map_or(Ok(CounterFile(None)), Err),
         }
     }
 
-    pub(super) fn or_else(self, other: impl FnOnce() -> Result<Gauge, Passing>) -> Result<Gauge, Passing> {
+    pub(super) fn or_else(
+        self,
+        other: impl FnOnce() -> Result<CounterFile, TransientFailure>,
+    ) -> Result<CounterFile, TransientFailure> {
         if self.0.is_some() { Ok(self) } else { other() }
     }
 
@@ -131,7 +134,7 @@ impl Gauge {
         self.0.as_ref()
     }
 
-    /// What it says now, as `read` understands it.
+    /// Parses the current content with `read`.
     pub(super) fn read<T>(&self, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let mut bytes = [0; COUNTER_BYTES_MAX];
         let len = self.0.as_ref()?.read_at(&mut bytes, 0).ok()?;
@@ -142,25 +145,25 @@ impl Gauge {
         self.read(|text| text.trim().parse().ok())
     }
 
-    pub(super) fn keyed(&self, key: &str) -> Option<u64> {
-        self.read(|text| keyed(text, key))
+    pub(super) fn value(&self, key: &str) -> Option<u64> {
+        self.read(|text| value_of(text, key))
     }
 
-    pub(super) fn all_keyed<const N: usize>(&self, keys: [&str; N]) -> [Option<u64>; N] {
-        self.read(|text| Some(keys.map(|key| keyed(text, key)))).unwrap_or([None; N])
-    }
-}
-
-/// A bell that was hung at `dir`, or none where the kernel has none to hang.
-pub(super) fn bell<B>(dir: &Path, hung: io::Result<B>) -> Result<Option<B>, Passing> {
-    match hung {
-        Ok(bell) => Ok(Some(bell)),
-        Err(error) => Passing::met(dir, error).map_or(Ok(None), Err),
+    pub(super) fn values<const N: usize>(&self, keys: [&str; N]) -> [Option<u64>; N] {
+        self.read(|text| Some(keys.map(|key| value_of(text, key)))).unwrap_or([None; N])
     }
 }
 
-/// The value of `key` in lines of `key value`.
-fn keyed(text: &str, key: &str) -> Option<u64> {
+/// The OOM event registered at `dir`; `None` if the kernel has no such event.
+pub(super) fn oom_event_or_none<B>(dir: &Path, registered: io::Result<B>) -> Result<Option<B>, TransientFailure> {
+    match registered {
+        Ok(event) => Ok(Some(event)),
+        Err(error) => TransientFailure::from_io(dir, error).map_or(Ok(None), Err),
+    }
+}
+
+/// Value of `key` in lines of `key value`.
+fn value_of(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
     line.trim().parse().ok()
 }
@@ -173,154 +176,156 @@ pub(super) fn number(dir: &Path, file: &str) -> Option<u64> {
     fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
 }
 
-/// The value of `key` in a file of lines of `key value`.
-pub(super) fn keyed_in(dir: &Path, file: &str, key: &str) -> Option<u64> {
-    keyed(&fs::read_to_string(dir.join(file)).ok()?, key)
+/// Value of `key` in a file with lines of `key value`.
+pub(super) fn read_value(dir: &Path, file: &str, key: &str) -> Option<u64> {
+    value_of(&fs::read_to_string(dir.join(file)).ok()?, key)
 }
 
-/// Writes `value` and returns what the file says then.
-pub(super) fn set(dir: &Path, file: &str, value: &str) -> Result<String, Obstacle> {
+/// Writes `value` and returns the content of the file afterwards.
+pub(super) fn set(dir: &Path, file: &str, value: &str) -> Result<String, GroupError> {
     let opened = File::options().read(true).write(true).open(dir.join(file));
     let written = opened.and_then(|opened| opened.write_at(value.as_bytes(), 0).map(|_| opened));
-    let opened = written.map_err(|error| Obstacle::met(dir, error).at(&format!("writing {file}")))?;
-    let mut said = [0; COUNTER_BYTES_MAX];
-    let len =
-        opened.read_at(&mut said, 0).map_err(|error| Obstacle::met(dir, error).at(&format!("reading {file} back")))?;
-    let said = said.get(..len).and_then(|said| std::str::from_utf8(said).ok());
-    said.map(|said| said.trim().to_owned()).ok_or_else(|| format!("{file} cannot be read back").into())
+    let opened = written.map_err(|error| GroupError::from_io(dir, error).context(&format!("writing {file}")))?;
+    let mut text = [0; COUNTER_BYTES_MAX];
+    let len = opened
+        .read_at(&mut text, 0)
+        .map_err(|error| GroupError::from_io(dir, error).context(&format!("reading {file} back")))?;
+    let text = text.get(..len).and_then(|text| std::str::from_utf8(text).ok());
+    text.map(|text| text.trim().to_owned()).ok_or_else(|| format!("{file} cannot be read back").into())
 }
 
-/// Writes a number that has to read back as it is.
-pub(super) fn set_exactly(dir: &Path, file: &str, wanted: u64) -> Result<u64, Obstacle> {
-    let said = set(dir, file, &wanted.to_string())?;
-    if said.parse() == Ok(wanted) { Ok(wanted) } else { Err(unlike(file, &said, wanted).into()) }
+/// Writes a number that must read back exactly.
+pub(super) fn set_exactly(dir: &Path, file: &str, expected: u64) -> Result<u64, GroupError> {
+    let text = set(dir, file, &expected.to_string())?;
+    if text.parse() == Ok(expected) { Ok(expected) } else { Err(mismatch(file, &text, expected).into()) }
 }
 
 /// Like [`set_exactly`] for a number that the kernel rounds down to whole pages, of at most 64 KiB.
-pub(super) fn set_pages(dir: &Path, file: &str, wanted: u64) -> Result<u64, Obstacle> {
-    let said = set(dir, file, &wanted.to_string())?;
-    let rounded = said.parse().ok().filter(|value| *value <= wanted && wanted - value < 65_536);
-    rounded.ok_or_else(|| unlike(file, &said, wanted).into())
+pub(super) fn set_pages(dir: &Path, file: &str, expected: u64) -> Result<u64, GroupError> {
+    let text = set(dir, file, &expected.to_string())?;
+    let rounded = text.parse().ok().filter(|value| *value <= expected && expected - value < 65_536);
+    rounded.ok_or_else(|| mismatch(file, &text, expected).into())
 }
 
-fn unlike(file: &str, said: &str, wanted: u64) -> String {
-    format!("{file} reads {said} after {wanted} was written")
+fn mismatch(file: &str, text: &str, expected: u64) -> String {
+    format!("{file} reads {text} after {expected} was written")
 }
 
-/// The kernel's reason, in words that hold no path.
-fn plain(error: &io::Error) -> String {
+/// The kernel's reason, in words without a path.
+fn plain_reason(error: &io::Error) -> String {
     error.kind().to_string()
 }
 
 /// A leaf in its tenant's group.
-pub(super) struct Nested {
+pub(super) struct NestedGroup {
     pub(super) dir: PathBuf,
-    /// Whether the tenant's group was made for it.
-    pub(super) is_first: bool,
+    /// Whether the tenant's group was made with it.
+    pub(super) is_tenant_group_new: bool,
 }
 
-/// Makes the group `leaf` in the group `tenant` of `own`, and that one when it is not there.
+/// Makes the group `leaf` in the group `tenant` of `own`, and the tenant's group if it does not exist.
 ///
-/// Another thread may remove the tenant's group with its last leaf between the two steps, which begins them anew. Whoever
-/// loses that race each time has met somebody who removes groups.
-pub(super) fn make_nested(own: &Path, tenant: &str, leaf: &str) -> Result<Nested, Obstacle> {
+/// Another thread may remove the tenant's group with its last leaf between the two steps, and then they are repeated.
+/// If all attempts fail, somebody else removes the groups.
+pub(super) fn create_nested(own: &Path, tenant: &str, leaf: &str) -> Result<NestedGroup, GroupError> {
     let tenant = own.join(tenant);
     let dir = tenant.join(leaf);
-    let mut is_first = false;
+    let mut is_tenant_group_new = false;
     for _ in 0..NEST_ATTEMPTS {
         match fs::create_dir(&dir) {
-            Ok(()) => return Ok(Nested { dir, is_first }),
-            Err(error) if is_gone(&error) => {}
+            Ok(()) => return Ok(NestedGroup { dir, is_tenant_group_new }),
+            Err(error) if is_removed(&error) => {}
             Err(error) => {
-                leave_tenant(&dir);
-                return Err(Obstacle::met(own, error));
+                remove_empty_tenant_group(&dir);
+                return Err(GroupError::from_io(own, error));
             }
         }
         match fs::create_dir(&tenant) {
-            Ok(()) => is_first = true,
+            Ok(()) => is_tenant_group_new = true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Obstacle::met(own, error)),
+            Err(error) => return Err(GroupError::from_io(own, error)),
         }
     }
-    Err(Obstacle::Passing(Passing::Gone))
+    Err(GroupError::Transient(TransientFailure::Removed))
 }
 
-/// Removes the tenant's group around the removed leaf `dir`, unless another leaf is in it.
-pub(super) fn leave_tenant(dir: &Path) {
+/// Removes the tenant's group around the removed leaf `dir`, unless it holds another leaf.
+pub(super) fn remove_empty_tenant_group(dir: &Path) {
     let Some(tenant) = dir.parent() else { return };
-    // A look is cheap, and the attempt would hold up everybody who makes or removes a group. A group's links are two and one
-    // for each group in it.
+    // This check is cheap, while an attempt to remove would hold up all threads that make or remove groups. The link
+    // count of a group is two and one for each group in it.
     if fs::metadata(tenant).is_ok_and(|tenant| tenant.nlink() > 2) {
         return;
     }
     match fs::remove_dir(tenant) {
-        Err(error) if error.kind() != io::ErrorKind::ResourceBusy && !is_gone(&error) => {
+        Err(error) if error.kind() != io::ErrorKind::ResourceBusy && !is_removed(&error) => {
             tracing::error!(%error, "a tenant's cgroup could not be removed");
         }
         _ => {}
     }
 }
 
-/// Whether a group went away in the middle of an operation: before a path was walked, or after.
-fn is_gone(error: &io::Error) -> bool {
+/// Whether an error means that the group went away, before the path was resolved or after.
+fn is_removed(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
 }
 
-/// The processes in `dir` itself, at most [`PIDS_LISTED_MAX`]. Those that this pid namespace does not show are left out.
+/// Processes in `dir` itself, at most [`PIDS_LISTED_MAX`]. Those outside of this pid namespace are left out.
 pub(super) fn pids(dir: &Path) -> Vec<u32> {
     let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     text.lines().filter_map(|pid| pid.parse().ok()).filter(|pid| *pid > 0).take(PIDS_LISTED_MAX).collect()
 }
 
-/// Kills everything in `dir` and below, at once where the kernel can.
+/// Kills everything in `dir` and below, at once if the kernel has `cgroup.kill`.
 ///
-/// Elsewhere process by process, with no new ones meanwhile if `dir` has the pids controller. A pid is only killed while
-/// it is seen in the group through a pidfd that was opened before, so that it cannot have become another process's.
+/// Else process by process, while new ones are forbidden if `dir` has the pids controller. A process is killed only if
+/// its pid is seen in the group after its pidfd was opened, so that the pid cannot have been reused by a process
+/// outside.
 pub(super) fn kill(dir: &Path) {
     if write(dir, "cgroup.kill", "1").is_ok() {
         return;
     }
-    // A help only: groups of other controllers have no such file.
+    // Best effort: groups of other controllers have no such file.
     let _frozen = write(dir, "pids.max", "0");
     for _ in 0..KILL_ROUNDS {
-        let killed = kill_each(dir, NESTING_MAX);
+        let killed = kill_once(dir, NESTING_MAX);
         if killed == 0 {
             return;
         }
     }
 }
 
-fn kill_each(dir: &Path, depth: u32) -> usize {
+fn kill_once(dir: &Path, depth: u32) -> usize {
     let opened = pids(dir).into_iter().filter_map(|pid| {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
         Some((pid, pidfd_open(raw, PidfdFlags::empty()).ok()?))
     });
     let opened: Vec<_> = opened.collect();
-    let still_there = pids(dir);
-    let in_group = opened.iter().filter(|(pid, _)| still_there.contains(pid));
+    let current_pids = pids(dir);
+    let in_group = opened.iter().filter(|(pid, _)| current_pids.contains(pid));
     let killed = in_group.filter(|(_, process)| pidfd_send_signal(process, Signal::KILL).is_ok()).count();
-    let below = if depth > 0 { groups_in(dir) } else { Vec::new() };
-    killed + below.iter().map(|below| kill_each(below, depth - 1)).sum::<usize>()
+    let children = if depth > 0 { groups_in(dir) } else { Vec::new() };
+    killed + children.iter().map(|child| kill_once(child, depth - 1)).sum::<usize>()
 }
 
-/// The groups directly in `dir`.
+/// Groups directly in `dir`.
 pub(super) fn groups_in(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
 }
 
-/// Removes `dir` and the groups below it. Waits until the kernel lets go of them, at most `until`, and kills what lives there:
-/// nothing should, but others can put a process into any group.
+/// Removes `dir` and the groups below it. Waits until the kernel releases them, at most `until`, and kills what lives
+/// there: nothing should, but other processes can be put into any group.
 pub(super) fn remove(dir: &Path, until: Instant) -> io::Result<()> {
-    let mut is_first = true;
+    let mut is_first_attempt = true;
     loop {
         match try_remove(dir) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => {
-                // Of what is dead the kernel has mostly let go by the second attempt.
-                if !is_first {
+                // The kernel has mostly released the dead by the second attempt.
+                if !is_first_attempt {
                     kill(dir);
                 }
-                is_first = false;
+                is_first_attempt = false;
                 std::thread::sleep(REMOVE_PAUSE);
             }
             outcome => return outcome,
@@ -328,22 +333,22 @@ pub(super) fn remove(dir: &Path, until: Instant) -> io::Result<()> {
     }
 }
 
-/// One attempt at the same. `ResourceBusy` while anything is in use.
+/// One attempt of [`remove`]; `ResourceBusy` while anything is in use.
 pub(super) fn try_remove(dir: &Path) -> io::Result<()> {
-    remove_down_to(dir, NESTING_MAX)
+    remove_nested(dir, NESTING_MAX)
 }
 
-fn remove_down_to(dir: &Path, depth: u32) -> io::Result<()> {
+fn remove_nested(dir: &Path, depth: u32) -> io::Result<()> {
     match fs::remove_dir(dir) {
-        Err(error) if is_gone(&error) => Ok(()),
+        Err(error) if is_removed(&error) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy && depth > 0 => {
-            let below = groups_in(dir);
-            if below.is_empty() {
+            let children = groups_in(dir);
+            if children.is_empty() {
                 return Err(error);
             }
-            below.iter().try_for_each(|below| remove_down_to(below, depth - 1))?;
+            children.iter().try_for_each(|child| remove_nested(child, depth - 1))?;
             match fs::remove_dir(dir) {
-                Err(error) if is_gone(&error) => Ok(()),
+                Err(error) if is_removed(&error) => Ok(()),
                 outcome => outcome,
             }
         }
@@ -356,25 +361,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_a_whole_word() {
+    fn matches_a_key_as_a_whole_word() {
         let events = "low 0\noom 1\noom_kill 2\noom_group_kill 3\n";
-        assert_eq!(keyed(events, "oom"), Some(1));
-        assert_eq!(keyed(events, "oom_kill"), Some(2));
-        assert_eq!(keyed(events, "kill"), None);
+        assert_eq!(value_of(events, "oom"), Some(1));
+        assert_eq!(value_of(events, "oom_kill"), Some(2));
+        assert_eq!(value_of(events, "kill"), None);
     }
 
     #[test]
-    fn a_limit_counts_only_as_it_reads_back() {
+    fn accepts_a_limit_only_if_it_reads_back() {
         let dir = tempfile::tempdir().unwrap();
         let file = |text: &str| fs::write(dir.path().join("limit"), text).unwrap();
         fs::write(dir.path().join("cgroup.procs"), "").unwrap();
         file("");
-        let denied = |outcome: Result<u64, Obstacle>| match outcome {
-            Err(Obstacle::Denied(reason)) => reason,
+        let denied = |outcome: Result<u64, GroupError>| match outcome {
+            Err(GroupError::Denied(reason)) => reason,
             other => panic!("{other:?}"),
         };
         assert_eq!(set_exactly(dir.path(), "limit", 7).unwrap(), 7);
-        // What is longer than the number stays behind it, as in a file that takes a write and keeps its own mind.
+        // The longer content stays behind the number, as in a file that accepts a write and keeps another value.
         file("1234");
         assert_eq!(denied(set_exactly(dir.path(), "limit", 7)), "limit reads 7234 after 7 was written");
         file("");
@@ -383,15 +388,15 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_gone_has_no_say_in_what_can_be_had() {
+    fn an_error_in_a_removed_group_is_transient() {
         let dir = tempfile::tempdir().unwrap();
         let gone = dir.path().join("group");
         fs::write(dir.path().join("cgroup.procs"), "").unwrap();
-        assert!(matches!(set_exactly(&gone, "limit", 7), Err(Obstacle::Passing(Passing::Gone))));
-        assert!(matches!(Gauge::open(Some(&gone), "limit"), Err(Passing::Gone)));
-        assert!(Gauge::open(Some(dir.path()), "limit").is_ok_and(|gauge| gauge.file().is_none()));
-        // What is half removed has its directory still.
+        assert!(matches!(set_exactly(&gone, "limit", 7), Err(GroupError::Transient(TransientFailure::Removed))));
+        assert!(matches!(CounterFile::open(Some(&gone), "limit"), Err(TransientFailure::Removed)));
+        assert!(CounterFile::open(Some(dir.path()), "limit").is_ok_and(|counter| counter.file().is_none()));
+        // A half-removed group still has its directory.
         fs::remove_file(dir.path().join("cgroup.procs")).unwrap();
-        assert!(matches!(Gauge::open(Some(dir.path()), "limit"), Err(Passing::Gone)));
+        assert!(matches!(CounterFile::open(Some(dir.path()), "limit"), Err(TransientFailure::Removed)));
     }
 }

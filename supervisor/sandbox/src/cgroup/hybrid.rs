@@ -1,35 +1,35 @@
-//! The leaf where both kinds of hierarchies are mounted: limits in v1 or v2, wherever their controllers are; birth, kill,
-//! times of the processor and pressure in v2. Must not open a file itself.
+//! The leaf on a host with both kinds of hierarchies: limits in v1 or v2, wherever their controllers are; clone target,
+//! kill, processor times and pressure in v2.
 
-use super::favour::Favour;
+use super::leaf::{Counters, CpuBoost, Leaf};
 use super::v1::V1Leaf;
 use super::v2::V2Leaf;
-use super::{Counters, Leaf};
+
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// The order of the fields is the order of their end: v2 can kill at once.
+/// The parts are dropped in the order of the fields: v2 can kill at once.
 pub(super) struct HybridLeaf {
     pub(super) v2: V2Leaf,
     pub(super) v1: V1Leaf,
 }
 
 impl Leaf for HybridLeaf {
-    fn is_first(&self) -> bool {
-        self.v1.is_first() || self.v2.is_first()
+    fn is_tenant_group_new(&self) -> bool {
+        self.v1.is_tenant_group_new() || self.v2.is_tenant_group_new()
     }
 
-    fn birth(&self) -> Option<BorrowedFd<'_>> {
-        self.v2.birth()
+    fn clone_target(&self) -> Option<BorrowedFd<'_>> {
+        self.v2.clone_target()
     }
 
-    fn doors(&self) -> io::Result<Vec<OwnedFd>> {
-        self.v1.doors()
+    fn join_files(&self) -> io::Result<Vec<OwnedFd>> {
+        self.v1.join_files()
     }
 
-    fn is_gone(&self) -> bool {
-        self.v1.is_gone() || self.v2.is_gone()
+    fn is_removed(&self) -> bool {
+        self.v1.is_removed() || self.v2.is_removed()
     }
 
     #[cfg(test)]
@@ -46,8 +46,8 @@ impl Leaf for HybridLeaf {
         self.v1.memory_bytes().or_else(|| self.v2.memory_bytes())
     }
 
-    fn unwritten_bytes(&self) -> Option<u64> {
-        self.v1.unwritten_bytes()
+    fn dirty_bytes(&self) -> Option<u64> {
+        self.v1.dirty_bytes()
     }
 
     fn oom_kills(&self) -> u64 {
@@ -55,12 +55,12 @@ impl Leaf for HybridLeaf {
         self.v1.oom_kills() + self.v2.oom_kills()
     }
 
-    fn oom_bell(&self) -> Option<BorrowedFd<'_>> {
-        self.v1.oom_bell().or_else(|| self.v2.oom_bell())
+    fn oom_event_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.v1.oom_event_fd().or_else(|| self.v2.oom_event_fd())
     }
 
-    fn hush(&self) -> bool {
-        let (v1, v2) = (self.v1.hush(), self.v2.hush());
+    fn clear_oom_event(&self) -> bool {
+        let (v1, v2) = (self.v1.clear_oom_event(), self.v2.clear_oom_event());
         v1 || v2
     }
 
@@ -71,7 +71,7 @@ impl Leaf for HybridLeaf {
             cpu_system_s: v2.cpu_system_s.or(v1.cpu_system_s),
             throttled_s: v1.throttled_s.or(v2.throttled_s),
             memory_peak_bytes: v1.memory_peak_bytes.or(v2.memory_peak_bytes),
-            memory_touched: v1.memory_touched + v2.memory_touched,
+            memory_limit_reached: v1.memory_limit_reached + v2.memory_limit_reached,
             oom_kills: v1.oom_kills + v2.oom_kills,
             pids_peak: v1.pids_peak.or(v2.pids_peak),
             pids_refused: v1.pids_refused + v2.pids_refused,
@@ -79,14 +79,14 @@ impl Leaf for HybridLeaf {
         }
     }
 
-    fn favour(&self, favour: Favour) {
-        self.v1.favour(favour);
-        self.v2.favour(favour);
+    fn set_cpu_boost(&self, boost: CpuBoost) {
+        self.v1.set_cpu_boost(boost);
+        self.v2.set_cpu_boost(boost);
     }
 
-    fn lift(&self) {
-        self.v1.lift();
-        self.v2.lift();
+    fn lift_throttles(&self) {
+        self.v1.lift_throttles();
+        self.v2.lift_throttles();
     }
 
     fn freeze(&self, frozen: bool) -> bool {
@@ -102,7 +102,7 @@ impl Leaf for HybridLeaf {
     }
 
     fn remove(&mut self, wait: Duration) -> io::Result<()> {
-        // Both are tried, whatever becomes of the first.
+        // Both are tried, even if the first fails.
         let (v1, v2) = (self.v1.remove(wait), self.v2.remove(wait));
         v1.and(v2)
     }

@@ -1,14 +1,14 @@
-//! The part of a leaf that is in v1 hierarchies: a group for each limit whose controller is mounted there. Must not know
-//! anything of v2.
+//! The part of a leaf in v1 hierarchies: a group for each limit whose controller is mounted there.
 //!
-//! Only in the cpu hierarchy the groups are nested in one of their tenant, whose weight is its favour. Memory and pids have
-//! no shares, and a level more costs every run the attempt to remove it. In the blkio hierarchy a run has a group
-//! for its bound alone: it counts next to nothing of buffered writes.
+//! Only in the cpu hierarchy is a leaf nested in a group of its tenant, whose weight is the tenant's CPU boost. Memory
+//! and pids have no weights, and another level would cost every run an attempt to remove it. In the blkio hierarchy a
+//! leaf has a group only for its write limit: the controller counts next to nothing of buffered writes.
 
-use super::favour::Favour;
-use super::group::{self, Gauge, Obstacle, Passing};
-use super::writes::{Disk, Throttle};
-use super::{Bounds, Counters, Files, Leaf, MissingLimit, Part, Places};
+use super::group::{self, CounterFile, GroupError, TransientFailure};
+use super::hierarchy::Hierarchies;
+use super::leaf::{Counters, CpuBoost, Leaf};
+use super::leaf_limits::{self, LeafLimits, LeafPart, LimitWriters, MissingLimit, apply_limit};
+use super::write_limit::{BlockDevice, WriteThrottle};
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::LimitKind;
 use rustix::event::{EventfdFlags, eventfd};
@@ -18,195 +18,199 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Every controller in whose v1 hierarchy a leaf may have a group.
+/// Controllers in whose v1 hierarchy a leaf may have a group.
 pub(super) const CONTROLLERS: [&str; 5] = ["memory", "cpu", "pids", "cpuacct", "blkio"];
 
-/// What reports call it.
+/// Name of the mechanism in reports.
 pub(crate) const V1: &str = "cgroup-v1";
 
-const FILES: Files = Files { memory: limit_memory, cpu: limit_cpu, writes: Throttle::V1 };
+const LIMIT_WRITERS: LimitWriters = LimitWriters { memory: limit_memory, cpu: limit_cpu, writes: WriteThrottle::V1 };
 
-/// The name in v1 of the controller that enforces `limit`.
-pub(super) fn controller(limit: LimitKind) -> &'static str {
+/// The v1 name of the controller that enforces `limit`.
+pub(super) fn controller_name(limit: LimitKind) -> &'static str {
     match limit {
         LimitKind::Writes => "blkio",
-        _ => super::controller(limit),
+        _ => leaf_limits::controller_name(limit),
     }
 }
 
 pub(super) struct V1Leaf {
-    /// By controller. Controllers that are mounted together share a directory.
+    /// Groups by controller. Controllers that are mounted together share a directory.
     dirs: Vec<(&'static str, PathBuf)>,
-    is_first: bool,
-    oom_bell: Option<OwnedFd>,
-    oom_kills: Gauge,
-    memory_peak: Gauge,
-    memory_touched: Gauge,
-    memory_stat: Gauge,
-    throttled: Gauge,
-    cpu_user: Gauge,
-    cpu_system: Gauge,
-    pids_peak: Gauge,
-    pids_refused: Gauge,
-    /// Whose bound is lifted for the death of the run.
-    disks: Vec<Disk>,
+    is_tenant_group_new: bool,
+    oom_event_fd: Option<OwnedFd>,
+    oom_kills: CounterFile,
+    memory_peak: CounterFile,
+    memory_limit_reached: CounterFile,
+    memory_stat: CounterFile,
+    throttled: CounterFile,
+    cpu_user: CounterFile,
+    cpu_system: CounterFile,
+    pids_peak: CounterFile,
+    pids_refused: CounterFile,
+    /// Disks whose write limit is lifted before the run is killed.
+    devices: Vec<BlockDevice>,
 }
 
-/// A group for each of `kinds`, with its limit written and read back, and for the times of the processor if `with_times`.
-/// `None` when not even one could be made.
+/// Makes a group for each of `kinds` with its limit written and read back, and one that counts processor time if
+/// `with_cpu_times`. The leaf is `None` if no group could be made.
 pub(super) fn open(
-    places: &Places,
+    hierarchies: &Hierarchies,
     owner: &str,
-    bounds: Bounds<'_>,
+    leaf_limits: LeafLimits<'_>,
     kinds: &[LimitKind],
-    with_times: bool,
-) -> Part<V1Leaf> {
-    let (tenant, name) = (places.maker.tenant(owner), places.maker.leaf());
-    let mut made = Made::default();
-    let mut told = Vec::with_capacity(kinds.len());
+    with_cpu_times: bool,
+) -> LeafPart<V1Leaf> {
+    let (tenant, name) = (hierarchies.supervisor.tenant_name(owner), hierarchies.supervisor.leaf_name());
+    let mut new_groups = NewGroups::default();
+    let mut outcomes = Vec::with_capacity(kinds.len());
     for &limit in kinds {
-        let done = made
-            .group(places, controller(limit), &tenant, &name)
-            .and_then(|dir| super::put_on(&dir, limit, bounds, &FILES));
-        told.push(match done {
+        let result = new_groups
+            .group(hierarchies, controller_name(limit), &tenant, &name)
+            .and_then(|dir| apply_limit(&dir, limit, leaf_limits, &LIMIT_WRITERS));
+        outcomes.push(match result {
             Ok(max) => Ok(LimitInForce { limit, max, by: V1.to_owned() }),
-            Err(Obstacle::Denied(reason)) => Err(MissingLimit { limit, reason, remedy: remedy(limit) }),
-            Err(Obstacle::Passing(passing)) => return Err(passing),
+            Err(GroupError::Denied(reason)) => Err(MissingLimit { limit, reason, remedy: remedy(limit) }),
+            Err(GroupError::Transient(failure)) => return Err(failure),
         });
     }
-    if with_times {
-        // The run's init has the times of all that it reaped as well.
-        let _times = made.group(places, "cpuacct", &tenant, &name);
+    if with_cpu_times {
+        // Best effort: the run's init knows the times of all processes that it has reaped.
+        let _times = new_groups.group(hierarchies, "cpuacct", &tenant, &name);
     }
-    let leaf = (!made.dirs.is_empty()).then(|| V1Leaf::watching(made, bounds.disks)).transpose()?;
-    Ok((leaf, told))
+    let leaf =
+        (!new_groups.dirs.is_empty()).then(|| V1Leaf::open_counters(new_groups, leaf_limits.devices)).transpose()?;
+    Ok((leaf, outcomes))
 }
 
 fn remedy(limit: LimitKind) -> String {
-    let controller = controller(limit);
-    format!("run as root, or hand a writable {controller} group to this user and start proctor in it")
+    let controller = controller_name(limit);
+    format!("run as root, or delegate a writable {controller} group to this user and start proctor in it")
 }
 
-/// The groups that were made for a leaf.
+/// Groups made for a leaf. Dropping it removes them unless they became a leaf's.
 #[derive(Default)]
-struct Made {
-    /// By controller. Controllers that are mounted together share a directory.
+struct NewGroups {
+    /// Groups by controller. Controllers that are mounted together share a directory.
     dirs: Vec<(&'static str, PathBuf)>,
-    /// Whether a group of the tenant's was made with them.
-    is_first: bool,
+    /// Whether the tenant's group was made with them.
+    is_tenant_group_new: bool,
 }
 
-impl Made {
-    /// Makes the group of one controller below the supervisor's own. It must be new: a group that was there is not ours.
+impl NewGroups {
+    /// Makes the group of one controller below the supervisor's own. An existing group is an error: it is not ours.
     fn group(
         &mut self,
-        places: &Places,
+        hierarchies: &Hierarchies,
         controller: &'static str,
         tenant: &str,
         name: &str,
-    ) -> Result<PathBuf, Obstacle> {
-        let own = places.v1.get(controller).ok_or_else(|| format!("the {controller} controller is not mounted"))?;
-        let shared = self.dirs.iter().find(|(other, _)| places.v1.get(*other) == Some(own)).map(|(_, dir)| dir.clone());
-        let made = match shared {
+    ) -> Result<PathBuf, GroupError> {
+        let own =
+            hierarchies.v1.get(controller).ok_or_else(|| format!("the {controller} controller is not mounted"))?;
+        let shared =
+            self.dirs.iter().find(|(other, _)| hierarchies.v1.get(*other) == Some(own)).map(|(_, dir)| dir.clone());
+        let created = match shared {
             Some(dir) => Ok(dir),
-            None if places.v1.get("cpu") == Some(own) => group::make_nested(own, tenant, name).map(|nested| {
-                self.is_first |= nested.is_first;
+            None if hierarchies.v1.get("cpu") == Some(own) => group::create_nested(own, tenant, name).map(|nested| {
+                self.is_tenant_group_new |= nested.is_tenant_group_new;
                 nested.dir
             }),
             None => match fs::create_dir(own.join(name)) {
                 Ok(()) => Ok(own.join(name)),
-                Err(error) => Err(Obstacle::met(own, error)),
+                Err(error) => Err(GroupError::from_io(own, error)),
             },
         };
-        let dir = made.map_err(|obstacle| obstacle.at(&format!("a {controller} group cannot be made")))?;
+        let dir = created.map_err(|error| error.context(&format!("a {controller} group cannot be made")))?;
         self.dirs.push((controller, dir.clone()));
         Ok(dir)
     }
 }
 
-/// What does not come to be a leaf is removed.
-impl Drop for Made {
+impl Drop for NewGroups {
     fn drop(&mut self) {
         for (controller, dir) in self.dirs.drain(..) {
             if let Err(error) = group::try_remove(&dir) {
                 tracing::error!(%error, "a cgroup leaf could not be removed");
             }
             if controller == "cpu" {
-                group::leave_tenant(&dir);
+                group::remove_empty_tenant_group(&dir);
             }
         }
     }
 }
 
-/// Bytes that the buffers of a run's sockets may take in v1, which does not count them as memory: a quarter of it, and not so
-/// little that a connection crawls.
+/// Limit for the socket buffers of a run in v1, which does not count them as memory, bytes: a quarter of the memory
+/// limit, and enough that a connection does not crawl.
 fn socket_bytes(memory_bytes_max: u64) -> u64 {
     (memory_bytes_max / 4).max(8 << 20)
 }
 
-/// The file of that bound. It holds for UDP as well (measured on Linux 6.18: of 200 MiB that were sent to sockets that nobody
-/// reads, as much was kept as the bound says). A kernel booted with `cgroup.memory=nokmem` has no such file.
-pub(crate) const SOCKETS: &str = "memory.kmem.tcp.limit_in_bytes";
+/// File of the limit for socket buffers. It covers UDP as well (measured on Linux 6.18: of 200 MiB sent to sockets that
+/// nobody reads, the kernel kept as much as the limit allows). A kernel booted with `cgroup.memory=nokmem` has no such
+/// file.
+pub(crate) const SOCKET_BUFFERS_LIMIT: &str = "memory.kmem.tcp.limit_in_bytes";
 
-/// Memory, memory with swap at the same bound, so that swap is off, and the buffers of sockets.
-fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, Obstacle> {
+/// Limits memory, memory plus swap to the same value so that swap is off, and socket buffers.
+fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, GroupError> {
     let max = group::set_pages(dir, "memory.limit_in_bytes", bytes_max)?;
     match group::set_pages(dir, "memory.memsw.limit_in_bytes", bytes_max) {
         // Without swap accounting the kernel can at least be told not to swap this group.
-        Err(Obstacle::Denied(_)) if !dir.join("memory.memsw.limit_in_bytes").exists() => {
+        Err(GroupError::Denied(_)) if !dir.join("memory.memsw.limit_in_bytes").exists() => {
             group::set_exactly(dir, "memory.swappiness", 0)?;
         }
         outcome => _ = outcome?,
     }
-    match group::set_pages(dir, SOCKETS, socket_bytes(bytes_max)) {
-        // `proctor doctor` tells of a host that lacks it.
-        Err(Obstacle::Denied(_)) if !dir.join(SOCKETS).exists() => {}
+    match group::set_pages(dir, SOCKET_BUFFERS_LIMIT, socket_bytes(bytes_max)) {
+        // `proctor doctor` reports a host without this file.
+        Err(GroupError::Denied(_)) if !dir.join(SOCKET_BUFFERS_LIMIT).exists() => {}
         outcome => _ = outcome?,
     }
-    let control = Gauge::open(Some(dir), "memory.oom_control").map_err(Obstacle::Passing)?;
-    let waits = || control.keyed("oom_kill_disable");
-    // A parent may have handed down that its processes wait at the limit for ever instead of being killed.
+    let control = CounterFile::open(Some(dir), "memory.oom_control").map_err(GroupError::Transient)?;
+    let waits = || control.value("oom_kill_disable");
+    // The group may have inherited that processes wait at the limit for ever instead of being killed.
     if waits() == Some(1) {
         group::set(dir, "memory.oom_control", "0")?;
     }
     match waits() {
         Some(0) => Ok(max),
-        None if group::is_missing(dir) => Err(Obstacle::Passing(Passing::Gone)),
+        None if group::is_removed_or_dying(dir) => Err(GroupError::Transient(TransientFailure::Removed)),
         _ => Err("the group does not kill at its memory limit".to_owned().into()),
     }
 }
 
-fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, Obstacle> {
-    let (quota_us, period_us) = super::quota_us(millis_max);
+fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, GroupError> {
+    let (quota_us, period_us) = leaf_limits::quota_us(millis_max);
     group::set_exactly(dir, "cpu.cfs_period_us", period_us)?;
     Ok(group::set_exactly(dir, "cpu.cfs_quota_us", quota_us)? * 1_000 / period_us)
 }
 
 impl V1Leaf {
-    /// Opens what the leaf is watched by. A counter that cannot be opened is evidence that would be missed.
-    fn watching(mut made: Made, disks: &[Disk]) -> Result<V1Leaf, Passing> {
-        let dirs = &made.dirs;
-        let gauge = |controller, file| Gauge::open(dir_of(dirs, controller), file);
-        let oom_kills = gauge("memory", "memory.oom_control")?;
-        let oom_bell = match dir_of(dirs, "memory").zip(oom_kills.file()) {
-            Some((dir, file)) => group::bell(dir, hang_bell(dir, file))?,
+    /// Opens the counters. A counter that cannot be opened is an error, since it would be missing as evidence.
+    fn open_counters(mut new_groups: NewGroups, devices: &[BlockDevice]) -> Result<V1Leaf, TransientFailure> {
+        let dirs = &new_groups.dirs;
+        let counter = |controller, file| CounterFile::open(dir_of(dirs, controller), file);
+        let oom_kills = counter("memory", "memory.oom_control")?;
+        let oom_event_fd = match dir_of(dirs, "memory").zip(oom_kills.file()) {
+            Some((dir, file)) => group::oom_event_or_none(dir, register_oom_event(dir, file))?,
             None => None,
         };
         Ok(V1Leaf {
-            is_first: made.is_first,
-            oom_bell,
+            is_tenant_group_new: new_groups.is_tenant_group_new,
+            oom_event_fd,
             oom_kills,
-            memory_peak: gauge("memory", "memory.max_usage_in_bytes")?,
-            // With swap at the same bound, that is the one that is met.
-            memory_touched: gauge("memory", "memory.memsw.failcnt")?.or_else(|| gauge("memory", "memory.failcnt"))?,
-            memory_stat: gauge("memory", "memory.stat")?,
-            throttled: gauge("cpu", "cpu.stat")?,
-            cpu_user: gauge("cpuacct", "cpuacct.usage_user")?,
-            cpu_system: gauge("cpuacct", "cpuacct.usage_sys")?,
-            pids_peak: gauge("pids", "pids.peak")?,
-            pids_refused: gauge("pids", "pids.events")?,
-            dirs: std::mem::take(&mut made.dirs),
-            disks: disks.to_vec(),
+            memory_peak: counter("memory", "memory.max_usage_in_bytes")?,
+            // With the same limit for memory plus swap, that is the limit that is reached.
+            memory_limit_reached: counter("memory", "memory.memsw.failcnt")?
+                .or_else(|| counter("memory", "memory.failcnt"))?,
+            memory_stat: counter("memory", "memory.stat")?,
+            throttled: counter("cpu", "cpu.stat")?,
+            cpu_user: counter("cpuacct", "cpuacct.usage_user")?,
+            cpu_system: counter("cpuacct", "cpuacct.usage_sys")?,
+            pids_peak: counter("pids", "pids.peak")?,
+            pids_refused: counter("pids", "pids.events")?,
+            dirs: std::mem::take(&mut new_groups.dirs),
+            devices: devices.to_vec(),
         })
     }
 
@@ -222,29 +226,30 @@ fn dir_of<'a>(dirs: &'a [(&'static str, PathBuf)], controller: &str) -> Option<&
     dirs.iter().find(|(name, _)| *name == controller).map(|(_, dir)| dir.as_path())
 }
 
-/// An eventfd that the kernel rings when the group is out of memory (`cgroup-v1/memory.rst`, "OOM Control").
-fn hang_bell(dir: &Path, oom_control: &File) -> io::Result<OwnedFd> {
-    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    group::write(dir, "cgroup.event_control", &format!("{} {}", bell.as_raw_fd(), oom_control.as_raw_fd()))?;
-    Ok(bell)
+/// Registers an eventfd that the kernel signals when the group is out of memory (`cgroup-v1/memory.rst`, "OOM
+/// Control").
+fn register_oom_event(dir: &Path, oom_control: &File) -> io::Result<OwnedFd> {
+    let oom_event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    group::write(dir, "cgroup.event_control", &format!("{} {}", oom_event.as_raw_fd(), oom_control.as_raw_fd()))?;
+    Ok(oom_event)
 }
 
 impl Leaf for V1Leaf {
-    fn is_first(&self) -> bool {
-        self.is_first
+    fn is_tenant_group_new(&self) -> bool {
+        self.is_tenant_group_new
     }
 
-    fn birth(&self) -> Option<BorrowedFd<'_>> {
+    fn clone_target(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    fn doors(&self) -> io::Result<Vec<OwnedFd>> {
+    fn join_files(&self) -> io::Result<Vec<OwnedFd>> {
         let open = |dir: &Path| Ok(fs::OpenOptions::new().write(true).open(dir.join("tasks"))?.into());
         self.groups().map(open).collect()
     }
 
-    fn is_gone(&self) -> bool {
-        self.groups().any(group::is_missing)
+    fn is_removed(&self) -> bool {
+        self.groups().any(group::is_removed_or_dying)
     }
 
     #[cfg(test)]
@@ -260,21 +265,21 @@ impl Leaf for V1Leaf {
         group::number(dir_of(&self.dirs, "memory")?, "memory.usage_in_bytes")
     }
 
-    fn unwritten_bytes(&self) -> Option<u64> {
-        let [dirty, writeback] = self.memory_stat.all_keyed(["dirty", "writeback"]);
+    fn dirty_bytes(&self) -> Option<u64> {
+        let [dirty, writeback] = self.memory_stat.values(["dirty", "writeback"]);
         dirty?.checked_add(writeback?)
     }
 
     fn oom_kills(&self) -> u64 {
-        self.oom_kills.keyed("oom_kill").unwrap_or(0)
+        self.oom_kills.value("oom_kill").unwrap_or(0)
     }
 
-    fn oom_bell(&self) -> Option<BorrowedFd<'_>> {
-        self.oom_bell.as_ref().map(AsFd::as_fd)
+    fn oom_event_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.oom_event_fd.as_ref().map(AsFd::as_fd)
     }
 
-    fn hush(&self) -> bool {
-        self.oom_bell.as_ref().is_some_and(|bell| rustix::io::read(bell, &mut [0; 8]).is_ok())
+    fn clear_oom_event(&self) -> bool {
+        self.oom_event_fd.as_ref().is_some_and(|oom_event| rustix::io::read(oom_event, &mut [0; 8]).is_ok())
     }
 
     fn counters(&self) -> Counters {
@@ -282,28 +287,28 @@ impl Leaf for V1Leaf {
         Counters {
             cpu_user_s: self.cpu_user.number().map(seconds),
             cpu_system_s: self.cpu_system.number().map(seconds),
-            throttled_s: self.throttled.keyed("throttled_time").map(seconds),
+            throttled_s: self.throttled.value("throttled_time").map(seconds),
             memory_peak_bytes: self.memory_peak.number(),
-            memory_touched: self.memory_touched.number().unwrap_or(0),
+            memory_limit_reached: self.memory_limit_reached.number().unwrap_or(0),
             oom_kills: self.oom_kills(),
             pids_peak: self.pids_peak.number(),
-            pids_refused: self.pids_refused.keyed("max").unwrap_or(0),
+            pids_refused: self.pids_refused.value("max").unwrap_or(0),
             ..Counters::default()
         }
     }
 
-    fn favour(&self, favour: Favour) {
+    fn set_cpu_boost(&self, boost: CpuBoost) {
         if let Some(tenant) = dir_of(&self.dirs, "cpu").and_then(Path::parent) {
-            let _told = group::write(tenant, "cpu.shares", favour.shares());
+            let _written = group::write(tenant, "cpu.shares", boost.shares());
         }
     }
 
-    fn lift(&self) {
-        if let Some(blkio) = dir_of(&self.dirs, controller(LimitKind::Writes)) {
-            FILES.writes.lift(blkio, &self.disks);
+    fn lift_throttles(&self) {
+        if let Some(blkio) = dir_of(&self.dirs, controller_name(LimitKind::Writes)) {
+            LIMIT_WRITERS.writes.lift_throttles(blkio, &self.devices);
         }
         if let Some(cpu) = dir_of(&self.dirs, "cpu") {
-            // A help only: a throttled run dies as well.
+            // Best effort: a throttled run dies too.
             let _lifted = group::write(cpu, "cpu.cfs_quota_us", "-1");
         }
     }
@@ -317,7 +322,7 @@ impl Leaf for V1Leaf {
     }
 
     fn kill(&self) {
-        // Where no new process can be made, killing comes to an end.
+        // In the pids group, since killing comes to an end when no new process can be made.
         let any = self.groups().next();
         if let Some(dir) = dir_of(&self.dirs, "pids").or(any) {
             group::kill(dir);
@@ -326,12 +331,12 @@ impl Leaf for V1Leaf {
 
     fn remove(&mut self, wait: Duration) -> io::Result<()> {
         let until = Instant::now() + wait;
-        // Each is tried, whatever becomes of those before it.
+        // Every group is tried, even if one before it fails.
         let removed = self.groups().map(|dir| group::remove(dir, until)).fold(Ok(()), io::Result::and);
         if let Some(cpu) = dir_of(&self.dirs, "cpu") {
-            group::leave_tenant(cpu);
+            group::remove_empty_tenant_group(cpu);
         }
-        // Who has waited for them in vain does not wait again when the leaf is dropped.
+        // Cleared even after a failure, so that the drop of the leaf does not wait again.
         self.dirs.clear();
         removed
     }

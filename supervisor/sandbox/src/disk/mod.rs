@@ -1,90 +1,91 @@
-//! How much a run has put on disk: bytes and files by which its workspace and its writable paths have grown. Must not kill
-//! anything, and must not know what is done about a run that has grown too much.
+//! Monitors how much a run has put on disk: bytes and files by which its workspace and its writable paths have grown.
 //!
-//! Quotas are off on most hosts, so growth is looked for, in two steps. The first costs one `fstatfs` for each file system:
-//! as long as no more free space is missing than the run may use, it cannot have used more. Beyond that the second step
-//! asks who took it: it walks the trees and the run's open files, a few milliseconds at each look, and adds up what was
-//! changed since the run began. Growth is the smaller of the two, so neither a neighbour that fills the disk nor an old
-//! large file that is touched makes a run look greedy; only both together can.
+//! Quotas are off on most hosts, so growth is measured, in two steps. The first step costs one `fstatfs` for each file
+//! system: as long as its free space has not decreased by more than the run may use, the run cannot have used more.
+//! Beyond that, the second step walks the trees and the run's open files, a few milliseconds at each check, and adds up
+//! what was changed since the run started. Growth is the smaller of the two, so neither a neighbour that fills the disk
+//! nor an old large file that is touched is charged to a run; only both together can be.
 //!
 //! A walk of many files takes long, and a run that writes meanwhile would outgrow it. So a walk that is not done within
-//! [`WalkTimes::free`] freezes the run and begins anew, and nothing grows until it is over.
+//! [`WalkTimes::unfrozen_max`] freezes the run and starts again, and nothing grows until it is over.
 //!
-//! What the run could do to be overlooked counts against it: a directory that it has made unreadable, or a path too long to
-//! open, means that everything missing is its own. What remains unseen is a deleted file that nobody holds but a message on
-//! its way through a socket, and a directory that is moved to where the walk has been at the right moment of every walk.
+//! Anything that the run could do to evade the walk counts against it: a directory that it has made unreadable, or a
+//! path too long to open, means that all missing space is the run's. Not detected are a deleted file that is held only
+//! by a message in flight through a socket, and a directory that is moved to an already walked place at the right
+//! moment of every walk.
 
-mod ground;
-mod processes;
+mod baseline;
+mod descendants;
 #[cfg(test)]
 pub(crate) mod tests;
-mod used;
+mod usage;
 mod walk;
 
 use crate::cgroup::MissingLimit;
-use crate::lack::lack;
+use crate::exhausted_resource::exhausted_resource;
 use crate::spec::Jail;
-use ground::Ground;
+use baseline::Baseline;
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use used::{Use, growth};
+use usage::{DiskUsage, growth};
 use walk::Walk;
 
-pub(crate) use processes::processes_below;
+pub(crate) use descendants::descendants;
 
-/// As fast as a run may take space: what memory can be written to by one processor, and what no file system reaches.
-const FASTEST_PER_MS: Use = Use { bytes: 4 << 20, inodes: 500 };
+/// Fastest growth of a run: one processor writing to memory, which no file system reaches.
+const GROWTH_PER_MS_MAX: DiskUsage = DiskUsage { bytes: 4 << 20, inodes: 500 };
 
-/// The shortest and the longest pause between two looks.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+/// Shortest and longest interval between two checks.
+const CHECK_INTERVAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
 
-/// The pause while files are added up.
-const PAUSE_OF_A_WALK: Duration = Duration::from_millis(5);
+/// Interval between two checks while a walk is in progress.
+const WALK_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long files are added up at each look: some thousand of them when the kernel has them in memory, a few when it has
-/// to read them. The run's output and its deadline wait that long.
-const LOOK: Duration = Duration::from_millis(5);
+/// Longest time of a walk in one check: some thousand files if the kernel has them in memory, a few if it has to read
+/// them. The run's output and its deadline wait that long.
+const CHECK_BUDGET: Duration = Duration::from_millis(5);
 
-/// The same when the run is over and waits for nothing.
-const LAST_LOOK: Duration = Duration::from_millis(200);
+/// The same when the run is over and nothing waits.
+const FINAL_CHECK_BUDGET: Duration = Duration::from_millis(200);
 
-/// The same when the run is frozen and only its kill has to wait.
-const LOOK_WHILE_FROZEN: Duration = Duration::from_millis(20);
+/// The same when the run is frozen and only its kill waits.
+const FROZEN_CHECK_BUDGET: Duration = Duration::from_millis(20);
 
-/// How long a walk may take.
+/// Longest duration of a walk.
 #[derive(Debug, Clone, Copy)]
 struct WalkTimes {
-    /// While the run goes on: a workspace of some ten thousand files that the kernel has in memory.
-    free: Duration,
-    /// Where the run cannot be frozen, until all that is missing counts as its own.
+    /// While the run is not frozen: a workspace of some ten thousand files that the kernel has in memory.
+    unfrozen_max: Duration,
+    /// If the run cannot be frozen. After that all missing space counts as the run's.
     unfreezable_max: Duration,
-    /// While it is frozen, until all that is missing counts as its own: a million files that the kernel has to read.
+    /// While the run is frozen: a million files that the kernel has to read. After that all missing space counts as the
+    /// run's.
     frozen_max: Duration,
 }
 
 const WALK_TIMES: WalkTimes = WalkTimes {
-    free: Duration::from_millis(100),
+    unfrozen_max: Duration::from_millis(100),
     unfreezable_max: Duration::from_secs(2),
     frozen_max: Duration::from_secs(60),
 };
 
-/// The run whose files are looked at.
-pub(crate) trait Subject {
-    /// Its processes.
+/// A run as its monitors see it.
+pub(crate) trait MonitoredRun {
+    /// Pids of the run's processes.
     fn pids(&self) -> Vec<u32>;
-    /// Stops all of it, or lets it go on. False where the host cannot.
+    /// Freezes or thaws the whole run. False if the host cannot.
     fn freeze(&self, frozen: bool) -> bool;
-    /// Whether all of it has stopped, which takes until its system calls have returned.
+    /// Whether the whole run is frozen, which takes until its system calls have returned.
     fn is_frozen(&self) -> bool;
 }
 
-/// A run that is dead, or that nothing is known of.
-struct Nobody;
+/// A run without processes.
+struct DeadRun;
 
-impl Subject for Nobody {
+impl MonitoredRun for DeadRun {
     fn pids(&self) -> Vec<u32> {
         Vec::new()
     }
@@ -98,95 +99,96 @@ impl Subject for Nobody {
     }
 }
 
-/// Whether the run goes on while its files are walked.
+/// Whether the run is frozen for a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Motion {
-    /// It does.
-    Free,
-    /// It must not, and some of it still does.
-    Stopping,
-    /// It does not.
-    Stopped,
-    /// It does, as the host cannot stop it.
-    Unstoppable,
+enum FreezeState {
+    /// It is not.
+    Running,
+    /// A freeze was requested and some of its processes still run.
+    Freezing,
+    /// All its processes are frozen.
+    Frozen,
+    /// It cannot be frozen on this host.
+    Unfreezable,
 }
 
-/// What a look has shown.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
-    /// The run is within its limit, as far as is known. The next look should come after this time at the latest.
-    Again(Duration),
-    /// The run has grown beyond its limit.
-    Beyond,
+pub(crate) enum DiskCheck {
+    /// The run is within its limit, as far as is known. The next check should come after this time at the latest.
+    Within(Duration),
+    /// The run exceeds its limit.
+    Exceeded,
 }
 
-/// The eye on the disk of one run.
+/// Monitor of one run's disk usage.
 #[derive(Debug)]
-pub(crate) struct Disk {
-    max: Use,
-    ground: Ground,
-    /// How much must be missing for the files to be looked at.
-    alarm: Use,
+pub(crate) struct DiskMonitor {
+    max: DiskUsage,
+    baseline: Baseline,
+    /// Missing space beyond which the files are walked.
+    walk_threshold: DiskUsage,
     walk: Option<Walk>,
     times: WalkTimes,
-    motion: Motion,
-    /// When to walk again although no more is missing than at the last walk: what was written at that moment may have
-    /// been stamped only afterwards.
-    again: Option<Instant>,
-    /// The most growth that was found, once it was looked for.
-    peak: Use,
-    /// Whether the limit was passed, or a file system had nothing left.
-    touched: bool,
-    /// Why growth cannot be watched.
-    blind: Option<String>,
-    /// The same when the host was short of something.
-    lacks: Option<Errno>,
+    freeze_state: FreezeState,
+    /// When to walk again although no more space is missing than at the last walk: a write at that moment may have been
+    /// stamped only afterwards.
+    rewalk_at: Option<Instant>,
+    /// Largest growth found by a walk.
+    peak: DiskUsage,
+    /// Whether the limit was exceeded, or a file system was full.
+    limit_reached: bool,
+    /// Why growth cannot be monitored.
+    unmonitorable_reason: Option<String>,
+    /// Errno of a resource that the host was short of when the monitor was started.
+    exhausted: Option<Errno>,
 }
 
-impl Disk {
-    /// Begins to watch. What is on disk now is not the run's.
-    pub(crate) fn watch(jail: &Jail, workspace: &OwnedFd, limits: &Limits) -> Disk {
-        let max = Use { bytes: limits.disk_bytes_max, inodes: limits.disk_inodes_max() };
-        let mut ground = Ground::now();
-        let (mut blind, mut lacks) = (None, None);
+impl DiskMonitor {
+    /// Starts to monitor. What is on disk now is not the run's.
+    pub(crate) fn start(jail: &Jail, workspace: &OwnedFd, limits: &Limits) -> DiskMonitor {
+        let max = DiskUsage { bytes: limits.disk_bytes_max, inodes: limits.disk_inodes_max() };
+        let mut baseline = Baseline::new();
+        let (mut unmonitorable_reason, mut exhausted) = (None, None);
         let paths = || jail.writable.iter().chain([&jail.workspace]);
         for path in paths() {
-            // What lies within another is walked with that one.
+            // A path within another one is walked with that one.
             if paths().any(|other| path != other && path.starts_with(other)) {
                 continue;
             }
-            let own =
+            let clone_workspace =
                 || workspace.try_clone().map(Some).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
-            let dir = if *path == jail.workspace { own() } else { ground::open(path) };
-            if let Err(error) = dir.and_then(|dir| dir.map_or(Ok(()), |dir| ground.add(dir))) {
-                let what = if *path == jail.workspace { "the workspace" } else { "a writable path" };
-                lacks = lack(&error.into()).map(|_| error).or(lacks);
-                blind = Some(format!("the file system of {what} does not tell how much of it is free: {error}"));
+            let dir = if *path == jail.workspace { clone_workspace() } else { baseline::open(path) };
+            if let Err(error) = dir.and_then(|dir| dir.map_or(Ok(()), |dir| baseline.add(dir))) {
+                let description = if *path == jail.workspace { "the workspace" } else { "a writable path" };
+                exhausted = exhausted_resource(&error.into()).map(|_| error).or(exhausted);
+                unmonitorable_reason =
+                    Some(format!("the file system of {description} does not report its free space: {error}"));
             }
         }
-        Disk {
+        DiskMonitor {
             max,
-            ground,
-            alarm: max,
+            baseline,
+            walk_threshold: max,
             walk: None,
             times: WALK_TIMES,
-            motion: Motion::Free,
-            again: None,
-            peak: Use::default(),
-            touched: false,
-            blind,
-            lacks,
+            freeze_state: FreezeState::Running,
+            rewalk_at: None,
+            peak: DiskUsage::default(),
+            limit_reached: false,
+            unmonitorable_reason,
+            exhausted,
         }
     }
 
-    /// What the host was short of when the run began, which says nothing about the file systems.
-    pub(crate) fn lacks(&self) -> Option<Errno> {
-        self.lacks
+    /// Errno of a resource that the host was short of when the run started; it says nothing about the file systems.
+    pub(crate) fn exhausted_errno(&self) -> Option<Errno> {
+        self.exhausted
     }
 
-    /// The limit as it is in force, or why it is not.
-    pub(crate) fn in_force(&self) -> Result<LimitInForce, MissingLimit> {
-        match &self.blind {
+    /// The limit in force, or why it is not.
+    pub(crate) fn limit_in_force(&self) -> Result<LimitInForce, MissingLimit> {
+        match &self.unmonitorable_reason {
             None => Ok(LimitInForce { limit: LimitKind::Disk, max: self.max.bytes, by: "supervisor".to_owned() }),
             Some(reason) => Err(MissingLimit {
                 limit: LimitKind::Disk,
@@ -196,106 +198,108 @@ impl Disk {
         }
     }
 
-    /// Looks, for hardly longer than [`LOOK`]. `run` may be left frozen until a later look, or [`Self::release`].
-    pub(crate) fn look(&mut self, run: &dyn Subject) -> Seen {
-        let look = if self.motion == Motion::Stopped { LOOK_WHILE_FROZEN } else { LOOK };
-        self.look_until(over_after(look), run)
+    /// Checks the run, for hardly longer than [`CHECK_BUDGET`]. `run` may stay frozen until a later check or
+    /// [`Self::release`].
+    pub(crate) fn check(&mut self, run: &dyn MonitoredRun) -> DiskCheck {
+        let budget = if self.freeze_state == FreezeState::Frozen { FROZEN_CHECK_BUDGET } else { CHECK_BUDGET };
+        self.check_until(deadline_after(budget), run)
     }
 
     /// Whether the run is frozen for a walk, or about to be.
-    pub(crate) fn holds_the_run(&self) -> bool {
-        matches!(self.motion, Motion::Stopping | Motion::Stopped)
+    pub(crate) fn has_frozen_run(&self) -> bool {
+        matches!(self.freeze_state, FreezeState::Freezing | FreezeState::Frozen)
     }
 
-    /// Lets a run that was frozen go on.
-    pub(crate) fn release(&mut self, run: &dyn Subject) {
-        if self.holds_the_run() {
+    /// Thaws a run that was frozen for a walk.
+    pub(crate) fn release(&mut self, run: &dyn MonitoredRun) {
+        if self.has_frozen_run() {
             run.freeze(false);
         }
-        self.motion = Motion::Free;
+        self.freeze_state = FreezeState::Running;
     }
 
-    /// When to look for the first time.
-    pub(crate) fn first_pause(&self) -> Duration {
-        self.pause(Use::default())
+    /// Time until the first check.
+    pub(crate) fn first_check_delay(&self) -> Duration {
+        self.check_delay(DiskUsage::default())
     }
 
-    /// Looks when everything of the run is dead. The bytes by which it was seen to have grown, if it passed its limit or
-    /// its disk was full.
-    pub(crate) fn last_look(&mut self) -> Option<u64> {
-        self.look_until(over_after(LAST_LOOK), &Nobody);
-        // Files that are too many are told as what the limit allows for each.
+    /// Checks a dead run. Returns the bytes by which it had grown if it exceeded its limit or its disk was full.
+    pub(crate) fn final_check(&mut self) -> Option<u64> {
+        self.check_until(deadline_after(FINAL_CHECK_BUDGET), &DeadRun);
+        // Too many files are reported as the bytes that the limit assumes for each.
         let files = if self.peak.inodes > self.max.inodes { self.peak.inodes.saturating_mul(4_096) } else { 0 };
-        self.touched.then_some(self.peak.bytes.max(files))
+        self.limit_reached.then_some(self.peak.bytes.max(files))
     }
 
-    /// How long the run can be left alone: it cannot reach its limit sooner.
-    fn pause(&self, missing: Use) -> Duration {
-        let left = self.alarm.each(missing, u64::saturating_sub);
-        let ms = (left.bytes / FASTEST_PER_MS.bytes).min(left.inodes / FASTEST_PER_MS.inodes);
-        Duration::from_millis(ms).clamp(PAUSE.0, PAUSE.1)
+    /// Time until the next check: the run cannot reach its limit sooner.
+    fn check_delay(&self, missing: DiskUsage) -> Duration {
+        let remaining = self.walk_threshold.zip_with(missing, u64::saturating_sub);
+        let ms = (remaining.bytes / GROWTH_PER_MS_MAX.bytes).min(remaining.inodes / GROWTH_PER_MS_MAX.inodes);
+        Duration::from_millis(ms).clamp(CHECK_INTERVAL.0, CHECK_INTERVAL.1)
     }
 
-    fn look_until(&mut self, over: impl FnMut() -> bool, run: &dyn Subject) -> Seen {
-        let (missing, is_full) = self.ground.missing();
-        self.touched |= is_full;
-        let missing_now: Use = missing.iter().copied().sum();
-        let is_due = missing_now.is_beyond(self.max) && self.again.is_some_and(|again| Instant::now() >= again);
-        if self.walk.is_none() && !missing_now.is_beyond(self.alarm) && !is_due {
-            return Seen::Again(self.pause(missing_now));
+    fn check_until(&mut self, is_over: impl FnMut() -> bool, run: &dyn MonitoredRun) -> DiskCheck {
+        let (missing, is_full) = self.baseline.missing();
+        self.limit_reached |= is_full;
+        let missing_now: DiskUsage = missing.iter().copied().sum();
+        let is_rewalk_due =
+            missing_now.exceeds(self.max) && self.rewalk_at.is_some_and(|rewalk_at| Instant::now() >= rewalk_at);
+        if self.walk.is_none() && !missing_now.exceeds(self.walk_threshold) && !is_rewalk_due {
+            return DiskCheck::Within(self.check_delay(missing_now));
         }
-        if self.motion == Motion::Stopping && run.is_frozen() {
-            // What was walked before may have grown since.
+        if self.freeze_state == FreezeState::Freezing && run.is_frozen() {
+            // What was walked before the freeze may have grown since.
             self.walk = None;
-            self.motion = Motion::Stopped;
+            self.freeze_state = FreezeState::Frozen;
         }
-        let walk = self.walk.get_or_insert_with(|| Walk::new(missing_now, &self.ground));
-        let mut is_done = walk.go_on(&self.ground, over, || run.pids());
-        if !is_done && walk.begun.elapsed() >= self.times.allowed(self.motion) {
-            match self.motion {
-                Motion::Free if run.freeze(true) => self.motion = Motion::Stopping,
-                Motion::Free => self.motion = Motion::Unstoppable,
-                Motion::Stopping | Motion::Stopped | Motion::Unstoppable => {
+        let walk = self.walk.get_or_insert_with(|| Walk::new(missing_now, &self.baseline));
+        let mut is_done = walk.advance(&self.baseline, is_over, || run.pids());
+        if !is_done && walk.begun.elapsed() >= self.times.allowed(self.freeze_state) {
+            match self.freeze_state {
+                FreezeState::Running if run.freeze(true) => self.freeze_state = FreezeState::Freezing,
+                FreezeState::Running => self.freeze_state = FreezeState::Unfreezable,
+                FreezeState::Freezing | FreezeState::Frozen | FreezeState::Unfreezable => {
                     tracing::warn!(
-                        "the files of a run cannot be counted in time: what is missing on its disk is its own"
+                        "the files of a run cannot be counted in time: all missing disk space counts as its own"
                     );
                     walk.give_up();
                     is_done = true;
                 }
             }
         }
-        let grown = growth(&missing, &walk.found);
-        self.peak = self.peak.each(grown, u64::max);
-        if grown.is_beyond(self.max) {
-            self.touched = true;
-            return Seen::Beyond;
+        let growth_now = growth(&missing, &walk.found);
+        self.peak = self.peak.zip_with(growth_now, u64::max);
+        if growth_now.exceeds(self.max) {
+            self.limit_reached = true;
+            return DiskCheck::Exceeded;
         }
         if !is_done {
-            return Seen::Again(PAUSE_OF_A_WALK);
+            return DiskCheck::Within(WALK_PAUSE);
         }
-        // What the run has not used up must be missing in addition before it can be beyond its limit.
-        self.alarm = walk.missing_at_start.each(self.max.each(grown, u64::saturating_sub), u64::saturating_add);
-        // A tenth of the time is enough for that which somebody else has most likely taken.
-        self.again = Some(Instant::now() + 10 * walk.begun.elapsed().max(PAUSE.0));
+        // Only if more space is missing than the run has left can the run exceed its limit.
+        self.walk_threshold =
+            walk.missing_at_start.zip_with(self.max.zip_with(growth_now, u64::saturating_sub), u64::saturating_add);
+        // A tenth of the time is enough for a walk that most likely finds space taken by others.
+        self.rewalk_at = Some(Instant::now() + 10 * walk.begun.elapsed().max(CHECK_INTERVAL.0));
         self.walk = None;
         self.release(run);
-        Seen::Again(self.pause(missing_now))
+        DiskCheck::Within(self.check_delay(missing_now))
     }
 }
 
 impl WalkTimes {
-    /// How long the walk of a run in this state may take.
-    fn allowed(self, motion: Motion) -> Duration {
-        match motion {
-            Motion::Free => self.free,
-            Motion::Unstoppable => self.unfreezable_max,
-            Motion::Stopping | Motion::Stopped => self.frozen_max,
+    /// Longest walk in this state.
+    fn allowed(self, freeze_state: FreezeState) -> Duration {
+        match freeze_state {
+            FreezeState::Running => self.unfrozen_max,
+            FreezeState::Unfreezable => self.unfreezable_max,
+            FreezeState::Freezing | FreezeState::Frozen => self.frozen_max,
         }
     }
 }
 
-/// Says when this time is over.
-fn over_after(time: Duration) -> impl FnMut() -> bool {
+/// Returns a function that tells whether `time` is over, counted from its first call.
+fn deadline_after(time: Duration) -> impl FnMut() -> bool {
     let mut until = None;
     move || Instant::now() >= *until.get_or_insert_with(|| Instant::now() + time)
 }

@@ -1,8 +1,8 @@
-//! One way through what a run can grow on: the files that its processes hold, its trees, and once more what they hold.
-//! Adds up what was changed since the run began. Must not know how much a run may use, or how long a look may last.
+//! A walk over everything that a run can grow on: the files that its processes hold open, its trees, and the open files
+//! once more. Adds up what was changed since the run started.
 
-use super::ground::{Ground, Root, Stamp};
-use super::used::Use;
+use super::baseline::{Baseline, Root, Timestamp};
+use super::usage::DiskUsage;
 use proctor_core::bounds::PATH_BYTES_MAX;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, openat, openat2, statx,
@@ -16,253 +16,264 @@ use std::time::Instant;
 /// Most bytes of names of directories that are still to be walked.
 const PENDING_BYTES_MAX: usize = 16 << 20;
 
-/// Most files with several names that are known by number, so that they count once. Further ones count for each name.
+/// Most hard-linked files whose inode numbers are remembered, so that each counts once. Further ones count once per
+/// name.
 const LINKED_MAX: usize = 1 << 18;
 
-/// One way through the trees and the open files, which may take several looks.
+/// A walk through the trees and the open files, which may take several checks.
 #[derive(Debug)]
 pub(super) struct Walk {
     pub(super) begun: Instant,
-    pub(super) missing_at_start: Use,
-    /// What was found to be the run's, by volume.
-    pub(super) found: Vec<Use>,
-    /// Files with several names that have been counted.
+    pub(super) missing_at_start: DiskUsage,
+    /// Usage found to be the run's, by volume.
+    pub(super) found: Vec<DiskUsage>,
+    /// Hard-linked files that were counted: volume and inode number.
     linked: HashSet<(usize, u64)>,
-    /// Directories to come, the next one last.
-    pending: Vec<Place>,
-    /// Those that have changed since the run began. They come first: growth is most likely there.
-    fresh: Vec<Place>,
+    /// Directories still to be read, the next one last.
+    pending: Vec<PendingDir>,
+    /// Directories that have changed since the run started. They come first: growth is most likely there.
+    changed_dirs: Vec<PendingDir>,
     /// Bytes of names in both.
     pending_bytes: usize,
-    reading: Option<(Place, Dir)>,
-    /// What comes when nothing is pending.
-    stages: std::array::IntoIter<Stage, 3>,
+    reading: Option<(PendingDir, Dir)>,
+    /// Remaining stages, each started when nothing is pending.
+    stages: std::array::IntoIter<WalkStage, 3>,
 }
 
-/// The order of a walk. Held files come first: there are few of them, and one is all that it takes to fill a disk, while
-/// the trees may have a million files. They come last as well, for a file that lost its name while its tree was walked.
-const STAGES: [Stage; 3] = [Stage::HeldFiles, Stage::Trees, Stage::HeldFiles];
+/// Stages of a walk. Open files come first: there are few of them, and one is enough to fill a disk, while the trees
+/// may have a million files. They also come last, for a file that lost its name while its tree was walked.
+const STAGES: [WalkStage; 3] = [WalkStage::OpenFiles, WalkStage::Trees, WalkStage::OpenFiles];
 
 #[derive(Debug, Clone, Copy)]
-enum Stage {
-    HeldFiles,
+enum WalkStage {
+    OpenFiles,
     Trees,
 }
 
-/// A directory that is read.
+/// A directory that is still to be read.
 #[derive(Debug)]
-enum Place {
-    /// One below a root; the path is relative to it, and empty for the root itself.
-    Tree { root: usize, path: Vec<u8>, is_fresh: bool },
-    /// The open or mapped files of a process: `/proc/PID/fd`, `/proc/PID/map_files`.
-    Held { path: String },
+enum PendingDir {
+    /// A directory below a root; the path is relative to the root, and empty for the root itself.
+    Tree { root: usize, path: Vec<u8>, is_changed: bool },
+    /// Open or mapped files of a process: `/proc/PID/fd`, `/proc/PID/map_files`.
+    OpenFiles { path: String },
 }
 
 impl Walk {
-    /// A walk that has not begun.
-    pub(super) fn new(missing_at_start: Use, ground: &Ground) -> Walk {
+    /// A walk that has not started.
+    pub(super) fn new(missing_at_start: DiskUsage, baseline: &Baseline) -> Walk {
         Walk {
             begun: Instant::now(),
             missing_at_start,
-            found: vec![Use::default(); ground.volumes.len()],
+            found: vec![DiskUsage::default(); baseline.volumes.len()],
             linked: HashSet::new(),
             pending: Vec::new(),
-            fresh: Vec::new(),
+            changed_dirs: Vec::new(),
             pending_bytes: 0,
             reading: None,
             stages: STAGES.into_iter(),
         }
     }
 
-    /// Goes on until it is `over`, which is asked before each entry; tells whether that was the end.
-    pub(super) fn go_on(
+    /// Continues until `is_over`, which is called before each entry; returns whether the walk is complete.
+    pub(super) fn advance(
         &mut self,
-        ground: &Ground,
-        mut over: impl FnMut() -> bool,
+        baseline: &Baseline,
+        mut is_over: impl FnMut() -> bool,
         pids: impl Fn() -> Vec<u32>,
     ) -> bool {
-        while !over() {
-            let Some((place, mut dir)) = self.reading.take() else {
-                match self.fresh.pop().or_else(|| self.pending.pop()) {
-                    Some(place) => {
-                        if let Err(place) = self.open(place, &ground.roots) {
-                            self.fresh.push(place);
+        while !is_over() {
+            let Some((dir_ref, mut dir)) = self.reading.take() else {
+                match self.changed_dirs.pop().or_else(|| self.pending.pop()) {
+                    Some(dir_ref) => {
+                        if let Err(dir_ref) = self.open(dir_ref, &baseline.roots) {
+                            self.changed_dirs.push(dir_ref);
                             return false;
                         }
                     }
                     None => match self.stages.next() {
-                        Some(Stage::HeldFiles) => self.pending = pids().into_iter().flat_map(held_by).collect(),
-                        Some(Stage::Trees) => self.pending = roots_of(ground),
+                        Some(WalkStage::OpenFiles) => {
+                            self.pending = pids().into_iter().flat_map(open_file_dirs).collect()
+                        }
+                        Some(WalkStage::Trees) => self.pending = root_dirs(baseline),
                         None => return true,
                     },
                 }
                 continue;
             };
             if let Some(Ok(entry)) = dir.read() {
-                match &place {
-                    Place::Tree { root, path, is_fresh } => {
+                match &dir_ref {
+                    PendingDir::Tree { root, path, is_changed } => {
                         if ![c".", c".."].contains(&entry.file_name()) {
-                            self.meet(entry.file_name(), &dir, (*root, path, *is_fresh), ground);
+                            self.visit_entry(entry.file_name(), &dir, (*root, path, *is_changed), baseline);
                         }
                     }
-                    Place::Held { .. } => self.meet_held(entry.file_name(), &dir, ground),
+                    PendingDir::OpenFiles { .. } => self.visit_open_file(entry.file_name(), &dir, baseline),
                 }
-                self.reading = Some((place, dir));
+                self.reading = Some((dir_ref, dir));
             }
         }
         false
     }
 
-    /// Opens what is read next, or passes it over. The place comes back when the supervisor cannot look at anything now.
-    fn open(&mut self, place: Place, roots: &[Root]) -> Result<(), Place> {
+    /// Opens the directory that is read next, or skips it. Returns it if the supervisor can open nothing at the moment.
+    fn open(&mut self, dir_ref: PendingDir, roots: &[Root]) -> Result<(), PendingDir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let opened = match &place {
-            Place::Tree { root, path, .. } => {
+        let opened = match &dir_ref {
+            PendingDir::Tree { root, path, .. } => {
                 let below = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
                 let path = if path.is_empty() { b"." } else { path.as_slice() };
                 openat2(&roots[*root].dir, path, flags, Mode::empty(), below)
             }
-            Place::Held { path } => openat(CWD, path.as_str(), flags, Mode::empty()),
+            PendingDir::OpenFiles { path } => openat(CWD, path.as_str(), flags, Mode::empty()),
         };
         let opened = opened.and_then(Dir::new);
         if matches!(opened, Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM)) {
-            return Err(place);
+            return Err(dir_ref);
         }
-        if let Place::Tree { path, .. } = &place {
+        if let PendingDir::Tree { path, .. } = &dir_ref {
             self.pending_bytes -= path.len();
         }
-        match (opened, &place) {
-            (Ok(dir), _) => self.reading = Some((place, dir)),
-            (Err(Errno::ACCESS), Place::Tree { root, is_fresh: true, .. }) => self.all_of(roots[*root].volume),
-            // Unreadable before the run began, gone, replaced by a link, or another file system.
+        match (opened, &dir_ref) {
+            (Ok(dir), _) => self.reading = Some((dir_ref, dir)),
+            (Err(Errno::ACCESS), PendingDir::Tree { root, is_changed: true, .. }) => {
+                self.attribute_all(roots[*root].volume)
+            }
+            // Unreadable before the run started, gone, replaced by a link, or another file system.
             (Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::AGAIN), _) => {}
-            (Err(_), Place::Tree { root, .. }) => self.all_of(roots[*root].volume),
-            // The process is gone, or mapped files are not for this supervisor to see.
-            (Err(_), Place::Held { .. }) => {}
+            (Err(_), PendingDir::Tree { root, .. }) => self.attribute_all(roots[*root].volume),
+            // The process is gone, or this supervisor may not see mapped files.
+            (Err(_), PendingDir::OpenFiles { .. }) => {}
         }
         Ok(())
     }
 
-    /// Ends the walk of a run whose files nobody can count in time: all that is missing is its own.
+    /// Ends a walk that cannot finish in time: all missing space counts as the run's.
     pub(super) fn give_up(&mut self) {
-        self.found.fill(Use::ALL);
+        self.found.fill(DiskUsage::ALL);
     }
 
-    /// The run hides something: all that is missing there is its own.
-    fn all_of(&mut self, volume: usize) {
-        self.found[volume] = Use::ALL;
+    /// The run hides something: all missing space of the volume counts as the run's.
+    fn attribute_all(&mut self, volume: usize) {
+        self.found[volume] = DiskUsage::ALL;
     }
 
-    fn meet(&mut self, name: &CStr, dir: &Dir, (root, path, is_fresh): (usize, &[u8], bool), ground: &Ground) {
-        let volume = ground.roots[root].volume;
-        let found = match look_at(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) => found,
-            Err(Errno::ACCESS) if is_fresh => return self.all_of(volume),
+    fn visit_entry(
+        &mut self,
+        name: &CStr,
+        dir: &Dir,
+        (root, path, is_changed): (usize, &[u8], bool),
+        baseline: &Baseline,
+    ) {
+        let volume = baseline.roots[root].volume;
+        let stat = match stat_entry(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::ACCESS) if is_changed => return self.attribute_all(volume),
             Err(_) => return,
         };
-        if device(&found) != ground.volumes[volume].device || found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+        if device(&stat) != baseline.volumes[volume].device || stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
         {
             return;
         }
-        let entry = Entry::of(&found);
-        self.count(volume, &entry, ground.since);
+        let entry = Entry::from_statx(&stat);
+        self.count(volume, &entry, baseline.since);
         if entry.is_dir {
             let joined: Vec<u8> =
                 if path.is_empty() { name.to_bytes().to_vec() } else { [path, b"/", name.to_bytes()].concat() };
             if joined.len() > PATH_BYTES_MAX || self.pending_bytes + joined.len() > PENDING_BYTES_MAX {
-                return self.all_of(volume);
+                return self.attribute_all(volume);
             }
             self.pending_bytes += joined.len();
-            let is_fresh = entry.changed >= ground.since;
-            let to_come = if is_fresh { &mut self.fresh } else { &mut self.pending };
-            to_come.push(Place::Tree { root, path: joined, is_fresh });
+            let is_changed = entry.changed >= baseline.since;
+            let to_come = if is_changed { &mut self.changed_dirs } else { &mut self.pending };
+            to_come.push(PendingDir::Tree { root, path: joined, is_changed });
         }
     }
 
-    /// A file that has no name any more and is held by a process. One with a name is met in its tree.
-    fn meet_held(&mut self, name: &CStr, dir: &Dir, ground: &Ground) {
-        let Ok(found) = look_at(dir, name, AtFlags::empty()) else { return };
-        let volume = ground.volumes.iter().position(|volume| volume.device == device(&found));
-        if let Some(volume) = volume.filter(|_| found.stx_nlink == 0) {
-            self.count(volume, &Entry::of(&found), ground.since);
+    /// Counts a file that has no name any more and is held by a process. A file with a name is counted in its tree.
+    fn visit_open_file(&mut self, name: &CStr, dir: &Dir, baseline: &Baseline) {
+        let Ok(stat) = stat_entry(dir, name, AtFlags::empty()) else { return };
+        let volume = baseline.volumes.iter().position(|volume| volume.device == device(&stat));
+        if let Some(volume) = volume.filter(|_| stat.stx_nlink == 0) {
+            self.count(volume, &Entry::from_statx(&stat), baseline.since);
         }
     }
 
-    fn count(&mut self, volume: usize, entry: &Entry, since: Stamp) {
+    fn count(&mut self, volume: usize, entry: &Entry, since: Timestamp) {
         if entry.changed < since {
             return;
         }
-        let has_one_way = entry.is_dir || entry.links == 1;
-        if !has_one_way && self.linked.len() < LINKED_MAX && !self.linked.insert((volume, entry.number)) {
+        let is_unlinked_once = entry.is_dir || entry.links == 1;
+        if !is_unlinked_once && self.linked.len() < LINKED_MAX && !self.linked.insert((volume, entry.number)) {
             return;
         }
-        let one = Use { bytes: entry.bytes, inodes: 1 };
-        self.found[volume] = self.found[volume].each(one, u64::saturating_add);
+        let one = DiskUsage { bytes: entry.bytes, inodes: 1 };
+        self.found[volume] = self.found[volume].zip_with(one, u64::saturating_add);
     }
 }
 
-/// The roots as places to read. The workspace, which is the last root, comes first.
-fn roots_of(ground: &Ground) -> Vec<Place> {
-    (0..ground.roots.len()).map(|root| Place::Tree { root, path: Vec::new(), is_fresh: false }).collect()
+/// The roots as directories to read. The workspace, which is the last root, is read first.
+fn root_dirs(baseline: &Baseline) -> Vec<PendingDir> {
+    (0..baseline.roots.len()).map(|root| PendingDir::Tree { root, path: Vec::new(), is_changed: false }).collect()
 }
 
-/// What counts of a file.
+/// Attributes of a file that matter for counting.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     number: u64,
     links: u32,
     bytes: u64,
     is_dir: bool,
-    /// The change of the inode itself, which no process can set back.
-    changed: Stamp,
+    /// Change time of the inode, which no process can set back.
+    changed: Timestamp,
 }
 
 impl Entry {
-    fn of(found: &Statx) -> Entry {
+    fn from_statx(stat: &Statx) -> Entry {
         Entry {
-            number: found.stx_ino,
-            links: found.stx_nlink,
-            // Blocks are of 512 bytes, whatever the file system's own are.
-            bytes: found.stx_blocks.saturating_mul(512),
-            is_dir: FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory,
-            changed: (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec.into()),
+            number: stat.stx_ino,
+            links: stat.stx_nlink,
+            // Blocks are of 512 bytes, whatever the file system's own block size.
+            bytes: stat.stx_blocks.saturating_mul(512),
+            is_dir: FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory,
+            changed: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec.into()),
         }
     }
 }
 
-/// What the kernel knows of a file without asking a server on a network.
-fn look_at(dir: &Dir, name: &CStr, follow: AtFlags) -> Result<Statx, Errno> {
+/// Attributes that the kernel knows without asking a server on a network.
+fn stat_entry(dir: &Dir, name: &CStr, follow: AtFlags) -> Result<Statx, Errno> {
     let at = follow | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
     statx(dir.fd()?, name, at, StatxFlags::BASIC_STATS)
 }
 
-fn device(found: &Statx) -> (u32, u32) {
-    (found.stx_dev_major, found.stx_dev_minor)
+fn device(stat: &Statx) -> (u32, u32) {
+    (stat.stx_dev_major, stat.stx_dev_minor)
 }
 
-/// Where the files are that a process holds. Threads may have open files of their own.
-fn held_by(pid: u32) -> Vec<Place> {
+/// Directories that list the files a process holds. Each thread may have open files of its own.
+fn open_file_dirs(pid: u32) -> Vec<PendingDir> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let open = tasks.map(|task| format!("/proc/{}/fd", task.file_name().display()));
-    open.chain([format!("/proc/{pid}/map_files")]).map(|path| Place::Held { path }).collect()
+    open.chain([format!("/proc/{pid}/map_files")]).map(|path| PendingDir::OpenFiles { path }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::tests::{MIB, found, of, over_after_steps, workspace, write};
-    use crate::disk::used::growth;
+    use crate::disk::tests::{MIB, stop_after_steps, usage, walked_usage, workspace, write};
+    use crate::disk::usage::growth;
     use rustix::fs::{linkat, unlinkat};
     use std::fs::File;
 
     fn walk() -> Walk {
         Walk {
             begun: Instant::now(),
-            missing_at_start: Use::default(),
-            found: vec![Use::default(); 2],
+            missing_at_start: DiskUsage::default(),
+            found: vec![DiskUsage::default(); 2],
             linked: HashSet::new(),
             pending: Vec::new(),
-            fresh: Vec::new(),
+            changed_dirs: Vec::new(),
             pending_bytes: 0,
             reading: None,
             stages: STAGES.into_iter(),
@@ -270,83 +281,83 @@ mod tests {
     }
 
     #[test]
-    fn counts_a_deleted_file_held_open_before_it_walks_the_trees() {
+    fn counts_a_deleted_open_file_before_it_walks_the_trees() {
         let (dir, disk) = workspace(MIB, |dir| {
             for number in 0..2_000 {
                 File::create(dir.join(format!("{number}"))).unwrap();
             }
         });
-        let _held = write(dir.path().join("file"), 2 * MIB);
+        let _file = write(dir.path().join("file"), 2 * MIB);
         unlinkat(CWD, dir.path().join("file"), AtFlags::empty()).unwrap();
-        let mut walk = Walk::new(Use::default(), &disk.ground);
+        let mut walk = Walk::new(DiskUsage::default(), &disk.baseline);
         // A fraction of the workspace's files; this process has some dozens of descriptors and mapped files.
-        let is_done = walk.go_on(&disk.ground, over_after_steps(1_500), || vec![std::process::id()]);
-        let found = growth(&[Use::ALL], &walk.found);
+        let is_done = walk.advance(&disk.baseline, stop_after_steps(1_500), || vec![std::process::id()]);
+        let found = growth(&[DiskUsage::ALL], &walk.found);
         assert!(!is_done && found.bytes >= 2 * MIB, "{found:?}");
     }
 
     #[test]
-    fn only_what_was_changed_since_counts_and_a_file_with_two_names_once() {
+    fn counts_only_changes_since_the_start_and_a_hard_linked_file_once() {
         let entry = Entry { number: 7, links: 1, bytes: 100, is_dir: false, changed: (5, 0) };
         let mut walk = walk();
         walk.count(0, &entry, (5, 0));
         walk.count(0, &entry, (5, 1));
-        assert_eq!(walk.found[0], of(100, 1));
+        assert_eq!(walk.found[0], usage(100, 1));
         let linked = Entry { links: 2, ..entry };
         (0..2).for_each(|_| walk.count(0, &linked, (5, 0)));
-        assert_eq!(walk.found[0], of(200, 2));
+        assert_eq!(walk.found[0], usage(200, 2));
         walk.count(1, &linked, (5, 0));
         let dir = Entry { links: 9, is_dir: true, ..entry };
         (0..2).for_each(|_| walk.count(1, &dir, (5, 0)));
-        assert_eq!(walk.found[1], of(300, 3));
+        assert_eq!(walk.found[1], usage(300, 3));
     }
 
     #[test]
-    fn what_was_there_before_is_not_the_runs() {
+    fn does_not_count_files_from_before_the_start() {
         let (dir, disk) = workspace(MIB, |dir| {
             fs::create_dir(dir.join("old")).unwrap();
             write(dir.join("old/file"), 4 * MIB);
         });
-        assert_eq!(found(&disk, &[]), of(0, 0));
+        assert_eq!(walked_usage(&disk, &[]), usage(0, 0));
         fs::create_dir(dir.path().join("new")).unwrap();
         write(dir.path().join("new/file"), 2 * MIB);
         std::os::unix::fs::symlink("/usr", dir.path().join("link")).unwrap();
-        let found = found(&disk, &[]);
+        let found = walked_usage(&disk, &[]);
         assert!((2 * MIB..2 * MIB + 65_536).contains(&found.bytes), "{found:?}");
         assert_eq!(found.inodes, 3);
     }
 
     #[test]
-    fn a_file_that_was_written_and_told_to_be_old_is_the_runs() {
+    fn counts_a_written_file_with_an_old_modification_time() {
         let (dir, disk) = workspace(MIB, |_| {});
         let file = write(dir.path().join("file"), 2 * MIB);
         file.set_modified(std::time::UNIX_EPOCH).unwrap();
-        assert!(found(&disk, &[]).bytes >= 2 * MIB);
+        assert!(walked_usage(&disk, &[]).bytes >= 2 * MIB);
     }
 
     #[test]
-    fn a_deleted_file_that_a_process_holds_or_maps_is_the_runs() {
+    fn counts_a_deleted_file_that_a_process_holds_open() {
         let (dir, disk) = workspace(MIB, |_| {});
         let file = write(dir.path().join("file"), 2 * MIB);
         unlinkat(CWD, dir.path().join("file"), AtFlags::empty()).unwrap();
-        assert_eq!(found(&disk, &[]).bytes, 0);
-        assert!(found(&disk, &[std::process::id()]).bytes >= 2 * MIB);
+        assert_eq!(walked_usage(&disk, &[]).bytes, 0);
+        assert!(walked_usage(&disk, &[std::process::id()]).bytes >= 2 * MIB);
         drop(file);
         // Other tests of this process hold deleted files too, which are small.
-        assert!(found(&disk, &[std::process::id()]).bytes < 2 * MIB);
+        assert!(walked_usage(&disk, &[std::process::id()]).bytes < 2 * MIB);
     }
 
     #[test]
-    fn two_names_of_a_file_are_one_file() {
+    fn counts_two_names_of_a_file_once() {
         let (dir, disk) = workspace(MIB, |_| {});
         write(dir.path().join("file"), 2 * MIB);
         linkat(CWD, dir.path().join("file"), CWD, dir.path().join("again"), AtFlags::empty()).unwrap();
-        let found = found(&disk, &[]);
+        let found = walked_usage(&disk, &[]);
         assert!(found.bytes < 3 * MIB && found.inodes == 1, "{found:?}");
     }
 
     #[test]
-    fn a_tree_too_deep_to_open_counts_as_all_that_is_missing() {
+    fn attributes_all_missing_space_for_a_tree_too_deep_to_open() {
         let (dir, disk) = workspace(MIB, |_| {});
         let name = "d".repeat(200);
         let mut at = File::open(dir.path()).unwrap();
@@ -354,6 +365,6 @@ mod tests {
             rustix::fs::mkdirat(&at, name.as_str(), Mode::RWXU).unwrap();
             at = openat(&at, name.as_str(), OFlags::DIRECTORY, Mode::empty()).unwrap().into();
         }
-        assert_eq!(found(&disk, &[]), Use::ALL);
+        assert_eq!(walked_usage(&disk, &[]), DiskUsage::ALL);
     }
 }

@@ -1,8 +1,7 @@
-//! Who a run is: its user namespace, its user and group, and whose files are shown as its own. Must not know what the run
-//! does with them.
+//! The user of a run: its user namespace, its user and group, and the mapping of another owner's files to it.
 
-use super::attributes::Attributes;
-use crate::message::Identity;
+use super::mount_attributes::MountAttributes;
+use crate::worker_protocol::Identity;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, geteuid, seteuid, setfsuid};
@@ -12,44 +11,48 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// A user namespace in which the run's user and group exist, under the same numbers, and nobody else.
+/// Enters a user namespace in which only the run's user and group exist, under the same numbers.
 pub(super) fn user_namespace(identity: Identity, privileged: bool) -> io::Result<()> {
     let uid_map = format!("{0} {0} 1", identity.uid);
     let gid_map = format!("{0} {0} 1", identity.gid);
     if privileged {
-        return mapped_from_outside(&uid_map, &gid_map, || {
-            act_as(identity.uid)?;
+        return enter_namespace_mapped_by_child(&uid_map, &gid_map, || {
+            set_effective_user(identity.uid)?;
             Ok(unshare(CloneFlags::CLONE_NEWUSER)?)
         });
     }
     unshare(CloneFlags::CLONE_NEWUSER)?;
-    // Without this the kernel does not let an ordinary user map a group.
+    // Without this the kernel does not let an unprivileged user map a group.
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", uid_map)?;
     fs::write("/proc/self/gid_map", gid_map)
 }
 
-/// Takes `uid` as the effective user, and stays the same for files and with every capability. What is counted in a user
-/// namespace, such as watches and pending signals, is counted once more for the effective user of whoever made it: root's own
-/// would be used up by runs.
-fn act_as(uid: u32) -> io::Result<()> {
-    let (held, of_files) = (capabilities(None)?, geteuid());
+/// Sets the effective user, and keeps the file-system user and every capability. The kernel also counts the objects of
+/// a user namespace, such as inotify watches and pending signals, for the effective user of its creator: runs would use
+/// up root's.
+fn set_effective_user(uid: u32) -> io::Result<()> {
+    let (release_reader, fs_uid) = (capabilities(None)?, geteuid());
     seteuid(nix::unistd::Uid::from_raw(uid))?;
-    setfsuid(of_files);
-    Ok(set_capabilities(None, CapabilitySets { effective: held.permitted, ..held })?)
+    setfsuid(fs_uid);
+    Ok(set_capabilities(None, CapabilitySets { effective: release_reader.permitted, ..release_reader })?)
 }
 
-/// Only a process of the parent namespace may map another user than one's own, so a child that stays behind does it.
-fn mapped_from_outside(uid_map: &str, gid_map: &str, enter: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-    let (entered, told) = pipe_with(PipeFlags::CLOEXEC)?;
+/// Maps users from a child that stays in the parent namespace: only such a process may map another user than its own.
+fn enter_namespace_mapped_by_child(
+    uid_map: &str,
+    gid_map: &str,
+    enter: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    let (entered_reader, entered_writer) = pipe_with(PipeFlags::CLOEXEC)?;
     let launcher = std::process::id();
     // SAFETY: this process has one thread, so the child may do anything that the parent could.
     match unsafe { fork() }? {
         ForkResult::Child => {
-            drop(told);
+            drop(entered_writer);
             let write_maps = || {
-                // Nothing is written when the launcher failed and is gone.
-                if rustix::io::read(&entered, &mut [0; 1])? == 1 {
+                // Nothing is written if the launcher failed and is gone.
+                if rustix::io::read(&entered_reader, &mut [0; 1])? == 1 {
                     fs::write(format!("/proc/{launcher}/gid_map"), gid_map)?;
                     fs::write(format!("/proc/{launcher}/uid_map"), uid_map)?;
                 }
@@ -58,15 +61,15 @@ fn mapped_from_outside(uid_map: &str, gid_map: &str, enter: impl FnOnce() -> io:
             exit_with(write_maps())
         }
         ForkResult::Parent { child } => {
-            let outcome = enter().and_then(|()| Ok(rustix::io::write(&told, b"!").map(drop)?));
-            drop(told);
+            let outcome = enter().and_then(|()| Ok(rustix::io::write(&entered_writer, b"!").map(drop)?));
+            drop(entered_writer);
             let written = outcome_of(child);
             outcome.and(written)
         }
     }
 }
 
-/// Ends a child with the errno of what failed.
+/// Ends a child with the errno of `outcome`.
 pub(super) fn exit_with(outcome: io::Result<()>) -> ! {
     let errno = outcome.err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
     // SAFETY: ends the child without running anything that belongs to the parent. Errnos of the calls that are made in
@@ -74,8 +77,8 @@ pub(super) fn exit_with(outcome: io::Result<()>) -> ! {
     unsafe { libc::_exit(errno) }
 }
 
-/// Waits for a child that ended by [`exit_with`]. Who kills it kills the launcher: that says nothing about what the host can
-/// do, and another launcher may do it.
+/// Waits for a child that ended by [`exit_with`]. If the child was killed, the launcher kills itself: the failure says
+/// nothing about the host's abilities, and another launcher may succeed.
 pub(super) fn outcome_of(child: Pid) -> io::Result<()> {
     match waitpid(child, None)? {
         WaitStatus::Exited(_, 0) => Ok(()),
@@ -87,8 +90,8 @@ pub(super) fn outcome_of(child: Pid) -> io::Result<()> {
     }
 }
 
-/// Becomes the run's user and group for good, and keeps the capabilities over the run's own namespaces for the rows that
-/// follow.
+/// Becomes the run's user and group for good, and keeps the capabilities over the run's own namespaces for the next
+/// steps.
 pub(super) fn become_user(identity: Identity) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
     let permitted = capabilities(None)?.permitted;
@@ -100,27 +103,27 @@ pub(super) fn become_user(identity: Identity) -> io::Result<()> {
     Ok(set_capabilities(None, CapabilitySets { effective: permitted, permitted, inheritable })?)
 }
 
-/// A user namespace that stands for "files of `owner` belong to the run", as an idmapped mount takes it.
+/// Makes a user namespace that maps `owner` to the run's user, for an idmapped mount.
 pub(super) fn id_map(owner: (u32, u32), identity: Identity) -> io::Result<OwnedFd> {
-    let (begun, told) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (held, release) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (begun_reader, entered_writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (release_reader, release_writer) = pipe_with(PipeFlags::CLOEXEC)?;
     // SAFETY: this process has one thread, so the child may do anything that the parent could.
     match unsafe { fork() }? {
         ForkResult::Child => {
-            drop((begun, release));
-            let hold = || {
+            drop((begun_reader, release_writer));
+            let hold_namespace = || {
                 unshare(CloneFlags::CLONE_NEWUSER)?;
-                rustix::io::write(&told, b"!")?;
+                rustix::io::write(&entered_writer, b"!")?;
                 // Until the parent has opened the namespace, or is gone.
-                rustix::io::read(&held, &mut [0; 1])?;
+                rustix::io::read(&release_reader, &mut [0; 1])?;
                 Ok::<_, io::Error>(())
             };
-            exit_with(hold())
+            exit_with(hold_namespace())
         }
         ForkResult::Parent { child } => {
-            drop((told, held));
+            drop((entered_writer, release_reader));
             let open = || {
-                if rustix::io::read(&begun, &mut [0; 1])? == 0 {
+                if rustix::io::read(&begun_reader, &mut [0; 1])? == 0 {
                     return Err(io::Error::other("no user namespace for an idmapped mount"));
                 }
                 fs::write(format!("/proc/{child}/gid_map"), format!("{} {} 1", owner.1, identity.gid))?;
@@ -128,15 +131,15 @@ pub(super) fn id_map(owner: (u32, u32), identity: Identity) -> io::Result<OwnedF
                 Ok(OwnedFd::from(File::open(format!("/proc/{child}/ns/user"))?))
             };
             let namespace = open();
-            drop(release);
+            drop(release_writer);
             outcome_of(child).and(namespace)
         }
     }
 }
 
-/// Shows the files below `tree` that belong to another user as the run's own.
-pub(super) fn show_as_own(tree: &OwnedFd, map: &OwnedFd) -> io::Result<()> {
-    Attributes::idmapped(map).set(tree)
+/// Applies an id map to the mount `tree`.
+pub(super) fn apply_id_map(tree: &OwnedFd, map: &OwnedFd) -> io::Result<()> {
+    MountAttributes::idmapped(map).set(tree)
 }
 
 #[cfg(test)]
@@ -145,7 +148,7 @@ mod tests {
     use nix::sys::signal::{Signal, kill};
 
     #[test]
-    fn whoever_kills_a_child_of_the_launcher_kills_the_launcher() {
+    fn the_death_of_a_child_by_a_signal_kills_the_launcher() {
         // SAFETY: the child of a test with threads calls nothing that takes a lock which another thread may hold.
         let ForkResult::Parent { child: launcher } = unsafe { fork() }.unwrap() else {
             // SAFETY: as above.

@@ -1,5 +1,5 @@
-//! Confines writing to a few directories, and keeps signals and abstract sockets inside. Landlock holds even where a mount
-//! or a uid should have and did not. Must not know why a directory may be written.
+//! Confines writes to a few directories, and signals and abstract sockets to the run, by Landlock. It holds even if a
+//! mount or a uid fails to.
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
@@ -11,27 +11,27 @@ use std::error::Error;
 use std::io;
 use std::path::Path;
 
-/// Devices live here.
+/// Directory of devices.
 const DEV: &str = "/dev";
 
-/// Devices are written and controlled; none is made or removed, not even here.
+/// Rights on devices: they are written and controlled; none is made or removed.
 const ON_DEVICES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{WriteFile | IoctlDev});
 
-/// What no run needs in a directory of its own.
+/// Rights that no run needs in its own directories.
 const MAKING_DEVICES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{MakeChar | MakeBlock | IoctlDev});
 
-/// Everything may be read and executed; only what lies below the directories `writable` may be changed, and, from ABI 9,
-/// a socket outside of them may not be connected to. Directories that do not exist are passed over. Devices in
-/// [`DEV`] may be used. From ABI 6, nothing outside can be signalled, and no abstract socket outside be reached. No
-/// process with this on can mount, or trace one without it.
+/// Restricts the calling thread: everything may be read and executed, and only files below the directories `writable`
+/// may be changed. Missing directories are ignored. Devices in [`DEV`] may be used. From ABI 6, processes and abstract
+/// sockets outside cannot be reached; from ABI 9, sockets outside of `writable` cannot be connected to. A restricted
+/// process cannot mount, or trace an unrestricted one.
 ///
-/// Every right of the newest ABI that both the kernel and this version know is under the rule. Older kernels have fewer:
-/// truncating by path is free before ABI 3, and before ABI 2 nothing can be renamed from one directory to another.
+/// Every right of the newest ABI that both the kernel and this version know is restricted. Older kernels have fewer:
+/// truncating by path is free before ABI 3, and before ABI 2 no file can be renamed from one directory to another.
 ///
 /// # Errors
 ///
-/// `ENOSYS` or `EOPNOTSUPP` when the kernel has no Landlock or does not use it, `ENOTDIR` when a path is no directory, and
-/// any other failure, such as a missing `no_new_privs`: nothing is left out in silence.
+/// `ENOSYS` or `EOPNOTSUPP` if the kernel has no Landlock or does not use it, `ENOTDIR` if a path is not a directory,
+/// and any other failure, such as a missing `no_new_privs`: nothing is left out silently.
 pub(super) fn restrict(writable: &[&Path]) -> io::Result<()> {
     let abi = abi()?;
     let handled = AccessFs::from_write(abi);
@@ -41,7 +41,7 @@ pub(super) fn restrict(writable: &[&Path]) -> io::Result<()> {
         .handle_access(handled)
         .and_then(|rules| if scopes.is_empty() { Ok(rules) } else { rules.scope(scopes) })
         .and_then(Ruleset::create)
-        .map_err(kernels_word)?
+        .map_err(kernel_error)?
         .no_new_privs(false);
     let on_devices = (DEV.as_ref(), ON_DEVICES & handled);
     let in_writable = writable.iter().map(|&path| (path, handled & !MAKING_DEVICES));
@@ -51,18 +51,18 @@ pub(super) fn restrict(writable: &[&Path]) -> io::Result<()> {
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(error.into()),
         };
-        rules = rules.add_rule(PathBeneath::new(directory, rights)).map_err(kernels_word)?;
+        rules = rules.add_rule(PathBeneath::new(directory, rights)).map_err(kernel_error)?;
     }
-    let status = rules.restrict_self().map_err(kernels_word)?;
+    let status = rules.restrict_self().map_err(kernel_error)?;
     if status.ruleset == RulesetStatus::FullyEnforced {
         Ok(())
     } else {
-        Err(io::Error::other(format!("Landlock is not in force as asked for: {status:?}")))
+        Err(io::Error::other(format!("Landlock is not fully enforced: {status:?}")))
     }
 }
 
-/// What the kernel said, where it said something: by its number a failure of the moment is told from a kernel that cannot.
-fn kernels_word(error: RulesetError) -> io::Error {
+/// The kernel's errno, if any: it distinguishes a transient failure from a kernel without Landlock.
+fn kernel_error(error: RulesetError) -> io::Error {
     let mut cause: Option<&dyn Error> = Some(&error);
     while let Some(here) = cause {
         if let Some(errno) = here.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {

@@ -1,25 +1,27 @@
-//! The worker: a small single-threaded process that puts on the layers of one run, becomes init of its pid namespace,
-//! runs its commands one after the other and reaps everything. It does what its plan says and decides nothing. Must not
-//! know limits, deadlines or verdicts; those are the supervisor's.
+//! The worker: a small single-threaded process that isolates one run and becomes init of the run's pid namespace.
 //!
-//! Two kinds of process: the *launcher*, which the supervisor spawned and which makes what all runs of a room share, and
-//! for each run an *init*, its child, pid 1 of the run. Each dies with its parent, and everything in the namespace dies
-//! with init.
+//! It carries out its plan, runs the commands one after the other and reaps every process. It decides nothing: limits,
+//! deadlines and verdicts are the supervisor's.
+//!
+//! Two kinds of process: the *launcher*, which the supervisor spawned and which sets up what all runs of a zygote
+//! share, and for each run an *init*, its child, pid 1 of the run. Each dies with its parent, and everything in the
+//! namespace dies with init.
 
-mod attributes;
 mod capabilities;
+mod child_deaths;
 mod command;
 mod fork;
+mod halt;
 mod identity;
 mod init;
 mod landlock;
 mod launcher;
-mod layers;
-mod mounts;
-mod report;
-mod root;
+mod layer_installer;
+mod mount_attributes;
+mod report_fifo;
+mod root_fs;
+mod run_mounts;
 mod seccomp;
-mod shared;
 
 use std::process::ExitCode;
 
@@ -33,14 +35,11 @@ pub fn main() -> ExitCode {
     match (args.next().as_deref(), args.next()) {
         (Some(RUN), None) => launcher::run(),
         _ => {
-            say("proctor-worker is the part of proctor that runs tests inside a sandbox. \
-                 The supervisor starts it; to run tests use `proctor run`.");
+            halt::print_stderr(
+                "proctor-worker is the part of proctor that runs tests inside a sandbox. \
+                 The supervisor starts it; to run tests use `proctor run`.",
+            );
             ExitCode::from(2)
         }
     }
-}
-
-// Where stderr cannot be written, nobody can be told.
-fn say(text: &str) {
-    _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{text}\n").as_bytes());
 }

@@ -1,5 +1,6 @@
-//! What init puts on itself before the first command: capabilities, Landlock, seccomp. Each refusal is shown beside what
-//! happens without it, and real programs are shown to live with all three. Needs root, Git, Go, Python and Rust.
+//! The filters that init installs before the first command: capabilities, Landlock, seccomp. Each refusal is compared
+//! with the result without the filter, and real programs must work under all three. Needs root, Git, Go, Python and
+//! Rust.
 
 #[path = "../../src/worker/capabilities.rs"]
 mod capabilities;
@@ -9,14 +10,14 @@ mod landlock;
 mod seccomp;
 
 #[cfg(test)]
-mod calls;
+mod call_table;
 #[cfg(test)]
-mod child;
+mod child_process;
+#[cfg(test)]
+mod landlock_reach;
 #[cfg(test)]
 mod privilege;
 #[cfg(test)]
 mod programs;
 #[cfg(test)]
-mod reach;
-#[cfg(test)]
-mod table;
+mod refused_calls;

@@ -1,7 +1,7 @@
-//! What a command cannot gain: capabilities, and the voice of init.
+//! Privileges that a command cannot gain: capabilities, and control over init.
 
 use crate::capabilities::drop_all;
-use crate::child::{Answer, before_exec, call, in_child, install, needs_root, program};
+use crate::child_process::{Answer, before_exec, call, in_child, install, needs_root, program};
 use crate::seccomp::{Filter, SetId};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set, set_capabilities,
@@ -11,7 +11,7 @@ use std::io;
 use std::process::Command;
 
 #[test]
-fn no_capability_is_left_in_any_set_and_none_comes_back() {
+fn no_capability_is_left_in_any_set_after_execve() {
     needs_root();
     let status = |command: &mut Command| {
         let status = command.args(["-E", "^Cap(Inh|Prm|Eff|Bnd|Amb)", "/proc/self/status"]).output().unwrap();
@@ -28,15 +28,15 @@ fn no_capability_is_left_in_any_set_and_none_comes_back() {
     assert_eq!(after.lines().filter(|line| empty(line)).count(), 5, "{after}");
 }
 
-/// Puts something into every set, the ambient one too.
+/// Adds a capability to every set, also the ambient one.
 fn raise_ambient() -> io::Result<()> {
-    let held = capabilities(None)?;
-    set_capabilities(None, CapabilitySets { inheritable: CapabilitySet::CHOWN, ..held })?;
+    let current = capabilities(None)?;
+    set_capabilities(None, CapabilitySets { inheritable: CapabilitySet::CHOWN, ..current })?;
     Ok(configure_capability_in_ambient_set(CapabilitySet::CHOWN, true)?)
 }
 
 #[test]
-fn capabilities_that_were_kept_over_a_change_of_uid_are_dropped() {
+fn drops_capabilities_kept_over_a_change_of_uid() {
     needs_root();
     let nobody = nix::unistd::Uid::from_raw(65_534);
     let answer = in_child(|| {
@@ -51,16 +51,16 @@ fn capabilities_that_were_kept_over_a_change_of_uid_are_dropped() {
 fn a_bounding_set_that_cannot_be_emptied_is_an_error() {
     needs_root();
     let answer = in_child(|| {
-        let mut held = capabilities(None)?;
-        held.permitted.remove(CapabilitySet::SETPCAP);
-        held.effective.remove(CapabilitySet::SETPCAP);
-        set_capabilities(None, held)?;
+        let mut current = capabilities(None)?;
+        current.permitted.remove(CapabilitySet::SETPCAP);
+        current.effective.remove(CapabilitySet::SETPCAP);
+        set_capabilities(None, current)?;
         drop_all()
     });
     assert_eq!(answer, Answer::Errno(libc::EPERM));
 }
 
-/// The child plays a command of the run, its parent init.
+/// The child acts as a command of the run, its parent as init.
 #[test]
 fn a_command_cannot_trace_init() {
     needs_root();

@@ -1,22 +1,22 @@
-//! Real programs below all filters.
+//! Real programs under all filters.
 
-use crate::child::{before_exec, program};
+use crate::child_process::{before_exec, program};
 use crate::seccomp::{Filter, SetId};
 use crate::{capabilities, landlock};
 use rustix::thread::set_no_new_privs;
 use std::fs;
 use std::path::Path;
 
-/// What Go has compiled stays from one time to the next, or each would take half a minute.
+/// Keeps Go's compiled packages between runs; without it each would take half a minute.
 const CACHE: &str = env!("CARGO_TARGET_TMPDIR");
 
-/// Runs a script of `sh` below all filters, with `dir`, [`CACHE`] and `/dev/shm` to write in, and returns what it says.
+/// Runs a `sh` script under all filters, with `dir`, [`CACHE`] and `/dev/shm` writable, and returns its output.
 fn confined(dir: &Path, script: &str) -> String {
     let mut command = program("sh");
     let tmp = dir.join("tmp");
     fs::create_dir(&tmp).unwrap();
     command.args(["-euc", script]).current_dir(dir).env("HOME", dir).env("TMPDIR", tmp);
-    // Compilers are found through the home directory that was, and keep what they make in the one that is.
+    // Compilers are found through the old home directory, and write to the new one.
     let home = std::env::var("HOME").unwrap();
     command.env("RUSTUP_HOME", std::env::var("RUSTUP_HOME").unwrap_or(format!("{home}/.rustup")));
     command.env("GOCACHE", Path::new(CACHE).join("go")).env("GOPATH", dir.join("go")).env("GOTOOLCHAIN", "local");
@@ -29,13 +29,13 @@ fn confined(dir: &Path, script: &str) -> String {
         filter.install()
     });
     let output = command.output().unwrap();
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}\n{}{}", output.status, said(&output.stdout), said(&output.stderr));
-    said(&output.stdout)
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
 }
 
 #[test]
-fn a_shell_lives_below_all_filters() {
+fn a_shell_works_under_all_filters() {
     let dir = tempfile::tempdir().unwrap();
     let script = "mkfifo pipe; seq 1000 > pipe & sort -rn pipe | head -n 1; wait; echo x | tee a > /dev/null; mv a b; cat b; \
                   grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status; cat /proc/self/status > /dev/stderr";
@@ -43,7 +43,7 @@ fn a_shell_lives_below_all_filters() {
 }
 
 #[test]
-fn go_lives_below_all_filters() {
+fn go_works_under_all_filters() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("go.mod"), "module example.com/tiny\n\ngo 1.24\n").unwrap();
     let program = r#"package main
@@ -66,7 +66,7 @@ func main() {
 }
 
 #[test]
-fn python_lives_below_all_filters() {
+fn python_works_under_all_filters() {
     let dir = tempfile::tempdir().unwrap();
     let program = r#"
 import asyncio, fcntl, mmap, multiprocessing, os, socket, sqlite3, subprocess, tempfile, threading
@@ -99,7 +99,7 @@ if __name__ == "__main__":
 }
 
 #[test]
-fn rust_lives_below_all_filters() {
+fn rust_works_under_all_filters() {
     let dir = tempfile::tempdir().unwrap();
     let program = r#"fn main() {
     let threads: Vec<_> = (0..32).map(|n| std::thread::spawn(move || n)).collect();
@@ -112,7 +112,7 @@ fn rust_lives_below_all_filters() {
 }
 
 #[test]
-fn programs_that_reserve_space_live_below_all_filters() {
+fn programs_that_reserve_space_work_under_all_filters() {
     let dir = tempfile::tempdir().unwrap();
     let script = "git init --quiet all; cd all; git config user.name x; git config user.email x; git config gc.auto 0
         seq 100000 > file; git add file; git commit --quiet -m one; git repack -a -d --quiet; git fsck --strict

@@ -1,18 +1,18 @@
-//! A file system that belongs to one test, so that nobody else takes or frees space there. Must not know what is tested.
+//! A file system that belongs to one test, so that no other process takes or frees space on it.
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A tmpfs that goes with this value, with an empty directory `workspace`.
+/// A tmpfs with an empty directory `workspace`, unmounted on drop.
 pub(crate) struct OwnDisk {
     dir: TempDir,
 }
 
 impl OwnDisk {
-    /// One of this size, for 200,000 files.
-    pub(crate) fn of(bytes: u64) -> OwnDisk {
+    /// A file system of this size, for 200,000 files.
+    pub(crate) fn with_bytes(bytes: u64) -> OwnDisk {
         let dir = tempfile::tempdir().unwrap();
         let options = CString::new(format!("size={bytes},nr_inodes=200000")).unwrap();
         mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), options.as_c_str()).unwrap();
@@ -32,7 +32,7 @@ impl OwnDisk {
 
 impl Drop for OwnDisk {
     fn drop(&mut self) {
-        // A test that has failed is not to fail twice.
+        // A failed test must not fail twice.
         _ = unmount(self.dir.path(), UnmountFlags::DETACH);
     }
 }

@@ -10,7 +10,7 @@ use proctor_sandbox::{Ending, SandboxError, SandboxEvent, Spool};
 
 /// A file whose writes find no space.
 fn full_disk() -> Spool {
-    Spool::of(std::fs::File::options().read(true).write(true).open("/dev/full").unwrap())
+    Spool::from_file(std::fs::File::options().read(true).write(true).open("/dev/full").unwrap())
 }
 
 #[tokio::test]
@@ -45,8 +45,8 @@ async fn artefacts_that_cannot_be_stored_are_noted_without_changing_the_outcome(
         sink(SandboxEvent::Started { isolation: Isolation::default() });
         sink(SandboxEvent::CommandStarted { index: 0 });
         sink(SandboxEvent::CommandExited { index: 0, exit: Exit::Code(0) });
-        sink(SandboxEvent::Kept { path: "trace.zip", begins: true, bytes: b"first" });
-        sink(SandboxEvent::Kept { path: "trace.zip", begins: false, bytes: b"second" });
+        sink(SandboxEvent::ArtifactChunk { path: "trace.zip", is_first: true, bytes: b"first" });
+        sink(SandboxEvent::ArtifactChunk { path: "trace.zip", is_first: false, bytes: b"second" });
         Ok(Ending { exits: vec![Exit::Code(0)], ..Ending::default() })
     }));
     let report = world.driven(Spools { artifacts: full_disk(), ..Spools::default() }).await;
@@ -59,7 +59,7 @@ async fn artefacts_that_cannot_be_stored_are_noted_without_changing_the_outcome(
 async fn a_run_ends_as_not_started_when_the_host_is_short_of_a_resource() {
     let world = World::with(ScriptedSandbox(|_| {
         let source = std::io::Error::from_raw_os_error(24); // EMFILE
-        Err(SandboxError::HostLacks { operation: "making a control socket".to_owned(), source })
+        Err(SandboxError::HostExhausted { operation: "making a control socket".to_owned(), source })
     }));
     let session = world.open("s");
     let run = start(&session, "a").await;
