@@ -195,7 +195,7 @@ fn open(dir: &OwnedFd, name: &str, bytes_left: u64) -> io::Result<Option<(File, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::fs::{CWD, FallocateFlags, fallocate, mkfifoat};
     use std::fs;
     use std::os::fd::AsFd;
     use std::os::unix::fs::{FileExt, symlink};
@@ -205,8 +205,8 @@ mod tests {
         fs::create_dir(scratch.path().join("out")).unwrap();
         build(&scratch.path().join("out"));
         let dir = File::open(scratch.path()).unwrap();
-        let artifacts = collect(dir.as_fd(), "out", &mut |event| panic!("{event:?}"));
-        (artifacts.artifacts, artifacts.artifacts_left_out)
+        let files = collect(dir.as_fd(), "out", &mut |event| panic!("{event:?}"));
+        (files.artifacts, files.artifacts_left_out)
     }
 
     /// Streamed files by path and content, and the number of those left out.
@@ -216,7 +216,7 @@ mod tests {
         build(&scratch.path().join("out/kept/0"));
         let dir = File::open(scratch.path()).unwrap();
         let mut streamed_files: Vec<(String, Vec<u8>)> = Vec::new();
-        let artifacts = collect(dir.as_fd(), "out", &mut |event| {
+        let files = collect(dir.as_fd(), "out", &mut |event| {
             let SandboxEvent::ArtifactChunk { path, is_first, bytes } = event else { panic!("{event:?}") };
             if is_first {
                 streamed_files.push((path.to_owned(), Vec::new()));
@@ -225,8 +225,8 @@ mod tests {
             assert_eq!(last, path);
             content.extend(bytes);
         });
-        assert_eq!((artifacts.artifacts.len(), artifacts.artifacts_left_out), (0, 0));
-        (streamed_files, artifacts.streamed_artifacts_left_out)
+        assert_eq!((files.artifacts.len(), files.artifacts_left_out), (0, 0));
+        (streamed_files, files.streamed_artifacts_left_out)
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
             fs::write(dir.join("empty"), "").unwrap();
             fs::write(dir.join("red\x1b[31m"), "x").unwrap();
             symlink("/etc/passwd", dir.join("link")).unwrap();
-            nix::unistd::mkfifo(&dir.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+            mkfifoat(CWD, dir.join("fifo"), Mode::RWXU).unwrap();
         });
         assert_eq!(streamed_files, [("0/empty".to_owned(), Vec::new()), ("0/trace.zip".to_owned(), large)]);
         assert_eq!(left_out, 1);
@@ -266,7 +266,7 @@ mod tests {
             fs::write(out.join("a/deep/c"), "sea").unwrap();
             symlink("/etc/passwd", out.join("link")).unwrap();
             symlink("/etc", out.join("linked-dir")).unwrap();
-            nix::unistd::mkfifo(&out.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+            mkfifoat(CWD, out.join("fifo"), Mode::RWXU).unwrap();
         });
         assert_eq!(paths(&artifacts), ["a/deep/c", "b.txt"]);
         assert_eq!((artifacts[0].bytes.as_slice(), left_out), (&b"sea"[..], 0));

@@ -56,7 +56,7 @@ const PERMANENT_ERRNOS: [i32; 16] = [
 /// Turns an error into `None`, except one that says the host was short of a resource.
 pub fn ok_unless_exhausted<T>(result: Result<T, impl Into<io::Error>>) -> io::Result<Option<T>> {
     match result.map_err(Into::into) {
-        Ok(result) => Ok(Some(result)),
+        Ok(value) => Ok(Some(value)),
         Err(error) if exhausted_resource(&error).is_some() => Err(error),
         Err(_) => Ok(None),
     }

@@ -190,7 +190,7 @@ impl LockCount {
 /// One task for each distinct descriptor table of the processes `pids`. A thread shares the table of its process unless
 /// the kernel says otherwise through `kcmp` (`CONFIG_KCMP`).
 fn descriptor_tables(pids: Vec<u32>) -> Vec<u32> {
-    let mut usage: Vec<u32> = Vec::new();
+    let mut tables: Vec<u32> = Vec::new();
     for pid in pids {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let threads = threads.filter_map(|thread| thread.file_name().to_str()?.parse::<u32>().ok());
@@ -198,13 +198,13 @@ fn descriptor_tables(pids: Vec<u32>) -> Vec<u32> {
         let own: Vec<u32> = threads.filter(has_own).collect();
         for task in [pid].into_iter().chain(own) {
             // Sorted by the kernel's order, which may differ at the next check.
-            let position = usage.binary_search_by(|known| compare_tables(*known, task).unwrap_or(known.cmp(&task)));
+            let position = tables.binary_search_by(|table| compare_tables(*table, task).unwrap_or(table.cmp(&task)));
             if let Err(position) = position {
-                usage.insert(position, task);
+                tables.insert(position, task);
             }
         }
     }
-    usage
+    tables
 }
 
 /// Compares the descriptor tables of two tasks in the kernel's own order; `None` if the kernel cannot tell.
@@ -226,26 +226,26 @@ fn compare_tables(one: u32, other: u32) -> Option<Ordering> {
 /// closed.
 fn locks(fdinfo: &Path, max: u64) -> u64 {
     let Ok(file) = File::open(fdinfo) else { return 0 };
-    let mut usage = 0;
+    let mut locks = 0;
     each_line(file, |line| {
-        usage += u64::from(line.starts_with(b"lock:"));
-        usage <= max
+        locks += u64::from(line.starts_with(b"lock:"));
+        locks <= max
     });
-    usage
+    locks
 }
 
 /// Bytes waiting in the sockets of `table`, in the format of `/proc/net/netlink`, counted to little more than `max`.
 fn netlink_bytes(table: &str, max: u64) -> u64 {
     let Ok(file) = File::open(table) else { return 0 };
-    let mut usage: u64 = 0;
+    let mut sum: u64 = 0;
     each_line(file, |line| {
         // sk Eth Pid Groups Rmem Wmem Dump Locks Drops Inode
         let words = std::str::from_utf8(line).unwrap_or_default().split_ascii_whitespace();
         let bytes = words.skip(4).take(2).filter_map(|word| word.parse::<u64>().ok());
-        usage = bytes.fold(usage, u64::saturating_add);
-        usage <= max
+        sum = bytes.fold(sum, u64::saturating_add);
+        sum <= max
     });
-    usage
+    sum
 }
 
 /// Passes each line to `wants_more` until it returns false.
@@ -313,8 +313,7 @@ mod tests {
         let (ready, advance) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // SAFETY: the thread has nothing open that others need.
-                assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
+                nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).unwrap();
                 let files: Vec<File> = (0..300).map(|_| File::create(&path).unwrap()).collect();
                 files.iter().for_each(|file| flock(file, FlockOperation::LockShared).unwrap());
                 ready.wait();

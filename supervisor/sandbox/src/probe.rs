@@ -1,7 +1,7 @@
 //! Probes what this host can enforce, for `proctor doctor` and `GetHost`. Tries features for real if that leaves no
 //! trace.
 
-use crate::cgroup::{self, Hierarchies, LeafSetup, MissingLimit, TransientFailure};
+use crate::cgroup::{self, Hierarchies, HierarchyMode, LeafSetup, MissingLimit, TransientFailure};
 use crate::error::SandboxError;
 use crate::host_report::{HostReport, HostRow, RowGroup, Status};
 use crate::layer_plan::LAYERS;
@@ -24,6 +24,7 @@ pub(crate) fn probe(factory: &WorkerFactory) -> HostReport {
     let hierarchies = &factory.hierarchies;
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let mut rows = cgroup_rows(hierarchies);
+    rows.extend([mode_row(hierarchies.mode, cgroup::is_unified_mode())]);
     rows.extend([sockets_row(hierarchies), writes_row(hierarchies), leftovers_row(hierarchies)]);
     rows.extend(layer_rows(factory));
     HostReport {
@@ -95,6 +96,23 @@ fn cgroup_rows(hierarchies: &Hierarchies) -> Vec<HostRow> {
         remedy: String::new(),
     });
     rows
+}
+
+/// Compares the mode that proctor reads from `/proc` with the file system at `/sys/fs/cgroup`: programs that look only there,
+/// such as runtimes, would otherwise find other limits than those in force.
+fn mode_row(mode: HierarchyMode, is_unified: bool) -> HostRow {
+    let kind = if is_unified { "cgroup v2" } else { "no cgroup v2" };
+    let (status, detail, remedy) = if is_unified == (mode == HierarchyMode::V2) {
+        (Status::Usable, format!("/proc and /sys/fs/cgroup agree on {}", mode.name()), "")
+    } else {
+        (
+            Status::Present,
+            format!("/proc shows mode {}, but {kind} is mounted at /sys/fs/cgroup", mode.name()),
+            "mount the hierarchies of /proc/self/cgroup at /sys/fs/cgroup",
+        )
+    };
+    let (name, group, remedy) = ("cgroup mounts".to_owned(), RowGroup::Cgroup, remedy.to_owned());
+    HostRow { name, group, status, detail, needed: false, remedy }
 }
 
 /// One row for each layer, from a worker that has tried all of them in an empty workspace.
@@ -223,6 +241,16 @@ mod tests {
         assert!(!row.needed && row.remedy.is_empty(), "{row:?}");
         assert!(layer_row(Layer::TenantUid, reason(), true).needed);
         assert_eq!(layer_row(Layer::Landlock, None, true).status, Status::Usable);
+    }
+
+    #[test]
+    fn reports_a_mode_that_differs_from_the_mount_at_sys_fs_cgroup() {
+        use HierarchyMode::{Hybrid, None, V1, V2};
+        let agrees = |mode, is_unified| mode_row(mode, is_unified).status == Status::Usable;
+        assert!(agrees(V2, true) && agrees(Hybrid, false) && agrees(V1, false) && agrees(None, false));
+        assert!(!agrees(V2, false) && !agrees(Hybrid, true) && !agrees(V1, true) && !agrees(None, true));
+        let row = mode_row(Hierarchies::detect().mode, cgroup::is_unified_mode());
+        assert_eq!(row.status, Status::Usable, "{row:?}");
     }
 
     #[test]

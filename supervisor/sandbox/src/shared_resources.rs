@@ -408,8 +408,8 @@ impl Enforcer {
 }
 
 /// Formats 16384 as "16,384".
-fn thousands(setting: u64) -> String {
-    let digits = setting.to_string();
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
     groups.collect::<Vec<_>>().join(",")
 }
@@ -479,12 +479,12 @@ mod tests {
 
     #[test]
     fn lists_every_limit_of_getrlimit() {
-        let is_there = |setting: usize| {
-            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let exists = |limit: usize| {
+            let mut value = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             // SAFETY: the kernel writes a limit to memory that has room for it.
-            unsafe { libc::syscall(libc::SYS_getrlimit, setting, &raw mut limit) == 0 }
+            unsafe { libc::syscall(libc::SYS_getrlimit, limit, &raw mut value) == 0 }
         };
-        let limits: Vec<usize> = (0..64).filter(|setting| is_there(*setting)).collect();
+        let limits: Vec<usize> = (0..64).filter(|limit| exists(*limit)).collect();
         assert!(limits.len() >= RLIMITS.len(), "{limits:?}");
         let unknown: Vec<&usize> =
             limits.iter().filter(|limit| RLIMITS.get(**limit).is_none_or(|name| !is_listed(name))).collect();

@@ -413,10 +413,10 @@ fn refuses_a_link_or_another_directory_in_place_of_the_workspace() {
     fs::create_dir_all(at("target")).unwrap();
     fs::write(at("target/secret"), "secret").unwrap();
     fs::create_dir(at("ws")).unwrap();
-    let observed = fs::metadata(at("ws")).unwrap();
+    let metadata = fs::metadata(at("ws")).unwrap();
     let mut swapped = spec("cat secret");
     swapped.jail.workspace = at("ws");
-    swapped.jail.workspace_id = Some((observed.dev(), observed.ino()));
+    swapped.jail.workspace_id = Some((metadata.dev(), metadata.ino()));
     swapped.commands[0].dir = at("ws");
     assert_eq!(run(&swapped).0.exits, [Exit::Code(1)]);
     fs::rename(at("ws"), at("old")).unwrap();

@@ -194,17 +194,32 @@ pub(super) fn set(dir: &Path, file: &str, value: &str) -> Result<String, GroupEr
     text.map(|text| text.trim().to_owned()).ok_or_else(|| format!("{file} cannot be read back").into())
 }
 
-/// Writes a number that must read back exactly.
-pub(super) fn set_exactly(dir: &Path, file: &str, expected: u64) -> Result<u64, GroupError> {
-    let text = set(dir, file, &expected.to_string())?;
-    if text.parse() == Ok(expected) { Ok(expected) } else { Err(mismatch(file, &text, expected).into()) }
+/// Content of a file that a limit was written to.
+pub(super) fn read_back(dir: &Path, file: &str) -> Result<String, GroupError> {
+    let text = fs::read_to_string(dir.join(file));
+    let text = text.map_err(|error| GroupError::from_io(dir, error).context(&format!("reading {file} back")))?;
+    Ok(text.trim().to_owned())
 }
 
-/// Like [`set_exactly`] for a number that the kernel rounds down to whole pages, of at most 64 KiB.
-pub(super) fn set_pages(dir: &Path, file: &str, expected: u64) -> Result<u64, GroupError> {
-    let text = set(dir, file, &expected.to_string())?;
+/// Writes a number that must read back exactly.
+pub(super) fn set_exactly(dir: &Path, file: &str, expected: u64) -> Result<u64, GroupError> {
+    check_exact(file, &set(dir, file, &expected.to_string())?, expected)
+}
+
+/// Reads back a number that must be the written one.
+pub(super) fn read_back_exactly(dir: &Path, file: &str, expected: u64) -> Result<u64, GroupError> {
+    check_exact(file, &read_back(dir, file)?, expected)
+}
+
+/// Reads back a number that the kernel rounds down to whole pages, of at most 64 KiB.
+pub(super) fn read_back_pages(dir: &Path, file: &str, expected: u64) -> Result<u64, GroupError> {
+    let text = read_back(dir, file)?;
     let rounded = text.parse().ok().filter(|value| *value <= expected && expected - value < 65_536);
     rounded.ok_or_else(|| mismatch(file, &text, expected).into())
+}
+
+fn check_exact(file: &str, text: &str, expected: u64) -> Result<u64, GroupError> {
+    if text.parse() == Ok(expected) { Ok(expected) } else { Err(mismatch(file, text, expected).into()) }
 }
 
 fn mismatch(file: &str, text: &str, expected: u64) -> String {
@@ -382,8 +397,11 @@ mod tests {
         // The longer content stays behind the number, as in a file that accepts a write and keeps another value.
         file("1234");
         assert_eq!(denied(set_exactly(dir.path(), "limit", 7)), "limit reads 7234 after 7 was written");
-        file("");
-        assert_eq!(set_pages(dir.path(), "limit", 4_096).unwrap(), 4_096);
+        file("4096\n");
+        assert_eq!(read_back_exactly(dir.path(), "limit", 4_096).unwrap(), 4_096);
+        assert_eq!(read_back_pages(dir.path(), "limit", 5_000).unwrap(), 4_096);
+        assert_eq!(denied(read_back_exactly(dir.path(), "limit", 5_000)), "limit reads 4096 after 5000 was written");
+        assert_eq!(denied(read_back_pages(dir.path(), "limit", 4_095)), "limit reads 4096 after 4095 was written");
         assert_eq!(denied(set_exactly(dir.path(), "none", 7)), "writing none: entity not found");
     }
 

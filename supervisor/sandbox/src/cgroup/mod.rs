@@ -10,6 +10,7 @@ mod hybrid;
 mod leaf;
 mod leaf_limits;
 mod sweep;
+mod typed_limits;
 mod v1;
 mod v2;
 mod write_limit;
@@ -24,7 +25,8 @@ pub(crate) use hierarchy::{Hierarchies, HierarchyMode};
 pub(crate) use leaf::{Counters, JOIN_THIS_THREAD, Leaf};
 pub(crate) use leaf_limits::{LEAF_LIMITS, MissingLimit, controller_name};
 pub(crate) use sweep::{count_abandoned, sweep};
-pub(crate) use v1::{SOCKET_BUFFERS_LIMIT, V1};
+pub(crate) use typed_limits::{SOCKET_BUFFERS_LIMIT, is_unified_mode};
+pub(crate) use v1::V1;
 pub(crate) use write_limit::{BlockDevice, all_block_devices, block_devices_of};
 
 use hybrid::HybridLeaf;

@@ -8,6 +8,7 @@ use super::group::{self, CounterFile, GroupError, TransientFailure};
 use super::hierarchy::Hierarchies;
 use super::leaf::{Counters, CpuBoost, Leaf};
 use super::leaf_limits::{self, LeafLimits, LeafPart, LimitWriters, MissingLimit, apply_limit};
+use super::typed_limits::{self, SOCKET_BUFFERS_LIMIT};
 use super::write_limit::{BlockDevice, WriteThrottle};
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::LimitKind;
@@ -146,22 +147,17 @@ fn socket_bytes(memory_bytes_max: u64) -> u64 {
     (memory_bytes_max / 4).max(8 << 20)
 }
 
-/// File of the limit for socket buffers. It covers UDP as well (measured on Linux 6.18: of 200 MiB sent to sockets that
-/// nobody reads, the kernel kept as much as the limit allows). A kernel booted with `cgroup.memory=nokmem` has no such
-/// file.
-pub(crate) const SOCKET_BUFFERS_LIMIT: &str = "memory.kmem.tcp.limit_in_bytes";
-
 /// Limits memory, memory plus swap to the same value so that swap is off, and socket buffers.
 fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, GroupError> {
-    let max = group::set_pages(dir, "memory.limit_in_bytes", bytes_max)?;
-    match group::set_pages(dir, "memory.memsw.limit_in_bytes", bytes_max) {
+    let max = typed_limits::set_memory_v1(dir, bytes_max)?;
+    match typed_limits::set_memory_and_swap_v1(dir, bytes_max) {
         // Without swap accounting the kernel can at least be told not to swap this group.
         Err(GroupError::Denied(_)) if !dir.join("memory.memsw.limit_in_bytes").exists() => {
             group::set_exactly(dir, "memory.swappiness", 0)?;
         }
         outcome => _ = outcome?,
     }
-    match group::set_pages(dir, SOCKET_BUFFERS_LIMIT, socket_bytes(bytes_max)) {
+    match typed_limits::set_socket_buffers_v1(dir, socket_bytes(bytes_max)) {
         // `proctor doctor` reports a host without this file.
         Err(GroupError::Denied(_)) if !dir.join(SOCKET_BUFFERS_LIMIT).exists() => {}
         outcome => _ = outcome?,
@@ -181,8 +177,8 @@ fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, GroupError> {
 
 fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, GroupError> {
     let (quota_us, period_us) = leaf_limits::quota_us(millis_max);
-    group::set_exactly(dir, "cpu.cfs_period_us", period_us)?;
-    Ok(group::set_exactly(dir, "cpu.cfs_quota_us", quota_us)? * 1_000 / period_us)
+    typed_limits::set_cpu_v1(dir, (quota_us, period_us))?;
+    Ok(quota_us * 1_000 / period_us)
 }
 
 impl V1Leaf {

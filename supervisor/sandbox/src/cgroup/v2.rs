@@ -7,6 +7,7 @@ use super::group::{self, CounterFile, GroupError, NestedGroup, TransientFailure}
 use super::hierarchy::Hierarchies;
 use super::leaf::{Counters, CpuBoost, Leaf};
 use super::leaf_limits::{self, LeafLimits, LeafPart, LimitWriters, MissingLimit, apply_limit, controller_name};
+use super::typed_limits;
 use super::write_limit::{BlockDevice, WriteThrottle};
 use crate::exhausted_resource::exhausted_resource;
 use proctor_core::isolation::LimitInForce;
@@ -146,10 +147,10 @@ fn make(hierarchies: &Hierarchies, own: &Path, owner: &str, kinds: &[LimitKind])
 /// Limits memory with swap off, and makes an OOM kill take the whole leaf: a run that lost a process has no valid
 /// result.
 fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, GroupError> {
-    let max = group::set_pages(dir, "memory.max", bytes_max)?;
+    let max = typed_limits::set_memory_v2(dir, bytes_max)?;
     group::set_exactly(dir, "memory.oom.group", 1)?;
     if dir.join("memory.swap.max").exists() {
-        group::set_exactly(dir, "memory.swap.max", 0)?;
+        typed_limits::disable_swap_v2(dir)?;
     } else if group::is_removed_or_dying(dir) {
         return Err(GroupError::Transient(TransientFailure::Removed));
     } else if has_swap(&swaps()?) {
@@ -174,11 +175,8 @@ fn has_swap(swaps: &str) -> bool {
 
 fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, GroupError> {
     let (quota_us, period_us) = leaf_limits::quota_us(millis_max);
-    let expected = format!("{quota_us} {period_us}");
-    match group::set(dir, "cpu.max", &expected)? {
-        text if text == expected => Ok(quota_us * 1_000 / period_us),
-        text => Err(format!("cpu.max reads {text} after {expected} was written").into()),
-    }
+    typed_limits::set_cpu_v2(dir, (quota_us, period_us))?;
+    Ok(quota_us * 1_000 / period_us)
 }
 
 impl V2Leaf {
@@ -332,15 +330,12 @@ impl Leaf for V2Leaf {
     }
 
     fn freeze(&self, frozen: bool) -> bool {
-        let value = if frozen { "1" } else { "0" };
-        let outcomes = self.dir.as_deref().map(|dir| group::write(dir, "cgroup.freeze", value));
-        match outcomes {
-            Some(Err(error)) => {
-                tracing::warn!(%error, frozen, "a leaf cannot be frozen or thawed");
-                false
-            }
-            outcomes => outcomes.is_some(),
+        let Some(dir) = &self.dir else { return false };
+        let result = typed_limits::set_frozen(dir, frozen);
+        if let Err(error) = &result {
+            tracing::warn!(%error, frozen, "a leaf cannot be frozen or thawed");
         }
+        result.is_ok()
     }
 
     fn is_frozen(&self) -> bool {

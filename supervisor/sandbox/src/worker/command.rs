@@ -3,13 +3,13 @@
 use crate::exec_failure::{ExecFailure, ExecStage};
 use crate::sched_slice;
 use crate::spec::CommandSpec;
-use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::SigSet;
 use nix::sys::stat::Mode;
-use nix::unistd::{Pid, chdir, geteuid};
+use nix::unistd::Pid;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{chdir, geteuid};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -77,15 +77,14 @@ pub(super) fn start(command: &CommandSpec, pipes: Pipes) -> io::Result<StartOutc
     files.add_open(0, "/dev/null", OFlag::O_RDONLY, Mode::empty())?;
     files.add_dup2(pipes.stdout.as_raw_fd(), 1)?;
     files.add_dup2(pipes.stderr.as_raw_fd(), 2)?;
-    let failed =
-        |stage, errno: Errno| StartOutcome::Failed(ExecFailure { stage, errno: errno as i32, uid: geteuid().as_raw() });
+    let failed = |stage, errno: i32| StartOutcome::Failed(ExecFailure { stage, errno, uid: geteuid().as_raw() });
     // Init's own working directory does not matter.
     if let Err(errno) = chdir(&command.dir) {
-        return Ok(failed(ExecStage::EnterDirectory, errno));
+        return Ok(failed(ExecStage::EnterDirectory, errno.raw_os_error()));
     }
     let spawned = posix_spawn(image.program.as_c_str(), &files, &attributes, &image.args, &image.env);
     Ok(match spawned {
         Ok(child) => StartOutcome::Running(child),
-        Err(errno) => failed(ExecStage::Execute { exists: command.program.exists() }, errno),
+        Err(errno) => failed(ExecStage::Execute { exists: command.program.exists() }, errno as i32),
     })
 }

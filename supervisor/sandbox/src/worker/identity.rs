@@ -3,9 +3,9 @@
 use super::mount_attributes::MountAttributes;
 use crate::worker_protocol::Identity;
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork, geteuid, seteuid, setfsuid};
+use nix::unistd::{ForkResult, fork, seteuid, setfsuid};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, WaitOptions, geteuid, kill_process, waitpid};
 use rustix::thread::{CapabilitySets, Gid, Uid, capabilities, set_capabilities, set_keep_capabilities};
 use std::fs::{self, File};
 use std::io;
@@ -32,10 +32,10 @@ pub(super) fn user_namespace(identity: Identity, privileged: bool) -> io::Result
 /// a user namespace, such as inotify watches and pending signals, for the effective user of its creator: runs would use
 /// up root's.
 fn set_effective_user(uid: u32) -> io::Result<()> {
-    let (release_reader, fs_uid) = (capabilities(None)?, geteuid());
+    let (held, fs_uid) = (capabilities(None)?, geteuid().as_raw());
     seteuid(nix::unistd::Uid::from_raw(uid))?;
-    setfsuid(fs_uid);
-    Ok(set_capabilities(None, CapabilitySets { effective: release_reader.permitted, ..release_reader })?)
+    setfsuid(nix::unistd::Uid::from_raw(fs_uid));
+    Ok(set_capabilities(None, CapabilitySets { effective: held.permitted, ..held })?)
 }
 
 /// Maps users from a child that stays in the parent namespace: only such a process may map another user than its own.
@@ -79,12 +79,13 @@ pub(super) fn exit_with(outcome: io::Result<()>) -> ! {
 
 /// Waits for a child that ended by [`exit_with`]. If the child was killed, the launcher kills itself: the failure says
 /// nothing about the host's abilities, and another launcher may succeed.
-pub(super) fn outcome_of(child: Pid) -> io::Result<()> {
-    match waitpid(child, None)? {
-        WaitStatus::Exited(_, 0) => Ok(()),
-        WaitStatus::Exited(_, errno) => Err(io::Error::from_raw_os_error(errno)),
-        _ => {
-            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)?;
+pub(super) fn outcome_of(child: nix::unistd::Pid) -> io::Result<()> {
+    let ended = waitpid(Pid::from_raw(child.as_raw()), WaitOptions::empty())?;
+    match ended.and_then(|(_, status)| status.exit_status()) {
+        Some(0) => Ok(()),
+        Some(errno) => Err(io::Error::from_raw_os_error(errno)),
+        None => {
+            kill_process(rustix::process::getpid(), Signal::KILL)?;
             Err(io::Error::other("a child of the launcher was killed"))
         }
     }
@@ -105,7 +106,7 @@ pub(super) fn become_user(identity: Identity) -> io::Result<()> {
 
 /// Makes a user namespace that maps `owner` to the run's user, for an idmapped mount.
 pub(super) fn id_map(owner: (u32, u32), identity: Identity) -> io::Result<OwnedFd> {
-    let (begun_reader, entered_writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (begun_reader, begun_writer) = pipe_with(PipeFlags::CLOEXEC)?;
     let (release_reader, release_writer) = pipe_with(PipeFlags::CLOEXEC)?;
     // SAFETY: this process has one thread, so the child may do anything that the parent could.
     match unsafe { fork() }? {
@@ -113,7 +114,7 @@ pub(super) fn id_map(owner: (u32, u32), identity: Identity) -> io::Result<OwnedF
             drop((begun_reader, release_writer));
             let hold_namespace = || {
                 unshare(CloneFlags::CLONE_NEWUSER)?;
-                rustix::io::write(&entered_writer, b"!")?;
+                rustix::io::write(&begun_writer, b"!")?;
                 // Until the parent has opened the namespace, or is gone.
                 rustix::io::read(&release_reader, &mut [0; 1])?;
                 Ok::<_, io::Error>(())
@@ -121,7 +122,7 @@ pub(super) fn id_map(owner: (u32, u32), identity: Identity) -> io::Result<OwnedF
             exit_with(hold_namespace())
         }
         ForkResult::Parent { child } => {
-            drop((entered_writer, release_reader));
+            drop((begun_writer, release_reader));
             let open = || {
                 if rustix::io::read(&begun_reader, &mut [0; 1])? == 0 {
                     return Err(io::Error::other("no user namespace for an idmapped mount"));
@@ -145,7 +146,6 @@ pub(super) fn apply_id_map(tree: &OwnedFd, map: &OwnedFd) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::signal::{Signal, kill};
 
     #[test]
     fn the_death_of_a_child_by_a_signal_kills_the_launcher() {
@@ -153,11 +153,13 @@ mod tests {
         let ForkResult::Parent { child: launcher } = unsafe { fork() }.unwrap() else {
             // SAFETY: as above.
             let Ok(ForkResult::Parent { child }) = (unsafe { fork() }) else {
-                nix::unistd::pause();
+                rustix::event::pause();
                 exit_with(Ok(()))
             };
-            exit_with(kill(child, Signal::SIGKILL).map_err(io::Error::from).and_then(|()| outcome_of(child)))
+            let killed = kill_process(Pid::from_raw(child.as_raw()).unwrap(), Signal::KILL);
+            exit_with(killed.map_err(io::Error::from).and_then(|()| outcome_of(child)))
         };
-        assert_eq!(waitpid(launcher, None).unwrap(), WaitStatus::Signaled(launcher, Signal::SIGKILL, false));
+        let (_, status) = waitpid(Pid::from_raw(launcher.as_raw()), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(status.terminating_signal(), Some(libc::SIGKILL));
     }
 }

@@ -48,7 +48,7 @@ fn sanitise() -> io::Result<Channel> {
         return Err(io::Error::last_os_error());
     }
     let control = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
-    nix::unistd::dup2_stdin(File::open("/dev/null")?)?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     rustix::process::chdir("/")?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     // A death signal inherited from the supervisor must not kill the runs before their sockets close.

@@ -10,8 +10,8 @@ use crate::spec::SCRATCH;
 use crate::worker_protocol::{Identity, InitLimits, MissingLayer, ZygotePlan};
 use crate::workspace_fd::open_workspace;
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proctor_core::isolation::Layer;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,11 +20,11 @@ use std::path::Path;
 /// Limits that the kernel counts per user, and the most that a run has of each, which is at most half of the user's:
 /// pending signals and timers, bytes of POSIX message queues.
 const PER_USER_LIMITS: [(Resource, u64); 2] =
-    [(Resource::RLIMIT_SIGPENDING, SIGNALS_MAX), (Resource::RLIMIT_MSGQUEUE, QUEUE_BYTES_MAX)];
+    [(Resource::Sigpending, SIGNALS_MAX), (Resource::Msgqueue, QUEUE_BYTES_MAX)];
 
 /// Limits that the kernel counts per process: bytes of locked memory, and no priority over others.
 const PER_PROCESS_LIMITS: [(Resource, u64); 3] =
-    [(Resource::RLIMIT_MEMLOCK, LOCKED_BYTES_MAX), (Resource::RLIMIT_NICE, 0), (Resource::RLIMIT_RTPRIO, 0)];
+    [(Resource::Memlock, LOCKED_BYTES_MAX), (Resource::Nice, 0), (Resource::Rtprio, 0)];
 
 /// State of the installation: the plan, what the steps have produced, and the layers that failed.
 pub(super) struct LayerInstaller {
@@ -130,7 +130,7 @@ impl LayerInstaller {
             Step::NetNamespace => Ok(unshare(CloneFlags::CLONE_NEWNET)?),
             Step::Loopback => bring_loopback_up(),
             Step::UtsNamespace => Ok(unshare(CloneFlags::CLONE_NEWUTS)?),
-            Step::HostName => Ok(nix::unistd::sethostname(HOST_NAME)?),
+            Step::HostName => Ok(rustix::system::sethostname(HOST_NAME.as_bytes())?),
             // This sysctl is that of the current user namespace, whichever `/proc` shows it.
             Step::NoNestedUserNamespaces => fs::write("/proc/sys/user/max_user_namespaces", "0"),
             Step::InotifyShare => self.plan.user_limits.apply_share(),
@@ -262,24 +262,25 @@ fn make_init_untraceable() -> io::Result<()> {
 /// prevents the latter (`fs/coredump.c`), and no core file fits into it. The filter keeps a run from changing the
 /// limit.
 fn disable_core_dumps() -> io::Result<()> {
-    let Err(error) = setrlimit(Resource::RLIMIT_CORE, 1, 1) else { return Ok(()) };
+    let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(1), maximum: Some(1) }) else { return Ok(()) };
     let is_given_to_program = fs::read("/proc/sys/kernel/core_pattern")?.starts_with(b"|");
-    match getrlimit(Resource::RLIMIT_CORE)? {
-        (_, 0) if !is_given_to_program => Ok(()),
-        (_, 0) => Err(io::Error::other("core files are forbidden, but the host sends core dumps to a program")),
+    match getrlimit(Resource::Core).maximum {
+        Some(0) if !is_given_to_program => Ok(()),
+        Some(0) => Err(io::Error::other("core files are forbidden, but the host sends core dumps to a program")),
         _ => Err(error.into()),
     }
 }
 
 fn limit_resources(files_max: u64) -> io::Result<()> {
     let lower = |resource, max: u64, share: u64| -> io::Result<()> {
-        let (soft, hard) = getrlimit(resource)?;
-        let hard = max.min(hard.div_ceil(share));
-        Ok(setrlimit(resource, soft.min(hard), hard)?)
+        let Rlimit { current, maximum } = getrlimit(resource);
+        let hard = max.min(maximum.unwrap_or(u64::MAX).div_ceil(share));
+        let soft = current.unwrap_or(u64::MAX).min(hard);
+        Ok(setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })?)
     };
     PER_USER_LIMITS.into_iter().try_for_each(|(resource, max)| lower(resource, max, 2))?;
     PER_PROCESS_LIMITS.into_iter().try_for_each(|(resource, max)| lower(resource, max, 1))?;
-    lower(Resource::RLIMIT_NOFILE, files_max, 1)
+    lower(Resource::Nofile, files_max, 1)
 }
 
 /// The part of `struct ifreq` that `SIOCSIFFLAGS` reads, at its full size.

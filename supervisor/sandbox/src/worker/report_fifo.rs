@@ -1,9 +1,7 @@
 //! The FIFO for a command's report, besides its two streams.
 
 use crate::spec::{REPORT, SCRATCH};
-use nix::sys::stat::Mode;
-use nix::unistd::mkfifoat;
-use rustix::fs::{AtFlags, OFlags, chmodat, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, chmodat, mkfifoat, openat, unlinkat};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,10 +20,10 @@ impl ReportFifo {
         let name = make_fifo(scratch_root)?;
         // This order, since a FIFO without a reader cannot be opened for writing without blocking.
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let end = |way| openat(scratch_root, name, way | flags, rustix::fs::Mode::empty());
+        let end = |way| openat(scratch_root, name, way | flags, Mode::empty());
         let (reading, writing) = (end(OFlags::RDONLY)?, end(OFlags::WRONLY)?);
         // The run must not read the report; and its own user could open a file that it may read.
-        chmodat(scratch_root, name, rustix::fs::Mode::WUSR, AtFlags::empty())?;
+        chmodat(scratch_root, name, Mode::WUSR, AtFlags::empty())?;
         Ok(ReportFifo { reading, _writing: writing })
     }
 }
@@ -37,7 +35,7 @@ fn make_fifo(scratch_root: &OwnedFd) -> io::Result<&'static str> {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
     }
-    mkfifoat(scratch_root, name, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    mkfifoat(scratch_root, name, Mode::RUSR | Mode::WUSR)?;
     Ok(name)
 }
 

@@ -217,8 +217,8 @@ impl HostTrees {
     /// Maps files of `owner` in the run's own directories to the run's user.
     pub(super) fn map_owner_to_run(&self, owner: (u32, u32), identity: Identity) -> io::Result<()> {
         let map = id_map(owner, identity)?;
-        let run_owned = self.trees.iter().filter(|(path, _)| self.run_owned.contains(path));
-        run_owned.into_iter().try_for_each(|(_, tree)| apply_id_map(tree, &map))
+        let mut trees = self.trees.iter().filter(|(path, _)| self.run_owned.contains(path));
+        trees.try_for_each(|(_, tree)| apply_id_map(tree, &map))
     }
 }
 
@@ -300,13 +300,13 @@ mod tests {
     #[test]
     fn names_the_directory_that_keeps_the_runs_user_out_and_the_remedy() {
         let dir = tempfile::tempdir().unwrap();
-        let run_owned = fs::metadata(dir.path()).unwrap();
+        let metadata = fs::metadata(dir.path()).unwrap();
         let explain = |mode: u32, uid: u32, gid: u32| {
             fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
             let identity = Identity { uid, gid, is_other: true, owner_shown_as_run: None };
             explain_denied_search(dir.path(), identity).map(|error| error.to_string())
         };
-        let (uid, gid) = (run_owned.uid(), run_owned.gid());
+        let (uid, gid) = (metadata.uid(), metadata.gid());
         let message = explain(0o750, uid + 1, gid + 1).unwrap();
         let path = dir.path().display();
         assert_eq!(

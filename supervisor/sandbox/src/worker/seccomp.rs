@@ -9,6 +9,9 @@
 //! of its own run. Others are in another pid namespace and outside of the Landlock domain; init makes itself
 //! untraceable here ([`Filter::install`]); and a tracer cannot change a call after the filter, which runs after the
 //! tracer.
+//!
+//! The compiler is our own since seccompiler 0.5 matches only the numbers that it is given, not all from x32's first on
+//! which must kill, and has one answer per filter, so that each errno of the tables would need a filter of its own.
 
 use libc::{c_int, c_long, sock_fprog};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};

@@ -2,8 +2,8 @@
 
 use crate::seccomp::Filter;
 use libc::c_long;
-use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
+use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::set_no_new_privs;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -27,12 +27,15 @@ pub(crate) fn in_child(work: impl FnOnce() -> io::Result<()>) -> Answer {
             // SAFETY: ends the child without running anything that belongs to the parent.
             unsafe { libc::_exit(errno) }
         }
-        ForkResult::Parent { child } => match waitpid(child, None).unwrap() {
-            WaitStatus::Exited(_, 0) => Answer::Done,
-            WaitStatus::Exited(_, errno) => Answer::Errno(errno),
-            WaitStatus::Signaled(_, signal, _) => Answer::Killed(signal as i32),
-            other => panic!("{other:?}"),
-        },
+        ForkResult::Parent { child } => {
+            let (_, status) = waitpid(Pid::from_raw(child.as_raw()), WaitOptions::empty()).unwrap().unwrap();
+            match (status.exit_status(), status.terminating_signal()) {
+                (Some(0), _) => Answer::Done,
+                (Some(errno), _) => Answer::Errno(errno),
+                (None, Some(signal)) => Answer::Killed(signal),
+                (None, None) => panic!("{status:?}"),
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::child_process::{Answer, call, in_child, program};
 use crate::landlock::{abi, restrict};
 use landlock::ABI;
-use nix::sys::signal::{Signal, kill};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::set_no_new_privs;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -77,10 +77,11 @@ fn nothing_outside_can_be_signalled_connected_to_or_traced() {
     drop(listener);
 
     let mut outside = program("sleep").arg("30").spawn().unwrap();
-    let pid = nix::unistd::Pid::from_raw(outside.id().try_into().unwrap());
-    let signalled = around_landlock(&[], || Ok(kill(pid, Signal::SIGCONT)?));
-    let traced =
-        around_landlock(&[], || call(libc::SYS_ptrace, [libc::PTRACE_SEIZE.into(), pid.as_raw().into(), 0, 0, 0]));
+    let pid = Pid::from_raw(outside.id().try_into().unwrap()).unwrap();
+    let signalled = around_landlock(&[], || Ok(kill_process(pid, Signal::CONT)?));
+    let traced = around_landlock(&[], || {
+        call(libc::SYS_ptrace, [libc::PTRACE_SEIZE.into(), pid.as_raw_nonzero().get().into(), 0, 0, 0])
+    });
     outside.kill().unwrap();
     outside.wait().unwrap();
     assert_eq!((signalled, traced), (refused, refused_since(ABI::V1, libc::EPERM)));

@@ -4,8 +4,8 @@ use crate::capabilities::drop_all;
 use crate::child_process::{Answer, before_exec, call, in_child, install, needs_root, program};
 use crate::seccomp::{Filter, SetId};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set, set_capabilities,
-    set_keep_capabilities,
+    CapabilitySet, CapabilitySets, Uid, capabilities, configure_capability_in_ambient_set, set_capabilities,
+    set_keep_capabilities, set_thread_res_uid,
 };
 use std::io;
 use std::process::Command;
@@ -38,10 +38,10 @@ fn raise_ambient() -> io::Result<()> {
 #[test]
 fn drops_capabilities_kept_over_a_change_of_uid() {
     needs_root();
-    let nobody = nix::unistd::Uid::from_raw(65_534);
+    let nobody = Uid::from_raw(65_534);
     let answer = in_child(|| {
         set_keep_capabilities(true)?;
-        nix::unistd::setresuid(nobody, nobody, nobody)?;
+        set_thread_res_uid(nobody, nobody, nobody)?;
         drop_all()
     });
     assert_eq!(answer, Answer::Done);

@@ -20,6 +20,8 @@ fn confined(dir: &Path, script: &str) -> String {
     let home = std::env::var("HOME").unwrap();
     command.env("RUSTUP_HOME", std::env::var("RUSTUP_HOME").unwrap_or(format!("{home}/.rustup")));
     command.env("GOCACHE", Path::new(CACHE).join("go")).env("GOPATH", dir.join("go")).env("GOTOOLCHAIN", "local");
+    // Cargo inside must build in `dir`, not in the directory of the build that runs this test.
+    command.env_remove("CARGO_TARGET_DIR");
     let filter = Filter::compile(SetId::Denied).unwrap();
     let writable = dir.to_owned();
     before_exec(&mut command, move || {
